@@ -1,19 +1,10 @@
 //! GEMMs of `f64` whose tiles are split among several CTAs: the partial sums are added in double precision.
 
-use collective::Formula;
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::{GemmCase, HostMatrix, Order};
 use kernel::{AnyGemm, Call, Emulator, GemmProblem, KernelSpec};
-
-/// A tree computes in single precision: the plan says so, before anything is emitted.
-#[test]
-fn a_tree_over_doubles_is_refused_by_the_plan() {
-    let spec: KernelSpec = "dtype=f64".parse().expect("legal");
-    let error = "acc*acc".parse::<Formula>().expect("a formula").spec(spec.store).expect_err("f64");
-    assert!(error.contains("a tree computes in f32, and D is f64: use LinearCombination<f64"), "{error}");
-}
 
 fn kernel(text: &str) -> AnyGemm {
     text.parse::<KernelSpec>().unwrap_or_else(|error| panic!("{text}: {error}")).kernel().expect(text)

@@ -63,7 +63,12 @@ const KERNELS: &[(&str, &[&str])] = &[
 ];
 
 /// The pages without a kernel of the caller's.
-const OTHERS: [(&str, &[&str]); 2] = [("the gallery", &[]), ("the tour", &["--tour"])];
+const OTHERS: [(&str, &[&str]); 3] =
+    [("the gallery", &[]), ("the tour", &["--tour"]), ("attention", &ATTENTION)];
+
+/// A kernel of another family.
+const ATTENTION: [&str; 6] =
+    ["--family", "attention", "--problem", "1x1x512 mask=causal", "--kernel", "tile=128x64 mask=causal"];
 
 fn run(command: &str, arguments: &[&str]) -> Output {
     Command::new(BINARY).arg(command).args(arguments).output().expect("the binary runs")
@@ -232,6 +237,25 @@ fn runs_are_recorded_or_say_why_not() {
             assert!(list(&phase[2]).is_sorted_by_key(number), "{name}: {phase}");
         }
     }
+}
+
+/// Of 4 x 8 blocks 20 lie below the diagonal and are computed, 8 of them masked. Each of two warpgroups multiplies once for S
+/// of 64 keys, and once for O of 128 columns.
+#[test]
+fn attention_computes_the_blocks_that_it_shows() {
+    let family = &data(page(&ATTENTION))["family"];
+    let blocks = &family["blocks"];
+    let needed: Vec<u64> =
+        list(&blocks["needed"]).iter().flat_map(|row| list(row).iter().map(number)).collect();
+    let count = |kind: u64| needed.iter().filter(|&&one| one == kind).count();
+    assert_eq!((needed.len(), count(0), count(1), count(2)), (32, 12, 8, 12));
+    let counted = |what: &str| {
+        let of = list(&family["statements"]).iter().filter(|row| row[0].as_str() == Some(what));
+        of.map(|row| number(&row[1])).sum::<u64>()
+    };
+    assert_eq!((counted("wgmma, 64 x 64 sums"), counted("wgmma, 64 x 128 sums")), (20 * 2, 20 * 2));
+    assert!(list(&blocks["products"]).len() == 2 && family["run"]["trap"].is_null());
+    assert!(blocks["turns"].as_str().is_some_and(|turns| turns.contains("take turns")), "{blocks}");
 }
 
 /// The arguments of each row are refused with a message that has all words of the row, and write nothing.

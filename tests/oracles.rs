@@ -216,13 +216,13 @@ impl<'f> NodeState<'f> for PeakState<'f> {
     }
 
     fn compute(&mut self, part: &Part<'f>, row: usize, _: usize) -> Pair<'f> {
-        [self.largest[&part.rows[row].index]; 2]
+        [self.largest[&part.rows[row].index].into(); 2]
     }
 }
 
 impl<X: Node> Node for Peak<X> {
     type Arguments = X::Arguments;
-    const TRAITS: NodeTraits = NodeTraits { surveys: true, whole_tiles: true, ..X::TRAITS };
+    const TRAITS: NodeTraits = NodeTraits { surveys: true, whole_tiles: true, ..X::TRAITS.in_single() };
 
     fn name() -> String {
         format!("peak_{}", X::name())

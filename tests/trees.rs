@@ -5,10 +5,10 @@ mod random;
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
-use falchion::collective::{Fast, Fastest, Formula, FormulaError};
+use falchion::collective::{Arithmetic, Fast, Fastest, Formula, FormulaError};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Sample, TreeError};
-use random::{FAMILIES, Family};
+use random::{EXACT, FAMILIES, Family};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U2>>;
@@ -123,10 +123,25 @@ const TURNED: [(&str, bool); 4] = [
     ("tile=128x8x64 swap=yes scheduler=one-tile", true),
 ];
 
+/// Kernels for formulas in integers.
+const WHOLE: [(&str, bool); 5] = [
+    ("dtype=s8 tile=64x32x128 store=direct scheduler=one-tile", false),
+    ("dtype=u8 tile=128x96x128 roles=pingpong raster=m2", true),
+    ("dtype=s8 dtype-b=u8 tile=64x96x128 store=direct scheduler=stream-k divide=split2 min-k-tiles=1", false),
+    ("dtype=s8 tile=128x8x128 store=direct swap=yes scheduler=one-tile", false),
+    ("dtype=s8 tile=128x96x128 swap=yes raster=m2", true),
+];
+
+/// Kernels for formulas in double precision.
+const DOUBLE: [(&str, bool); 3] = [
+    ("dtype=f64 tile=64x64x8 stages=4 scheduler=one-tile", false),
+    ("dtype=f64 tile=128x64x16 consumers=2 stages=3", false),
+    ("dtype=f64 tile=64x32x16 consumers=1 scheduler=stream-k divide=split2 min-k-tiles=1", false),
+];
+
 /// Draws a formula, and runs a kernel with it on a random shape.
-fn draw_and_run(case: u64) -> Result<(), String> {
+fn draw_and_run(family: Family, case: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(case);
-    let family = FAMILIES[case as usize % FAMILIES.len()];
     let text = family.draw(&mut random, 1 + case as u32 / 8 % 4);
     let formula: Formula = text.parse().map_err(|error: FormulaError| error.to_string())?;
     let again: Result<Formula, _> = formula.text().parse();
@@ -135,7 +150,12 @@ fn draw_and_run(case: u64) -> Result<(), String> {
     }
     let mut extent = |most: u32, step: u32| random.u32(1..=most / step) * step;
     let (m, n, k) = (extent(150, 1), extent(100, 2), extent(72, 8));
-    let kernels = if family.unordered { &TURNED[..] } else { &KERNELS };
+    let kernels = match family.arithmetic {
+        Arithmetic::F32 if family.unordered => &TURNED[..],
+        Arithmetic::F32 => &KERNELS,
+        Arithmetic::S32 => &WHOLE,
+        Arithmetic::F64 => &DOUBLE,
+    };
     let (spec, wide) = kernels[random.usize(..kernels.len())];
     // Ordered reductions and softmax need whole tiles.
     let spec = if spec.contains("stream-k") && (text.contains("ordered") || family.surveys) {
@@ -172,16 +192,26 @@ fn draw_and_run(case: u64) -> Result<(), String> {
 /// Two thousand formulas with every kind of node, four levels deep at most.
 #[test]
 fn random_formulas_on_random_shapes() {
+    all_are_right(2000, &FAMILIES);
+}
+
+/// Formulas whose D is `s32` or `f64`: every operation of integers is exact, and errors are those of `f64`.
+#[test]
+fn random_formulas_in_integers_and_doubles() {
+    all_are_right(600, &EXACT);
+}
+
+fn all_are_right(cases: u64, families: &[Family]) {
     use rayon::prelude::*;
-    const CASES: u64 = 2000;
     let wrong = |case: u64| {
-        let error = draw_and_run(case).err()?;
+        let family = families[case as usize % families.len()];
+        let error = draw_and_run(family, case).err()?;
         let mut random = fastrand::Rng::with_seed(case);
-        let text = FAMILIES[case as usize % FAMILIES.len()].draw(&mut random, 1 + case as u32 / 8 % 4);
+        let text = family.draw(&mut random, 1 + case as u32 / 8 % 4);
         Some(format!("case {case}, {text}: {error}"))
     };
-    let failures: Vec<String> = (0..CASES).into_par_iter().filter_map(wrong).collect();
-    assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
+    let failures: Vec<String> = (0..cases).into_par_iter().filter_map(wrong).collect();
+    assert!(failures.is_empty(), "{} of {cases}:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// Formulas in launches of several GEMMs.

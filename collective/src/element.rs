@@ -6,7 +6,7 @@
 //! | `bf16`, `f16` | 16 bits | K-major or MN-major | yes |
 //! | `tf32` | 32 bits: an `f32` of which `wgmma` reads the upper 19 bits | K-major | no: `f32` |
 //! | `e4m3`, `e5m2` | 8 bits | K-major; A and B may differ | yes |
-//! | `s8`, `u8` | 8 bits | K-major; A and B may differ | no: `s32`, or a float |
+//! | `s8`, `u8` | 8 bits | K-major; A and B may differ | yes, saturated, for 8-bit integer operands; else `s32` or a float |
 //! | `f32` | 32 bits | by `fma` only; `wgmma` has `tf32` | yes |
 //! | `f64` | 64 bits | by `mma.sync` only, K-major | for `f64` operands |
 //! | `s32` | 32 bits | no | yes, for 8-bit integer operands |
@@ -101,7 +101,7 @@ impl Format {
                                   tf32, both f32 or both f64, each e4m3 or e5m2, or each s8 or u8";
 
     /// D's formats in words, those for integer accumulators last.
-    pub(crate) const RESULTS: [&str; 2] = ["f32, bf16, f16, e4m3 or e5m2", "s32"];
+    pub(crate) const RESULTS: [&str; 2] = ["f32, bf16, f16, e4m3 or e5m2", "s32, s8, u8"];
 
     const fn facts(self) -> Facts {
         const fn float(name: &'static str, tensor: TensorElement, float: Float, format: Format) -> Facts {
@@ -112,7 +112,7 @@ impl Format {
             let (number, operand) = (Number::Integer(number), Some(WgmmaElement::Int8(of)));
             // A tensor map has bytes, without a sign.
             let tensor = TensorElement::U8;
-            Facts { name, rust_type, tensor, number, operand, output: Format::S32, result: false }
+            Facts { name, rust_type, tensor, number, operand, output: Format::S32, result: true }
         }
         const fn fp8(name: &'static str, rust_type: &'static str, of: Fp8, number: Float) -> Facts {
             let operand = Some(WgmmaElement::Fp8(of));
@@ -220,7 +220,7 @@ impl Format {
         self.facts().output
     }
 
-    /// Whether D can have this format: floats can, and `s32` can if the accumulators are integers.
+    /// Whether D can have this format: floats can, and integers can if the accumulators are integers.
     pub const fn is_output(self, integer_sums: bool) -> bool {
         self.facts().result && (self.is_float() || integer_sums)
     }

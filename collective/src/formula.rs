@@ -13,9 +13,9 @@
 //! | `x[m,n]`, `x[m,n%128]` | a row-major matrix; one of 128 columns that is repeated along N |
 //! | `beta*c` | a multiple of C, which is read only if beta is not zero |
 //! | `bias[l,n]` | the same with an own vector for each GEMM of a launch; also for `[l,m]`, `[l,m,n]`, `[l,0]` |
-//! | `bias[n]:f32` | a format: `f32`, `bf16`, `f16`, `e4m3`, `e5m2`. Default: that of 16-bit operands, `bf16` for 8-bit floats, else `f32` |
+//! | `bias[n]:f32` | a format: `f32`, `bf16`, `f16`, `e4m3`, `e5m2`, `s8`, `u8`, `s32`, `f64`. Default: that of 16-bit operands and of `f64`, `bf16` for 8-bit floats, `s32` in `s32(x)`, else `f32` |
 //! | `a + b`, `a - b`, `a * b`, `a / b`, `-a` | arithmetic; `a*b + c` is rounded once |
-//! | `relu(x)`, `clamp(x, low, high)`, `max(x, y)` | the functions of [`functions`](crate::functions), by their names |
+//! | `relu(x)`, `clamp(x, low, high)`, `max(x, y)` | the functions of [`functions`](crate::functions), by their names, and your own: [`Formula::define`] |
 //! | `d_silu(gradient, x)` | the gradient times a function's derivative at x |
 //! | `gated(silu, x)` | `silu(gate) * up` of alternating columns of x; `gated8`, `gated16` of blocks, `gated_split` of halves |
 //! | `dropout(mask, x)` | x scaled, or zero, by a mask from a seed |
@@ -26,7 +26,8 @@
 //! | `ordered_sum(sums[n], x)` | the same in a fixed order. Its scratch memory is the input `sums_scratch` |
 //! | `quantize_e4m3(scales, x)` | x divided by a scale per 128 columns of a row, and the scales |
 //! | `y = relu(acc); y*y` | a value that is used several times and computed once |
-//! | `e4m3(x)` | x, and D is of this format unless the kernel says otherwise. Only around all else |
+//! | `e4m3(x)` | x, and D is of this format unless the kernel says otherwise. Only around all else. `s8(x)`, `u8(x)`: rounded and saturated, of 8-bit integer operands |
+//! | `s32(x)` | x in integers modulo 2^32, of 8-bit integer operands. With operands of `f64`, x is computed in `f64` |
 //!
 //! ```
 //! use collective::Formula;
@@ -44,6 +45,8 @@
 mod inputs;
 mod kinds;
 mod lower;
+mod own;
+mod spelled;
 mod syntax;
 
 use core::fmt;
@@ -53,12 +56,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 pub use inputs::{FormulaArguments, Input};
+pub use own::FormulaFunction;
 pub use syntax::FormulaError;
 
 use crate::element::Format;
 use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed, tree_spec};
 use crate::plan::EpilogueSpec;
-use crate::tree::{Item, NodeTraits};
+use crate::tree::{Arithmetic, Item, NodeTraits};
 
 /// An epilogue's tree as a value, made from text. See the table in [`formula`](self).
 ///
@@ -74,17 +78,17 @@ struct Known {
     text: String,
     /// D's format, if the text says it.
     output: Option<Format>,
-    traits: NodeTraits,
-    /// The tree with vectors and matrices of each of [`DEFAULTS`].
-    trees: [Tree; 3],
+    /// The tree with vectors and matrices of each of [`DEFAULTS`], or why there is none.
+    trees: [Result<Tree, &'static str>; 5],
 }
 
-/// The formats that vectors and matrices have if the text does not say it.
-const DEFAULTS: [Format; 3] = [Format::Bf16, Format::F16, Format::F32];
+/// The formats that vectors and matrices have if the text does not say it. In the last two the tree computes, too.
+const DEFAULTS: [Format; 5] = [Format::Bf16, Format::F16, Format::F32, Format::S32, Format::F64];
 
 /// A tree as a list of nodes, each before its children.
 struct Tree {
     items: Vec<Item>,
+    traits: NodeTraits,
     /// The name in kernels' names.
     name: String,
 }
@@ -103,18 +107,33 @@ impl Lowered {
         self.formula
     }
 
-    /// The nodes, each before its children.
+    const fn tree(self) -> Option<&'static Tree> {
+        match &self.formula.0.trees[self.of] {
+            Ok(tree) => Some(tree),
+            Err(_) => None,
+        }
+    }
+
+    /// The nodes, each before its children; none if the formula is refused for such operands.
     pub fn items(self) -> &'static [Item] {
-        &self.formula.0.trees[self.of].items
+        self.tree().map_or(&[], |tree| &tree.items)
     }
 
     /// The tree's name, as in kernels' names.
     pub fn name(self) -> &'static str {
-        &self.formula.0.trees[self.of].name
+        self.tree().map_or("", |tree| &tree.name)
     }
 
-    pub(crate) fn traits(self) -> NodeTraits {
-        self.formula.0.traits
+    pub(crate) const fn traits(self) -> NodeTraits {
+        match self.tree() {
+            Some(tree) => tree.traits,
+            None => NodeTraits::LEAF,
+        }
+    }
+
+    /// What the tree computes in.
+    pub const fn arithmetic(self) -> Arithmetic {
+        Arithmetic::of(DEFAULTS[self.of])
     }
 
     /// The tree as a Rust type, with names of [`tree`](crate::tree) and [`functions`](crate::functions).
@@ -156,15 +175,6 @@ impl Formula {
         ("quantized", "quantize_e4m3(scales, alpha*acc)"),
     ];
 
-    /// The error for operands of `f64`.
-    pub const OPERANDS: &str = "formulas compute in f32, and operands are f64: use epilogue=linear";
-
-    /// Whether a formula accepts operands of this format: all but `f64`. Accumulators of integers are converted to
-    /// the nearest `f32`.
-    pub const fn takes(operand: Format) -> bool {
-        !matches!(operand, Format::F64)
-    }
-
     /// Every formula with a name.
     pub fn all() -> impl ExactSizeIterator<Item = Self> + Clone {
         NAMED.iter().copied()
@@ -173,11 +183,6 @@ impl Formula {
     /// The formula of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|formula| formula.name() == name)
-    }
-
-    /// The formula with a name whose tree has this name in kernels' names.
-    pub(crate) fn with_tree(tree: &str) -> Option<Self> {
-        Self::all().find(|formula| formula.0.trees.iter().any(|of| of.name == tree))
     }
 
     /// Its name; the text, if it has none. [`FromStr`] reads both.
@@ -201,7 +206,7 @@ impl Formula {
 
     /// How many times the columns of A * B are halved on the way to D.
     pub const fn halvings(self) -> u32 {
-        self.0.traits.halved()
+        self.lowered(Format::Bf16).traits().halved()
     }
 
     /// Whether it reduces all of D to one number, whatever else it does.
@@ -211,9 +216,13 @@ impl Formula {
     }
 
     /// The tree for operands of this format. Vectors and matrices whose format is not in the text have that
-    /// of 16-bit operands, `bf16` for 8-bit floats, else `f32`.
+    /// of 16-bit operands, `bf16` for 8-bit floats, `f64` for `f64`, `s32` where D is `s32`, else `f32`.
     pub const fn lowered(self, operand: Format) -> Lowered {
-        let of = if matches!(operand, Format::F16) {
+        let of = if matches!(self.0.output, Some(Format::S32)) {
+            3
+        } else if matches!(operand, Format::F64) {
+            4
+        } else if matches!(operand, Format::F16) {
             1
         } else if operand.is_float() && operand.bits() <= 16 {
             0
@@ -223,12 +232,29 @@ impl Formula {
         Lowered { formula: self, of }
     }
 
-    /// What the epilogue asks of the plan.
+    /// What the epilogue asks of the plan, for operands of this format.
     ///
     /// # Errors
-    /// A sentence, if the tree cannot be stored in this way.
-    pub const fn spec(self, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
-        tree_spec(self.0.traits, store)
+    /// A sentence, if the tree cannot be computed of such operands, or stored in this way.
+    pub const fn spec(self, operand: Format, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
+        let of = self.lowered(operand);
+        let (whole, double) = match of.arithmetic() {
+            Arithmetic::S32 => (true, false),
+            Arithmetic::F64 => (false, true),
+            Arithmetic::F32 => (false, false),
+        };
+        if whole && (operand.is_float() || operand.bits() > 8) {
+            return Err("the formula is s32(..), computed in integers: operands of s8 or u8 were needed");
+        }
+        if whole != matches!(store.format, Format::S32) || double != matches!(store.format, Format::F64) {
+            return Err(
+                "a D of s32 is computed in integers, and is what a formula says: s32(..); a D of f64 is for operands of f64",
+            );
+        }
+        match &self.0.trees[of.of] {
+            Ok(tree) => tree_spec(tree.traits, store),
+            Err(sentence) => Err(sentence),
+        }
     }
 
     /// The epilogue, for operands of this format.
@@ -248,10 +274,17 @@ impl Formula {
             return Ok(*formula);
         }
         drop(known);
-        let [bf16, f16, f32] = DEFAULTS.map(|format| lower::lower(&parsed, format, text));
-        let (output, lower::Root { items, traits }) = bf16?;
-        let tree = |items: Vec<Item>| Tree { name: kinds::name(&items), items };
-        let trees = [tree(items), tree(f16?.1.items), tree(f32?.1.items)];
+        let output = lower::output(&parsed);
+        let whole = output == Some(Format::S32);
+        let tree = |format| {
+            let lower::Root { items, traits } = lower::lower(&parsed, format, text)?;
+            Ok(Tree { name: kinds::name(&items), items, traits })
+        };
+        // The one that every formula has.
+        drop(tree(if whole { Format::S32 } else { Format::Bf16 })?);
+        let trees = DEFAULTS.map(|format| {
+            tree(format).map_err(|error: FormulaError| &*Box::leak(error.to_string().into_boxed_str()))
+        });
         let blank = |text: &str| text.replace(' ', "");
         let name = Self::NAMED.iter().find(|(_, text)| blank(text) == canonical).map(|(name, _)| *name);
         known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +292,7 @@ impl Formula {
         if let Some(formula) = known.get(canonical.as_str()) {
             return Ok(*formula);
         }
-        let formula = Self(Box::leak(Box::new(Known { name, text: canonical, output, traits, trees })));
+        let formula = Self(Box::leak(Box::new(Known { name, text: canonical, output, trees })));
         known.insert(formula.text(), formula);
         Ok(formula)
     }

@@ -38,7 +38,7 @@ pub use gradient::Gradient;
 use crate::real::{Bounded, Dual, Real};
 
 /// The scalar arguments of a function: `()`, `f32`, or `[f32; N]`. Each scalar is a kernel parameter.
-pub trait Scalars: Copy + PartialEq + 'static {
+pub trait Scalars: Copy + PartialEq + Send + Sync + 'static {
     /// The same arguments as numbers of another kind.
     type Of<R: Copy>: Copy;
     /// Number of scalars.

@@ -85,7 +85,7 @@ pub use extent::Extent;
 pub use fixup::{FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, sums_bytes};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
-pub use formula::{Formula, FormulaArguments, FormulaError, Input};
+pub use formula::{Formula, FormulaArguments, FormulaError, FormulaFunction, Input};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use group_scales::GroupScales;
 pub use mainloop::{
@@ -103,7 +103,9 @@ pub use plan::{
     MainloopSpec, MmaKind, OperandSpec, OperandTile, Peers, Plan, PlanError, Producer, QueuePlan,
     RegisterPlan, RingPlan, Roles, Source, StageSlot, StagingPlan, TileLayout, TileNeeds, WeightsSpec,
 };
-pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
+pub use real::{
+    Accuracy, Arithmetic, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Needs, Number, Real,
+};
 pub use record::{Record, RecordDevice};
 pub use scales::BlockScales;
 pub use sentence::Sentence;

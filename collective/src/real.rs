@@ -6,7 +6,10 @@
 //! * `f32`: the device's arithmetic, on the host,
 //! * [`Value<f32>`](ptx::Value): the program that computes it on the device,
 //! * [`Bounded`]: the reference, with a bound on the error of an `f32` evaluation,
-//! * [`Dual`]: the formula and its derivative.
+//! * [`Dual`]: the formula and its derivative,
+//! * [`Number`]: the program, in what the kernel computes: `f32`, integers or `f64`,
+//! * `Wrapping<i32>`: integers modulo 2^32, on the host,
+//! * [`Needs`]: what the formula needs of its numbers.
 //!
 //! ```
 //! use collective::{Bounded, Real};
@@ -24,16 +27,31 @@
 //! number if one operand is NaN, as PTX and Rust do. [`min_nan`](Real::min_nan) and
 //! [`max_nan`](Real::max_nan) return NaN. A comparison with NaN is false.
 
+/// Methods of [`Real`] that combine two numbers by one rule.
+macro_rules! pairs {
+    ($($name:ident),+: |$a:ident, $b:ident| $body:expr) => {$(
+        fn $name(self, other: Self) -> Self {
+            let ($a, $b) = (self, other);
+            $body
+        }
+    )+};
+}
+
 mod bounded;
 mod device;
 mod dual;
 mod elementary;
 mod host;
+mod needs;
+mod number;
 mod single;
 
 pub use bounded::Bounded;
 pub use dual::Dual;
 pub use elementary::{Accuracy, Elementary, Exact, Fast, Fastest, Level};
+pub use needs::Needs;
+pub(crate) use number::NumberVar;
+pub use number::{Arithmetic, Number};
 
 use core::fmt::Debug;
 use core::ops::{Add, Div, Mul, Neg, Sub};

@@ -57,14 +57,16 @@ mod quantize;
 mod reduce;
 mod rotate;
 mod share;
+mod spell;
 mod supply;
 mod top_k;
 mod value;
 mod vector;
 mod visit;
 
+use crate::element::Format;
 pub use crate::operands::{NodeError, NodeProblem, Path, Shape, Site};
-pub use crate::real::Bounded;
+pub use crate::real::{Arithmetic, Bounded, Number};
 pub use compute::Compute;
 pub use declare::Declare;
 pub(crate) use declare::Parameters;
@@ -87,6 +89,7 @@ pub use rotate::Rotate;
 pub(crate) use rotate::rotated;
 pub(crate) use share::shared;
 pub use share::{Bound, Let};
+pub use spell::Spell;
 pub use supply::{Supplied, Supply};
 pub use top_k::TopKSoftmax;
 pub(crate) use top_k::ranked;
@@ -120,6 +123,8 @@ pub struct NodeTraits {
     pub block: u32,
     /// Whether it takes only whole tiles of the plan, finished by one CTA.
     pub whole_tiles: bool,
+    /// The bits of every [`Arithmetic`] in which it can be computed.
+    pub arithmetics: u8,
 }
 
 impl NodeTraits {
@@ -137,7 +142,29 @@ impl NodeTraits {
         surveys: false,
         block: 0,
         whole_tiles: false,
+        arithmetics: u8::MAX,
     };
+
+    /// A leaf with elements of this format, which does not read the accumulator.
+    pub(crate) const fn reading(format: Format) -> Self {
+        Self { arithmetics: Arithmetic::reading(format), ..Self::LEAF }
+    }
+
+    /// The same traits of a node that computes in `f32` alone.
+    #[must_use]
+    pub const fn in_single(self) -> Self {
+        Self { arithmetics: self.arithmetics & Arithmetic::F32.bit(), ..self }
+    }
+
+    /// The same traits of a node that also writes elements of this format.
+    pub(crate) const fn writing(self, format: Format) -> Self {
+        Self { effects: true, arithmetics: self.arithmetics & Arithmetic::writing(format), ..self }
+    }
+
+    /// Whether it can be computed in this arithmetic.
+    pub(crate) const fn computes_in(self, arithmetic: Arithmetic) -> bool {
+        self.arithmetics & arithmetic.bit() != 0
+    }
 
     /// How many times the columns have been halved since the accumulators.
     pub(crate) const fn halved(self) -> u32 {
@@ -196,6 +223,7 @@ impl NodeTraits {
             surveys: self.surveys || other.surveys,
             block: if self.block > other.block { self.block } else { other.block },
             whole_tiles: self.whole_tiles || other.whole_tiles,
+            arithmetics: self.arithmetics & other.arithmetics,
         })
     }
 }
@@ -216,6 +244,12 @@ pub trait Node: 'static {
 
     /// An identifier for kernel names.
     fn name() -> String;
+
+    /// Writes the tree down for a formula: [`Spell::node`] for itself, then its children in order. By default no formula
+    /// has such a node.
+    fn spell(out: &mut Spell) {
+        out.unknown();
+    }
 
     /// Visits the arguments for a value of this shape: each address, with what is read or written there, and each
     /// number. What is visited as memory, length, count or factor is a kernel parameter of the node, in this order.

@@ -141,10 +141,7 @@ impl KernelSpec {
                 ))
             }
             EpilogueKind::Sourced => Ok(Linear { store, sourced: true }.spec()),
-            EpilogueKind::Fused(_) if !Formula::takes(self.mainloop.operands[0].format) => {
-                Err(IllegalKernel::Roles(Formula::OPERANDS))
-            }
-            EpilogueKind::Fused(formula) => match formula.spec(store) {
+            EpilogueKind::Fused(formula) => match formula.spec(self.mainloop.operands[0].format, store) {
                 Ok(spec) => Ok(spec),
                 Err(words) => Err(IllegalKernel::Roles(words)),
             },
@@ -247,8 +244,7 @@ impl AnyGemm {
             && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)
             && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0)
-            && plan.mainloop.own_stage == StageSlot::NONE
-            && (!matches!(epilogue, EpilogueKind::Fused(_)) || Formula::takes(a.format));
+            && plan.mainloop.own_stage == StageSlot::NONE;
         // The step of a scheduler that slices tiles follows from its slices.
         let step = if self.traits.slices > 1 { 0 } else { plan.mainloop.step };
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {

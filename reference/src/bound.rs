@@ -153,8 +153,8 @@ impl Expected {
     /// place of infinity.
     pub fn admits(&self, format: Format, got: f64) -> bool {
         let Overflow { negative, positive, nan, none } = self.overflow;
-        let end = if format.saturates() { format.largest() } else { f64::INFINITY };
-        let overflowed = nan && got.is_nan() || positive && got == end || negative && got == -end;
+        let [least, end] = ends(format);
+        let overflowed = nan && got.is_nan() || positive && got == end || negative && got == least;
         overflowed || none && self.admits_rounded(format, got)
     }
 
@@ -179,9 +179,9 @@ impl Expected {
     /// The distance of a correct `got` from the value: 0 for an infinity, NaN, or the result of an overflow. A
     /// format that saturates has its largest value in place of any beyond.
     pub fn distance(&self, format: Format, got: f64) -> f64 {
-        let end = if format.saturates() { format.largest() } else { f64::INFINITY };
+        let [least, end] = ends(format);
         let Overflow { negative, positive, .. } = self.overflow;
-        if positive && got == end || negative && got == -end {
+        if positive && got == end || negative && got == least {
             return 0.0;
         }
         distance(format, self.value, got)
@@ -227,6 +227,11 @@ impl Overflow {
             none,
         }
     }
+}
+
+/// What numbers beyond a format's range become.
+fn ends(format: Format) -> [f64; 2] {
+    if format.saturates() { format.range() } else { [f64::NEG_INFINITY, f64::INFINITY] }
 }
 
 #[cfg(test)]

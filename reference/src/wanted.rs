@@ -55,12 +55,12 @@ impl Wanted {
     /// As [`admits`](Self::admits), for the value of an element.
     pub(crate) fn admits_value(&self, got: f64) -> bool {
         let Self { format, value, error, .. } = *self;
-        let largest = format.largest();
+        let [least, largest] = format.range();
         if value.is_nan() {
             return got.is_nan();
         }
         if format.saturates() {
-            let [low, high] = [value - error, value + error].map(|end| end.clamp(-largest, largest));
+            let [low, high] = [value - error, value + error].map(|end| end.clamp(least, largest));
             let slack = self.roundoff() * low.abs().max(high.abs()) + format.tiniest() / 2.0;
             return (low - slack..=high + slack).contains(&got);
         }
@@ -74,8 +74,8 @@ impl Wanted {
 
 /// The distance of `got` from a value, in a format.
 pub(crate) fn distance(format: Format, value: f64, got: f64) -> f64 {
-    let largest = format.largest();
-    let value = if format.saturates() { value.clamp(-largest, largest) } else { value };
+    let [least, largest] = format.range();
+    let value = if format.saturates() { value.clamp(least, largest) } else { value };
     let distance = (got - value).abs();
     if distance.is_finite() { distance } else { 0.0 }
 }

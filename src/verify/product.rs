@@ -377,7 +377,9 @@ impl GemmCase {
         }
         // The poison of floats is a NaN. It would count as a result where the reference expects a NaN or was
         // not computed.
-        let unwritten = d.iter().position(|&bits| bits == format.poison()).map(|at| {
+        // Of 8-bit integers it is a number like any other.
+        let poisoned = |&bits: &u64| bits == format.poison() && !(format.is_integer() && format.bytes() == 1);
+        let unwritten = d.iter().position(poisoned).map(|at| {
             let [row, column] = [at / n as usize, at % n as usize].map(|at| at as u32);
             Mismatch::Unwritten { row, column }
         });

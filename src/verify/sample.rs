@@ -15,7 +15,7 @@
 //! ```
 
 use collective::tree::{DropoutArgument, MatrixArgument, ResidualArgument, Scratch, Shape, Supplied, Supply};
-use collective::{Formula, FormulaArguments};
+use collective::{Arithmetic, Formula, FormulaArguments};
 use kernel::EngineError;
 
 use super::{Bench, Format};
@@ -28,7 +28,7 @@ pub trait Sample: Supplied {
     /// # Errors
     /// The engine fails.
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
-        Drawn::by(bench, |drawn| Self::supply(drawn, shape))
+        Drawn::by(bench, Arithmetic::F32, |drawn| Self::supply(drawn, shape))
     }
 }
 
@@ -45,22 +45,36 @@ impl Bench<'_> {
         operand: collective::Format,
         shape: Shape,
     ) -> Result<FormulaArguments, EngineError> {
-        Drawn::by(self, |drawn| formula.draw(operand, shape, drawn))
+        let arithmetic = formula.lowered(operand).arithmetic();
+        Drawn::by(self, arithmetic, |drawn| formula.draw(operand, shape, drawn))
     }
 }
 
 /// Random arguments, uploaded to a bench's engine.
 struct Drawn<'b, 'e> {
     bench: &'b mut Bench<'e>,
+    arithmetic: Arithmetic,
     /// The first failure of the engine.
     error: Option<EngineError>,
 }
 
 impl<'b, 'e> Drawn<'b, 'e> {
-    fn by<T>(bench: &'b mut Bench<'e>, supply: impl FnOnce(&mut Self) -> T) -> Result<T, EngineError> {
-        let mut drawn = Self { bench, error: None };
+    fn by<T>(
+        bench: &'b mut Bench<'e>,
+        arithmetic: Arithmetic,
+        supply: impl FnOnce(&mut Self) -> T,
+    ) -> Result<T, EngineError> {
+        let mut drawn = Self { bench, arithmetic, error: None };
         let arguments = supply(&mut drawn);
         drawn.error.map_or(Ok(arguments), Err)
+    }
+
+    /// A number of the host; an integer, if that is needed.
+    fn number(&mut self) -> f32 {
+        match self.arithmetic {
+            Arithmetic::S32 => (self.bench.number() * 4.0).round(),
+            Arithmetic::F32 | Arithmetic::F64 => self.bench.number(),
+        }
     }
 
     fn kept<T>(&mut self, result: Result<T, EngineError>, other: T) -> T {
@@ -77,7 +91,7 @@ fn named(format: collective::Format) -> Format {
 
 impl Supply for Drawn<'_, '_> {
     fn scalars(&mut self, names: &[&str], values: &mut [f32]) {
-        values.fill_with(|| self.bench.number());
+        values.fill_with(|| self.number());
         if names == ["low", "high"] {
             values.sort_by(f32::total_cmp);
         }
@@ -102,7 +116,7 @@ impl Supply for Drawn<'_, '_> {
         if self.bench.omits() {
             return ResidualArgument::default();
         }
-        ResidualArgument { beta: self.bench.number(), c: Some(self.matrix(format, shape)) }
+        ResidualArgument { beta: self.number(), c: Some(self.matrix(format, shape)) }
     }
 
     fn output(&mut self, format: collective::Format, Shape { m, n }: Shape) -> MatrixArgument {

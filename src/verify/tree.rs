@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use collective::operands::{Memory, Visit};
 use collective::tree::{AnyNode, Host, Node, Scratch, Shape, Site};
-use collective::{Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
+use collective::{Arithmetic, Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
     KernelSpec, Launch, LaunchError, MatrixRef, Program, UnknownConfig,
@@ -180,9 +180,9 @@ struct Subject<'a> {
     /// Numbers of rows of A, and of columns of B, that share a block scale; `None` without block scales.
     scaled: Option<[u32; 2]>,
     accumulators: Accumulators,
-    /// D has `N >> halvings` columns, with `bytes` bytes per element.
+    /// D has `N >> halvings` columns of this format.
     halvings: u32,
-    bytes: u64,
+    output: collective::Format,
     program: Program,
     /// Makes the launch for an engine that runs a given number of clusters at the same time.
     launch: &'a dyn Fn(u32) -> Result<Option<Launch>, LaunchError>,
@@ -448,7 +448,7 @@ impl<'e> Bench<'e> {
             scaled: scaled(gemm),
             accumulators: accumulators(gemm),
             halvings,
-            bytes: output.bytes().into(),
+            output,
             program,
             launch: &|slots| gemm.launch(call, slots),
             element: &|host, address, at| {
@@ -468,11 +468,11 @@ impl<'e> Bench<'e> {
             scaled,
             accumulators,
             halvings,
-            bytes,
+            output: format,
             program,
             ..
         } = subject;
-        let bytes = *bytes;
+        let format = *format;
         let slots = self.engine.slots(program)?;
         let launch = (subject.launch)(slots)?;
         let operand = |format, extents, order, matrix: MatrixRef| {
@@ -495,10 +495,10 @@ impl<'e> Bench<'e> {
             None => Elements::new(*accumulators, &a, &b),
             Some(scales) => Elements::in_blocks(&a, &b, scales.each_ref()),
         };
-        let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, ld: d.ld, bytes };
+        let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, ld: d.ld, format };
         let reduces = |at| {
             let (memory, one) = (Remembered(&self.contents), |_| Bounded::exact(1.0));
-            let mut host = Host::new(d.shape, &memory, &one);
+            let mut host = Host::new(d.shape, &memory, &one).computing_in(Arithmetic::of(format));
             (subject.host.evaluate)(&mut host, at);
             host.finish().into_iter().filter_map(|(at, written)| written.unrounded.then_some(at)).collect()
         };
@@ -558,13 +558,14 @@ impl<'e> Bench<'e> {
     pub(super) fn check_memory(
         &mut self,
         time: Option<Duration>,
-        accumulator: &dyn Fn([u32; 2]) -> Bounded,
+        (accumulator, arithmetic): (&dyn Fn([u32; 2]) -> Bounded, Arithmetic),
         evaluate: impl FnOnce(&mut Host<'_>, &mut BTreeMap<u64, [u32; 2]>),
     ) -> Result<Checked, TreeError> {
         let mut of_d = BTreeMap::new();
         let writes = {
             let memory = Remembered(&self.contents);
-            let mut host = Host::new(Shape { m: 0, n: 0 }, &memory, accumulator);
+            let shape = Shape { m: 0, n: 0 };
+            let mut host = Host::new(shape, &memory, accumulator).computing_in(arithmetic);
             evaluate(&mut host, &mut of_d);
             Writes::new(wanted(host), of_d.clone())
         };

@@ -57,6 +57,47 @@ fn files_are_read_as_users_have_them() {
     }
 }
 
+/// A column-major D, with a C: the product of the transposed files, written in Fortran's order.
+#[test]
+fn column_major_results_are_those_of_plain_loops() {
+    let folder = folder("column-major");
+    let (m, n, k) = (24, 16, 40);
+    let (a, b, c) = (f32s(m * k), f32s(k * n), f32s(m * n));
+    let single = |values: &[f32]| bytes(values, f32::to_le_bytes);
+    let named = |name: &str, shape: &str, values: &[f32]| {
+        npy(&folder.join(name), "<f4", false, shape, &single(values))
+    };
+    let (a_name, b_name) = (named("a.npy", "(24, 40)", &a), named("b.npy", "(40, 16)", &b));
+    let c_name = named("c.npy", "(24, 16)", &c);
+    let out = folder.join("d.npy");
+    for layout in ["kkm", "knm", "mkm", "mnm"] {
+        let line =
+            ["gemm", "--engine", "emulator", "--a", &a_name, "--b", &b_name, "--c", &c_name, "--beta", "2"];
+        let out_name = out.display().to_string();
+        let run = falchion(&[&line[..], &["--layout", layout, "--out", &out_name]].concat());
+        assert_eq!(run.code, Some(0), "{layout}: {}{}", run.stdout, run.stderr);
+        assert!(
+            run.stdout.contains("D is column-major") && run.stdout.contains("verified"),
+            "{}",
+            run.stdout
+        );
+        let file = fs::read(&out).expect("the file was written");
+        let (head, data) = file.split_at(file.len() - m * n * 4);
+        let head = String::from_utf8_lossy(head).into_owned();
+        assert!(head.contains("'fortran_order': True, 'shape': (24, 16)"), "{head}");
+        for (i, chunk) in data.chunks_exact(4).enumerate() {
+            let (row, column) = (i % m, i / m);
+            let exact: f32 = (0..k).map(|kk| a[row * k + kk] * b[kk * n + column]).sum();
+            let exact = exact + 2.0 * c[row * n + column];
+            let got = f32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+            assert!(
+                (got - exact).abs() <= exact.abs() / 128.0 + 1e-3,
+                "{layout}: {row}, {column}: {got}, not {exact}"
+            );
+        }
+    }
+}
+
 /// Values of files are rounded once, to nearest: a value just above the middle between two elements is
 /// rounded up.
 #[test]

@@ -43,8 +43,13 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("no operand", &["--dtype", "s32"], &["'s32'", "tf32"]),
         (
             "a fused epilogue of doubles",
-            &["--dtype", "f64", "--epilogue", "bias"],
-            &["formulas compute in f32, and operands are f64"],
+            &["--dtype", "f64", "--epilogue", "bias-gelu"],
+            &["exponentials, roots and their like are computed in f32 alone", "^"],
+        ),
+        (
+            "a column-major D of a formula",
+            &["--layout", "kkm", "--epilogue", "bias"],
+            &["--layout is kkm, so D is column-major, and --epilogue is given"],
         ),
         (
             "half a factor of integers",
@@ -145,8 +150,8 @@ fn bench_checks_its_arguments_first() {
         ),
         (
             "a fused epilogue of doubles",
-            &["--epilogue", "bias", "--dtype", "f64"],
-            &["formulas compute in f32, and operands are f64"],
+            &["--epilogue", "bias-gelu", "--dtype", "f64"],
+            &["exponentials, roots and their like are computed in f32 alone", "^"],
         ),
         (
             "a fused epilogue of scaled blocks",

@@ -343,9 +343,39 @@
     check(tabs[3].getAttribute("aria-selected") === "true", "the search does not open a stop");
   }
 
+  async function familyPage() {
+    const { family } = data;
+    const tabs = all("#tabs [role=tab]");
+    check(tabs.length === 3, `${tabs.length} sections, 3 were needed`);
+    for (const [at, tab] of tabs.entries()) {
+      key(String(at + 1), document.body);
+      await settle();
+      check(tab.getAttribute("aria-selected") === "true", `key ${at + 1} does not open its section`);
+      for (let times = 0; times < 2; times += 1) { $("theme").click(); await settle(); contrast(`${tab.id}, ${document.documentElement.dataset.theme}`); sound(`${tab.id}, ${document.documentElement.dataset.theme}`); }
+    }
+    tabs[0].click();
+    await settle();
+    family.numbers.forEach(([what, value], i) => check($(`fact-${i}`)?.innerText.includes(value), `the row “${what}” does not say ${value}`));
+    for (const product of family.blocks.products) check(panel().innerText.includes(product), `the product ${product} is missing`);
+    for (const [what, count] of family.statements) check(panel().innerText.includes(count.toLocaleString("en")), `${what} is not counted`);
+    tabs[1].click();
+    await settle();
+    const [grid] = all("canvas", panel());
+    const box = grid.getBoundingClientRect();
+    const { needed } = family.blocks;
+    needed.forEach((row, i) => row.forEach((kind, j) => {
+      const [x, y] = [box.left + ((j + 0.5) * box.width) / row.length, box.top + ((i + 0.5) * box.height) / needed.length];
+      grid.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y, bubbles: true }));
+      check($("tip").textContent.includes(["left out", "masked", "whole"][kind]), `block ${i}, ${j}: “${$("tip").textContent}”`);
+    }));
+    type($("query"), "producer");
+    key("Enter", $("query"));
+    check(tabs[2].getAttribute("aria-selected") === "true", "the search does not open the timeline");
+  }
+
   try {
     await settle();
-    if (data.kernel) await kernelPage(); else if (data.tour) await tourPage(); else await galleryPage();
+    if (data.kernel) await kernelPage(); else if (data.family) await familyPage(); else if (data.tour) await tourPage(); else await galleryPage();
     key("?", document.body);
     check($("help").open && $("help").innerText.includes("search"), "the key ? does not open the help");
     check(document.documentElement.scrollWidth <= innerWidth, "the help is wider than the window");

@@ -1,5 +1,6 @@
 //! Formulas drawn at random: trees of every node that a formula can have.
 
+use falchion::collective::Arithmetic;
 use falchion::kernel::KernelSpec;
 
 /// What the formulas of a family may have.
@@ -11,9 +12,16 @@ pub(crate) struct Family {
     pub(crate) surveys: bool,
     /// No ordered reductions: the family is for transposed stores.
     pub(crate) unordered: bool,
+    /// What all is computed in.
+    pub(crate) arithmetic: Arithmetic,
 }
 
-const PLAIN: Family = Family { gated: None, surveys: false, unordered: false };
+const PLAIN: Family = Family { gated: None, surveys: false, unordered: false, arithmetic: Arithmetic::F32 };
+
+/// Formulas in integers, and in double precision.
+#[allow(dead_code, reason = "not every test has them")]
+pub(crate) const EXACT: [Family; 2] =
+    [Family { arithmetic: Arithmetic::S32, ..PLAIN }, Family { arithmetic: Arithmetic::F64, ..PLAIN }];
 
 pub(crate) const FAMILIES: [Family; 8] = [
     PLAIN,
@@ -39,8 +47,9 @@ impl Family {
             leads: true,
             uses: false,
         };
-        let mut draw = Draw { random, names: 0, c: false };
-        draw.node(&place)
+        let mut draw = Draw { random, names: 0, c: false, arithmetic: self.arithmetic };
+        let text = draw.node(&place);
+        if self.arithmetic == Arithmetic::S32 { format!("s32({text})") } else { text }
     }
 }
 
@@ -74,6 +83,7 @@ struct Draw<'r> {
     names: u32,
     /// Whether C was read: it is one matrix.
     c: bool,
+    arithmetic: Arithmetic,
 }
 
 impl Draw<'_> {
@@ -98,9 +108,14 @@ impl Draw<'_> {
         if let Some(binding) = binding.filter(|_| place.uses || self.random.u8(..3) == 0) {
             return place.bindings[binding].clone();
         }
-        let (name, format) = (self.name(), self.of(&["", "", ":f32", ":f16", ":e4m3", ":e5m2"]));
+        let (number, formats) = match self.arithmetic {
+            Arithmetic::F32 => ("0.5", &["", "", ":f32", ":f16", ":e4m3", ":e5m2"][..]),
+            Arithmetic::S32 => ("7", &["", ":s8", ":u8", ":s32"][..]),
+            Arithmetic::F64 => ("0.1", &["", "", ":f32", ":bf16", ":u8", ":s32"][..]),
+        };
+        let (name, format) = (self.name(), self.of(formats));
         match self.random.u8(..10) {
-            0 => "0.5".to_owned(),
+            0 => number.to_owned(),
             1 => name,
             2 => format!("{name}[0]{format}"),
             3 | 4 => format!("{name}[n]{format}"),
@@ -116,6 +131,35 @@ impl Draw<'_> {
         }
     }
 
+    /// A node that is computed in integers, or in double precision.
+    fn exact(&mut self, place: &Place, below: &Place, beside: &Place) -> String {
+        let x = match self.random.u8(..9) {
+            0 => {
+                let (value, name) = (self.node(&Place { depth: beside.depth, ..below.clone() }), self.name());
+                let mut bindings = place.bindings.clone();
+                bindings.push(name.clone());
+                let body = self.node(&Place { bindings, leads: false, uses: true, ..below.clone() });
+                return format!("({name}={value};{body})");
+            }
+            _ => self.node(below),
+        };
+        let beside = beside.clone();
+        match self.random.u8(..8) {
+            0 => format!("({x}+{})", self.node(&beside)),
+            1 => format!("({x}-{})", self.node(&beside)),
+            2 => format!("({x}*{})", self.node(&beside)),
+            3 => format!("({x}*{}+{})", self.node(&beside), self.node(&beside)),
+            4 => format!("max({x},{})", self.node(&beside)),
+            5 => format!("clamp({x},{},{})", self.name(), self.name()),
+            6 if !place.pure => {
+                let formats: &[&str] =
+                    if self.arithmetic == Arithmetic::S32 { &["", ":s8", ":u8"] } else { &["", ":f32"] };
+                format!("store({}[m,n]{},{x})", self.name(), self.of(formats))
+            }
+            _ => format!("{}({x})", self.of(&["relu", "abs", "square", "neg"])),
+        }
+    }
+
     fn gate(&mut self, gate: &str, x: &str) -> String {
         let slope = if gate.contains("leaky") { ",0.1" } else { "" };
         format!("{gate}{x}{slope})")
@@ -128,6 +172,9 @@ impl Draw<'_> {
         let below = Place { depth: place.depth - 1, ..place.clone() };
         let beside = Place { leads: false, uses: false, depth: 1.max(below.depth / 2), ..below.clone() };
         let alone = |place: &Place| Place { bindings: Vec::new(), uses: false, ..place.clone() };
+        if self.arithmetic != Arithmetic::F32 {
+            return self.exact(place, &below, &beside);
+        }
         let mut groups = vec!["one", "two", "two"];
         if !place.pure {
             groups.push("writes");

@@ -3,6 +3,7 @@
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
+use super::parts::Held;
 use super::store::{Access, Combine, Output, Store, StorePath, Stored, row_address};
 use crate::element::{Format, Packed};
 use crate::extent::Extent;
@@ -20,12 +21,12 @@ struct OutputRow<'f> {
 }
 
 impl<'f> OutputRow<'f> {
-    fn new(
+    fn new<T: Copy>(
         format: Format,
         device: DirectDevice<'f>,
         extent: Extent<'f>,
-        fragment: &Fragment<'f, f32>,
-        row: &FragmentRow<'f, f32>,
+        fragment: &Fragment<'f, T>,
+        row: &FragmentRow<'f, T>,
         halvings: u32,
     ) -> Self {
         let mut row = row.part(0, 0);
@@ -112,18 +113,18 @@ pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Arg
 }
 
 /// Emitted for a consumer warpgroup: stores its fragment of a tile.
-pub(super) fn store<'f>(
+pub(super) fn store<'f, T: Held<'f>>(
     format: Format,
     f: &'f Builder,
     plan: &Plan,
     device: DirectDevice<'f>,
-    &Stored { extent, fragment, access }: &Stored<'_, 'f>,
-    combine: Combine<'_, 'f>,
+    &Stored { extent, fragment, access }: &Stored<'_, 'f, T>,
+    combine: Combine<'_, 'f, T>,
 ) {
     let device = device.of(extent);
     let start = fragment.start();
     let halvings = plan.epilogue.halvings;
-    let output = |row: &FragmentRow<'f, f32>| OutputRow::new(format, device, extent, fragment, row, halvings);
+    let output = |row: &FragmentRow<'f, T>| OutputRow::new(format, device, extent, fragment, row, halvings);
     for (block, _) in (0u32..).zip(&fragment.blocks) {
         let rows = fragment.rows(start, block);
         if let Some(pairs_at_once) = combine.pairs_at_once {
@@ -134,7 +135,7 @@ pub(super) fn store<'f>(
                     rows.iter().map(|row| row.part(first << halvings, pairs_at_once << halvings)).collect();
                 for (output, pairs) in outputs.iter().zip((combine.values)(block, &part)) {
                     for (column, pair) in (first as u32 * 8..).step_by(8).zip(pairs) {
-                        output.store(format, f, access, column, format.pack(f, pair));
+                        output.store(format, f, access, column, T::pack(format, f, pair));
                     }
                 }
             }
@@ -144,7 +145,7 @@ pub(super) fn store<'f>(
             let output = output(&row);
             let values = (combine.values)(block, core::slice::from_ref(&row));
             for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
-                output.store(format, f, access, pair.column, format.pack(f, values));
+                output.store(format, f, access, pair.column, T::pack(format, f, values));
             }
         }
     }

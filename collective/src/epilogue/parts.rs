@@ -3,12 +3,13 @@
 
 use core::cell::RefCell;
 
-use ptx::{Builder, Value, Var};
+use ptx::{Builder, Scalar, Value, Var};
 
+use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
-use crate::tree::{Columns, NodeTile, NodeTraits, Pair, Part, PartRow};
+use crate::tree::{Arithmetic, Columns, NodeTile, NodeTraits, Number, Pair, Part, PartRow};
 
 /// The order in which the groups of 8 columns of a tile are visited: those of a gate, then those of its up.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,8 @@ impl Order {
     }
 
     /// The accumulators in that order. Their columns remain those of their original places.
-    pub(super) fn of<'f>(self, fragment: &Fragment<'f, f32>) -> Vec<Vec<Var<'f, f32>>> {
-        let block = |values: &Vec<Var<'f, f32>>| {
+    pub(super) fn of<'f, T>(self, fragment: &Fragment<'f, T>) -> Vec<Vec<Var<'f, T>>> {
+        let block = |values: &Vec<Var<'f, T>>| {
             let groups: Vec<_> = values.chunks(4).collect();
             let order = (0..).take(groups.len()).map(|i| self.group(i) as usize);
             order.filter_map(|group| groups.get(group)).copied().flatten().copied().collect()
@@ -59,12 +60,63 @@ fn inside<'f>(column: Value<'f, u32>, n: Value<'f, u32>) -> Value<'f, u32> {
     (n - column).where_or(column.less_than(n), 0)
 }
 
+/// Accumulators and results that a thread holds, as registers and as a tree computes with them.
+pub(super) trait Held<'f>: Scalar {
+    /// In what the tree computes in.
+    fn number(value: Value<'f, Self>, arithmetic: Arithmetic) -> Number<'f>;
+
+    /// The register of a result.
+    fn register(number: Number<'f>) -> Value<'f, Self>;
+
+    /// Two neighbours in D's format.
+    fn pack(format: Format, f: &'f Builder, pair: [Value<'f, Self>; 2]) -> Packed<'f>;
+}
+
+/// Integers are held as the bits of an `f32`.
+impl<'f> Held<'f> for f32 {
+    fn number(value: Value<'f, Self>, arithmetic: Arithmetic) -> Number<'f> {
+        if arithmetic == Arithmetic::S32 { Number::S32(value.bits_as()) } else { value.into() }
+    }
+
+    #[track_caller]
+    fn register(number: Number<'f>) -> Value<'f, Self> {
+        number.register()
+    }
+
+    #[track_caller]
+    fn pack(format: Format, f: &'f Builder, pair: [Value<'f, Self>; 2]) -> Packed<'f> {
+        format.pack(f, pair)
+    }
+}
+
+impl<'f> Held<'f> for f64 {
+    fn number(value: Value<'f, Self>, _arithmetic: Arithmetic) -> Number<'f> {
+        Number::F64(value)
+    }
+
+    #[track_caller]
+    fn register(number: Number<'f>) -> Value<'f, Self> {
+        match number {
+            Number::F64(value) => value,
+            Number::F32(_) | Number::S32(_) => number.single().cast(),
+        }
+    }
+
+    fn pack(_format: Format, _f: &'f Builder, pair: [Value<'f, Self>; 2]) -> Packed<'f> {
+        Packed::Doubles(pair)
+    }
+}
+
 /// Transposes 8 x 8 values, of which each lane of a warp holds two neighbours in a row. It is its own
 /// inverse.
 ///
 /// Lane `4 i + j` holds elements `(i, 2 j)` and `(i, 2 j + 1)`. Lanes of neighbouring rows exchange one
 /// element, so that each lane has two neighbours in a column. Then each lane fetches the values it needs.
-fn turn<'f>(f: &'f Builder, thread: Value<'f, u32>, [low, high]: Pair<'f>) -> Pair<'f> {
+fn turn<'f, T: Scalar>(
+    f: &'f Builder,
+    thread: Value<'f, u32>,
+    [low, high]: [Value<'f, T>; 2],
+) -> [Value<'f, T>; 2] {
     let lane = thread % 32;
     let row = lane >> 2;
     let odd = (row & 1).equals(1);
@@ -77,11 +129,11 @@ fn turn<'f>(f: &'f Builder, thread: Value<'f, u32>, [low, high]: Pair<'f>) -> Pa
 impl<'f> Parts<'f> {
     /// `whole`: the whole tile is inside D, and pairs may be accessed at once. `ahead`: there are registers
     /// for row vectors of the whole tile.
-    pub(super) fn new(
-        f: &'f Builder,
+    pub(super) fn new<T: Scalar>(
+        (f, arithmetic): (&'f Builder, Arithmetic),
         plan: &Plan,
         extent: Extent<'f>,
-        fragment: &Fragment<'f, f32>,
+        fragment: &Fragment<'f, T>,
         order: Order,
         [whole, ahead]: [bool; 2],
     ) -> Self {
@@ -110,6 +162,7 @@ impl<'f> Parts<'f> {
         };
         let tile = NodeTile {
             f,
+            arithmetic,
             whole,
             extent,
             displacement: None,
@@ -127,7 +180,7 @@ impl<'f> Parts<'f> {
     }
 
     /// The part of a tile that consists of these rows of a block.
-    pub(super) fn of(&self, block: u32, rows: &[FragmentRow<'f, f32>]) -> Part<'f> {
+    pub(super) fn of<T: Held<'f>>(&self, block: u32, rows: &[FragmentRow<'f, T>]) -> Part<'f> {
         if let Some(start) = self.turned {
             return self.of_columns(start, block, rows);
         }
@@ -152,16 +205,17 @@ impl<'f> Parts<'f> {
     }
 
     /// Rows of a block with those of their pairs that `takes` selects by index, in these columns.
-    fn part(
+    fn part<T: Held<'f>>(
         &self,
         columns: Columns<'f>,
         block: u32,
-        rows: &[FragmentRow<'f, f32>],
+        rows: &[FragmentRow<'f, T>],
         pairs: Vec<u32>,
         takes: &dyn Fn(usize) -> bool,
     ) -> Part<'f> {
         let inside = inside(columns.first, columns.n);
-        let row = |(index, row): (usize, &FragmentRow<'f, f32>)| PartRow {
+        let number = |value| T::number(value, self.tile.arithmetic);
+        let row = |(index, row): (usize, &FragmentRow<'f, T>)| PartRow {
             index: block as usize * rows.len() + index,
             row: row.row,
             columns: inside.where_or(row.row.less_than(self.tile.extent.m), 0),
@@ -169,7 +223,7 @@ impl<'f> Parts<'f> {
                 .pairs
                 .iter()
                 .enumerate()
-                .filter_map(|(i, pair)| takes(i).then_some(pair.values))
+                .filter_map(|(i, pair)| takes(i).then(|| pair.values.map(number)))
                 .collect(),
         };
         Part {
@@ -185,10 +239,17 @@ impl<'f> Parts<'f> {
 
     /// As [`of`](Self::of), when rows are D's columns: each pair of the upper and of the lower row belongs to
     /// one row of D.
-    fn of_columns(&self, start: [Value<'f, u32>; 2], block: u32, rows: &[FragmentRow<'f, f32>]) -> Part<'f> {
+    fn of_columns<T: Held<'f>>(
+        &self,
+        start: [Value<'f, u32>; 2],
+        block: u32,
+        rows: &[FragmentRow<'f, T>],
+    ) -> Part<'f> {
         let (tile, lane) = (self.tile, self.tile.thread % 32);
         let (column, first_row) = (tile.columns.first, start[1] - (lane & 3) * 2 + (lane >> 2));
         let columns = inside(column, tile.columns.n);
+        let turned =
+            |values| turn(tile.f, tile.thread, values).map(|value| T::number(value, tile.arithmetic));
         let numbers = 0..rows.first().map_or(0, |row| row.pairs.len());
         let row = |i: usize| {
             let place = rows.first().map_or(0, |row| row.pairs[i].column);
@@ -197,7 +258,7 @@ impl<'f> Parts<'f> {
                 index: place as usize / 8,
                 row,
                 columns: columns.where_or(row.less_than(tile.extent.m), 0),
-                accumulators: rows.iter().map(|row| turn(tile.f, tile.thread, row.pairs[i].values)).collect(),
+                accumulators: rows.iter().map(|row| turned(row.pairs[i].values)).collect(),
             }
         };
         Part {
@@ -213,15 +274,15 @@ impl<'f> Parts<'f> {
 
     /// Computes a whole part, row by row within each pair of columns, and appends its pairs to the rows from
     /// which [`of`](Self::of) made the part.
-    pub(super) fn collect(
+    pub(super) fn collect<T: Held<'f>>(
         &self,
         part: &Part<'f>,
-        values: &mut [Vec<Pair<'f>>],
+        values: &mut [Vec<[Value<'f, T>; 2]>],
         compute: &mut dyn FnMut(usize, usize) -> Pair<'f>,
     ) {
         for pair in 0..part.pairs.len() {
             for row in 0..part.rows.len() {
-                let value = compute(row, pair);
+                let value = compute(row, pair).map(T::register);
                 match self.turned {
                     Some(_) => values[pair].push(turn(part.tile.f, part.tile.thread, value)),
                     None => values[row].push(value),

@@ -66,21 +66,21 @@ impl<'f> Extent<'f> {
 }
 
 /// The values that replace the accumulators of some rows of a block: by row, pairs of columns.
-pub type Values<'a, 'f> = &'a dyn Fn(u32, &[FragmentRow<'f, f32>]) -> Vec<Vec<[Value<'f, f32>; 2]>>;
+pub type Values<'a, 'f, T = f32> = &'a dyn Fn(u32, &[FragmentRow<'f, T>]) -> Vec<Vec<[Value<'f, T>; 2]>>;
 
 /// How an epilogue computes the values that are stored, from accumulators.
 #[derive(Clone, Copy)]
-pub struct Combine<'a, 'f> {
+pub struct Combine<'a, 'f, T = f32> {
     /// `Some(n)`: all rows of a block at once, `n` pairs of the output at a time. `None`: row by row, with
     /// any number of pairs.
     pub pairs_at_once: Option<usize>,
     /// Whether the values depend on memory that may be the same as D.
     pub reads: bool,
     /// The values for rows of a block. The first argument is the block's index.
-    pub values: Values<'a, 'f>,
+    pub values: Values<'a, 'f, T>,
 }
 
-impl core::fmt::Debug for Combine<'_, '_> {
+impl<T> core::fmt::Debug for Combine<'_, '_, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Combine").field("pairs_at_once", &self.pairs_at_once).finish_non_exhaustive()
     }
@@ -232,6 +232,11 @@ impl StoreSpec {
         format!("{transposed}{way}{layout}{element}")
     }
 
+    /// The same store with the format of the registers it moves: 32-bit integers are moved as `f32`.
+    pub(super) const fn moved(self) -> Self {
+        Self { format: if matches!(self.format, Format::S32) { Format::F32 } else { self.format }, ..self }
+    }
+
     /// Declares the kernel parameters.
     pub fn declare<'f>(self, f: &'f Builder, plan: &Plan) -> StoreDevice<'f> {
         match self.way {
@@ -284,11 +289,11 @@ impl StoreSpec {
 
 /// A warpgroup's fragment of a tile, to be stored.
 #[derive(Clone, Copy, Debug)]
-pub struct Stored<'a, 'f> {
+pub struct Stored<'a, 'f, T = f32> {
     /// The output's extent.
     pub extent: Extent<'f>,
     /// The accumulators.
-    pub fragment: &'a Fragment<'f, f32>,
+    pub fragment: &'a Fragment<'f, T>,
     /// How memory may be accessed.
     pub access: Access,
 }

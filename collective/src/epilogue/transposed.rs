@@ -18,7 +18,6 @@ use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::mainloop::FragmentRow;
 use crate::plan::Plan;
-use crate::tree::Pair;
 
 /// Stores the transpose of a tile in the way that `S`, [`DirectStore`] or [`TmaStore`], would store the tile.
 ///
@@ -102,7 +101,7 @@ pub(super) fn store_directly<'f>(
         }
         Line::new(format, matrix, extent, &own)
     };
-    let store = |line: &Line<'f>, column: u32, pair: Pair<'f>| {
+    let store = |line: &Line<'f>, column: u32, pair: [Value<'f, f32>; 2]| {
         if access.pairs {
             let packed = format.pack(f, exchange(f, odd, pair));
             let address = line.address(column);
@@ -152,7 +151,11 @@ pub(super) fn store_directly<'f>(
 
 /// Two lanes hold the same columns of neighbouring rows; these rows are neighbours in a row of D. The even
 /// lane gets both elements of the first column, the odd lane both of the second.
-fn exchange<'f>(f: &'f Builder, odd: Value<'f, u32>, [low, high]: Pair<'f>) -> Pair<'f> {
+fn exchange<'f>(
+    f: &'f Builder,
+    odd: Value<'f, u32>,
+    [low, high]: [Value<'f, f32>; 2],
+) -> [Value<'f, f32>; 2] {
     let second = odd.equals(1);
     let other = f.shuffle_xor(low.where_or(second, high), 4);
     [other.where_or(second, low), high.where_or(second, other)]
@@ -220,7 +223,8 @@ pub(super) fn store<'f>(
     }
     let odd = lane >> 2 & 1;
     let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
-        let row = |pairs: Vec<Pair<'f>>| pairs.into_iter().map(|pair| exchange(f, odd, pair)).collect();
+        let row =
+            |pairs: Vec<[Value<'f, f32>; 2]>| pairs.into_iter().map(|pair| exchange(f, odd, pair)).collect();
         (combine.values)(block, rows).into_iter().map(row).collect::<Vec<_>>()
     };
     let first = [warp * 16 + (lane >> 2) - odd, (lane & 3) * 2 + odd];

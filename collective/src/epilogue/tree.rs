@@ -8,17 +8,19 @@ use std::sync::Arc;
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
-use super::parts::{Order, Parts};
+use super::direct;
+use super::parts::{Held, Order, Parts};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated};
-use crate::element::{Element, Format};
+use crate::element::Element;
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::formula::{Formula, Lowered};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{
-    AnyNode, Begin, Bounded, Declare, EarlyRow, Host, Node, NodeState, NodeTraits, Parameters, Shape, Site,
+    AnyNode, Arithmetic, Begin, Bounded, Declare, EarlyRow, Host, Node, NodeState, NodeTraits, Parameters,
+    Shape, Site,
 };
 
 /// An epilogue whose D is the value of the tree `X`, rounded to `T` and stored by `S`. For the nodes see
@@ -91,14 +93,11 @@ pub(crate) const fn spec(traits: NodeTraits, store: StoreSpec) -> Result<Epilogu
     if traits.free > 0 {
         return Err("a Bound stands outside of the Let that it names: enclose it in Let<X, ..>");
     }
-    if !store.format.is_float() {
+    if !traits.computes_in(Arithmetic::of(store.format)) {
         return Err(
-            "a tree computes in f32, and D is made of integers: store f32, bf16, f16, e4m3 or e5m2, or use \
-             LinearCombination<i32>, which computes in integers",
+            "D is s32 or f64, and the tree is computed in that: gates, reductions, masks, rotations, quantisers and softmax \
+             compute in f32 alone, s32 reads and writes integers alone, and f64 writes f64 and f32",
         );
-    }
-    if matches!(store.format, Format::F64) {
-        return Err("a tree computes in f32, and D is f64: use LinearCombination<f64, DirectStore>");
     }
     if store.transposed && traits.halved() > 0 {
         return Err(
@@ -153,6 +152,11 @@ impl<X: Node> Treed<X> {
         Self { store, traits: X::TRAITS, value: None, tree: PhantomData }
     }
 
+    /// What it computes in.
+    fn arithmetic(&self) -> Arithmetic {
+        self.value.map_or(Arithmetic::of(self.store.format), Lowered::arithmetic)
+    }
+
     /// Visits the arguments for a GEMM of this shape.
     pub fn visit(&self, arguments: &mut X::Arguments, product: Shape, site: &mut Site<'_>) {
         let (traits, Shape { m, n }) = (self.traits, product);
@@ -165,12 +169,13 @@ impl<X: Node> Treed<X> {
                 "N is {n}, a multiple of {block} was needed: the columns are gated in blocks of {gates}"
             ));
         }
+        let site = &mut site.computing_in(self.arithmetic());
         X::visit(arguments, Shape { m, n: n >> traits.halved() }, site);
     }
 
     /// The values of the kernel parameters.
     pub fn parameters(&self, plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
-        let mut parameters = Parameters::default();
+        let mut parameters = Parameters::of(self.arithmetic());
         let (shape, root) = (Shape { m: d.m, n: d.n }, &mut Site::root(1, &mut parameters));
         X::visit(&mut arguments.clone(), shape, root);
         let pair_bytes = u64::from(self.store.format.bits() / 4);
@@ -225,7 +230,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
     fn formula(&self) -> Option<Formula> {
         match self.value {
             Some(tree) => Some(tree.formula()),
-            None => Formula::with_tree(&X::name()),
+            None => Formula::of_tree::<X>(),
         }
     }
 
@@ -235,9 +240,10 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
         let items = self.value.map_or(&[][..], Lowered::items);
-        let mut declare = Declare::ahead(f, self.early(plan), items);
+        let mut declare = Declare::new(f, self.arithmetic(), self.early(plan), items);
         let tree = X::declare(&mut declare);
         Box::new(TreeDevice {
+            arithmetic: self.arithmetic(),
             tree,
             early: declare.early(),
             pairs: f.param("pairs"),
@@ -250,6 +256,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
 
 /// Parameters of [`Treed`] on the device.
 struct TreeDevice<'f> {
+    arithmetic: Arithmetic,
     store: StoreSpec,
     traits: NodeTraits,
     tree: Begin<'f>,
@@ -260,25 +267,16 @@ struct TreeDevice<'f> {
     d: StoreDevice<'f>,
 }
 
-impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
-    fn begin(
+impl<'f> TreeDevice<'f> {
+    /// Emits the tree for a fragment of a tile. `store` stores it.
+    fn emit<T: Held<'f>>(
         &self,
         f: &'f Builder,
         plan: &Plan,
         extent: Extent<'f>,
-        consumer: Consumer<'f>,
-        piece: WorkUnit<'f>,
+        fragment: Fragment<'f, T>,
+        store: &dyn Fn(&Stored<'_, 'f, T>, Combine<'_, 'f, T>),
     ) {
-        let Some(early) = self.early else { return };
-        let elements =
-            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
-        let places = [Some(consumer.thread), Some(consumer.part)];
-        let [_, column] = begin(&elements, [piece.m, piece.n], places);
-        let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);
-        early.load(f, column, whole);
-    }
-
-    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
         let halvings = plan.epilogue.halvings;
         let order = Order { gate_block: self.traits.gate_block, groups: plan.mainloop.tile[1] / 8 };
         let fragment = Fragment { blocks: order.of(&fragment), ..fragment };
@@ -286,7 +284,7 @@ impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
         let pairs_at_once = if plan.registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
         let step = pairs_at_once << halvings;
         let emit = |whole: bool| {
-            let parts = Parts::new(f, plan, extent, &fragment, order, [whole, ahead]);
+            let parts = Parts::new((f, self.arithmetic), plan, extent, &fragment, order, [whole, ahead]);
             let tile = parts.tile;
             let state = RefCell::new((self.tree)(&tile));
             let surveyed = Cell::new(0);
@@ -298,7 +296,7 @@ impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
                     state.survey(&parts.of(block, &rows));
                 }
             };
-            let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
+            let values = |block: u32, rows: &[FragmentRow<'f, T>]| {
                 let state = &mut **state.borrow_mut();
                 if self.traits.surveys && surveyed.get() == block {
                     survey(block, state);
@@ -320,7 +318,7 @@ impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
                 whole,
                 copies: !plan.form.described() && (whole || !plan.form.shares_rows()),
             };
-            self.store.store(f, plan, self.d, &Stored { extent, fragment: &fragment, access }, combine);
+            store(&Stored { extent, fragment: &fragment, access }, combine);
             state.borrow_mut().end(&tile);
         };
         let [m, n] = fragment.first;
@@ -333,6 +331,45 @@ impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
             pairs = pairs & record.d(f).pairs(self.store.format, columns >> halvings);
         }
         f.if_else(whole & pairs, || emit(true), || emit(false));
+    }
+}
+
+impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
+    fn begin(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        extent: Extent<'f>,
+        consumer: Consumer<'f>,
+        piece: WorkUnit<'f>,
+    ) {
+        let Some(early) = self.early else { return };
+        let elements =
+            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
+        let places = [Some(consumer.thread), Some(consumer.part)];
+        let [_, column] = begin(&elements, [piece.m, piece.n], places);
+        let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);
+        early.load(f, column, whole);
+    }
+
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
+        let store = self.store.moved();
+        self.emit(f, plan, extent, fragment, &|tile, combine| store.store(f, plan, self.d, tile, combine));
+    }
+
+    fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
+        let whole = self.arithmetic == Arithmetic::S32;
+        self.store(f, plan, extent, if whole { fragment.bits(f) } else { fragment.to_f32(f) });
+    }
+
+    fn store_doubles(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f64>) {
+        let (StoreDevice::Direct(device), Arithmetic::F64) = (self.d, self.arithmetic) else {
+            f.refuse("f64 accumulators are stored as f64, straight from registers: use DirectStore, and a D of f64");
+            return;
+        };
+        self.emit(f, plan, extent, fragment, &|tile, combine| {
+            direct::store(self.store.format, f, plan, device, tile, combine);
+        });
     }
 
     fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {

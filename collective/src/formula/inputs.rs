@@ -257,7 +257,7 @@ impl Supply for ByName<'_> {
         let count = values.len();
         for (i, value) in values.iter_mut().enumerate() {
             *value = match self.next() {
-                Argument::Number(number) => number,
+                Argument::Number(number) => number as f32,
                 Argument::Named(name) => self.scalar(name, |from| {
                     let all = drawn.get_or_insert_with(|| {
                         let mut all = vec![0.0; count];
@@ -336,6 +336,10 @@ impl Supply for ByName<'_> {
         };
         self.refuse(name, reason);
         0
+    }
+
+    fn literal(&mut self) -> f64 {
+        if let Argument::Number(number) = self.next() { number } else { f64::NAN }
     }
 
     fn item(&mut self) -> Option<&'static Item> {

@@ -14,7 +14,7 @@ use crate::functions::{
     Multiply, MultiplyAdd, MultiplyAddGelu, Negate, Pointwise, Relu, Sigmoid, Silu, Snake, Square, Subtract,
     Tanh, ThresholdRelu,
 };
-use crate::real::{Exact, Fast, Fastest};
+use crate::real::{Exact, Fast, Fastest, Needs};
 use crate::tree::{
     AbsMax, Accumulator, Alternating, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
     Dropout, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
@@ -34,6 +34,8 @@ pub(super) struct Function {
     pub(super) name: fn() -> String,
     /// The names of its scalar arguments, which follow its inputs.
     pub(super) scalars: &'static [&'static str],
+    /// What it needs of the numbers that the tree computes with.
+    pub(super) needs: fn() -> Needs,
     pub(super) node: NodeValue,
 }
 
@@ -42,6 +44,7 @@ macro_rules! functions {
         [$(Function {
             name: <$f as Pointwise<$n>>::name,
             scalars: <$f as Pointwise<$n>>::ARGUMENTS,
+            needs: Needs::of::<$f, $n>,
             node: node!(Compute<$f, ($($x,)+)>),
         }),*]
     };
@@ -114,6 +117,7 @@ macro_rules! gates {
         [$(Function {
             name: || { let name: fn() -> String = $name; name() },
             scalars: <$f as Pointwise<2>>::ARGUMENTS,
+            needs: Needs::of::<$f, 2>,
             node: NodeValue::of::<Gated<$f, AnyNode, $ty>>(
                 stringify!(Gated<$f, AnyNode, $ty>),
                 gate::<$f, { $block }>,
@@ -147,7 +151,9 @@ pub(super) static GATES: [(&str, &[Function]); 4] = gates! {
 
 macro_rules! by_format {
     ($format:expr, $t:ident => $node:ty) => {{
-        static OF: [(Format, NodeValue); 5] = by_format!(@all $t, $node, [F32 f32, Bf16 bf16, F16 f16, E4m3 F8E4M3, E5m2 F8E5M2]);
+        static OF: [(Format, NodeValue); 9] = by_format!(@all $t, $node, [
+            F32 f32, Bf16 bf16, F16 f16, E4m3 F8E4M3, E5m2 F8E5M2, S8 i8, U8 u8, S32 i32, F64 f64
+        ]);
         OF.iter().find(|(format, _)| *format == $format).map(|(_, node)| node)
     }};
     (@all $t:ident, $node:ty, [$($format:ident $element:ident),*]) => {
@@ -180,7 +186,7 @@ pub(super) fn read(index: Index, format: Format) -> Option<&'static NodeValue> {
 }
 
 /// The numbers of columns that a repeated matrix can have.
-pub(super) const CYCLES: &str = "8, 16, 32, 64, 128 or 256";
+pub(super) const CYCLIC: [u32; 6] = [8, 16, 32, 64, 128, 256];
 
 /// A multiple of C.
 pub(super) fn residual(format: Format) -> Option<&'static NodeValue> {
@@ -270,15 +276,25 @@ pub(super) static BOUND: [NodeValue; 4] =
     [node!(Bound), node!(Bound<U1>), node!(Bound<U2>), node!(Bound<U3>)];
 
 /// A number as a fraction of small numbers, if it is one.
-fn fraction(number: f32) -> Option<(u32, u32)> {
+fn fraction(number: f64) -> Option<(u32, u32)> {
     let of = |d: u32| {
-        let n = (f64::from(number) * f64::from(d)).round();
+        let n = (number * f64::from(d)).round();
         let n = (0.0..=1024.0).contains(&n).then_some(n as u32)?;
-        (n as f32 / d as f32 == number).then_some((n, d))
+        (f64::from(n as f32 / d as f32) == number).then_some((n, d))
     };
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 10, 100, 1000, 10_000, 100_000, 1_000_000]
         .into_iter()
         .find_map(of)
+}
+
+/// The bits of a number, of `f32` if that has it.
+fn bits(number: f64) -> String {
+    let single = number as f32;
+    if f64::from(single) == number {
+        format!("x{:08x}", single.to_bits())
+    } else {
+        format!("x{:016x}", number.to_bits())
+    }
 }
 
 /// Longest name of a tree in a kernel's name.
@@ -287,11 +303,7 @@ const LONGEST: usize = 200;
 /// The name of a tree, in kernels' names: what the same tree as a type has. A long one ends in a number that
 /// stands for the rest.
 pub(super) fn name(items: &[Item]) -> String {
-    let name = fold(items, &mut |item| {
-        let number = fraction(item.number)
-            .map_or_else(|| format!("x{:08x}", item.number.to_bits()), |(n, d)| format!("{n}d{d}"));
-        (item.node.name)().replace(NUMBER, &number)
-    });
+    let name = fold(items, &mut item_name);
     if name.len() <= LONGEST {
         return name;
     }
@@ -301,6 +313,12 @@ pub(super) fn name(items: &[Item]) -> String {
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let begin: String = name.chars().take(LONGEST - 20).collect();
     format!("{begin}_{hash:016x}")
+}
+
+/// The name of a node, with marks for its children.
+pub(super) fn item_name(item: &Item) -> String {
+    let number = fraction(item.number).map_or_else(|| bits(item.number), |(n, d)| format!("{n}d{d}"));
+    (item.node.name)().replace(NUMBER, &number)
 }
 
 /// The tree as a Rust type.
@@ -316,7 +334,7 @@ pub(super) fn rust_type(items: &[Item]) -> String {
             text = text.replace("<T", &format!("<{element}"));
         }
         if text == "Literal" {
-            let whole = |number: f32| fraction(number).map(|(n, d)| format!("Constant<U{n},U{d}>"));
+            let whole = |number: f64| fraction(number).map(|(n, d)| format!("Constant<U{n},U{d}>"));
             text = match whole(item.number) {
                 Some(text) => text,
                 None => whole(-item.number)

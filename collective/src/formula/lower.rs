@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::kinds::{
-    ACCUMULATOR, BOUND, CYCLES, DROPOUT, EACH, FUNCTIONS, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
+    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, FUNCTIONS, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
     REDUCTIONS, ROTATE, SCALAR, read, residual, store,
 };
+use super::own;
 use super::syntax::{Expr, FORMATS, FormulaError, Index, Is, Operator, Place};
 use crate::element::Format;
-use crate::tree::{Argument, Item, NodeTraits, NodeValue};
+use crate::tree::{Argument, Arithmetic, Item, NodeTraits, NodeValue};
 
 /// A tree, with the traits of its root.
 pub(super) struct Root {
@@ -16,25 +17,30 @@ pub(super) struct Root {
     pub(super) traits: NodeTraits,
 }
 
-/// Lowers an expression whose vectors and matrices have a format unless they say otherwise. Also returns
-/// D's format, if the expression says it.
-pub(super) fn lower(expr: &Expr, format: Format, text: &str) -> Result<(Option<Format>, Root), FormulaError> {
-    let mut tree =
-        Lower { text, format, items: Vec::new(), bound: Vec::new(), used: BTreeMap::new(), gated: false };
-    let (mut output, mut root) = (None, expr);
-    if let Is::Call { name, given } = &expr.is {
-        output = FORMATS.into_iter().find(|format| format.name() == name);
-        if output.is_some() {
-            [root] = tree.counted(expr, (name, given), ["x"])?.each_ref();
-        } else {
-            output = QUANTISERS.iter().find(|(known, ..)| known == name).map(|(_, format, _)| *format);
-        }
+/// Lowers an expression whose vectors and matrices have a format unless they say otherwise. Of `s32` or `f64`, the tree
+/// computes in that.
+pub(super) fn lower(expr: &Expr, format: Format, text: &str) -> Result<Root, FormulaError> {
+    let arithmetic = Arithmetic::of(format);
+    let (items, bound, used) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut tree = Lower { text, format, arithmetic, items, bound, used, gated: false };
+    let mut root = expr;
+    if let Is::Call { name, given } = &expr.is
+        && FORMATS.iter().any(|format| format.name() == name)
+    {
+        [root] = tree.counted(expr, (name, given), ["x"])?.each_ref();
     }
     let traits = tree.expr(root)?;
     if traits.halvings.is_none() {
         return Err(tree.error(expr, "the formula has no `acc`, the element of A * B"));
     }
-    Ok((output, Root { items: tree.items, traits }))
+    Ok(Root { items: tree.items, traits })
+}
+
+/// D's format, if the expression says it.
+pub(super) fn output(expr: &Expr) -> Option<Format> {
+    let Is::Call { name, .. } = &expr.is else { return None };
+    let quantised = QUANTISERS.iter().find(|(known, ..)| known == name).map(|(_, format, _)| *format);
+    FORMATS.into_iter().find(|format| format.name() == name).or(quantised)
 }
 
 /// What a name without an index stands for.
@@ -43,6 +49,7 @@ const NUMBER: &str = "a number of the host";
 struct Lower<'a> {
     text: &'a str,
     format: Format,
+    arithmetic: Arithmetic,
     items: Vec<Item>,
     /// The names of enclosing bindings, outermost first.
     bound: Vec<String>,
@@ -109,14 +116,26 @@ impl Lower<'_> {
         self.push(node, label, inputs);
         let traits: Vec<NodeTraits> =
             children.iter().map(|child| self.expr(child)).collect::<Result<_, _>>()?;
-        (node.traits)(&traits).map_err(|reason| self.error(at, reason))
+        let traits = (node.traits)(&traits).map_err(|reason| self.error(at, reason))?;
+        match self.arithmetic {
+            arithmetic if traits.computes_in(arithmetic) => Ok(traits),
+            Arithmetic::S32 => Err(self.error(
+                at,
+                "D is s32, computed in integers, which this is not: read and write s32, s8 or u8, and neither gate nor reduce",
+            )),
+            Arithmetic::F32 | Arithmetic::F64 => Err(self.error(
+                at,
+                "D is f64, and this is computed in f32 alone: read any format, write f64 or f32, and neither gate nor reduce",
+            )),
+        }
     }
 
     fn expr(&mut self, expr: &Expr) -> Result<NodeTraits, FormulaError> {
         match &expr.is {
             Is::Number(number) => {
-                let inputs = vec![Argument::Number(*number)];
-                self.items.push(Item { node: &LITERAL, number: *number, label: "", inputs });
+                let number = self.number(expr, *number)?;
+                let inputs = vec![Argument::Number(number)];
+                self.items.push(Item { node: &LITERAL, number, label: "", inputs });
                 Ok(NodeTraits::LEAF)
             }
             Is::Name(name) => self.name(expr, name),
@@ -137,6 +156,20 @@ impl Lower<'_> {
                 let body = self.expr(body)?;
                 self.bound.pop();
                 (LET.traits)(&[value, body]).map_err(|reason| self.error(expr, reason))
+            }
+        }
+    }
+
+    /// A number of the formula, in what the tree computes in.
+    fn number(&self, expr: &Expr, number: f64) -> Result<f64, FormulaError> {
+        match self.arithmetic {
+            Arithmetic::F32 => Ok(f64::from(number as f32)),
+            Arithmetic::F64 => Ok(number),
+            Arithmetic::S32 if number.fract() == 0.0 && number.abs() < 2f64.powi(31) => Ok(number),
+            Arithmetic::S32 => {
+                let reason =
+                    format!("`{number}` is no integer below 2^31, and D is s32, computed in integers");
+                Err(self.error(expr, reason))
             }
         }
     }
@@ -167,7 +200,8 @@ impl Lower<'_> {
     fn place(&mut self, expr: &Expr, place: &Place) -> Result<NodeTraits, FormulaError> {
         let format = place.format.unwrap_or(self.format);
         let Some(node) = read(place.index, format) else {
-            return Err(self.error(expr, format!("a repeated matrix has {CYCLES} columns")));
+            let columns = CYCLIC.map(|columns| columns.to_string()).join(", ");
+            return Err(self.error(expr, format!("a repeated matrix has one of {columns} columns")));
         };
         let name = self.named(expr, &place.name, &place.to_string())?;
         if place.each {
@@ -237,21 +271,33 @@ impl Lower<'_> {
 
     /// A function of values, none of its arguments a number of the host.
     fn function(&mut self, expr: &Expr, name: &str, x: &[&Expr]) -> Result<NodeTraits, FormulaError> {
-        match FUNCTIONS.get(name) {
-            Some(function) => self.plain(expr, &function.node, x),
+        match own::function(name) {
+            Some(function) => {
+                self.computes(expr, function)?;
+                self.plain(expr, &function.node, x)
+            }
             None => Err(self.unknown(expr, name)),
         }
     }
 
+    /// Checks that a function can be computed in what the tree computes in.
+    fn computes(&self, expr: &Expr, function: &Function) -> Result<(), FormulaError> {
+        self.arithmetic.has((function.needs)()).map_err(|reason| self.error(expr, reason))
+    }
+
     fn unknown(&self, expr: &Expr, name: &str) -> FormulaError {
-        let others = ["dropout", "rotate", "store"].into_iter();
-        let others =
-            others.chain(GATES.iter().map(|(name, _)| *name)).chain(REDUCTIONS.iter().map(|(name, _)| *name));
-        let others = others
-            .chain(RANKS.iter().map(|(name, _)| *name))
-            .chain(QUANTISERS.iter().map(|(name, ..)| *name));
-        let names: Vec<&str> = FUNCTIONS.keys().map(String::as_str).chain(others).collect();
-        self.error(expr, format!("`{name}` is no function; the functions are {}", names.join(", ")))
+        let words = ["dropout", "rotate", "store"].into_iter();
+        let words =
+            words.chain(GATES.iter().map(|(name, _)| *name)).chain(REDUCTIONS.iter().map(|(name, _)| *name));
+        let words =
+            words.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name));
+        let functions = FUNCTIONS.keys().cloned().chain(own::names());
+        let names: Vec<String> = functions.chain(words.map(str::to_owned)).collect();
+        let names = names.join(", ");
+        self.error(
+            expr,
+            format!("`{name}` is no function; the functions are {names}, and what Formula::define adds"),
+        )
     }
 
     /// The expressions that are given, if they are as many as needed.
@@ -274,7 +320,7 @@ impl Lower<'_> {
     fn scalars(&mut self, given: &[Expr]) -> Result<Vec<Argument>, FormulaError> {
         let mut scalar = |expr: &Expr| {
             if let Is::Number(number) = expr.is {
-                return Ok(Argument::Number(number));
+                return Ok(Argument::Number(self.number(expr, number)?));
             }
             if let Is::Name(name) = &expr.is
                 && name != "acc"
@@ -301,6 +347,7 @@ impl Lower<'_> {
                 ["x", "y", "z"].into_iter().take(children).chain(scalars.iter().copied()).collect();
             return Err(self.miscounted(expr, (name, given.len()), &names));
         }
+        self.computes(expr, function)?;
         let (x, scalars) = given.split_at(children);
         let inputs = self.scalars(scalars)?;
         let x: Vec<&Expr> = x.iter().collect();
@@ -324,7 +371,7 @@ impl Lower<'_> {
                 return self.function(expr, &fused, &parts);
             }
         }
-        if let Some(function) = FUNCTIONS.get(name) {
+        if let Some(function) = own::function(name) {
             return self.apply(expr, (name, function), given);
         }
         if let Some((_, functions)) = GATES.iter().find(|(order, _)| *order == name) {

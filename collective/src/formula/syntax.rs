@@ -35,7 +35,7 @@ pub(super) struct Expr {
 
 #[derive(Clone, Debug)]
 pub(super) enum Is {
-    Number(f32),
+    Number(f64),
     /// The accumulator, C, a number of the host, or a bound value.
     Name(String),
     Place(Place),
@@ -105,7 +105,7 @@ const DEEPEST: u32 = 100;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Token {
-    Number(f32),
+    Number(f64),
     Word(String),
     Sign(char),
 }
@@ -167,7 +167,7 @@ impl Parser<'_> {
                     at = run(at + 1 + usize::from(sign), &|c| c.is_ascii_digit());
                 }
                 let number: String = all[begin..at].iter().collect();
-                let value = number.parse::<f32>().ok().filter(|value| value.is_finite());
+                let value = number.parse::<f64>().ok().filter(|value| (*value as f32).is_finite());
                 let value =
                     value.ok_or_else(|| self.error(begin, format!("`{number}` is no number of f32")))?;
                 tokens.push((begin, Token::Number(value)));
@@ -377,10 +377,20 @@ impl Parser<'_> {
 }
 
 /// The formats that vectors and matrices of a formula can have.
-pub(super) const FORMATS: [Format; 5] = [Format::F32, Format::Bf16, Format::F16, Format::E4m3, Format::E5m2];
+pub(super) const FORMATS: [Format; 9] = [
+    Format::F32,
+    Format::Bf16,
+    Format::F16,
+    Format::E4m3,
+    Format::E5m2,
+    Format::S8,
+    Format::U8,
+    Format::S32,
+    Format::F64,
+];
 
 /// Words with a meaning of their own.
-const RESERVED: [&str; 5] = ["acc", "c", "m", "n", "l"];
+pub(super) const RESERVED: [&str; 5] = ["acc", "c", "m", "n", "l"];
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

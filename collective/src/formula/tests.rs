@@ -20,14 +20,14 @@ fn formula(text: &str) -> Formula {
 type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>;
 type Scaled = Compute<Multiply, (Accumulator, Scalar)>;
 
-/// Name, and traits without what a number of the host stands for.
-fn of<X: Node>() -> (String, NodeTraits) {
-    (X::name(), X::TRAITS)
+/// Name, traits without what a number of the host stands for, and the formula.
+fn of<X: Node>() -> (String, NodeTraits, Option<Formula>) {
+    (X::name(), X::TRAITS, Formula::of_tree::<X>())
 }
 
 #[test]
 fn named_formulas_are_trees_of_the_librarys_nodes() {
-    for (name, (tree, traits)) in [
+    for (name, (tree, traits, text)) in [
         ("scaled", of::<Scaled>()),
         ("bias", of::<Biased>()),
         ("bias-relu", of::<Compute<Relu, (Biased,)>>()),
@@ -44,13 +44,99 @@ fn named_formulas_are_trees_of_the_librarys_nodes() {
     ] {
         let lowered = Formula::named(name).unwrap().lowered(Format::Bf16);
         assert_eq!((lowered.name(), lowered.traits()), (tree.as_str(), traits), "{name}");
-    }
-    for (name, _) in Formula::NAMED {
-        let named = Formula::named(name);
-        assert_eq!(Formula::with_tree(named.unwrap().lowered(Format::Bf16).name()), named, "{name}");
+        assert_eq!(text, Formula::named(name));
     }
     let f16 = Formula::named("bias").unwrap().lowered(Format::F16);
     assert_eq!(f16.name(), <Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<f16>)>>::name());
+}
+
+/// Trees of types without a name, as text. Nodes that the text would join stay apart.
+#[test]
+fn trees_of_types_as_text() {
+    use crate::functions::{Add, Clamp, Gelu, Gradient, Multiply, MultiplyAdd, Silu};
+    use crate::tree::{
+        Accumulator, AuxStore, Bound, ColumnVector, Compute, Constant, Each, Gated, Glu, Let, Load, Max,
+        Named, ReduceColumn, Residual, RowVector, Scalar, ScalarPointer, TopKSoftmax,
+    };
+    use crate::{Fast, Real};
+    use typenum::{U1, U2, U3};
+    type Row = RowVector<bf16>;
+    type Plus<A, B> = Compute<Add, (A, B)>;
+    type Times<A, B> = Compute<Multiply, (A, B)>;
+    crate::labels! { Shift = "row shift"; }
+    fn text<X: Node>() -> String {
+        Formula::of_tree::<X>().map_or_else(String::new, |formula| formula.text().to_owned())
+    }
+    /// A node of one's own.
+    struct Own;
+    impl crate::Pointwise for Own {
+        type Arguments = ();
+        fn name() -> String {
+            "own_of_a_test".to_owned()
+        }
+        fn apply<R: Real>((): (), [x]: [R; 1]) -> R {
+            x * x
+        }
+    }
+    type OwnTree = Compute<Own, (Accumulator,)>;
+    assert_eq!(text::<OwnTree>(), "");
+    Formula::define::<Own, 1>().unwrap();
+    for (typed, want) in [
+        (text::<OwnTree>(), "own_of_a_test(acc)"),
+        (
+            text::<Compute<Gelu, (Compute<MultiplyAdd, (Accumulator, Scalar, Row)>,)>>(),
+            "gelu(acc*x0+x1[n]:bf16)",
+        ),
+        (text::<Plus<Times<Accumulator, Scalar>, Row>>(), "add(mul(acc,x0),x1[n]:bf16)"),
+        (text::<Times<Scalar, Accumulator>>(), "mul(x0,acc)"),
+        (text::<Times<Plus<Accumulator, Constant<U1, U2>>, Load<i8>>>(), "(acc+0.5)*x0[m,n]:s8"),
+        (text::<Plus<Accumulator, Named<Shift, ColumnVector<f64>>>>(), "acc+row_shift[m]:f64"),
+        (text::<Compute<Clamp, (Plus<Accumulator, Residual<f32>>,)>>(), "clamp(acc+x0*c,x1,x2)"),
+        (
+            text::<Let<Accumulator, Let<Row, Plus<Bound<U1>, Times<Bound, Bound>>>>>(),
+            "x0=acc;x1=x2[n]:bf16;add(x0,mul(x1,x1))",
+        ),
+        (text::<Gated<Glu<Silu<Fast>>, Plus<Accumulator, Each<Row>>>>(), "gated(silu_fast,acc+x0[l,n]:bf16)"),
+        (text::<AuxStore<f16, ReduceColumn<Max, Accumulator>>>(), "store(x0[m,n]:f16,reduce_max(x1[m],acc))"),
+        (text::<TopKSoftmax<U3, Times<Accumulator, ScalarPointer<f32>>>>(), "top3_softmax(acc*x0[0]:f32)"),
+        (text::<Compute<Gradient<Gelu>, (Accumulator, Load<bf16>)>>(), "d_gelu(acc,x0[m,n]:bf16)"),
+    ] {
+        assert_eq!(typed, want);
+    }
+}
+
+#[test]
+fn functions_of_ones_own() {
+    /// `x^3`, and a function with the name of one of the library.
+    struct Cube;
+    struct Relu;
+    struct Spaced;
+    macro_rules! named {
+        ($($ty:ident $name:literal;)*) => {$(
+            impl crate::Pointwise for $ty {
+                type Arguments = ();
+                fn name() -> String {
+                    $name.to_owned()
+                }
+                fn apply<R: crate::Real>((): (), [x]: [R; 1]) -> R {
+                    x * x * x
+                }
+            }
+        )*};
+    }
+    named! { Cube "cube"; Relu "relu"; Spaced "two words"; }
+    let error = "acc + cube(acc)".parse::<Formula>().unwrap_err();
+    assert!(error.column == 6 && error.reason.starts_with("`cube` is no function"), "{error}");
+    Formula::define::<Cube, 1>().unwrap();
+    Formula::define::<Cube, 1>().unwrap();
+    assert_eq!(formula("cube(acc)+d_cube(acc,x[n])").text(), "cube(acc)+d_cube(acc,x[n])");
+    assert_eq!(formula("s32(cube(acc))").lowered(Format::S8).arithmetic(), crate::Arithmetic::S32);
+    let relu = Formula::define::<Relu, 1>().unwrap_err();
+    assert_eq!(
+        relu.to_string(),
+        "the name has a meaning in formulas already: give the function another\nrelu\n^"
+    );
+    assert!(Formula::define::<Spaced, 1>().unwrap_err().reason.starts_with("a function's name is a word"));
 }
 
 #[test]
@@ -136,7 +222,13 @@ fn refusals_point_at_the_mistake() {
         ("acc = 2; acc", 0, "`acc` has a meaning of its own"),
         ("1e99*acc", 0, "`1e99` is no number of f32"),
         ("acc + e4m3(acc)", 6, "`e4m3` says D's format"),
-        ("rotate(acc, t[m,n%12])", 12, "a repeated matrix has 8, 16,"),
+        ("s32(acc * 0.5)", 10, "`0.5` is no integer below 2^31, and D is s32"),
+        ("s32(acc + bias[n]:bf16)", 10, "D is s32, computed in integers, which this is not"),
+        ("s32(2 * tanh(acc))", 8, "exponentials, roots and their like"),
+        ("s32(hard_swish(acc))", 4, "D is s32, computed in integers: functions with fractions"),
+        ("s32(acc / 2)", 4, "D is s32, computed in integers: functions with fractions"),
+        ("s32(reduce_sum(x[n], acc))", 4, "D is s32, computed in integers, which this is not"),
+        ("rotate(acc, t[m,n%12])", 12, "a repeated matrix has one of 8, 16,"),
     ] {
         let error = text.parse::<Formula>().expect_err(text);
         assert!(

@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::{Contents, Extents, Memory, Visit};
 use crate::element::Format;
+use crate::real::Arithmetic;
 use crate::tree::MatrixArgument;
 
 /// The extents of a node's value.
@@ -89,6 +90,8 @@ pub struct Site<'a> {
     products: u32,
     /// Bytes from the data of one GEMM of the launch to that of the next.
     stride: u64,
+    /// What the tree computes in.
+    arithmetic: Arithmetic,
 }
 
 impl fmt::Debug for Site<'_> {
@@ -102,13 +105,14 @@ impl fmt::Debug for Site<'_> {
 impl<'a> Site<'a> {
     /// The root of a tree, in a launch of this number of GEMMs.
     pub fn root(products: u32, visit: &'a mut dyn Visit) -> Self {
-        Self { visit, path: Path::ROOT, products, stride: 0 }
+        Self { visit, path: Path::ROOT, products, stride: 0, arithmetic: Arithmetic::F32 }
     }
 
     /// The child `name`.
     pub fn then<'b>(&'b mut self, name: &'b str) -> Site<'b> {
-        let Self { visit, path, products, stride } = self;
-        Site { visit: &mut **visit, path: path.then(name), products: *products, stride: *stride }
+        let Self { visit, path, products, stride, arithmetic } = self;
+        let (products, stride, arithmetic) = (*products, *stride, *arithmetic);
+        Site { visit: &mut **visit, path: path.then(name), products, stride, arithmetic }
     }
 
     /// The same node with a name of its own, independent of its place in the tree.
@@ -118,9 +122,29 @@ impl<'a> Site<'a> {
 
     /// The same node when each GEMM of a launch has its own data, `stride` bytes after that of the one before.
     pub(crate) fn each(&mut self, stride: u64) -> Site<'_> {
-        let Self { visit, path, products, stride: outer } = self;
-        let stride = outer.saturating_add(stride);
-        Site { visit: &mut **visit, path: *path, products: *products, stride }
+        let Self { visit, path, products, stride: outer, arithmetic } = self;
+        let (stride, arithmetic) = (outer.saturating_add(stride), *arithmetic);
+        Site { visit: &mut **visit, path: *path, products: *products, stride, arithmetic }
+    }
+
+    /// The same node of a tree that computes in this.
+    pub(crate) fn computing_in(&mut self, arithmetic: Arithmetic) -> Site<'_> {
+        Site { arithmetic, ..self.each(0) }
+    }
+
+    /// Visits a number with which the tree computes. If D is `s32`, it must be an integer below 2^31 in magnitude.
+    pub fn factor(&mut self, factor: &mut f32) {
+        self.check_factor(*factor);
+        self.visit.factor(factor);
+    }
+
+    /// The check of [`factor`](Self::factor).
+    pub(crate) fn check_factor(&mut self, factor: f32) {
+        if self.arithmetic == Arithmetic::S32 && (factor.fract() != 0.0 || factor.abs() >= 2f32.powi(31)) {
+            self.refuse(format!(
+                "it is {factor}, and D is s32, computed in integers: a whole number below 2^31 was needed, or D in a float format"
+            ));
+        }
     }
 
     /// Visits the address from which on `elements` elements of a format are read.

@@ -4,7 +4,7 @@ use ptx::Value;
 use ptx::inst::{AluOp, ApproxOp, Cvt, Rounding};
 
 use super::single::{self, Single};
-use super::{Elementary, Level, Real};
+use super::{Arithmetic, Elementary, Level, Needs, Real};
 
 #[track_caller]
 fn unary<'f>(value: Value<'f, f32>, op: AluOp) -> Value<'f, f32> {
@@ -16,57 +16,106 @@ fn exact<'f>(value: Value<'f, f32>, reciprocal: bool) -> Value<'f, f32> {
     unary(value, AluOp::Exact { reciprocal, ty: ptx::Type::F32, rounding: Rounding::Nearest })
 }
 
-impl Real for Value<'_, f32> {
-    #[track_caller]
-    fn constant(self, value: f64) -> Self {
-        self.builder().constant(value as f32)
-    }
+/// What the three types share, and what each has of its own.
+macro_rules! device {
+    ($($ty:ty { $($own:item)* })*) => {$(
+        impl Real for Value<'_, $ty> {
+            #[track_caller]
+            fn constant(self, value: f64) -> Self {
+                self.builder().constant(value as $ty)
+            }
 
-    #[track_caller]
-    fn mul_add(self, factor: Self, addend: Self) -> Self {
-        self.mul_add(factor, addend)
-    }
+            #[track_caller]
+            fn mul_add(self, factor: Self, addend: Self) -> Self {
+                self.mul_add(factor, addend)
+            }
 
-    #[track_caller]
-    fn abs(self) -> Self {
-        self.abs()
-    }
+            #[track_caller]
+            fn abs(self) -> Self {
+                self.abs()
+            }
 
-    #[track_caller]
-    fn copysign(self, sign: Self) -> Self {
-        // PTX takes the sign from the first operand.
-        self.builder().alu(AluOp::CopySign(ptx::Type::F32), &[sign.operand(), self.operand()])
-    }
+            #[track_caller]
+            fn min(self, other: Self) -> Self {
+                self.min(other)
+            }
 
-    #[track_caller]
-    fn min(self, other: Self) -> Self {
-        self.min(other)
-    }
+            #[track_caller]
+            fn max(self, other: Self) -> Self {
+                self.max(other)
+            }
 
-    #[track_caller]
-    fn max(self, other: Self) -> Self {
-        self.max(other)
-    }
+            #[track_caller]
+            fn less(self, limit: Self, yes: Self, no: Self) -> Self {
+                yes.where_or(self.less_than(limit), no)
+            }
 
-    #[track_caller]
-    fn min_nan(self, other: Self) -> Self {
-        self.builder().alu(AluOp::NanExtreme { max: false }, &[self.operand(), other.operand()])
-    }
+            $(#[track_caller] $own)*
+        }
+    )*};
+}
 
-    #[track_caller]
-    fn max_nan(self, other: Self) -> Self {
-        self.builder().alu(AluOp::NanExtreme { max: true }, &[self.operand(), other.operand()])
-    }
+device! {
+    f32 {
+        fn copysign(self, sign: Self) -> Self {
+            // PTX takes the sign from the first operand.
+            self.builder().alu(AluOp::CopySign(ptx::Type::F32), &[sign.operand(), self.operand()])
+        }
 
-    #[track_caller]
-    fn less(self, limit: Self, yes: Self, no: Self) -> Self {
-        yes.where_or(self.less_than(limit), no)
-    }
+        fn min_nan(self, other: Self) -> Self {
+            self.builder().alu(AluOp::NanExtreme { max: false }, &[self.operand(), other.operand()])
+        }
 
-    #[track_caller]
-    fn elementary(self, function: Elementary, level: Level) -> Self {
-        self.builder().for_caller(|| single::elementary(self, function, level))
+        fn max_nan(self, other: Self) -> Self {
+            self.builder().alu(AluOp::NanExtreme { max: true }, &[self.operand(), other.operand()])
+        }
+
+        fn elementary(self, function: Elementary, level: Level) -> Self {
+            self.builder().for_caller(|| single::elementary(self, function, level))
+        }
     }
+    i32 {
+        fn copysign(self, sign: Self) -> Self {
+            let magnitude = self.abs();
+            (-magnitude).where_or(sign.less_than(0), magnitude)
+        }
+
+        fn min_nan(self, other: Self) -> Self {
+            self.min(other)
+        }
+
+        fn max_nan(self, other: Self) -> Self {
+            self.max(other)
+        }
+
+        fn elementary(self, _function: Elementary, _level: Level) -> Self {
+            no_elementary(self)
+        }
+    }
+    f64 {
+        fn copysign(self, sign: Self) -> Self {
+            self.builder().alu(AluOp::CopySign(ptx::Type::F64), &[sign.operand(), self.operand()])
+        }
+
+        fn min_nan(self, other: Self) -> Self {
+            self.min(other).where_or(self.equals(self) & other.equals(other), self + other)
+        }
+
+        fn max_nan(self, other: Self) -> Self {
+            self.max(other).where_or(self.equals(self) & other.equals(other), self + other)
+        }
+
+        fn elementary(self, _function: Elementary, _level: Level) -> Self {
+            no_elementary(self)
+        }
+    }
+}
+
+fn no_elementary<T: ptx::Scalar>(value: Value<'_, T>) -> Value<'_, T> {
+    if let Err(reason) = Arithmetic::F64.has(Needs { elementary: true, fractions: false }) {
+        value.builder().refuse(reason);
+    }
+    value
 }
 
 impl<'f> Single for Value<'f, f32> {

@@ -1,4 +1,6 @@
-//! `f64`, the reference, and `f32`, the device's arithmetic on the host.
+//! `f64`, the reference; `f32` and integers modulo 2^32, the device's arithmetic on the host.
+
+use core::num::Wrapping;
 
 use ptx::inst::ApproxOp;
 
@@ -153,6 +155,38 @@ impl Single for f32 {
     fn approximate_flushed(self, op: ApproxOp) -> Self {
         let keep = |x: f32| if x.is_subnormal() { 0f32.copysign(x) } else { x };
         keep(keep(self).approximate(op))
+    }
+}
+
+/// Functions with quotients or elementary functions are refused before they are evaluated: see
+/// [`Needs`](super::Needs).
+impl Real for Wrapping<i32> {
+    fn constant(self, value: f64) -> Self {
+        Self(value as i32)
+    }
+
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        self * factor + addend
+    }
+
+    fn abs(self) -> Self {
+        Self(self.0.wrapping_abs())
+    }
+
+    fn copysign(self, sign: Self) -> Self {
+        let magnitude = Real::abs(self);
+        if sign.0 < 0 { -magnitude } else { magnitude }
+    }
+
+    pairs!(min, min_nan: |a, b| Ord::min(a, b));
+    pairs!(max, max_nan: |a, b| Ord::max(a, b));
+
+    fn less(self, limit: Self, yes: Self, no: Self) -> Self {
+        if self < limit { yes } else { no }
+    }
+
+    fn elementary(self, _function: Elementary, _level: Level) -> Self {
+        Self(0)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use core::marker::PhantomData;
 
-use ptx::Value;
-
-use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
-use crate::functions::{Pointwise, Scalars, evaluate_bounded};
+use super::{
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+};
+use crate::functions::{Pointwise, Scalars};
+use crate::real::Needs;
 
 /// `F(X, Y, ..)`: a function of the values of other nodes, element by element. `Xs` is a tuple of one to four nodes,
 /// one per input of the function.
@@ -15,13 +16,13 @@ use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 pub struct Compute<F, Xs>(PhantomData<(F, Xs)>);
 
 /// The arguments of a function on the device.
-pub(super) type OnDevice<'f, A> = <A as Scalars>::Of<Value<'f, f32>>;
+pub(super) type OnDevice<'f, A> = <A as Scalars>::Of<Number<'f>>;
 
 impl Site<'_> {
     /// Visits the arguments of a function.
     pub(super) fn function<A: Scalars>(&mut self, arguments: &mut A) {
         let mut values = arguments.values();
-        values.iter_mut().for_each(|value| self.visit.factor(value));
+        values.iter_mut().for_each(|value| self.factor(value));
         let mut values = values.into_iter();
         // There are as many as `gather` asks for.
         *arguments = A::of(A::gather(&mut || values.next().unwrap_or(f32::NAN)));
@@ -29,9 +30,12 @@ impl Site<'_> {
 }
 
 impl<'f> Declare<'f> {
-    /// Declares the arguments of a function.
-    pub(super) fn function<A: Scalars>(&mut self) -> OnDevice<'f, A> {
-        A::gather(&mut || self.param())
+    /// Declares the arguments of a function. What the tree does not compute in makes the program illegal.
+    pub(super) fn function<F: Pointwise<N>, const N: usize>(&mut self) -> OnDevice<'f, F::Arguments> {
+        if let Err(reason) = self.arithmetic().has(Needs::of::<F, N>()) {
+            self.builder().refuse(reason);
+        }
+        F::Arguments::gather(&mut || self.factor())
     }
 }
 
@@ -66,14 +70,19 @@ macro_rules! compute {
                 [F::name(), $($node::name()),+].join("_")
             }
 
+            fn spell(out: &mut Spell) {
+                out.node::<Self>(&[$($node::name()),+]);
+                $($node::spell(out);)+
+            }
+
             fn visit((arguments, operands): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
-                site.function(arguments);
                 let function = F::name();
+                site.then(&function).function(arguments);
                 $($node::visit(&mut operands.$index, shape, &mut site.then(&function).then($digit));)+
             }
 
             fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-                let arguments = declare.function::<F::Arguments>();
+                let arguments = declare.function::<F, $n>();
                 let operands = [$($node::declare(declare)),+];
                 Box::new(move |tile| {
                     let operands = operands.each_ref().map(|operand| operand(tile));
@@ -87,7 +96,7 @@ macro_rules! compute {
                 at: [u32; 2],
             ) -> Bounded {
                 let operands = [$($node::evaluate(host, &operands.$index, at)),+];
-                evaluate_bounded::<F, $n>(*arguments, operands)
+                host.apply::<F, $n>(*arguments, operands)
             }
         }
     )*};

@@ -6,6 +6,7 @@ use ptx::{Builder, Scalar, Value};
 use super::early::{EARLY, EarlyRow};
 use super::value::Item;
 use crate::operands::{Memory, Visit};
+use crate::real::{Arithmetic, Number};
 
 /// Parameter names, in the order of the tree.
 const NAMES: [&str; 64] = [
@@ -26,19 +27,16 @@ pub struct Declare<'f> {
     early: Option<EarlyRow<'f>>,
     /// The nodes of a tree that is a value, from the next on.
     items: &'static [Item],
-    literal: f32,
+    literal: f64,
+    arithmetic: Arithmetic,
 }
 
 impl<'f> Declare<'f> {
-    /// Declares parameters of the kernel that `f` builds.
-    pub fn new(f: &'f Builder) -> Self {
-        Self { f, declared: 0, early_pairs: 0, early: None, items: &[], literal: 0.0 }
-    }
-
-    /// The same for a tree whose one row vector is loaded before the tile is multiplied, `pairs` pairs per
-    /// thread. `items` are the nodes of a tree that is a value.
-    pub(crate) fn ahead(f: &'f Builder, pairs: usize, items: &'static [Item]) -> Self {
-        Self { early_pairs: pairs.min(EARLY), items, ..Self::new(f) }
+    /// Declares parameters of the kernel that `f` builds, for a tree whose one row vector is loaded before the tile is
+    /// multiplied, `pairs` pairs per thread. `items` are the nodes of a tree that is a value.
+    pub(crate) fn new(f: &'f Builder, arithmetic: Arithmetic, pairs: usize, items: &'static [Item]) -> Self {
+        let early_pairs = pairs.min(EARLY);
+        Self { f, declared: 0, early_pairs, early: None, items, literal: 0.0, arithmetic }
     }
 
     /// Takes the next node of a tree that is a value.
@@ -49,7 +47,7 @@ impl<'f> Declare<'f> {
     }
 
     /// The number of the node that was taken last.
-    pub(super) fn literal(&self) -> f32 {
+    pub(super) fn literal(&self) -> f64 {
         self.literal
     }
 
@@ -62,6 +60,11 @@ impl<'f> Declare<'f> {
     pub(super) fn early_row(&mut self, base: Value<'f, u64>) -> Option<EarlyRow<'f>> {
         self.early = (self.early_pairs > 0).then(|| EarlyRow::new(self.f, base, self.early_pairs));
         self.early
+    }
+
+    /// What the tree computes in.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
     }
 
     /// The builder.
@@ -82,6 +85,15 @@ impl<'f> Declare<'f> {
         self.f.number(name)
     }
 
+    /// Declares a number of the host, with which the tree computes.
+    pub fn factor(&mut self) -> Number<'f> {
+        match self.arithmetic {
+            Arithmetic::F32 => Number::F32(self.param()),
+            Arithmetic::S32 => Number::S32(self.param()),
+            Arithmetic::F64 => Number::F64(self.param::<f32>().cast()),
+        }
+    }
+
     fn name(&mut self) -> &'static str {
         let name = NAMES[self.declared.min(NAMES.len() - 1)];
         self.declared += 1;
@@ -96,11 +108,13 @@ pub(crate) struct Parameters {
     pub(crate) values: Vec<Argument>,
     /// Whether every access to two neighbouring elements, the first in an even column, can be one access.
     pub(crate) pairs: bool,
+    arithmetic: Arithmetic,
 }
 
-impl Default for Parameters {
-    fn default() -> Self {
-        Self { values: Vec::new(), pairs: true }
+impl Parameters {
+    /// None yet, for a tree that computes in this.
+    pub(crate) fn of(arithmetic: Arithmetic) -> Self {
+        Self { values: Vec::new(), pairs: true, arithmetic }
     }
 }
 
@@ -118,7 +132,8 @@ impl Visit for Parameters {
     }
 
     fn factor(&mut self, factor: &mut f32) {
-        self.values.push((*factor).into());
+        let whole = self.arithmetic == Arithmetic::S32;
+        self.values.push(if whole { (*factor as i32).into() } else { (*factor).into() });
     }
 
     fn in_pairs(&mut self, pairs: bool) {

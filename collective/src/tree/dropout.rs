@@ -4,7 +4,9 @@ use core::marker::PhantomData;
 
 use ptx::{Value, Var};
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
+use super::{
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+};
 use crate::random::{Word, philox};
 
 /// X times `1 / (1 - p)`, or zero with probability `p`.
@@ -101,7 +103,7 @@ impl<'f> NodeState<'f> for DropoutState<'f> {
     }
 
     fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = self.x[0].compute(part, row, pair);
+        let values = self.x[0].compute(part, row, pair).map(Number::single);
         let Device { threshold, scale, .. } = self.device;
         if !part.tile.aligned {
             let at = part.rows[row].row;
@@ -109,7 +111,7 @@ impl<'f> NodeState<'f> for DropoutState<'f> {
             let below = ((at >> 3) & 1).equals(1);
             return [0, 1].map(|side| {
                 let word = words[2 + side].where_or(below, words[side]);
-                (values[side] * scale).where_or(word.at_least(threshold), 0.0)
+                (values[side] * scale).where_or(word.at_least(threshold), 0.0).into()
             });
         }
         // A thread holds rows in pairs, 8 apart, in blocks that begin at multiples of 16.
@@ -119,16 +121,23 @@ impl<'f> NodeState<'f> for DropoutState<'f> {
             _ => self.device.words(part, part.rows[row].row - lower as u32 * 8, pair),
         };
         self.words = Some((pair, words));
-        [0, 1].map(|side| (values[side] * scale).where_or(words[2 * lower + side].at_least(threshold), 0.0))
+        [0, 1].map(|side| {
+            (values[side] * scale).where_or(words[2 * lower + side].at_least(threshold), 0.0).into()
+        })
     }
 }
 
 impl<X: Node> Node for Dropout<X> {
     type Arguments = (DropoutArgument, X::Arguments);
-    const TRAITS: NodeTraits = X::TRAITS;
+    const TRAITS: NodeTraits = X::TRAITS.in_single();
 
     fn name() -> String {
         format!("drop_{}", X::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
     }
 
     fn visit((dropout, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {

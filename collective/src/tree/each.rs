@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeTile, NodeTraits, Shape, Site};
+use super::{Begin, Bounded, Declare, Host, Node, NodeTile, NodeTraits, Shape, Site, Spell};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
 /// example, the biases of experts. Nodes outside `Each` are shared by all GEMMs.
@@ -36,6 +36,11 @@ impl<X: Node> Node for Each<X> {
 
     fn name() -> String {
         format!("each_{}", X::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
     }
 
     fn visit(EachArgument { stride, first }: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {

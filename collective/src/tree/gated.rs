@@ -8,9 +8,9 @@ use typenum::{U8, Unsigned};
 use super::compute::OnDevice;
 use super::{
     Begin, Bounded, Columns, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site,
-    State,
+    Spell, State,
 };
-use crate::functions::{Pointwise, Scalars, evaluate_bounded};
+use crate::functions::{Pointwise, Scalars};
 use crate::real::Real;
 
 /// `F(gate) * up` of two numbers: `Glu<Silu>` is SwiGLU, `Glu<Gelu>` is GEGLU.
@@ -145,7 +145,7 @@ pub(crate) const fn gated(x: NodeTraits, block: u32, registers: u32) -> Result<N
              looks through: put it around the Gated",
         );
     }
-    Ok(NodeTraits { halvings: Some(1), gate_block: block, ..x.of_function(registers) })
+    Ok(NodeTraits { halvings: Some(1), gate_block: block, ..x.of_function(registers).in_single() })
 }
 
 /// The state of a [`Gated`] for a tile.
@@ -185,7 +185,7 @@ impl<'f, F: Pointwise<2>> NodeState<'f> for GatedState<'f, F> {
             ([gates, ups], [of_gates, of_ups]) => {
                 [of_gates.compute(gates, row, pair), of_ups.compute(ups, row, pair)]
             }
-            _ => return [f.constant(f32::NAN); 2],
+            _ => return [f.constant(f32::NAN).into(); 2],
         };
         if self.block > 1 {
             let [gates, ups] = of_x;
@@ -195,8 +195,8 @@ impl<'f, F: Pointwise<2>> NodeState<'f> for GatedState<'f, F> {
         // columns again.
         let halves = of_x.map(|pair| F::apply(self.arguments, pair));
         self.from.map(|lane| {
-            let [first, second] = halves.map(|half| f.shuffle(half, lane));
-            first.where_or(self.first, second)
+            let [first, second] = halves.map(|half| f.shuffle(half.single(), lane));
+            first.where_or(self.first, second).into()
         })
     }
 
@@ -220,6 +220,11 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
         format!("gated{block}_{}_{}", F::name(), X::name())
     }
 
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
+    }
+
     fn visit((arguments, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
         site.function(arguments);
         let function = F::name();
@@ -227,7 +232,7 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (arguments, x) = (declare.function::<F::Arguments>(), X::declare(declare));
+        let (arguments, x) = (declare.function::<F, 2>(), X::declare(declare));
         Box::new(move |tile| {
             let lane = tile.thread % 32;
             let low = (lane & 28) + (lane & 1) * 2;
@@ -242,6 +247,6 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
         host.shape.n = n * 2;
         let pair = Self::columns(column, n * 2).map(|column| X::evaluate(host, x, [row, column]));
         host.shape.n = n;
-        evaluate_bounded::<F, 2>(*arguments, pair)
+        host.apply::<F, 2>(*arguments, pair)
     }
 }

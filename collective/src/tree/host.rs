@@ -1,9 +1,12 @@
 //! A tree on the host: what it reads, and what it writes.
 
+use core::num::Wrapping;
 use std::collections::BTreeMap;
 
-use super::{Bounded, Shape};
+use super::{Arithmetic, Bounded, Shape};
 use crate::element::Format;
+use crate::functions::{Pointwise, evaluate_bounded, evaluate_in};
+use crate::real::Needs;
 
 /// Device memory, as the host sees it.
 pub trait Memory {
@@ -37,6 +40,7 @@ pub struct Host<'a> {
     pub(super) group: u32,
     /// Bytes from the first group's vectors and matrices to those of this group.
     pub(super) displacement: u64,
+    arithmetic: Arithmetic,
     memory: &'a dyn Memory,
     accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
     /// Elements written, by address.
@@ -76,12 +80,19 @@ impl<'a> Host<'a> {
             shape,
             group: 0,
             displacement: 0,
+            arithmetic: Arithmetic::F32,
             memory,
             accumulator,
             written: BTreeMap::new(),
             reduced: BTreeMap::new(),
             bound: None,
         }
+    }
+
+    /// The same environment for a tree that computes in this.
+    #[must_use]
+    pub fn computing_in(self, arithmetic: Arithmetic) -> Self {
+        Self { arithmetic, ..self }
     }
 
     /// Goes on with GEMM `group` of a launch of several, whose D has this shape.
@@ -125,6 +136,7 @@ impl<'a> Host<'a> {
             shape,
             group: self.group,
             displacement,
+            arithmetic: self.arithmetic,
             memory: self.memory,
             accumulator: self.accumulator,
             written: core::mem::take(&mut self.written),
@@ -137,13 +149,43 @@ impl<'a> Host<'a> {
 
     /// The accumulator at (row, column).
     pub fn accumulator(&self, at: [u32; 2]) -> Bounded {
-        (self.accumulator)(at)
+        let accumulator = (self.accumulator)(at);
+        // Integers are not rounded to f32.
+        let whole = self.arithmetic == Arithmetic::S32;
+        if whole { Bounded::exact(accumulator.value) } else { accumulator }
     }
 
     /// An element in device memory; NaN if there is no memory at the address.
     pub fn read(&self, format: Format, address: u64) -> Bounded {
         let bits = self.memory.read(address + self.displacement, format.bytes());
-        Bounded::exact(bits.map_or(f64::NAN, |bits| format.decode(bits)))
+        let value = bits.map_or(f64::NAN, |bits| format.decode(bits));
+        // Elements with more digits than f32 has are rounded.
+        let rounded = self.arithmetic == Arithmetic::F32 && matches!(format, Format::S32 | Format::F64);
+        Bounded { value, error: if rounded { (value - f64::from(value as f32)).abs() } else { 0.0 } }
+    }
+
+    /// The value of a function, in what the tree computes in.
+    pub(super) fn apply<F: Pointwise<N>, const N: usize>(
+        &self,
+        arguments: F::Arguments,
+        x: [Bounded; N],
+    ) -> Bounded {
+        match self.arithmetic {
+            Arithmetic::F32 => evaluate_bounded::<F, N>(arguments, x),
+            // Such a program is illegal.
+            other if other.has(Needs::of::<F, N>()).is_err() => Bounded::exact(f64::NAN),
+            Arithmetic::S32 => {
+                let whole = x.map(|x| Wrapping(x.value as i64 as i32));
+                let lift = |scalar: f32| Wrapping(scalar as i32);
+                Bounded::exact(evaluate_in::<F, Wrapping<i32>, N>(arguments, whole, lift).0.into())
+            }
+            Arithmetic::F64 => {
+                // The errors of f32 in two parts: what the function's own roundings add is 2^-29 of that in f64.
+                let all = evaluate_bounded::<F, N>(arguments, x);
+                let own = evaluate_bounded::<F, N>(arguments, x.map(|x| Bounded::exact(x.value)));
+                Bounded { error: (all.error - own.error).max(0.0) + own.error / f64::from(1 << 29), ..all }
+            }
+        }
     }
 
     /// All elements that have been written, including the results of reductions.

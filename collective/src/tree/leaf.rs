@@ -2,14 +2,13 @@
 
 use core::marker::PhantomData;
 
-use ptx::Value;
 use typenum::{U1, Unsigned};
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, State, leaf};
+use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Number, Shape, Site, Spell, State, leaf};
 use crate::element::Element;
 
 /// The state of a node with one value for all elements.
-pub(super) fn uniform(value: Value<'_, f32>) -> State<'_> {
+pub(super) fn uniform(value: Number<'_>) -> State<'_> {
     leaf(move |_, _, _| [value; 2])
 }
 
@@ -23,6 +22,10 @@ impl Node for Accumulator {
 
     fn name() -> String {
         "acc".to_owned()
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
     }
 
     fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
@@ -55,10 +58,14 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
         format!("{}d{}", N::U32, D::U32)
     }
 
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
+    }
+
     fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
     fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
-        Box::new(|tile| uniform(tile.f.constant(Self::value())))
+        Box::new(|tile| uniform(tile.arithmetic.constant(tile.f, Self::value().into())))
     }
 
     fn evaluate(_host: &mut Host<'_>, (): &(), _at: [u32; 2]) -> Bounded {
@@ -78,12 +85,16 @@ impl Node for Scalar {
         "s".to_owned()
     }
 
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
+    }
+
     fn visit(value: &mut f32, _shape: Shape, site: &mut Site<'_>) {
-        site.visit.factor(value);
+        site.factor(value);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let value = declare.param();
+        let value = declare.factor();
         Box::new(move |_| uniform(value))
     }
 
@@ -99,10 +110,14 @@ pub struct ScalarPointer<T>(PhantomData<T>);
 
 impl<T: Element> Node for ScalarPointer<T> {
     type Arguments = u64;
-    const TRAITS: NodeTraits = NodeTraits::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::reading(T::FORMAT);
 
     fn name() -> String {
         format!("p{}", T::FORMAT.name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
     }
 
     fn visit(address: &mut u64, _shape: Shape, site: &mut Site<'_>) {
@@ -111,7 +126,10 @@ impl<T: Element> Node for ScalarPointer<T> {
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
         let address = declare.param();
-        Box::new(move |tile| uniform(T::FORMAT.widen(T::FORMAT.load(tile.f, tile.place(address), 0))))
+        Box::new(move |tile| {
+            let element = T::FORMAT.load(tile.f, tile.place(address), 0);
+            uniform(tile.arithmetic.widen(T::FORMAT, element))
+        })
     }
 
     fn evaluate(host: &mut Host<'_>, address: &u64, _at: [u32; 2]) -> Bounded {

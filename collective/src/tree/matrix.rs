@@ -3,13 +3,16 @@
 use core::marker::PhantomData;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ptx::{Value, Var};
+use ptx::Value;
 use typenum::Unsigned;
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, State,
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part, Shape, Site,
+    Spell, State,
 };
 use crate::element::{Element, Format, Narrow};
+use crate::functions::Multiply;
+use crate::real::NumberVar;
 
 /// A row-major matrix of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +76,7 @@ impl<'f> Matrix<'f> {
 pub(super) enum Loaded<'f> {
     Narrow([Narrow<'f>; 2]),
     Wide(Pair<'f>),
-    Guarded([Var<'f, f32>; 2]),
+    Guarded([NumberVar<'f>; 2]),
 }
 
 impl<'f> Loaded<'f> {
@@ -90,17 +93,18 @@ impl<'f> Loaded<'f> {
         if part.tile.whole {
             return Self::Narrow(format.load_pair(f, base, offset(column)));
         }
-        let values = [f.variable(0.0), f.variable(0.0)];
+        let arithmetic = part.tile.arithmetic;
+        let values = [arithmetic.variable(f), arithmetic.variable(f)];
         for (column, value) in (column..).zip(values) {
-            inside(column, &|| value.set(format.widen(format.load(f, base, offset(column)))));
+            inside(column, &|| value.set(arithmetic.widen(format, format.load(f, base, offset(column)))));
         }
         Self::Guarded(values)
     }
 
-    pub(super) fn widen(self, format: Format) -> Pair<'f> {
+    pub(super) fn widen(self, part: &Part<'f>, format: Format) -> Pair<'f> {
         match self {
-            Self::Narrow(values) => values.map(|value| format.widen(value)),
-            Self::Guarded(values) => values.map(Var::get),
+            Self::Narrow(values) => values.map(|value| part.tile.arithmetic.widen(format, value)),
+            Self::Guarded(values) => values.map(NumberVar::get),
             Self::Wide(values) => values,
         }
     }
@@ -123,8 +127,8 @@ impl<'f, L: Fn(&Matrix<'f>, &Part<'f>) -> Vec<Vec<Loaded<'f>>>> NodeState<'f> fo
         self.loaded = (self.load)(&self.matrix, part);
     }
 
-    fn compute(&mut self, _part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
-        self.loaded[row][pair].widen(self.matrix.format)
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        self.loaded[row][pair].widen(part, self.matrix.format)
     }
 }
 
@@ -136,10 +140,14 @@ pub struct Load<T>(PhantomData<T>);
 
 impl<T: Element> Node for Load<T> {
     type Arguments = MatrixArgument;
-    const TRAITS: NodeTraits = NodeTraits::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::reading(T::FORMAT);
 
     fn name() -> String {
         format!("m{}", T::FORMAT.name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
     }
 
     fn visit(matrix: &mut MatrixArgument, shape: Shape, site: &mut Site<'_>) {
@@ -182,10 +190,11 @@ fn load_repeated<'f>(matrix: &Matrix<'f>, part: &Part<'f>, period: u32) -> Vec<V
                 return Loaded::Narrow(format.load_pair(f, base + offset, 0));
             }
             // Every column of the table exists, even beyond D's edge; only rows can be outside.
-            let values = [f.variable(0.0), f.variable(0.0)];
+            let arithmetic = part.tile.arithmetic;
+            let values = [arithmetic.variable(f), arithmetic.variable(f)];
             part.if_inside(row, 0, || {
                 for (place, value) in [0, bytes.cast_signed()].into_iter().zip(values) {
-                    value.set(format.widen(format.load(f, base + offset, place)));
+                    value.set(arithmetic.widen(format, format.load(f, base + offset, place)));
                 }
             });
             Loaded::Guarded(values)
@@ -204,11 +213,15 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
             P::U32.is_power_of_two() && P::U32 >= 8,
             "the columns of a Cyclic matrix are a power of two, at least 8: write Cyclic<bf16, U64>, say"
         );
-        NodeTraits::LEAF
+        NodeTraits::reading(T::FORMAT)
     };
 
     fn name() -> String {
         format!("m{}mod{}", T::FORMAT.name(), P::U32)
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
     }
 
     fn visit(matrix: &mut MatrixArgument, shape: Shape, site: &mut Site<'_>) {
@@ -241,10 +254,10 @@ pub struct ResidualArgument {
 
 /// The state of a [`Residual`] for a part.
 struct ResidualState<'f> {
-    beta: Value<'f, f32>,
+    beta: Number<'f>,
     matrix: Matrix<'f>,
     /// By row and pair; zero if C is not read.
-    loaded: Vec<Vec<[Var<'f, f32>; 2]>>,
+    loaded: Vec<Vec<[NumberVar<'f>; 2]>>,
 }
 
 impl<'f> NodeState<'f> for ResidualState<'f> {
@@ -254,12 +267,13 @@ impl<'f> NodeState<'f> for ResidualState<'f> {
 
     fn load(&mut self, part: &Part<'f>) {
         let (f, Self { beta, matrix, .. }) = (part.tile.f, &*self);
-        let row = |_| part.pairs.iter().map(|_| [f.variable(0.0), f.variable(0.0)]).collect();
-        let variables: Vec<Vec<[Var<'f, f32>; 2]>> = (0..part.rows.len()).map(row).collect();
-        f.if_(beta.differs_from(0.0), || {
+        let variable = || part.tile.arithmetic.variable(f);
+        let row = |_| part.pairs.iter().map(|_| [variable(), variable()]).collect();
+        let variables: Vec<Vec<[NumberVar<'f>; 2]>> = (0..part.rows.len()).map(row).collect();
+        f.if_(beta.is_not_zero(), || {
             for (variables, loaded) in variables.iter().flatten().zip(matrix.load(part).into_iter().flatten())
             {
-                for (variable, value) in variables.iter().zip(loaded.widen(matrix.format)) {
+                for (variable, value) in variables.iter().zip(loaded.widen(part, matrix.format)) {
                     variable.set(value);
                 }
             }
@@ -274,14 +288,18 @@ impl<'f> NodeState<'f> for ResidualState<'f> {
 
 impl<T: Element> Node for Residual<T> {
     type Arguments = ResidualArgument;
-    const TRAITS: NodeTraits = NodeTraits::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::reading(T::FORMAT);
 
     fn name() -> String {
         format!("b{}", T::FORMAT.name())
     }
 
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
+    }
+
     fn visit(ResidualArgument { beta, c }: &mut ResidualArgument, shape: Shape, site: &mut Site<'_>) {
-        site.visit.factor(beta);
+        site.factor(beta);
         site.visit.form(c.is_some().into());
         if *beta != 0.0 && c.is_none() {
             site.refuse(format!("beta is {beta} but there is no C: pass C, or beta = 0"));
@@ -292,13 +310,16 @@ impl<T: Element> Node for Residual<T> {
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (beta, matrix) = (declare.param(), Matrix::declare(declare, T::FORMAT));
+        let (beta, matrix) = (declare.factor(), Matrix::declare(declare, T::FORMAT));
         Box::new(move |tile| Box::new(ResidualState { beta, matrix: matrix.of(tile), loaded: Vec::new() }))
     }
 
     fn evaluate(host: &mut Host<'_>, residual: &ResidualArgument, at: [u32; 2]) -> Bounded {
         match residual.c.filter(|_| residual.beta != 0.0) {
-            Some(c) => host.read(T::FORMAT, c.element(T::FORMAT, at)) * Bounded::exact(residual.beta.into()),
+            Some(c) => {
+                let c = host.read(T::FORMAT, c.element(T::FORMAT, at));
+                host.apply::<Multiply, 2>((), [c, Bounded::exact(residual.beta.into())])
+            }
             None => Bounded::exact(0.0),
         }
     }
@@ -329,7 +350,7 @@ impl<'f> NodeState<'f> for AuxState<'f> {
     fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
         let (f, format) = (part.tile.f, self.matrix.format);
         let values = self.x[0].compute(part, row, pair);
-        let packed = format.pack(f, values);
+        let packed = Number::pack(format, f, values);
         let offset = |column: u32| (column * format.bytes()).cast_signed();
         let column = part.pairs[pair];
         if part.tile.whole {
@@ -345,10 +366,15 @@ impl<'f> NodeState<'f> for AuxState<'f> {
 
 impl<T: Element, X: Node> Node for AuxStore<T, X> {
     type Arguments = (MatrixArgument, X::Arguments);
-    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
+    const TRAITS: NodeTraits = X::TRAITS.writing(T::FORMAT);
 
     fn name() -> String {
         format!("aux{}_{}", T::FORMAT.name(), X::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
     }
 
     fn visit((matrix, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site};
+use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, Spell};
 
 /// A name as a type.
 pub trait Label: 'static {
@@ -20,6 +20,11 @@ impl<L: Label, X: Node> Node for Named<L, X> {
 
     fn name() -> String {
         X::name()
+    }
+
+    fn spell(out: &mut Spell) {
+        out.named(L::NAME);
+        X::spell(out);
     }
 
     fn visit(arguments: &mut X::Arguments, shape: Shape, site: &mut Site<'_>) {
@@ -89,6 +94,10 @@ macro_rules! epilogue {
 
             fn name() -> String {
                 <$tree as $crate::tree::Node>::name()
+            }
+
+            fn spell(out: &mut $crate::tree::Spell) {
+                <$tree as $crate::tree::Node>::spell(out);
             }
 
             fn visit(

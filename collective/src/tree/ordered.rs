@@ -12,7 +12,7 @@ use ptx::{Builder, Location, StoreOrder, Value};
 use super::reduce::{RowPartials, across, join_pair};
 use super::{
     Begin, Bounded, ColumnArgument, Declare, Destination, Host, Node, NodeState, NodeTile, NodeTraits, Pair,
-    Part, Reduce, RowArgument, Shape, Site, State,
+    Part, Reduce, RowArgument, Shape, Site, Spell, State,
 };
 
 /// Device memory for partial results. Its address must be a multiple of 16 bytes. It must be zero before the
@@ -147,10 +147,15 @@ impl<Op, D: OrderedDestination, X> ReducedInOrder<Op, D, X> {
 
 impl<O: Reduce, D: OrderedDestination, X: Node> Node for ReducedInOrder<O, D, X> {
     type Arguments = ((D, Scratch), X::Arguments);
-    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS.in_single() };
 
     fn name() -> String {
         format!("o{}{}_{}", D::NAME, O::name(), X::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
     }
 
     fn visit(((to, scratch), x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {

@@ -7,7 +7,7 @@ use ptx::Value;
 
 use super::{
     Begin, Bounded, Declare, Host, MatrixArgument, Node, NodeState, NodeTraits, Pair, Part, Shape, Site,
-    State,
+    Spell, State,
 };
 use crate::element::{Element, Format};
 use crate::real::{Accuracy, Fast, Real};
@@ -42,7 +42,7 @@ pub(crate) const fn quantized(x: NodeTraits) -> Result<NodeTraits, &'static str>
     if x.free > 0 {
         return Err("a Bound inside of Quantize names a Let around it: put the Let inside");
     }
-    Ok(NodeTraits { surveys: true, block: BLOCK, effects: true, ..x })
+    Ok(NodeTraits { surveys: true, block: BLOCK, effects: true, ..x.in_single() })
 }
 
 /// The factor of a block's elements, and its scale.
@@ -113,9 +113,9 @@ impl<'f> NodeState<'f> for QuantizeState<'f> {
     fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = self.x[0].compute(part, row, pair);
         match self.factors.get(&(part.rows[row].index, part.pairs[pair] / BLOCK)) {
-            Some(&factor) => values.map(|x| x * factor),
+            Some(&factor) => values.map(|x| (x.single() * factor).into()),
             // The epilogue surveys every row first, so this is not reached.
-            None => [part.tile.f.constant(f32::NAN); 2],
+            None => [part.tile.f.constant(f32::NAN).into(); 2],
         }
     }
 }
@@ -132,6 +132,11 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
 
     fn name() -> String {
         format!("quantize{}_{}", T::FORMAT.name(), X::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
     }
 
     fn visit((scales, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {

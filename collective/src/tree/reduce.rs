@@ -12,8 +12,8 @@ use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, Value};
 
 use super::{
-    Begin, Bounded, ColumnArgument, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part,
-    RowArgument, Shape, Site, State,
+    Begin, Bounded, ColumnArgument, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part,
+    RowArgument, Shape, Site, Spell, State,
 };
 use crate::real::Real;
 
@@ -175,7 +175,12 @@ fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f3
 
 /// Two neighbouring values, with the identity in place of values outside. Passing these on instead of the
 /// original values keeps only one of the two alive in registers; values outside are never used.
-fn inside<'f, O: Reduce>(part: &Part<'f>, row: usize, pair: usize, [low, high]: Pair<'f>) -> Pair<'f> {
+fn inside<'f, O: Reduce>(
+    part: &Part<'f>,
+    row: usize,
+    pair: usize,
+    [low, high]: Pair<'f>,
+) -> [Value<'f, f32>; 2] {
     let column = part.pairs[pair];
     [(column, low), (column + 1, high)].map(|(column, value)| part.inside_or(row, column, value, O::IDENTITY))
 }
@@ -193,7 +198,7 @@ pub(super) fn join_pair<'f, O: Reduce>(
     for (value, partial) in values.into_iter().zip(partial) {
         join::<O>(partial, O::element(value));
     }
-    values
+    values.map(Number::from)
 }
 
 /// The rows of a tile that a thread holds: the index and the partial result of each.
@@ -223,7 +228,7 @@ impl<'f> RowPartials<'f> {
                 join::<O>(partial, O::element(value));
             }
         }
-        values
+        values.map(Number::from)
     }
 
     /// The rows, each with the combined partial results of the four lanes that share it.
@@ -282,10 +287,15 @@ pub type Amax<X> = ReduceScalar<AbsMax, X>;
 
 impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
     type Arguments = (D, X::Arguments);
-    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS.in_single() };
 
     fn name() -> String {
         format!("{}{}_{}", D::NAME, O::name(), X::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
     }
 
     fn visit((to, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {

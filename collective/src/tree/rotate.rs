@@ -2,7 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
+use super::{
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+};
 use crate::real::Real;
 
 /// Rotates neighbouring columns (2j, 2j + 1) of X as points of the plane. With `x0, x1` of X, and `c, s` of
@@ -24,7 +26,10 @@ pub(crate) const fn rotated(x: NodeTraits, angles: NodeTraits) -> Result<NodeTra
             "a Bound inside of Rotate names a Let around it, which has one column's value where two are needed",
         );
     }
-    x.beside(angles)
+    match x.beside(angles) {
+        Ok(traits) => Ok(traits.in_single()),
+        Err(words) => Err(words),
+    }
 }
 
 /// Rotates a point.
@@ -52,6 +57,12 @@ impl<X: Node, A: Node> Node for Rotate<X, A> {
 
     fn name() -> String {
         format!("rot_{}_{}", X::name(), A::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name(), A::name()]);
+        X::spell(out);
+        A::spell(out);
     }
 
     fn visit((x, angles): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use typenum::{U0, Unsigned};
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, State,
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, Spell,
+    State,
 };
 
 /// `Body`, in which [`Bound`] stands for the value of X. X is computed once per element; once more for each
@@ -83,6 +84,12 @@ impl<X: Node, Body: Node> Node for Let<X, Body> {
 
     fn name() -> String {
         format!("let_{}_in_{}", X::name(), Body::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name(), Body::name()]);
+        X::spell(out);
+        Body::spell(out);
     }
 
     fn visit((x, body): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
@@ -181,7 +188,7 @@ impl<'f> NodeState<'f> for BoundState {
             f.refuse(
                 "a Bound stands where its Let has no value: put the Let inside of the node that computes other columns",
             );
-            [f.constant(0.0); 2]
+            [part.tile.arithmetic.constant(f, 0.0); 2]
         })
     }
 }
@@ -192,6 +199,10 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
 
     fn name() -> String {
         format!("v{}", Depth::U32)
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
     }
 
     fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}

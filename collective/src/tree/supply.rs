@@ -48,6 +48,11 @@ pub trait Supply {
     /// share it.
     fn stride(&mut self) -> u64;
 
+    /// A number of the tree.
+    fn literal(&mut self) -> f64 {
+        f64::NAN
+    }
+
     /// The next node of a tree that is a value.
     fn item(&mut self) -> Option<&'static Item> {
         None

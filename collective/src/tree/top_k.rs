@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use ptx::{Builder, Value};
 use typenum::Unsigned;
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
+use super::{
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+};
 use crate::real::{Accuracy, Fast, Real};
 
 /// The softmax over the `K` largest values of each row of X: `e^(x - max) / sum` if x is one of them, else
@@ -34,7 +36,7 @@ pub(crate) const fn ranked(x: NodeTraits) -> Result<NodeTraits, &'static str> {
     if x.free > 0 {
         return Err("a Bound inside of TopKSoftmax names a Let around it: put the Let inside");
     }
-    Ok(NodeTraits { surveys: true, whole_tiles: true, ..x })
+    Ok(NodeTraits { surveys: true, whole_tiles: true, ..x.in_single() })
 }
 
 /// Inserts `x` into a list in descending order; the least value is dropped.
@@ -112,9 +114,9 @@ impl<'f, A: Accuracy> NodeState<'f> for TopKState<'f, A> {
     fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = self.x[0].compute(part, row, pair);
         match self.summaries.get(&part.rows[row].index) {
-            Some(&summary) => values.map(|x| weight::<_, A>(x, summary)),
+            Some(&summary) => values.map(|x| weight::<_, A>(x.single(), summary).into()),
             // The epilogue surveys every row first, so this is not reached.
-            None => [part.tile.f.constant(f32::NAN); 2],
+            None => [part.tile.f.constant(f32::NAN).into(); 2],
         }
     }
 }
@@ -129,6 +131,11 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
 
     fn name() -> String {
         format!("top{}softmax{}_{}", K::U32, A::SUFFIX, X::name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[X::name()]);
+        X::spell(out);
     }
 
     fn visit(x: &mut X::Arguments, shape: Shape, site: &mut Site<'_>) {

@@ -58,7 +58,7 @@ pub struct Item {
     /// Its kind.
     pub node: &'static NodeValue,
     /// The number of a [`Literal`]; else 0.
-    pub number: f32,
+    pub number: f64,
     /// Its name in error messages; empty if it has none.
     pub label: &'static str,
     /// The names of its own arguments.
@@ -71,7 +71,7 @@ pub enum Argument {
     /// The caller gives it under this name.
     Named(&'static str),
     /// The tree gives it.
-    Number(f32),
+    Number(f64),
 }
 
 /// A node whose kind is known at run time.
@@ -178,29 +178,27 @@ impl Supplied for AnyNode {
 pub struct Literal;
 
 impl Node for Literal {
-    type Arguments = f32;
+    type Arguments = f64;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         NUMBER.to_string()
     }
 
-    fn visit(_value: &mut f32, _shape: Shape, _site: &mut Site<'_>) {}
+    fn visit(_value: &mut f64, _shape: Shape, _site: &mut Site<'_>) {}
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
         let value = declare.literal();
-        Box::new(move |tile| uniform(tile.f.constant(value)))
+        Box::new(move |tile| uniform(tile.arithmetic.constant(tile.f, value)))
     }
 
-    fn evaluate(_host: &mut Host<'_>, value: &f32, _at: [u32; 2]) -> Bounded {
-        Bounded::exact((*value).into())
+    fn evaluate(_host: &mut Host<'_>, value: &f64, _at: [u32; 2]) -> Bounded {
+        Bounded::exact(*value)
     }
 }
 
 impl Supplied for Literal {
-    fn supply(from: &mut dyn Supply, _shape: Shape) -> f32 {
-        let mut value = [0.0];
-        from.scalars(&[], &mut value);
-        value[0]
+    fn supply(from: &mut dyn Supply, _shape: Shape) -> f64 {
+        from.literal()
     }
 }

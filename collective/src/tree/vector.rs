@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use ptx::Value;
 
 use super::matrix::Loaded;
-use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
+use super::{
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+};
 use crate::element::{Element, Format};
 
 /// A vector with one element per column, the same for all rows: for example, a bias.
@@ -46,9 +48,9 @@ impl<'f> NodeState<'f> for RowState<'f> {
         self.loaded = part.pairs.iter().map(load).collect();
     }
 
-    fn compute(&mut self, _part: &Part<'f>, _row: usize, pair: usize) -> Pair<'f> {
+    fn compute(&mut self, part: &Part<'f>, _row: usize, pair: usize) -> Pair<'f> {
         // All rows share the widened pair.
-        let values = self.loaded[pair].widen(self.format);
+        let values = self.loaded[pair].widen(part, self.format);
         self.loaded[pair] = Loaded::Wide(values);
         values
     }
@@ -56,10 +58,14 @@ impl<'f> NodeState<'f> for RowState<'f> {
 
 impl<T: Element> Node for RowVector<T> {
     type Arguments = RowArgument;
-    const TRAITS: NodeTraits = NodeTraits { row_vectors: 1, ..NodeTraits::LEAF };
+    const TRAITS: NodeTraits = NodeTraits { row_vectors: 1, ..NodeTraits::reading(T::FORMAT) };
 
     fn name() -> String {
         format!("r{}", T::FORMAT.name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
     }
 
     fn visit(vector: &mut RowArgument, shape: Shape, site: &mut Site<'_>) {
@@ -112,7 +118,7 @@ struct ColumnState<'f> {
     format: Format,
     base: Value<'f, u64>,
     /// The rows that have been loaded.
-    rows: BTreeMap<usize, Value<'f, f32>>,
+    rows: BTreeMap<usize, Number<'f>>,
 }
 
 impl<'f> NodeState<'f> for ColumnState<'f> {
@@ -121,15 +127,16 @@ impl<'f> NodeState<'f> for ColumnState<'f> {
     }
 
     fn load(&mut self, part: &Part<'f>) {
-        let (f, base, format) = (part.tile.f, self.base, self.format);
+        let (f, base, format, arithmetic) = (part.tile.f, self.base, self.format, part.tile.arithmetic);
         for row in &part.rows {
             self.rows.entry(row.index).or_insert_with(|| {
                 let address = base + row.row.mul_wide(format.bytes());
                 if part.tile.whole {
-                    return format.widen(format.load(f, address, 0));
+                    return arithmetic.widen(format, format.load(f, address, 0));
                 }
-                let value = f.variable(0.0);
-                f.if_(row.columns.more_than(0), || value.set(format.widen(format.load(f, address, 0))));
+                let value = arithmetic.variable(f);
+                let load = || arithmetic.widen(format, format.load(f, address, 0));
+                f.if_(row.columns.more_than(0), || value.set(load()));
                 value.get()
             });
         }
@@ -137,16 +144,20 @@ impl<'f> NodeState<'f> for ColumnState<'f> {
 
     fn compute(&mut self, part: &Part<'f>, row: usize, _pair: usize) -> Pair<'f> {
         let index = part.rows[row].index;
-        [self.rows.get(&index).copied().unwrap_or_else(|| part.tile.f.constant(0.0)); 2]
+        [self.rows.get(&index).copied().unwrap_or_else(|| part.tile.arithmetic.constant(part.tile.f, 0.0)); 2]
     }
 }
 
 impl<T: Element> Node for ColumnVector<T> {
     type Arguments = ColumnArgument;
-    const TRAITS: NodeTraits = NodeTraits::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::reading(T::FORMAT);
 
     fn name() -> String {
         format!("c{}", T::FORMAT.name())
+    }
+
+    fn spell(out: &mut Spell) {
+        out.node::<Self>(&[]);
     }
 
     fn visit(vector: &mut ColumnArgument, shape: Shape, site: &mut Site<'_>) {

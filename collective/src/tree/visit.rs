@@ -6,15 +6,18 @@ use ptx::{Builder, Value};
 
 use super::share::Binding;
 use crate::extent::Extent;
+use crate::real::{Arithmetic, Number};
 
 /// Values of two neighbouring columns.
-pub type Pair<'f> = [Value<'f, f32>; 2];
+pub type Pair<'f> = [Number<'f>; 2];
 
 /// A tile that a consumer warpgroup has computed.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeTile<'f> {
     /// The builder.
     pub f: &'f Builder,
+    /// What the tree computes in.
+    pub arithmetic: Arithmetic,
     /// Whether the whole tile is inside the output and every access to a pair can be one access.
     pub whole: bool,
     /// The GEMM's extents.
@@ -125,9 +128,10 @@ impl<'f> Part<'f> {
         }
     }
 
-    /// `value` if the element is inside, else `other`.
+    /// `value`, which is of `f32`, if the element is inside, else `other`.
     #[track_caller]
-    pub fn inside_or(&self, row: usize, column: u32, value: Value<'f, f32>, other: f32) -> Value<'f, f32> {
+    pub fn inside_or(&self, row: usize, column: u32, value: Number<'f>, other: f32) -> Value<'f, f32> {
+        let value = value.single();
         if self.tile.whole {
             return value;
         }

@@ -171,7 +171,7 @@ fn plan(given: &Given) -> Result<(), Failure> {
     };
     let launched = Launched::read(given, missing)?;
     let types = TypeArgs::read(given).types()?;
-    let layout: String = given.value("layout");
+    let layout = given.layout().unwrap_or_default();
     let majors = majors(&layout);
     types::sparse_as_it_lies(
         types,

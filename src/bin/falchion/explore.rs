@@ -1,6 +1,7 @@
 //! `falchion explore`: writes a kernel as one HTML page, with its plan, memory, tiles and an emulated run.
 
 mod cluster;
+mod family;
 mod gallery;
 mod memory;
 mod multiply;
@@ -24,15 +25,19 @@ use crate::output::out;
 use crate::schedule::Schedule;
 use crate::{Command, Failure, catalogue, files, named};
 
+pub(crate) use family::family;
+
 pub(crate) const COMMAND: Command = Command {
     verb: Verb::Explore,
     about: "Write a page that shows a kernel: one HTML file that needs no network.
 
 The page has the plan, shared memory with its swizzles and banks, the operands of wgmma, the order of the output's tiles, the \
 cluster, and the timeline of a small run in the emulator. Without a kernel it is a gallery of layouts, with a box to type one. With --tour it \
-is a tour of seven stops: raster order, the card, wgmma and swizzle, barriers, cluster, tile scheduling, the node.",
+is a tour of seven stops: raster order, the card, wgmma and swizzle, barriers, cluster, tile scheduling, the node. With --family it shows \
+a kernel of another family: its numbers, which blocks it computes and leaves out, its products, and the timeline of --problem.",
     examples: "Examples:\n  falchion explore --kernel 128x256-direct-bf16-kk -o large.html\n  falchion explore --kernel \"tile=128x192x64 cluster=2x1\" \
-                  --m 8192 --n 8192 --k 2048\n  falchion explore -o layouts.html\n  falchion explore --tour",
+                  --m 8192 --n 8192 --k 2048\n  falchion explore -o layouts.html\n  falchion explore --tour\n  \
+                  falchion explore --family attention --problem \"1x2x512 mask=causal\"",
     run: explore,
 };
 

@@ -1,9 +1,10 @@
-//! `--family`: plan, emit, verify, trace, bench and tune for kernels of any family that is no GEMM.
+//! `--family`: plan, emit, verify, trace, explore, bench and tune for kernels of any family that is no GEMM.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use emulator::Schedule;
 use falchion::attention::Attention;
 use falchion::attention::backward::AttentionBackward;
 use falchion::verify::family::{self, Reference};
@@ -13,7 +14,7 @@ use crate::engine::{Engines, Found, machine};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
 use crate::verify::Count;
-use crate::{Failure, bench, catalogue, files, trace};
+use crate::{Failure, bench, catalogue, explore, files, trace};
 
 /// The families. GEMM is the first: its commands have options of their own.
 const FAMILIES: [(&str, Commands); 3] = [
@@ -49,6 +50,7 @@ fn of<K: Reference>(verb: Verb) -> Option<Run> {
         Verb::Trace => Some(traced::<K>),
         Verb::Bench => Some(bench::family::<K>),
         Verb::Tune => Some(bench::tune::family::<K>),
+        Verb::Explore => Some(explore::family::<K>),
         Verb::Gemm
         | Verb::Configs
         | Verb::Calibrate
@@ -56,7 +58,6 @@ fn of<K: Reference>(verb: Verb) -> Option<Run> {
         | Verb::Compile
         | Verb::Layout
         | Verb::Schedule
-        | Verb::Explore
         | Verb::Cache
         | Verb::Trim
         | Verb::Clear => None,
@@ -228,12 +229,11 @@ pub(crate) fn check<K: Reference>(
 /// Operations of the largest problem that is traced: it takes minutes.
 const MOST_OPERATIONS: f64 = 1e11;
 
-fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
-    let kept = trace::Kept::read(given)?;
+/// The problem and the kernel of a command that runs one in the emulator: those of `--problem` and `--kernel`, or the kernel
+/// that is ranked first.
+pub(crate) fn one<K: Reference>(given: &Given) -> Result<(Problem<K>, K), Failure> {
     let own: Option<K> = kernel(given)?;
     let mut problems = problems::<K>(given)?;
-    let (clusters, schedule) = (given.value("clusters"), trace::schedule(given));
-    given.finish(&format!("--family {}", K::NAME))?;
     let (Some((problem, request)), true) = (problems.pop(), problems.is_empty()) else {
         refuse!("one --problem is traced");
     };
@@ -251,10 +251,24 @@ fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
         }
     };
     kernel.serves(&request).map_err(|error| usage!("--kernel {}: {error}", name(&kernel)))?;
-    let traced = family::trace(&kernel, &K::call(&request), (clusters, schedule.0, schedule.1));
-    let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
-        refuse!("--problem {problem} has nothing to compute");
-    };
+    Ok(((problem, request), kernel))
+}
+
+/// A run in the emulator, and how it ended.
+pub(crate) fn recorded<K: Reference>(
+    ((problem, request), kernel): (&Problem<K>, &K),
+    how: (u32, Schedule, u64),
+) -> Result<family::Traced, Failure> {
+    let traced = family::trace(kernel, &K::call(request), how).map_err(Failure::environment)?;
+    traced.ok_or_else(|| usage!("--problem {problem} has nothing to compute"))
+}
+
+fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
+    let kept = trace::Kept::read(given)?;
+    let (problem, kernel) = one::<K>(given)?;
+    let (clusters, schedule) = (given.value("clusters"), trace::schedule(given));
+    given.finish(&format!("--family {}", K::NAME))?;
+    let (trace, outcome) = recorded((&problem, &kernel), (clusters, schedule.0, schedule.1))?;
     kept.keep(&trace)?;
     outcome.map_err(Failure::environment)
 }

@@ -35,6 +35,17 @@ pub(crate) struct Found {
     bytes: u64,
 }
 
+impl Found {
+    /// The transpose.
+    pub(crate) fn transposed(self) -> Self {
+        let order = match self.order {
+            Order::RowMajor => Order::ColumnMajor,
+            Order::ColumnMajor => Order::RowMajor,
+        };
+        Self { rows: self.columns, columns: self.rows, order, ..self }
+    }
+}
+
 /// A matrix of a file, with its elements as the file holds them.
 #[derive(Debug)]
 pub(crate) struct Matrix {

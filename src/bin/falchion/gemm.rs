@@ -125,6 +125,12 @@ impl GemmArgs<'_> {
             product.alpha,
             self.beta()
         )?;
+        if self.given.turned() {
+            writeln!(
+                out,
+                "layout    D is column-major: its transpose is computed, as the product of B and A transposed"
+            )?;
+        }
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
         writeln!(
             out,
@@ -153,7 +159,8 @@ impl GemmArgs<'_> {
             None => {}
         }
         if let Some(path) = &written {
-            files::write(path, of_d, [m, n], &outcome.d[..m as usize * n as usize])?;
+            let extents = ([m, n], self.given.turned());
+            files::write(path, of_d, extents, &outcome.d[..m as usize * n as usize])?;
             writeln!(out, "written   {}", path.display())?;
         }
         verdict(&mut out, outcome.mismatch, repeat)
@@ -189,7 +196,7 @@ impl GemmArgs<'_> {
         let types = self.types.types()?;
         let any = types == Types::of(types.a)
             && types.a.bytes() == 2
-            && self.given.get::<String>("layout").is_none_or(|layout| layout == "kk");
+            && self.given.layout().is_none_or(|layout| layout == "kk");
         match self.first_of(&Launched::shape(problem, None), Some(fusion)) {
             Err(_) if any => {
                 fusions::any_columns(fusion, of_reference(types.a)).map(Some).map_err(Failure::usage)
@@ -255,7 +262,7 @@ impl GemmArgs<'_> {
             Order::ColumnMajor if !whole(k) && whole(n) && turns => 'n',
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
-        let asked = if quantised { Some("kk".to_owned()) } else { self.given.get("layout") };
+        let asked = if quantised { Some("kk".to_owned()) } else { self.given.layout() };
         let layout = asked.unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         types::sparse_as_it_lies(types, &layout, false)?;
         let majors = catalogue::majors(&layout);

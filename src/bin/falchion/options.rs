@@ -4,6 +4,7 @@
 //! No option is ignored. A command takes each option from [`Given`] where it uses it, and calls
 //! [`Given::finish`] before it works: an option that was given and not taken is refused by name.
 
+mod layout;
 #[cfg(test)]
 mod page;
 mod table;
@@ -178,6 +179,8 @@ pub(crate) fn args(verb: Verb) -> Vec<Arg> {
 pub(crate) struct Given {
     verb: Verb,
     matches: ArgMatches,
+    /// Whether D is column-major.
+    turned: bool,
     taken: Mutex<BTreeSet<&'static str>>,
     /// Whether the command ends where it would begin to work.
     #[cfg(test)]
@@ -188,9 +191,10 @@ impl Given {
     /// # Errors
     /// An option needs another one, or excludes another one.
     pub(crate) fn new(verb: Verb, matches: ArgMatches) -> Result<Self, Failure> {
-        let given = Self {
+        let mut given = Self {
             verb,
             matches,
+            turned: false,
             taken: Mutex::default(),
             #[cfg(test)]
             dry: false,
@@ -207,6 +211,7 @@ impl Given {
                 refuse!("{} needs {}", row.flag(), needs.join(" or "));
             }
         }
+        given.turned = given.turns()?;
         Ok(given)
     }
 
@@ -214,6 +219,11 @@ impl Given {
     pub(crate) fn has(&self, name: &str) -> bool {
         rows(self.verb).any(|row| row.name == name)
             && self.matches.value_source(name) == Some(ValueSource::CommandLine)
+    }
+
+    /// The option that is read for this one.
+    fn read<'n>(&self, name: &'n str) -> &'n str {
+        if self.turned { layout::exchanged(name) } else { name }
     }
 
     fn take(&self, name: &str) {
@@ -224,6 +234,7 @@ impl Given {
 
     /// Takes an option.
     pub(crate) fn get<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Option<T> {
+        let name = self.read(name);
         self.take(name);
         self.matches.get_one(name).cloned()
     }

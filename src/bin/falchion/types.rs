@@ -99,7 +99,7 @@ pub(crate) fn sparse_as_it_lies(types: Types, layout: &str, groups: bool) -> Res
 /// A are those of groups.
 pub(crate) fn laid(given: &Given, groups: bool) -> Result<(Types, String), Failure> {
     let types = TypeArgs::read(given).types()?;
-    let layout = given.get::<String>("layout").unwrap_or_else(|| "kk".to_owned());
+    let layout = given.layout().unwrap_or_else(|| "kk".to_owned());
     catalogue::multiplied_as_they_lie(types, &layout)?;
     sparse_as_it_lies(types, &layout, groups)?;
     Ok((types, layout))
@@ -120,9 +120,10 @@ impl TypeArgs {
     /// Takes the options.
     pub(crate) fn read(given: &Given) -> Self {
         let block = |name| block_rows(given.get::<String>(name).as_deref());
+        let [dtype, dtype_b] = given.formats();
         Self {
-            dtype: given.get("dtype"),
-            dtype_b: given.get("dtype-b"),
+            dtype,
+            dtype_b,
             out: given.get::<String>("out-dtype").as_deref().and_then(Format::named),
             scaled: ["scale-block-a", "scale-block-b"].map(block),
             sparse: given.get("sparse"),

@@ -6,7 +6,7 @@ use reference::Wanted;
 use reference::attention::{Row, Score};
 
 use super::named;
-use crate::verify::family::{Expected, Inputs, Reference};
+use crate::verify::family::{Blocks, Expected, Inputs, Needed, Reference};
 
 impl Reference for Attention {
     fn request(text: &str) -> Result<AttentionRequest, String> {
@@ -79,6 +79,46 @@ impl Reference for Attention {
         }
         let sums = Expected { name: "the log-sum-exp", elements: sums };
         vec![Expected { name: "O", elements: o }, sums]
+    }
+
+    fn blocks(&self, request: &AttentionRequest) -> Option<Blocks> {
+        let AttentionSpec { tile: [rows, columns], pack, parts, turns, head: [d, dv], .. } = self.plan().spec;
+        let counts: Vec<i64> = Self::call(request).counts.into_iter().map(i64::from).collect();
+        let &[queries, keys] = request.lengths().first()?;
+        let (counts, reals) = (&counts[..], &[][..]);
+        let scope = Scope { queries: queries.into(), keys: keys.into(), head: 0, batch: 0, counts, reals };
+        let block = [rows / pack, columns];
+        let needed = (0..queries.div_ceil(block[0])).map(|tile| {
+            let of = |begin: u32, size: u32, end: u32| begin * size..end.min((begin + 1) * size);
+            let rows = of(tile, block[0], queries);
+            let one = |at: u32| {
+                let columns = of(at, columns, keys);
+                Needed::of_block([rows.clone(), columns], |row, key| {
+                    self.sees(&scope, row.into(), key.into())
+                })
+            };
+            (0..keys.div_ceil(columns)).map(one).collect()
+        });
+        let consumers = self.plan().cta.consumers;
+        let turns = match (consumers, turns) {
+            (1, _) => "One warpgroup computes everything.".to_owned(),
+            (_, true) => format!(
+                "{consumers} warpgroups take turns: while one multiplies, the others compute weights."
+            ),
+            (_, false) => format!("{consumers} warpgroups compute without turns."),
+        };
+        let split = if parts == Parts::One { "" } else { " The keys of a tile are divided among CTAs." };
+        Some(Blocks {
+            of: format!("The first sequence and head: {queries} queries, {keys} keys.{split}"),
+            axes: ["queries", "keys"],
+            block,
+            needed: needed.collect(),
+            products: vec![
+                format!("S = Q * K^T: {rows} x {columns}, over {d} elements of a head"),
+                format!("O += P * V: {rows} x {dv}, over {columns} keys, with P = exp(S - max)"),
+            ],
+            turns,
+        })
     }
 
     fn numbers(&self) -> Vec<[String; 3]> {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use collective::tree::{AnyNode, Node, Shape};
-use collective::{Bounded, Formula, FormulaArguments};
+use collective::{Arithmetic, Bounded, Formula, FormulaArguments};
 use kernel::{AnyGemm, Call, MatrixRef};
 
 use super::super::product::accumulators;
@@ -72,7 +72,8 @@ impl Bench<'_> {
             let (value, error) = sums[i].sums[element].in_single(end - begin);
             Bounded { value, error }
         };
-        self.check_memory(time, &accumulator, |host, places| {
+        let arithmetic = Arithmetic::of(spec.output);
+        self.check_memory(time, (&accumulator, arithmetic), |host, places| {
             for (i, &[_, m]) in rows.iter().enumerate() {
                 current.set(i);
                 host.enter(i as u32, Shape { m: problem.m, n: columns as u32 });

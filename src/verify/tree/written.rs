@@ -3,8 +3,8 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-use collective::Bounded;
 use collective::tree::{Host, Memory, Shape, Written};
+use collective::{Arithmetic, Bounded};
 use reference::Wanted;
 use reference::memory::{Contents, Writes};
 
@@ -24,27 +24,31 @@ pub(super) struct Output {
     pub(super) address: u64,
     /// Leading dimension in elements.
     pub(super) ld: u64,
-    /// Bytes per element.
-    pub(super) bytes: u64,
+    /// Of its elements.
+    pub(super) format: collective::Format,
 }
 
 impl Output {
     fn element(&self, [row, column]: [u32; 2]) -> u64 {
-        self.address + (u64::from(row) * self.ld + u64::from(column)) * self.bytes
+        self.address + (u64::from(row) * self.ld + u64::from(column)) * u64::from(self.format.bytes())
     }
 
     /// The memory of its rows.
     pub(super) fn rows(self) -> impl Iterator<Item = Range<u64>> {
-        let bytes = u64::from(self.shape.n) * self.bytes;
+        let bytes = u64::from(self.shape.n) * u64::from(self.format.bytes());
         (0..self.shape.m).map(move |row| self.element([row, 0])..self.element([row, 0]) + bytes)
     }
 
     /// The first element that has the poison of before the run. `begin` is the address of its buffer.
+    /// Of 8-bit integers, poison is a number like any other.
     pub(super) fn unwritten(self, begin: u64, before: &[u8], after: &[u8]) -> Option<[u32; 2]> {
+        if !self.format.is_float() && self.format.bytes() == 1 {
+            return None;
+        }
         let poisoned = |bytes: &[u8]| bytes.iter().all(|&byte| byte == POISON);
         (0..).zip(self.rows()).find_map(|(row, Range { start, end })| {
             let part = (start - begin) as usize..(end - begin) as usize;
-            let elements = |bytes| <[u8]>::chunks_exact(bytes, self.bytes as usize);
+            let elements = |bytes| <[u8]>::chunks_exact(bytes, self.format.bytes() as usize);
             let mut both = elements(before.get(part.clone())?).zip(elements(after.get(part)?));
             let column = both.position(|(was, is)| poisoned(was) && poisoned(is))?;
             Some([row, column as u32])
@@ -70,7 +74,7 @@ pub(super) fn writes(
     element: Element<'_>,
 ) -> Writes {
     let memory = Remembered(contents);
-    let mut host = Host::new(d.shape, &memory, accumulator);
+    let mut host = Host::new(d.shape, &memory, accumulator).computing_in(Arithmetic::of(d.format));
     let mut of_d = BTreeMap::new();
     for &row in &places.rows {
         for &column in &places.columns {

@@ -6,7 +6,7 @@ const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
 /// In order of dependency.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 11] = [
     include_str!("page/core.js"),
     include_str!("page/layout.js"),
     include_str!("page/overview.js"),
@@ -17,9 +17,10 @@ const SCRIPTS: [&str; 10] = [
     include_str!("page/timeline.js"),
     include_str!("page/gallery.js"),
     include_str!("page/tour.js"),
+    include_str!("page/family.js"),
 ];
 
-/// The page of a subject: a kernel, a gallery or a tour.
+/// The page of a subject: a kernel, one of another family, a gallery or a tour.
 pub(super) fn document(title: &str, (kind, subject): (&str, Value)) -> String {
     let json = json!({ "title": title, "version": env!("CARGO_PKG_VERSION"), kind: subject }).to_string();
     // The data is inserted last, so that nothing is replaced inside it.

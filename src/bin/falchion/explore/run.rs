@@ -55,8 +55,8 @@ pub(super) fn of(entry: &AnyGemm, problem: GemmProblem) -> Result<Value, Failure
         Err(other) => return Err(other),
     };
     let GemmProblem { m, n, k } = problem;
-    let mut run = recorded(&trace, entry.plan().ring, MOST_EVENTS);
-    run["problem"] = json!([m, n, k]);
+    let mut run = recorded(&trace, Some(entry.plan().ring));
+    run["problem"] = json!(format!("{m} × {n} × {k}"));
     run["kernel"] = json!(entry.name());
     // The fault that ended the run.
     run["trap"] = json!(trap);
@@ -71,8 +71,12 @@ fn of_run(GemmProblem { m, n, k }: GemmProblem, failure: Failure) -> Failure {
     usage!("--run {m}x{n}x{k}: {message}")
 }
 
-/// The part of a trace that a page holds: its first events.
-fn recorded(trace: &Trace, ring: RingPlan, most: usize) -> Value {
+/// The part of a trace that a page holds: its first events. `ring` is the one ring of stages, if there is one.
+pub(super) fn recorded(trace: &Trace, ring: Option<RingPlan>) -> Value {
+    cut(trace, ring, MOST_EVENTS)
+}
+
+fn cut(trace: &Trace, ring: Option<RingPlan>, most: usize) -> Value {
     let mut starts: Vec<u64> = trace.events.iter().map(|event| event.start).collect();
     starts.sort_unstable();
     let cut = starts.get(most).copied();
@@ -138,13 +142,14 @@ fn kind(track: Track) -> &'static str {
 }
 
 /// The stage of a barrier of the ring; `None` for other barriers.
-fn stage(ring: RingPlan, offset: u32) -> Option<u32> {
+fn stage(ring: Option<RingPlan>, offset: u32) -> Option<u32> {
+    let ring = ring?;
     let of_ring = ring.barriers..ring.barriers + ring.barrier_bytes();
     // An mbarrier has 8 bytes. The full barriers come first, then the empty ones.
     of_ring.contains(&offset).then(|| (offset - ring.barriers) / 8 % ring.stages.max(1))
 }
 
-fn shown(event: &Event, lane: i64, ring: RingPlan, words: &mut Words) -> [i64; 9] {
+fn shown(event: &Event, lane: i64, ring: Option<RingPlan>, words: &mut Words) -> [i64; 9] {
     let (note, barrier) = match &event.activity {
         Activity::Wait(on) => {
             let offset = if let Wait::Mbarrier { offset, .. } = on { i64::from(*offset) } else { -1 };
@@ -158,7 +163,7 @@ fn shown(event: &Event, lane: i64, ring: RingPlan, words: &mut Words) -> [i64; 9
     let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
     // The trace names barriers by their number of arrivals; the plan says which barrier it is.
     let stage = if let Activity::Wait(Wait::Mbarrier { offset, .. }) = &event.activity {
-        stage(ring, *offset)
+        stage(ring, *offset).or(event.stage)
     } else {
         event.stage
     };
@@ -173,7 +178,7 @@ fn shown(event: &Event, lane: i64, ring: RingPlan, words: &mut Words) -> [i64; 9
 mod tests {
     use kernel::GemmProblem;
 
-    use super::{Value, recorded, stage};
+    use super::{Value, cut, stage};
 
     #[test]
     fn long_runs_are_cut_where_the_page_says() {
@@ -181,11 +186,11 @@ mod tests {
         let run = crate::trace::Run { problem: GemmProblem { m: 64, n: 64, k: 128 }, ..Default::default() };
         let (trace, outcome) = run.traced(&entry).expect("a legal problem");
         assert!(outcome.is_ok());
-        let ring = entry.plan().ring;
+        let ring = Some(entry.plan().ring);
         let events = |run: &Value| run["events"].as_array().expect("a list").clone();
-        let whole = recorded(&trace, ring, 1 << 20);
+        let whole = cut(&trace, ring, 1 << 20);
         assert_eq!((whole["cut"].as_u64(), events(&whole).len()), (None, trace.events.len()));
-        let part = recorded(&trace, ring, 40);
+        let part = cut(&trace, ring, 40);
         let (cut, shown) = (part["cut"].as_u64().expect("there are more events"), events(&part));
         assert!(shown.len() <= 40 && shown.iter().all(|event| event[2].as_u64().is_some_and(|at| at < cut)));
         let before = trace.events.iter().filter(|event| event.start < cut).count();
@@ -195,6 +200,7 @@ mod tests {
     #[test]
     fn barriers_are_of_stages() {
         let ring = crate::catalogue::find("128x128-pingpong-bf16-kk").expect("in the catalogue").plan().ring;
+        let stage = |ring, offset| stage(Some(ring), offset);
         let of = |index: u32| stage(ring, ring.barriers + 8 * index);
         assert_eq!((of(0), of(5), of(6), of(11), of(12)), (Some(0), Some(5), Some(0), Some(5), None));
         assert_eq!(stage(ring, ring.barriers - 8), None);

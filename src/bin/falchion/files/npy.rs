@@ -61,10 +61,12 @@ impl Header {
         Ok(Self { element, fortran, shape, bytes: begin + size })
     }
 
-    /// The header of a row-major matrix.
-    pub(super) fn of_matrix(element: &str, [rows, columns]: [u32; 2]) -> Vec<u8> {
+    /// The header of a row-major matrix; `transposed`, of the column-major matrix that is its transpose.
+    pub(super) fn of_matrix(element: &str, [rows, columns]: [u32; 2], transposed: bool) -> Vec<u8> {
+        let (order, [rows, columns]) =
+            if transposed { ("True", [columns, rows]) } else { ("False", [rows, columns]) };
         let text =
-            format!("{{'descr': '{element}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+            format!("{{'descr': '{element}', 'fortran_order': {order}, 'shape': ({rows}, {columns}), }}");
         // The text ends with a newline, just before the first element.
         let size = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(ALIGNMENT) - MAGIC.len() - 4;
         let mut bytes = [MAGIC, &[1, 0]].concat();
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for extents in [[1, 1], [4_294_967_295, 4_294_967_295], [24, 16]] {
-            let bytes = Header::of_matrix("<f2", extents);
+            let bytes = Header::of_matrix("<f2", extents, false);
             assert_eq!((bytes.len() % 64, bytes.last()), (0, Some(&b'\n')));
             let header = read(&bytes).expect("a header");
             assert_eq!((header.bytes, header.fortran), (bytes.len() as u64, false));

@@ -116,7 +116,12 @@ pub(crate) fn write_text(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Res
 
 /// Writes a row-major matrix as .npy: f16 and f64 unchanged, s32 as 32-bit integers, every other format as
 /// f32, which represents all of its values.
-pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u64]) -> Result<(), Failure> {
+pub(crate) fn write(
+    path: &Path,
+    format: Format,
+    (extents, transposed): ([u32; 2], bool),
+    bits: &[u64],
+) -> Result<(), Failure> {
     let (kind, exact) = match (format.is_integer(), format.bytes()) {
         (true, 4) => ("<i4", true),
         _ if format == Format::F16 => ("<f2", true),
@@ -124,7 +129,7 @@ pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u64]
         _ => ("<f4", false),
     };
     replace(path, |file| {
-        file.write_all(&npy::Header::of_matrix(kind, extents))?;
+        file.write_all(&npy::Header::of_matrix(kind, extents, transposed))?;
         if exact {
             return file.write_all(&format.memory(bits));
         }

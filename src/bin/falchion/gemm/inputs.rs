@@ -20,10 +20,12 @@ impl GemmArgs<'_> {
     /// The matrices of files are compared by their headers before their elements are read.
     pub(super) fn inputs(&self) -> Result<Inputs, Failure> {
         let name = |name: &str| self.given.get::<String>(name);
-        let c = name("c").as_deref().map(files::look).transpose()?;
+        let look =
+            |name: &str| files::look(name).map(|of| if self.given.turned() { of.transposed() } else { of });
+        let c = name("c").as_deref().map(look).transpose()?;
         let (problem, files, layer) = match (name("a"), name("b"), self.types.packing()) {
             (Some(a), Some(b), None) => {
-                let (a, b) = (files::look(&a)?, files::look(&b)?);
+                let (a, b) = (look(&a)?, look(&b)?);
                 let problem = self.of_files(&a, [b.rows, b.columns], c.as_ref())?;
                 (problem, Some([a.read()?, b.read()?]), None)
             }

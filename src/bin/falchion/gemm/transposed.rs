@@ -17,7 +17,7 @@ use crate::{Failure, catalogue, memory};
 impl GemmArgs<'_> {
     /// The order of A and B: what the kernel reads, or what --layout says.
     pub(super) fn orders(&self, entry: &AnyGemm) -> Result<[Order; 2], Failure> {
-        let Some(layout) = self.given.get::<String>("layout") else { return Ok(orders(entry)) };
+        let Some(layout) = self.given.layout() else { return Ok(orders(entry)) };
         let [a, b] = catalogue::majors(&layout);
         let a = if a == Major::K { Order::RowMajor } else { Order::ColumnMajor };
         let asked = [a, if b == Major::K { Order::ColumnMajor } else { Order::RowMajor }];

@@ -155,7 +155,8 @@ fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
 fn no_option_is_ignored_in_any_pair() {
     let file = std::env::temp_dir().join(format!("falchion-pairs-{}.npy", std::process::id()));
     let ones = vec![0x3c00; 64 * 64];
-    crate::files::write(&file, falchion::verify::Format::F16, [64, 64], &ones).expect("a writable folder");
+    crate::files::write(&file, falchion::verify::Format::F16, ([64, 64], false), &ones)
+        .expect("a writable folder");
     let path = file.display().to_string();
     let mut pairs: Vec<(Command, [&'static Row; 2])> = Vec::new();
     for command in commands().filter(|command| command.verb != Verb::Compile) {

@@ -308,7 +308,7 @@ function start() {
   $("title").textContent = data.title;
   $("title").title = data.title;
   theme();
-  if (data.kernel) startKernel(data.kernel); else if (data.tour) startTour(data.tour); else startGallery(data.gallery);
+  if (data.kernel) startKernel(data.kernel); else if (data.family) startFamily(data.family); else if (data.tour) startTour(data.tour); else startGallery(data.gallery);
   if (panels.length > 1) helpKeys.push([`${firstKey} … ${panels.length + firstKey - 1}`, "the panels"]);
   tabs();
   search();

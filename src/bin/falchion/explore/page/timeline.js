@@ -6,7 +6,7 @@ function timelinePanel(kernel) {
   return (self) => {
     const { run, memory, run_note: note } = kernel;
     put(self.node, el("div", {}, el("h1", {}, "Timeline"), el("p", { class: "lead" }, run
-      ? `A run of ${run.problem.join(" × ")} in the emulator, step by step: which warps work, which wait for an mbarrier, and what is in flight.`
+      ? `A run of ${run.problem} in the emulator, step by step: which warps work, which wait for an mbarrier, and what is in flight.`
       : "No run was recorded.")));
     if (note) put(self.node, el("p", { class: "note" }, note));
     if (!run) return;

@@ -41,13 +41,13 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "family",
         ("FAMILY", names!(family::names())),
-        each!(Is("gemm") => Plan, Emit, Verify, Trace, Bench, Tune),
+        each!(Is("gemm") => Plan, Emit, Verify, Trace, Bench, Tune, Explore),
         "Family of kernels. Those that are no GEMMs have specs and problems of their own: --kernel and --problem.",
     ),
     row(
         "problem",
         ("PROBLEM", || value_parser!(String)),
-        each!(None => Plan, Verify, Trace, Bench, Tune),
+        each!(None => Plan, Verify, Trace, Bench, Tune, Explore),
         "Problem of --family. attention: sequences x heads x queries x keys, then words of a spec: \
          `4x16x4096x4096 d=64 mask=causal`, or `4x16/4x4096` where 16 heads share 4 of K and V, with as many keys as queries.",
     )
@@ -239,15 +239,16 @@ pub(super) const ROWS: &[Row] = &[
     .excludes(&["scale-a", "scale-b"]),
     row(
         "layout",
-        ("AB", names!(["kk", "kn", "mk", "mn"])),
+        ("ABD", names!(super::super::layout::ALL)),
         &[
             (Gemm, Says("the kernel's; else the files' for 16-bit formats, else kk")),
             (Plan, Is("kk")),
             (Bench, Says("the kernel's, or kk")),
             (Tune, Is("kk")),
         ],
-        "Contiguous dimension of A (k or m) and of B (k or n). With kn, both are row-major. `gemm` and `plan` transpose \
-         first what the kernel cannot read this way.",
+        "Contiguous dimension of A (k or m), of B (k or n), and of C and D (n, which may be left out, or m). With kn, A, B \
+         and D are row-major, with mkm column-major. `gemm` and `plan` transpose first what the kernel cannot read this way. \
+         A column-major D is for them, and for one GEMM or a batch without --epilogue: its transpose is computed, of B and A.",
     ),
     row(
         "epilogue",
