@@ -9,7 +9,7 @@ use ptx::abi::{Argument, Grid};
 use ptx::{Function, VerifyError};
 
 use crate::emit;
-use crate::maps::{Rows, map_of, map_of_pages};
+use crate::maps::{Rows, map_of, map_of_pages, outside};
 use crate::masks::of_spec;
 use crate::plan::{AttentionError, AttentionPlan};
 use crate::problem::{AttentionCall, AttentionProblem, CacheScales, HeadsRef, Packed, Pages};
@@ -394,10 +394,12 @@ impl Kernel<AttentionCall> for Attention {
             None => map_of(tile, of, [batch, shared, d], k_rows, [1, 1]),
         };
         let [k_tile, v_tile] = plan.copied();
+        let [k_map, v_map] = [of_keys(&k_tile, k, d), of_keys(&v_tile, v, dv)];
+        let without_keys = [&k_map, &v_map].map(|map| outside(map, q.address));
         let mut arguments: Vec<Argument> = vec![
             map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, [pack, share]).into(),
-            of_keys(&k_tile, k, d).into(),
-            of_keys(&v_tile, v, dv).into(),
+            k_map.into(),
+            v_map.into(),
         ];
         match &plan.output {
             Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, [pack, share]).into()),
@@ -431,6 +433,9 @@ impl Kernel<AttentionCall> for Attention {
             let (table, each) = if keys == 0 { (pages.lengths, 1) } else { (pages.table, pages.each) };
             arguments.extend([Argument::from(pages.lengths), table.into(), each.into()]);
             arguments.push(if keys == 0 { u32::MAX } else { caches }.into());
+        }
+        if differ || page.is_some() {
+            arguments.extend(without_keys.map(Argument::from));
         }
         let (ctas, of_keys) = (slots.min(tiles).max(1), heads / shared);
         // Heads of tiles that share a head of keys.

@@ -62,6 +62,13 @@ pub(crate) fn map_of(
     map
 }
 
+/// As a tensor map of keys or values, for boxes that have none of them: every box that does not begin at its only element is
+/// outside, and becomes zero. A card reads a map's first bytes for such a box, which is why they have to be memory; those of
+/// maps that begin before their tensor need not be.
+pub(crate) fn outside(map: &TensorMap, memory: u64) -> TensorMap {
+    TensorMap { address: memory, dims: vec![1; map.dims.len()], reach: None, ..map.clone() }
+}
+
 /// The tensor map of the heads of a cache's pages of `page` rows.
 ///
 /// A row has two coordinates with the same stride: its number, below `page`, and a beginning, from 0 to `page`. The map begins

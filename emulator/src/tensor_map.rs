@@ -17,7 +17,7 @@ pub(crate) struct Map {
     pub(crate) element: TensorElement,
     /// Number of address bits in the swizzle: 0 to 3.
     pub(crate) swizzle: u32,
-    address: u64,
+    pub(crate) address: u64,
     pub(crate) dims: [u64; 5],
     /// In bytes. The first is the size of an element.
     strides: [u64; 5],

@@ -33,6 +33,8 @@ struct Parameters<'f> {
     most: [Value<'f, u32>; 2],
     packed: Option<Lengths<'f>>,
     pages: Option<Pages<'f>>,
+    /// The tensor maps of K and V for boxes without keys, if those of boxes with keys begin before their tensors.
+    outside: Option<[Value<'f, u64>; 2]>,
     parts: Option<Parts<'f>>,
     /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
     heads: Value<'f, u32>,
@@ -288,6 +290,8 @@ impl<'f> Parameters<'f> {
             Lengths { queries, keys, batch: f.param("batch") }
         });
         let pages = plan.spec.pages.map(|page| Pages::declare(f, page));
+        let outside =
+            (paged || packed.is_some()).then(|| ["k_outside", "v_outside"].map(|name| f.tensor_map(name)));
         let parts = (plan.spec.parts != crate::spec::Parts::One).then(|| Parts::declare(f));
         let [queries, keys, heads, share, tiles, across, section] =
             ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
@@ -303,6 +307,7 @@ impl<'f> Parameters<'f> {
             most: [queries, keys],
             packed,
             pages,
+            outside,
             parts,
             heads,
             share,
@@ -315,6 +320,14 @@ impl<'f> Parameters<'f> {
             counts,
             reals,
         }
+    }
+}
+
+impl<'f> Parameters<'f> {
+    /// The tensor map of K (1) or V (2), for a box that has keys or not.
+    fn map_of(&self, i: usize, has_keys: Value<'f, bool>) -> Value<'f, u64> {
+        let map = self.maps[i];
+        self.outside.map_or(map, |outside| map.where_or(has_keys, outside[i - 1]))
     }
 }
 

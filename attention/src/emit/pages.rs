@@ -33,6 +33,11 @@ pub(super) struct Piece<'f> {
 }
 
 impl<'f> Piece<'f> {
+    /// Whether there is anything of it. If not, it is outside of the tensor map, and becomes zero.
+    pub(super) fn has_keys(&self) -> Value<'f, bool> {
+        self.keys.more_than(0)
+    }
+
     pub(super) fn origin(&self, of: Origin<'f>) -> Origin<'f> {
         let slice = self.page.builder().constant(self.slice);
         Origin { rows: Some(self.keys), batch: Some(self.page), slice, ..of }
@@ -61,8 +66,7 @@ impl<'f> Pages<'f> {
         plan.pages_of_block().div_ceil(Self::together(plan))
     }
 
-    /// A group of pieces of a block of a tile's keys. `launch` describes the tensor map that loads them. Pieces without keys have
-    /// no page: they are outside of the tensor map, and become zero.
+    /// A group of pieces of a block of a tile's keys. `launch` describes the tensor map that loads them.
     pub(super) fn of_block(
         &self,
         tile: QueryTile<'f>,
@@ -80,20 +84,15 @@ impl<'f> Pages<'f> {
             let keys = tile.lengths[1].max(before).min(before + page) - before;
             // Entries after the last page are loaded, too, but not used.
             let entry: Value<'f, u32> = f.load_global(own + index.min(self.each - 1).mul_wide(4u32), 0);
-            // Without keys it is the page after the last one. All other coordinates are those of a whole page: a card's
-            // copies may look at the address of a box that is outside, as if the coordinate that is outside was 0.
-            let none = keys.equals(0);
-            let page_number = self.count.where_or(none, entry);
-            let keys = f.constant(page).where_or(none, keys);
             let row = f.constant(page) - keys + (key - before) - slice * page;
-            (none, Piece { page: page_number, keys, slice, row })
+            Piece { page: entry, keys, slice, row }
         };
         let pieces: Vec<_> =
             (group * together..plan.pages_of_block().min((group + 1) * together)).map(piece).collect();
-        let wrong = pieces.iter().map(|(none, piece)| piece.page.at_least(self.count) & !*none);
+        let wrong = pieces.iter().map(|piece| piece.page.at_least(self.count) & piece.has_keys());
         if let Some(wrong) = wrong.reduce(|a, b| a | b) {
             f.if_(wrong, || f.scope("a page that is not in the cache", || f.trap()));
         }
-        pieces.into_iter().map(|(_, piece)| piece).collect()
+        pieces
     }
 }

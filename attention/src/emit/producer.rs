@@ -26,12 +26,9 @@ impl<'f> Kernel<'_, 'f> {
         let of_keys = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
             let [row, sequence] = self.place(&tile, 1);
             let matrix = Some(self.head_of_keys(&tile));
-            // The address of a block that is outside must be in the tensor, too, as if its row was 0: see `Pages`.
             let first = block * keys;
-            let sequence = parameters
-                .packed
-                .map_or(sequence, |_| parameters.most[1].where_or(first.at_least(tile.lengths[1]), sequence));
-            let origin = Origin { matrix, batch: Some(sequence), ..Origin::alone(parameters.maps[i]) };
+            let map = parameters.map_of(i, first.less_than(tile.lengths[1]));
+            let origin = Origin { matrix, batch: Some(sequence), ..Origin::alone(map) };
             (origin, row + first)
         };
         let load = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
@@ -47,7 +44,8 @@ impl<'f> Kernel<'_, 'f> {
                     ring.produce(bytes[i], |stage| {
                         for piece in (0..groups).flat_map(|i| looked_up.take().unwrap_or_else(|| pieces(i))) {
                             let matrix = Some(self.head_of_keys(&tile));
-                            let origin = Origin { matrix, ..piece.origin(Origin::alone(parameters.maps[i])) };
+                            let map = parameters.map_of(i, piece.has_keys());
+                            let origin = Origin { matrix, ..piece.origin(Origin::alone(map)) };
                             copies[i].load(f, stage, origin, coordinates(piece.row));
                         }
                     });

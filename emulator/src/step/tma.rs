@@ -262,6 +262,11 @@ impl Machine<'_> {
             self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at != LINE);
             let until = self.phase_of(cta, barrier_offset);
+            if map_at != LINE && (0..map.rows()).all(|index| map.row(&start, index).is_none()) {
+                let mut first = [0; LINE_ALIGNMENT as usize];
+                let address = map.address;
+                self.memory.load(address, &mut first).map_err(|_| Fault::TensorBase { address })?;
+            }
             let rows = (0..map.rows()).filter_map(|index| map.row(&start, index));
             let rows = rows.map(|row| (row.address, (row.end - row.start) as u64));
             self.note_copy((warp, lane), rows, until)?;

@@ -540,6 +540,14 @@ pub enum Fault {
         /// Size of an element in bytes.
         bytes: u32,
     },
+    /// A load of a box that is wholly outside of its tensor, through a map whose address is no memory. The card reads there.
+    #[error(
+        "a tensor copy of a box that is wholly outside of the tensor reads the map's address {address:#x}, where no memory is"
+    )]
+    TensorBase {
+        /// The address in the tensor map.
+        address: u64,
+    },
     /// A tensor store or reduction that begins before the tensor.
     #[error("a tensor store begins at {at} in dimension {dim}, before the tensor")]
     TensorBefore {

@@ -252,6 +252,23 @@ pub(crate) fn cases() -> Vec<Case> {
             },
         ),
         Case::new(
+            "a tensor load of nothing through a map that begins before the memory",
+            32,
+            fault!(Fault::TensorBase { .. }),
+            |k| {
+                k.init();
+                let barrier = k.barrier();
+                let load = TensorLoad { map: k.early_map, dst: k.base, barrier, multicast: None, hint: None };
+                k.once(|| {
+                    k.f.mbarrier_arrive_expect(barrier, BOX_BYTES);
+                    // The second box, which is there; the third one is outside.
+                    let row = k.f.constant(if k.broken { 16 } else { 8 });
+                    k.f.tensor_load(load, [k.f.constant(0), row]);
+                });
+                k.f.mbarrier_wait(barrier, 0);
+            },
+        ),
+        Case::new(
             "a tensor store that begins before the tensor",
             32,
             fault!(Fault::TensorBefore { dim: 1, at: -1 }),

@@ -62,6 +62,8 @@ struct Kernel<'f> {
     map: Value<'f, u64>,
     /// The tensor map of `out`, with one box.
     out_map: Value<'f, u64>,
+    /// The tensor map of two boxes, of which `data` is the second one. There is no memory where it begins.
+    early_map: Value<'f, u64>,
     /// The im2col map of `data`: two images of 2 x 2 pixels with 64 channels, for a filter of 3 x 3.
     pixels: Value<'f, u64>,
     /// The same for `out`.
@@ -101,10 +103,23 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
     };
     let function = Function::build(entry, |f| {
         let (data, out, flag) = (f.param("data"), f.param("out"), f.param("flag"));
-        let (map, out_map) = (f.tensor_map("map"), f.tensor_map("out_map"));
+        let [map, out_map, early_map] = ["map", "out_map", "early_map"].map(|name| f.tensor_map(name));
         let (pixels, out_pixels) = (f.tensor_map("pixels"), f.tensor_map("out_pixels"));
         let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
-        (case.program)(Kernel { f, data, out, flag, map, out_map, pixels, out_pixels, base, thread, broken });
+        (case.program)(Kernel {
+            f,
+            data,
+            out,
+            flag,
+            map,
+            out_map,
+            early_map,
+            pixels,
+            out_pixels,
+            base,
+            thread,
+            broken,
+        });
     });
     let program = Program::new(&function.verify().unwrap());
     let mut memory = Memory::new();
@@ -135,7 +150,10 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
     };
     // The bounding box of a store must be inside the tensor.
     let stored = Im2colMap { lower: vec![0, 0], upper: vec![0, 0], ..pixels(out) };
-    let (tiled, walked) = ([map(data), map(out)], [pixels(data), stored]);
+    let bytes = u64::from(BOX_BYTES);
+    let early =
+        TensorMap { dims: vec![64, 16], reach: Some([bytes, 2 * bytes]), ..map(data.wrapping_sub(bytes)) };
+    let (tiled, walked) = ([map(data), map(out), early], [pixels(data), stored]);
     let mut arguments: Vec<Argument> = vec![data.into(), out.into(), flag.into()];
     arguments.extend(tiled.into_iter().map(Argument::from));
     arguments.extend(walked.into_iter().map(Argument::from));

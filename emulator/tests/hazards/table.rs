@@ -105,7 +105,7 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
         "TensorMap" | "TensorMapFields" => "tensormap.replace",
         "TensorMapUnfenced" | "TensorMapInFlight" => "fence.proxy.tensormap",
         "TensorReduction" => "cp.reduce.async.bulk.tensor",
-        "TensorRank" | "TensorMode" | "TensorAlignment" | "TensorBefore" | "Multicast" => {
+        "TensorRank" | "TensorMode" | "TensorAlignment" | "TensorBase" | "TensorBefore" | "Multicast" => {
             "cp.async.bulk.tensor"
         }
         "Im2colBounds" | "Im2colBase" | "Im2colOffset" => "Tensors: im2col mode",
