@@ -94,7 +94,7 @@ impl AttentionRequest {
     }
 
     /// The whole-number arguments of the mask.
-    fn counts(&self) -> &[i32] {
+    pub fn counts(&self) -> &[i32] {
         match self.mask {
             Mask::Full | Mask::Causal => &[],
             Mask::Window => &self.numbers,

@@ -184,6 +184,16 @@ typedef struct falchion_attention falchion_attention;
 
 /* A query sees the keys up to its own, where the last query stands at the last key. */
 #define FALCHION_CAUSAL 1u
+/* A query sees at most window[0] keys before its own, its own, and window[1] keys after it; -1 is no limit. With FALCHION_CAUSAL the
+ * second is 0. */
+#define FALCHION_WINDOW 2u
+/* Sequences have their own numbers of queries and of keys and follow each other: queries and keys are those of the longest, and the
+ * arguments say where each begins. Packed is (all rows, heads, d), and sequence[] is not used. */
+#define FALCHION_PACKED 4u
+/* Launches get falchion_attention_workspace() bytes, so that keys may be divided: faster for few queries and many keys. */
+#define FALCHION_WORKSPACE 8u
+/* Of a gradient: dQ has the same bits in every run. */
+#define FALCHION_DETERMINISTIC 16u
 
 /* Describes attention. Set all fields that are not used to 0. */
 typedef struct {
@@ -193,7 +203,7 @@ typedef struct {
     uint32_t queries, keys;          /* of a sequence */
     uint32_t d, dv;                  /* elements of a head of Q and K, and of V and O (0 means d): 64, 96, 128, 192 or 256 */
     float scale;                     /* 0 means 1 / sqrt(d) */
-    uint32_t flags;                  /* FALCHION_CAUSAL, or 0 */
+    uint32_t flags;                  /* FALCHION_CAUSAL and the others, or 0 */
     uint32_t card;                   /* as falchion_gemm_desc */
     const char *spec;                /* for example "tile=128x160"; NULL lets the library choose */
     /* Elements from one row, head and sequence to the next, of Q, K, V and O; 0 is packed: (batch, heads, length, d). Those of Q, K and V are
@@ -201,17 +211,32 @@ typedef struct {
     uint64_t row[4], head[4], sequence[4];
     uint32_t alignment; /* bytes of which O's address is a multiple; 0 means 256. Below 16 a slower kernel is chosen */
     uint32_t reserved;  /* 0 */
-    size_t args_size;   /* sizeof(falchion_attention_args) */
+    size_t args_size;   /* sizeof(falchion_attention_args); 0 for its fields up to log_sum_exp */
+    int32_t window[2];
+    /* Keys of a page, 16 to 256, if K and V are in pages of a cache; 0 if they are not. K and V are then (pages, kv_heads, page, d), and
+     * sequence[] is the distance of pages. keys are those of the longest sequence. */
+    uint32_t page;
+    uint32_t reserved_too; /* 0 */
 } falchion_attention_desc;
 
 /* Device addresses for falchion_attention_launch, host pointers for falchion_attention_emulate. */
 typedef struct {
     const void *q, *k, *v;
     void *o;
-    float *log_sum_exp; /* of each query's scores, packed (batch, heads, queries); NULL if it is not needed */
+    float *log_sum_exp; /* of each query's scores, packed (batch, heads, queries), or (heads, all queries); NULL if it is not needed */
+    /* The following are read if desc.args_size covers them. With FALCHION_PACKED: where each sequence of queries, and of keys, begins and
+     * the last ends, batch + 1 numbers each; and their last numbers. */
+    const uint32_t *begins_q, *begins_k;
+    uint32_t all_queries, all_keys;
+    /* With pages: the number of keys of each sequence, and its pages in the order of its keys, `each` per sequence. A page that is not in
+     * the cache is never read: the kernel traps. */
+    const uint32_t *lengths, *table;
+    uint32_t each, pages;
+    void *workspace; /* with FALCHION_WORKSPACE: zero it once; after that only launches on one stream may use it. The emulator ignores it */
+    uint64_t workspace_bytes;
 } falchion_attention_args;
 
-/* As the functions of falchion_gemm of the same names. Attention needs no workspace. */
+/* As the functions of falchion_gemm of the same names. */
 falchion_status falchion_attention_create(const falchion_attention_desc *desc, falchion_attention **attention);
 falchion_status falchion_attention_tune(const falchion_attention_desc *desc, uint32_t budget, falchion_attention **attention);
 void falchion_attention_destroy(falchion_attention *attention);
@@ -219,8 +244,31 @@ const char *falchion_attention_name(const falchion_attention *attention); /* "" 
 const char *falchion_attention_ptx(const falchion_attention *attention);
 double falchion_attention_microseconds(const falchion_attention *attention);
 falchion_status falchion_attention_load(falchion_attention *attention, int device);
+falchion_status falchion_attention_workspace(const falchion_attention *attention, uint64_t *bytes); /* 0 without FALCHION_WORKSPACE */
 falchion_status falchion_attention_launch(falchion_attention *attention, void *stream, const falchion_attention_args *args);
 falchion_status falchion_attention_emulate(falchion_attention *attention, const falchion_attention_args *args);
+
+/* The gradients of Q, K and V, from the results of attention and the gradient of O. */
+typedef struct falchion_attention_backward falchion_attention_backward;
+
+typedef struct {
+    const void *q, *k, *v, *o;
+    const void *d_o; /* the gradient of O, with O's strides */
+    const float *log_sum_exp;
+    void *d_q, *d_k, *d_v; /* the gradients, with the strides of Q, K and V */
+    void *workspace; /* falchion_attention_backward_workspace() bytes, a multiple of 128; what is in them does not matter */
+    uint64_t workspace_bytes;
+} falchion_attention_backward_args;
+
+/* desc is that of the forward pass, without spec, FALCHION_PACKED and pages; d is dv: 64, 96 or 128. args_size is 0 or
+ * sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
+falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
+void falchion_attention_backward_destroy(falchion_attention_backward *backward);
+falchion_status falchion_attention_backward_load(falchion_attention_backward *backward, int device);
+falchion_status falchion_attention_backward_workspace(const falchion_attention_backward *backward, uint64_t *bytes);
+falchion_status falchion_attention_backward_launch(falchion_attention_backward *backward, void *stream,
+                                                   const falchion_attention_backward_args *args);
+falchion_status falchion_attention_backward_emulate(falchion_attention_backward *backward, const falchion_attention_backward_args *args);
 
 #ifdef __cplusplus
 }

@@ -36,6 +36,12 @@ public:
         check(falchion_gemm_create(&desc, &made));
         gemm_.reset(made);
     }
+    /* The fastest of up to `budget` kernels that are measured on the description's card. */
+    static Gemm tuned(const falchion_gemm_desc &desc, std::uint32_t budget) {
+        falchion_gemm *made = nullptr;
+        check(falchion_gemm_tune(&desc, budget, &made));
+        return Gemm{made};
+    }
     std::string name() const { return falchion_gemm_name(gemm_.get()); }
     std::string ptx() const { return falchion_gemm_ptx(gemm_.get()); }
     void load(int device) { check(falchion_gemm_load(gemm_.get(), device)); }
@@ -49,6 +55,7 @@ public:
     falchion_gemm *get() const { return gemm_.get(); }
 
 private:
+    explicit Gemm(falchion_gemm *made) : gemm_(made) {}
     struct Free {
         void operator()(falchion_gemm *gemm) const { falchion_gemm_destroy(gemm); }
     };
@@ -63,17 +70,57 @@ public:
         check(falchion_attention_create(&desc, &made));
         attention_.reset(made);
     }
+    /* The fastest of up to `budget` kernels that are measured on the description's card. */
+    static Attention tuned(const falchion_attention_desc &desc, std::uint32_t budget) {
+        falchion_attention *made = nullptr;
+        check(falchion_attention_tune(&desc, budget, &made));
+        return Attention{made};
+    }
     std::string name() const { return falchion_attention_name(attention_.get()); }
+    std::string ptx() const { return falchion_attention_ptx(attention_.get()); }
     void load(int device) { check(falchion_attention_load(attention_.get(), device)); }
+    std::uint64_t workspace() const {
+        std::uint64_t bytes = 0;
+        check(falchion_attention_workspace(attention_.get(), &bytes));
+        return bytes;
+    }
     void launch(void *stream, const falchion_attention_args &args) { check(falchion_attention_launch(attention_.get(), stream, &args)); }
     void emulate(const falchion_attention_args &args) { check(falchion_attention_emulate(attention_.get(), &args)); }
     falchion_attention *get() const { return attention_.get(); }
 
 private:
+    explicit Attention(falchion_attention *made) : attention_(made) {}
     struct Free {
         void operator()(falchion_attention *attention) const { falchion_attention_destroy(attention); }
     };
     std::unique_ptr<falchion_attention, Free> attention_;
+};
+
+/* The kernels of attention's gradient. They can be moved, not copied. */
+class AttentionBackward {
+public:
+    explicit AttentionBackward(const falchion_attention_desc &desc) {
+        falchion_attention_backward *made = nullptr;
+        check(falchion_attention_backward_create(&desc, &made));
+        backward_.reset(made);
+    }
+    void load(int device) { check(falchion_attention_backward_load(backward_.get(), device)); }
+    std::uint64_t workspace() const {
+        std::uint64_t bytes = 0;
+        check(falchion_attention_backward_workspace(backward_.get(), &bytes));
+        return bytes;
+    }
+    void launch(void *stream, const falchion_attention_backward_args &args) {
+        check(falchion_attention_backward_launch(backward_.get(), stream, &args));
+    }
+    void emulate(const falchion_attention_backward_args &args) { check(falchion_attention_backward_emulate(backward_.get(), &args)); }
+    falchion_attention_backward *get() const { return backward_.get(); }
+
+private:
+    struct Free {
+        void operator()(falchion_attention_backward *backward) const { falchion_attention_backward_destroy(backward); }
+    };
+    std::unique_ptr<falchion_attention_backward, Free> backward_;
 };
 
 }  // namespace falchion

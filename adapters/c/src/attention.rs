@@ -3,10 +3,12 @@
 use core::ffi::{c_char, c_int, c_void};
 use std::ffi::CString;
 
-use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Mask};
+use falchion::attention::{
+    AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
+};
 use falchion::collective::Format;
-use falchion::kernel::Kernel;
-use falchion_core::{Attend, Run, aligned as aligned_address};
+use falchion::kernel::{Kernel, WorkspaceRef};
+use falchion_core::{Attend, Run, aligned as aligned_address, call_of, masked};
 
 use crate::description::{sized, words};
 use crate::gemm::{card_of, failed, machine_of, ordinal_of};
@@ -36,7 +38,7 @@ pub struct AttentionDescription {
     pub dv: u32,
     /// Factor of the scores; 0 means `1 / sqrt(d)`.
     pub scale: f32,
-    /// `FALCHION_CAUSAL`.
+    /// `FALCHION_CAUSAL` and the other flags of attention.
     pub flags: u32,
     /// The card to choose for, counted from 1; 0 is an H200, whether there is a card or not.
     pub card: u32,
@@ -54,10 +56,25 @@ pub struct AttentionDescription {
     pub reserved: u32,
     /// Size of the caller's structure of arguments.
     pub args_size: usize,
+    /// The end of the structure's first version. Most keys before a query's own and after it, with `FALCHION_WINDOW`; a negative number
+    /// is no limit.
+    pub window: [i32; 2],
+    /// Keys of a page of a cache; 0 is no cache of pages.
+    pub page: u32,
+    /// Zero.
+    pub reserved_too: u32,
 }
 
 /// `FALCHION_CAUSAL`.
 pub const CAUSAL: u32 = 1;
+/// `FALCHION_WINDOW`.
+pub const WINDOW: u32 = 2;
+/// `FALCHION_PACKED`.
+pub const PACKED: u32 = 4;
+/// `FALCHION_WORKSPACE`.
+pub const WORKSPACE: u32 = 8;
+/// `FALCHION_DETERMINISTIC`.
+pub const DETERMINISTIC: u32 = 16;
 
 /// The arguments of a run: `falchion_attention_args`.
 #[repr(C)]
@@ -73,6 +90,22 @@ pub struct AttentionArguments {
     pub o: *mut c_void,
     /// Address of the log-sum-exp, `f32`, packed; null if it is not needed.
     pub log_sum_exp: *mut c_void,
+    /// The end of the structure's first version. Where sequences of queries, and of keys, begin, with `FALCHION_PACKED`.
+    pub begins: [*const c_void; 2],
+    /// Number of queries, and of keys, of all sequences.
+    pub all: [u32; 2],
+    /// Number of keys of each sequence, with pages.
+    pub lengths: *const c_void,
+    /// Each sequence's pages.
+    pub table: *const c_void,
+    /// Entries of the table per sequence.
+    pub each: u32,
+    /// Pages of the cache.
+    pub pages: u32,
+    /// Workspace in device memory.
+    pub workspace: *mut c_void,
+    /// Size of the workspace in bytes.
+    pub workspace_bytes: u64,
 }
 
 /// An attention kernel for one shape: `falchion_attention`.
@@ -82,6 +115,8 @@ pub struct AttentionKernel {
     attend: Attend,
     /// The call, whose addresses are 0.
     call: AttentionCall,
+    /// Most bytes that a call needs.
+    workspace: u64,
     args_size: usize,
 }
 
@@ -92,17 +127,32 @@ impl core::fmt::Debug for AttentionKernel {
 }
 
 /// What a description asks for.
-struct Asked {
-    request: AttentionRequest,
-    call: AttentionCall,
+pub(crate) struct Asked {
+    pub(crate) request: AttentionRequest,
+    /// The call, whose addresses are 0.
+    pub(crate) call: AttentionCall,
     aligned: bool,
+}
+
+/// Whether there are no flags but these, and reserved fields are zero.
+pub(crate) fn check_flags(description: &AttentionDescription, known: &[(&str, u32)]) -> Result<(), Failure> {
+    let &AttentionDescription { flags, reserved, reserved_too, .. } = description;
+    let all = known.iter().fold(0, |all, (_, flag)| all | flag);
+    if flags & !all == 0 && [reserved, reserved_too] == [0; 2] {
+        return Ok(());
+    }
+    let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+    invalid(format!(
+        "flags is {flags:#x}, reserved {reserved} and reserved_too {reserved_too}: flags of {} and zeros were needed",
+        names.join(", ")
+    ))
 }
 
 impl AttentionDescription {
     /// # Safety
     /// The strings are null or end in a zero.
-    unsafe fn asked<'a>(&self) -> Result<(Asked, Option<&'a str>), Failure> {
-        let Self { batch, heads, queries, keys, d, flags, alignment, .. } = *self;
+    pub(crate) unsafe fn asked<'a>(&self) -> Result<(Asked, Option<&'a str>), Failure> {
+        let Self { batch, heads, queries, keys, d, flags, alignment, page, .. } = *self;
         // SAFETY: the caller guarantees it.
         let (types, spec) = unsafe { (words(self.types, "types")?, words(self.spec, "spec")?) };
         let (format, output) = match types {
@@ -117,12 +167,6 @@ impl AttentionDescription {
                 ));
             }
         };
-        if flags & !CAUSAL != 0 || self.reserved != 0 {
-            return invalid(format!(
-                "flags is {flags:#x} and reserved {}, 0 or FALCHION_CAUSAL and 0 were needed",
-                self.reserved
-            ));
-        }
         if alignment != 0 && !alignment.is_power_of_two() {
             return invalid(format!("alignment is {alignment}, 0 or a power of two was needed"));
         }
@@ -131,11 +175,16 @@ impl AttentionDescription {
         let problem = AttentionProblem::new(batch, heads, [queries, keys], d);
         let scale = if self.scale == 0.0 { problem.scale } else { self.scale };
         let problem = AttentionProblem { heads: [heads, shared], scale, ..problem };
-        let mask = if flags & CAUSAL == 0 { Mask::Full } else { Mask::Causal };
+        let window = (flags & WINDOW != 0).then_some(self.window);
+        let (mask, numbers) = masked(flags & CAUSAL != 0, window)?;
+        let packed = flags & PACKED != 0;
         let at = |i: usize, [heads, length, d]: [u32; 3]| {
-            let row = if self.rows[i] == 0 { d.into() } else { self.rows[i] };
             let of = |given: u64, packed: u64| if given == 0 { packed } else { given };
-            let head = of(self.head_strides[i], u64::from(length).saturating_mul(row));
+            // The rows of packed sequences have all heads: how many there are is not known here.
+            let behind = packed && (page == 0 || i % 3 == 0);
+            let row = of(self.rows[i], u64::from(d) * if behind { heads.into() } else { 1 });
+            let head = if behind { d.into() } else { u64::from(length).saturating_mul(row) };
+            let head = of(self.head_strides[i], head);
             HeadsRef {
                 address: 0,
                 row,
@@ -143,20 +192,56 @@ impl AttentionDescription {
                 batch: of(self.sequences[i], u64::from(heads).saturating_mul(head)),
             }
         };
-        let read = [at(0, [heads, queries, d]), at(1, [shared, keys, d]), at(2, [shared, keys, dv])];
+        let rows = if page == 0 { keys } else { page };
+        let read = [at(0, [heads, queries, d]), at(1, [shared, rows, d]), at(2, [shared, rows, dv])];
         let o = at(3, [heads, queries, dv]);
         let bytes = u64::from(output.bytes());
         let address = if alignment == 0 { 256 } else { u64::from(alignment) };
         let places = [address, o.row * bytes, o.head * bytes, o.batch * bytes];
         let aligned = places.iter().all(|at| at.is_multiple_of(16));
-        let request =
-            AttentionRequest { format, output, head: [d, dv], mask, ..AttentionRequest::new(problem, d) };
-        Ok((Asked { request, call: AttentionCall::new(problem, read, o), aligned }, spec))
+        let request = AttentionRequest {
+            format,
+            output,
+            head: [d, dv],
+            mask,
+            numbers,
+            lengths: if packed { Lengths::Packed } else { Lengths::Equal },
+            pages: (page > 0).then_some(page),
+            workspace: flags & WORKSPACE != 0,
+            ..AttentionRequest::new(problem, d)
+        };
+        Ok((Asked { request, call: call_of(&request, problem, read, o), aligned }, spec))
     }
 }
 
 /// Size of the structures' first versions.
-const FIRST: [usize; 2] = [size_of::<AttentionDescription>(), size_of::<AttentionArguments>()];
+const FIRST: [usize; 2] =
+    [core::mem::offset_of!(AttentionDescription, window), core::mem::offset_of!(AttentionArguments, begins)];
+
+/// The description at an address.
+///
+/// # Safety
+/// It has as many bytes as its size says.
+pub(crate) unsafe fn read(address: *const AttentionDescription) -> Result<AttentionDescription, Failure> {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let size = given(address.cast::<usize>(), "desc")?;
+        sized(address, *size, (FIRST[0], "falchion_attention_desc"))
+    }
+}
+
+/// Packed sequences and pages of a size that a description allows, at addresses that fit.
+fn largest(call: &AttentionCall, page: Option<u32>) -> AttentionCall {
+    let AttentionProblem { batch, queries, keys, .. } = call.problem;
+    let (table, page) = (aligned_address(256), page.unwrap_or(1).max(1));
+    let each = keys.div_ceil(page);
+    let rows = [queries, keys].map(|rows| batch.saturating_mul(rows).min((1 << 31) - 1));
+    AttentionCall {
+        packed: Packed { begins: [table; 2], rows },
+        pages: Pages { lengths: table, table, each, count: each.max(1) },
+        ..call.clone()
+    }
+}
 
 impl AttentionKernel {
     /// # Safety
@@ -164,8 +249,9 @@ impl AttentionKernel {
     unsafe fn new(address: *const AttentionDescription, budget: Option<u32>) -> Result<Self, Failure> {
         // SAFETY: the caller guarantees it.
         let (description, (asked, spec)) = unsafe {
-            let size = given(address.cast::<usize>(), "desc")?;
-            let description = sized(address, *size, (FIRST[0], "falchion_attention_desc"))?;
+            let description = read(address)?;
+            let known = ["CAUSAL", "WINDOW", "PACKED", "WORKSPACE"].into_iter();
+            check_flags(&description, &known.zip([CAUSAL, WINDOW, PACKED, WORKSPACE]).collect::<Vec<_>>())?;
             (description, description.asked()?)
         };
         let Asked { request, call, aligned } = asked;
@@ -184,13 +270,29 @@ impl AttentionKernel {
             (Some(budget), Some(card)) => Attend::tuned(&request, card, budget),
         }?;
         // What a launch would refuse, whatever the addresses are.
-        let at = |of: HeadsRef| HeadsRef { address: aligned_address(if aligned { 256 } else { 4 }), ..of };
-        let read = |of: HeadsRef| HeadsRef { address: aligned_address(256), ..of };
+        let tried = largest(&call, request.pages);
+        let far = |of: HeadsRef, bytes| HeadsRef { address: 1 << 46 | aligned_address(bytes), ..of };
+        let read = |of: HeadsRef| far(of, 256);
+        let bytes = attend.workspace(&tried);
         let AttentionCall { q, k, v, o, .. } = call;
-        let tried = AttentionCall { q: read(q), k: read(k), v: read(v), o: at(o), ..call.clone() };
+        let tried = AttentionCall {
+            q: read(q),
+            k: read(k),
+            v: read(v),
+            o: far(o, if aligned { 256 } else { 4 }),
+            workspace: Some(WorkspaceRef { address: aligned_address(256), bytes }),
+            ..tried
+        };
         attend.attention().launch(&tried, 1).or_else(|error| invalid(error.to_string()))?;
         let args_size = description.args_size;
-        Ok(Self { name: text(&attend.name()), ptx: text(attend.program().text()), attend, call, args_size })
+        Ok(Self {
+            name: text(&attend.name()),
+            ptx: text(attend.program().text()),
+            attend,
+            call,
+            workspace: bytes,
+            args_size,
+        })
     }
 
     /// # Safety
@@ -202,17 +304,21 @@ impl AttentionKernel {
             given(arguments, "args")?;
             sized(arguments, size, (FIRST[1], "falchion_attention_args"))?
         };
-        let at = |of: HeadsRef, pointer: *const c_void| HeadsRef {
-            address: pointer.expose_provenance() as u64,
-            ..of
-        };
+        let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
+        let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
         let AttentionCall { q, k, v, o, .. } = self.call;
+        let AttentionArguments { begins, all, lengths, table, each, pages, workspace_bytes, .. } = arguments;
+        let workspace = address(arguments.workspace);
         Ok(AttentionCall {
             q: at(q, arguments.q),
             k: at(k, arguments.k),
             v: at(v, arguments.v),
             o: at(o, arguments.o),
-            log_sum_exp: arguments.log_sum_exp.expose_provenance() as u64,
+            log_sum_exp: address(arguments.log_sum_exp),
+            packed: Packed { begins: begins.map(address), rows: all },
+            pages: Pages { lengths: address(lengths), table: address(table), each, count: pages },
+            workspace: (workspace != 0)
+                .then_some(WorkspaceRef { address: workspace, bytes: workspace_bytes }),
             ..self.call.clone()
         })
     }
@@ -321,6 +427,24 @@ pub unsafe extern "C" fn falchion_attention_load(attention: *mut AttentionKernel
         // SAFETY: the caller guarantees it.
         let attention = unsafe { given(attention, "attention") }?;
         attention.attend.load(ordinal_of(device)?).map_err(|error| failed(&error))
+    })
+}
+
+/// Writes the size in bytes of the workspace that a launch needs at most.
+///
+/// # Safety
+/// The kernel is null or valid, and `bytes` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_workspace(
+    attention: *const AttentionKernel,
+    bytes: *mut u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let (attention, bytes) = unsafe { (given(attention, "attention")?, bytes.as_mut()) };
+        let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
+        *bytes = attention.workspace;
+        Ok(())
     })
 }
 

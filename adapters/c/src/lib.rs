@@ -4,6 +4,7 @@
 //! and a message.
 
 mod attention;
+mod backward;
 mod description;
 mod gemm;
 mod prepare;
@@ -14,10 +15,16 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use attention::{
-    AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, falchion_attention_create,
-    falchion_attention_destroy, falchion_attention_emulate, falchion_attention_launch,
-    falchion_attention_load, falchion_attention_microseconds, falchion_attention_name,
-    falchion_attention_ptx, falchion_attention_tune,
+    AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, DETERMINISTIC, PACKED, WINDOW,
+    WORKSPACE, falchion_attention_create, falchion_attention_destroy, falchion_attention_emulate,
+    falchion_attention_launch, falchion_attention_load, falchion_attention_microseconds,
+    falchion_attention_name, falchion_attention_ptx, falchion_attention_tune, falchion_attention_workspace,
+};
+pub use backward::{
+    BackwardArguments, BackwardKernel, falchion_attention_backward_create,
+    falchion_attention_backward_destroy, falchion_attention_backward_emulate,
+    falchion_attention_backward_launch, falchion_attention_backward_load,
+    falchion_attention_backward_workspace,
 };
 pub use description::{Description, REPRODUCIBLE};
 pub use gemm::{Arguments, Gemm, NamedInput};

@@ -115,6 +115,8 @@ fn attention_is_emulated_on_the_hosts_memory() {
             v: v.at(),
             o: o.as_mut_ptr().cast(),
             log_sum_exp: sums.as_mut_ptr().cast(),
+            // SAFETY: the structure may be zero.
+            ..unsafe { core::mem::zeroed() }
         };
         of.alignment = 4;
         let mut kernel: *mut AttentionKernel = null_mut();
@@ -154,7 +156,10 @@ fn what_is_refused_is_named() {
     for (words, of) in [
         ("size is 8", AttentionDescription { size: 8, ..plain }),
         ("types is \"s8\", one of bf16", described(c"s8")),
-        ("flags is 0x2", AttentionDescription { flags: 2, ..plain }),
+        ("flags is 0x20", AttentionDescription { flags: 32, ..plain }),
+        ("flags is 0x10", AttentionDescription { flags: 16, ..plain }),
+        ("window is (2147483647, 0)", AttentionDescription { flags: 2, window: [i32::MAX, 0], ..plain }),
+        ("keys in a page, is 7", AttentionDescription { page: 7, ..plain }),
         ("alignment is 3", AttentionDescription { alignment: 3, ..plain }),
         ("is 80, 64, 96, 128", AttentionDescription { d: 80, ..plain }),
         ("spec: `tile=1`", AttentionDescription { spec: c"tile=1".as_ptr(), ..plain }),

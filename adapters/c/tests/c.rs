@@ -72,7 +72,8 @@ fn the_header_declares_what_is_exported() {
     let sources = concat!(
         include_str!("../src/lib.rs"),
         include_str!("../src/prepare.rs"),
-        include_str!("../src/attention.rs")
+        include_str!("../src/attention.rs"),
+        include_str!("../src/backward.rs")
     );
     let exported = names(sources, "extern \"C\" fn");
     let header = include_str!("../include/falchion.h");
@@ -86,7 +87,7 @@ fn the_header_declares_what_is_exported() {
         })
         .collect();
     assert_eq!(exported, declared);
-    assert_eq!(exported.len(), 25, "{exported:?}");
+    assert_eq!(exported.len(), 32, "{exported:?}");
 }
 
 const NOTHING: Description = Description {

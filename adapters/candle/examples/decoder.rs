@@ -16,8 +16,6 @@ use decoder::{By, Decoder, Size};
 
 /// Times of a prompt and of a token after it, the medians of several runs.
 fn times(model: &Decoder, by: By, prompt: &[u32], count: usize, runs: usize) -> Result<[Duration; 2]> {
-    let device = model.cache()?;
-    drop(device);
     let mut all: Vec<[Duration; 2]> = Vec::new();
     for _ in 0..runs {
         let mut cache = model.cache()?;
@@ -59,23 +57,31 @@ fn main() -> Result<()> {
         };
         (size, DType::BF16, 2048, 64, 5)
     };
-    let model = Decoder::new(size, dtype, &device)?;
+    let mut model = Decoder::new(size, dtype, &device)?;
     let prompt: Vec<u32> = (0..length).map(|i| i * 7919 % size.words as u32).collect();
-    let (expected, least) = model.generate(By::Candle, &prompt, count)?;
-    let (found, _) = model.generate(By::Falchion, &prompt, count)?;
+    beside(&model, By::Falchion, &prompt, (count, runs))?;
+    println!("the weights of the blocks in 8 bits, from a file; candle has them in {dtype:?}");
+    model.in_8_bits()?;
+    beside(&model, By::Falchion8, &prompt, (count, runs))
+}
+
+/// Tokens and times of a model with candle's operations and with falchion's, in turns.
+fn beside(model: &Decoder, by: By, prompt: &[u32], (count, runs): (usize, usize)) -> Result<()> {
+    let (expected, least) = model.generate(By::Candle, prompt, count)?;
+    let (found, _) = model.generate(by, prompt, count)?;
     let same = found.iter().zip(&expected).take_while(|(a, b)| a == b).count();
     println!(
         "tokens    {same} of {count} the same, then the texts differ or end; the closest two logits of candle's differ by {least}"
     );
-    // In turns, in one run.
     let mut rows = Vec::new();
-    for by in [By::Candle, By::Falchion] {
-        rows.push((by, times(&model, by, &prompt, count, runs)?));
+    for by in [By::Candle, by] {
+        rows.push((by, times(model, by, prompt, count, runs)?));
     }
-    for (by, [prompt, token]) in &rows {
+    for (by, [of_prompt, token]) in &rows {
         println!(
-            "{by:?}: {length} tokens of prompt {:.2} ms, each further token {:.3} ms",
-            prompt.as_secs_f64() * 1e3,
+            "{by:?}: {} tokens of prompt {:.2} ms, each further token {:.3} ms",
+            prompt.len(),
+            of_prompt.as_secs_f64() * 1e3,
             token.as_secs_f64() * 1e3
         );
     }

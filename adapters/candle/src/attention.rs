@@ -1,21 +1,27 @@
-//! Attention of candle's tensors, forward.
+//! Attention of candle's tensors, with its gradient: equal sequences, sequences of different lengths, and pages of a cache.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, CustomOp3, DType, Error, Layout, Result, Shape, Tensor, WithDType, bail};
-use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Mask};
+use candle_core::{CpuStorage, CustomOp3, D, DType, Error, Layout, Result, Shape, Tensor, bail};
+use falchion::attention::backward::BackwardCall;
+use falchion::attention::{
+    AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
+};
 use falchion::collective::Format;
-use falchion::kernel::Machine;
-use falchion_core::{Attend, Run};
+use falchion_core::{Attend, Backward, call_of, masked};
+
+use crate::plain::{Kept, Owned, Stored, address};
 
 /// What [`attention`] computes in addition to `softmax(scale * q * kᵀ) * v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attention {
     /// A query sees the keys up to its own, where the last query stands at the last key.
     pub causal: bool,
+    /// A query sees at most this number of keys before its own, and after it. A negative number is no limit.
+    pub window: Option<[i32; 2]>,
     /// The factor of the scores; `None` is `1 / sqrt(d)`.
     pub scale: Option<f32>,
 }
@@ -24,8 +30,8 @@ pub struct Attention {
 /// `(batch, groups, keys, d)`, where `heads` is a multiple of `groups`: consecutive heads of `q` share one of `k` and `v`.
 ///
 /// Tensors are `bf16` or `f16`, with heads of 64, 96, 128, 192 or 256 elements. Views of a cache, and heads that follow the
-/// length, are read as they lie if each head is contiguous. On a CPU the kernel runs in falchion's emulator; `f32`, on a CPU
-/// alone, is computed by candle's own operations. There is no gradient for 16-bit tensors.
+/// length, are read as they lie if each head is contiguous. It has gradients for heads of 64, 96 and 128. On a CPU the kernel runs in
+/// falchion's emulator; `f32`, on a CPU alone, is computed by candle's own operations.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -45,8 +51,69 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<
     if q.dtype() == DType::F32 && q.device().is_cpu() {
         return plain(q, k, v, what);
     }
+    let recorded = [q, k, v].iter().any(|x| x.track_op());
+    let op = Op { what, sequences: Sequences::Equal, sums: recorded.then(Mutex::default) };
     let [q, k, v] = [q, k, v].map(readable);
-    q?.apply_op3_no_bwd(&k?, &v?, &what)
+    q?.apply_op3(&k?, &v?, op)
+}
+
+/// Where sequences of different lengths begin.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// `sequences + 1` numbers (`u32`): the sums of the lengths before. The first is 0, the last is the number of all rows.
+    pub begins: Tensor,
+    /// The longest. A longer sequence has wrong results.
+    pub longest: usize,
+}
+
+/// [`attention`] of sequences of different lengths, which follow each other without gaps. `q` has shape `(all queries, heads, d)`, `k` and
+/// `v` `(all keys, groups, d)`. It has no gradient.
+///
+/// # Errors
+/// As [`attention`].
+pub fn attention_varlen(
+    (q, queries): (&Tensor, &Lines),
+    [k, v]: [&Tensor; 2],
+    keys: &Lines,
+    what: Attention,
+) -> Result<Tensor> {
+    let [queries, keys] = [queries, keys].map(|lines| {
+        table("begins", &lines.begins, 1).map(|begins| Lines { begins, longest: lines.longest })
+    });
+    let op = Op { what, sequences: Sequences::Packed([queries?, keys?]), sums: None };
+    // Rows before heads: a view with the heads first.
+    let [q, k, v] = [q, k, v].map(|x| readable(&x.transpose(0, 1)?.unsqueeze(0)?));
+    q?.apply_op3_no_bwd(&k?, &v?, &op)?.squeeze(0)?.transpose(0, 1)
+}
+
+/// [`attention`] with keys in pages of a cache. `q` has shape `(batch, heads, length, d)`, `k` and `v` `(pages, groups, keys of a page,
+/// d)`, of 16 to 256 keys. `table`, `(batch, pages of a sequence)`, has the pages of each sequence in the order of its keys, and
+/// `lengths`, `(batch)`, its number of keys, both `u32`. Entries after a sequence's last page may be anything. It has no gradient.
+///
+/// # Errors
+/// As [`attention`]; on a CPU also a page that is not in the cache.
+pub fn attention_paged(
+    q: &Tensor,
+    [k, v]: [&Tensor; 2],
+    (table, lengths): (&Tensor, &Tensor),
+    what: Attention,
+) -> Result<Tensor> {
+    let (table, lengths) = (self::table("table", table, 2)?, self::table("lengths", lengths, 1)?);
+    let op = Op { what, sequences: Sequences::Paged { table, lengths }, sums: None };
+    let [q, k, v] = [q, k, v].map(readable);
+    q?.apply_op3_no_bwd(&k?, &v?, &op)
+}
+
+/// A packed table of `u32`.
+fn table(name: &str, table: &Tensor, rank: usize) -> Result<Tensor> {
+    if table.dtype() != DType::U32 || table.rank() != rank {
+        bail!(
+            "{name} has shape {:?} of {:?}, u32 in {rank} dimensions was needed",
+            table.dims(),
+            table.dtype()
+        );
+    }
+    table.contiguous()
 }
 
 /// The tensor as a kernel reads it: as it lies, or a copy.
@@ -64,7 +131,8 @@ fn readable(tensor: &Tensor) -> Result<Tensor> {
 }
 
 /// By candle's operations.
-fn plain(q: &Tensor, k: &Tensor, v: &Tensor, Attention { causal, scale }: Attention) -> Result<Tensor> {
+fn plain(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<Tensor> {
+    let Attention { causal, window, scale } = what;
     let (_, heads, length, d) = q.dims4()?;
     let (batch, groups, keys, _) = k.dims4()?;
     let shared = |x: &Tensor| -> Result<Tensor> {
@@ -74,92 +142,195 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, Attention { causal, scale }: Attent
     };
     let scale = scale.map_or_else(|| (d as f64).sqrt().recip(), f64::from);
     let mut scores = (q.contiguous()?.matmul(&shared(k)?.t()?.contiguous()?)? * scale)?;
-    if causal {
-        let seen = |row: usize, key: usize| key + length <= row + keys;
-        let cell = |at: usize| if seen(at / keys, at % keys) { 0.0 } else { f32::NEG_INFINITY };
+    if causal || window.is_some() {
+        let [left, right] = window.unwrap_or([-1; 2]).map(i64::from);
+        let right = if causal { 0 } else { right };
+        let cell = |at: usize| {
+            let after = (at % keys + length) as i64 - (at / keys + keys) as i64;
+            let seen = (left < 0 || -after <= left) && (right < 0 || after <= right);
+            if seen { 0.0 } else { f32::NEG_INFINITY }
+        };
         let mask: Vec<f32> = (0..length * keys).map(cell).collect();
         scores = scores.broadcast_add(&Tensor::from_vec(mask, (length, keys), q.device())?)?;
     }
-    candle_nn::ops::softmax_last_dim(&scores)?.matmul(&shared(v)?)
+    candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&shared(v)?)
+}
+
+/// Where the sequences are.
+enum Sequences {
+    Equal,
+    Packed([Lines; 2]),
+    Paged { table: Tensor, lengths: Tensor },
+}
+
+/// Attention as an operation.
+struct Op {
+    what: Attention,
+    sequences: Sequences,
+    /// The log-sum-exp, if there will be a gradient.
+    sums: Option<Mutex<Option<Tensor>>>,
 }
 
 /// A call without addresses, and the shape of the result.
-pub(crate) struct Asked {
-    pub(crate) request: AttentionRequest,
-    pub(crate) call: AttentionCall,
-    pub(crate) shape: [usize; 4],
+struct Asked {
+    request: AttentionRequest,
+    call: AttentionCall,
+    shape: [usize; 4],
 }
 
-impl Attention {
-    pub(crate) fn asked(&self, format: Format, [q, k, v]: [&Layout; 3]) -> Result<Asked> {
-        let (&[batch, heads, length, d], &[of_k, groups, keys, d_k], &[of_v, groups_v, keys_v, dv]) =
+fn number(extent: usize) -> Result<u32> {
+    u32::try_from(extent).map_err(Error::wrap)
+}
+
+/// Where the heads of a layout are.
+fn heads_of(layout: &Layout) -> HeadsRef {
+    let stride = |i: usize| {
+        // After the only one nothing follows: any legal distance.
+        let alone = layout.dims()[i] < 2;
+        if alone { layout.dims()[3].next_multiple_of(8) as u64 } else { layout.stride()[i] as u64 }
+    };
+    HeadsRef { address: 0, row: stride(2), head: stride(1), batch: stride(0) }
+}
+
+impl Op {
+    fn asked(&self, format: Format, [q, k, v]: [&Layout; 3]) -> Result<Asked> {
+        let dims = || format!("q has shape {:?}, k {:?} and v {:?}", q.dims(), k.dims(), v.dims());
+        let (&[batch, heads, length, d], &[of_k, groups, rows, d_k], &[of_v, groups_v, rows_v, dv]) =
             (q.dims(), k.dims(), v.dims())
         else {
-            bail!(
-                "q has shape {:?}, k {:?} and v {:?}: (batch, heads, length, d) of each was needed",
-                q.dims(),
-                k.dims(),
-                v.dims()
-            );
+            bail!("{}: (batch, heads, length, d) of each was needed", dims());
         };
-        if [of_k, of_v] != [batch; 2] || groups_v != groups || keys_v != keys || d_k != d {
-            bail!(
-                "q has shape {:?}, k {:?} and v {:?}: the same batch and d, and the same heads and length of k and v, were needed",
-                q.dims(),
-                k.dims(),
-                v.dims()
-            );
+        if of_k != of_v || groups_v != groups || rows_v != rows || d_k != d {
+            bail!("{}: the same d, and the same batch, heads and length of k and v, were needed", dims());
         }
-        let number = |extent: usize| u32::try_from(extent).map_err(Error::wrap);
+        let (sequences, queries, keys) = match &self.sequences {
+            Sequences::Equal if of_k != batch => bail!("{}: the same batch was needed", dims()),
+            Sequences::Equal => (batch, length, rows),
+            Sequences::Packed([queries, keys]) => {
+                let sequences = queries.begins.elem_count().saturating_sub(1);
+                if sequences == 0 || keys.begins.elem_count() != sequences + 1 {
+                    bail!(
+                        "queries.begins has shape {:?} and keys.begins {:?}, one number more than sequences in both was needed",
+                        queries.begins.dims(),
+                        keys.begins.dims()
+                    );
+                }
+                (sequences, queries.longest, keys.longest)
+            }
+            Sequences::Paged { table, lengths } => {
+                let (of_table, each) = table.dims2()?;
+                if of_table != batch || lengths.dims() != [batch] {
+                    bail!(
+                        "table has shape {:?} and lengths {:?}, ({batch}, pages) and ({batch}) were needed",
+                        table.dims(),
+                        lengths.dims()
+                    );
+                }
+                (batch, length, each * rows)
+            }
+        };
+        let Attention { causal, window, scale } = self.what;
+        let (mask, numbers) = masked(causal, window).map_err(Error::wrap)?;
         let problem = AttentionProblem::new(
-            number(batch)?,
+            number(sequences)?,
             number(heads)?,
-            [number(length)?, number(keys)?],
+            [number(queries)?, number(keys)?],
             number(d)?,
         );
-        let scale = self.scale.unwrap_or(problem.scale);
+        let scale = scale.unwrap_or(problem.scale);
         let problem = AttentionProblem { heads: [number(heads)?, number(groups)?], scale, ..problem };
-        let mask = if self.causal { Mask::Causal } else { Mask::Full };
-        let head = [number(d)?, number(dv)?];
+        let packed = matches!(self.sequences, Sequences::Packed(_));
+        let page = matches!(self.sequences, Sequences::Paged { .. }).then_some(rows);
         let request = AttentionRequest {
             format,
             output: format,
-            head,
+            head: [number(d)?, number(dv)?],
             mask,
-            ..AttentionRequest::new(falchion_core::rounded(problem), head[0])
+            numbers,
+            lengths: if packed { Lengths::Packed } else { Lengths::Equal },
+            pages: page.map(number).transpose()?,
+            workspace: true,
+            ..AttentionRequest::new(falchion_core::rounded(problem), number(d)?)
         };
-        let of = |layout: &Layout| {
-            let stride = |i: usize| {
-                // After the only one nothing follows: any legal distance.
-                let alone = layout.dims()[i] < 2;
-                if alone { layout.dims()[3].next_multiple_of(8) as u64 } else { layout.stride()[i] as u64 }
-            };
-            HeadsRef { address: 0, row: stride(2), head: stride(1), batch: stride(0) }
-        };
-        let o = HeadsRef::heads_first(0, [problem.heads[0], problem.queries, head[1]]);
-        let call = AttentionCall::new(problem, [of(q), of(k), of(v)], o);
+        let o = HeadsRef::heads_first(0, [number(heads)?, number(length)?, number(dv)?]);
+        let call = call_of(&request, problem, [heads_of(q), heads_of(k), heads_of(v)], o);
         Ok(Asked { request, call, shape: [batch, heads, length, dv] })
+    }
+
+    /// The tables of sequences.
+    fn tables(
+        &self,
+        call: &mut AttentionCall,
+        k: &Layout,
+        rows: [usize; 2],
+        place: Stored<'_>,
+    ) -> Result<()> {
+        match &self.sequences {
+            Sequences::Equal => {}
+            Sequences::Packed(sides) => {
+                for (i, Lines { begins, .. }) in sides.iter().enumerate() {
+                    call.packed.begins[i] = address("begins", begins, place)?;
+                }
+                let [queries, keys] = rows.map(number);
+                call.packed = Packed { rows: [queries?, keys?], ..call.packed };
+            }
+            Sequences::Paged { table, lengths } => {
+                call.pages = Pages {
+                    lengths: address("lengths", lengths, place)?,
+                    table: address("table", table, place)?,
+                    each: number(table.dim(1)?)?,
+                    count: number(k.dims()[0])?,
+                };
+                if place.card().is_none() {
+                    let (lengths, table) =
+                        (lengths.to_vec1::<u32>()?, table.flatten_all()?.to_vec1::<u32>()?);
+                    call.pages.check(number(k.dims()[2])?, &lengths, &table).map_err(Error::wrap)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, tensors: [(Stored<'_>, &Layout); 3]) -> Result<(Owned, Shape)> {
+        let (place, _) = tensors[0];
+        let format = place.format("q")?;
+        if tensors.iter().any(|(of, _)| of.dtype() != place.dtype()) {
+            bail!("q, k and v are of other types, bf16 or f16, of all three, was needed");
+        }
+        let layouts = tensors.map(|(_, layout)| layout);
+        let Asked { request, mut call, shape } = self.asked(format, layouts)?;
+        let kernel = kernel(&request, place)?;
+        let mut o = place.room(place.dtype(), shape.iter().product())?;
+        let [q, k, v] = tensors.map(|(of, layout)| of.address(layout));
+        (call.q.address, call.k.address, call.v.address, call.o.address) = (q, k, v, o.address());
+        self.tables(&mut call, layouts[1], [shape[2], layouts[1].dims()[2]], place)?;
+        let mut sums =
+            self.sums.as_ref().map(|_| place.room(DType::F32, shape[..3].iter().product())).transpose()?;
+        call.log_sum_exp = sums.as_mut().map_or(0, Owned::address);
+        #[allow(unsafe_code, reason = "the kernel reads and writes the tensors' memory")]
+        // SAFETY: candle's layouts stay inside of their storage, and the results have the elements of their shapes.
+        unsafe { kernel.run(place, call) }?;
+        if let (Some(to), Some(sums)) = (&self.sums, sums) {
+            *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(sums.tensor(&shape[..3]));
+        }
+        Ok((o, shape.as_slice().into()))
     }
 }
 
-/// The kernel for a request on a card (`None` is the emulator), chosen at its first use.
-pub(crate) fn kernel(
-    card: Option<usize>,
-    request: &AttentionRequest,
-    machine: impl FnOnce() -> Result<Machine>,
-) -> Result<Arc<Attend>> {
-    type Known = HashMap<(Option<usize>, String), Arc<Attend>>;
+/// The kernel for a request in a place, chosen at its first use.
+fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Attend>>> {
+    type Known = HashMap<(Option<usize>, String), Arc<Kept<Attend>>>;
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (card, <falchion::attention::Attention as falchion::kernel::Family>::problem(request));
+    let key = (place.card(), <falchion::attention::Attention as falchion::kernel::Family>::problem(request));
     if let Some(known) = lock().get_or_insert_default().get(&key) {
         return Ok(Arc::clone(known));
     }
-    let made = Arc::new(Attend::new(request, None, true, &machine()?).map_err(Error::wrap)?);
-    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(made)))
+    let made = Attend::new(request, None, true, &place.machine()?).map_err(Error::wrap)?;
+    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(Arc::new(Kept::new(made)))))
 }
 
-impl CustomOp3 for Attention {
+impl CustomOp3 for Op {
     fn name(&self) -> &'static str {
         "falchion-attention"
     }
@@ -173,16 +344,8 @@ impl CustomOp3 for Attention {
         v: &CpuStorage,
         of_v: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let layouts = [of_q, of_k, of_v];
-        match (q, k, v) {
-            (CpuStorage::BF16(q), CpuStorage::BF16(k), CpuStorage::BF16(v)) => {
-                emulated(self, Format::Bf16, [q, k, v], layouts)
-            }
-            (CpuStorage::F16(q), CpuStorage::F16(k), CpuStorage::F16(v)) => {
-                emulated(self, Format::F16, [q, k, v], layouts)
-            }
-            _ => bail!("q, k and v are of other types, bf16 or f16, of all three, was needed"),
-        }
+        let (o, shape) = self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Host(x), of)))?;
+        Ok((o.host()?, shape))
     }
 
     #[cfg(feature = "cuda")]
@@ -195,30 +358,133 @@ impl CustomOp3 for Attention {
         v: &CudaStorage,
         of_v: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
-        crate::cuda::attention(self, [(q, of_q), (k, of_k), (v, of_v)])
+        let (o, shape) = self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Card(x), of)))?;
+        Ok((o.card()?, shape))
+    }
+
+    fn bwd(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        o: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let sums =
+            self.sums.as_ref().and_then(|sums| sums.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let Some(sums) = sums else { bail!("attention without a gradient was differentiated") };
+        let (o, grad) = (o.contiguous()?, readable(grad)?);
+        let gradient = Gradient { what: self.what, o, grad, sums };
+        let all = q.apply_op3_no_bwd(k, v, &gradient)?;
+        let mut begin = 0;
+        let [of_q, of_k, of_v] = [q, k, v].map(|x| {
+            let part = all.narrow(0, begin, x.elem_count());
+            begin += x.elem_count();
+            part?.reshape(x.shape())
+        });
+        Ok((Some(of_q?), Some(of_k?), Some(of_v?)))
     }
 }
 
-/// In the emulator.
-fn emulated<T: WithDType>(
-    what: &Attention,
-    format: Format,
-    [q, k, v]: [&[T]; 3],
-    layouts: [&Layout; 3],
-) -> Result<(CpuStorage, Shape)> {
-    let Asked { request, mut call, shape } = what.asked(format, layouts)?;
-    let kernel = kernel(None, &request, || Ok(Machine::h200()))?;
-    let mut o = vec![T::from_f64(0.0); shape.iter().product()];
-    let at = |elements: &[T], layout: &Layout| {
-        elements.get(layout.start_offset()..).unwrap_or_default().as_ptr().expose_provenance() as u64
-    };
-    call.q.address = at(q, layouts[0]);
-    call.k.address = at(k, layouts[1]);
-    call.v.address = at(v, layouts[2]);
-    call.o.address = o.as_mut_ptr().expose_provenance() as u64;
-    #[allow(unsafe_code, reason = "the emulator reads and writes the tensors' memory")]
-    // SAFETY: candle's layouts stay inside of their storage, and O has the elements of its shape.
-    let outcome = unsafe { kernel.emulate(&call, Run::default()) };
-    outcome.map_err(Error::wrap)?;
-    Ok((T::to_cpu_storage_owned(o), shape.as_slice().into()))
+/// The gradients of Q, K and V, one after the other.
+struct Gradient {
+    what: Attention,
+    o: Tensor,
+    grad: Tensor,
+    sums: Tensor,
+}
+
+impl Gradient {
+    fn run(&self, tensors: [(Stored<'_>, &Layout); 3]) -> Result<(Owned, Shape)> {
+        let (place, _) = tensors[0];
+        let layouts = tensors.map(|(_, layout)| layout);
+        let op = Op { what: self.what, sequences: Sequences::Equal, sums: None };
+        let Asked { request, call, .. } = op.asked(place.format("q")?, layouts)?;
+        let kernel = backward(&request)?;
+        let [of_q, of_k, of_v] = layouts.map(|layout| layout.shape().elem_count());
+        let mut all = place.room(place.dtype(), of_q + of_k + of_v)?;
+        let first = all.address();
+        let at = |(of, layout): (Stored<'_>, &Layout), heads: HeadsRef| HeadsRef {
+            address: of.address(layout),
+            ..heads
+        };
+        let packed = |before: usize, layout: &Layout| {
+            let heads = heads_of(&Layout::contiguous(layout.shape().clone()));
+            HeadsRef { address: first + (before * place.dtype().size_in_bytes()) as u64, ..heads }
+        };
+        let held = |name, tensor: &Tensor| -> Result<HeadsRef> {
+            Ok(HeadsRef { address: address(name, tensor, place)?, ..heads_of(tensor.layout()) })
+        };
+        let call = BackwardCall {
+            problem: call.problem,
+            q: at(tensors[0], call.q),
+            k: at(tensors[1], call.k),
+            v: at(tensors[2], call.v),
+            o: held("o", &self.o)?,
+            d_o: held("the gradient of o", &self.grad)?,
+            log_sum_exp: address("the log-sum-exp", &self.sums, place)?,
+            d_q: packed(0, layouts[0]),
+            d_k: packed(of_q, layouts[1]),
+            d_v: packed(of_q + of_k, layouts[2]),
+            workspace: None,
+            counts: call.counts,
+            reals: Vec::new(),
+        };
+        #[allow(unsafe_code, reason = "the kernel reads and writes the tensors' memory")]
+        // SAFETY: candle's layouts stay inside of their storage, and the results have the elements of their shapes.
+        unsafe { kernel.run(place, call) }?;
+        Ok((all, (of_q + of_k + of_v).into()))
+    }
+}
+
+/// The kernels for the gradient of a request, chosen at their first use.
+fn backward(request: &AttentionRequest) -> Result<Arc<Kept<Backward>>> {
+    type Known = HashMap<String, Arc<Kept<Backward>>>;
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let AttentionRequest { format, head: [d, dv], mask, .. } = *request;
+    if d != dv {
+        bail!("heads of q have {d} elements and those of v {dv}: the same was needed for a gradient");
+    }
+    let key = format!("{format} {d} {}", mask.name());
+    if let Some(known) = lock().get_or_insert_default().get(&key) {
+        return Ok(Arc::clone(known));
+    }
+    let made = Backward::new(format, d, mask, false).map_err(Error::wrap)?;
+    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(Arc::new(Kept::new(made)))))
+}
+
+impl CustomOp3 for Gradient {
+    fn name(&self) -> &'static str {
+        "falchion-attention-gradient"
+    }
+
+    fn cpu_fwd(
+        &self,
+        q: &CpuStorage,
+        of_q: &Layout,
+        k: &CpuStorage,
+        of_k: &Layout,
+        v: &CpuStorage,
+        of_v: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (all, shape) =
+            self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Host(x), of)))?;
+        Ok((all.host()?, shape))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        q: &CudaStorage,
+        of_q: &Layout,
+        k: &CudaStorage,
+        of_k: &Layout,
+        v: &CudaStorage,
+        of_v: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (all, shape) =
+            self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Card(x), of)))?;
+        Ok((all.card()?, shape))
+    }
 }

@@ -7,17 +7,16 @@ use candle_core::cuda_backend::cudarc::driver::{
     CudaStream, CudaView, DeviceRepr, LaunchConfig, PushKernelArg, ValidAsZeroBits,
 };
 use candle_core::cuda_backend::{CudaDType, CudaStorage, kernels};
-use candle_core::{DType, Error, Layout, Result, Shape, Storage, bail};
+use candle_core::{DType, Error, Layout, Result, Storage, bail};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::driver::cudarc::{Loan, read, write};
-use falchion::kernel::driver::{self, Chooser, Context, DeviceSlice, GemmDesc};
+use falchion::kernel::driver::cudarc::{read, write};
+use falchion::kernel::driver::{self, Chooser, DeviceSlice, GemmDesc};
 use falchion::kernel::{EngineError, GemmProblem, Types};
 use float8::F8E4M3;
 use half::{bf16, f16};
 
 use crate::Activation;
-use crate::attention::{Asked, Attention};
 use crate::experts::Experts;
 use crate::product::{Extents, Product};
 use crate::scaled::Scaled;
@@ -229,36 +228,4 @@ pub(crate) fn scaled(
             None => chooser.enqueue(stream, &what, slices),
         }
     })
-}
-
-/// Attention by a kernel at plain addresses, on candle's stream.
-pub(crate) fn attention(what: &Attention, tensors: [Stored<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-    of_type!(tensors[0].0, attend(what, tensors))
-}
-
-fn attend<T: Half>(what: &Attention, tensors: [Stored<'_>; 3]) -> Result<(CudaStorage, Shape)> {
-    let Asked { request, mut call, shape } = what.asked(T::FORMAT, tensors.map(|(_, layout)| layout))?;
-    let device = tensors[0].0.device().clone();
-    let stream = device.cuda_stream();
-    let ordinal = CudaStream::context(&stream).ordinal();
-    let machine = || Context::primary(ordinal).and_then(|context| context.machine()).map_err(Error::wrap);
-    let kernel = crate::attention::kernel(Some(ordinal), &request, machine)?;
-    #[allow(unsafe_code, reason = "a launch at plain addresses")]
-    // SAFETY: every element of O is written before the operation's result is read. Candle's layouts stay inside of their
-    // storage, and the loans order the launch with other work on the tensors.
-    unsafe {
-        let mut o = device.alloc::<T>(shape.iter().product())?;
-        {
-            let slices = [tensors[0].0, tensors[1].0, tensors[2].0].map(CudaStorage::as_cuda_slice::<T>);
-            let [q, k, v] = slices;
-            let (q, k, v) = (q?, k?, v?);
-            let (q, k, v) = (read(q, &stream), read(k, &stream), read(v, &stream));
-            let to = write(&mut o, &stream);
-            let at = |loan: &Loan<'_>, i: usize| loan.address() + 2 * tensors[i].1.start_offset() as u64;
-            (call.q.address, call.k.address, call.v.address) = (at(&q, 0), at(&k, 1), at(&v, 2));
-            call.o.address = to.address();
-            kernel.launch(ordinal, stream.cu_stream().cast(), &call).map_err(Error::wrap)?;
-        }
-        Ok((CudaStorage::wrap_cuda_slice(o, device), shape.as_slice().into()))
-    }
 }

@@ -1,4 +1,4 @@
-//! Linear layers, batched GEMMs, attention, mixtures of experts and 8-bit floats with scales for [candle](candle_core)'s
+//! Linear layers (also of 8 bits and of few), batched GEMMs, attention and mixtures of experts for [candle](candle_core)'s
 //! tensors, with falchion's kernels for Hopper. Use [`Linear`] in place of `candle_nn::Linear`, and
 //! [`matmul`] in place of `Tensor::matmul`.
 //!
@@ -26,15 +26,36 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod experts;
+mod fewbit;
 mod linear;
+mod plain;
 mod product;
+mod routing;
 mod scaled;
 
-pub use attention::{Attention, attention};
+pub use attention::{Attention, Lines, attention, attention_paged, attention_varlen};
 pub use experts::experts;
+pub use fewbit::{FewBitLinear, FewBits};
 pub use linear::Linear;
 pub use product::matmul;
+pub use routing::Routing;
 pub use scaled::{ScaledLinear, quantize_rows, quantize_weight, scaled_matmul};
+
+/// Chooses and compiles the kernels of a layer for these numbers of rows of `inputs` elements, by running it on zeros. Call it before a
+/// graph is captured: inside of one, nothing can be compiled.
+///
+/// # Errors
+/// Those of the layer.
+pub fn prepare(
+    layer: &impl candle_nn::Module,
+    (rows, inputs): (&[usize], usize),
+    (dtype, device): (candle_core::DType, &candle_core::Device),
+) -> candle_core::Result<()> {
+    for &rows in rows {
+        layer.forward(&candle_core::Tensor::zeros((rows, inputs), dtype, device)?)?;
+    }
+    device.synchronize()
+}
 
 /// The activation that follows a linear layer's bias, in the same kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The linear layer.
 
 use candle_core::{Result, Tensor};
-use candle_nn::Module;
+use candle_nn::{Module, VarBuilder};
 
 use crate::Activation;
 use crate::product::{Product, stored};
@@ -18,6 +18,15 @@ impl Linear {
     /// Makes a layer of a weight of shape `(out, in)` and a bias of `out` elements, without an activation.
     pub fn new(weight: Tensor, bias: Option<Tensor>) -> Self {
         Self { weight, bias, activation: Activation::Identity }
+    }
+
+    /// Reads a layer from a file: `weight` `(out, in)`, and `bias` if the file has it, in the type and on the device of `vb`.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit; an error of candle.
+    pub fn load(inputs: usize, outputs: usize, vb: &VarBuilder<'_>) -> Result<Self> {
+        let bias = vb.contains_tensor("bias").then(|| vb.get(outputs, "bias")).transpose()?;
+        Ok(Self::new(vb.get((outputs, inputs), "weight")?, bias))
     }
 
     /// Sets the activation. Without a bias it is a separate operation of candle.

@@ -3,7 +3,7 @@
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
-use candle_nn::Module;
+use candle_nn::{Module, VarBuilder};
 
 use crate::product::Extents;
 use crate::{Activation, cpu};
@@ -213,6 +213,24 @@ impl ScaledLinear {
     /// 128))`, and a bias `(out)` in `bf16`.
     pub fn new(weight: Tensor, scales: Tensor, bias: Option<Tensor>) -> Self {
         Self { weight, scales, bias, activation: Activation::Identity }
+    }
+
+    /// Reads a layer from a file of DeepSeek or Qwen: `weight` `(out, in)` in `F8E4M3`, `weight_scale_inv` with a scale per 128 x 128, and
+    /// `bias` if the file has it.
+    ///
+    /// # Errors
+    /// A tensor that is missing or does not fit; an error of candle.
+    pub fn load(inputs: usize, outputs: usize, vb: &VarBuilder<'_>) -> Result<Self> {
+        let get = |shape: [usize; 2], name: &str, dtype| {
+            vb.get_with_hints_dtype(&shape[..], name, candle_nn::Init::default(), dtype)
+        };
+        let weight = get([outputs, inputs], "weight", DType::F8E4M3)?;
+        let blocks = [outputs, inputs].map(|extent| extent.div_ceil(BLOCK));
+        let scales = get(blocks, "weight_scale_inv", DType::F32)?;
+        let bias = vb.contains_tensor("bias");
+        let bias =
+            bias.then(|| vb.get_with_hints_dtype(outputs, "bias", candle_nn::Init::default(), DType::BF16));
+        Ok(Self::new(weight, scales, bias.transpose()?))
     }
 
     /// Makes a layer of a weight in another type, which it rounds with [`quantize_weight`].

@@ -1,7 +1,7 @@
 //! Attention compared with candle's operations, and a small decoder that gives the same tokens with both.
 
-use candle_core::{DType, Device, Result, Tensor};
-use falchion_candle::{Attention, attention};
+use candle_core::{DType, Device, Result, Tensor, Var};
+use falchion_candle::{Attention, Lines, attention, attention_paged, attention_varlen};
 
 #[path = "../examples/support/decoder.rs"]
 mod decoder;
@@ -32,7 +32,7 @@ fn attention_is_candles() -> Result<()> {
                 // A view of a cache, and heads that follow the length.
                 let k = random((2, groups, 128, d), dtype, &device)?.narrow(2, 5, keys)?;
                 let v = random((2, keys, groups, d), dtype, &device)?.transpose(1, 2)?;
-                let what = Attention { causal, scale: Some(0.2) };
+                let what = Attention { causal, scale: Some(0.2), ..Attention::default() };
                 let found = attention(&q, &k, &v, what)?;
                 assert_eq!((found.dims(), found.dtype()), (&[2, heads, length, d][..], dtype));
                 let [q, k, v] = [&q, &k, &v].map(|x| x.to_device(&Device::Cpu)?.to_dtype(DType::F32));
@@ -47,11 +47,107 @@ fn attention_is_candles() -> Result<()> {
     Ok(())
 }
 
+/// Largest difference of two tensors.
+fn apart(a: &Tensor, b: &Tensor) -> Result<f32> {
+    let wide = |x: &Tensor| x.to_device(&Device::Cpu)?.to_dtype(DType::F32);
+    (wide(a)? - wide(b)?)?.abs()?.flatten_all()?.max(0)?.to_scalar::<f32>()
+}
+
+/// By candle's operations in `f32`, of tensors with the heads in front.
+fn expected([q, k, v]: [&Tensor; 3], what: Attention) -> Result<Tensor> {
+    let [q, k, v] = [q, k, v].map(|x| x.to_device(&Device::Cpu)?.to_dtype(DType::F32));
+    attention(&q?, &k?, &v?, what)
+}
+
+#[test]
+fn sequences_and_pages_are_equal_ones() -> Result<()> {
+    for device in devices() {
+        for what in [
+            Attention { causal: true, ..Attention::default() },
+            Attention { window: Some([7, 2]), ..Attention::default() },
+        ] {
+            let lengths = [[20usize, 33], [1, 50], [70, 70]];
+            let lines = |i: usize| -> Result<Lines> {
+                let begins: Vec<u32> =
+                    (0..=3).map(|n| lengths[..n].iter().map(|of| of[i] as u32).sum()).collect();
+                Ok(Lines { begins: Tensor::new(begins, &device)?, longest: 70 })
+            };
+            let rows =
+                |rows: usize, heads: usize| random((1, rows, heads, 64), DType::BF16, &device)?.squeeze(0);
+            let (q, k, v) = (rows(91, 4)?, rows(153, 2)?, rows(153, 2)?);
+            let found = attention_varlen((&q, &lines(0)?), [&k, &v], &lines(1)?, what)?;
+            assert_eq!(found.dims(), [91, 4, 64]);
+            let mut begin = [0, 0];
+            for [queries, keys] in lengths {
+                let part =
+                    |x: &Tensor, begin, count| x.narrow(0, begin, count)?.transpose(0, 1)?.unsqueeze(0);
+                let all =
+                    [part(&q, begin[0], queries)?, part(&k, begin[1], keys)?, part(&v, begin[1], keys)?];
+                let apart = apart(&part(&found, begin[0], queries)?, &expected(all.each_ref(), what)?)?;
+                assert!(apart < 0.03, "{queries} {keys}: {apart}");
+                begin = [begin[0] + queries, begin[1] + keys];
+            }
+            // Pages in no order, and entries that are none.
+            let cache = || random((50, 2, 16, 64), DType::BF16, &device);
+            let (q, k, v) = (random((2, 4, 3, 64), DType::BF16, &device)?, cache()?, cache()?);
+            let pages: [Vec<u32>; 2] =
+                [(0..5).map(|i| i * 7 % 50).collect(), (0..20).map(|i| (i * 11 + 3) % 50).collect()];
+            let mut table = vec![99u32; 40];
+            pages
+                .iter()
+                .enumerate()
+                .for_each(|(i, pages)| table[20 * i..][..pages.len()].copy_from_slice(pages));
+            let (table, lengths) = (Tensor::from_vec(table, (2, 20), &device)?, [70u32, 320]);
+            let found = attention_paged(&q, [&k, &v], (&table, &Tensor::new(&lengths, &device)?), what)?;
+            for (i, pages) in pages.into_iter().enumerate() {
+                let pages = Tensor::new(pages, &device)?;
+                let own = |x: &Tensor| -> Result<Tensor> {
+                    let x = x.index_select(&pages, 0)?.transpose(1, 2)?.flatten(0, 1)?;
+                    x.narrow(0, 0, lengths[i] as usize)?.transpose(0, 1)?.unsqueeze(0)
+                };
+                let q = q.narrow(0, i, 1)?;
+                let apart = apart(&found.narrow(0, i, 1)?, &expected([&q, &own(&k)?, &own(&v)?], what)?)?;
+                assert!(apart < 0.03, "sequence {i}: {apart}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_has_candles_gradients() -> Result<()> {
+    for device in devices() {
+        for (what, [heads, groups], [length, keys], d) in [
+            (Attention::default(), [2, 2], [33, 33], 64),
+            (Attention { causal: true, ..Attention::default() }, [4, 2], [40, 70], 64),
+            (Attention { window: Some([9, -1]), ..Attention::default() }, [2, 1], [65, 65], 128),
+        ] {
+            let make = |heads, length| -> Result<[Var; 2]> {
+                let x = random((2, heads, length, d), DType::F16, &Device::Cpu)?;
+                Ok([Var::from_tensor(&x.to_device(&device)?)?, Var::from_tensor(&x.to_dtype(DType::F32)?)?])
+            };
+            let all = [make(heads, length)?, make(groups, keys)?, make(groups, keys)?];
+            let grad = random((2, heads, length, d), DType::F16, &Device::Cpu)?;
+            // The gradient of a sum with factors is the factors.
+            let y = attention(&all[0][0], &all[1][0], &all[2][0], what)?;
+            let found = (y * grad.to_device(&device)?)?.sum_all()?.backward()?;
+            let y = attention(&all[0][1], &all[1][1], &all[2][1], what)?;
+            let wide = (y * grad.to_dtype(DType::F32)?)?.sum_all()?.backward()?;
+            for (name, [own, other]) in ["q", "k", "v"].into_iter().zip(&all) {
+                let (found, wide) = (found.get(own).expect(name), wide.get(other).expect(name));
+                let apart = apart(found, wide)?;
+                assert!(apart < 0.02, "{what:?}, the gradient of {name}: {apart}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_refused_is_named() -> Result<()> {
     let q = random((1, 2, 3, 64), DType::F16, &Device::Cpu)?;
     for (words, k) in [
-        ("the same batch and d", random((1, 2, 3, 128), DType::F16, &Device::Cpu)?),
+        ("the same d", random((1, 2, 3, 128), DType::F16, &Device::Cpu)?),
         ("2 heads of queries and 3 of keys", random((1, 3, 3, 64), DType::F16, &Device::Cpu)?),
         ("of other types", random((1, 2, 3, 64), DType::BF16, &Device::Cpu)?),
     ] {

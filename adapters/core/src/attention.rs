@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use falchion::attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, OutputStore,
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask,
+    OutputStore,
 };
 use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
 use falchion::kernel::{EngineError, Family, Kernel, Machine, Predicted, Program};
@@ -132,6 +133,11 @@ impl Attend {
         self.microseconds
     }
 
+    /// Bytes of workspace that a call needs: zero at first, and lent to one launch at a time.
+    pub fn workspace(&self, call: &AttentionCall) -> u64 {
+        self.attention().workspace(call)
+    }
+
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
     ///
     /// # Errors
@@ -178,14 +184,17 @@ impl Attend {
 
 /// The kernel of a spec's text, in which what the request says may be left out but not be otherwise.
 fn of_text(text: &str, request: &AttentionRequest) -> Result<Attention, Refusal> {
-    let AttentionRequest { format, output, head: [d, dv], mask, .. } = *request;
+    let AttentionRequest { format, output, head: [d, dv], mask, lengths, pages, .. } = *request;
     let mut whole = text.to_owned();
-    for (key, value) in [
+    let packed = (lengths == Lengths::Packed).then(|| ("lengths", "packed".to_owned()));
+    let of_pages = pages.map(|page| ("pages", page.to_string()));
+    let all = [
         ("format", format.name().to_owned()),
         ("output", output.name().to_owned()),
         ("d", format!("{d}x{dv}")),
         ("mask", mask.name().to_owned()),
-    ] {
+    ];
+    for (key, value) in all.into_iter().chain(packed).chain(of_pages) {
         let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
         match words.find(|(known, _)| *known == key) {
             None => whole = format!("{whole} {key}={value}"),
@@ -202,6 +211,35 @@ fn of_text(text: &str, request: &AttentionRequest) -> Result<Attention, Refusal>
     }
     let spec = whole.parse::<AttentionSpec>();
     spec.and_then(Attention::new).map_err(|error| Refusal::Invalid(format!("spec: {error}")))
+}
+
+/// The mask of adapters' arguments, and its numbers: a window has the most keys before a query's own, and after it; a negative number
+/// is no limit.
+///
+/// # Errors
+/// Numbers beyond 2^30.
+pub fn masked(causal: bool, window: Option<[i32; 2]>) -> Result<(Mask, [i32; 2]), Refusal> {
+    const MOST: i32 = 1 << 30;
+    let Some([left, right]) = window.filter(|window| window.iter().any(|&keys| keys >= 0)) else {
+        return Ok((if causal { Mask::Causal } else { Mask::Full }, [0; 2]));
+    };
+    if left > MOST || right > MOST {
+        return Err(Refusal::Invalid(format!("window is ({left}, {right}), at most {MOST} was needed")));
+    }
+    let limited = |keys: i32| if keys < 0 { MOST } else { keys };
+    let numbers = [limited(left), if causal { 0 } else { limited(right) }];
+    let causal = numbers == [MOST, 0];
+    Ok(if causal { (Mask::Causal, [0; 2]) } else { (Mask::Window, numbers) })
+}
+
+/// A call without log-sum-exp, sequences of different lengths, or pages, with the numbers of the request's mask.
+pub fn call_of(
+    request: &AttentionRequest,
+    problem: AttentionProblem,
+    tensors: [HeadsRef; 3],
+    o: HeadsRef,
+) -> AttentionCall {
+    AttentionCall { counts: request.counts().to_vec(), ..AttentionCall::new(problem, tensors, o) }
 }
 
 /// The problem for which a kernel is chosen in place of another one: lengths are rounded up to one of four steps per power of

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
 use falchion::attention::{AttentionProblem, Mask};
 use falchion::collective::Format;
-use falchion::kernel::{EngineError, Kernel};
+use falchion::kernel::{EngineError, Kernel, WorkspaceRef};
 
 use crate::gemm::Refusal;
 use crate::host::{Hosted, Run};
@@ -100,16 +100,20 @@ impl Backward {
         self.steps.iter().try_for_each(|step| unsafe { step.launch(ordinal, stream, call) })
     }
 
-    /// Runs a call on the host's memory, in the emulator.
+    /// Runs a call on the host's memory, in the emulator. The call's workspace is not used.
     ///
     /// # Errors
     /// The first illegal argument, or the fault that the emulator found.
     ///
     /// # Safety
-    /// All tensors, and the workspace, are there as far as their extents reach; the gradients and the workspace can be
-    /// written, and nobody else uses them meanwhile.
+    /// All tensors are there as far as their extents reach; the gradients can be written, and nobody else uses them meanwhile.
     pub unsafe fn emulate(&self, call: &BackwardCall, how: Run) -> Result<(), EngineError> {
-        // SAFETY: the caller guarantees it.
-        self.steps.iter().try_for_each(|step| unsafe { step.emulate(call, how) }.map(|_| ()))
+        let bytes = self.workspace(&call.problem);
+        let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
+        let address = room.as_mut_ptr().expose_provenance() as u64;
+        let workspace = Some(WorkspaceRef { address: address.next_multiple_of(256), bytes });
+        let call = BackwardCall { workspace, ..call.clone() };
+        // SAFETY: the caller guarantees it; the workspace is alive and large enough.
+        self.steps.iter().try_for_each(|step| unsafe { step.emulate(&call, how) }.map(|_| ()))
     }
 }

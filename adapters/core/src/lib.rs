@@ -9,6 +9,7 @@
 //!   those of its gradient.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
+//! * [`Weights`]: few-bit weights, from codes or from files of GPTQ, AWQ and MXFP4.
 
 mod attention;
 mod backward;
@@ -17,12 +18,14 @@ mod gemm;
 mod host;
 mod kept;
 mod slots;
+mod weights;
 mod words;
 
-pub use attention::{Attend, rounded};
+pub use attention::{Attend, call_of, masked, rounded};
 pub use backward::Backward;
 pub use described::{Described, Epilogue};
 pub use gemm::{Gemm, Refusal, aligned};
 pub use host::Run;
 pub use slots::{Kind, Slot, slots};
+pub use weights::{Groups, Lines, Weights};
 pub use words::{formula, majors, types};

@@ -49,6 +49,16 @@ pub(crate) struct Array<'py> {
     pub(crate) format: Option<Format>,
     /// Bytes per element.
     pub(crate) bytes: u32,
+    view: View,
+}
+
+/// How an array differs from its object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct View {
+    /// All dimensions but the last are one.
+    rows: bool,
+    /// Then the last two are swapped.
+    turned: bool,
 }
 
 /// A `ValueError`.
@@ -179,7 +189,8 @@ impl<'py> Array<'py> {
         let (sizes, rank) = tensor.sizes::<MOST>()?;
         let (library, address) = (Library::Torch, tensor.address());
         let (format, bytes) = (*format, *bytes);
-        Some(Self { object: object.clone(), library, place, address, sizes, rank, format, bytes })
+        let view = View::default();
+        Some(Self { object: object.clone(), library, place, address, sizes, rank, format, bytes, view })
     }
 
     /// Whether torch records what becomes of the array, for a gradient.
@@ -221,6 +232,7 @@ impl<'py> Array<'py> {
             rank: 0,
             format: TYPES[index].1,
             bytes: TYPES[index].2,
+            view: View::default(),
         };
         all.sized(name, &shape, &strides, 1)
     }
@@ -244,6 +256,7 @@ impl<'py> Array<'py> {
             rank: 0,
             format,
             bytes,
+            view: View::default(),
         };
         all.sized(name, &shape, &strides, bytes.into())
     }
@@ -287,6 +300,57 @@ impl<'py> Array<'py> {
         shape_words(&self.shape())
     }
 
+    /// The array as a matrix, whose columns are the last dimension: as it lies, or a copy.
+    pub(crate) fn rows(self, name: &str) -> PyResult<Self> {
+        if self.rank == 2 {
+            return Ok(self);
+        }
+        let lead = &self.sizes[..self.rank.saturating_sub(1)];
+        let mut whole = [1, self.last(1)[1]];
+        let mut fits = self.rank > 0;
+        for &[extent, stride] in lead.iter().rev().filter(|[extent, _]| *extent != 1) {
+            fits &= whole[0] == 1 || stride == whole[0] * whole[1];
+            whole = [whole[0] * extent, if whole[0] == 1 { stride } else { whole[1] }];
+        }
+        // Rows that are not there lie anywhere.
+        if self.rank > 0 && lead.iter().any(|[extent, _]| *extent == 0) {
+            (fits, whole) = (true, [0, self.last(0)[0]]);
+        }
+        if !fits {
+            let shape = (-1, self.last(0)[0]);
+            return Self::of(
+                name,
+                &self.object.call_method1(intern!(self.object.py(), "reshape"), (shape,))?,
+            );
+        }
+        let mut sizes = [[1, 0]; MOST];
+        [sizes[0], sizes[1]] = [whole, self.last(0)];
+        Ok(Self { sizes, rank: 2, view: View { rows: true, ..self.view }, ..self })
+    }
+
+    /// The array as it is, or as a matrix.
+    pub(crate) fn rows_of(self, rows: bool) -> PyResult<Self> {
+        if rows { self.rows("out") } else { Ok(self) }
+    }
+
+    /// A matrix with its dimensions swapped.
+    pub(crate) fn turned(mut self) -> Self {
+        self.sizes.swap(0, 1);
+        self.view.turned = !self.view.turned;
+        self
+    }
+
+    /// The object as the array is.
+    fn viewed(&self) -> PyResult<Bound<'py, PyAny>> {
+        let View { rows, turned } = self.view;
+        let columns = self.last(usize::from(turned))[0];
+        let object = match rows {
+            true => self.object.call_method1("reshape", (-1, columns))?,
+            false => self.object.clone(),
+        };
+        if turned { object.getattr("T") } else { Ok(object) }
+    }
+
     /// A packed copy; with `transposed` it is packed along its last dimension but one.
     pub(crate) fn copied(&self, name: &str, transposed: bool) -> PyResult<Self> {
         let py = self.object.py();
@@ -299,7 +363,7 @@ impl<'py> Array<'py> {
                 Library::Torch => object.getattr(intern!(py, "mT")),
             }
         };
-        let object = turned(&self.object)?;
+        let object = turned(&self.viewed()?)?;
         let packed = match self.library {
             Library::Numpy => py.import("numpy")?.call_method1("ascontiguousarray", (object,))?,
             Library::Torch => object.call_method0(intern!(py, "contiguous"))?,
@@ -318,6 +382,11 @@ impl<'py> Array<'py> {
             }
             Library::Torch => self.object.call_method1(intern!(py, "new_empty"), (shape,)),
         }
+    }
+
+    /// A new array of a shape in the same place, whose elements have this format. The same type needs no name.
+    pub(crate) fn alike(&self, shape: &[i64], format: Format) -> PyResult<Bound<'py, PyAny>> {
+        if self.format == Some(format) { self.room(shape) } else { self.empty(shape, format, false) }
     }
 
     /// A new array of a shape, in the same place. Its elements have this format, with a type of this array's library.

@@ -1,23 +1,21 @@
 //! From the arguments of `matmul` to a kernel and its call.
 
-use core::ffi::c_void;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use falchion::collective::{Format, Formula, LinearArguments, MatrixRef};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::Context;
-use falchion::kernel::{
-    Call, EngineError, GemmProblem, GroupedProblem, Machine, Request, Types, WorkspaceRef,
-};
+use falchion::kernel::{Call, EngineError, GemmProblem, GroupedProblem, Machine, Request, Types};
 use falchion_core::{Epilogue, Gemm, Refusal, Run, aligned};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::array::{Array, Library, Place, Torch, invalid, type_name};
+use crate::array::{Array, Library, Place, invalid, type_name};
 use crate::epilogue::{self, Given, Scaled};
 use crate::operand::{Operand, Sides, row_major};
+use crate::place::{self, Workspaces};
 use crate::scales::{self, Scales};
 use crate::stored::{self, Stored};
 
@@ -37,6 +35,25 @@ pub(crate) struct Arguments<'py> {
     pub(crate) reproducible: bool,
     pub(crate) spec: Option<String>,
     pub(crate) inputs: Option<Bound<'py, PyDict>>,
+    pub(crate) views: Views,
+}
+
+/// What of A and B, and of the result, is multiplied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Views {
+    /// Whether A and B are matrices with all rows of their leading dimensions; A's are the result's.
+    pub(crate) rows: [bool; 2],
+    /// Whether they are transposed then.
+    pub(crate) turned: [bool; 2],
+    /// Whether nothing is recorded for a gradient, as the caller knows.
+    pub(crate) plain: bool,
+}
+
+impl Views {
+    fn of<'py>(&self, i: usize, name: &str, array: Array<'py>) -> PyResult<Array<'py>> {
+        let array = if self.rows[i] { array.rows(name)? } else { array };
+        Ok(if self.turned[i] { array.turned() } else { array })
+    }
 }
 
 impl<'py> Arguments<'py> {
@@ -72,6 +89,7 @@ impl<'py> Arguments<'py> {
             reproducible: take("reproducible")?.is_some_and(|given| given.is_truthy().unwrap_or(false)),
             spec: text("spec")?,
             inputs: Some(keywords),
+            views: Views::default(),
         })
     }
 }
@@ -79,7 +97,7 @@ impl<'py> Arguments<'py> {
 /// A chosen kernel, with the workspaces of its launches by stream.
 pub(crate) struct Chosen {
     pub(crate) gemm: Gemm,
-    workspaces: Mutex<HashMap<usize, (Py<PyAny>, WorkspaceRef)>>,
+    workspaces: Workspaces,
 }
 
 /// What a choice depends on.
@@ -270,11 +288,15 @@ fn many<'py>(a: &Array<'py>, b: &Array<'py>, n: i64, groups: Option<Array<'py>>)
 pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<Prepared<'py>> {
     let mut kept = Vec::new();
     let stored = [stored::of(0, &asked.a)?, stored::of(1, &asked.b)?];
+    let ordered = stored::ordered(&asked.a, &asked.b)?;
     let array = |i: usize, name, object: &Bound<'py, PyAny>| match &stored[i] {
         Some(Stored { values, .. }) => Ok(values.clone()),
         None => Array::of(name, object),
     };
-    let [a, b] = [array(0, "a", &asked.a)?, array(1, "b", &asked.b)?];
+    let [a, b] = [array(0, "a", &ordered)?, array(1, "b", &asked.b)?];
+    let views = &asked.views;
+    let lead = (views.rows[0] && !views.turned[0]).then(|| a.shape()).filter(|shape| shape.len() != 2);
+    let [a, b] = [views.of(0, "a", a)?, views.of(1, "b", b)?];
     let out = asked.out.as_ref().map(|out| Array::of("out", out)).transpose()?;
     let place = if stored[0].is_some() { b.place } else { a.place };
     for (name, array) in [("a", Some(&a)), ("b", Some(&b)), ("out", out.as_ref())] {
@@ -284,7 +306,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         }
     }
     for (name, array) in [("a", &a), ("b", &b)] {
-        if array.recorded()? {
+        if !views.plain && array.recorded()? {
             return invalid(format!(
                 "{name} requires a gradient, which matmul does not have: falchion.torch.linear or torch.no_grad() was needed"
             ));
@@ -399,7 +421,14 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
             return invalid(format!("out has shape {}, {needed} was needed", out.shape_words()));
         }
         Some(out) => out,
-        None => Array::of("out", &like.empty(&shape, types.d, false)?)?,
+        None => {
+            let whole = lead.map(|mut lead| {
+                lead.splice(lead.len() - 1.., [shape[1]]);
+                lead
+            });
+            Array::of("out", &like.alike(whole.as_deref().unwrap_or(&shape), types.d)?)?
+                .rows_of(whole.is_some())?
+        }
     };
     if out.library == Library::Numpy && !out.object.getattr("flags")?.getattr("writeable")?.is_truthy()? {
         return invalid("out is read-only, a writable array was needed");
@@ -516,7 +545,7 @@ fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Arc<Chosen>> {
         _ => Gemm::new(&request, spec.as_deref(), &machine),
     });
     let gemm = made.map_err(|refusal| of_refusal(&refusal))?;
-    let chosen = Arc::new(Chosen { gemm, workspaces: Mutex::default() });
+    let chosen = Arc::new(Chosen { gemm, workspaces: Workspaces::default() });
     let mut all = lock(&CHOSEN);
     if all.len() >= KEPT {
         all.clear();
@@ -546,48 +575,16 @@ impl<'py> Prepared<'py> {
     }
 
     fn launch(&mut self, py: Python<'py>, ordinal: usize) -> PyResult<()> {
-        let Some(torch) = Torch::imported(py) else {
-            return Err(PyRuntimeError::new_err("torch is not imported, and it names the current stream"));
-        };
-        let gemm = &self.chosen.gemm;
+        let torch = place::torch(py)?;
+        let Chosen { gemm, workspaces } = &*self.chosen;
         if gemm.card().is_none() {
             py.detach(|| gemm.load(ordinal)).map_err(|error| of_engine(&error))?;
         }
         let stream = torch.stream(py, ordinal)?;
         let bytes = gemm.workspace(&self.call).unwrap_or(0);
-        if bytes > 0 {
-            self.call.workspace = Some(self.workspace(py, torch, (ordinal, stream), bytes)?);
-        }
-        let stream = core::ptr::with_exposed_provenance_mut::<c_void>(stream);
+        self.call.workspace = workspaces.lend(torch, &self.a, (stream, bytes))?;
         // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is freed
         // in the order of that stream.
-        unsafe { gemm.launch(ordinal, stream, &self.call) }.map_err(|error| of_engine(&error))
-    }
-
-    /// A zeroed workspace for launches on a stream. During a capture it belongs to the graph.
-    fn workspace(
-        &self,
-        py: Python<'py>,
-        torch: &Torch,
-        (ordinal, stream): (usize, usize),
-        bytes: u64,
-    ) -> PyResult<WorkspaceRef> {
-        let made = || -> PyResult<(Bound<'py, PyAny>, WorkspaceRef)> {
-            let room = self.a.empty(&[bytes as i64], Format::U8, true)?;
-            let address = Array::of("workspace", &room)?.address;
-            Ok((room, WorkspaceRef { address, bytes }))
-        };
-        let captured = torch.module.bind(py).getattr("cuda")?.call_method0("is_current_stream_capturing")?;
-        if captured.is_truthy()? {
-            return Ok(made()?.1);
-        }
-        let _ = ordinal;
-        let mut all = lock(&self.chosen.workspaces);
-        if let Some((_, known)) = all.get(&stream).filter(|(_, known)| known.bytes >= bytes) {
-            return Ok(*known);
-        }
-        let (room, workspace) = made()?;
-        all.insert(stream, (room.unbind(), workspace));
-        Ok(workspace)
+        unsafe { gemm.launch(ordinal, place::handle(stream), &self.call) }.map_err(|error| of_engine(&error))
     }
 }

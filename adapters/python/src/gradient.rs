@@ -1,21 +1,21 @@
 //! The gradient of attention.
 
-use core::ffi::c_void;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use falchion::attention::backward::BackwardCall;
 use falchion::attention::{AttentionProblem, Mask};
 use falchion::collective::Format;
-use falchion::kernel::WorkspaceRef;
-use falchion_core::{Backward, Run};
+use falchion_core::{Backward, Run, masked};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::array::{Array, Place, Torch, invalid};
-use crate::attention::{aligned, all, format, heads_of, readable, words};
+use crate::array::{Array, Place, invalid, shape_words};
+use crate::attention::all;
 use crate::call::{of_engine, of_refusal};
+use crate::heads::{aligned, format, heads_of, readable, sums, words};
+use crate::place;
 
 /// What the kernels depend on.
 type Key = (Format, u32, Mask, bool);
@@ -34,12 +34,12 @@ fn choose(py: Python<'_>, key: Key) -> PyResult<Arc<Backward>> {
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
-/// D and E are the same: 64, 96 or 128. Shapes, strides and types are those of `attention`; `d_o` has the shape of `o`.
+/// D and E are the same: 64, 96 or 128. Shapes, strides, types and masks are those of `attention`; `d_o` has the shape of `o`.
 /// The gradient of `k` and `v` is the sum over the heads of `q` that share one. `deterministic`: the gradient of `q` has the
 /// same bits in every run.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
-#[pyo3(signature = (q, k, v, o, d_o, log_sum_exp, *, causal=false, scale=None, deterministic=false))]
+#[pyo3(signature = (q, k, v, o, d_o, log_sum_exp, *, causal=false, window=None, scale=None, deterministic=false))]
 pub(crate) fn attention_backward<'py>(
     py: Python<'py>,
     q: Bound<'py, PyAny>,
@@ -49,6 +49,7 @@ pub(crate) fn attention_backward<'py>(
     d_o: Bound<'py, PyAny>,
     log_sum_exp: Bound<'py, PyAny>,
     causal: bool,
+    window: Option<[i32; 2]>,
     scale: Option<f32>,
     deterministic: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
@@ -75,33 +76,18 @@ pub(crate) fn attention_backward<'py>(
                 array.shape_words(),
                 words(array),
                 array.place.words(),
-                crate::array::shape_words(needed),
+                shape_words(needed),
                 words(&q),
                 q.place.words()
             ));
         }
     }
-    let sums = Array::of("log_sum_exp", &log_sum_exp)?;
-    let packed = (0..sums.rank()).try_fold(1, |stride, i| {
-        let [extent, found] = sums.last(i);
-        (extent <= 1 || found == stride).then_some(stride * extent.max(1))
-    });
-    if sums.shape() != of_queries[4 - rank..3]
-        || sums.format != Some(Format::F32)
-        || packed.is_none()
-        || sums.place != q.place
-    {
-        return invalid(format!(
-            "log_sum_exp has shape {} of {}, the packed second result of attention was needed",
-            sums.shape_words(),
-            words(&sums)
-        ));
-    }
+    let sums = sums(&log_sum_exp, &of_queries[4 - rank..3], &q)?;
     let extents = all([batch, heads, shared, length, keys, d].map(u32::try_from));
     let Ok([batch, heads, shared, length, keys, d]) = extents else {
         return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
     };
-    let mask = if causal { Mask::Causal } else { Mask::Full };
+    let (mask, numbers) = masked(causal, window).map_err(|refusal| of_refusal(&refusal))?;
     let chosen = choose(py, (format, d, mask, deterministic))?;
     let problem = AttentionProblem::new(batch, heads, [length, keys], d);
     let problem =
@@ -110,18 +96,13 @@ pub(crate) fn attention_backward<'py>(
         [("q", &q), ("k", &k), ("v", &v)].map(|(name, like)| Array::of(name, &like.room(&like.shape())?));
     let [d_q, d_k, d_v] = results;
     let [d_q, d_k, d_v] = [d_q?, d_k?, d_v?];
-    let bytes = chosen.workspace(&problem);
-    // Whole lines of 256 bytes, wherever the memory begins.
-    let room = q.empty(&[bytes.next_multiple_of(256) as i64 + 256], Format::U8, false)?;
-    let start = Array::of("workspace", &room)?.address;
-    let workspace = Some(WorkspaceRef { address: start.next_multiple_of(256), bytes });
     let [q, k, v, o, d_o] =
         [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o)].map(|(name, array)| aligned(py, name, array));
     let [q, k, v, o, d_o] = [q?, k?, v?, o?, d_o?];
     let [Some(to_q), Some(to_k), Some(to_v)] = [&d_q, &d_k, &d_v].map(heads_of) else {
         return Err(PyRuntimeError::new_err("a new array has no contiguous rows"));
     };
-    let call = BackwardCall {
+    let mut call = BackwardCall {
         problem,
         q: q.1,
         k: k.1,
@@ -132,8 +113,8 @@ pub(crate) fn attention_backward<'py>(
         d_q: to_q,
         d_k: to_k,
         d_v: to_v,
-        workspace,
-        counts: Vec::new(),
+        workspace: None,
+        counts: if mask == Mask::Window { numbers.to_vec() } else { Vec::new() },
         reals: Vec::new(),
     };
     match q.0.place {
@@ -143,15 +124,13 @@ pub(crate) fn attention_backward<'py>(
                 .map_err(|error| of_engine(&error))?;
         }
         Place::Cuda(ordinal) => {
-            let Some(torch) = Torch::imported(py) else {
-                return Err(PyRuntimeError::new_err(
-                    "torch is not imported, and it names the current stream",
-                ));
-            };
+            let torch = place::torch(py)?;
             if chosen.card() != Some(ordinal) {
                 py.detach(|| chosen.load(ordinal)).map_err(|error| of_engine(&error))?;
             }
-            let stream = core::ptr::with_exposed_provenance_mut::<c_void>(torch.stream(py, ordinal)?);
+            let (_room, workspace) = place::made(&q.0, chosen.workspace(&problem), false)?;
+            call.workspace = Some(workspace);
+            let stream = place::handle(torch.stream(py, ordinal)?);
             // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is
             // freed in the order of that stream.
             unsafe { chosen.launch(ordinal, stream, &call) }.map_err(|error| of_engine(&error))?;

@@ -6,9 +6,13 @@ mod call;
 mod epilogue;
 mod exchange;
 mod gradient;
+mod heads;
+mod linear;
 mod operand;
+mod place;
 mod plan;
 mod scales;
+mod sequences;
 mod stored;
 
 use falchion::emulator::Schedule;
@@ -16,7 +20,7 @@ use falchion_core::Run;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::call::Arguments;
+use crate::call::{Arguments, Views};
 use crate::plan::Kernel;
 
 pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
@@ -85,6 +89,7 @@ fn matmul<'py>(
         reproducible,
         spec,
         inputs,
+        views: Views::default(),
     };
     call::prepare(py, &all)?.run(py)
 }
@@ -128,9 +133,11 @@ mod _native {
     #[pymodule_export]
     use super::gradient::attention_backward;
     #[pymodule_export]
+    use super::linear::{linear, linear_backward};
+    #[pymodule_export]
     use super::matmul;
     #[pymodule_export]
     use super::plan::{Kernel, plan, result, tune};
     #[pymodule_export]
-    use super::stored::{Operand, compress, reorder};
+    use super::stored::{Operand, awq, compress, gptq, mxfp4, pack};
 }

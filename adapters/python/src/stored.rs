@@ -2,10 +2,12 @@
 
 use falchion::collective::{Code, Format, GroupScales, MatrixRef, WeightsSpec, sparse, weights};
 use falchion::kernel::Types;
+use falchion_core::{Groups, Lines, Refusal, Weights};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::array::{Array, format_of, invalid, type_name};
+use crate::array::{Array, Library, format_of, invalid, type_name};
+use crate::call::of_refusal;
 
 /// A prepared operand: few-bit weights, or a sparse matrix. `falchion.weights` and `falchion.sparse` make it.
 #[pyclass(frozen, module = "falchion")]
@@ -14,6 +16,8 @@ pub(crate) struct Operand {
     scales: Option<Py<PyAny>>,
     zeros: Option<Py<PyAny>>,
     metadata: Option<Py<PyAny>>,
+    /// The order along K of its places in the other operand; `None` is the same order.
+    order: Option<Py<PyAny>>,
     /// Rows and columns as they are multiplied.
     #[pyo3(get)]
     shape: (i64, i64),
@@ -27,7 +31,7 @@ pub(crate) struct Operand {
 impl Operand {
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     #[new]
-    #[pyo3(signature = (values, shape, dtype, *, is_b, code=None, group=0, scales=None, zeros=None, metadata=None))]
+    #[pyo3(signature = (values, shape, dtype, *, is_b, code=None, group=0, scales=None, zeros=None, metadata=None, order=None))]
     fn new(
         values: Bound<'_, PyAny>,
         shape: (i64, i64),
@@ -38,6 +42,7 @@ impl Operand {
         scales: Option<Py<PyAny>>,
         zeros: Option<Py<PyAny>>,
         metadata: Option<Py<PyAny>>,
+        order: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let Some(format) = format_of(dtype) else {
             return invalid(format!("dtype is \"{dtype}\", the type that is multiplied was needed"));
@@ -47,7 +52,7 @@ impl Operand {
             Some(name) => Some(WeightsSpec { code: self::code(name)?, group, zeros: zeros.is_some() }),
         };
         let values = values.unbind();
-        Ok(Self { values, scales, zeros, metadata, shape, is_b, format, weights })
+        Ok(Self { values, scales, zeros, metadata, order, shape, is_b, format, weights })
     }
 
     /// The same on a device of torch, for example "cuda".
@@ -62,7 +67,11 @@ impl Operand {
             Ok(torch.call_method1("as_tensor", (bytes,))?.call_method1("to", (&device,))?.unbind())
         };
         let maybe = |array: &Option<Py<PyAny>>| array.as_ref().map(moved).transpose();
+        let order = self.order.as_ref().map(|order| -> PyResult<Py<PyAny>> {
+            Ok(torch.call_method1("as_tensor", (order,))?.call_method1("to", (&device,))?.unbind())
+        });
         Ok(Self {
+            order: order.transpose()?,
             values: moved(&self.values)?,
             scales: maybe(&self.scales)?,
             zeros: maybe(&self.zeros)?,
@@ -93,17 +102,88 @@ fn code(name: &str) -> PyResult<Code> {
     Ok(code)
 }
 
-/// Codes, one per byte and row by row, in the order that kernels read.
+/// Code, K of a group, units, lines of scales and of zero points, and the order along K.
+type Parts<'py> = (
+    &'static str,
+    u32,
+    Bound<'py, PyBytes>,
+    Option<(usize, Bound<'py, PyBytes>)>,
+    Option<(usize, Bound<'py, PyBytes>)>,
+    Option<Vec<u32>>,
+);
+
+/// What is read of weights, for `Operand`.
+fn parts<'py>(
+    py: Python<'py>,
+    dtype: &str,
+    read: impl FnOnce(Format) -> Result<Weights, Refusal> + Send,
+) -> PyResult<Parts<'py>> {
+    let Some(format) = format_of(dtype) else {
+        return invalid(format!("dtype is \"{dtype}\", bfloat16 or float16 was needed"));
+    };
+    let read = py.detach(|| read(format)).map_err(|refusal| of_refusal(&refusal))?;
+    let Weights { spec, units, scales, zeros, order, .. } = read;
+    let lines = |lines: Lines| (lines.pitch > 0).then(|| (lines.pitch, PyBytes::new(py, &lines.bytes)));
+    Ok((spec.code.name(), spec.group, PyBytes::new(py, &units), lines(scales), lines(zeros), order))
+}
+
+/// Weights of codes, one per byte and row by row.
 #[pyfunction]
-pub(crate) fn reorder<'py>(
+pub(crate) fn pack<'py>(
     py: Python<'py>,
     code: &str,
+    dtype: &str,
     shape: [u32; 2],
     codes: &[u8],
-) -> PyResult<Bound<'py, PyBytes>> {
+    scales: Option<&[u8]>,
+    zeros: Option<&[u8]>,
+) -> PyResult<Parts<'py>> {
     let code = self::code(code)?;
-    let units = py.detach(|| weights::reorder(code, shape, codes));
-    Ok(PyBytes::new(py, &units.or_else(|error| invalid(error.to_string()))?))
+    parts(py, dtype, |format| Weights::new(code, format, shape, codes, [scales, zeros]))
+}
+
+/// Weights of a GPTQ file.
+#[expect(clippy::too_many_arguments, reason = "the tensors of a file")]
+#[pyfunction]
+pub(crate) fn gptq<'py>(
+    py: Python<'py>,
+    numbers: (u32, u16),
+    dtype: &str,
+    shape: [u32; 2],
+    count: u32,
+    qweight: &[u8],
+    scales: &[u8],
+    qzeros: &[u8],
+    index: Option<&[u8]>,
+) -> PyResult<Parts<'py>> {
+    let groups = Groups { count, index };
+    parts(py, dtype, |format| Weights::gptq(numbers, format, shape, groups, [qweight, scales, qzeros]))
+}
+
+/// Weights of an AWQ file.
+#[pyfunction]
+pub(crate) fn awq<'py>(
+    py: Python<'py>,
+    dtype: &str,
+    shape: [u32; 2],
+    groups: u32,
+    qweight: &[u8],
+    scales: &[u8],
+    qzeros: &[u8],
+) -> PyResult<Parts<'py>> {
+    parts(py, dtype, |format| Weights::awq(format, shape, groups, [qweight, scales, qzeros]))
+}
+
+/// Weights in MXFP4.
+#[pyfunction]
+pub(crate) fn mxfp4<'py>(
+    py: Python<'py>,
+    dtype: &str,
+    shape: [u32; 2],
+    blocks: &[u8],
+    scales: &[u8],
+) -> PyResult<Parts<'py>> {
+    parts(py, dtype, |format| Weights::mxfp4(format, shape, [blocks, scales]))
 }
 
 /// The kept elements of a matrix and their metadata. Elements are given as `uint32`, row by row.
@@ -143,6 +223,19 @@ pub(crate) struct Stored<'py> {
     weights: Option<WeightsSpec>,
     format: Format,
     pub(crate) kept: Vec<Bound<'py, PyAny>>,
+}
+
+/// The other operand in the order along K of a prepared one.
+pub(crate) fn ordered<'py>(
+    object: &Bound<'py, PyAny>,
+    of: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Ok(operand) = of.cast::<Operand>() else { return Ok(object.clone()) };
+    let Some(order) = &operand.get().order else { return Ok(object.clone()) };
+    match Array::of("a", object)?.library {
+        Library::Numpy => object.call_method1("take", (order, -1)),
+        Library::Torch => object.call_method1("index_select", (-1, order)),
+    }
 }
 
 /// The prepared operand of an argument; `None` for an array.

@@ -6,15 +6,16 @@ import pytest
 from reference import ml_dtypes
 
 
-def expected(q, k, v, causal, scale):
+def expected(q, k, v, causal, scale, window=(-1, -1)):
     """The result and the log-sum-exp in double precision."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     share = q.shape[-3] // k.shape[-3]
     k, v = (np.repeat(x, share, axis=-3) for x in (k, v))
     scores = q @ k.swapaxes(-1, -2) * scale
-    if causal:
-        rows, keys = scores.shape[-2:]
-        scores = np.where(np.arange(keys) <= np.arange(rows)[:, None] + keys - rows, scores, -np.inf)
+    rows, keys = scores.shape[-2:]
+    after = np.arange(keys) - np.arange(rows)[:, None] - keys + rows
+    left, right = window[0], 0 if causal else window[1]
+    scores = np.where(((right < 0) | (after <= right)) & ((left < 0) | (-after <= left)), scores, -np.inf)
     with np.errstate(all="ignore"):
         most = scores.max(-1, initial=-np.inf, keepdims=True)
         weights = np.exp(scores - np.where(np.isfinite(most), most, 0))
@@ -54,16 +55,17 @@ def one(rng, trace):
     q = tensor(rng, (*lead, heads, length, d), dtype, ways[0])
     k = tensor(rng, (*lead, shared, keys, d), dtype, ways[1])
     v = tensor(rng, (*lead, shared, keys, dv), dtype, ways[2])
-    keywords = {"causal": causal, "scale": scale}
+    window = [None, None, (int(rng.integers(0, 40)), -1), (-1, int(rng.integers(0, 9))), (7, 3)][rng.integers(5)]
+    keywords = {"causal": causal, "scale": scale, "window": window}
     out_dtype = dtype
     if rng.integers(2):
         out_dtype = np.float32 if rng.integers(2) else dtype
         # `out` is written as it lies: at any address, with any strides between heads.
         keywords["out"] = tensor(rng, (*lead, heads, length, dv), out_dtype, ways[3] % 4)
         keywords["out"][...] = np.nan
-    trace.append((dtype, lead, heads, shared, length, keys, d, dv, ways, keywords.keys()))
+    trace.append((dtype, lead, heads, shared, length, keys, d, dv, ways, causal, window, keywords.keys()))
     o, sums = falchion.attention(q, k, v, log_sum_exp=True, **keywords)
-    wanted, of_sums = expected(q, k, v, causal, d**-0.5 if scale is None else scale)
+    wanted, of_sums = expected(q, k, v, causal, d**-0.5 if scale is None else scale, window or (-1, -1))
     if o.shape != wanted.shape or o.dtype != out_dtype or ("out" in keywords and o is not keywords["out"]):
         return f"shape {o.shape}, {o.dtype}"
     unit = 2.0**-8 if dtype != np.float16 else 2.0**-11
@@ -102,7 +104,58 @@ def test_integers_are_taken_as_types_says():
     np.testing.assert_array_equal(o.view(np.float16), falchion.attention(q, q, q))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_sequences_of_different_lengths(seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 90, (4, 2))
+    begins = np.concatenate([np.zeros((1, 2), np.int32), lengths.cumsum(0).astype(np.int32)])
+    begins_q, begins_k = (np.ascontiguousarray(begins[:, i]) for i in (0, 1))
+    causal, window = bool(seed % 2), [None, (11, 2)][seed // 2]
+    # (rows, heads, D), as other libraries have it, and a view with the heads in front.
+    q, k, v = (rng.standard_normal((rows, heads, 64)).astype(np.float16) for rows, heads in ((begins[4, 0], 4), (begins[4, 1], 2), (begins[4, 1], 2)))
+    q, k, v = (x.swapaxes(0, 1) for x in (q, k, v))
+    o, sums = falchion.attention(q, k, v, causal=causal, window=window, cu_seqlens_q=begins_q, cu_seqlens_k=begins_k, log_sum_exp=True)
+    for (first_q, first_k), (end_q, end_k) in zip(begins, begins[1:]):
+        wanted, of_sums = expected(q[:, first_q:end_q], k[:, first_k:end_k], v[:, first_k:end_k], causal, 0.125, window or (-1, -1)) if end_k > first_k else (0, -np.inf)
+        assert np.abs(o[:, first_q:end_q] - wanted).max(initial=0) < 5e-3
+        np.testing.assert_allclose(sums[:, first_q:end_q], np.broadcast_to(of_sums, (4, end_q - first_q)), atol=1e-3)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_pages_of_a_cache(packed):
+    rng = np.random.default_rng(5)
+    pages, page, lengths = 40, 32, np.array([300, 45, 0], np.int32)
+    table = np.full((3, 12), 2**31 - 1, np.int32)
+    for row, length in zip(table, lengths):
+        used = -(-int(length) // page)
+        row[:used] = rng.permutation(pages)[:used]
+    k, v = (rng.standard_normal((pages, page, 2, 64)).astype(np.float16).swapaxes(1, 2) for _ in range(2))
+    queries = [1, 7, 2] if packed else [3, 3, 3]
+    begins = np.cumsum([0, *queries]).astype(np.int32)
+    q = rng.standard_normal((4, begins[-1], 64)).astype(np.float16)
+    keywords = {"causal": True, "block_table": table, "cache_seqlens": lengths}
+    if packed:
+        o = falchion.attention(q, k, v, cu_seqlens_q=begins, **keywords)
+    else:
+        o = falchion.attention(np.ascontiguousarray(q.reshape(4, 3, 3, 64).swapaxes(0, 1)), k, v, **keywords).swapaxes(0, 1).reshape(4, 9, 64)
+    for i, length in enumerate(lengths):
+        own = [x[table[i, : -(-int(length) // page)]].swapaxes(0, 1).reshape(2, -1, 64)[:, :length] for x in (k, v)]
+        wanted = expected(q[:, begins[i] : begins[i + 1]], *own, True, 0.125)[0] if length else 0
+        assert np.abs(o[:, begins[i] : begins[i + 1]] - wanted).max() < 5e-3
+    table[1, 1] = pages
+    with pytest.raises(ValueError, match="page 1 of sequence 1 is page 40 of a cache of 40 pages"):
+        falchion.attention(q, k, v, cu_seqlens_q=begins, **keywords) if packed else falchion.attention(q[None].repeat(3, 0), k, v, **keywords)
+
+
+def test_few_queries_divide_the_keys():
+    rng = np.random.default_rng(6)
+    q, k = rng.standard_normal((1, 2, 1, 64)).astype(np.float16), rng.standard_normal((1, 1, 3000, 64)).astype(np.float16)
+    o = falchion.attention(q, k, k)
+    assert np.abs(o - expected(q, k, k, False, 0.125)[0]).max() < 5e-3
+
+
 Q = np.ones((2, 3, 64), np.float16)
+INTS = np.array([0, 3], np.int32)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +167,7 @@ Q = np.ones((2, 3, 64), np.float16)
         ('types is "f32"', lambda: falchion.attention(*[Q.view("u2")] * 3, types="f32")),
         ("k has shape (2, 3, 128), (2, 3, 64) was needed", lambda: falchion.attention(Q, np.ones((2, 3, 128), "f2"), Q)),
         ("v has shape (2, 4, 64), (2, 3, 64) was needed", lambda: falchion.attention(Q, Q, np.ones((2, 4, 64), "f2"))),
-        ("v has 3 dimensions of float32", lambda: falchion.attention(Q, Q, Q.astype("f4"))),
+        ("v has 3 dimensions of float32 in the host's memory, 3 of float16", lambda: falchion.attention(Q, Q, Q.astype("f4"))),
         ("2 heads of queries and 3 of keys", lambda: falchion.attention(Q, *[np.ones((3, 3, 64), "f2")] * 2)),
         ("d, the elements of a head of Q and K, is 40", lambda: falchion.attention(*[np.ones((2, 3, 40), "f2")] * 3)),
         ("q has heads of 4 elements", lambda: falchion.attention(*[np.ones((2, 3, 4), "f2")] * 3)),
@@ -123,6 +176,14 @@ Q = np.ones((2, 3, 64), np.float16)
         ("out has elements of int32", lambda: falchion.attention(Q, Q, Q, out=np.ones((2, 3, 64), "i4"))),
         ("log_sum_exp has shape (3,)", lambda: falchion.attention(Q, Q, Q, log_sum_exp=np.ones(3, "f4"))),
         ("spec: mask is `causal`, `full` was needed", lambda: falchion.attention(Q, Q, Q, spec="mask=causal")),
+        ("window is (2147483647, 0), at most", lambda: falchion.attention(Q, Q, Q, window=(2**31 - 1, 0))),
+        ("cu_seqlens_q is [0, 2], numbers from 0 to 3", lambda: falchion.attention(Q, Q, Q, cu_seqlens_q=np.array([0, 2], np.int32))),
+        ("cu_seqlens_q has shape (1,) of float32", lambda: falchion.attention(Q, Q, Q, cu_seqlens_q=np.ones(1, np.float32))),
+        ("max_seqlen_q is 2, and a sequence has 3", lambda: falchion.attention(Q, Q, Q, cu_seqlens_q=INTS, max_seqlen_q=2)),
+        ("q has shape (1, 2, 3, 64), cu_seqlens_q (2,)", lambda: falchion.attention(Q[None], Q[None], Q[None], cu_seqlens_q=INTS)),
+        ("cu_seqlens_q is not given", lambda: falchion.attention(Q, Q, Q, max_seqlen_q=3)),
+        ("the first two were needed together", lambda: falchion.attention(Q, Q, Q, block_table=INTS[None])),
+        ("k has shape (2, 3, 64), block_table (1, 2)", lambda: falchion.attention(Q, Q, Q, block_table=INTS[None], cache_seqlens=INTS)),
         ("spec: `tile=1`", lambda: falchion.attention(Q, Q, Q, spec="tile=1")),
     ],
 )

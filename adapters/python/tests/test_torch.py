@@ -80,7 +80,7 @@ def test_compile_has_no_break():
 def test_attention_is_an_operation():
     torch.manual_seed(4)
     q, k, v = (torch.randn(2, heads, 70, 64, dtype=torch.float16) for heads in (4, 2, 2))
-    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None))
+    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None, None, *[None] * 6))
     wide = [x.double() for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
     expected = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=True)
     o, sums = ft.attention(q, k, v, causal=True, log_sum_exp=True)
@@ -96,6 +96,56 @@ def test_attention_is_an_operation():
         close(ft.attention(q, k, v), torch.nn.functional.scaled_dot_product_attention(*wide))
 
 
+def test_linear_takes_any_dimensions():
+    torch.manual_seed(6)
+    w, b = torch.randn(40, 24), torch.randn(40)
+    for x in [torch.randn(24), torch.randn(3, 24), torch.randn(2, 3, 24), torch.randn(2, 3, 5, 24), torch.randn(0, 24), torch.randn(2, 0, 24), torch.randn(3, 2, 24).transpose(0, 1), torch.randn(2, 3, 48)[..., ::2], torch.randn(24, 5).t()]:
+        both = [[t.clone(memory_format=torch.preserve_format).requires_grad_() for t in (x, w, b)] for _ in range(2)]
+        results = [f(*arguments) for f, arguments in zip((torch.nn.functional.linear, ft.linear), both)]
+        assert results[1].shape == results[0].shape
+        if x.numel():
+            close(results[1], results[0], 1e-5)
+        for result in results:
+            (result**2).sum().backward()
+        for found, expected in zip(both[1], both[0]):
+            assert found.grad.shape == expected.grad.shape
+            if x.numel():
+                close(found.grad, expected.grad, 1e-5)
+    with torch.no_grad():
+        close(ft.linear(x, w), torch.nn.functional.linear(x, w), 1e-5)
+
+
+def test_attention_of_sequences_and_pages():
+    torch.manual_seed(7)
+    q, k = torch.randn(2, 90, 64).half(), torch.randn(2, 90, 64).half()
+    begins = torch.tensor([0, 30, 90], dtype=torch.int32)
+    found = ft.attention(q, k, k, causal=True, cu_seqlens_q=begins)
+    compiled = torch.compile(lambda q: ft.attention(q, k, k, causal=True, cu_seqlens_q=begins) * 2, fullgraph=True, backend="aot_eager")
+    close(compiled(q), found * 2)
+    for begin, end in ((0, 30), (30, 90)):
+        close(found[:, begin:end], ft.attention(*(x[:, begin:end] for x in (q, k, k)), causal=True))
+    with pytest.raises(ValueError, match="cu_seqlens_q is given and a tensor requires a gradient"):
+        ft.attention(q.clone().requires_grad_(), k, k, cu_seqlens_q=begins)
+    with pytest.raises(ValueError, match="lengths is given, one of cu_seqlens_q"):
+        ft.attention(q, k, k, lengths=begins)
+    cache, table = torch.randn(5, 16, 2, 64).half(), torch.tensor([[3, 0, 4]], dtype=torch.int32)
+    found = ft.attention(q[None, :, :4], cache.transpose(1, 2), cache.transpose(1, 2), block_table=table, cache_seqlens=torch.tensor([41], dtype=torch.int32))
+    keys = cache[[3, 0, 4]].flatten(0, 1)[:41].transpose(0, 1)
+    close(found[0], ft.attention(q[:, :4], keys, keys))
+
+
+def test_windows_have_gradients():
+    torch.manual_seed(8)
+    inputs = [torch.randn(1, 2, 70, 64).half().requires_grad_() for _ in range(3)]
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    rows, keys = torch.arange(70)[:, None], torch.arange(70)
+    mask = (keys >= rows - 9) & (keys <= rows + 4)
+    torch.nn.functional.scaled_dot_product_attention(*wide, attn_mask=mask).sin().sum().backward()
+    ft.attention(*inputs, window=(9, 4)).sin().sum().backward()
+    for found, expected in zip(inputs, wide):
+        close(found.grad, expected.grad, 1e-2)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_has_torchs_gradients(causal):
     torch.manual_seed(5)
@@ -107,12 +157,12 @@ def test_attention_has_torchs_gradients(causal):
     ft.attention(*inputs, causal=causal).backward(d_o)
     for found, expected in zip(inputs, wide):
         close(found.grad, expected.grad, 5e-3)
-    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None))
+    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None, None, *[None] * 6))
     compiled = torch.compile(lambda q, k, v: ft.attention(q, k, v, causal=causal).float().sin().sum(), fullgraph=True, backend="aot_eager")
     compiled(*inputs).backward()
     o, sums = falchion.attention(*(x.detach() for x in inputs), causal=causal, log_sum_exp=True)
     arguments = [x.detach().numpy() for x in (*inputs, o, d_o, sums)]
     for found, expected in zip(falchion.attention_backward(*arguments, causal=causal, deterministic=True), wide):
         close(torch.from_numpy(found), expected.grad, 5e-3)
-    with pytest.raises(ValueError, match="the packed second result of attention was needed"):
+    with pytest.raises(ValueError, match="log_sum_exp has shape .1, 4, 70. of float32"):
         falchion.attention_backward(*arguments[:5], arguments[5][:1])

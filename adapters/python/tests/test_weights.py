@@ -60,6 +60,19 @@ def test_gptq(bits):
     check(inputs(20, k), operand, wide)
 
 
+@pytest.mark.parametrize("size", [32, 256])
+def test_gptq_with_mixed_groups(size):
+    n, k = 40, 256
+    codes, zeros = RNG.integers(0, 16, (n, k)), RNG.integers(1, 16, (k // size, n))
+    scales = RNG.uniform(0.01, 0.02, (k // size, n)).astype(np.float16)
+    index = RNG.permutation(k) // size
+    wide = (codes - zeros[index].T) * scales[index].astype(float).T
+    operand = weights.gptq(packed(codes, 4).T.copy(), scales, packed(zeros, 4), index, v2=True)
+    check(inputs(20, k), operand, wide)
+    with pytest.raises(ValueError, match="g_idx has 255 numbers, 256 were needed"):
+        weights.gptq(packed(codes, 4).T.copy(), scales, packed(zeros, 4), index[1:])
+
+
 def test_awq():
     n, k, group = 64, 128, 64
     codes, zeros = RNG.integers(0, 16, (n, k)), RNG.integers(0, 16, (k // group, n))
@@ -102,7 +115,7 @@ def test_refusals():
         ("b was prepared as the other operand|a was prepared", lambda: falchion.matmul(operand, inputs(64, 8))),
         ("a has shape .3, 32. and b .64, 8.", lambda: falchion.matmul(inputs(3, 32), operand)),
         ("dtype is not given", lambda: weights.pack(np.zeros((8, 64), np.uint8))),
-        ("scales has shape .1, 9.", lambda: weights.pack(np.zeros((8, 64), np.uint8), np.ones((1, 9), "f2"))),
+        ("scales has shape .1, 9., .K / group, 8. was needed", lambda: weights.pack(np.zeros((8, 64), np.uint8), np.ones((1, 9), "f2"))),
         ('code is "x4"', lambda: weights.pack(np.zeros((8, 64), np.uint8), code="x4", dtype="float16")),
     ]:
         with pytest.raises(ValueError, match=words):

@@ -1,15 +1,19 @@
 //! A small decoder-only model with seeded weights: grouped heads, rotary positions, a cache of keys and values. Its products and its
 //! attention are candle's or falchion's; all else is candle's.
 
+use std::collections::HashMap;
+
 use candle_core::{D, DType, Device, Result, Tensor};
-use candle_nn::{Module, ops};
-use falchion_candle::{Activation, Attention, Linear, attention};
+use candle_nn::{Module, VarBuilder, ops};
+use falchion_candle::{Activation, Attention, Linear, ScaledLinear, attention, quantize_weight};
 
 /// Whose products and attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Candle,
     Falchion,
+    /// Falchion's, with the weights of blocks in 8 bits: [`Decoder::in_8_bits`].
+    Falchion8,
 }
 
 /// The extents of a model.
@@ -30,6 +34,8 @@ struct Block {
     norms: [Tensor; 2],
     /// Q, K, V and the output; then gate, up and down.
     weights: [Tensor; 7],
+    /// The same in 8 bits, from a file.
+    scaled: Vec<ScaledLinear>,
 }
 
 pub struct Decoder {
@@ -50,6 +56,11 @@ pub struct Cache {
 
 /// Numbers in `-1.0..1.0` from a seed.
 fn seeded(seed: &mut u64, shape: &[usize], scale: f32, dtype: DType, device: &Device) -> Result<Tensor> {
+    if device.is_cuda() {
+        *seed += 1;
+        device.set_seed(*seed)?;
+        return Tensor::rand(-scale, scale, shape, device)?.to_dtype(dtype);
+    }
     let numbers = (0..shape.iter().product()).map(|_| {
         *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((*seed >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale
@@ -78,7 +89,7 @@ impl Decoder {
                 weight(hidden, width, 1.0)?,
                 weight(width, hidden, 1.0)?,
             ];
-            Ok(Block { norms: [one()?, one()?], weights })
+            Ok(Block { norms: [one()?, one()?], weights, scaled: Vec::new() })
         };
         let blocks = (0..blocks).map(|_| block()).collect::<Result<_>>()?;
         let angle =
@@ -97,6 +108,37 @@ impl Decoder {
         })
     }
 
+    /// Rounds the weights of the blocks to 8 bits with a scale per 128 x 128, writes them to a file with the names of DeepSeek's and
+    /// Qwen's, and reads layers from it. The model's own weights become what the file stands for, so that candle computes the same.
+    pub fn in_8_bits(&mut self) -> Result<()> {
+        let (dtype, device) = (self.embedding.dtype(), self.embedding.device().clone());
+        let path = std::env::temp_dir().join(format!("falchion-decoder-{}.safetensors", std::process::id()));
+        for block in &mut self.blocks {
+            let mut all = HashMap::new();
+            for (i, weight) in block.weights.iter_mut().enumerate() {
+                let (codes, scales) = quantize_weight(weight)?;
+                let [n, k] = [weight.dim(0)?, weight.dim(1)?];
+                let spread = |x: &Tensor, dim| -> Result<Tensor> {
+                    let index: Vec<u32> = (0..[n, k][dim] as u32).map(|at| at / 128).collect();
+                    x.index_select(&Tensor::new(index, &device)?, dim)
+                };
+                let wide = codes.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_device(&device)?;
+                *weight = (wide * spread(&spread(&scales, 0)?, 1)?)?.to_dtype(dtype)?;
+                all.insert(format!("{i}.weight"), codes);
+                all.insert(format!("{i}.weight_scale_inv"), scales);
+            }
+            candle_core::safetensors::save(&all, &path)?;
+            let file = VarBuilder::from_buffered_safetensors(std::fs::read(&path)?, dtype, &device)?;
+            let read = |(i, weight): (usize, &Tensor)| {
+                let layer = ScaledLinear::load(weight.dim(1)?, weight.dim(0)?, &file.pp(i))?;
+                Ok(if i == 4 { layer.with_activation(Activation::Silu) } else { layer })
+            };
+            block.scaled = block.weights.iter().enumerate().map(read).collect::<Result<_>>()?;
+        }
+        std::fs::remove_file(&path)?;
+        Ok(())
+    }
+
     pub fn cache(&self) -> Result<Cache> {
         let Size { groups, d, most, .. } = self.size;
         let zeros = || Tensor::zeros((1, groups, most, d), self.embedding.dtype(), self.embedding.device());
@@ -113,23 +155,31 @@ impl Decoder {
         let [cos, sin] = [&self.cos, &self.sin].map(|table| table.narrow(0, before, count));
         let (cos, sin) = (cos?, sin?);
         for (block, [keys, values]) in self.blocks.iter().zip(&mut cache.blocks) {
-            let [q, k, v, o, gate, up, down] = &block.weights;
+            let [q, k, v, o, gate, up, down] = [0, 1, 2, 3, 4, 5, 6];
+            let linear = |x: &Tensor, i: usize| match by {
+                By::Falchion8 => block.scaled[i].forward(x),
+                _ => linear(
+                    by,
+                    x,
+                    &block.weights[i],
+                    if i == gate { Activation::Silu } else { Activation::Identity },
+                ),
+            };
             let normed = ops::rms_norm(&x, &block.norms[0], 1e-5)?;
             let split =
                 |y: Tensor, heads: usize| y.reshape((1, count, heads, d))?.transpose(1, 2)?.contiguous();
             let turned = |y: Tensor| candle_nn::rotary_emb::rope(&y, &cos, &sin);
-            let q = turned(split(linear(by, &normed, q, Activation::Identity)?, heads)?)?;
-            let new = turned(split(linear(by, &normed, k, Activation::Identity)?, groups)?)?;
+            let q = turned(split(linear(&normed, q)?, heads)?)?;
+            let new = turned(split(linear(&normed, k)?, groups)?)?;
             keys.slice_set(&new, 2, before)?;
-            values.slice_set(&split(linear(by, &normed, v, Activation::Identity)?, groups)?, 2, before)?;
+            values.slice_set(&split(linear(&normed, v)?, groups)?, 2, before)?;
             let [seen, of_seen] = [&*keys, &*values].map(|all| all.narrow(2, 0, before + count));
             let y = attend(by, &q, &seen?, &of_seen?)?;
             let y = y.transpose(1, 2)?.reshape((count, heads * d))?;
-            x = (x + linear(by, &y, o, Activation::Identity)?)?;
+            x = (x + linear(&y, o)?)?;
             let normed = ops::rms_norm(&x, &block.norms[1], 1e-5)?;
-            let gated = (linear(by, &normed, gate, Activation::Silu)?
-                * linear(by, &normed, up, Activation::Identity)?)?;
-            x = (x + linear(by, &gated, down, Activation::Identity)?)?;
+            let gated = (linear(&normed, gate)? * linear(&normed, up)?)?;
+            x = (x + linear(&gated, down)?)?;
         }
         cache.tokens += count;
         let last = ops::rms_norm(&x.narrow(0, count - 1, 1)?.reshape((1, width))?, &self.norm, 1e-5)?;
@@ -154,7 +204,7 @@ impl Decoder {
 }
 
 fn linear(by: By, x: &Tensor, weight: &Tensor, activation: Activation) -> Result<Tensor> {
-    if by == By::Falchion {
+    if by != By::Candle {
         return Linear::new(weight.clone(), None).with_activation(activation).forward(x);
     }
     let y = candle_nn::Linear::new(weight.clone(), None).forward(x)?;
@@ -163,8 +213,8 @@ fn linear(by: By, x: &Tensor, weight: &Tensor, activation: Activation) -> Result
 
 /// Causal attention: the queries are the last of the keys' tokens.
 fn attend(by: By, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
-    if by == By::Falchion {
-        return attention(q, k, v, Attention { causal: true, scale: None });
+    if by != By::Candle {
+        return attention(q, k, v, Attention { causal: true, ..Attention::default() });
     }
     let (_, heads, length, d) = q.dims4()?;
     let (batch, groups, keys, _) = k.dims4()?;

@@ -18,23 +18,25 @@ __all__ = ["Linear", "attention", "linear", "matmul", "replace_linears"]
 _library = torch.library.Library("falchion", "DEF")
 _library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
 _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
-_library.define("attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale) -> (Tensor, Tensor)")
-_library.define("attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, float? scale) -> (Tensor, Tensor, Tensor)")
+_library.define(
+    "attention(Tensor q, Tensor k, Tensor v, bool causal, int[]? window, float? scale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
+    "int? max_seqlen_q, int? max_seqlen_k, Tensor? block_table, Tensor? cache_seqlens) -> (Tensor, Tensor)"
+)
+_library.define(
+    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale) "
+    "-> (Tensor, Tensor, Tensor)"
+)
+
+_OWN = {Tensor, nn.Parameter, type(None)}
 
 
 def _plain(*tensors: Tensor | None) -> bool:
     """Whether a call runs now: nobody traces it, and the tensors have memory."""
-    return not torch.compiler.is_compiling() and all(type(x) in (Tensor, nn.Parameter, type(None)) for x in tensors)
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if bias is None:
-        return _native.matmul(x, weight.t())
-    return _native.matmul(x, weight.t(), epilogue="acc + bias[n]", bias=bias)
+    return not torch.compiler.is_compiling() and _OWN.issuperset(map(type, tensors))
 
 
 def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return x.new_empty((x.shape[0], weight.shape[0]))
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
 def _matmul(a, b, epilogue, types, names, tensors, scalars, values):
@@ -48,25 +50,28 @@ def _matmul_fake(a, b, epilogue, types, names, tensors, scalars, values):
     return a.new_empty((*batch, a.shape[-2], b.shape[-1] >> halvings), dtype=getattr(torch, dtype))
 
 
-def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
-    return _native.attention(q, k, v, causal=causal, scale=scale, log_sum_exp=True)
+_SEQUENCES = ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "block_table", "cache_seqlens")
 
 
-def _attention_fake(q, k, v, causal, scale):
+def _attention(q, k, v, causal, window, scale, *sequences):
+    return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=True, **dict(zip(_SEQUENCES, sequences)))
+
+
+def _attention_fake(q, k, v, causal, window, scale, *sequences):
     return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-def _attention_backward(q, k, v, o, d_o, sums, causal, scale):
-    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, scale=scale)
+def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale):
+    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, window=window, scale=scale)
 
 
-def _attention_backward_fake(q, k, v, o, d_o, sums, causal, scale):
+def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
 _OPERATIONS = [
     ("attention_backward", _attention_backward, _attention_backward_fake),
-    ("linear", _linear, _linear_fake),
+    ("linear", _native.linear, _linear_fake),
     ("matmul", _matmul, _matmul_fake),
     ("attention", _attention, _attention_fake),
 ]
@@ -77,18 +82,19 @@ for _name, _kernel, _fake in _OPERATIONS:
 
 
 def _keep(ctx, inputs, output):
-    x, weight, bias = inputs
+    x, weight, _ = inputs
     ctx.save_for_backward(x, weight)
-    ctx.biased = bias is not None
 
 
 def _gradient(ctx, gradient: Tensor):
     x, weight = ctx.saved_tensors
+    if _plain(gradient):
+        return _native.linear_backward(gradient, x, weight, ctx.needs_input_grad)
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-    of_x = matmul(gradient, weight) if needs_x else None
-    of_weight = matmul(gradient.t(), x) if needs_weight else None
-    of_bias = gradient.sum(0) if ctx.biased and needs_bias else None
-    return of_x, of_weight, of_bias
+    rows = gradient.flatten(0, -2)
+    of_x = matmul(rows, weight).view_as(x) if needs_x else None
+    of_weight = matmul(rows.t(), x.flatten(0, -2)) if needs_weight else None
+    return of_x, of_weight, rows.sum(0) if needs_bias else None
 
 
 class _Linear(torch.autograd.Function):
@@ -97,9 +103,8 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        y = _linear(x, weight, bias)
-        _keep(ctx, (x, weight, bias), y)
-        return y
+        ctx.save_for_backward(x, weight)
+        return _native.linear(x, weight, bias)
 
     backward = staticmethod(_gradient)
 
@@ -109,13 +114,10 @@ torch.library.register_autograd("falchion::linear", _gradient, setup_context=_ke
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x @ weight.T + bias`, as `torch.nn.functional.linear`: x is (..., in), weight (out, in), bias (out)."""
-    if x.dim() != 2:
-        y = linear(x.reshape(-1, x.shape[-1]), weight, bias)
-        return y.reshape(*x.shape[:-1], weight.shape[0])
     if not _plain(x, weight, bias):
         return torch.ops.falchion.linear(x, weight, bias)
     needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    return _Linear.apply(x, weight, bias) if needed and torch.is_grad_enabled() else _linear(x, weight, bias)
+    return _Linear.apply(x, weight, bias) if needed and torch.is_grad_enabled() else _native.linear(x, weight, bias)
 
 
 def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | None = None, **inputs: Tensor | float) -> Tensor:
@@ -131,7 +133,10 @@ def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | No
 
 
 def _keep_attention(ctx, inputs, output):
-    q, k, v, ctx.causal, ctx.scale = inputs
+    q, k, v, ctx.causal, ctx.window, ctx.scale, *sequences = inputs
+    for name, given in zip(_SEQUENCES, sequences):
+        if given is not None:
+            raise ValueError(f"{name} is given and a tensor requires a gradient, which sequences of different lengths and pages do not have")
     o, sums = output
     ctx.mark_non_differentiable(sums)
     ctx.save_for_backward(q, k, v, o, sums)
@@ -139,24 +144,39 @@ def _keep_attention(ctx, inputs, output):
 
 def _gradient_of_attention(ctx, d_o, _):
     q, k, v, o, sums = ctx.saved_tensors
-    return *torch.ops.falchion.attention_backward(q, k, v, o, d_o, sums, ctx.causal, ctx.scale), None, None
+    gradients = torch.ops.falchion.attention_backward(q, k, v, o, d_o, sums, ctx.causal, ctx.window, ctx.scale)
+    return *gradients, None, None, None, *(None for _ in _SEQUENCES)
 
 
 torch.library.register_autograd("falchion::attention", _gradient_of_attention, setup_context=_keep_attention, lib=_library)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, log_sum_exp: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] | None = None,
+    scale: float | None = None,
+    log_sum_exp: bool = False,
+    **sequences: Tensor | int | None,
+) -> Tensor | tuple[Tensor, Tensor]:
     """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
     head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
-    for D of 64, 96 and 128.
+    for D of 64, 96 and 128, and sequences of one length: not with `cu_seqlens_q`, `block_table` and the others of `falchion.attention`.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
     at the first key, which is the same where there are as many queries as keys.
     """
+    for name in sequences:
+        if name not in _SEQUENCES:
+            raise ValueError(f"{name} is given, one of {', '.join(_SEQUENCES)} was needed")
     recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if not recorded and _plain(q, k, v):
-        return _native.attention(q, k, v, causal=causal, scale=scale, log_sum_exp=log_sum_exp)
-    o, sums = torch.ops.falchion.attention(q, k, v, causal, scale)
+        return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **sequences)
+    given = [sequences.get(name) for name in _SEQUENCES]
+    o, sums = torch.ops.falchion.attention(q, k, v, causal, window, scale, *given)
     return (o, sums) if log_sum_exp else o
 
 

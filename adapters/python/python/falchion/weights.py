@@ -17,12 +17,13 @@ __all__ = ["awq", "gptq", "mxfp4", "pack", "quantize"]
 
 
 def _host(array: Any) -> np.ndarray:
-    """An array in the host's memory; of torch's bfloat16, its bits."""
+    """An array in the host's memory; of a type of torch that numpy does not have, its bits."""
     if hasattr(array, "detach"):
         import torch
 
         array = array.detach().cpu()
-        array = (array.view(torch.int16) if array.dtype == torch.bfloat16 else array).numpy()
+        bits = {torch.bfloat16: torch.int16}.get(array.dtype, torch.uint8 if array.element_size() == 1 else array.dtype)
+        array = array.view(bits).numpy()
     return np.asarray(array)
 
 
@@ -39,74 +40,64 @@ def _lines(array: np.ndarray) -> np.ndarray:
     return room
 
 
+def _bytes(array: Any) -> bytes:
+    return np.ascontiguousarray(_host(array)).tobytes()
+
+
+def _operand(n: int, k: int, dtype: str, parts: tuple) -> Operand:
+    code, group, units, *lines, order = parts
+    scales, zeros = (of and np.frombuffer(of[1], np.uint8).reshape(-1, of[0]).copy() for of in lines)
+    order = None if order is None else np.array(order, np.int64)
+    return Operand(np.frombuffer(units, np.uint8).copy(), (k, n), dtype, is_b=True, code=code, group=group, scales=scales, zeros=zeros, order=order)
+
+
+def _matrix(name: str, array: Any, what: str) -> tuple[int, int]:
+    if array.ndim != 2:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}, {what} was needed")
+    return tuple(array.shape)
+
+
 def pack(codes: Any, scales: Any | None = None, zeros: Any | None = None, *, code: str = "s4", dtype: str | None = None) -> Operand:
     """Weights of codes (N, K), one per byte, with scales and zero points (K / group, N) in the type that is multiplied.
 
     `code` is s4, u4, s8, u8, e4m3, e5m2 or e2m1. The scales of e2m1 are uint8 exponents: 2 ** (e - 127). Without scales,
     and for e2m1, `dtype` names the type that is multiplied: "bfloat16" or "float16".
     """
-    codes = np.ascontiguousarray(_host(codes)).view(np.uint8)
-    if codes.ndim != 2:
-        raise ValueError(f"codes has shape {codes.shape}, (N, K) was needed")
-    n, k = codes.shape
-    group = 0
-    if scales is not None:
-        dtype = dtype or _dtype(scales)
-        scales = _host(scales)
-        sizes = [size for size in (32, 64, 128) if scales.shape == (-(-k // size), n)]
-        if not sizes:
-            raise ValueError(f"scales has shape {scales.shape}, (K / group, N) of a group of 32, 64 or 128 was needed, for K {k} and N {n}")
-        group = sizes[0]
-        scales = _lines(scales)
-    if zeros is not None:
-        zeros = _host(zeros)
-        if scales is None or zeros.shape != (-(-k // group), n):
-            raise ValueError(f"zeros has shape {zeros.shape}, that of the scales was needed")
-        zeros = _lines(zeros)
-    if dtype is None:
+    n, k = _matrix("codes", codes, "(N, K)")
+    dtype = dtype or (scales is not None and _dtype(scales))
+    if not dtype:
         raise ValueError('dtype is not given, "bfloat16" or "float16" was needed without scales')
-    units = np.frombuffer(_native.reorder(code, [n, k], codes.tobytes()), np.uint8).copy()
-    return Operand(units, (k, n), dtype, is_b=True, code=code, group=group, scales=scales, zeros=zeros)
+    for name, lines in (("scales", scales), ("zeros", zeros)):
+        if lines is not None and _matrix(name, lines, "(K / group, N)")[1] != n:
+            raise ValueError(f"{name} has shape {tuple(lines.shape)}, (K / group, {n}) was needed")
+    given = (None if x is None else _bytes(x) for x in (scales, zeros))
+    return _operand(n, k, dtype, _native.pack(code, dtype, [n, k], _bytes(codes), *given))
 
 
-def _fields(words: np.ndarray, bits: int) -> np.ndarray:
-    """The fields of 32-bit words, the lowest first, in a last dimension of their own."""
-    shifts = np.arange(0, 32, bits, dtype=np.uint32)
-    return (np.ascontiguousarray(words).view(np.uint32)[..., None] >> shifts) & np.uint32(2**bits - 1)
+def gptq(qweight: Any, scales: Any, qzeros: Any, g_idx: Any | None = None, *, bits: int = 4, v2: bool = False) -> Operand:
+    """Weights of a GPTQ file: qweight (K * bits / 32, N), scales (G, N), qzeros (G, N * bits / 32), of 4 or 8 bits.
 
-
-def gptq(qweight: Any, scales: Any, qzeros: Any, *, bits: int = 4, v2: bool = False) -> Operand:
-    """Weights of a GPTQ file without reordered groups: qweight (K * bits / 32, N), scales (G, N), qzeros (G, N * bits / 32).
-
-    Files of the first version hold zero points less one; `v2` says that they hold them as they are.
+    Files of the first version hold zero points less one; `v2` says that they hold them as they are. `g_idx` (K) is the group of
+    each place along K: where groups are mixed (`desc_act`), `matmul` reads the columns of `a` in the order of groups.
     """
-    codes = _fields(_host(qweight), bits).swapaxes(1, 2).reshape(-1, qweight.shape[1]).T
-    zeros = _fields(_host(qzeros), bits).reshape(qzeros.shape[0], -1) + (0 if v2 else 1)
-    return pack(codes.astype(np.uint8), scales, _rounded(zeros, scales), code=f"u{bits}")
+    lines, n = _matrix("qweight", qweight, "(K * bits / 32, N)")
+    k, dtype = lines * 32 // bits, _dtype(scales)
+    index = None if g_idx is None else _host(g_idx).astype(np.int32).tobytes()
+    parts = _native.gptq((bits, 0 if v2 else 1), dtype, [n, k], len(scales), _bytes(qweight), _bytes(scales), _bytes(qzeros), index)
+    return _operand(n, k, dtype, parts)
 
 
 def awq(qweight: Any, scales: Any, qzeros: Any) -> Operand:
     """Weights of an AWQ file: qweight (K, N / 8), scales (G, N), qzeros (G, N / 8)."""
-    order = [0, 4, 1, 5, 2, 6, 3, 7]  # field of each column
-    codes = _fields(_host(qweight), 4)[..., order].reshape(qweight.shape[0], -1).T
-    zeros = _fields(_host(qzeros), 4)[..., order].reshape(qzeros.shape[0], -1)
-    return pack(codes.astype(np.uint8), scales, _rounded(zeros, scales), code="u4")
+    k, n = _matrix("qweight", qweight, "(K, N / 8)")
+    parts = _native.awq(_dtype(scales), [n * 8, k], len(scales), _bytes(qweight), _bytes(scales), _bytes(qzeros))
+    return _operand(n * 8, k, _dtype(scales), parts)
 
 
 def mxfp4(blocks: Any, scales: Any, *, dtype: str = "bfloat16") -> Operand:
     """Weights in MXFP4: blocks (N, K / 2) of two codes per byte, the first in the low half, and scales (N, K / 32)."""
-    pairs = _host(blocks).view(np.uint8)
-    codes = np.stack([pairs & 15, pairs >> 4], -1).reshape(pairs.shape[0], -1)
-    return pack(codes, np.ascontiguousarray(_host(scales).view(np.uint8).T), code="e2m1", dtype=dtype)
-
-
-def _rounded(numbers: np.ndarray, like: Any) -> np.ndarray:
-    """Small integers in the type of the scales."""
-    if _dtype(like) == "bfloat16":
-        # Integers up to 256 have no more than eight significant bits.
-        bits = numbers.astype(np.float32).view(np.uint32) >> 16
-        return bits.astype(np.uint16)
-    return numbers.astype(np.float16)
+    n, pairs = _matrix("blocks", blocks, "(N, K / 2)")
+    return _operand(n, 2 * pairs, dtype, _native.mxfp4(dtype, [n, 2 * pairs], _bytes(blocks), _bytes(scales)))
 
 
 def quantize(weight: Any, *, code: str = "s4", group: int = 128) -> Operand:

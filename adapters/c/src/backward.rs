@@ -1,0 +1,226 @@
+//! The gradient of attention in the C interface: described as attention is, loaded, launched, emulated.
+
+use core::ffi::{c_int, c_void};
+
+use falchion::attention::backward::BackwardCall;
+use falchion::attention::{AttentionCall, HeadsRef};
+use falchion::kernel::WorkspaceRef;
+use falchion_core::{Backward, Run};
+
+use crate::attention::{Asked, AttentionDescription, CAUSAL, DETERMINISTIC, WINDOW, check_flags, read};
+use crate::description::sized;
+use crate::gemm::{failed, ordinal_of};
+use crate::{Failure, INVALID, Status, given, guard, invalid};
+
+/// The arguments of a run: `falchion_attention_backward_args`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BackwardArguments {
+    /// Address of Q.
+    pub q: *const c_void,
+    /// Address of K.
+    pub k: *const c_void,
+    /// Address of V.
+    pub v: *const c_void,
+    /// Address of O.
+    pub o: *const c_void,
+    /// Address of the gradient of O, with O's strides.
+    pub d_o: *const c_void,
+    /// Address of the log-sum-exp.
+    pub log_sum_exp: *const c_void,
+    /// Address of the gradient of Q, with Q's strides.
+    pub d_q: *mut c_void,
+    /// Address of the gradient of K, with K's strides.
+    pub d_k: *mut c_void,
+    /// Address of the gradient of V, with V's strides.
+    pub d_v: *mut c_void,
+    /// Workspace in device memory.
+    pub workspace: *mut c_void,
+    /// Size of the workspace in bytes.
+    pub workspace_bytes: u64,
+}
+
+/// The kernels for the gradient of attention of one shape: `falchion_attention_backward`.
+pub struct BackwardKernel {
+    backward: Backward,
+    /// The forward pass, whose addresses are 0.
+    call: AttentionCall,
+    args_size: usize,
+}
+
+impl core::fmt::Debug for BackwardKernel {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.backward.fmt(f)
+    }
+}
+
+impl BackwardKernel {
+    /// # Safety
+    /// The description has as many bytes as its size says, and its strings are null or end in a zero.
+    unsafe fn new(description: *const AttentionDescription) -> Result<Self, Failure> {
+        // SAFETY: the caller guarantees it.
+        let (description, (Asked { request, call, .. }, spec)) = unsafe {
+            let description = read(description)?;
+            (description, description.asked()?)
+        };
+        check_flags(
+            &description,
+            &[("CAUSAL", CAUSAL), ("WINDOW", WINDOW), ("DETERMINISTIC", DETERMINISTIC)],
+        )?;
+        let [d, dv] = request.head;
+        if spec.is_some() || request.pages.is_some() || request.output != request.format || d != dv {
+            return invalid(format!(
+                "dv is {dv}, page {} and the output {}: d, 0 and {} were needed, and no spec, for a gradient",
+                description.page, request.output, request.format
+            ));
+        }
+        let deterministic = description.flags & DETERMINISTIC != 0;
+        let backward = Backward::new(request.format, d, request.mask, deterministic)?;
+        Ok(Self { backward, call, args_size: description.args_size })
+    }
+
+    /// # Safety
+    /// The arguments have as many bytes as the description said.
+    unsafe fn call(&self, arguments: *const BackwardArguments) -> Result<BackwardCall, Failure> {
+        let whole = size_of::<BackwardArguments>();
+        let size = if self.args_size == 0 { whole } else { self.args_size };
+        // SAFETY: the caller guarantees it.
+        let arguments = unsafe {
+            given(arguments, "args")?;
+            sized(arguments, size, (whole, "falchion_attention_backward_args"))?
+        };
+        let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
+        let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
+        let AttentionCall { problem, q, k, v, o, ref counts, .. } = self.call;
+        let workspace = address(arguments.workspace);
+        let bytes = arguments.workspace_bytes;
+        Ok(BackwardCall {
+            problem,
+            q: at(q, arguments.q),
+            k: at(k, arguments.k),
+            v: at(v, arguments.v),
+            o: at(o, arguments.o),
+            d_o: at(o, arguments.d_o),
+            log_sum_exp: address(arguments.log_sum_exp),
+            d_q: at(q, arguments.d_q),
+            d_k: at(k, arguments.d_k),
+            d_v: at(v, arguments.d_v),
+            workspace: (workspace != 0).then_some(WorkspaceRef { address: workspace, bytes }),
+            counts: counts.clone(),
+            reals: Vec::new(),
+        })
+    }
+}
+
+/// Makes the kernels for the gradient of described attention.
+///
+/// # Safety
+/// Both pointers are null or valid, the description has as many bytes as its size says, and its strings are null or end
+/// in a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_create(
+    description: *const AttentionDescription,
+    backward: *mut *mut BackwardKernel,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees valid pointers, and they are used only here.
+        unsafe {
+            let Some(out) = backward.as_mut() else {
+                return invalid("backward is NULL, one was needed".to_owned());
+            };
+            *out = core::ptr::null_mut();
+            *out = Box::into_raw(Box::new(BackwardKernel::new(description)?));
+        }
+        Ok(())
+    })
+}
+
+/// Frees the kernels; null is ignored.
+///
+/// # Safety
+/// The pointer is null, or [`falchion_attention_backward_create`] made it and it is no longer used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_destroy(backward: *mut BackwardKernel) {
+    if !backward.is_null() {
+        guard(|| {
+            // SAFETY: `Box::into_raw` made the pointer.
+            drop(unsafe { Box::from_raw(backward) });
+            Ok(())
+        });
+    }
+}
+
+/// Compiles the kernels for a card, in its primary context.
+///
+/// # Safety
+/// The pointer is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_load(
+    backward: *mut BackwardKernel,
+    device: c_int,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let backward = unsafe { given(backward, "backward") }?;
+        backward.backward.load(ordinal_of(device)?).map_err(|error| failed(&error))
+    })
+}
+
+/// Writes the size in bytes of the workspace that a launch needs.
+///
+/// # Safety
+/// The kernels are null or valid, and `bytes` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_workspace(
+    backward: *const BackwardKernel,
+    bytes: *mut u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let (backward, bytes) = unsafe { (given(backward, "backward")?, bytes.as_mut()) };
+        let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
+        *bytes = backward.backward.workspace(&backward.call.problem);
+        Ok(())
+    })
+}
+
+/// Enqueues the gradient on a stream.
+///
+/// # Safety
+/// As `falchion_attention_launch`; the gradients and the workspace are written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_launch(
+    backward: *mut BackwardKernel,
+    stream: *mut c_void,
+    arguments: *const BackwardArguments,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees all of it.
+        unsafe {
+            let backward = given(backward, "backward")?;
+            let missing = "the kernels are not loaded: call falchion_attention_backward_load first";
+            let card = backward.backward.card().ok_or_else(|| Failure(INVALID, missing.to_owned()))?;
+            let call = backward.call(arguments)?;
+            backward.backward.launch(card, stream, &call).map_err(|error| failed(&error))
+        }
+    })
+}
+
+/// Runs the kernels in the emulator, on the host's memory.
+///
+/// # Safety
+/// As `falchion_attention_emulate`; the gradients are written. The workspace is the emulator's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_emulate(
+    backward: *mut BackwardKernel,
+    arguments: *const BackwardArguments,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees all of it.
+        unsafe {
+            let backward = given(backward, "backward")?;
+            let call = backward.call(arguments)?;
+            backward.backward.emulate(&call, Run::default()).map_err(|error| failed(&error))
+        }
+    })
+}

@@ -1,0 +1,65 @@
+//! Where a call runs: on the host's memory in the emulator, or on a card's current stream with a workspace of that stream.
+
+use core::ffi::c_void;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use falchion::collective::Format;
+use falchion::kernel::WorkspaceRef;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::array::{Array, Torch};
+
+/// torch, which names a card's current stream.
+pub(crate) fn torch(py: Python<'_>) -> PyResult<&Torch> {
+    let missing = || PyRuntimeError::new_err("torch is not imported, and it names the current stream");
+    Torch::imported(py).ok_or_else(missing)
+}
+
+/// The handle of a stream, for a launch.
+pub(crate) fn handle(stream: usize) -> *mut c_void {
+    core::ptr::with_exposed_provenance_mut(stream)
+}
+
+/// The workspaces of a kernel's launches, by stream.
+#[derive(Default)]
+pub(crate) struct Workspaces(Mutex<HashMap<usize, (Py<PyAny>, WorkspaceRef)>>);
+
+impl Workspaces {
+    /// Zeroed memory of that many bytes for launches on a stream, in the place of an array; `None` for no bytes. During a capture it
+    /// belongs to the graph.
+    pub(crate) fn lend(
+        &self,
+        torch: &Torch,
+        like: &Array<'_>,
+        (stream, bytes): (usize, u64),
+    ) -> PyResult<Option<WorkspaceRef>> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let py = like.object.py();
+        let captured = torch.module.bind(py).getattr("cuda")?.call_method0("is_current_stream_capturing")?;
+        if captured.is_truthy()? {
+            return Ok(Some(made(like, bytes, true)?.1));
+        }
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = all.get(&stream).filter(|(_, known)| known.bytes >= bytes) {
+            return Ok(Some(*known));
+        }
+        let (room, workspace) = made(like, bytes, true)?;
+        all.insert(stream, (room.unbind(), workspace));
+        Ok(Some(workspace))
+    }
+}
+
+/// New memory of that many bytes, in whole lines of 256 bytes, in the place of an array.
+pub(crate) fn made<'py>(
+    like: &Array<'py>,
+    bytes: u64,
+    zeros: bool,
+) -> PyResult<(Bound<'py, PyAny>, WorkspaceRef)> {
+    let room = like.empty(&[bytes.next_multiple_of(256) as i64 + 256], Format::U8, zeros)?;
+    let address = Array::of("workspace", &room)?.address.next_multiple_of(256);
+    Ok((room, WorkspaceRef { address, bytes }))
+}

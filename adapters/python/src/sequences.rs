@@ -1,0 +1,175 @@
+//! Sequences of attention: of one length, of different lengths that follow each other, or with keys in pages of a cache.
+
+use falchion::attention::{Packed, Pages};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::{Array, Place, invalid, shape_words};
+use crate::heads::{packed, words};
+
+/// The arguments that say where sequences are.
+#[derive(Default)]
+pub(crate) struct Given<'py> {
+    /// Of queries and of keys.
+    pub(crate) cu_seqlens: [Option<Bound<'py, PyAny>>; 2],
+    pub(crate) max_seqlen: [Option<u32>; 2],
+    pub(crate) block_table: Option<Bound<'py, PyAny>>,
+    pub(crate) cache_seqlens: Option<Bound<'py, PyAny>>,
+}
+
+/// Sequences, with what their tables are in.
+pub(crate) struct Sequences<'py> {
+    pub(crate) batch: i64,
+    pub(crate) queries: i64,
+    pub(crate) keys: i64,
+    /// Whether queries of different lengths follow each other.
+    pub(crate) packed: Option<Packed>,
+    /// Keys of a page.
+    pub(crate) pages: Option<(u32, Pages)>,
+    /// Extents that K and V must have, without that of a head.
+    pub(crate) of_keys: Vec<i64>,
+    _kept: Vec<Array<'py>>,
+}
+
+const NAMES: [&str; 2] = ["cu_seqlens_q", "cu_seqlens_k"];
+
+/// A table of whole numbers of 32 bits, in the place of Q, with this number of dimensions; packed.
+fn table<'py>(name: &str, object: &Bound<'py, PyAny>, rank: usize, q: &Array<'py>) -> PyResult<Array<'py>> {
+    let table = Array::of(name, object)?;
+    let whole = table.bytes == 4 && table.format != Some(falchion::collective::Format::F32);
+    if table.rank() != rank || !whole || table.place != q.place {
+        return invalid(format!(
+            "{name} has shape {} of {} in {}, {rank} dimensions of int32 in {} were needed",
+            table.shape_words(),
+            words(&table),
+            table.place.words(),
+            q.place.words()
+        ));
+    }
+    if packed(&table) { Ok(table) } else { table.copied(name, false) }
+}
+
+/// The numbers of a table, if it is in the host's memory.
+fn numbers(table: &Array<'_>) -> PyResult<Option<Vec<i64>>> {
+    if table.place != Place::Host {
+        return Ok(None);
+    }
+    let flat = table.object.call_method1("reshape", (-1,))?;
+    flat.call_method0("tolist")?.extract().map(Some)
+}
+
+/// Where sequences begin: the table's address, and the length of the longest.
+fn begins(name: &str, table: &Array<'_>, most: Option<u32>, all: i64) -> PyResult<(u64, i64)> {
+    let longest = match numbers(table)? {
+        None => None,
+        Some(found) => {
+            let steps = found.windows(2).map(|pair| pair[1] - pair[0]);
+            if found.first() != Some(&0) || found.last() != Some(&all) || steps.clone().any(|step| step < 0) {
+                return invalid(format!(
+                    "{name} is {found:?}, numbers from 0 to {all} that do not fall were needed"
+                ));
+            }
+            steps.max()
+        }
+    };
+    let side = name.trim_start_matches("cu_seqlens_");
+    match (longest, most.map(i64::from)) {
+        (Some(longest), Some(most)) if most < longest => {
+            invalid(format!("max_seqlen_{side} is {most}, and a sequence has {longest}: that was needed"))
+        }
+        (Some(longest), None) => Ok((table.address, longest)),
+        (_, Some(most)) => Ok((table.address, most)),
+        (None, None) => invalid(format!(
+            "max_seqlen_{side} is not given, and {name} is on a card: the longest sequence was needed"
+        )),
+    }
+}
+
+impl<'py> Sequences<'py> {
+    /// Reads the arguments.
+    pub(crate) fn of(given: &Given<'py>, q: &Array<'py>, k: &Array<'py>) -> PyResult<Self> {
+        let Given { cu_seqlens: [of_q, of_k], max_seqlen, block_table, cache_seqlens } = given;
+        let [shared, _] = k.last(2);
+        let mut kept = Vec::new();
+        let (mut batch, mut queries) = (q.last(3)[0], q.last(1)[0]);
+        let mut keys = k.last(1)[0];
+        let mut of_keys = if q.rank() == 4 { vec![batch, shared, keys] } else { vec![shared, keys] };
+        let mut packed = None;
+        if let Some(of_q) = of_q {
+            let [begins_q, begins_k] = [(0, Some(of_q)), (1, of_k.as_ref().or(Some(of_q)))]
+                .map(|(i, object)| object.map(|object| table(NAMES[i], object, 1, q)).transpose());
+            let (Some(begins_q), Some(begins_k)) = (begins_q?, begins_k?) else {
+                return Err(PyValueError::new_err("cu_seqlens_q was needed"));
+            };
+            batch = begins_q.last(0)[0] - 1;
+            if q.rank() != 3 || batch < 1 || begins_k.last(0)[0] != batch + 1 {
+                return invalid(format!(
+                    "q has shape {}, cu_seqlens_q {} and cu_seqlens_k {}: (heads, all queries, d), and one number more than sequences in both, were needed",
+                    q.shape_words(),
+                    begins_q.shape_words(),
+                    begins_k.shape_words()
+                ));
+            }
+            let rows = [queries, keys].map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+            let mut table = Packed { begins: [0; 2], rows };
+            (table.begins[0], queries) = begins(NAMES[0], &begins_q, max_seqlen[0], queries)?;
+            if block_table.is_none() {
+                let most = if of_k.is_some() { max_seqlen[1] } else { max_seqlen[1].or(max_seqlen[0]) };
+                (table.begins[1], keys) = begins(NAMES[1], &begins_k, most, keys)?;
+            }
+            packed = Some(table);
+            kept.extend([begins_q, begins_k]);
+        } else if of_k.is_some() || max_seqlen[0].is_some() {
+            return invalid("cu_seqlens_q is not given, and cu_seqlens_k or max_seqlen_q is: it was needed");
+        }
+        let mut pages = None;
+        match (block_table, cache_seqlens) {
+            (Some(block_table), Some(lengths)) => {
+                let all = table("block_table", block_table, 2, q)?;
+                let lengths = table("cache_seqlens", lengths, 1, q)?;
+                let (each, count, page) = (all.last(0)[0], k.last(3)[0], k.last(1)[0]);
+                if k.rank() != 4 || all.last(1)[0] != batch || lengths.last(0)[0] != batch {
+                    return invalid(format!(
+                        "k has shape {}, block_table {} and cache_seqlens {}: (pages, heads, keys of a page, d), ({batch}, pages) and ({batch},) were needed",
+                        k.shape_words(),
+                        all.shape_words(),
+                        lengths.shape_words()
+                    ));
+                }
+                let number = |extent: i64| u32::try_from(extent).unwrap_or(u32::MAX);
+                let table = Pages {
+                    lengths: lengths.address,
+                    table: all.address,
+                    each: number(each),
+                    count: number(count),
+                };
+                if let (Some(lengths), Some(all)) = (numbers(&lengths)?, numbers(&all)?) {
+                    let small = |numbers: Vec<i64>| numbers.into_iter().map(number).collect::<Vec<u32>>();
+                    let checked = table.check(number(page), &small(lengths), &small(all));
+                    checked.map_err(|error| PyValueError::new_err(format!("block_table: {error}")))?;
+                }
+                keys = max_seqlen[1].map_or(each * page, i64::from);
+                of_keys = vec![count, shared, page];
+                pages = Some((number(page), table));
+                kept.extend([lengths, all]);
+            }
+            (None, None) if max_seqlen[1].is_none() || packed.is_some() => {}
+            _ => {
+                return invalid(
+                    "block_table, cache_seqlens or max_seqlen_k is given: the first two were needed together",
+                );
+            }
+        }
+        Ok(Self { batch, queries, keys, packed, pages, of_keys, _kept: kept })
+    }
+
+    /// Shape of K, or of V, with heads of `d` elements.
+    pub(crate) fn keys_of(&self, d: i64) -> Vec<i64> {
+        [&self.of_keys[..], &[d]].concat()
+    }
+
+    /// That shape, for errors.
+    pub(crate) fn words(&self, d: i64) -> String {
+        shape_words(&self.keys_of(d))
+    }
+}
