@@ -68,7 +68,8 @@ typedef struct {
     uint32_t form;  /* a falchion_form */
     uint32_t room;  /* rows of each group's buffer, for FALCHION_MASKED_ROWS */
     uint32_t reserved;
-    /* Leading dimensions of scales, in scales; 0 is packed: rounded up to 16 bytes. */
+    /* Leading dimensions of scales, in scales; 0 is packed: rounded up to 16 bytes. Where an operand is several matrices (of a batch, or
+     * the Bs of groups), its scales, zero points and metadata are as many, one after the other without gaps between whole lines. */
     uint64_t ld_scale_a, ld_scale_b, ld_group_scales;
 } falchion_gemm_desc;
 

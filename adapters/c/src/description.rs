@@ -191,6 +191,8 @@ impl Description {
             }
         }
         let places = self.places(types, majors, fusion, form)?;
+        // What belongs to an operand of several GEMMs is there once for each.
+        let several = [0, 1].map(|i| places[i][1] > 0);
         let alignment = if alignment == 0 { 256 } else { alignment.min(256) };
         let [a, b, c, d] = [(0, types.a), (1, types.b), (2, types.d), (3, types.d)].map(|(i, format)| {
             let [ld, stride] = places[i];
@@ -205,11 +207,12 @@ impl Description {
             b,
             d,
             products,
-            scales: types.is_scaled().then(|| self.scales(extents, types)),
-            group_scales: self.group_scales(extents, types),
+            scales: types.is_scaled().then(|| self.scales(extents, types, several)),
+            group_scales: self.group_scales(extents, types, several),
             metadata: types.has_sparse().then(|| {
-                let format = if types.sparse[0] { types.a } else { types.b };
-                MatrixRef::new(table, sparse::metadata_ld(format, k).into())
+                let i = usize::from(!types.sparse[0]);
+                let ld = sparse::metadata_ld([types.a, types.b][i], k).into();
+                lines(MatrixRef::new(table, ld), [m, n][i].div_ceil(sparse::ROWS), several[i])
             }),
             epilogue: LinearArguments::default(),
             ..request.call
@@ -217,25 +220,25 @@ impl Description {
         Ok((Asked { request, c, args_size: self.args_size }, spec))
     }
 
-    fn scales(&self, extents: [u32; 3], types: Types) -> BlockScales {
+    fn scales(&self, extents: [u32; 3], types: Types, several: [bool; 2]) -> BlockScales {
         let packed = BlockScales::packed_extents(extents, types.scaled);
         let scales = BlockScales::packed([aligned(16); 2], packed);
-        let of = |matrix: MatrixRef, ld: u64| if ld == 0 { matrix } else { MatrixRef { ld, ..matrix } };
-        BlockScales { a: of(scales.a, self.scale_lds[0]), b: of(scales.b, self.scale_lds[1]) }
+        let of = |i: usize, matrix: MatrixRef| {
+            let ld = if self.scale_lds[i] == 0 { matrix.ld } else { self.scale_lds[i] };
+            lines(MatrixRef { ld, ..matrix }, packed[i][0], several[i])
+        };
+        BlockScales { a: of(0, scales.a), b: of(1, scales.b) }
     }
 
-    fn group_scales(&self, [m, n, _]: [u32; 3], types: Types) -> Option<GroupScales> {
-        let (rows, weights) = match types.weights {
-            [Some(weights), _] => (m, weights),
-            [_, Some(weights)] => (n, weights),
-            [None, None] => return None,
-        };
+    fn group_scales(&self, [m, n, k]: [u32; 3], types: Types, several: [bool; 2]) -> Option<GroupScales> {
+        let i = usize::from(types.weights[0].is_none());
+        let (rows, weights) = ([m, n][i], types.weights[i]?);
         if weights.group == 0 {
             return None;
         }
         let packed = u64::from(rows).next_multiple_of(16);
         let ld = if self.scale_lds[2] == 0 { packed } else { self.scale_lds[2] };
-        let matrix = MatrixRef::new(aligned(16), ld);
+        let matrix = lines(MatrixRef::new(aligned(16), ld), k.div_ceil(weights.group), several[i]);
         Some(GroupScales { scales: matrix, zeros: if weights.zeros { matrix } else { MatrixRef::NONE } })
     }
 
@@ -288,4 +291,9 @@ impl Description {
         }
         Ok(all)
     }
+}
+
+/// A matrix of that many lines, one after the other where there are several.
+fn lines(matrix: MatrixRef, count: u32, several: bool) -> MatrixRef {
+    if several { matrix.every(u64::from(count) * matrix.ld) } else { matrix }
 }

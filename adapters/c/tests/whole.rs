@@ -392,3 +392,106 @@ fn pointer_arrays_have_any_shapes() {
     assert_ne!(unsafe { falchion_gemm_create(&refused, &mut gemm) }, OK);
     assert!(last().contains("the records say the rest"), "{}", last());
 }
+
+/// Each group has the scales, the zero points and the metadata of its own B.
+#[test]
+fn groups_have_scales_and_metadata_of_their_own() {
+    let [m, n, k] = EXTENTS;
+    let (a, b) = (small(m * k, 5), small(3 * n * k, 3));
+    let offsets = [0u32, 17, 17, m as u32];
+    let table = Aligned::of(&offsets, u32::to_le_bytes);
+    let group = |row: usize| offsets[1..].iter().position(|&end| row < end as usize).unwrap_or(2);
+    let grouped = |types| Description { batch: 3, form: 1, ..description(types, EXTENTS) };
+    let d = Aligned::new(&vec![0; 4 * m * n], 0);
+    let arguments = Arguments { d: d.at().cast_mut(), alpha: 1.0, groups: table.at(), ..zeros() };
+
+    // Weights: three times the units, and three times two lines of scales and of zero points.
+    let codes: Vec<u8> = b.iter().map(|&code| (code + 8) as u8).collect();
+    let scales: Vec<f32> = (0..3 * 2 * n).map(|i| [0.5, 1.0, 2.0, 0.25][i * 7 / 3 % 4]).collect();
+    let zeros_of: Vec<f32> = (0..3 * 2 * n).map(|i| (7 + i * 5 / 2 % 3) as f32).collect();
+    let mut bytes = 0;
+    // SAFETY: the structures and the memory that they name are valid.
+    let units: Vec<u8> = unsafe {
+        assert_eq!(falchion_weights_bytes(c"u4".as_ptr(), n as u32, k as u32, &mut bytes), OK);
+        let one = |i: usize| {
+            let mut units = vec![0; bytes as usize];
+            let from = codes[i * n * k..].as_ptr();
+            let status =
+                falchion_weights_reorder(c"u4".as_ptr(), n as u32, k as u32, from, units.as_mut_ptr());
+            assert_eq!(status, OK, "{}", last());
+            units
+        };
+        (0..3).flat_map(one).collect()
+    };
+    let memory = (Aligned::of(&a, |value| f16(value.into())), Aligned::new(&units, 0));
+    let lines = (Aligned::of(&scales, f16), Aligned::of(&zeros_of, f16));
+    let all = Arguments {
+        a: memory.0.at(),
+        b: memory.1.at(),
+        group_scales: lines.0.at(),
+        group_zeros: lines.1.at(),
+        ..arguments
+    };
+    emulate("weights of groups", &grouped(c"f16-u4g128z-f32"), &all);
+    let want = (0..m * n).map(|at| {
+        let (row, column) = (at / n, at % n);
+        let term = |l: usize| {
+            let line = (group(row) * 2 + l / 128) * n + column;
+            let code = f32::from(codes[(group(row) * n + column) * k + l]);
+            f32::from(a[row * k + l]) * (code - zeros_of[line]) * scales[line]
+        };
+        (0..k).map(term).sum::<f32>()
+    });
+    assert_eq!(d.f32s(m * n), want.collect::<Vec<_>>());
+
+    // Blocks: a line of four scales for each B.
+    let of_a: Vec<f32> = (0..2 * m).map(|i| [0.5, 1.0, 2.0][i % 3]).collect();
+    let of_b = [4.0f32, 0.25, 0.0, 0.0, 9.0, 9.0, 0.0, 0.0, 1.0, 8.0, 0.0, 0.0];
+    let memory = (Aligned::of(&a, e4m3), Aligned::of(&b, e4m3));
+    let scales = (Aligned::of(&of_a, f32::to_le_bytes), Aligned::of(&of_b, f32::to_le_bytes));
+    let all = Arguments {
+        a: memory.0.at(),
+        b: memory.1.at(),
+        scale_a: scales.0.at(),
+        scale_b: scales.1.at(),
+        ..arguments
+    };
+    emulate("scales of groups", &grouped(c"e4m3-e4m3-f32-1x128-128x128"), &all);
+    let want = (0..m * n).map(|at| {
+        let (row, column) = (at / n, at % n);
+        let term = |l: usize| i32::from(a[row * k + l]) * i32::from(b[(group(row) * n + column) * k + l]);
+        let block = |i: usize| (i * 128..(i + 1) * 128).map(term).sum::<i32>() as f32 * of_a[i * m + row];
+        (0..2).map(|i| block(i) * of_b[group(row) * 4 + i]).sum::<f32>()
+    });
+    assert_eq!(d.f32s(m * n), want.collect::<Vec<_>>());
+
+    // Sparse.
+    let mut b = b;
+    b.iter_mut()
+        .enumerate()
+        .filter(|(at, _)| [1, 2].contains(&((at + at / (n * k)) % 4)))
+        .for_each(|(_, value)| *value = 0);
+    let (mut kept, mut bytes) = (0, 0);
+    let (mut values, mut metadata) = (Vec::new(), Vec::new());
+    for one in b.chunks(n * k) {
+        // SAFETY: as above.
+        unsafe {
+            let (n, k) = (n as u32, k as u32);
+            assert_eq!(falchion_sparse_sizes(c"s8".as_ptr(), n, k, &mut kept, &mut bytes), OK);
+            let (mut of_values, mut of_metadata) = (vec![0; (n * kept) as usize], vec![0; bytes as usize]);
+            let (to, from) = (of_values.as_mut_ptr(), one.as_ptr().cast());
+            let status = falchion_sparse_compress(c"s8".as_ptr(), n, k, from, to, of_metadata.as_mut_ptr());
+            assert_eq!(status, OK, "{}", last());
+            values.extend(of_values);
+            metadata.extend(of_metadata);
+        }
+    }
+    let memory = (Aligned::of(&a, i8::to_le_bytes), Aligned::new(&values, 0), Aligned::new(&metadata, 0));
+    let all = Arguments { a: memory.0.at(), b: memory.1.at(), metadata: memory.2.at(), ..arguments };
+    emulate("sparse groups", &grouped(c"s8-sparse-b"), &all);
+    for (at, found) in d.f32s(m * n).iter().enumerate() {
+        let (row, column) = (at / n, at % n);
+        let term = |l: usize| i32::from(a[row * k + l]) * i32::from(b[(group(row) * n + column) * k + l]);
+        assert_eq!(found.to_bits().cast_signed(), (0..k).map(term).sum::<i32>(), "{row} {column}");
+    }
+}

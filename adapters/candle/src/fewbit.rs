@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, CustomOp1, DType, Device, Error, Layout, Result, Shape, Tensor, bail};
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp2, DType, Device, Error, Layout, Result, Shape, Tensor, bail,
+};
 use candle_nn::{Module, VarBuilder};
 use falchion::collective::{
     Format, Formula, GroupScales, Input, LinearArguments, MatrixRef, WeightsSpec, weights,
 };
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{Call, GemmProblem, Request, Types};
+use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
 use falchion_core::{Epilogue, Gemm, Groups, Lines, Weights, aligned, formula};
 
 use crate::Activation;
@@ -54,6 +56,8 @@ struct Op {
     format: Format,
     /// Outputs and inputs.
     shape: [u32; 2],
+    /// Number of experts; 0 is a layer.
+    experts: u32,
     units: Tensor,
     scales: Held,
     zeros: Held,
@@ -109,7 +113,7 @@ impl FewBitLinear {
         }
         let (scales, zeros) = (held(scales, spec.scale_bytes())?, held(zeros, 2)?);
         let activation = Activation::Identity;
-        let op = Op { spec, format, shape, units: on(units)?, scales, zeros, bias, activation };
+        let op = Op { spec, format, shape, experts: 0, units: on(units)?, scales, zeros, bias, activation };
         Ok(Self { op, order: order.transpose()? })
     }
 
@@ -222,7 +226,11 @@ impl Module for FewBitLinear {
 impl Op {
     /// What follows the sums; `None` if nothing does.
     fn formula(&self) -> Result<Option<Formula>> {
-        let sum = if self.bias.is_some() { "acc + bias[n]" } else { "acc" };
+        let sum = match (&self.bias, self.experts) {
+            (None, _) => "acc",
+            (Some(_), 0) => "acc + bias[n]",
+            (Some(_), _) => "acc + bias[l,n]",
+        };
         let text = match self.activation {
             Activation::Identity if self.bias.is_none() => return Ok(None),
             Activation::Identity => sum.to_owned(),
@@ -233,7 +241,8 @@ impl Op {
         formula(&text, self.format, Some(self.format)).map(Some).map_err(Error::wrap)
     }
 
-    fn run(&self, (x, of_x): (Stored<'_>, &Layout)) -> Result<(Owned, Shape)> {
+    /// `offsets` is the address of where each expert's rows begin.
+    fn run(&self, (x, of_x): (Stored<'_>, &Layout), offsets: u64) -> Result<(Owned, Shape)> {
         if x.format("x")? != self.format {
             bail!("x is {:?}, the layer's type {} was needed", x.dtype(), self.format);
         }
@@ -242,42 +251,60 @@ impl Op {
         let problem = GemmProblem { m: number(m)?, n, k };
         let types = Types::of(self.format).weights([None, Some(self.spec)]);
         let fusion = self.formula()?;
-        let lines = |held: &Held, at: &dyn Fn(&Tensor) -> Result<u64>| -> Result<MatrixRef> {
-            held.as_ref().map_or(Ok(MatrixRef::NONE), |(ld, tensor)| Ok(MatrixRef::new(at(tensor)?, *ld)))
+        // Those of experts follow each other.
+        let every = |matrix: MatrixRef, lines: u32| match self.experts {
+            0 | 1 => matrix,
+            _ => matrix.every(u64::from(lines) * matrix.ld),
         };
-        let call =
-            |[a, b, d]: [u64; 3], at: &dyn Fn(&Tensor) -> Result<u64>| -> Result<Call<LinearArguments>> {
-                let group_scales = self.scales.is_some().then(|| -> Result<GroupScales> {
-                    Ok(GroupScales { scales: lines(&self.scales, at)?, zeros: lines(&self.zeros, at)? })
-                });
-                Ok(Call {
-                    a: MatrixRef::new(a, k.into()),
-                    b: MatrixRef::new(b, weights::ld(self.spec.code, k)),
-                    d: MatrixRef::new(d, n.into()),
-                    group_scales: group_scales.transpose()?,
-                    ..Call::of(problem)
-                })
-            };
+        let lines = |held: &Held, at: &dyn Fn(&Tensor) -> Result<u64>| -> Result<MatrixRef> {
+            let Some((ld, tensor)) = held else { return Ok(MatrixRef::NONE) };
+            Ok(every(MatrixRef::new(at(tensor)?, *ld), k.div_ceil(self.spec.group.max(1))))
+        };
+        let products = |offsets| match self.experts {
+            0 => GroupedProblem::One,
+            count => GroupedProblem::GroupedContiguous { count, offsets },
+        };
+        let call = |[a, b, d, offsets]: [u64; 4],
+                    at: &dyn Fn(&Tensor) -> Result<u64>|
+         -> Result<Call<LinearArguments>> {
+            let group_scales = self.scales.is_some().then(|| -> Result<GroupScales> {
+                Ok(GroupScales { scales: lines(&self.scales, at)?, zeros: lines(&self.zeros, at)? })
+            });
+            Ok(Call {
+                a: MatrixRef::new(a, k.into()),
+                b: every(MatrixRef::new(b, weights::ld(self.spec.code, k)), n.next_multiple_of(64)),
+                d: MatrixRef::new(d, n.into()),
+                products: products(offsets),
+                group_scales: group_scales.transpose()?,
+                ..Call::of(problem)
+            })
+        };
         let somewhere = aligned(16);
         let request = Request {
             fusion,
-            call: call([somewhere; 3], &|_| Ok(somewhere))?,
+            call: call([somewhere; 4], &|_| Ok(somewhere))?,
             ..Request::packed(types, [Major::K; 2], problem)
         };
         let kernel = kernel(&request, x)?;
-        let mut d = x.room(x.dtype(), m * n as usize)?;
+        let count = m * n as usize;
+        // Experts may not have all rows.
+        let mut d = if self.experts > 0 { x.zeros(x.dtype(), count) } else { x.room(x.dtype(), count) }?;
         if m == 0 {
             return Ok((d, (m, n as usize).into()));
         }
         let at = |tensor: &Tensor| address("the layer", tensor, x);
-        let addresses = [x.address(of_x), at(&self.units)?, d.address()];
+        let addresses = [x.address(of_x), at(&self.units)?, d.address(), offsets];
         let epilogue = match fusion {
             None => Epilogue::Linear(LinearArguments::default()),
             Some(_) => {
                 let bias = self.bias.as_ref().map(&at).transpose()?;
                 let slots = Arc::clone(kernel.kernel().slots());
-                let inputs = slots.iter().map(|_| bias.map(Input::Address)).collect();
-                Epilogue::Fused(slots, inputs, 1)
+                let bias = bias.map(|address| match self.experts {
+                    0 => Input::Address(address),
+                    _ => Input::Each { address, ld: n.into(), stride: 2 * u64::from(n) },
+                });
+                let inputs = slots.iter().map(|_| bias).collect();
+                Epilogue::Fused(slots, inputs, self.experts.max(1))
             }
         };
         let call = call(addresses, &at)?.with(epilogue);
@@ -290,10 +317,11 @@ impl Op {
 
 /// The kernel for a request in a place, chosen at its first use.
 fn kernel(request: &Request<'_>, place: Stored<'_>) -> Result<Arc<Kept<Gemm>>> {
-    type Known = HashMap<(Option<usize>, GemmProblem, Types, Option<Formula>), Arc<Kept<Gemm>>>;
+    type Known = HashMap<(Option<usize>, GemmProblem, u32, Types, Option<Formula>), Arc<Kept<Gemm>>>;
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (place.card(), request.call.problem, request.types, request.fusion);
+    let call = &request.call;
+    let key = (place.card(), call.problem, call.products.count(), request.types, request.fusion);
     if let Some(known) = lock().get_or_insert_default().get(&key) {
         return Ok(Arc::clone(known));
     }
@@ -307,13 +335,117 @@ impl CustomOp1 for Op {
     }
 
     fn cpu_fwd(&self, x: &CpuStorage, of_x: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (d, shape) = self.run((Stored::Host(x), of_x))?;
+        let (d, shape) = self.run((Stored::Host(x), of_x), 0)?;
         Ok((d.host()?, shape))
     }
 
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, x: &CudaStorage, of_x: &Layout) -> Result<(CudaStorage, Shape)> {
-        let (d, shape) = self.run((Stored::Card(x), of_x))?;
+        let (d, shape) = self.run((Stored::Card(x), of_x), 0)?;
+        Ok((d.card()?, shape))
+    }
+}
+
+/// Experts with weights of few bits, all in one launch: rows sorted by expert, as [`experts`](crate::experts) takes them.
+///
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use falchion_candle::{FewBitExperts, FewBitLinear};
+///
+/// let blocks = Tensor::zeros((2, 48, 32), DType::U8, &Device::Cpu)?; // two experts of 64 inputs and 48 outputs, in MXFP4
+/// let scales = Tensor::full(127u8, (2, 48, 2), &Device::Cpu)?;
+/// let layers = (0..2).map(|i| FewBitLinear::mxfp4([&blocks.get(i)?, &scales.get(i)?], DType::BF16, None));
+/// let experts = FewBitExperts::new(&layers.collect::<candle_core::Result<Vec<_>>>()?)?;
+///
+/// let offsets = Tensor::new(&[0u32, 3, 5], &Device::Cpu)?;
+/// let y = experts.forward(&Tensor::zeros((5, 64), DType::BF16, &Device::Cpu)?, &offsets)?;
+/// assert_eq!(y.dims(), [5, 48]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FewBitExperts(Op);
+
+impl FewBitExperts {
+    /// Experts of layers with the same shape, type and bits, with a bias or all without, and whose groups of inputs follow each other.
+    ///
+    /// # Errors
+    /// No layer, or one that is not as the first; an error of candle.
+    pub fn new(layers: &[FewBitLinear]) -> Result<Self> {
+        let Some(first) = layers.first().map(|layer| &layer.op) else {
+            bail!("there is no layer, one per expert was needed");
+        };
+        let same = |layer: &FewBitLinear| {
+            let Op { spec, format, shape, ref bias, activation, .. } = layer.op;
+            let kind = (spec, format, shape, bias.is_some(), activation);
+            layer.order.is_none()
+                && kind == (first.spec, first.format, first.shape, first.bias.is_some(), first.activation)
+        };
+        if let Some(i) = layers.iter().position(|layer| !same(layer)) {
+            bail!(
+                "layer {i} has another shape, type, code, group, bias or activation than the first, or mixed groups: the same was needed"
+            );
+        }
+        let all = |part: fn(&Op) -> Option<&Tensor>| {
+            let parts: Vec<&Tensor> = layers.iter().filter_map(|layer| part(&layer.op)).collect();
+            if parts.is_empty() { Ok(None) } else { Tensor::cat(&parts, 0).map(Some) }
+        };
+        let held = |lines: &Held, part| {
+            Ok::<_, Error>(all(part)?.zip(lines.as_ref()).map(|(of, (ld, _))| (*ld, of)))
+        };
+        let scales = held(&first.scales, |op| op.scales.as_ref().map(|(_, lines)| lines))?;
+        let zeros = held(&first.zeros, |op| op.zeros.as_ref().map(|(_, lines)| lines))?;
+        let bias = all(|op| op.bias.as_ref())?;
+        let Some(units) = all(|op| Some(&op.units))? else {
+            bail!("there is no layer, one per expert was needed")
+        };
+        Ok(Self(Op { experts: number(layers.len())?, units, scales, zeros, bias, ..first.clone() }))
+    }
+
+    /// Maps `x` of shape `(rows, in)` to `(rows, out)`. Expert `i` has the rows from `offsets[i]` to `offsets[i + 1]`, `u32`. Rows that
+    /// are in no group are zero.
+    ///
+    /// # Errors
+    /// A shape or a type that does not fit; an error of candle.
+    pub fn forward(&self, x: &Tensor, offsets: &Tensor) -> Result<Tensor> {
+        let (k, needed) = (self.0.shape[1] as usize, self.0.experts as usize + 1);
+        if x.rank() != 2 || x.dim(1)? != k || offsets.dtype() != DType::U32 || offsets.dims() != [needed] {
+            bail!(
+                "x has shape {:?} and offsets {:?} of {:?}: (rows, {k}) and ({needed}) of u32 were needed",
+                x.dims(),
+                offsets.dims(),
+                offsets.dtype()
+            );
+        }
+        let x = if x.layout().start_offset() % 8 == 0 { x.contiguous()? } else { x.copy()? };
+        x.apply_op2_no_bwd(&offsets.contiguous()?, &self.0)
+    }
+}
+
+impl CustomOp2 for Op {
+    fn name(&self) -> &'static str {
+        "falchion-few-bit-experts"
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        of_x: &Layout,
+        offsets: &CpuStorage,
+        of_offsets: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (d, shape) = self.run((Stored::Host(x), of_x), Stored::Host(offsets).address(of_offsets))?;
+        Ok((d.host()?, shape))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        of_x: &Layout,
+        offsets: &CudaStorage,
+        of_offsets: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (d, shape) = self.run((Stored::Card(x), of_x), Stored::Card(offsets).address(of_offsets))?;
         Ok((d.card()?, shape))
     }
 }

@@ -35,7 +35,7 @@ mod scaled;
 
 pub use attention::{Attention, Lines, attention, attention_paged, attention_varlen};
 pub use experts::experts;
-pub use fewbit::{FewBitLinear, FewBits};
+pub use fewbit::{FewBitExperts, FewBitLinear, FewBits};
 pub use linear::Linear;
 pub use product::matmul;
 pub use routing::Routing;

@@ -119,6 +119,24 @@ impl Stored<'_> {
         base + (layout.start_offset() * self.dtype().size_in_bytes()) as u64
     }
 
+    /// New zeros in the same place.
+    pub(crate) fn zeros(&self, dtype: DType, count: usize) -> Result<Owned> {
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "the host's memory begins as zeros"))]
+        let mut zeros = self.room(dtype, count)?;
+        #[cfg(feature = "cuda")]
+        if let Owned::Card(card) = &mut zeros {
+            let stream = card.device.cuda_stream();
+            let cleared = match &mut card.slice {
+                CudaStorageSlice::BF16(of) => stream.memset_zeros(of),
+                CudaStorageSlice::F16(of) => stream.memset_zeros(of),
+                CudaStorageSlice::F32(of) => stream.memset_zeros(of),
+                _ => Ok(()),
+            };
+            cleared.map_err(Error::wrap)?;
+        }
+        Ok(zeros)
+    }
+
     /// New memory in the same place, for a kernel to write.
     pub(crate) fn room(&self, dtype: DType, count: usize) -> Result<Owned> {
         match self {

@@ -163,7 +163,7 @@ fn a_decoder_gives_candles_tokens() -> Result<()> {
     for device in devices() {
         let size =
             Size { words: 96, width: 64, hidden: 128, heads: 2, groups: 1, d: 64, blocks: 2, most: 64 };
-        let model = Decoder::new(size, DType::F16, &device)?;
+        let mut model = Decoder::new(size, DType::F16, &device)?;
         let prompt: Vec<u32> = (0..21).map(|i| i * 37 % 96).collect();
         let (expected, least) = model.generate(By::Candle, &prompt, 12)?;
         let (found, _) = model.generate(By::Falchion, &prompt, 12)?;
@@ -172,6 +172,14 @@ fn a_decoder_gives_candles_tokens() -> Result<()> {
             expected.iter().any(|token| *token != expected[0]),
             "the model says one word alone: {expected:?}"
         );
+        // The weights of a file in 8 bits: inputs are rounded too.
+        model = Decoder::new(size, DType::BF16, &device)?;
+        model.in_8_bits()?;
+        let logits = |by| model.forward(by, &prompt, &mut model.cache()?);
+        let expected = logits(By::Candle)?;
+        let error = (logits(By::Falchion8)? - &expected)?.sqr()?.sum_all()?.to_scalar::<f32>()?;
+        let size = expected.sqr()?.sum_all()?.to_scalar::<f32>()?;
+        assert!(error < 0.02 * size, "the logits' error is {error}, of {size}");
     }
     Ok(())
 }

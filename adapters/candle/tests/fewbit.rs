@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{Module, VarBuilder};
-use falchion_candle::{Activation, FewBitLinear, FewBits, Linear, Routing, ScaledLinear, experts, prepare};
+use falchion_candle::{
+    Activation, FewBitExperts, FewBitLinear, FewBits, Linear, Routing, ScaledLinear, experts, prepare,
+};
 
 /// The CPU, and the card where there is one.
 fn devices() -> Vec<Device> {
@@ -170,6 +172,57 @@ fn mxfp4_is_a_layer() -> Result<()> {
         let scales = Tensor::from_vec(exponents, (n, k / 32), &device)?;
         let layer = FewBitLinear::mxfp4([&blocks, &scales], DType::BF16, None)?;
         compare(&layer, &weight, [n, k], DType::BF16, &device, None)?;
+    }
+    Ok(())
+}
+
+/// A launch of experts gives each row what its expert's own layer gives it.
+#[test]
+fn experts_have_few_bits() -> Result<()> {
+    for device in devices() {
+        let seed = &mut 4;
+        let ([n, k], groups, mut of) = ([48, 128], 2, numbers(seed));
+        let mut layer = |bias: bool| {
+            let words: Vec<i32> = (0..k / 8 * n).map(|_| (of(1 << 16) << 16 | of(1 << 16)) as i32).collect();
+            let zeros: Vec<i32> =
+                (0..groups * n / 8).map(|_| (of(1 << 16) << 16 | of(1 << 16)) as i32).collect();
+            let scales: Vec<f32> = (0..groups * n).map(|_| (of(64) + 64) as f32 / 8192.0).collect();
+            let bias: Vec<f32> =
+                if bias { (0..n).map(|_| of(64) as f32 / 16.0).collect() } else { Vec::new() };
+            let scales = Tensor::from_vec(scales, (groups, n), &device)?.to_dtype(DType::BF16)?;
+            let all = [
+                Tensor::from_vec(words, (k / 8, n), &device)?,
+                scales,
+                Tensor::from_vec(zeros, (groups, n / 8), &device)?,
+            ];
+            let bias = (!bias.is_empty())
+                .then(|| Tensor::from_vec(bias, n, &device)?.to_dtype(DType::BF16))
+                .transpose()?;
+            FewBitLinear::gptq(all.each_ref(), None, (4, true), bias)
+        };
+        for bias in [false, true] {
+            let layers = (0..3).map(|_| layer(bias)).collect::<Result<Vec<_>>>()?;
+            let layers: Vec<_> =
+                layers.into_iter().map(|layer| layer.with_activation(Activation::Relu)).collect();
+            let experts = FewBitExperts::new(&layers)?;
+            let x =
+                Tensor::randn(0f32, 1., (50, k), &Device::Cpu)?.to_dtype(DType::BF16)?.to_device(&device)?;
+            let ends = [0u32, 17, 17, 45];
+            let found = experts.forward(&x, &Tensor::new(&ends, &device)?)?;
+            for (i, layer) in layers.iter().enumerate() {
+                let (begin, count) = (ends[i] as usize, (ends[i + 1] - ends[i]) as usize);
+                if count > 0 {
+                    let own = layer.forward(&x.narrow(0, begin, count)?)?;
+                    let apart = apart(&found.narrow(0, begin, count)?, &own)?;
+                    assert!(apart < 0.01, "expert {i}, bias {bias}: {apart}");
+                }
+            }
+            let rest = found.narrow(0, 45, 5)?.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+            assert_eq!(rest.abs()?.max_all()?.to_scalar::<f32>()?, 0.0);
+        }
+        let error =
+            FewBitExperts::new(&[layer(true)?, layer(false)?]).expect_err("a bias and none").to_string();
+        assert!(error.contains("layer 1 has another"), "{error}");
     }
     Ok(())
 }

@@ -351,6 +351,12 @@ impl<'py> Array<'py> {
         if turned { object.getattr("T") } else { Ok(object) }
     }
 
+    /// The name of the type of the elements, as their library has it.
+    pub(crate) fn type_words(&self) -> String {
+        let name = self.object.getattr("dtype").map(|dtype| dtype.to_string());
+        name.unwrap_or_else(|_| "another type".to_owned())
+    }
+
     /// A packed copy; with `transposed` it is packed along its last dimension but one.
     pub(crate) fn copied(&self, name: &str, transposed: bool) -> PyResult<Self> {
         let py = self.object.py();
@@ -430,7 +436,7 @@ fn numpy_type<'py>(py: Python<'py>, format: Format) -> PyResult<Bound<'py, PyAny
 }
 
 /// The names of the types that are multiplied.
-fn names() -> String {
+pub(crate) fn names() -> String {
     let names: Vec<&str> = TYPES.iter().filter(|(_, of, _)| of.is_some()).map(|(name, ..)| *name).collect();
     names.join(", ")
 }

@@ -12,8 +12,9 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::array::{Array, Library, Place, invalid, type_name};
+use crate::array::{Array, Library, Place, format_of, invalid, names, type_name};
 use crate::epilogue::{self, Given, Scaled};
+use crate::many::{Many, many};
 use crate::operand::{Operand, Sides, row_major};
 use crate::place::{self, Workspaces};
 use crate::scales::{self, Scales};
@@ -165,13 +166,20 @@ pub(crate) fn machine(place: Place) -> PyResult<Machine> {
     Ok(machine)
 }
 
-fn extent(name: &str, array: &Array<'_>, extent: i64) -> PyResult<u32> {
+pub(crate) fn extent(name: &str, array: &Array<'_>, extent: i64) -> PyResult<u32> {
     u32::try_from(extent).map_err(|_| {
         PyValueError::new_err(format!(
             "{name} has shape {}, extents below 2^31 were needed",
             array.shape_words()
         ))
     })
+}
+
+/// The names of formats in place of those of numpy and torch.
+pub(crate) fn short(types: &str) -> String {
+    let word =
+        |word: &str| format_of(word).map_or_else(|| word.to_owned(), |format| format.name().to_owned());
+    types.split('-').map(word).collect::<Vec<_>>().join("-")
 }
 
 /// Types of A, B and D, and D's if it was asked for.
@@ -185,14 +193,16 @@ fn types_of(
         let known = |name, array: &Array<'_>| {
             array.format.ok_or_else(|| {
                 PyValueError::new_err(format!(
-                    "{name} has elements that are no numbers of a kernel: types= was needed, for example \"bf16\""
+                    "{name} has elements of {}, {} was needed, or types= for unsigned integers of the same size, for example \"bf16\"",
+                    array.type_words(),
+                    names()
                 ))
             })
         };
         let types = Types::of(known("a", a)?).with_b(known("b", b)?);
         return Ok((of_out.map_or(types, |d| types.stored(d)), of_out));
     };
-    let (types, said) = falchion_core::types(text).map_err(|refusal| of_refusal(&refusal))?;
+    let (types, said) = falchion_core::types(&short(text)).map_err(|refusal| of_refusal(&refusal))?;
     if types.is_scaled() || types.dense() != types {
         return invalid(format!(
             "types is \"{text}\", formats alone were needed: scales and prepared operands are arguments"
@@ -215,73 +225,6 @@ fn types_of(
         }
     }
     Ok((types, said))
-}
-
-/// How many GEMMs there are, and the shape of the result in front of its rows and columns.
-struct Many<'py> {
-    products: GroupedProblem,
-    /// The shape of the result, whose last extent is N.
-    shape: Vec<i64>,
-    rows: i64,
-    /// Whether A's dimensions are one matrix, and B's.
-    offsets: Option<Array<'py>>,
-}
-
-impl Many<'_> {
-    fn tag(&self) -> (u8, u32) {
-        match self.products {
-            GroupedProblem::Batched { count } => (1, count),
-            GroupedProblem::GroupedContiguous { count, .. } => (2, count),
-            _ => (0, 1),
-        }
-    }
-}
-
-/// The GEMMs of two arrays.
-fn many<'py>(a: &Array<'py>, b: &Array<'py>, n: i64, groups: Option<Array<'py>>) -> PyResult<Many<'py>> {
-    let [rows, _] = a.last(1);
-    if let Some(offsets) = groups {
-        let count = offsets.last(0)[0] - 1;
-        if offsets.rank() != 1 || count < 1 || offsets.bytes != 4 || offsets.last(0)[1] != 1 {
-            return invalid(format!(
-                "groups has shape {} and elements of {} bytes, a contiguous vector of one int32 more than there are groups was needed",
-                offsets.shape_words(),
-                offsets.bytes
-            ));
-        }
-        if a.rank() != 2 || b.rank() != 3 || b.last(2)[0] != count {
-            return invalid(format!(
-                "a has shape {} and b {}, (M, K) and ({count}, K, N) were needed, as groups has {} offsets",
-                a.shape_words(),
-                b.shape_words(),
-                count + 1
-            ));
-        }
-        let (count, address) = (extent("groups", &offsets, count)?, offsets.address);
-        let products = GroupedProblem::GroupedContiguous { count, offsets: address };
-        return Ok(Many { products, shape: vec![rows, n], rows, offsets: Some(offsets) });
-    }
-    match (a.rank(), b.rank()) {
-        (2, 2) => Ok(Many { products: GroupedProblem::One, shape: vec![rows, n], rows, offsets: None }),
-        (3, 3) | (2, 3) | (3, 2) => {
-            let counts = [a.last(2)[0], b.last(2)[0]];
-            let count = if counts[0] == 1 { counts[1] } else { counts[0] };
-            if counts.iter().any(|&of| of != 1 && of != count) {
-                return invalid(format!(
-                    "a has shape {} and b {}: the same number of matrices was needed, or one",
-                    a.shape_words(),
-                    b.shape_words()
-                ));
-            }
-            let products = GroupedProblem::Batched { count: extent("a", a, count)? };
-            Ok(Many { products, shape: vec![count, rows, n], rows, offsets: None })
-        }
-        _ => invalid(format!(
-            "a has shape {} and b {}, matrices or batches of matrices were needed",
-            a.shape_words(),
-            b.shape_words()
-        )),
-    }
 }
 
 /// Checks the arguments, chooses a kernel, and makes its call.
@@ -329,25 +272,28 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     let [m, n, k] = [extent("a", &a, of_a[0])?, extent("b", &b, of_b[1])?, extent("a", &a, of_a[1])?];
     let groups = asked.groups.as_ref().map(|groups| Array::of("groups", groups)).transpose()?;
     let several = match stored.iter().any(Option::is_some) {
-        false => many(&a, &b, n.into(), groups)?,
-        true if groups.is_some() || a.rank() > 2 || b.rank() > 2 => {
+        false => many(&a, &b, [n.into(), b.last(2)[0]], groups)?,
+        true if stored[1].as_ref().is_some_and(|of| of.count > 0) && groups.is_some() => {
+            many(&a, &b, [n.into(), stored[1].as_ref().map_or(0, |of| of.count.into())], groups)?
+        }
+        true if groups.is_some()
+            || stored.iter().flatten().any(|of| of.count > 0)
+            || a.rank() > 2
+            || b.rank() > 2 =>
+        {
             return invalid(
-                "groups and batches are not there for few-bit or sparse operands: one GEMM was needed",
+                "groups and batches are not there for one few-bit or sparse operand: one GEMM, or Operand.stacked and groups, were needed",
             );
         }
-        true => Many {
-            products: GroupedProblem::One,
-            shape: vec![m.into(), n.into()],
-            rows: m.into(),
-            offsets: None,
-        },
+        true => Many { products: GroupedProblem::One, shape: vec![m.into(), n.into()], offsets: None },
     };
     // The types.
     let (types, said) = match &stored {
         [None, None] => types_of(asked.types.as_deref(), [&a, &b], out.as_ref())?,
         _ => stored::types(&stored, [&a, &b], out.as_ref())?,
     };
-    let found = scales::of([asked.scale_a.as_ref(), asked.scale_b.as_ref()], [m, n, k], &a)?;
+    let own = several.offsets.as_ref().map(|offsets| offsets.last(0)[0] - 1);
+    let found = scales::of([asked.scale_a.as_ref(), asked.scale_b.as_ref()], [m, n, k], own, &a)?;
     let types = if let Scales::Blocks { rows, .. } = &found { types.scaled(*rows) } else { types };
     let mut alpha = asked.alpha;
     if let Scales::Number(number) = found {
@@ -499,7 +445,6 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     let call = call.with(epilogue);
     kept.extend([b.array.object.clone(), a.array.object.clone()]);
     kept.extend(several.offsets.map(|offsets| offsets.object));
-    let _ = several.rows;
     Ok(Prepared { chosen, call, place, a: like, result: out.object, _kept: kept })
 }
 

@@ -8,6 +8,7 @@ mod exchange;
 mod gradient;
 mod heads;
 mod linear;
+mod many;
 mod operand;
 mod place;
 mod plan;

@@ -100,7 +100,7 @@ impl Sides {
 /// The leading dimension of lines; `None` if their elements are not next to each other, or lines overlap.
 fn leading(line: [i64; 2], lines: [i64; 2], bytes: u32) -> Option<u64> {
     let [length, step] = line;
-    if length > 1 && step != 1 {
+    if length > 1 && step != 1 && lines[0] > 0 {
         return None;
     }
     if lines[0] <= 1 || length == 0 {

@@ -146,7 +146,8 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn request(&self) -> PyResult<Request<'static>> {
         let Self { extents: [m, n, k], batch, reproducible, .. } = *self;
-        let (types, said) = falchion_core::types(self.types).map_err(|refusal| of_refusal(&refusal))?;
+        let (types, said) =
+            falchion_core::types(&crate::call::short(self.types)).map_err(|refusal| of_refusal(&refusal))?;
         let majors = falchion_core::majors(self.layout).map_err(|refusal| of_refusal(&refusal))?;
         let formula =
             |text| falchion_core::formula(text, types.a, said).map_err(|refusal| of_refusal(&refusal));
@@ -252,7 +253,10 @@ pub(crate) fn result(
     let Some(operand) = operand else {
         return invalid(format!("a has elements of {dtype}, a type of a kernel was needed"));
     };
-    let said = types.map(falchion_core::types).transpose().map_err(|refusal| of_refusal(&refusal))?;
+    let said = types
+        .map(|types| falchion_core::types(&crate::call::short(types)))
+        .transpose()
+        .map_err(|refusal| of_refusal(&refusal))?;
     let said = said.and_then(|(_, said)| said);
     let Some(text) = epilogue.filter(|text| *text != "acc") else {
         return Ok((0, type_name(said.unwrap_or(operand.output()))));

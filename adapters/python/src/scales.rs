@@ -39,10 +39,12 @@ impl<'py> Scales<'py> {
 /// Blocks have this extent along K.
 const BLOCK: i64 = 128;
 
-/// The scales of both operands, for a GEMM of these extents.
+/// The scales of both operands, for a GEMM of these extents. `groups` is the number of Bs of groups of rows: each may have scales of its
+/// own.
 pub(crate) fn of<'py>(
     given: [Option<&Bound<'py, PyAny>>; 2],
     [m, n, k]: [u32; 3],
+    groups: Option<i64>,
     a: &Array<'py>,
 ) -> PyResult<Scales<'py>> {
     let [m, n, k] = [m, n, k].map(i64::from);
@@ -75,13 +77,14 @@ pub(crate) fn of<'py>(
     // A's scales have the rows of A, B's the columns of B.
     let shape = |array: &Array<'_>| [array.last(1)[0], array.last(0)[0]];
     let block = |i: usize| -> Option<u32> {
-        let array = arrays[i].as_ref().filter(|array| array.rank() == 2)?;
+        let own = |array: &&Array<'_>| i == 1 && array.rank() == 3 && Some(array.last(2)[0]) == groups;
+        let array = arrays[i].as_ref().filter(|array| array.rank() == 2 || own(array))?;
         let [first, second] = shape(array);
         let (of_k, of_mn, mn) = if i == 0 { (second, first, m) } else { (first, second, n) };
         let whole = of_k == blocks && (blocks > 1 || of_mn != 1 || mn <= BLOCK);
         (whole && of_mn == mn).then_some(1).or((whole && of_mn == (mn + BLOCK - 1) / BLOCK).then_some(128))
     };
-    let whole = |i: usize| arrays[i].as_ref().is_none_or(|array| shape(array) == [1, 1]);
+    let whole = |i: usize| arrays[i].as_ref().is_none_or(|array| array.rank() < 3 && shape(array) == [1, 1]);
     let vector = |i: usize| {
         arrays[i].as_ref().is_some_and(|array| match (array.rank(), i) {
             (1, _) => array.last(0)[0] == [m, n][i],
@@ -121,7 +124,7 @@ pub(crate) fn of<'py>(
     let tiles = [(m + BLOCK - 1) / BLOCK, (n + BLOCK - 1) / BLOCK];
     invalid(format!(
         "scale_a has shape {} and scale_b {}, numbers, vectors of {m} and {n}, or blocks of ({m}, {blocks}) or ({}, {blocks}) and \
-         ({blocks}, {n}) or ({blocks}, {}) were needed",
+         ({blocks}, {n}) or ({blocks}, {}), for each group or all, were needed",
         words(0),
         words(1),
         tiles[0],
@@ -133,22 +136,23 @@ pub(crate) fn of<'py>(
 /// columns of the array are the lines.
 fn laid_out<'py>(name: &str, array: &Array<'py>, turned: bool) -> PyResult<(MatrixRef, Array<'py>)> {
     let [line, lines] = if turned { [array.last(1), array.last(0)] } else { [array.last(0), array.last(1)] };
-    let ld = u64::try_from(lines[1]).unwrap_or(0);
+    let [count, stride] = array.last(2);
+    let distance = |stride: i64| u64::try_from(stride).unwrap_or(0);
+    let (ld, stride) = (distance(lines[1]), if count > 1 { distance(stride) } else { 0 });
     let fits = line[0] <= 1 || line[1] == 1;
-    if fits && array.address.is_multiple_of(16) && ld.is_multiple_of(4) && ld >= line[0].unsigned_abs() {
-        return Ok((MatrixRef::new(array.address, ld), array.clone()));
+    let whole = array.address.is_multiple_of(16) && ld.is_multiple_of(4) && stride.is_multiple_of(4);
+    if fits && whole && ld >= line[0].unsigned_abs() && (count <= 1 || stride > 0) {
+        return Ok((MatrixRef::new(array.address, ld).every(stride), array.clone()));
     }
     let padded = (line[0] + 3) / 4 * 4;
-    let room = array.empty(&[lines[0], padded], Format::F32, true)?;
+    let shape = [count, lines[0], padded];
+    let room = array.empty(&shape[3 - array.rank()..], Format::F32, true)?;
     let py = room.py();
-    let view = if turned {
-        let transposed = room.getattr("T")?;
-        transposed.get_item(pyo3::types::PySlice::new(py, 0, line[0] as isize, 1))?
-    } else {
-        let all = pyo3::types::PyEllipsis::get(py);
-        room.get_item((all, pyo3::types::PySlice::new(py, 0, line[0] as isize, 1)))?
-    };
+    let columns = pyo3::types::PySlice::new(py, 0, line[0] as isize, 1);
+    let view = room.get_item((pyo3::types::PyEllipsis::get(py), columns))?;
+    let view = if turned { view.call_method1("swapaxes", (-1, -2))? } else { view };
     view.set_item(pyo3::types::PyEllipsis::get(py), &array.object)?;
     let room = Array::of(name, &room)?;
-    Ok((MatrixRef::new(room.address, padded as u64), room))
+    let stride = if count > 1 { (lines[0] * padded) as u64 } else { 0 };
+    Ok((MatrixRef::new(room.address, padded as u64).every(stride), room))
 }

@@ -6,7 +6,7 @@ use falchion_core::{Groups, Lines, Refusal, Weights};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::array::{Array, Library, format_of, invalid, type_name};
+use crate::array::{Array, Library, format_of, invalid, names, type_name};
 use crate::call::of_refusal;
 
 /// A prepared operand: few-bit weights, or a sparse matrix. `falchion.weights` and `falchion.sparse` make it.
@@ -21,6 +21,9 @@ pub(crate) struct Operand {
     /// Rows and columns as they are multiplied.
     #[pyo3(get)]
     shape: (i64, i64),
+    /// Number of matrices, one per group of rows; 0 is one matrix.
+    #[pyo3(get)]
+    count: u32,
     /// Whether its columns are stored, one after the other: it is a B.
     is_b: bool,
     format: Format,
@@ -31,7 +34,7 @@ pub(crate) struct Operand {
 impl Operand {
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     #[new]
-    #[pyo3(signature = (values, shape, dtype, *, is_b, code=None, group=0, scales=None, zeros=None, metadata=None, order=None))]
+    #[pyo3(signature = (values, shape, dtype, *, is_b, code=None, group=0, scales=None, zeros=None, metadata=None, order=None, count=0))]
     fn new(
         values: Bound<'_, PyAny>,
         shape: (i64, i64),
@@ -43,6 +46,7 @@ impl Operand {
         zeros: Option<Py<PyAny>>,
         metadata: Option<Py<PyAny>>,
         order: Option<Py<PyAny>>,
+        count: u32,
     ) -> PyResult<Self> {
         let Some(format) = format_of(dtype) else {
             return invalid(format!("dtype is \"{dtype}\", the type that is multiplied was needed"));
@@ -52,7 +56,40 @@ impl Operand {
             Some(name) => Some(WeightsSpec { code: self::code(name)?, group, zeros: zeros.is_some() }),
         };
         let values = values.unbind();
-        Ok(Self { values, scales, zeros, metadata, order, shape, is_b, format, weights })
+        Ok(Self { values, scales, zeros, metadata, order, shape, count, is_b, format, weights })
+    }
+
+    /// Operands of the same kind as the Bs of groups of rows: `matmul(a, stack, groups=...)`.
+    #[staticmethod]
+    fn stacked(operands: Vec<Bound<'_, Self>>) -> PyResult<Self> {
+        let Some(first) = operands.first() else {
+            return invalid("operands is empty, one per group was needed");
+        };
+        let (py, first) = (first.py(), first.get());
+        for (i, operand) in operands.iter().enumerate() {
+            let Self { shape, format, weights, is_b, count, ref order, .. } = *operand.get();
+            let same = shape == first.shape && format == first.format && weights == first.weights && is_b;
+            if !same || count != 0 || order.is_some() || weights.is_none() {
+                return invalid(format!(
+                    "operand {i} has another shape, type, code or group than the first, mixed groups, or no few bits: the same was needed"
+                ));
+            }
+        }
+        let joined = |part: fn(&Self) -> Option<&Py<PyAny>>| -> PyResult<Option<Py<PyAny>>> {
+            let parts: Vec<_> = operands.iter().filter_map(|operand| part(operand.get())).collect();
+            let Some(one) = parts.first() else { return Ok(None) };
+            let (module, name) = match Array::of("operands", one.bind(py))?.library {
+                Library::Numpy => ("numpy", "concatenate"),
+                Library::Torch => ("torch", "cat"),
+            };
+            Ok(Some(py.import(module)?.call_method1(name, (parts,))?.unbind()))
+        };
+        let values = joined(|operand| Some(&operand.values))?;
+        let Some(values) = values else { return invalid("operands is empty, one per group was needed") };
+        let count = u32::try_from(operands.len()).unwrap_or(u32::MAX);
+        let (scales, zeros) =
+            (joined(|operand| operand.scales.as_ref())?, joined(|operand| operand.zeros.as_ref())?);
+        Ok(Self { values, scales, zeros, metadata: None, order: None, count, ..*first })
     }
 
     /// The same on a device of torch, for example "cuda".
@@ -83,10 +120,11 @@ impl Operand {
     fn __repr__(&self) -> String {
         let (rows, columns) = self.shape;
         let format = type_name(self.format);
+        let many = if self.count > 0 { format!("{} of ", self.count) } else { String::new() };
         match self.weights {
             Some(WeightsSpec { code, group, .. }) => {
                 format!(
-                    "<falchion.Operand of {rows} x {columns}: {code} in groups of {group}, multiplied in {format}>"
+                    "<falchion.Operand of {many}{rows} x {columns}: {code} in groups of {group}, multiplied in {format}>"
                 )
             }
             None => format!("<falchion.Operand of {rows} x {columns}: 2:4 sparse {format}>"),
@@ -218,6 +256,7 @@ pub(crate) struct Stored<'py> {
     pub(crate) matrix: MatrixRef,
     /// Rows and columns as they are multiplied.
     pub(crate) shape: [i64; 2],
+    pub(crate) count: u32,
     pub(crate) groups: Option<GroupScales>,
     pub(crate) metadata: Option<MatrixRef>,
     weights: Option<WeightsSpec>,
@@ -262,20 +301,30 @@ pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<S
         let ld = array.last(1)[1].unsigned_abs() * u64::from(array.bytes) / u64::from(bytes);
         MatrixRef::new(array.address, ld)
     };
+    // Those of groups of rows follow each other.
+    let every = |matrix: MatrixRef, lines: u32| match operand.count {
+        0 | 1 => matrix,
+        _ => matrix.every(u64::from(lines) * matrix.ld),
+    };
+    let mn = u32::try_from(if operand.is_b { columns } else { rows }).unwrap_or(u32::MAX);
     let matrix = match operand.weights {
-        Some(WeightsSpec { code, .. }) => MatrixRef::new(values.address, weights::ld(code, k)),
+        Some(WeightsSpec { code, .. }) => {
+            every(MatrixRef::new(values.address, weights::ld(code, k)), mn.next_multiple_of(64))
+        }
         None => row(&values, operand.format.bytes()),
     };
     let groups = operand.weights.filter(|weights| weights.group > 0).and_then(|weights| {
-        let scales = row(scales.as_ref()?, weights.scale_bytes());
-        let zeros = zeros.as_ref().map_or(MatrixRef::NONE, |zeros| row(zeros, operand.format.bytes()));
+        let lines = k.div_ceil(weights.group);
+        let scales = every(row(scales.as_ref()?, weights.scale_bytes()), lines);
+        let of_zeros = |zeros| every(row(zeros, operand.format.bytes()), lines);
+        let zeros = zeros.as_ref().map_or(MatrixRef::NONE, of_zeros);
         Some(GroupScales { scales, zeros })
     });
     let of_metadata =
         |array: Array<'_>| MatrixRef::new(array.address, sparse::metadata_ld(operand.format, k).into());
     let metadata = metadata.map(of_metadata);
-    let (shape, format, weights) = ([rows, columns], operand.format, operand.weights);
-    Ok(Some(Stored { values, matrix, shape, groups, metadata, weights, format, kept }))
+    let (shape, format, weights, count) = ([rows, columns], operand.format, operand.weights, operand.count);
+    Ok(Some(Stored { values, matrix, shape, count, groups, metadata, weights, format, kept }))
 }
 
 /// The types of a GEMM with a prepared operand, and D's if it was asked for.
@@ -287,7 +336,10 @@ pub(crate) fn types(
     let format = |i: usize| match &stored[i] {
         Some(stored) => Ok(stored.format),
         None => arrays[i].format.map_or_else(
-            || invalid(format!("{} has elements that are no numbers of a kernel", ["a", "b"][i])),
+            || {
+                let words = arrays[i].type_words();
+                invalid(format!("{} has elements of {words}, {} was needed", ["a", "b"][i], names()))
+            },
             Ok,
         ),
     };

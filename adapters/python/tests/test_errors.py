@@ -15,7 +15,11 @@ B = np.ones((4, 5), np.float16)
         ("a has shape (4,)", lambda: falchion.matmul(A[0], B)),
         ("a is of type list", lambda: falchion.matmul([1], B)),
         ("a has elements of complex128", lambda: falchion.matmul(A.astype(complex), B)),
-        ("types= was needed", lambda: falchion.matmul(A.view(np.uint16), B.view(np.uint16))),
+        ("a has elements of uint16, float32, float16", lambda: falchion.matmul(A.view(np.uint16), B.view(np.uint16))),
+        ("a has elements of int64", lambda: falchion.matmul(A.astype(int), B.astype(int))),
+        ("group is 100, 32, 64 or 128 was needed", lambda: falchion.weights.quantize(A, group=100)),
+        ("weights are multiplied in f32, bf16 or f16 was needed", lambda: falchion.weights.quantize(A.astype("f4"))),
+        ("kernel is of type str", lambda: falchion.explore("64x64x64")),
         ('types is "bf15", one to three of f32, bf16', lambda: falchion.matmul(A, B, types="bf15")),
         ("a has elements of float16, float32 was needed", lambda: falchion.matmul(A, B, types="f32")),
         ("no kernel multiplies f16 by bf16", lambda: falchion.matmul(A, B.view(np.uint16), types="f16-bf16")),
@@ -39,6 +43,17 @@ def test_refusals(words, call):
     with pytest.raises(ValueError) as error:
         call()
     assert words in str(error.value)
+
+
+def test_types_have_the_names_of_other_libraries():
+    y = falchion.matmul(A.view(np.uint16), B.view(np.uint16), types="float16-float16-float32")
+    assert y.dtype == np.float32 and (y == 4).all()
+    assert falchion.plan(64, 64, 64, types="bfloat16")[0].spec == falchion.plan(64, 64, 64, types="bf16")[0].spec
+
+
+def test_no_rows_give_no_rows():
+    for shape in [(0, 4), (0, 16)]:
+        assert falchion.matmul(np.ones(shape), np.ones((shape[1], 5))).shape == (0, 5)
 
 
 def test_read_only_results_are_refused():

@@ -120,3 +120,45 @@ def test_refusals():
     ]:
         with pytest.raises(ValueError, match=words):
             call()
+
+
+@pytest.mark.parametrize("code", ["s4", "mxfp4"])
+def test_experts_have_few_bits(code):
+    n, k, offsets = 72, 128, np.array([0, 17, 17, 40], np.int32)
+    dtype = np.float16 if code == "s4" or ml_dtypes is None else ml_dtypes.bfloat16
+    if code == "s4":
+        operands = [weights.quantize(RNG.standard_normal((n, k)).astype(np.float16)) for _ in range(3)]
+    else:
+        scales = [RNG.integers(120, 130, (n, k // 32)).astype(np.uint8) for _ in range(3)]
+        operands = [weights.mxfp4(RNG.integers(0, 256, (n, k // 2)).astype(np.uint8), of, dtype="bfloat16" if dtype != np.float16 else "float16") for of in scales]
+    stack = falchion.Operand.stacked(operands)
+    assert stack.count == 3 and "3 of 128 x 72" in repr(stack)
+    x = inputs(40, k, dtype)
+    y = falchion.matmul(x, stack, groups=offsets)
+    for i, operand in enumerate(operands):
+        own = x[offsets[i] : offsets[i + 1]]
+        if len(own):
+            expected = falchion.matmul(own, operand).astype(float)
+            assert np.abs(y[offsets[i] : offsets[i + 1]].astype(float) - expected).max() <= 0.01 * np.abs(expected).max()
+    with pytest.raises(ValueError, match="Operand.stacked and groups, were needed"):
+        falchion.matmul(x, stack)
+    with pytest.raises(ValueError, match=r"b .* of 3 matrices, \(M, K\) and \(2, K, N\) were needed"):
+        falchion.matmul(x, stack, groups=offsets[:3])
+    with pytest.raises(ValueError, match="operand 1 has another shape"):
+        falchion.Operand.stacked([operands[0], weights.quantize(np.ones((8, 64), np.float16))])
+
+
+@pytest.mark.skipif(ml_dtypes is None, reason="ml_dtypes has float8")
+@pytest.mark.parametrize("shared", [False, True])
+def test_experts_have_scales_of_blocks(shared):
+    n, k, offsets = 144, 256, np.array([0, 9, 30], np.int32)
+    x = RNG.standard_normal((30, k)).astype(ml_dtypes.float8_e4m3fn)
+    w = RNG.standard_normal((2, n, k)).astype(ml_dtypes.float8_e4m3fn)
+    of_x = RNG.uniform(0.5, 2, (30, 2)).astype(np.float32)
+    of_w = RNG.uniform(0.5, 2, (2, 2, 2)).astype(np.float32)  # (experts, N / 128, K / 128), as files have them
+    y = falchion.matmul(x, w.swapaxes(1, 2), scale_a=of_x, scale_b=of_w[0].T if shared else of_w.swapaxes(1, 2), groups=offsets)
+    wide = x.astype(float) * np.repeat(of_x, 128, 1)
+    for i in range(2):
+        scales = np.repeat(np.repeat(of_w[0 if shared else i], 128, 0)[:n], 128, 1)
+        expected = wide[offsets[i] : offsets[i + 1]] @ (w[i].astype(float) * scales).T
+        assert np.abs(y[offsets[i] : offsets[i + 1]].astype(float) - expected).max() < 0.01 * np.abs(expected).max()

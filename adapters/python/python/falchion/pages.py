@@ -35,6 +35,8 @@ def explore(kernel: Kernel | tuple[int, int, int], **keywords: object) -> Page:
     if isinstance(kernel, tuple):
         title = "{} x {} x {}".format(*kernel)
         kernel = plan(*kernel, **keywords)[0]
+    elif not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel is of type {type(kernel).__name__}, extents (m, n, k) or a Kernel was needed")
     elif keywords:
         raise ValueError(f"{next(iter(keywords))} is given with a kernel: extents (m, n, k) were needed")
     return Page(title, kernel._repr_html_())

@@ -104,6 +104,8 @@ def quantize(weight: Any, *, code: str = "s4", group: int = 128) -> Operand:
     """Rounds a weight (N, K) of float16 or bfloat16 to s4 or s8, with a scale per group of K."""
     if code not in ("s4", "s8"):
         raise ValueError(f'code is "{code}", "s4" or "s8" was needed')
+    if group not in (32, 64, 128):
+        raise ValueError(f"group is {group}, 32, 64 or 128 was needed")
     dtype, bits = _dtype(weight), _host(weight)
     wide = (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else bits.astype(np.float32)
     n, k = wide.shape
