@@ -233,7 +233,9 @@ typedef struct {
      * the cache is never read: the kernel traps. */
     const uint32_t *lengths, *table;
     uint32_t each, pages;
-    void *workspace; /* with FALCHION_WORKSPACE: zero it once; after that only launches on one stream may use it. The emulator ignores it */
+    /* With FALCHION_WORKSPACE. Zero it once; after that only launches of this kernel on one stream may use it. With FALCHION_PACKED, zero
+     * it again where all_queries changes. The emulator ignores it. */
+    void *workspace;
     uint64_t workspace_bytes;
 } falchion_attention_args;
 

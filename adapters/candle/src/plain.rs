@@ -237,7 +237,7 @@ pub(crate) trait Plain {
     type Call: Clone;
 
     #[cfg(feature = "cuda")]
-    fn bytes(&self, call: &Self::Call) -> u64;
+    fn layout(&self, call: &Self::Call) -> [u64; 4];
     #[cfg(feature = "cuda")]
     fn lend(call: &mut Self::Call, workspace: WorkspaceRef);
     #[cfg(feature = "cuda")]
@@ -259,13 +259,13 @@ pub(crate) trait Plain {
 }
 
 macro_rules! plain {
-    ($kernel:ty, $call:ty, $bytes:expr) => {
+    ($kernel:ty, $call:ty, $layout:expr) => {
         impl Plain for $kernel {
             type Call = $call;
 
             #[cfg(feature = "cuda")]
-            fn bytes(&self, call: &$call) -> u64 {
-                $bytes(self, call)
+            fn layout(&self, call: &$call) -> [u64; 4] {
+                $layout(self, call)
             }
 
             #[cfg(feature = "cuda")]
@@ -297,15 +297,20 @@ macro_rules! plain {
     };
 }
 
-plain!(Attend, AttentionCall, |kernel: &Attend, call| kernel.workspace(call));
-plain!(Backward, BackwardCall, |kernel: &Backward, call: &BackwardCall| kernel.workspace(&call.problem));
-plain!(Gemm, Call<Epilogue>, |kernel: &Gemm, call| kernel.workspace(call).unwrap_or(0));
+plain!(Attend, AttentionCall, |kernel: &Attend, call| kernel.layout(call));
+plain!(Backward, BackwardCall, |kernel: &Backward, call: &BackwardCall| [
+    kernel.workspace(&call.problem),
+    0,
+    0,
+    0
+]);
+plain!(Gemm, Call<Epilogue>, |kernel: &Gemm, call| [kernel.workspace(call).unwrap_or(0), 0, 0, 0]);
 
 /// A kernel, with the workspaces of its launches by stream.
 pub(crate) struct Kept<K> {
     kernel: K,
     #[cfg(feature = "cuda")]
-    workspaces: Mutex<HashMap<usize, CudaSlice<u8>>>,
+    workspaces: Mutex<HashMap<usize, (CudaSlice<u8>, [u64; 4])>>,
 }
 
 impl<K: Plain> Kept<K> {
@@ -342,16 +347,21 @@ impl<K: Plain> Kept<K> {
         let stream = device.cuda_stream();
         let ordinal = CudaStream::context(&stream).ordinal();
         self.kernel.load(ordinal).map_err(Error::wrap)?;
-        let bytes = self.kernel.bytes(&call);
+        let layout = self.kernel.layout(&call);
         let mut all = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes > 0 {
-            let size = usize::try_from(bytes).map_err(Error::wrap)?;
+        if layout[0] > 0 {
+            let size = usize::try_from(layout[0]).map_err(Error::wrap)?;
             let handle = stream.cu_stream().expose_provenance();
-            if all.get(&handle).is_none_or(|known| known.len() < size) {
-                all.insert(handle, device.alloc_zeros::<u8>(size)?);
+            if all.get(&handle).is_none_or(|(known, _)| known.len() < size) {
+                all.insert(handle, (device.alloc_zeros::<u8>(size)?, layout));
             }
-            if let Some(room) = all.get(&handle) {
-                K::lend(&mut call, WorkspaceRef { address: room.device_ptr(&stream).0, bytes });
+            if let Some((room, known)) = all.get_mut(&handle) {
+                // What is zero at first is elsewhere.
+                if *known != layout {
+                    stream.memset_zeros(room).map_err(Error::wrap)?;
+                    *known = layout;
+                }
+                K::lend(&mut call, WorkspaceRef { address: room.device_ptr(&stream).0, bytes: layout[0] });
             }
         }
         // SAFETY: the caller guarantees it; the stream is candle's, of the card's primary context, and the workspace is kept.

@@ -138,6 +138,12 @@ impl Attend {
         self.attention().workspace(call)
     }
 
+    /// What the places in a workspace depend on. It must be zeroed again for a call with another layout.
+    pub fn layout(&self, call: &AttentionCall) -> [u64; 4] {
+        let AttentionProblem { batch, queries, .. } = call.problem;
+        [self.workspace(call), batch.into(), queries.into(), call.packed.rows[0].into()]
+    }
+
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
     ///
     /// # Errors

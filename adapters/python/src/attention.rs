@@ -208,7 +208,7 @@ pub(crate) fn attention<'py>(
                 py.detach(|| attend.load(ordinal)).map_err(|error| of_engine(&error))?;
             }
             let stream = torch.stream(py, ordinal)?;
-            call.workspace = chosen.workspaces.lend(torch, &q.0, (stream, attend.workspace(&call)))?;
+            call.workspace = chosen.workspaces.lend(torch, &q.0, (stream, attend.layout(&call)))?;
             // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is
             // freed in the order of that stream.
             unsafe { attend.launch(ordinal, place::handle(stream), &call) }

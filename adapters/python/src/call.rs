@@ -527,7 +527,7 @@ impl<'py> Prepared<'py> {
         }
         let stream = torch.stream(py, ordinal)?;
         let bytes = gemm.workspace(&self.call).unwrap_or(0);
-        self.call.workspace = workspaces.lend(torch, &self.a, (stream, bytes))?;
+        self.call.workspace = workspaces.lend(torch, &self.a, (stream, [bytes, 0, 0, 0]))?;
         // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is freed
         // in the order of that stream.
         unsafe { gemm.launch(ordinal, place::handle(stream), &self.call) }.map_err(|error| of_engine(&error))

@@ -22,19 +22,27 @@ pub(crate) fn handle(stream: usize) -> *mut c_void {
     core::ptr::with_exposed_provenance_mut(stream)
 }
 
+/// A workspace, and the layout for which it was zeroed.
+struct Lent {
+    room: Py<PyAny>,
+    workspace: WorkspaceRef,
+    layout: [u64; 4],
+}
+
 /// The workspaces of a kernel's launches, by stream.
 #[derive(Default)]
-pub(crate) struct Workspaces(Mutex<HashMap<usize, (Py<PyAny>, WorkspaceRef)>>);
+pub(crate) struct Workspaces(Mutex<HashMap<usize, Lent>>);
 
 impl Workspaces {
-    /// Zeroed memory of that many bytes for launches on a stream, in the place of an array; `None` for no bytes. During a capture it
-    /// belongs to the graph.
+    /// Zeroed memory of that many bytes, the layout's first number, for launches on a stream, in the place of an array; `None` for no
+    /// bytes. It is zeroed again where the layout changes. During a capture it belongs to the graph.
     pub(crate) fn lend(
         &self,
         torch: &Torch,
         like: &Array<'_>,
-        (stream, bytes): (usize, u64),
+        (stream, layout): (usize, [u64; 4]),
     ) -> PyResult<Option<WorkspaceRef>> {
+        let bytes = layout[0];
         if bytes == 0 {
             return Ok(None);
         }
@@ -44,11 +52,15 @@ impl Workspaces {
             return Ok(Some(made(like, bytes, true)?.1));
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = all.get(&stream).filter(|(_, known)| known.bytes >= bytes) {
-            return Ok(Some(*known));
+        if let Some(known) = all.get_mut(&stream).filter(|known| known.workspace.bytes >= bytes) {
+            if known.layout != layout {
+                known.room.bind(py).call_method0("zero_")?;
+                known.layout = layout;
+            }
+            return Ok(Some(known.workspace));
         }
         let (room, workspace) = made(like, bytes, true)?;
-        all.insert(stream, (room.unbind(), workspace));
+        all.insert(stream, Lent { room: room.unbind(), workspace, layout });
         Ok(Some(workspace))
     }
 }
