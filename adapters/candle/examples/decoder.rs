@@ -12,7 +12,7 @@ use candle_core::{DType, Device, Result};
 #[path = "support/decoder.rs"]
 mod decoder;
 
-use decoder::{By, Decoder, Size};
+use decoder::{By, Decoder, Size, best};
 
 /// Times of a prompt and of a token after it, the medians of several runs.
 fn times(model: &Decoder, by: By, prompt: &[u32], count: usize, runs: usize) -> Result<[Duration; 2]> {
@@ -59,33 +59,47 @@ fn main() -> Result<()> {
     };
     let mut model = Decoder::new(size, dtype, &device)?;
     let prompt: Vec<u32> = (0..length).map(|i| i * 7919 % size.words as u32).collect();
-    beside(&model, By::Falchion, &prompt, (count, runs))?;
+    beside(&model, &[By::Falchion], &prompt, (count, runs))?;
     println!("the weights of the blocks in 8 bits, from a file; candle has them in {dtype:?}");
     model.in_8_bits()?;
-    beside(&model, By::Falchion8, &prompt, (count, runs))
+    beside(&model, &[By::Weights8, By::Falchion8], &prompt, (count, runs))
 }
 
-/// Tokens and times of a model with candle's operations and with falchion's, in turns.
-fn beside(model: &Decoder, by: By, prompt: &[u32], (count, runs): (usize, usize)) -> Result<()> {
-    let (expected, least) = model.generate(By::Candle, prompt, count)?;
-    let (found, _) = model.generate(by, prompt, count)?;
-    let same = found.iter().zip(&expected).take_while(|(a, b)| a == b).count();
-    println!(
-        "tokens    {same} of {count} the same, then the texts differ or end; the closest two logits of candle's differ by {least}"
-    );
-    let mut rows = Vec::new();
-    for by in [By::Candle, by] {
-        rows.push((by, times(model, by, prompt, count, runs)?));
-    }
-    for (by, [of_prompt, token]) in &rows {
-        println!(
+/// Tokens and times of a model with candle's operations and with falchion's, in one run.
+fn beside(model: &Decoder, ours: &[By], prompt: &[u32], (count, runs): (usize, usize)) -> Result<()> {
+    let expected = model.generate(By::Candle, prompt, count, None)?;
+    let candle = times(model, By::Candle, prompt, count, runs)?;
+    let words = |by: By, [of_prompt, token]: [Duration; 2]| {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        format!(
             "{by:?}: {} tokens of prompt {:.2} ms, each further token {:.3} ms",
             prompt.len(),
-            of_prompt.as_secs_f64() * 1e3,
-            token.as_secs_f64() * 1e3
+            ms(of_prompt),
+            ms(token)
+        )
+    };
+    println!("{}", words(By::Candle, candle));
+    for &by in ours {
+        // Each step begins with candle's text, so that one token that differs does not decide the others.
+        let found = model.generate(by, prompt, count, Some(&expected))?;
+        let (mut same, mut doubt, mut error, mut size) = (0, 0f32, 0f64, 0f64);
+        for (found, expected) in found.iter().zip(&expected) {
+            let [first, second] = best(expected);
+            if best(found)[0] == first {
+                same += 1;
+            } else {
+                doubt = doubt.max(expected[first] - expected[second]);
+            }
+            error += found.iter().zip(expected).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+            size += expected.iter().map(|b| f64::from(*b).powi(2)).sum::<f64>();
+        }
+        let time = times(model, by, prompt, count, runs)?;
+        let ratio = |i: usize| candle[i].as_secs_f64() / time[i].as_secs_f64();
+        println!("{}: {:.2} and {:.2} times as fast as candle", words(by, time), ratio(0), ratio(1));
+        println!(
+            "  {same} of {count} tokens are candle's; at the others candle's first two logits are at most {doubt} apart; logits differ by {:.4} of their size",
+            (error / size).sqrt()
         );
     }
-    let ratio = |i: usize| rows[0].1[i].as_secs_f64() / rows[1].1[i].as_secs_f64();
-    println!("falchion is {:.2} and {:.2} times as fast", ratio(0), ratio(1));
     Ok(())
 }

@@ -36,6 +36,9 @@ pub enum FewBits {
         /// Inputs of a group; 0 is all of them.
         group: usize,
     },
+    /// DeepSeek's and Qwen's fp8: `weight` in `F8E4M3`, and `weight_scale_inv` with a scale per 128 x 128. Inputs stay in 16 bits;
+    /// [`ScaledLinear`](crate::ScaledLinear) rounds them.
+    Fp8,
 }
 
 /// A linear layer whose weights have few bits and are scaled per group of inputs, `y = activation(x * wᵀ + b)` in one kernel. Inputs,
@@ -70,6 +73,7 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     let flat = tensor.to_device(&Device::Cpu)?.flatten_all()?;
     Ok(match flat.dtype() {
         DType::U8 => flat.to_vec1::<u8>()?,
+        DType::F8E4M3 => flat.to_vec1::<float8::F8E4M3>()?.into_iter().map(|code| code.to_bits()).collect(),
         DType::U32 => flat.to_vec1::<u32>()?.into_iter().flat_map(u32::to_le_bytes).collect(),
         DType::I32 => flat.to_vec1::<i32>()?.into_iter().flat_map(i32::to_le_bytes).collect(),
         DType::I64 => flat.to_vec1::<i64>()?.into_iter().flat_map(|x| (x as i32).to_le_bytes()).collect(),
@@ -167,6 +171,18 @@ impl FewBitLinear {
         Self::of(weights.map_err(Error::wrap)?, bias, blocks.device())
     }
 
+    /// A layer of codes `(out, in)` in `F8E4M3` and their scales `(ceil(out / 128), ceil(in / 128))`. `dtype` is the layer's type, to which
+    /// the scales are rounded.
+    ///
+    /// # Errors
+    /// A shape or a type that does not fit; an error of candle.
+    pub fn fp8([weight, scales]: [&Tensor; 2], dtype: DType, bias: Option<Tensor>) -> Result<Self> {
+        let (n, k) = weight.dims2()?;
+        let scales = scales.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?;
+        let weights = Weights::fp8(format_of(dtype)?, [number(n)?, number(k)?], &bytes(weight)?, &scales);
+        Self::of(weights.map_err(Error::wrap)?, bias, weight.device())
+    }
+
     /// Reads a layer from a file, by the names that the file's tool gives its tensors, in the type and on the device of `vb`.
     ///
     /// # Errors
@@ -175,12 +191,18 @@ impl FewBitLinear {
         let get = |shape: &[usize], name: &str, dtype: DType| {
             vb.get_with_hints_dtype(shape, name, candle_nn::Init::default(), dtype)
         };
+        let bias = vb.contains_tensor("bias").then(|| vb.get(outputs, "bias")).transpose()?;
         let group = match bits {
             FewBits::Gptq { group, .. } | FewBits::Awq { group } => group,
+            FewBits::Fp8 => {
+                let weight = get(&[outputs, inputs], "weight", DType::F8E4M3)?;
+                let blocks = [outputs, inputs].map(|extent| extent.div_ceil(128));
+                let scales = get(&blocks, "weight_scale_inv", DType::F32)?;
+                return Self::fp8([&weight, &scales], vb.dtype(), bias);
+            }
         };
         let groups = inputs.div_ceil(if group == 0 { inputs.max(1) } else { group });
         let scales = get(&[groups, outputs], "scales", vb.dtype())?;
-        let bias = vb.contains_tensor("bias").then(|| vb.get(outputs, "bias")).transpose()?;
         match bits {
             FewBits::Gptq { bits, v2, .. } => {
                 let of_word = 32 / bits.max(1);
@@ -190,7 +212,7 @@ impl FewBitLinear {
                 let g_idx = known.then(|| get(&[inputs], "g_idx", DType::I32)).transpose()?;
                 Self::gptq([&qweight, &scales, &qzeros], g_idx.as_ref(), (bits, v2), bias)
             }
-            FewBits::Awq { .. } => {
+            FewBits::Awq { .. } | FewBits::Fp8 => {
                 let qweight = get(&[inputs, outputs / 8], "qweight", DType::I32)?;
                 let qzeros = get(&[groups, outputs / 8], "qzeros", DType::I32)?;
                 Self::awq([&qweight, &scales, &qzeros], bias)

@@ -233,8 +233,16 @@ fn files_with_scales_of_blocks_are_layers() -> Result<()> {
         let [n, k] = [144, 256];
         let weight = Tensor::randn(0f32, 1., (n, k), &Device::Cpu)?;
         let (codes, scales) = falchion_candle::quantize_weight(&weight)?;
-        let tensors = HashMap::from([("weight", codes), ("weight_scale_inv", scales)]);
-        let layer = ScaledLinear::load(k, n, &file(tensors, DType::BF16, &device)?)?;
+        let tensors = HashMap::from([("weight", codes.clone()), ("weight_scale_inv", scales.clone())]);
+        let vb = file(tensors, DType::BF16, &device)?;
+        let spread = |x: &Tensor, dim| {
+            let index: Vec<u32> = (0..[n, k][dim] as u32).map(|at| at / 128).collect();
+            x.index_select(&Tensor::new(index, &Device::Cpu)?, dim)
+        };
+        let wide = (codes.to_dtype(DType::F32)? * spread(&spread(&scales, 0)?, 1)?)?.flatten_all()?;
+        let layer = FewBitLinear::load(k, n, FewBits::Fp8, &vb)?;
+        compare(&layer, &wide.to_vec1::<f32>()?, [n, k], DType::BF16, &device, None)?;
+        let layer = ScaledLinear::load(k, n, &vb)?;
         let x = Tensor::randn(0f32, 1., (3, k), &Device::Cpu)?.to_dtype(DType::BF16)?;
         let expected = x.to_dtype(DType::F32)?.matmul(&weight.t()?)?;
         assert!(apart(&layer.forward(&x.to_device(&device)?)?, &expected)? < 0.06);

@@ -185,6 +185,24 @@ impl Weights {
         let scales: Vec<u8> = (0..groups).flat_map(line).collect();
         Self::new(Code::E2m1, format, [n, k], &codes, [Some(&scales), None])
     }
+
+    /// Weights in fp8 with a scale per 128 x 128, as DeepSeek's and Qwen's files have them: `codes` (N, K) of `e4m3`, and `scales`
+    /// (N / 128, K / 128), rounded up. The scales are rounded to the format that is multiplied.
+    ///
+    /// # Errors
+    /// Sizes that do not fit.
+    pub fn fp8(format: Format, [n, k]: [u32; 2], codes: &[u8], scales: &[f32]) -> Result<Self, Refusal> {
+        let [rows, blocks] = [n, k].map(|extent| extent.div_ceil(128) as usize);
+        if scales.len() != rows * blocks {
+            let (found, needed) = (scales.len(), rows * blocks);
+            return invalid(format!("there are {found} scales, {needed} were needed: one per 128 x 128"));
+        }
+        let scale =
+            |block: usize, row: usize| format.encode(scales[row / 128 * blocks + block].into()) as u16;
+        let lines = (0..blocks).flat_map(|block| (0..n as usize).map(move |row| (block, row)));
+        let lines: Vec<u8> = lines.flat_map(|(block, row)| scale(block, row).to_le_bytes()).collect();
+        Self::new(Code::E4m3, format, [n, k], codes, [Some(&lines), None])
+    }
 }
 
 /// The K of a group of a kernel, and how many of them are one of the file's, for a number of lines of scales.

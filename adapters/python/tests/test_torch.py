@@ -115,6 +115,23 @@ def test_linear_takes_any_dimensions():
         close(ft.linear(x, w), torch.nn.functional.linear(x, w), 1e-5)
 
 
+def test_experts_have_gradients():
+    torch.manual_seed(9)
+    offsets = torch.tensor([0, 5, 5, 20], dtype=torch.int32)
+    both = [[torch.randn(20, 24, generator=torch.Generator().manual_seed(1)).requires_grad_(), torch.randn(3, 16, 24, generator=torch.Generator().manual_seed(2)).requires_grad_()] for _ in range(2)]
+    torch.library.opcheck(torch.ops.falchion.experts, (*both[0], offsets))
+    found = ft.experts(*both[0], offsets)
+    x, weight = both[1]
+    expected = torch.cat([x[begin:end] @ weight[i].t() for i, (begin, end) in enumerate(((0, 5), (5, 5), (5, 20)))])
+    close(found, expected, 1e-5)
+    for result in (found, expected):
+        (result**2).sum().backward()
+    for own, other in zip(*both):
+        close(own.grad, other.grad, 1e-5)
+    compiled = torch.compile(lambda x, weight: ft.experts(x, weight, offsets).sin(), fullgraph=True, backend="aot_eager")
+    compiled(*both[0]).sum().backward()
+
+
 def test_attention_of_sequences_and_pages():
     torch.manual_seed(7)
     q, k = torch.randn(2, 90, 64).half(), torch.randn(2, 90, 64).half()

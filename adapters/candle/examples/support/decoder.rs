@@ -5,14 +5,17 @@ use std::collections::HashMap;
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::{Module, VarBuilder, ops};
-use falchion_candle::{Activation, Attention, Linear, ScaledLinear, attention, quantize_weight};
+use falchion_candle::{
+    Activation, Attention, FewBitLinear, FewBits, Linear, ScaledLinear, attention, quantize_weight,
+};
 
 /// Whose products and attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Candle,
     Falchion,
-    /// Falchion's, with the weights of blocks in 8 bits: [`Decoder::in_8_bits`].
+    /// Falchion's, with the weights of blocks in 8 bits, by [`Decoder::in_8_bits`]; and with inputs rounded too.
+    Weights8,
     Falchion8,
 }
 
@@ -35,7 +38,7 @@ struct Block {
     /// Q, K, V and the output; then gate, up and down.
     weights: [Tensor; 7],
     /// The same in 8 bits, from a file.
-    scaled: Vec<ScaledLinear>,
+    scaled: Vec<(ScaledLinear, FewBitLinear)>,
 }
 
 pub struct Decoder {
@@ -130,8 +133,12 @@ impl Decoder {
             candle_core::safetensors::save(&all, &path)?;
             let file = VarBuilder::from_buffered_safetensors(std::fs::read(&path)?, dtype, &device)?;
             let read = |(i, weight): (usize, &Tensor)| {
-                let layer = ScaledLinear::load(weight.dim(1)?, weight.dim(0)?, &file.pp(i))?;
-                Ok(if i == 4 { layer.with_activation(Activation::Silu) } else { layer })
+                let (n, k) = weight.dims2()?;
+                let activation = if i == 4 { Activation::Silu } else { Activation::Identity };
+                let scaled = ScaledLinear::load(k, n, &file.pp(i))?.with_activation(activation);
+                let weights =
+                    FewBitLinear::load(k, n, FewBits::Fp8, &file.pp(i))?.with_activation(activation);
+                Ok((scaled, weights))
             };
             block.scaled = block.weights.iter().enumerate().map(read).collect::<Result<_>>()?;
         }
@@ -157,7 +164,8 @@ impl Decoder {
         for (block, [keys, values]) in self.blocks.iter().zip(&mut cache.blocks) {
             let [q, k, v, o, gate, up, down] = [0, 1, 2, 3, 4, 5, 6];
             let linear = |x: &Tensor, i: usize| match by {
-                By::Falchion8 => block.scaled[i].forward(x),
+                By::Falchion8 => block.scaled[i].0.forward(x),
+                By::Weights8 => block.scaled[i].1.forward(x),
                 _ => linear(
                     by,
                     x,
@@ -186,21 +194,33 @@ impl Decoder {
         linear(by, &last, &self.head, Activation::Identity)?.to_dtype(DType::F32)?.squeeze(0)
     }
 
-    /// The tokens that follow a prompt, the most probable each time; and the smallest distance of the first two logits.
-    pub fn generate(&self, by: By, prompt: &[u32], count: usize) -> Result<(Vec<u32>, f32)> {
+    /// The logits of each of `count` tokens after a prompt, where every token is the most probable of `leader`'s logits, or of its own.
+    pub fn generate(
+        &self,
+        by: By,
+        prompt: &[u32],
+        count: usize,
+        leader: Option<&[Vec<f32>]>,
+    ) -> Result<Vec<Vec<f32>>> {
         let mut cache = self.cache()?;
-        let (mut all, mut least) = (Vec::new(), f32::INFINITY);
+        let mut all: Vec<Vec<f32>> = Vec::new();
         let mut next = prompt.to_vec();
-        for _ in 0..count {
-            let logits = self.forward(by, &next, &mut cache)?.to_vec1::<f32>()?;
-            let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
-            let second = logits.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, logit)| *logit);
-            least = least.min(logits[best] - second.fold(f32::NEG_INFINITY, f32::max));
-            next = vec![best as u32];
-            all.push(best as u32);
+        for i in 0..count {
+            all.push(self.forward(by, &next, &mut cache)?.to_vec1::<f32>()?);
+            next = vec![best(&leader.unwrap_or(&all)[i])[0] as u32];
         }
-        Ok((all, least))
+        Ok(all)
     }
+}
+
+/// The tokens with the two largest logits.
+pub fn best(logits: &[f32]) -> [usize; 2] {
+    let most = |other: usize| {
+        let all = (0..logits.len()).filter(|&i| i != other);
+        all.max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0)
+    };
+    let first = most(usize::MAX);
+    [first, most(first)]
 }
 
 fn linear(by: By, x: &Tensor, weight: &Tensor, activation: Activation) -> Result<Tensor> {

@@ -1,6 +1,6 @@
-"""Operations and layers for torch: `linear` with a gradient, `matmul` and `attention` for `torch.compile`, `Linear`, `replace_linears`.
+"""Operations and layers for torch: `linear`, `experts` and `attention` with gradients, `matmul`, `Linear`, `replace_linears`.
 
-The operations are `torch.ops.falchion.linear`, `.matmul` and `.attention`. They have fake kernels, so that
+The operations are `torch.ops.falchion.linear`, `.experts`, `.matmul` and `.attention`. They have fake kernels, so that
 `torch.compile` traces through them, and CUDA graphs capture them after one call outside of the capture.
 """
 
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from . import _native
 
-__all__ = ["Linear", "attention", "linear", "matmul", "replace_linears"]
+__all__ = ["Linear", "attention", "experts", "linear", "matmul", "replace_linears"]
 
 _library = torch.library.Library("falchion", "DEF")
 _library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
+_library.define("experts(Tensor x, Tensor weight, Tensor offsets) -> Tensor")
+_library.define("experts_weight_gradient(Tensor gradient, Tensor x, Tensor offsets) -> Tensor")
 _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
 _library.define(
     "attention(Tensor q, Tensor k, Tensor v, bool causal, int[]? window, float? scale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
@@ -50,6 +52,30 @@ def _matmul_fake(a, b, epilogue, types, names, tensors, scalars, values):
     return a.new_empty((*batch, a.shape[-2], b.shape[-1] >> halvings), dtype=getattr(torch, dtype))
 
 
+def _experts(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
+    return _native.matmul(x, weight.mT, groups=offsets)
+
+
+def _experts_fake(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
+    return x.new_empty((x.shape[0], weight.shape[1]))
+
+
+def _experts_weight_gradient(gradient: Tensor, x: Tensor, offsets: Tensor) -> Tensor:
+    # The host must know the length of each product's K.
+    ends = offsets.tolist()
+    out = x.new_empty((len(ends) - 1, gradient.shape[1], x.shape[1]))
+    for own, begin, end in zip(out, ends, ends[1:]):
+        if end > begin:
+            _native.matmul(gradient[begin:end].t(), x[begin:end], out=own)
+        else:
+            own.zero_()
+    return out
+
+
+def _experts_weight_gradient_fake(gradient: Tensor, x: Tensor, offsets: Tensor) -> Tensor:
+    return x.new_empty((offsets.shape[0] - 1, gradient.shape[1], x.shape[1]))
+
+
 _SEQUENCES = ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "block_table", "cache_seqlens")
 
 
@@ -72,6 +98,8 @@ def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale):
 _OPERATIONS = [
     ("attention_backward", _attention_backward, _attention_backward_fake),
     ("linear", _native.linear, _linear_fake),
+    ("experts", _experts, _experts_fake),
+    ("experts_weight_gradient", _experts_weight_gradient, _experts_weight_gradient_fake),
     ("matmul", _matmul, _matmul_fake),
     ("attention", _attention, _attention_fake),
 ]
@@ -118,6 +146,29 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return torch.ops.falchion.linear(x, weight, bias)
     needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     return _Linear.apply(x, weight, bias) if needed and torch.is_grad_enabled() else _native.linear(x, weight, bias)
+
+
+def _keep_experts(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _gradient_of_experts(ctx, gradient: Tensor):
+    x, weight, offsets = ctx.saved_tensors
+    needs_x, needs_weight, _ = ctx.needs_input_grad
+    gradient = gradient.contiguous()
+    of_x = torch.ops.falchion.experts(gradient, weight.mT, offsets) if needs_x else None
+    of_weight = torch.ops.falchion.experts_weight_gradient(gradient, x, offsets) if needs_weight else None
+    return of_x, of_weight, None
+
+
+torch.library.register_autograd("falchion::experts", _gradient_of_experts, setup_context=_keep_experts, lib=_library)
+
+
+def experts(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
+    """`x[i] @ weight[e].T` for the rows i of each expert e, in one launch: x is (rows, in), sorted by expert, weight (experts, out,
+    in), and offsets (experts + 1) in int32 say where each expert's rows begin; the last is the number of rows. The gradient of the
+    weight takes one launch per expert and copies the offsets to the host."""
+    return torch.ops.falchion.experts(x, weight, offsets)
 
 
 def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | None = None, **inputs: Tensor | float) -> Tensor:
