@@ -32,7 +32,7 @@
 //! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
 //! | [`WarpgroupMma`] | multiplies two tiles by `wgmma` into accumulators; a mainloop may have several |
 //! | [`Fragments`] | A from registers: converted on the way, or the accumulators of another product |
-//! | [`Consumer::each_stage`] | walks the stages of a work unit |
+//! | [`Consumer::each_stage`], [`Consumer::each_stage_of`] | walks the stages of a work unit, in one ring or in several |
 //!
 //! `MainloopSpec { more, own_bytes, registers, atom, .. }` tells the plan how your mainloop differs from one
 //! of this crate: further tiles of a stage, shared memory of its own, registers for a second product, the

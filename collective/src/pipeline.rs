@@ -94,7 +94,7 @@ pub struct Position<'f> {
 
 /// A consumer's position in the ring, with what it has learned about the current stage before it needs it.
 #[derive(Clone, Copy, Debug)]
-pub struct Early<'f> {
+pub(crate) struct Early<'f> {
     position: Position<'f>,
     /// Addresses of the current stage and of its empty barrier.
     address: Var<'f, u32>,
@@ -106,7 +106,7 @@ pub struct Early<'f> {
 /// The oldest stage that threads have filled but not yet published. It is some stages before the one they are
 /// filling.
 #[derive(Clone, Copy, Debug)]
-pub struct PendingStages<'f> {
+struct PendingStages<'f> {
     ring: Ring<'f>,
     stage: Var<'f, u32>,
 }
@@ -256,7 +256,7 @@ impl<'f> Position<'f> {
     }
 
     /// Waits until the current stage is empty, and advances. The caller owns the stage until it
-    /// [publishes](PendingStages::publish) it.
+    /// arrives on [`Stage::full`].
     #[track_caller]
     pub fn claim(&self) -> Stage<'f> {
         let stage = self.ring.stage(self.stage.get());
@@ -306,10 +306,9 @@ impl<'f> Position<'f> {
         });
     }
 
-    /// The current stage, as the first of those that will be [published](PendingStages::publish) one after the
-    /// other.
+    /// The current stage, as the first of those that will be published one after the other.
     #[track_caller]
-    pub fn behind(&self) -> PendingStages<'f> {
+    fn behind(&self) -> PendingStages<'f> {
         PendingStages { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
     }
 
@@ -334,7 +333,7 @@ impl<'f> Position<'f> {
 
     /// The same position for a consumer that asks for its next stage before it needs it, and the current stage,
     /// which may not be full yet.
-    pub fn early(&self) -> (Early<'f>, Stage<'f>) {
+    pub(crate) fn early(&self) -> (Early<'f>, Stage<'f>) {
         let (f, stage) = (self.ring.f, self.ring.stage(self.stage.get()));
         let (address, empty) = (f.variable(stage.address), f.variable(stage.empty));
         (Early { position: *self, address, empty, full: f.variable(0) }, stage)
@@ -355,7 +354,7 @@ impl<'f> Early<'f> {
     /// Waits until the current stage is full, unless [`advance`](Self::advance) has found it full. The caller owns the
     /// stage until it arrives on [`Stage::empty`].
     #[track_caller]
-    pub fn acquire(&self) -> Stage<'f> {
+    pub(crate) fn acquire(&self) -> Stage<'f> {
         self.position.ring.f.if_(self.full.get().equals(0), || {
             self.wait();
         });
@@ -364,7 +363,7 @@ impl<'f> Early<'f> {
 
     /// As [`acquire`](Self::acquire), after [`step`](Self::step).
     #[track_caller]
-    pub fn wait(&self) -> Stage<'f> {
+    pub(crate) fn wait(&self) -> Stage<'f> {
         let stage = self.current();
         self.position.ring.f.mbarrier_wait(stage.full, self.position.parity.get());
         stage
@@ -378,7 +377,7 @@ impl<'f> Early<'f> {
     /// Advances to the next stage, which is returned, and asks once whether it is full. What is emitted between
     /// this and [`acquire`](Self::acquire) takes place while the answer comes.
     #[track_caller]
-    pub fn advance(&self) -> Stage<'f> {
+    pub(crate) fn advance(&self) -> Stage<'f> {
         let (f, next) = (self.position.ring.f, self.step());
         // `try_wait` could suspend the thread, at the end of a work unit until the next unit's first stage is full.
         let full = f.mbarrier_test_parity(next.full, self.position.parity.get());
@@ -389,7 +388,7 @@ impl<'f> Early<'f> {
 
     /// Advances to the next stage, which is returned. Only for a stage that will be filled for the same work unit.
     #[track_caller]
-    pub fn step(&self) -> Stage<'f> {
+    pub(crate) fn step(&self) -> Stage<'f> {
         let Position { ring, stage, .. } = self.position;
         self.position.advance();
         let next = ring.stage(stage.get());
@@ -402,7 +401,7 @@ impl<'f> Early<'f> {
 impl PendingStages<'_> {
     /// Signals that the executing thread has written its part of the current stage, and advances.
     #[track_caller]
-    pub fn publish(&self) {
+    fn publish(&self) {
         // `wgmma` reads through the async proxy what these threads wrote.
         self.ring.f.fence_proxy_async(ProxySpace::Shared);
         self.ring.f.mbarrier_arrive(self.ring.stage(self.stage.get()).full);

@@ -17,7 +17,7 @@
 //! its end before it draws.
 //!
 //! ```
-//! use collective::queue::{Part, Queue, initialise};
+//! use collective::queue::{QueueRole, Queue, initialise};
 //! use collective::{Cooperative, Form, KMajor, LinearCombination, Mainloop, Operands, Plan, QueuePlan, Tile, TmaWgmma};
 //! use half::bf16;
 //! use typenum::{U2, U64, U128};
@@ -52,7 +52,7 @@
 //!             number.set(queue.answer());
 //!         });
 //!     };
-//!     f.if_else(thread.less_than(128), || f.if_(thread.equals(0), || walk(Part::Loader)), || walk(Part::Reader));
+//!     f.if_else(thread.less_than(128), || f.if_(thread.equals(0), || walk(QueueRole::Loader)), || walk(QueueRole::Reader));
 //! });
 //! function.verify()?;
 //! # Ok::<(), ptx::VerifyError>(())
@@ -64,7 +64,7 @@ use crate::plan::{MBARRIER_BYTES, MainloopSpec, Plan, Producer, QueuePlan, Roles
 
 /// The part that a thread takes in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum QueueRole {
     /// The one thread of the CTA that starts the loads. It also draws for all.
     Loader,
     /// One of the threads that load: all threads of the CTA's first warpgroup, or all warpgroups, which load
@@ -78,7 +78,7 @@ pub enum Part {
 #[derive(Clone, Copy, Debug)]
 pub struct Queue<'f> {
     f: &'f Builder,
-    part: Part,
+    part: QueueRole,
     plan: QueuePlan,
     cluster: u32,
     base: Value<'f, u32>,
@@ -138,7 +138,7 @@ impl<'f> Queue<'f> {
         plan: &Plan,
         base: Value<'f, u32>,
         workspace: Value<'f, u64>,
-        part: Part,
+        part: QueueRole,
     ) -> Self {
         Self {
             f,
@@ -208,22 +208,22 @@ impl<'f> Queue<'f> {
 
     /// Whether the executing thread knows all numbers because it has drawn them itself.
     fn alone(&self) -> bool {
-        self.part == Part::Loader && self.cluster == 1
+        self.part == QueueRole::Loader && self.cluster == 1
     }
 
     fn if_drawing(&self, body: impl FnOnce()) {
         let f = self.f;
         match self.part {
-            Part::Loader if self.cluster == 1 => body(),
-            Part::Loader => f.if_(f.special(Special::ClusterRank).equals(0), body),
-            Part::Loaders => f.if_(f.special(Special::ThreadX).equals(0), body),
-            Part::Reader => (),
+            QueueRole::Loader if self.cluster == 1 => body(),
+            QueueRole::Loader => f.if_(f.special(Special::ClusterRank).equals(0), body),
+            QueueRole::Loaders => f.if_(f.special(Special::ThreadX).equals(0), body),
+            QueueRole::Reader => (),
         }
     }
 
     fn pass_on(&self, slot: Slot<'f>, parity: Value<'f, u32>) {
         let f = self.f;
-        if self.part == Part::Loader && self.cluster > 1 {
+        if self.part == QueueRole::Loader && self.cluster > 1 {
             f.mbarrier_arrive_expect(slot.full, WORD_BYTES);
         }
         self.if_drawing(|| {
@@ -246,8 +246,8 @@ impl<'f> Queue<'f> {
         f.mbarrier_wait(slot.full, parity);
         let [word] = f.load_shared_vector(slot.word, 0);
         let (number, speaks) = match self.part {
-            Part::Loader => (word, f.constant(true)),
-            Part::Loaders | Part::Reader => {
+            QueueRole::Loader => (word, f.constant(true)),
+            QueueRole::Loaders | QueueRole::Reader => {
                 // One lane arrives for all that have read the word.
                 f.warp_sync();
                 (f.shuffle(word, 0), f.special(Special::Lane).equals(0))

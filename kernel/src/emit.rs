@@ -1,7 +1,7 @@
 //! The emitter: it writes the program of every kernel from its [`AnyGemm`].
 
 use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
-use collective::queue::{self, Part, Queue};
+use collective::queue::{self, Queue, QueueRole};
 use collective::skeleton::Cta;
 use collective::{
     Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Peers, Plan,
@@ -78,8 +78,8 @@ impl AnyGemm {
         let produce = || {
             let position = ring.producer();
             let part = match plan.mainloop.producer {
-                Producer::Thread => Part::Loader,
-                Producer::Warpgroup => Part::Loaders,
+                Producer::Thread => QueueRole::Loader,
+                Producer::Warpgroup => QueueRole::Loaders,
             };
             each_piece(part, &|piece, _, _| {
                 mainloop.load(f, plan, cluster, position, piece);
@@ -128,7 +128,7 @@ impl AnyGemm {
             match plan.mainloop.roles {
                 Roles::Pingpong => {
                     let turn = f.variable(0u32);
-                    each_piece(Part::Reader, &|piece, extent, share| {
+                    each_piece(QueueRole::Reader, &|piece, extent, share| {
                         let own = next_turn(f, plan, turn).equals(consumer.warpgroup);
                         f.if_else(
                             own,
@@ -140,14 +140,14 @@ impl AnyGemm {
                         );
                     });
                 }
-                Roles::Cooperative | Roles::Unspecialised => each_piece(Part::Reader, &multiply),
+                Roles::Cooperative | Roles::Unspecialised => each_piece(QueueRole::Reader, &multiply),
             }
             epilogue.finish(f, plan, thread);
         };
         let alone = |consumer: Consumer<'f>| {
             let positions = [ring.consumer(), ring.consumer()];
             mainloop.prologue(f, plan, consumer);
-            each_piece(Part::Loaders, &|piece, extent, share| {
+            each_piece(QueueRole::Loaders, &|piece, extent, share| {
                 epilogue.begin(f, plan, extent, consumer, piece);
                 let sums = mainloop.load_and_multiply(f, plan, consumer, positions, piece);
                 store(plan, sums, extent, share);

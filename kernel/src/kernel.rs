@@ -1,9 +1,11 @@
 //! What a kernel is to everything that launches, keeps, measures and proves kernels: one program, and the
 //! launch and the memory of a call.
 
+use core::ops::Range;
 use std::time::Duration;
 
 use ptx::VerifyError;
+use ptx::abi::Argument;
 
 use crate::arguments::Arguments;
 #[cfg(feature = "driver")]
@@ -11,7 +13,7 @@ use crate::driver::DeviceSlice;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
-use crate::operands::{Layouts, Visit};
+use crate::operands::{Layouts, Memory, Visit};
 use crate::problem::{Call, Launch, WorkspaceRef};
 use crate::program::Program;
 
@@ -78,7 +80,10 @@ pub trait Kernel<C> {
     ///
     /// # Errors
     /// The verifier's faults, the first illegal argument, or those of [`Engine::launch`].
-    fn run(&self, engine: &mut dyn Engine, call: &C) -> Result<Option<Duration>, EngineError> {
+    fn run(&self, engine: &mut dyn Engine, call: &C) -> Result<Option<Duration>, EngineError>
+    where
+        C: Clone,
+    {
         let steps = self.steps();
         if !steps.is_empty() {
             let mut time = None;
@@ -128,7 +133,7 @@ pub(crate) fn written<C>(kernel: &(impl Kernel<C> + ?Sized)) -> Result<Program, 
 }
 
 /// The program of a kernel, and the launch of a call. `slots` says how many clusters of a program are resident.
-pub(crate) fn prepared<C>(
+pub(crate) fn prepared<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
     call: &C,
     slots: impl FnOnce(&Program) -> Result<u32, EngineError>,
@@ -137,7 +142,47 @@ pub(crate) fn prepared<C>(
     let slots = slots(&program)?;
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
     let launch = kernel.launch(call, slots).map_err(refused)?;
+    launch.iter().try_for_each(|launch| told(kernel, &program, call, launch))?;
     Ok((program, launch))
+}
+
+/// The memory that a call visits.
+#[derive(Default)]
+struct Spans(Vec<Range<u64>>);
+
+impl Visit for Spans {
+    fn memory(&mut self, Memory { address, extents, .. }: Memory<'_>) {
+        // Memory that is not accessed has its address at least.
+        self.0.push(*address..address.saturating_add(extents.bytes().max(1)));
+    }
+}
+
+/// Checks that a call visits all memory that its launch has the addresses of.
+///
+/// # Errors
+/// The first parameter with another address.
+pub(crate) fn told<C: Clone>(
+    kernel: &(impl Kernel<C> + ?Sized),
+    program: &Program,
+    call: &C,
+    launch: &Launch,
+) -> Result<(), EngineError> {
+    let mut spans = Spans::default();
+    kernel.visit(&mut call.clone(), &mut spans);
+    for (param, argument) in program.function().params.iter().zip(&launch.arguments) {
+        // A tensor map may begin before the memory that its copies reach.
+        let before = match argument {
+            Argument::TensorMap(map) => map.reach.map_or(0, |[before, _]| before),
+            Argument::Scalar(..) | Argument::Im2colMap(_) => 0,
+        };
+        let address = argument.clone().address().filter(|_| !param.number).map_or(0, |address| *address);
+        let address = address.wrapping_add(before);
+        if address != 0 && !spans.0.iter().any(|span| span.contains(&address)) {
+            let (kernel, parameter) = (program.name().to_owned(), param.name);
+            return Err(EngineError::Untold { kernel, parameter, address });
+        }
+    }
+    Ok(())
 }
 
 impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
@@ -165,5 +210,52 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
     #[cfg(feature = "driver")]
     fn check_records(&self, call: &Call<E>, lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
         crate::driver::records::check(self, call, lent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::{Format, MatrixRef};
+
+    use super::*;
+    use crate::{Emulator, Transpose, Transposition};
+
+    /// A transposition that visits its first piece of memory only.
+    struct Hides(Transpose);
+
+    struct First<'a>(&'a mut dyn Visit, bool);
+
+    impl Visit for First<'_> {
+        fn memory(&mut self, memory: Memory<'_>) {
+            if !core::mem::replace(&mut self.1, true) {
+                self.0.memory(memory);
+            }
+        }
+    }
+
+    impl Kernel<Transposition> for Hides {
+        fn program(&self) -> Result<Program, VerifyError> {
+            Kernel::program(&self.0)
+        }
+
+        fn launch(&self, call: &Transposition, slots: u32) -> Result<Option<Launch>, LaunchError> {
+            Kernel::launch(&self.0, call, slots)
+        }
+
+        fn visit(&self, call: &mut Transposition, visit: &mut dyn Visit) {
+            self.0.visit(call, &mut First(visit, false));
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_not_visited_is_refused() {
+        let engine = &mut Emulator::new();
+        let [a, d] = [0, 1].map(|_| engine.upload(&[1; 64]).expect("memory").address);
+        let (a, d) = (MatrixRef::new(a, 8), MatrixRef::new(d, 8));
+        let call = Transposition { rows: 8, columns: 8, count: 1, a, d };
+        let transpose = Transpose::of(Format::E4m3).expect("8 bits");
+        transpose.run(engine, &call).expect("all is visited");
+        let error = Hides(transpose).run(engine, &call).expect_err("D is not visited");
+        assert!(matches!(error, EngineError::Untold { address, .. } if address == d.address), "{error}");
     }
 }

@@ -42,6 +42,21 @@ impl<'f> Consumer<'f> {
         self.stages(f, walk, in_flight, multiply, rest);
     }
 
+    /// As [`each_stage`](Self::each_stage), where each k-tile has a stage in each of several rings: the kernel's, and
+    /// those of the mainloop's own. `multiply` is also given the number of the k-tile.
+    #[track_caller]
+    pub fn each_stage_of<const RINGS: usize>(
+        &self,
+        f: &'f Builder,
+        walk: ([Position<'f>; RINGS], WorkUnit<'f>),
+        in_flight: InFlight,
+        multiply: &dyn Fn([Stage<'f>; RINGS], Value<'f, u32>, bool),
+        rest: &dyn Fn(bool),
+    ) {
+        self.turns.begin();
+        self.stages_of(f, walk, in_flight, multiply, rest);
+    }
+
     /// Walks the stages of a work unit whose instructions read registers that threads set for each stage.
     /// There are several sets of registers, so instructions of the stage before may still run. The consumer's
     /// turn has begun.
@@ -93,42 +108,57 @@ impl<'f> Consumer<'f> {
         multiply: &dyn Fn(Stage<'f>, bool),
         rest: &dyn Fn(bool),
     ) {
-        let multiply = |stage, accumulate| f.of_caller(|| multiply(stage, accumulate));
+        let multiply = |[stage]: [Stage<'f>; 1], _, accumulate| multiply(stage, accumulate);
+        self.stages_of(f, ([ring], piece), in_flight, &multiply, rest);
+    }
+
+    #[track_caller]
+    fn stages_of<const RINGS: usize>(
+        &self,
+        f: &'f Builder,
+        (rings, piece): ([Position<'f>; RINGS], WorkUnit<'f>),
+        in_flight: InFlight,
+        multiply: &dyn Fn([Stage<'f>; RINGS], Value<'f, u32>, bool),
+        rest: &dyn Fn(bool),
+    ) {
+        let multiply = |stages, k_tile, accumulate| f.of_caller(|| multiply(stages, k_tile, accumulate));
         let rest = |multiplied| f.of_caller(|| rest(multiplied));
+        let acquire = || rings.each_ref().map(Position::acquire);
+        let release = |empty: Value<'f, u32>| self.release.arrive(empty);
         let nothing = || {
             rest(false);
             self.turns.pass();
         };
         let each = |body: &dyn Fn(Value<'f, u32>)| f.repeat_from(piece.k_begin + 1, piece.k_end, body);
         let one = || {
-            // The first stage overwrites the accumulators, so they need not be cleared.
-            let first = ring.acquire();
-            multiply(first, false);
-            // The stage before the current one: its instructions may still be running.
-            let older = f.variable(first.empty);
-            each(&|_| {
-                let stage = ring.acquire();
-                multiply(stage, true);
+            // The first stages overwrite the accumulators, so they need not be cleared.
+            let first = acquire();
+            multiply(first, piece.k_begin, false);
+            // The stages before the current ones: their instructions may still be running.
+            let older = first.map(|stage| f.variable(stage.empty));
+            each(&|k_tile| {
+                let stages = acquire();
+                multiply(stages, k_tile, true);
                 f.wgmma_wait(1);
-                self.release.arrive(older.get());
-                older.set(stage.empty);
+                older.iter().for_each(|older| release(older.get()));
+                older.iter().zip(stages).for_each(|(older, stage)| older.set(stage.empty));
             });
             self.turns.pass();
             f.wgmma_wait(0);
-            self.release.arrive(older.get());
+            older.iter().for_each(|older| release(older.get()));
             rest(true);
         };
         let none = || {
-            let whole = |accumulate| {
-                let stage = ring.acquire();
-                multiply(stage, accumulate);
+            let whole = |k_tile, accumulate| {
+                let stages = acquire();
+                multiply(stages, k_tile, accumulate);
                 f.wgmma_wait(0);
-                // Orders the other lanes' reads of the stage before the warp's arrival.
+                // Orders the other lanes' reads of the stages before the warp's arrival.
                 f.warp_sync();
-                self.release.arrive(stage.empty);
+                stages.iter().for_each(|stage| release(stage.empty));
             };
-            whole(false);
-            each(&|_| whole(true));
+            whole(piece.k_begin, false);
+            each(&|k_tile| whole(k_tile, true));
             self.turns.pass();
             rest(true);
         };

@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, StoreOrder, Value};
 
-use super::reduce::{RowPartials, across, join_pair};
+use super::reduce::{across, join_pair, to_column, to_number};
 use super::{
     Begin, Bounded, ColumnArgument, Declare, Destination, Host, Node, NodeState, NodeTile, NodeTraits, Pair,
     Part, Reduce, RowArgument, Shape, Site, Spell, State,
@@ -286,69 +286,40 @@ impl OrderedDestination for ColumnArgument {
         [result, counters]: [Value<'f, u64>; 2],
         x: &Begin<'f>,
     ) -> State<'f> {
-        let (rows, op) = (RowPartials::default(), PhantomData::<O>);
-        Box::new(ToColumn { result, counters, rows, x: [x(tile)], op })
-    }
-}
-
-/// The state of an [`OrderedColumn`].
-struct ToColumn<'f, O> {
-    result: Value<'f, u64>,
-    counters: Value<'f, u64>,
-    rows: RowPartials<'f>,
-    x: [State<'f>; 1],
-    op: PhantomData<O>,
-}
-
-impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
-    fn children(&mut self) -> &mut [State<'f>] {
-        &mut self.x
-    }
-
-    fn load(&mut self, part: &Part<'f>) {
-        self.rows.enter(part);
-        self.x[0].load(part);
-    }
-
-    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = self.x[0].compute(part, row, pair);
-        self.rows.join::<O>(part, row, pair, values)
-    }
-
-    fn end(&mut self, tile: &NodeTile<'f>) {
-        let f = tile.f;
-        let (width, first, m) = (tile.columns.pairs * 8, tile.first_column(), tile.extent.m);
-        let [_, columns] = tile.cluster_tile;
-        let partials = behind_counters(self.counters, (m + 63) >> 6);
-        let stride = ((m + 15) >> 4) * 64;
-        let own = partials + (first / width).mul_wide(stride);
-        for (row, partial) in self.rows.across::<O>(f) {
-            let stores = (tile.thread % 4).equals(0) & row.less_than(m) & first.less_than(tile.columns.n);
-            f.if_(stores, || f.store_global(own + row.mul_wide(4), 0, [partial]));
-        }
-        // Warpgroups below the last row do not count.
-        let top = tile.first_row;
-        f.if_(top.less_than(m), || {
-            let total = tile.extent.n.div_ceil(columns) * (columns / tile.doubled.pairs / 8);
-            let counter = self.counters + (top >> 6).mul_wide(4);
-            f.if_(last(tile, counter, 1, total), || {
-                let count = tile.columns.n.div_ceil(width);
-                for rows in (0..tile.blocks * 64).step_by(128) {
-                    let own = tile.thread + rows;
-                    let row = top + own;
-                    let mut combines = row.less_than(m);
-                    if !(tile.blocks * 64).is_multiple_of(128) {
-                        combines = combines & own.less_than(tile.blocks * 64);
+        to_column::<O>(x(tile), move |tile, rows| {
+            let f = tile.f;
+            let (width, first, m) = (tile.columns.pairs * 8, tile.first_column(), tile.extent.m);
+            let [_, columns] = tile.cluster_tile;
+            let partials = behind_counters(counters, (m + 63) >> 6);
+            let stride = ((m + 15) >> 4) * 64;
+            let own = partials + (first / width).mul_wide(stride);
+            for (row, partial) in rows.across::<O>(f) {
+                let stores = (tile.thread % 4).equals(0) & row.less_than(m) & first.less_than(tile.columns.n);
+                f.if_(stores, || f.store_global(own + row.mul_wide(4), 0, [partial]));
+            }
+            // Warpgroups below the last row do not count.
+            let top = tile.first_row;
+            f.if_(top.less_than(m), || {
+                let total = tile.extent.n.div_ceil(columns) * (columns / tile.doubled.pairs / 8);
+                let counter = counters + (top >> 6).mul_wide(4);
+                f.if_(last(tile, counter, 1, total), || {
+                    let count = tile.columns.n.div_ceil(width);
+                    for first in (0..tile.blocks * 64).step_by(128) {
+                        let own = tile.thread + first;
+                        let row = top + own;
+                        let mut combines = row.less_than(m);
+                        if !(tile.blocks * 64).is_multiple_of(128) {
+                            combines = combines & own.less_than(tile.blocks * 64);
+                        }
+                        f.if_(combines, || {
+                            let base = partials + row.mul_wide(4);
+                            let [sum] = combine::<O, 1>(f, base, stride, count);
+                            finish::<O>(f, result + row.mul_wide(4), sum);
+                        });
                     }
-                    f.if_(combines, || {
-                        let base = partials + row.mul_wide(4);
-                        let [sum] = combine::<O, 1>(f, base, stride, count);
-                        finish::<O>(f, self.result + row.mul_wide(4), sum);
-                    });
-                }
+                });
             });
-        });
-        self.x[0].end(tile);
+        })
     }
 }
 
@@ -362,41 +333,15 @@ impl OrderedDestination for u64 {
         [result, counter]: [Value<'f, u64>; 2],
         x: &Begin<'f>,
     ) -> State<'f> {
-        Box::new(ToScalar { result, counter, partial: [None; 2], x: [x(tile)], op: PhantomData::<O> })
-    }
-}
-
-/// The state of an [`OrderedScalar`].
-struct ToScalar<'f, O> {
-    result: Value<'f, u64>,
-    counter: Value<'f, u64>,
-    /// For even and for odd columns.
-    partial: [Option<Value<'f, f32>>; 2],
-    x: [State<'f>; 1],
-    op: PhantomData<O>,
-}
-
-impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
-    fn children(&mut self) -> &mut [State<'f>] {
-        &mut self.x
-    }
-
-    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = self.x[0].compute(part, row, pair);
-        join_pair::<O>(part, row, pair, values, &mut self.partial)
-    }
-
-    fn end(&mut self, tile: &NodeTile<'f>) {
-        let f = tile.f;
-        if let [Some(even), Some(odd)] = self.partial {
-            let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);
+        to_number::<O>(x(tile), move |tile, all| {
+            let f = tile.f;
             let (width, first, top) = (tile.columns.pairs * 8, tile.first_column(), tile.first_row);
             // Tiles of warpgroups that have elements inside, and those that count.
             let rows = tile.blocks * 64;
             let inside = tile.columns.n.div_ceil(width);
             let unit = top / rows * inside + first / width;
             let units = tile.extent.m.div_ceil(rows) * inside;
-            let partials = self.counter + 16;
+            let partials = counter + 16;
             let lane = tile.thread % 32;
             let stores = lane.equals(0) & top.less_than(tile.extent.m) & first.less_than(tile.columns.n);
             f.if_(stores, || {
@@ -408,15 +353,14 @@ impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
                 * (cluster_m / rows)
                 * tile.extent.n.div_ceil(cluster_n)
                 * (cluster_n / tile.doubled.pairs / 8);
-            let last = last(tile, self.counter, 1, total);
+            let last = last(tile, counter, 1, total);
             f.if_(last & tile.thread.less_than(32), || {
                 // Lane l combines l, l + 32, ..
                 let count = (units * 4 + 31 - lane) / 32;
                 let [own] = combine::<O, 1>(f, partials + lane.mul_wide(4), f.constant(128), count);
                 let all = across::<O>(f, own, &[1, 2, 4, 8, 16]);
-                f.if_(lane.equals(0), || finish::<O>(f, self.result, all));
+                f.if_(lane.equals(0), || finish::<O>(f, result, all));
             });
-        }
-        self.x[0].end(tile);
+        })
     }
 }

@@ -410,19 +410,33 @@ impl Destination for ColumnArgument {
     }
 
     fn atomic<'f, O: Reduce>(base: Value<'f, u64>, x: State<'f>) -> State<'f> {
-        Box::new(ToColumn { base, rows: RowPartials::default(), x: [x], op: PhantomData::<O> })
+        to_column::<O>(x, move |tile, rows| {
+            let f = tile.f;
+            for (row, partial) in rows.across::<O>(f) {
+                let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
+                f.if_(leads, || O::store(f, base + row.mul_wide(4), partial));
+            }
+        })
     }
 }
 
-/// The state of a [`ReduceColumn`].
-struct ToColumn<'f, O> {
-    base: Value<'f, u64>,
+/// The state of a node that reduces to a column: `end` is emitted after the last part of a tile, with the partial
+/// results of its rows.
+pub(super) fn to_column<'f, O: Reduce>(
+    x: State<'f>,
+    end: impl Fn(&NodeTile<'f>, &RowPartials<'f>) + 'f,
+) -> State<'f> {
+    Box::new(ToColumn { rows: RowPartials::default(), x: [x], end, op: PhantomData::<O> })
+}
+
+struct ToColumn<'f, O, E> {
     rows: RowPartials<'f>,
     x: [State<'f>; 1],
+    end: E,
     op: PhantomData<O>,
 }
 
-impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
+impl<'f, O: Reduce, E: Fn(&NodeTile<'f>, &RowPartials<'f>)> NodeState<'f> for ToColumn<'f, O, E> {
     fn children(&mut self) -> &mut [State<'f>] {
         &mut self.x
     }
@@ -438,11 +452,7 @@ impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
     }
 
     fn end(&mut self, tile: &NodeTile<'f>) {
-        let f = tile.f;
-        for (row, partial) in self.rows.across::<O>(f) {
-            let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
-            f.if_(leads, || O::store(f, self.base + row.mul_wide(4), partial));
-        }
+        (self.end)(tile, &self.rows);
         self.x[0].end(tile);
     }
 }
@@ -471,20 +481,30 @@ impl Destination for u64 {
     }
 
     fn atomic<'f, O: Reduce>(address: Value<'f, u64>, x: State<'f>) -> State<'f> {
-        Box::new(ToScalar { address, partial: [None; 2], x: [x], op: PhantomData::<O> })
+        to_number::<O>(x, move |tile, all| {
+            tile.f.if_((tile.thread % 32).equals(0), || O::store(tile.f, address, all));
+        })
     }
 }
 
-/// The state of a [`ReduceScalar`].
-struct ToScalar<'f, O> {
-    address: Value<'f, u64>,
+/// The state of a node that reduces to a number: `end` is emitted after the last part of a tile, with the result of a
+/// warp.
+pub(super) fn to_number<'f, O: Reduce>(
+    x: State<'f>,
+    end: impl Fn(&NodeTile<'f>, Value<'f, f32>) + 'f,
+) -> State<'f> {
+    Box::new(ToNumber { partial: [None; 2], x: [x], end, op: PhantomData::<O> })
+}
+
+struct ToNumber<'f, O, E> {
     /// For even and for odd columns.
     partial: [Option<Value<'f, f32>>; 2],
     x: [State<'f>; 1],
+    end: E,
     op: PhantomData<O>,
 }
 
-impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
+impl<'f, O: Reduce, E: Fn(&NodeTile<'f>, Value<'f, f32>)> NodeState<'f> for ToNumber<'f, O, E> {
     fn children(&mut self) -> &mut [State<'f>] {
         &mut self.x
     }
@@ -495,10 +515,8 @@ impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
     }
 
     fn end(&mut self, tile: &NodeTile<'f>) {
-        let f = tile.f;
         if let [Some(even), Some(odd)] = self.partial {
-            let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);
-            f.if_((tile.thread % 32).equals(0), || O::store(f, self.address, all));
+            (self.end)(tile, across::<O>(tile.f, O::combine(even, odd), &[1, 2, 4, 8, 16]));
         }
         self.x[0].end(tile);
     }

@@ -4,8 +4,6 @@ use super::memory::DeviceSlice;
 use crate::error::EngineError;
 use crate::kernel::Kernel;
 use crate::operands::{Memory, Path, Visit};
-use crate::problem::Launch;
-use crate::program::Program;
 
 /// The first memory that is not inside a slice.
 struct Lent<'a> {
@@ -53,36 +51,4 @@ pub(super) fn check<C: Clone>(
     let mut visit = Lent { kernel: name, lent, result: Ok(()) };
     kernel.visit(&mut call.clone(), &mut visit);
     visit.result
-}
-
-/// Whether an address begins in memory that a call visits.
-struct Told(u64, bool);
-
-impl Visit for Told {
-    fn memory(&mut self, Memory { address, extents, .. }: Memory<'_>) {
-        let begins = *address..address.saturating_add(extents.bytes().max(1));
-        self.1 |= begins.contains(&self.0);
-    }
-}
-
-/// Checks that a call visits all memory that its launch has the addresses of.
-///
-/// # Errors
-/// The first parameter with another address.
-pub(super) fn told<C: Clone>(
-    kernel: &impl Kernel<C>,
-    program: &Program,
-    call: &C,
-    launch: &Launch,
-) -> Result<(), EngineError> {
-    for (param, argument) in program.function().params.iter().zip(&launch.arguments) {
-        let address = argument.clone().address().filter(|_| !param.number).map_or(0, |address| *address);
-        let mut told = Told(address, address == 0);
-        kernel.visit(&mut call.clone(), &mut told);
-        if !told.1 {
-            let (kernel, parameter) = (program.name().to_owned(), param.name);
-            return Err(EngineError::Untold { kernel, parameter, address });
-        }
-    }
-    Ok(())
 }

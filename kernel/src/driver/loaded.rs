@@ -16,7 +16,7 @@ use super::stream::{Held, StreamRef};
 use super::tensor_map;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
-use crate::kernel::{Kernel, alone};
+use crate::kernel::{Kernel, alone, told};
 use crate::operands::Visit;
 use crate::problem::Launch;
 use crate::program::Program;
@@ -188,7 +188,7 @@ impl<K> Parts<K> {
 impl<K: Kernel<C>, C: Clone> LaunchBuilder<C> for Parts<K> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
         let launch = self.kernel.launch(call, self.slots).map_err(|source| self.refused(source))?;
-        launch.iter().try_for_each(|launch| footprint::told(&self.kernel, &self.program, call, launch))?;
+        launch.iter().try_for_each(|launch| told(&self.kernel, &self.program, call, launch))?;
         Ok(launch)
     }
 

@@ -104,7 +104,7 @@ impl Gpu {
     ///
     /// # Errors
     /// The verifier's faults, the first illegal argument, or those of [`prepare`](Self::prepare).
-    pub fn prepare_call<C>(
+    pub fn prepare_call<C: Clone>(
         &mut self,
         kernel: &(impl Kernel<C> + ?Sized),
         call: &C,

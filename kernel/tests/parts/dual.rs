@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use collective::functions::Silu;
 use collective::operands::{MainloopArguments, Visit};
-use collective::pipeline::{ClusterPosition, Position, Ring};
+use collective::pipeline::{ClusterPosition, Position, Ring, Stage};
 use collective::{
-    Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, KMajor, LinearCombination,
-    Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Pingpong, Plan,
-    Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma, WorkUnit,
+    Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin,
+    Pingpong, Plan, Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma, WorkUnit,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -136,20 +136,20 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let product =
             |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
         let (product, gates) = (product(b), product(GATE));
-        product.clear();
-        gates.clear();
-        consumer.turns.begin();
-        f.repeat_from(piece.k_begin, piece.k_end, |_| {
-            let (stage, gate) = (ring.acquire(), self.positions[1].acquire());
+        let multiply = |[stage, gate]: [Stage<'f>; 2], _, accumulate| {
             let both = [product.find(stage), gates.find_in([stage, gate])];
             f.wgmma_fence();
-            both.iter().for_each(|found| found.issue(true));
+            both.iter().for_each(|found| found.issue(accumulate));
             f.wgmma_commit();
-            f.wgmma_wait(0);
-            f.warp_sync();
-            [stage, gate].iter().for_each(|stage| consumer.release.arrive(stage.empty));
-        });
-        consumer.turns.pass();
+        };
+        let rest = |multiplied: bool| {
+            if !multiplied {
+                product.clear();
+                gates.clear();
+            }
+        };
+        let rings = [ring, self.positions[1]];
+        consumer.each_stage_of(f, (rings, piece), InFlight::One, &multiply, &rest);
         for (sum, gate) in product.accumulators().iter().flatten().zip(gates.accumulators().iter().flatten())
         {
             sum.set(sum.get() * <Silu as Pointwise<1>>::apply((), [gate.get()]));

@@ -92,7 +92,7 @@ impl Gpu {
 }
 
 /// Prepares a launch. It is never empty: every card has an SM.
-fn ready<C>(gpu: &mut Gpu, kernel: &impl Kernel<C>, call: &C) -> Result<Prepared, EngineError> {
+fn ready<C: Clone>(gpu: &mut Gpu, kernel: &impl Kernel<C>, call: &C) -> Result<Prepared, EngineError> {
     let none = || EngineError::Buffer { address: 0, bytes: 0, needed: 1 };
     gpu.prepare_call(kernel, call)?.ok_or_else(none)
 }
