@@ -17,7 +17,7 @@ pub use direct::DirectStore;
 pub use linear::{Linear, LinearArguments, LinearCombination};
 pub use sourced::SourcedCombination;
 pub use staged_rows::StagedRows;
-pub use store::{Access, Combine, Output, Store, StoreDevice, StorePath, StoreSpec, Stored, Values};
+pub use store::{Output, Store, StorePath, StoreSpec};
 pub use tma::TmaStore;
 pub use transposed::Transposed;
 pub(crate) use tree::spec as tree_spec;

@@ -77,9 +77,9 @@ pub mod weights;
 pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Code, Coded, Element, F4E2M1, Format, Int4, MultipliesWith, Narrow, Packed, Tf32, Uint4};
 pub use epilogue::{
-    Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Evaluated, Linear,
-    LinearArguments, LinearCombination, Output, SourcedCombination, StagedRows, Store, StoreDevice,
-    StorePath, StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values,
+    DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Evaluated, Linear, LinearArguments,
+    LinearCombination, Output, SourcedCombination, StagedRows, Store, StorePath, StoreSpec, TmaStore,
+    Transposed, TreeEpilogue, Treed,
 };
 pub use extent::Extent;
 pub use fixup::{FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, sums_bytes};

@@ -75,7 +75,7 @@ pub use each::{Each, EachArgument};
 pub(crate) use early::EarlyRow;
 pub(crate) use gated::gated;
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};
-pub use host::{Host, Memory, Written};
+pub use host::{Host, HostMemory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Cyclic, Load, MatrixArgument, Residual, ResidualArgument};
 pub use named::{Label, Named};

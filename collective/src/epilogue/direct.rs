@@ -61,7 +61,7 @@ pub struct DirectStore;
 
 /// The output of [`DirectStore`] on the device.
 #[derive(Clone, Copy, Debug)]
-pub struct DirectDevice<'f> {
+pub(crate) struct DirectDevice<'f> {
     address: Value<'f, u64>,
     ld: Value<'f, u64>,
     /// Bytes from one output of a batch to the next; `None` if there is only one.

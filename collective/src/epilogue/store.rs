@@ -66,11 +66,12 @@ impl<'f> Extent<'f> {
 }
 
 /// The values that replace the accumulators of some rows of a block: by row, pairs of columns.
-pub type Values<'a, 'f, T = f32> = &'a dyn Fn(u32, &[FragmentRow<'f, T>]) -> Vec<Vec<[Value<'f, T>; 2]>>;
+pub(crate) type Values<'a, 'f, T = f32> =
+    &'a dyn Fn(u32, &[FragmentRow<'f, T>]) -> Vec<Vec<[Value<'f, T>; 2]>>;
 
 /// How an epilogue computes the values that are stored, from accumulators.
 #[derive(Clone, Copy)]
-pub struct Combine<'a, 'f, T = f32> {
+pub(crate) struct Combine<'a, 'f, T = f32> {
     /// `Some(n)`: all rows of a block at once, `n` pairs of the output at a time. `None`: row by row, with
     /// any number of pairs.
     pub pairs_at_once: Option<usize>,
@@ -110,7 +111,7 @@ impl<'f> Combine<'_, 'f> {
 
 /// How the memory of a tile may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub(crate) struct Access {
     /// D's rows consist of aligned pairs.
     pub pairs: bool,
     /// The whole tile is inside D.
@@ -160,7 +161,7 @@ pub struct StoreSpec {
 
 /// The output of a store, on the device.
 #[derive(Clone, Copy, Debug)]
-pub enum StoreDevice<'f> {
+pub(crate) enum StoreDevice<'f> {
     /// For [`StorePath::Direct`].
     Direct(DirectDevice<'f>),
     /// For [`StorePath::Tma`].
@@ -238,7 +239,7 @@ impl StoreSpec {
     }
 
     /// Declares the kernel parameters.
-    pub fn declare<'f>(self, f: &'f Builder, plan: &Plan) -> StoreDevice<'f> {
+    pub(crate) fn declare<'f>(self, f: &'f Builder, plan: &Plan) -> StoreDevice<'f> {
         match self.way {
             StorePath::Direct => StoreDevice::Direct(DirectDevice::declare(f, plan)),
             StorePath::Tma { .. } => StoreDevice::Tma(TmaDevice::declare(f, plan)),
@@ -254,7 +255,7 @@ impl StoreSpec {
     }
 
     /// Emitted for a consumer warpgroup: stores its fragment of a tile.
-    pub fn store<'f>(
+    pub(crate) fn store<'f>(
         self,
         f: &'f Builder,
         plan: &Plan,
@@ -289,7 +290,7 @@ impl StoreSpec {
 
 /// A warpgroup's fragment of a tile, to be stored.
 #[derive(Clone, Copy, Debug)]
-pub struct Stored<'a, 'f, T = f32> {
+pub(crate) struct Stored<'a, 'f, T = f32> {
     /// The output's extent.
     pub extent: Extent<'f>,
     /// The accumulators.

@@ -33,7 +33,7 @@ pub struct TmaStore<Buffers = U2, L = Widest>(PhantomData<(Buffers, L)>);
 
 /// The output of [`TmaStore`] on the device.
 #[derive(Clone, Copy, Debug)]
-pub struct TmaDevice<'f> {
+pub(crate) struct TmaDevice<'f> {
     /// The tensor map; null in a grouped launch, where device memory describes the outputs.
     pub(super) map: Value<'f, u64>,
     /// The same output for tiles that no copy may store: those with rows of the next group, and outputs

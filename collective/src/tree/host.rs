@@ -9,7 +9,7 @@ use crate::functions::{Pointwise, evaluate_bounded, evaluate_in};
 use crate::real::Needs;
 
 /// Device memory, as the host sees it.
-pub trait Memory {
+pub trait HostMemory {
     /// `bytes` bytes (at most 8) as a little-endian number; `None` if there is no memory at `address`.
     fn read(&self, address: u64, bytes: u32) -> Option<u64>;
 }
@@ -41,7 +41,7 @@ pub struct Host<'a> {
     /// Bytes from the first group's vectors and matrices to those of this group.
     pub(super) displacement: u64,
     arithmetic: Arithmetic,
-    memory: &'a dyn Memory,
+    memory: &'a dyn HostMemory,
     accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
     /// Elements written, by address.
     written: BTreeMap<u64, Written>,
@@ -75,7 +75,11 @@ impl core::fmt::Debug for Host<'_> {
 impl<'a> Host<'a> {
     /// An environment for a D of this shape, with the accumulators of its GEMM, and the memory to which the
     /// arguments point.
-    pub fn new(shape: Shape, memory: &'a dyn Memory, accumulator: &'a dyn Fn([u32; 2]) -> Bounded) -> Self {
+    pub fn new(
+        shape: Shape,
+        memory: &'a dyn HostMemory,
+        accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
+    ) -> Self {
         Self {
             shape,
             group: 0,

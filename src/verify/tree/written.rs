@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-use collective::tree::{Host, Memory, Shape, Written};
+use collective::tree::{Host, HostMemory, Shape, Written};
 use collective::{Arithmetic, Bounded};
 use reference::Wanted;
 use reference::memory::{Contents, Writes};
@@ -59,7 +59,7 @@ impl Output {
 /// The host's copies of the uploads, as the memory that a tree reads.
 pub(super) struct Remembered<'a>(pub(super) &'a Contents);
 
-impl Memory for Remembered<'_> {
+impl HostMemory for Remembered<'_> {
     fn read(&self, address: u64, bytes: u32) -> Option<u64> {
         self.0.read(address, bytes)
     }
