@@ -46,18 +46,20 @@ pub const LAYERS: [Layer; 8] = [
 /// Times of a layer, in microseconds; the slowest rank counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Our layer, with the kernel that the model chooses.
+    /// Our layer, with the kernel that the model chooses, or the fastest that was measured ([`Group::tune`]).
     pub ours: f64,
-    /// The host's part of it.
-    pub host: f64,
-    /// The same layer where it is recorded and replayed, and the host's part of that.
-    pub recorded: [f64; 2],
+    /// Two of our layers on two streams at once, per layer.
+    pub overlapped: f64,
+    /// The same layer where it is recorded and replayed.
+    pub recorded: f64,
     /// NCCL, then cuBLASLt's first algorithm, or the other way round.
     pub first: f64,
     /// The same with its fastest algorithm.
     pub fastest: f64,
     /// The collective alone.
     pub collective: f64,
+    /// The host's part of our layer, of a recorded one, of the sequence, and of the collective alone: medians of calls.
+    pub host: [f64; 4],
 }
 
 /// The median.
@@ -79,18 +81,17 @@ fn turn(group: &mut Group, repetitions: usize, work: Work<'_>) -> Result<[f64; 2
     group.wait()?;
     group.barrier()?;
     let began = Instant::now();
-    // Later calls may wait for the device, whose queue is full.
-    let counted = repetitions.min(8);
-    let mut host = Duration::ZERO;
+    let mut calls = Vec::new();
     for i in 0..repetitions {
+        let began = Instant::now();
         work(group)?;
-        if i + 1 == counted {
-            host = began.elapsed();
+        // Later calls may wait for the device, whose queue is full.
+        if i < 64 {
+            calls.push(began.elapsed().as_secs_f64() * 1e6);
         }
     }
     group.wait()?;
-    Ok([(began.elapsed(), repetitions), (host, counted)]
-        .map(|(time, of)| time.as_secs_f64() * 1e6 / of as f64))
+    Ok([began.elapsed().as_secs_f64() * 1e6 / repetitions as f64, median(calls)])
 }
 
 /// The largest number of all ranks.
@@ -158,7 +159,7 @@ impl<A: Element> Timed<A> {
         let size = group.size();
         let own = if column { [divided("outputs", n, size)?, k] } else { [n, divided("inputs", k, size)?] };
         let count = own[0] as usize * own[1] as usize;
-        let copies = (100_000_000 / (count * A::KIND.bytes())).clamp(1, 4);
+        let copies = (100_000_000 / (count * A::KIND.bytes())).clamp(2, 4);
         let numbers = random(count, of);
         let scales = scaled.then(|| vec![1.0f32; (own[0].div_ceil(128) * own[1].div_ceil(128)) as usize]);
         let part = Part { bytes: crate::element::bytes(&numbers), extents: own, scales };
@@ -253,22 +254,34 @@ impl<A: Element> Timed<A> {
         let first = turn(group, 3, &mut |group| theirs(group, &mut y, Some(0)))?;
         let each = largest(group, &first)?[0];
         let repetitions = ((20_000.0 / each) as usize).clamp(4, 200);
-        let mut times = [const { Vec::new() }; 5];
+        let mut times = [const { Vec::new() }; 6];
+        let mut side = group.stream()?;
+        let mut on_side = group.zeros::<bf16>(y.len())?;
         for _ in 0..5 {
             times[0].push(turn(group, repetitions, &mut |group| ours.borrow_mut()(group, &mut y))?);
             let replays = repetitions.div_ceil(copies);
             let replayed = turn(group, replays, &mut |group| record.replay(group))?;
             times[1].push(replayed.map(|time| time / copies as f64));
-            for (times, algorithm) in times[2..].iter_mut().zip([Some(0), Some(fastest), None]) {
+            let both = turn(group, repetitions.div_ceil(2), &mut |group| {
+                let before = group.event()?;
+                let done = group.on(&mut side, |group| {
+                    group.after(&before)?;
+                    ours.borrow_mut()(group, &mut on_side)?;
+                    group.event()
+                })?;
+                ours.borrow_mut()(group, &mut y)?;
+                group.after(&done)
+            })?;
+            times[2].push(both.map(|time| time / 2.0));
+            for (times, algorithm) in times[3..].iter_mut().zip([Some(0), Some(fastest), None]) {
                 times.push(turn(group, repetitions, &mut |group| theirs(group, &mut y, algorithm))?);
             }
         }
-        let of = |times: &[[f64; 2]], which: usize| median(times.iter().map(|time| time[which]).collect());
-        let own =
-            [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (3, 0), (4, 0)].map(|(i, which)| of(&times[i], which));
-        let [ours, host, replayed, replaying, first, fastest, collective] = largest(group, &own)?[..] else {
-            return Err(Error::argument("times", "another number", "7"));
-        };
-        Ok(Times { ours, host, recorded: [replayed, replaying], first, fastest, collective })
+        let of =
+            |(i, which): (usize, usize)| median(times[i].iter().map(|time: &[f64; 2]| time[which]).collect());
+        let own: Vec<f64> = (0..6).map(|i| (i, 0)).chain([(0, 1), (1, 1), (4, 1), (5, 1)]).map(of).collect();
+        let largest: [f64; 10] = largest(group, &own)?.try_into().unwrap_or([f64::NAN; 10]);
+        let [ours, recorded, overlapped, first, fastest, collective, host @ ..] = largest;
+        Ok(Times { ours, overlapped, recorded, first, fastest, collective, host })
     }
 }

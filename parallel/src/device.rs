@@ -1,18 +1,25 @@
 //! A rank's machine: a GPU with NCCL, or the emulator with sockets.
 
 pub(crate) mod nccl;
+mod order;
+pub(crate) mod queue;
 
+use core::ffi::c_void;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cudarc::driver::CudaStream;
+
 use falchion::collective::Format;
-use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories};
+use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories, Stream};
 use falchion::kernel::operands::{self, Contents, Visit};
-use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, WorkspaceRef};
+use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, Request, WorkspaceRef};
 use falchion_core::{Described, Epilogue, Gemm};
 use half::{bf16, f16};
 
 use self::nccl::{Collective, Communicator, Reduction};
+use self::order::Order;
+use self::queue::{CardEvent, Mark, Queue};
 use crate::control::Control;
 use crate::element::{Element, Kind, bytes, numbers};
 use crate::error::Error;
@@ -22,15 +29,38 @@ use crate::error::Error;
 pub(crate) struct Device(Arc<Mutex<Backend>>);
 
 enum Backend {
-    Emulated(Emulator),
-    Card { gpu: Gpu, ordinal: usize, communicator: Option<Arc<Communicator>>, graphs: Vec<Option<Graph>> },
+    Emulated(Emulator, Order),
+    Card(Card),
+}
+
+struct Card {
+    gpu: Gpu,
+    ordinal: usize,
+    communicator: Option<Arc<Communicator>>,
+    graphs: Vec<Option<Graph>>,
+    /// Streams besides the GPU's own; and the one on which work is enqueued now, if it is not the GPU's.
+    queues: Vec<Queue>,
+    current: Option<Queue>,
+}
+
+impl Card {
+    /// The stream on which work is enqueued.
+    fn raw(&self) -> *mut c_void {
+        self.current.as_ref().map_or_else(|| self.gpu.stream().raw(), Queue::raw)
+    }
+
+    /// Waits for all streams.
+    fn wait(&mut self) -> Result<(), Error> {
+        self.gpu.wait()?;
+        self.queues.iter().try_for_each(Queue::wait)
+    }
 }
 
 impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Emulated(_) => "Emulated",
-            Self::Card { .. } => "Card",
+            Self::Emulated(..) => "Emulated",
+            Self::Card(_) => "Card",
         })
     }
 }
@@ -38,8 +68,8 @@ impl fmt::Debug for Backend {
 impl Backend {
     fn engine(&mut self) -> &mut dyn Engine {
         match self {
-            Self::Emulated(emulator) => emulator,
-            Self::Card { gpu, .. } => gpu,
+            Self::Emulated(emulator, _) => emulator,
+            Self::Card(card) => &mut card.gpu,
         }
     }
 }
@@ -53,8 +83,12 @@ pub(crate) struct Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        let mut device = self.device.lock();
+        if let Backend::Emulated(_, order) = &mut *device {
+            order.forget(self.buffer.address, self.buffer.bytes as u64);
+        }
         // A broken device has freed it.
-        let _ = self.device.lock().engine().free(self.buffer);
+        let _ = device.engine().free(self.buffer);
     }
 }
 
@@ -78,11 +112,13 @@ impl fmt::Debug for Ready {
 
 impl Device {
     pub(crate) fn emulated() -> Self {
-        Self(Arc::new(Mutex::new(Backend::Emulated(Emulator::new()))))
+        Self(Arc::new(Mutex::new(Backend::Emulated(Emulator::new(), Order::default()))))
     }
 
     pub(crate) fn card(gpu: Gpu, ordinal: usize) -> Self {
-        Self(Arc::new(Mutex::new(Backend::Card { gpu, ordinal, communicator: None, graphs: Vec::new() })))
+        let (graphs, queues) = (Vec::new(), Vec::new());
+        let card = Card { gpu, ordinal, communicator: None, graphs, queues, current: None };
+        Self(Arc::new(Mutex::new(Backend::Card(card))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Backend> {
@@ -91,14 +127,14 @@ impl Device {
 
     /// Joins the other ranks' GPUs. In the emulator there is nothing to do.
     pub(crate) fn connect(&self, control: &mut Control) -> Result<(), Error> {
-        if let Backend::Emulated(_) = *self.lock() {
+        if let Backend::Emulated(..) = *self.lock() {
             return Ok(());
         }
         let own = if control.rank() == 0 { nccl::unique_id()? } else { Vec::new() };
         let ids = control.exchange("NCCL's id", &own)?;
         let (rank, size) = (control.rank(), control.members().len() as u32);
         let mut device = self.lock();
-        let Backend::Card { gpu, communicator, .. } = &mut *device else { return Ok(()) };
+        let Backend::Card(Card { gpu, communicator, .. }) = &mut *device else { return Ok(()) };
         let context = Arc::clone(gpu.context());
         let (id, within) = (&ids[0], control.limits().timeout);
         let made = Communicator::new(id, (rank, size), context, within, || control.alive());
@@ -115,8 +151,8 @@ impl Device {
 
     pub(crate) fn machine(&self) -> Result<Machine, Error> {
         match &*self.lock() {
-            Backend::Emulated(_) => Ok(Machine::h200()),
-            Backend::Card { gpu, .. } => Ok(gpu.context().machine()?),
+            Backend::Emulated(..) => Ok(Machine::h200()),
+            Backend::Card(card) => Ok(card.gpu.context().machine()?),
         }
     }
 
@@ -125,27 +161,135 @@ impl Device {
         Ok(Memory { buffer, device: self.clone() })
     }
 
+    /// Writes memory, after what was enqueued on the current stream.
     pub(crate) fn write(&self, memory: &Memory, bytes: &[u8]) -> Result<(), Error> {
-        Ok(self.lock().engine().write(memory.buffer, bytes)?)
+        let mut device = self.lock();
+        match &mut *device {
+            Backend::Emulated(_, order) => {
+                order.write(memory.buffer.address, bytes.len() as u64)?;
+            }
+            Backend::Card(card) => card.current.as_ref().map_or(Ok(()), Queue::wait)?,
+        }
+        Ok(device.engine().write(memory.buffer, bytes)?)
     }
 
+    /// Reads memory, after all that was enqueued.
     pub(crate) fn read(&self, memory: &Memory, control: &Control) -> Result<Vec<u8>, Error> {
-        let read = control.timed(|| self.lock().engine().read(memory.buffer));
+        let mut device = self.lock();
+        let read = control.timed(|| {
+            match &mut *device {
+                Backend::Emulated(_, order) => order.waited(),
+                Backend::Card(card) => card.queues.iter().try_for_each(Queue::wait)?,
+            }
+            Ok(device.engine().read(memory.buffer)?)
+        });
         control.alive()?;
-        Ok(read?)
+        read
     }
 
     /// Waits for everything that was enqueued.
     pub(crate) fn wait(&self, control: &Control) -> Result<(), Error> {
         let waited = match &mut *self.lock() {
-            Backend::Emulated(_) => Ok(()),
-            Backend::Card { gpu, communicator, .. } => {
-                let waited = control.timed(|| gpu.wait()).map_err(Error::from);
-                waited.and(communicator.as_ref().map_or(Ok(()), |communicator| communicator.state()))
+            Backend::Emulated(_, order) => {
+                order.waited();
+                Ok(())
+            }
+            Backend::Card(card) => {
+                let waited = control.timed(|| card.wait());
+                waited.and(card.communicator.as_ref().map_or(Ok(()), |communicator| communicator.state()))
             }
         };
         control.alive()?;
         waited
+    }
+
+    /// A new stream.
+    pub(crate) fn open(&self) -> Result<Queue, Error> {
+        match &mut *self.lock() {
+            Backend::Emulated(_, order) => Ok(Queue::Emulated(order.open())),
+            Backend::Card(card) => {
+                let queue = Queue::Own(Stream::new(card.gpu.context())?);
+                card.queues.push(queue.clone());
+                Ok(queue)
+            }
+        }
+    }
+
+    /// A caller's stream.
+    pub(crate) fn lend(&self, stream: Arc<CudaStream>) -> Result<Queue, Error> {
+        let device = &mut *self.lock();
+        let ordinal = stream.context().ordinal();
+        let refused =
+            |found: String, needed: String| Err(Error::argument("the GPU of a stream", found, needed));
+        match device {
+            Backend::Emulated(..) => refused(ordinal.to_string(), "none: ranks are emulated".to_owned()),
+            Backend::Card(card) if card.ordinal != ordinal => {
+                refused(ordinal.to_string(), format!("{}, the rank's", card.ordinal))
+            }
+            Backend::Card(card) => {
+                let queue = Queue::Lent(stream);
+                card.queues.push(queue.clone());
+                Ok(queue)
+            }
+        }
+    }
+
+    /// Waits for a stream, and forgets it.
+    pub(crate) fn close(&self, queue: &Queue) {
+        match &mut *self.lock() {
+            Backend::Emulated(_, order) => order.close(queue.number()),
+            Backend::Card(card) => {
+                // What failed on it fails the next call too.
+                let _ = queue.wait();
+                card.queues.retain(|of| of.raw() != queue.raw());
+            }
+        }
+    }
+
+    /// Makes a stream the current one, or with `None` the device's own. Returns the one before.
+    pub(crate) fn enter(&self, queue: Option<Queue>) -> Option<Queue> {
+        match &mut *self.lock() {
+            Backend::Emulated(_, order) => {
+                let before = order.enter(queue.map_or(0, |queue| queue.number()));
+                Some(Queue::Emulated(before))
+            }
+            Backend::Card(card) => core::mem::replace(&mut card.current, queue),
+        }
+    }
+
+    /// The point that the current stream has reached.
+    pub(crate) fn mark(&self) -> Result<Mark, Error> {
+        Ok(match &*self.lock() {
+            Backend::Emulated(_, order) => Mark::Emulated(order.mark()),
+            Backend::Card(card) => Mark::Card(CardEvent::record(card.gpu.context(), card.raw())?),
+        })
+    }
+
+    /// The current stream waits for a mark.
+    pub(crate) fn after(&self, mark: &Mark) -> Result<(), Error> {
+        match (&mut *self.lock(), mark) {
+            (Backend::Emulated(_, order), Mark::Emulated(clock)) => order.after(clock),
+            (Backend::Card(card), Mark::Card(event)) => event.before(card.raw())?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The kernel for a request: the model's choice, or with a budget the fastest that was measured on the card.
+    pub(crate) fn choose(
+        &self,
+        request: &Request<'_>,
+        machine: &Machine,
+        budget: Option<u32>,
+    ) -> Result<Gemm, Error> {
+        let ordinal = match &*self.lock() {
+            Backend::Emulated(..) => None,
+            Backend::Card(card) => Some(card.ordinal),
+        };
+        Ok(match (ordinal, budget) {
+            (Some(ordinal), Some(budget)) => Gemm::tuned(request, ordinal, budget)?,
+            _ => Gemm::new(request, None, machine)?,
+        })
     }
 
     /// Loads a kernel, with a workspace for a call.
@@ -159,12 +303,12 @@ impl Device {
     pub(crate) fn fit(&self, ready: &mut Ready, call: &Call<Epilogue>) -> Result<(), Error> {
         let gemm = &ready.gemm;
         let bytes = match &mut *self.lock() {
-            Backend::Emulated(emulator) => {
+            Backend::Emulated(emulator, _) => {
                 let slots = emulator.slots(gemm.program())?;
                 gemm.kernel().workspace(call, slots)
             }
-            Backend::Card { ordinal, .. } => {
-                gemm.load(*ordinal)?;
+            Backend::Card(card) => {
+                gemm.load(card.ordinal)?;
                 gemm.workspace(call).unwrap_or(0)
             }
         };
@@ -185,36 +329,44 @@ impl Device {
             .map(|memory| WorkspaceRef { address: memory.buffer.address, bytes: memory.buffer.bytes as u64 });
         let call = Call { workspace, ..call };
         match &mut *self.lock() {
-            Backend::Emulated(emulator) => {
+            Backend::Emulated(emulator, order) => {
                 let kernel: &Described = ready.gemm.kernel();
+                let mut touched = Touched::of(kernel, &call);
+                let own = workspace.map(|own| ("the workspace", own.address, own.bytes, true));
+                touched.all.extend(own);
+                order.work(&touched.all)?;
                 kernel.run(emulator, &call)?;
             }
-            Backend::Card { gpu, ordinal, .. } => {
+            Backend::Card(card) => {
                 // SAFETY: the addresses are those of tensors that layers have checked. Memory that is freed
                 // waits for what was enqueued.
-                unsafe { ready.gemm.launch(*ordinal, gpu.stream().raw(), &call)? };
+                unsafe { ready.gemm.launch(card.ordinal, card.raw(), &call)? };
             }
         }
         Ok(())
     }
 
-    /// Enqueues a call of any kernel, whose memory is that of tensors.
-    #[allow(unsafe_code, reason = "the memory of the call was found among the device's")]
+    /// Enqueues a call of any kernel. Its memory is that of tensors, unless a layer has checked it.
+    #[allow(
+        unsafe_code,
+        reason = "the memory of the call was found among the device's, or a layer has checked it"
+    )]
     pub(crate) fn run<K: Kernel<C> + Clone, C: Clone>(
         &self,
         kernel: &K,
         loaded: &mut Option<Loaded<K>>,
         call: &C,
+        checked: bool,
     ) -> Result<(), Error> {
         match &mut *self.lock() {
-            Backend::Emulated(emulator) => {
+            Backend::Emulated(emulator, order) => {
+                order.work(&Touched::of(kernel, call).all)?;
                 kernel.run(emulator, call)?;
             }
-            Backend::Card { gpu, .. } => {
-                let mut touched = Touched { memories: gpu.memories(), strange: None };
-                kernel.visit(&mut call.clone(), &mut touched);
-                if let Some(strange) = touched.strange {
-                    return Err(strange);
+            Backend::Card(card) => {
+                let gpu = &card.gpu;
+                if !checked {
+                    Touched::of(kernel, call).among(gpu.memories())?;
                 }
                 let loaded = match loaded {
                     Some(loaded) => loaded,
@@ -225,7 +377,7 @@ impl Device {
                 };
                 // SAFETY: all memory that the call names is allocated. Memory that is freed waits for what was
                 // enqueued.
-                unsafe { loaded.launch_raw(gpu.stream().raw(), call)? };
+                unsafe { loaded.launch_raw(card.raw(), call)? };
             }
         }
         Ok(())
@@ -239,16 +391,17 @@ impl Device {
         operations: &[(Kind, Collective)],
     ) -> Result<(), Error> {
         match &mut *self.lock() {
-            Backend::Emulated(emulator) => operations
-                .iter()
-                .try_for_each(|(kind, operation)| emulated(emulator, control, *kind, operation)),
-            Backend::Card { gpu, communicator, .. } => {
-                let Some(communicator) = communicator else {
+            Backend::Emulated(emulator, order) => operations.iter().try_for_each(|(kind, operation)| {
+                order.work(&operation.touched(kind.bytes(), control.members().len()))?;
+                emulated(emulator, control, *kind, operation)
+            }),
+            Backend::Card(card) => {
+                let Some(communicator) = &card.communicator else {
                     return Err(Error::Nccl("no communicator".to_owned()));
                 };
-                let _current = gpu.context().bind()?;
-                // SAFETY: as in `multiply`; the stream is the GPU's own.
-                let enqueued = unsafe { communicator.enqueue(operations, gpu.stream().raw()) };
+                let _current = card.gpu.context().bind()?;
+                // SAFETY: as in `multiply`; the stream is one of the GPU's.
+                let enqueued = unsafe { communicator.enqueue(operations, card.raw()) };
                 // The group's failure says more than what followed from it.
                 enqueued.map_err(|error| control.alive().err().unwrap_or(error))
             }
@@ -262,24 +415,28 @@ impl Device {
 
     /// Keeps a graph, whose collectives need the communicator. Returns its place.
     pub(crate) fn keep(&self, graph: Graph) -> usize {
-        let Backend::Card { graphs, .. } = &mut *self.lock() else { return usize::MAX };
+        let Backend::Card(Card { graphs, .. }) = &mut *self.lock() else { return usize::MAX };
         graphs.push(Some(graph));
         graphs.len() - 1
     }
 
     /// Enqueues a graph that is kept.
     pub(crate) fn replay(&self, place: usize) -> Result<(), Error> {
-        if let Backend::Card { gpu, graphs, .. } = &*self.lock()
-            && let Some(Some(graph)) = graphs.get(place)
+        if let Backend::Card(card) = &*self.lock()
+            && let Some(Some(graph)) = card.graphs.get(place)
         {
-            graph.enqueue(gpu.stream())?;
+            if card.current.is_some() {
+                let needed = "the group's own stream";
+                return Err(Error::argument("the stream of a record", "another", needed));
+            }
+            graph.enqueue(card.gpu.stream())?;
         }
         Ok(())
     }
 
     /// Ends a graph.
     pub(crate) fn forget(&self, place: usize) {
-        if let Backend::Card { graphs, .. } = &mut *self.lock()
+        if let Backend::Card(Card { graphs, .. }) = &mut *self.lock()
             && let Some(graph) = graphs.get_mut(place)
         {
             *graph = None;
@@ -288,11 +445,14 @@ impl Device {
 
     /// Ends the communicator, with the other ranks.
     pub(crate) fn end(&self, control: &Control) {
-        if let Backend::Card { gpu, communicator: Some(communicator), graphs, .. } = &mut *self.lock() {
+        if let Backend::Card(card) = &mut *self.lock()
+            && let Some(communicator) = card.communicator.clone()
+        {
             let whole = control.alive().is_ok() && !std::thread::panicking();
-            match gpu.context().bind() {
-                Ok(_current) if whole && control.timed(|| gpu.stream().wait()).is_ok() => {
-                    graphs.clear();
+            let waited = whole && control.timed(|| card.wait()).is_ok();
+            match card.gpu.context().bind() {
+                Ok(_current) if waited => {
+                    card.graphs.clear();
                     communicator.end();
                 }
                 _ => communicator.abort(),
@@ -303,29 +463,46 @@ impl Device {
     /// The GPU, to enqueue what layers do not; `None` in the emulator.
     pub(crate) fn with_gpu<T>(&self, work: impl FnOnce(&mut Gpu) -> T) -> Option<T> {
         match &mut *self.lock() {
-            Backend::Emulated(_) => None,
-            Backend::Card { gpu, .. } => Some(work(gpu)),
+            Backend::Emulated(..) => None,
+            Backend::Card(card) => Some(work(&mut card.gpu)),
         }
     }
 }
 
-/// Looks for the memory of a call among a device's.
-struct Touched<'a> {
-    memories: &'a Memories,
+/// The memory of a call: name, address, bytes, and whether it is written.
+#[derive(Default)]
+struct Touched {
+    all: Vec<(&'static str, u64, u64, bool)>,
     strange: Option<Error>,
 }
 
-impl Visit for Touched<'_> {
+impl Touched {
+    fn of<C: Clone>(kernel: &impl Kernel<C>, call: &C) -> Self {
+        let mut touched = Self::default();
+        kernel.visit(&mut call.clone(), &mut touched);
+        touched
+    }
+
+    /// Checks that all of it is memory of a device.
+    fn among(self, memories: &Memories) -> Result<(), Error> {
+        self.strange.map_or(Ok(()), Err)?;
+        let strange = |(_, address, bytes, _): &&(_, u64, u64, _)| {
+            *bytes > 0 && memories.containing(*address, *bytes).is_none()
+        };
+        self.all.iter().find(strange).map_or(Ok(()), |(name, address, bytes, _)| {
+            let found = format!("{bytes} B at {address:#x}");
+            Err(Error::argument(*name, found, "memory of one of the group's tensors"))
+        })
+    }
+}
+
+impl Visit for Touched {
     fn memory(&mut self, touched: operands::Memory<'_>) {
-        let (address, bytes) = (*touched.address, touched.extents.bytes());
-        if bytes == 0 || self.strange.is_some() {
-            return;
-        }
-        let found = format!("{bytes} B at {address:#x}");
-        if self.memories.containing(address, bytes).is_none() {
-            self.strange = Some(Error::argument(touched.name, found, "memory of one of the group's tensors"));
-        } else if touched.contents == Contents::Records {
-            self.strange = Some(Error::argument(touched.name, found, "none: nobody can see what they name"));
+        let operands::Memory { name, address, extents, contents, writes } = touched;
+        self.all.push((name, *address, extents.bytes(), writes));
+        if contents == Contents::Records {
+            let needed = "none: nobody can see what they name";
+            self.strange.get_or_insert_with(|| Error::argument(name, "records", needed));
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::thread;
 
-use falchion::kernel::Machine;
+use cudarc::driver::CudaStream;
 use falchion::kernel::driver::{Context, Gpu};
+use falchion::kernel::{Machine, Request};
+use falchion_core::Gemm;
 
 use crate::control::frame::Member;
 use crate::control::{Control, Limits, coordinator, meeting};
@@ -14,6 +16,7 @@ use crate::element::{Element, Kind, bytes, numbers};
 use crate::error::Error;
 use crate::place::{Meeting, Place};
 use crate::record::Record;
+use crate::stream::{Event, Stream};
 use crate::tensor::{Slice, SliceMut, Tensor};
 
 /// A rank's part in a group of ranks: its machine, and its connection to the others.
@@ -48,6 +51,8 @@ pub struct Group {
     scratch: Option<Arc<Memory>>,
     /// Whether what is enqueued becomes part of a record.
     recording: bool,
+    /// Kernels to measure per request.
+    budget: Option<u32>,
 }
 
 /// Who waits for a device to be there.
@@ -168,7 +173,7 @@ impl Group {
     ) -> Result<Self, Error> {
         let machine = device.machine()?;
         device.connect(&mut control)?;
-        Ok(Self { device, control, coordinator, machine, scratch: None, recording: false })
+        Ok(Self { device, control, coordinator, machine, scratch: None, recording: false, budget: None })
     }
 
     /// The rank, from 0.
@@ -332,8 +337,20 @@ impl Group {
         &self.device
     }
 
-    pub(crate) fn machine(&self) -> &Machine {
+    /// The machine for which kernels are chosen.
+    pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// From now on, layers that meet a new number of tokens measure up to `budget` kernels on the card, keep the times on disk,
+    /// and take the fastest; with 0, they take the model's choice again, as in the emulator. What was measured earlier is not
+    /// measured again.
+    pub fn tune(&mut self, budget: u32) {
+        self.budget = Some(budget).filter(|&budget| budget > 0);
+    }
+
+    pub(crate) fn gemm(&self, request: &Request<'_>) -> Result<Gemm, Error> {
+        self.device.choose(request, &self.machine, self.budget)
     }
 
     /// The address of scratch memory that an operation uses until the next one begins.
@@ -352,6 +369,105 @@ impl Group {
             self.device.write(memory, front)?;
         }
         Ok(memory.buffer.address)
+    }
+
+    /// A new stream of the rank's device, for work that overlaps with other work.
+    ///
+    /// ```
+    /// use falchion_parallel::{ColumnParallel, Cut, Error, Group, Tokens, Weights};
+    /// use half::bf16;
+    ///
+    /// let mut group = Group::emulated(1)?.remove(0);
+    /// let ones = vec![bf16::ONE; 64 * 64];
+    /// let weights = Weights::new(&ones, [64, 64])?;
+    /// let mut layer = || ColumnParallel::<bf16>::new(&group, &weights, &Cut::Rows, Tokens::Whole);
+    /// let (mut first, mut second, mut third) = (layer()?, layer()?, layer()?);
+    /// let x = group.upload(&[bf16::ONE; 4 * 64])?;
+    /// let [mut a, mut b, mut c] = [group.zeros(4 * 64)?, group.zeros(4 * 64)?, group.zeros(4 * 64)?];
+    ///
+    /// let mut side = group.stream()?;
+    /// let done = group.on(&mut side, |group| {
+    ///     second.forward(group, x.view(), b.view_mut())?; // at the same time as `first`
+    ///     group.event()
+    /// })?;
+    /// first.forward(&mut group, x.view(), a.view_mut())?;
+    /// group.after(&done)?; // without it, the emulator refuses the next line
+    /// third.forward(&mut group, b.view(), c.view_mut())?;
+    /// assert_eq!(group.read(&c)?[0], bf16::from_f32(64.0 * 64.0));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn stream(&mut self) -> Result<Stream, Error> {
+        Ok(Stream::new(self.device.open()?, self.device.clone()))
+    }
+
+    /// A stream of cudarc, to use layers between other work on it, on slices that were lent on it:
+    /// [`Slice::of_loan`](crate::Slice::of_loan).
+    ///
+    /// ```no_run
+    /// use cudarc::driver::{CudaContext, CudaSlice};
+    /// use falchion::kernel::driver::cudarc::{read, write};
+    /// use falchion_parallel::{ColumnParallel, Group, Slice, SliceMut};
+    /// use half::bf16;
+    ///
+    /// fn forward(
+    ///     group: &mut Group,
+    ///     layer: &mut ColumnParallel<bf16>,
+    ///     (x, y): (&CudaSlice<u16>, &mut CudaSlice<u16>),
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let stream = x.stream().clone();
+    ///     let mut side = group.lend(stream.clone())?;
+    ///     let (x, mut y) = (read(x, &stream), write(y, &stream));
+    ///     let (x, y) = (Slice::of_loan(&x)?, SliceMut::of_loan(&mut y)?);
+    ///     Ok(group.on(&mut side, |group| layer.forward(group, x, y))?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// A stream of another GPU, or emulated ranks.
+    pub fn lend(&mut self, stream: Arc<CudaStream>) -> Result<Stream, Error> {
+        Ok(Stream::new(self.device.lend(stream)?, self.device.clone()))
+    }
+
+    /// Does work whose layers and collectives are enqueued on a stream. All ranks enqueue collectives in the same order,
+    /// whatever their streams.
+    ///
+    /// Work on different streams is ordered by [events](Self::event) alone. [`read`](Self::read), [`wait`](Self::wait)
+    /// and memory that is freed wait for all streams. In the emulator, work that touches what another stream's work writes,
+    /// and does not wait for an event after it, is an error.
+    ///
+    /// # Errors
+    /// Those of the work; another rank's stream.
+    pub fn on<T>(
+        &mut self,
+        stream: &mut Stream,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        stream.of(&self.device)?;
+        let before = self.device.enter(Some(stream.queue.clone()));
+        core::mem::swap(&mut self.scratch, &mut stream.scratch);
+        let done = work(self);
+        core::mem::swap(&mut self.scratch, &mut stream.scratch);
+        self.device.enter(before);
+        done
+    }
+
+    /// An event after all that was enqueued on the current stream.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn event(&mut self) -> Result<Event, Error> {
+        Event::of(self)
+    }
+
+    /// What is enqueued next on the current stream waits for an event.
+    ///
+    /// # Errors
+    /// Another rank's event; the driver's.
+    pub fn after(&mut self, event: &Event) -> Result<(), Error> {
+        event.before(&self.device)
     }
 
     /// Records layers and collectives, to replay them with one call: see [`Record`]. They run once before that; all ranks

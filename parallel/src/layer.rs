@@ -14,7 +14,7 @@ pub(crate) use cut::{Part, divided};
 pub use embedding::Embedding;
 pub use experts::{Experts, Routes};
 pub use loss::CrossEntropy;
-pub use product::Argument;
+pub use product::{Argument, Operand};
 pub(crate) use product::{scale_count, weight_scale_count};
 pub use row::RowParallel;
 

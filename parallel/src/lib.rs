@@ -30,6 +30,7 @@ mod place;
 pub mod predict;
 mod record;
 mod rows;
+mod stream;
 mod tensor;
 pub mod topology;
 pub mod verify;
@@ -42,10 +43,11 @@ pub use error::Error;
 pub use falchion::collective::F8E4M3;
 pub use group::Group;
 pub use layer::{
-    Argument, ColumnParallel, CrossEntropy, Cut, Embedding, Experts, Input, Routes, RowParallel, Scales,
-    Tokens, Weights,
+    Argument, ColumnParallel, CrossEntropy, Cut, Embedding, Experts, Input, Operand, Routes, RowParallel,
+    Scales, Tokens, Weights,
 };
 pub use own::Own;
 pub use place::{Meeting, Place};
 pub use record::Record;
+pub use stream::{Event, Stream};
 pub use tensor::{Slice, SliceMut, Tensor};

@@ -55,6 +55,15 @@ impl<K: Clone> Own<K> {
         K: Kernel<C>,
     {
         group.alive()?;
-        group.device().run(&self.kernel, &mut self.loaded, call)
+        group.device().run(&self.kernel, &mut self.loaded, call, false)
+    }
+
+    /// The same for a layer, which has checked its memory: it may be of other owners.
+    pub(crate) fn enqueue_checked<C: Clone>(&mut self, group: &mut Group, call: &C) -> Result<(), Error>
+    where
+        K: Kernel<C>,
+    {
+        group.alive()?;
+        group.device().run(&self.kernel, &mut self.loaded, call, true)
     }
 }

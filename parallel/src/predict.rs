@@ -48,7 +48,7 @@ impl Links {
     }
 }
 
-/// Seconds of the product of a rank, and of its collective.
+/// Seconds of the product of a rank, in bf16 or in e4m3 with block scales, and of its collective. They follow each other.
 ///
 /// # Errors
 /// No kernel; extents or tokens that do not divide by the number of ranks.
@@ -57,16 +57,20 @@ pub fn layer(
     links: &Links,
     Layer { column, n, k, .. }: Layer,
     (ranks, tokens): (u32, u32),
+    scaled: bool,
 ) -> Result<[f64; 2], Error> {
     let [n, k] = match column {
         true => [crate::layer::divided("outputs", n, ranks)?, k],
         false => [n, crate::layer::divided("inputs", k, ranks)?],
     };
-    let request = Request::packed(Types::of(Format::Bf16), [Major::K; 2], GemmProblem { m: tokens, n, k });
+    let types = if scaled { Types::of(Format::E4m3).scaled([1, 128]) } else { Types::of(Format::Bf16) };
+    let request = Request::packed(types, [Major::K; 2], GemmProblem { m: tokens, n, k });
     let ranked = fastest(&request, machine).map_err(|refused| {
         Error::Kernel(refused.map_or_else(|| "no kernel fits".to_owned(), |error| error.to_string()))
     })?;
-    let moved = f64::from(tokens) * f64::from(if column { k } else { n }) * 2.0;
+    // Numbers in e4m3 travel with a scale per 128.
+    let bytes = if scaled && column { 1.0 + 4.0 / 128.0 } else { 2.0 };
+    let moved = f64::from(tokens) * f64::from(if column { k } else { n }) * bytes;
     Ok([ranked.prediction.microseconds * 1e-6, links.seconds(ranks, moved)])
 }
 
@@ -90,7 +94,7 @@ mod tests {
     #[test]
     fn more_ranks_compute_less_and_move_more() {
         let links = Links::default();
-        let of = |ranks| layer(&Machine::h200(), &links, LAYERS[0], (ranks, 8192)).expect("divides");
+        let of = |ranks| layer(&Machine::h200(), &links, LAYERS[0], (ranks, 8192), false).expect("divides");
         let all = [2, 4, 8, 16].map(of);
         for pair in all.windows(2) {
             assert!(pair[1][0] < pair[0][0], "{pair:?}");

@@ -1,5 +1,6 @@
 //! Kernels over rows, for what surrounds the products of layers. One CTA computes a row after the other.
 
+mod add;
 mod gather;
 mod loss;
 
@@ -7,7 +8,8 @@ use falchion::kernel::{LaunchError, MatrixRef};
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Entry, Function, Scalar, Special, Target, Value};
 
-pub(crate) use gather::{Gather, Gathered};
+pub(crate) use add::{Add, Added};
+pub(crate) use gather::{Gather, Gathered, How};
 pub(crate) use loss::{Gradient, Logits, Merge, Merged, Peak, Slope, Statistics};
 
 /// Threads of a CTA.
@@ -42,12 +44,17 @@ fn each_row<'f>(f: &'f Builder, rows: Value<'f, u32>, body: impl FnOnce(Value<'f
 
 /// Each vector of a row of `columns`: its number.
 fn each_vector<'f>(f: &'f Builder, columns: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
-    let vector = f.variable(f.special(Special::ThreadX));
+    each_of(f, columns / VECTOR, body);
+}
+
+/// Each of `count` numbers from 0, which the threads share.
+fn each_of<'f>(f: &'f Builder, count: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
+    let number = f.variable(f.special(Special::ThreadX));
     f.while_(
-        || vector.get().less_than(columns / VECTOR),
+        || number.get().less_than(count),
         || {
-            body(vector.get());
-            vector.set(vector.get() + THREADS);
+            body(number.get());
+            number.set(number.get() + THREADS);
         },
     );
 }

@@ -4,6 +4,8 @@ use core::marker::PhantomData;
 use core::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
+use falchion::kernel::driver::cudarc::Loan;
+
 use crate::device::Memory;
 use crate::element::Element;
 use crate::error::Error;
@@ -87,6 +89,15 @@ impl<'a, T: Element> Slice<'a, T> {
         Self { address, len, of: PhantomData }
     }
 
+    /// A slice of cudarc that was lent ([`read`](falchion::kernel::driver::cudarc::read)) on the stream on which it is
+    /// used: see [`Group::lend`](crate::Group::lend).
+    ///
+    /// # Errors
+    /// Bytes that are no whole number of elements.
+    pub fn of_loan(loan: &'a Loan<'_>) -> Result<Self, Error> {
+        Ok(Self { address: loan.address(), len: lent::<T>(loan)?, of: PhantomData })
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -109,6 +120,32 @@ impl<'a, T: Element> Slice<'a, T> {
     /// The device address of the first one, for the calls of [`Own`](crate::Own) kernels.
     pub fn address(&self) -> u64 {
         self.address
+    }
+}
+
+/// Elements of what cudarc lends.
+fn lent<T: Element>(loan: &Loan<'_>) -> Result<usize, Error> {
+    let (bytes, width) = (loan.slice().bytes() as usize, T::KIND.bytes());
+    if bytes.is_multiple_of(width) {
+        return Ok(bytes / width);
+    }
+    Err(Error::argument(
+        "the bytes of a slice",
+        bytes,
+        format!("a multiple of {width}, of a {}", T::KIND.name()),
+    ))
+}
+
+impl<'a, T: Element> SliceMut<'a, T> {
+    /// A slice of cudarc that was lent to be written ([`write`](falchion::kernel::driver::cudarc::write)).
+    ///
+    /// # Errors
+    /// It was lent to be read; bytes that are no whole number of elements.
+    pub fn of_loan(loan: &'a mut Loan<'_>) -> Result<Self, Error> {
+        if !loan.slice().is_writable() {
+            return Err(Error::argument("a slice", "lent to be read", "one that was lent to be written"));
+        }
+        Ok(Self { address: loan.address(), len: lent::<T>(loan)?, of: PhantomData })
     }
 }
 

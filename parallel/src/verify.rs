@@ -4,7 +4,9 @@ mod experts;
 mod vocabulary;
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::ops::Range;
+use std::hash::DefaultHasher;
 
 use falchion::collective::F8E4M3;
 use half::{bf16, f16};
@@ -29,6 +31,8 @@ pub struct Drawn {
     pub k: u32,
     /// Whether a bias is added.
     pub bias: bool,
+    /// Whether a matrix is added.
+    pub residual: bool,
     /// Whether each rank holds a part of the tokens, before a column-parallel layer and after a row-parallel
     /// one.
     pub divided: bool,
@@ -82,7 +86,7 @@ pub enum Numbers {
 impl fmt::Display for Drawn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, numbers, tokens, n, k, bias, divided, .. } = self;
-        let words = [(*bias, ", bias"), (*divided, ", tokens divided")];
+        let words = [(*bias, ", bias"), (self.residual, ", residual"), (*divided, ", tokens divided")];
         let words: String = words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
         write!(f, "{kind:?} {numbers:?} {tokens} x {n} x {k}{words}")
     }
@@ -94,7 +98,7 @@ impl Drawn {
         let kind = Kind::ALL[of.usize(..Kind::ALL.len())];
         let product = !matches!(kind, Kind::Experts | Kind::Embedding | Kind::CrossEntropy);
         let numbers = [Numbers::Bf16, Numbers::F16, Numbers::Bf16, Numbers::Scaled];
-        let numbers = numbers[of.usize(..if product { 4 } else { 2 })];
+        let numbers = numbers[of.usize(..if product || kind == Kind::Experts { 4 } else { 2 })];
         let scaled = numbers == Numbers::Scaled;
         // Rows are whole 16 bytes; blocks of scales are whole.
         let step = if scaled { 128 } else { 8 };
@@ -104,24 +108,43 @@ impl Drawn {
                 let n = 4 * ranks * step * of.u32(1..=if scaled { 1 } else { 4 });
                 (n, step * of.u32(1..=if scaled { 2 } else { 20 }))
             }
+            Kind::Experts if scaled => (128 * ranks * of.u32(1..=2), 128 * of.u32(1..=2)),
             Kind::Experts | Kind::Embedding | Kind::CrossEntropy => {
                 (8 * ranks * of.u32(1..20), 8 * of.u32(1..20))
             }
         };
         let divided = of.bool();
         let tokens = if divided { ranks * of.u32(1..20) } else { of.u32(1..90) };
-        Self { kind, numbers, tokens, n, k, bias: of.bool(), divided, seed: of.u64(..) }
+        let [bias, residual] = [of.bool(), product && of.u32(..3) == 0];
+        Self { kind, numbers, tokens, n, k, bias, residual, divided, seed: of.u64(..) }
     }
 
-    /// Runs the layer on a rank and compares each of its numbers. All ranks do.
+    /// Runs the layer on a rank and compares each of its numbers, `runs` times from the start. All ranks do.
     ///
     /// # Errors
-    /// The first number that is wrong; or what the layer could not do.
-    pub fn check(&self, group: &mut Group) -> Result<(), Failure> {
+    /// The first number that is wrong; a run whose outputs have other bits than the first one's; or what the layer could not do.
+    pub fn check(&self, group: &mut Group, runs: u32) -> Result<(), Failure> {
+        let first = self.digest(group)?;
+        for run in 1..runs {
+            if self.digest(group)? != first {
+                let rank = group.rank();
+                return Err(Failure::Wrong(format!(
+                    "{self}: rank {rank}, run {run} has other bits than run 0"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the layer and compares its numbers. Returns a digest of their bits.
+    fn digest(&self, group: &mut Group) -> Result<u64, Failure> {
         let f16 = self.numbers == Numbers::F16;
         match self.kind {
-            Kind::Experts if f16 => return experts::check::<f16>(self, group),
-            Kind::Experts => return experts::check::<bf16>(self, group),
+            Kind::Experts if f16 => return experts::check::<f16, f16>(self, group),
+            Kind::Experts if self.numbers == Numbers::Scaled => {
+                return experts::check::<F8E4M3, bf16>(self, group);
+            }
+            Kind::Experts => return experts::check::<bf16, bf16>(self, group),
             Kind::Embedding if f16 => return vocabulary::embedding::<f16>(self, group),
             Kind::Embedding => return vocabulary::embedding::<bf16>(self, group),
             Kind::CrossEntropy if f16 => return vocabulary::loss::<f16>(self, group),
@@ -228,13 +251,14 @@ struct Whole<T> {
 /// Numbers after an output that nobody may write.
 const GUARD: usize = 64;
 
-/// Compares an output with what is expected and the bound of its error; nothing may be written behind it.
+/// Compares an output with what is expected and the bound of its error; nothing may be written behind it. Returns a digest of its
+/// bits.
 fn compare<D: Multiplied>(
     layer: &Drawn,
     group: &Group,
     found: &[D],
     expect: impl Fn(usize) -> [f64; 2],
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let (rank, (output, guard)) = (group.rank(), found.split_at(found.len() - GUARD));
     if guard.iter().any(|number| !number.number().is_nan()) {
         return Err(Failure::Wrong(format!("{layer}: rank {rank} wrote behind its output")));
@@ -248,7 +272,14 @@ fn compare<D: Multiplied>(
             return Err(Failure::Wrong(words));
         }
     }
-    Ok(())
+    let mut bits = DefaultHasher::new();
+    output.iter().for_each(|number| number.number().to_bits().hash(&mut bits));
+    Ok(bits.finish())
+}
+
+/// A number of the matrix that is added, which every format has.
+fn residual(token: usize, column: usize) -> f64 {
+    ((token * 7 + column * 3) % 31) as f64 / 8.0 - 2.0
 }
 
 impl<T: Multiplied> Whole<T> {
@@ -294,7 +325,7 @@ impl<T: Multiplied> Whole<T> {
         scales
     }
 
-    fn check<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<(), Failure> {
+    fn check<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<u64, Failure> {
         let (found, first) = self.run::<D>(layer, group)?;
         let (rank, size) = (group.rank(), group.size());
         let columns = layer.columns((rank, size));
@@ -303,16 +334,19 @@ impl<T: Multiplied> Whole<T> {
             // `wgmma` adds products of 8 bits up in some 14 bits.
             let of_eight_bits = if layer.numbers == Numbers::Scaled { 1.0 / 1024.0 } else { 0.0 };
             let (column, sums) = (columns[i % columns.len()], f64::from(layer.k) / 8e6 + of_eight_bits);
+            let added = if layer.residual { residual(first + i / columns.len(), column) } else { 0.0 };
             if layer.kind == Kind::Gated {
                 let [[gate, of_gate], [up, of_up]] = [of(2 * column), of(2 * column + 1)];
                 let gate = gate.max(0.0);
                 let error = (gate * of_up + up.abs() * of_gate) * sums;
-                return [gate * up, error * 1.01 + gate * up.abs() * D::UNIT + 1e-5];
+                let magnitude = gate * up.abs() + added.abs();
+                return [gate * up + added, error * 1.01 + magnitude * D::UNIT + 1e-5];
             }
             let [expected, magnitude] = of(column);
             // Each rank's product is rounded, and so is each sum of two; products are added up in f32.
             let roundings = if layer.kind == Kind::Row { 2.0 * f64::from(size) } else { 1.0 };
-            [expected, magnitude * (roundings * D::UNIT + sums) + 1e-5]
+            let error = magnitude * (roundings * D::UNIT + sums);
+            [expected + added, error + (magnitude + added.abs()) * D::UNIT + 1e-5]
         })
     }
 
@@ -348,6 +382,11 @@ impl<T: Multiplied> Whole<T> {
             Some(_) => Input::scaled(x.view(), scales.view()),
             None => Input::from(x.view()),
         };
+        let columns = layer.columns((group.rank(), group.size()));
+        let first = if layer.kind == Kind::Row { own.start } else { 0 };
+        let of_output =
+            |i: usize| D::of(residual(first + i / columns.len(), columns[i % columns.len()]) as f32);
+        let added = group.upload(&(0..outputs).map(of_output).collect::<Vec<_>>())?;
         let mut all = y.view_mut();
         let to = all.part(..outputs)?;
         match layer.kind {
@@ -356,24 +395,28 @@ impl<T: Multiplied> Whole<T> {
                 if layer.bias {
                     row = row.with_bias(group, &self.bias)?;
                 }
-                row.forward(group, input, to)?;
+                match layer.residual {
+                    true => row.forward_plus(group, input, added.view(), to)?,
+                    false => row.forward(group, input, to)?,
+                }
             }
             _ => {
                 let mut column = ColumnParallel::<T, D>::new(group, &weights, &layer.cut(), layer.tokens())?;
                 let bias = [("bias", Argument::Columns(self.bias.clone()))];
-                let (text, arguments) = match (layer.kind == Kind::Gated, layer.bias) {
-                    (true, true) => ("gated(relu, acc + bias[n]:f32)", &bias[..]),
-                    (true, false) => ("gated(relu, acc)", &[][..]),
-                    (false, true) => ("acc + bias[n]:f32", &bias[..]),
-                    (false, false) => ("", &[][..]),
-                };
-                if !text.is_empty() {
-                    column = column.with_epilogue(group, text, arguments)?;
+                let mut text = if layer.bias { "acc + bias[n]:f32" } else { "acc" }.to_owned();
+                if layer.kind == Kind::Gated {
+                    text = format!("gated(relu, {text})");
                 }
-                column.forward(group, input, to)?;
+                if layer.residual {
+                    text += " + residual[m,n]";
+                }
+                if text != "acc" {
+                    column = column.with_epilogue(group, &text, if layer.bias { &bias } else { &[] })?;
+                }
+                let operands = [("residual", added.view().into())];
+                column.forward_with(group, input, if layer.residual { &operands } else { &[] }, to)?;
             }
         }
-        let first = if layer.kind == Kind::Row { own.start } else { 0 };
         Ok((group.read(&y)?, first))
     }
 }

@@ -1,5 +1,7 @@
 //! Planted failures: processes that die, never come, or want something else. Each is an error that names it,
 //! on every rank, in time.
+//!
+//! Ranks are three, with emulators. With `FALCHION_CARDS=2` they are two, each with a GPU of the host.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -7,6 +9,22 @@ use std::time::{Duration, Instant};
 
 /// What one process of a job has that others have not.
 type Own<'a> = (u32, &'a [(&'a str, &'a str)], &'a [&'a str]);
+
+/// Ranks that have a GPU each; `None` for emulators.
+fn cards() -> Option<u32> {
+    std::env::var("FALCHION_CARDS").ok().map(|count| count.parse().expect("a number of cards"))
+}
+
+/// Ranks of a job, and the last of them.
+fn ranks() -> [u32; 2] {
+    let size = cards().unwrap_or(3);
+    [size, size - 1]
+}
+
+/// Seconds in which all ranks come to the meeting: a GPU and NCCL take some.
+fn meeting() -> u64 {
+    if cards().is_some() { 15 } else { 4 }
+}
 
 /// A job of processes that meet by a file.
 struct Job {
@@ -25,14 +43,22 @@ impl Job {
     /// Starts a rank of `size` that checks layers for ever.
     fn start(&self, rank: u32, size: u32, variables: &[(&str, &str)], options: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_falchion-parallel"));
-        command.env_clear();
+        // What a launcher would say is said here; where libraries are, and what they may do, stays.
+        let stays = |name: &str| {
+            ["LD_", "NCCL_", "CUDA_", "FALCHION_NCCL", "HOME"].iter().any(|begin| name.starts_with(begin))
+        };
+        command.env_clear().envs(std::env::vars().filter(|(name, _)| stays(name)));
+        let local = if cards().is_some() { rank } else { 0 };
         command.envs([
             ("RANK", rank.to_string()),
             ("WORLD_SIZE", size.to_string()),
-            ("LOCAL_RANK", "0".to_owned()),
+            ("LOCAL_RANK", local.to_string()),
         ]);
         command.env("FALCHION_MEETING", self.meeting()).envs(variables.iter().copied());
-        command.args(["check", "--emulated", "--meeting", "4", "--timeout", "3", "--silence", "2"]);
+        command.args(["check", "--meeting", &meeting().to_string(), "--timeout", "3", "--silence", "2"]);
+        if cards().is_none() {
+            command.arg("--emulated");
+        }
         if !options.contains(&"--layers") {
             command.args(["--layers", "1000000"]);
         }
@@ -40,9 +66,9 @@ impl Job {
     }
 }
 
-/// Waits for a process, at most for some seconds.
+/// Waits for a process, at most for some seconds; on a card for some more.
 fn end(mut child: Child, seconds: u64) -> Output {
-    let began = Instant::now();
+    let (began, seconds) = (Instant::now(), seconds + if cards().is_some() { 30 } else { 0 });
     while child.try_wait().expect("a child").is_none() {
         if began.elapsed() > Duration::from_secs(seconds) {
             let _ = child.kill();
@@ -59,16 +85,17 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }
 
-/// Runs three ranks, of which some are special, and returns what each says. `planted` is done to them after
+/// Runs all ranks, of which some are special, and returns what each says. `planted` is done to them after
 /// a while.
 fn run(own: &[Own<'_>], planted: impl FnOnce(&mut [Child])) -> Vec<String> {
     let job = Job::new();
-    let mut children: Vec<Child> = (0..3)
+    let [size, _] = ranks();
+    let mut children: Vec<Child> = (0..size)
         .map(|rank| {
             let special = own.iter().find(|(number, ..)| *number == rank);
             let (variables, options) =
                 special.map_or((&[][..], &[][..]), |(_, variables, options)| (variables, options));
-            job.start(rank, 3, variables, options)
+            job.start(rank, size, variables, options)
         })
         .collect();
     planted(&mut children);
@@ -102,7 +129,7 @@ fn a_rank_that_is_killed_ends_all() {
         own = children[1].id();
         children[1].kill().expect("killed");
     });
-    for rank in [0, 2] {
+    for rank in (0..said.len()).filter(|rank| *rank != 1) {
         assert!(
             said[rank]
                 .contains(&format!("rank {rank}: the group has failed: rank 1 ended (process {own} on ")),
@@ -117,7 +144,7 @@ fn rank_0_that_is_killed_ends_all() {
         working(children);
         children[0].kill().expect("killed");
     });
-    for rank in [1, 2] {
+    for rank in 1..said.len() {
         assert!(
             said[rank].contains("the group has failed: rank 0, which coordinates the group, ended"),
             "{said:?}"
@@ -127,31 +154,34 @@ fn rank_0_that_is_killed_ends_all() {
 
 #[test]
 fn a_rank_that_is_stopped_ends_the_others() {
+    let last = ranks()[1] as usize;
     let said = run(&[], |children| {
         working(children);
-        signal(&children[2], "STOP");
+        signal(&children[last], "STOP");
         std::thread::sleep(Duration::from_secs(4));
-        signal(&children[2], "CONT");
+        signal(&children[last], "CONT");
     });
-    for said in &said[..2] {
-        assert!(
-            said.contains("rank 2 was not heard of for 2 s") || said.contains("rank 2 did not come to"),
-            "{said}"
-        );
+    for said in &said[..last] {
+        let named = [format!("rank {last} was not heard of for 2 s"), format!("rank {last} did not come to")];
+        // Whoever waits on its GPU says so of itself.
+        let waits = said.contains("did not finish within 3 s");
+        assert!(named.iter().any(|named| said.contains(named)) || cards().is_some() && waits, "{said}");
     }
     // It learns of it when it goes on.
-    assert!(said[2].contains("the group has failed"), "{said:?}");
+    assert!(said[last].contains("the group has failed"), "{said:?}");
 }
 
 #[test]
 fn a_rank_that_never_comes_is_named() {
-    let said = run(&[], |children| children[2].kill().expect("killed"));
-    for said in &said[..2] {
+    let (last, seconds) = (ranks()[1] as usize, meeting());
+    let said = run(&[], |children| children[last].kill().expect("killed"));
+    for said in &said[..last] {
         // It may have come before it was killed.
-        assert!(
-            said.contains("rank 2 did not come to the meeting within 4 s") || said.contains("rank 2 ended"),
-            "{said}"
-        );
+        let named = [
+            format!("rank {last} did not come to the meeting within {seconds} s"),
+            format!("rank {last} ended"),
+        ];
+        assert!(named.iter().any(|named| said.contains(named)), "{said}");
     }
 }
 
@@ -159,7 +189,8 @@ fn a_rank_that_never_comes_is_named() {
 fn rank_0_that_never_comes_is_named() {
     let job = Job::new();
     let said = words(&end(job.start(1, 2, &[], &[]), 10));
-    assert!(said.contains("rank 0 was not reached within 4 s: the meeting's file"), "{said}");
+    let expected = format!("rank 0 was not reached within {} s: the meeting's file", meeting());
+    assert!(said.contains(&expected), "{said}");
 }
 
 #[test]
@@ -178,15 +209,20 @@ fn a_file_of_a_job_that_ended_is_not_the_meeting() {
 
 #[test]
 fn ranks_that_count_differently_are_refused() {
-    for said in run(&[(2, &[("WORLD_SIZE", "4")], &[])], |_| {}) {
-        assert!(said.contains("rank 2 counts 4 ranks, rank 0 counts 3"), "{said}");
+    let [size, last] = ranks();
+    for said in run(&[(last, &[("WORLD_SIZE", "4")], &[])], |_| {}) {
+        assert!(said.contains(&format!("rank {last} counts 4 ranks, rank 0 counts {size}")), "{said}");
     }
 }
 
 #[test]
 fn a_rank_that_comes_twice_is_refused() {
-    for said in run(&[(2, &[("RANK", "1"), ("LOCAL_RANK", "0")], &[])], |_| {}) {
-        assert!(said.contains("rank 1 came twice: process"), "{said}");
+    let [size, last] = ranks();
+    let again = (size - 2).to_string();
+    for said in run(&[(last, &[("RANK", &again)], &[])], |_| {}) {
+        // Rank 0 that comes twice cannot serve the meeting twice.
+        let twice = said.contains(&format!("rank {again} came twice: process"));
+        assert!(twice || again == "0" && said.contains("rank"), "{said}");
     }
 }
 
@@ -201,20 +237,20 @@ fn another_shape_is_refused_by_all() {
 fn a_rank_that_leaves_early_is_named() {
     let said = run(&[(1, &[], &["--layers", "3"])], |_| {});
     assert_eq!(said[1], "success");
-    for rank in [0, 2] {
+    for rank in (0..said.len()).filter(|rank| *rank != 1) {
         assert!(said[rank].contains("rank 1 has left the group, and others want `"), "{said:?}");
     }
 }
 
 #[test]
 fn another_job_does_not_come_in() {
-    let said = run(&[(2, &[("SLURM_JOB_ID", "other")], &[])], |_| {});
-    assert!(
-        said[2].contains("the group was not formed: rank 2 belongs to job `other`, this one is `no job`"),
-        "{said:?}"
-    );
-    for said in &said[..2] {
-        assert!(said.contains("rank 2 did not come to the meeting"), "{said}");
+    let last = ranks()[1];
+    let said = run(&[(last, &[("SLURM_JOB_ID", "other")], &[])], |_| {});
+    let expected =
+        format!("the group was not formed: rank {last} belongs to job `other`, this one is `no job`");
+    assert!(said[last as usize].contains(&expected), "{said:?}");
+    for said in &said[..last as usize] {
+        assert!(said.contains(&format!("rank {last} did not come to the meeting")), "{said}");
     }
 }
 
@@ -253,7 +289,8 @@ fn a_meeting_that_cannot_be_is_named() {
         Job::new().start(1, 3, &[("FALCHION_MEETING", "tcp://no.such.host.invalid:7000")], &[]),
         30,
     ));
-    assert!(said.contains("rank 0 was not reached within 4 s: no.such.host.invalid:7000"), "{said}");
+    let expected = format!("rank 0 was not reached within {} s: no.such.host.invalid:7000", meeting());
+    assert!(said.contains(&expected), "{said}");
 }
 
 /// A disk without room: a small one in memory, in a name space of its own, for which one must be root.
@@ -299,6 +336,15 @@ fn strangers_do_not_disturb() {
     for child in [first, start(1)] {
         let output = end(child, 20);
         assert!(output.status.success(), "{}", words(&output));
+    }
+}
+
+/// Two ranks that take one GPU are told so. Only on cards.
+#[test]
+fn a_gpu_that_is_taken_twice_is_named() {
+    let (Some(_), [_, last]) = (cards(), ranks()) else { return };
+    for said in run(&[(last, &[("LOCAL_RANK", "0")], &[])], |_| {}) {
+        assert!(said.contains(&format!("ranks 0 and {last} both take GPU")), "{said}");
     }
 }
 

@@ -15,7 +15,7 @@ fn ranks<T: Send>(size: u32, work: impl Fn(Group) -> T + Sync) -> Vec<T> {
 fn random(size: u32, count: usize, seed: u64) {
     let results = ranks(size, |mut group| {
         let mut of = fastrand::Rng::with_seed(seed);
-        (0..count).try_for_each(|_| Drawn::new(&mut of, size).check(&mut group))
+        (0..count).try_for_each(|_| Drawn::new(&mut of, size).check(&mut group, 1))
     });
     // One rank's failure is all ranks' failure: the one that has seen it says most.
     let errors: Vec<_> =
@@ -49,32 +49,36 @@ fn a_layer_of_other_numbers_is_wrong() {
             n: 16,
             k: 64,
             bias: false,
+            residual: false,
             divided: false,
             seed: 1,
         };
         // Rank 1 has another seed, so other weights.
-        Drawn { seed: 1 + u64::from(group.rank()), ..layer }.check(&mut group)
+        Drawn { seed: 1 + u64::from(group.rank()), ..layer }.check(&mut group, 1)
     });
     for result in results {
         assert!(result.expect_err("other numbers").to_string().contains(", number "));
     }
 }
 
+/// A layer that adds up products of all ranks, and one whose rows travel.
 #[test]
-fn bits_are_the_same_in_every_run() {
-    let run = || {
-        ranks(4, |mut group| {
-            let numbers: Vec<f32> =
-                (0..64).map(|i| (i as f32 + f32::from(group.rank() as u8)).sin()).collect();
-            let own = group.upload(&numbers).expect("memory");
-            let mut sums = group.zeros::<f32>(16).expect("memory");
-            group.reduce_scatter(own.view(), sums.view_mut()).expect("all came");
-            group.read(&sums).expect("runs").iter().map(|sum| sum.to_bits()).collect::<Vec<_>>()
-        })
-    };
-    let first = run();
-    for _ in 0..20 {
-        assert_eq!(run(), first);
+fn bits_are_the_same_in_100_runs() {
+    for kind in [Kind::Row, Kind::Experts] {
+        let layer = Drawn {
+            kind,
+            numbers: Numbers::Bf16,
+            tokens: 6,
+            n: 16,
+            k: 64,
+            bias: true,
+            residual: false,
+            divided: true,
+            seed: 7,
+        };
+        for result in ranks(3, |mut group| Drawn { k: 96, n: 48, ..layer.clone() }.check(&mut group, 100)) {
+            result.expect("the same bits");
+        }
     }
 }
 
@@ -206,5 +210,102 @@ fn records_are_replayed() {
         assert!(first.iter().all(|&y| y == bf16::from_f32(64.0)));
         assert!(second.iter().all(|&y| y == bf16::from_f32(128.0)));
         assert!(refused.ends_with("is part of a record, outside: it needs the host was needed"), "{refused}");
+    }
+}
+
+/// Two layers at once, then one of both results. Without the event between them the emulator refuses it, on every rank.
+#[test]
+fn layers_on_two_streams_wait_for_events() {
+    use falchion_parallel::{ColumnParallel, Cut, RowParallel, Weights};
+    use half::bf16;
+    let data: Vec<bf16> = (0..64 * 64).map(|i| bf16::from_f32((i % 7) as f32 - 3.0)).collect();
+    for waits in [true, false] {
+        let results = ranks(2, |mut group| {
+            let weights = Weights::new(&data, [64, 64]).expect("extents");
+            let mut up = ColumnParallel::<bf16>::new(&group, &weights, &Cut::Rows, Tokens::Divided)?;
+            let mut down = RowParallel::<bf16>::new(&group, &weights, Tokens::Divided)?;
+            let x = group.upload(&data[..4 * 64])?;
+            let part: Vec<bf16> = (0..8).flat_map(|row| data[row * 32..(row + 1) * 32].to_vec()).collect();
+            let part = group.upload(&part)?;
+            let (mut inner, mut y) = (group.zeros::<bf16>(8 * 32)?, group.zeros::<bf16>(4 * 64)?);
+            let mut last = group.zeros::<bf16>(4 * 64)?;
+            let mut side = group.stream()?;
+            let done = group.on(&mut side, |group| {
+                up.forward(group, x.view(), inner.view_mut())?;
+                group.event()
+            })?;
+            down.forward(&mut group, part.view(), y.view_mut())?;
+            if waits {
+                group.after(&done)?;
+            }
+            down.forward(&mut group, inner.view(), last.view_mut())?;
+            // The same, one after the other.
+            let own = group.read(&last)?;
+            up.forward(&mut group, x.view(), inner.view_mut())?;
+            down.forward(&mut group, inner.view(), y.view_mut())?;
+            Ok::<_, falchion_parallel::Error>(own == group.read(&y)?)
+        });
+        for result in results {
+            match (waits, result) {
+                (true, result) => assert!(result.expect("ordered")),
+                (false, result) => {
+                    let words = result.expect_err("not ordered").to_string();
+                    // The one that sees it first says it, the other one that the group has failed.
+                    assert!(
+                        words.contains("written on another stream") || words.contains("has failed"),
+                        "{words}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Arguments of an epilogue that come with a call are checked there.
+#[test]
+fn operands_that_do_not_fit_are_named() {
+    use falchion_parallel::{ColumnParallel, Cut, Weights};
+    use half::bf16;
+    let data = vec![bf16::ONE; 64 * 64];
+    for words in ranks(2, |mut group| {
+        let weights = Weights::new(&data, [64, 64]).expect("extents");
+        let layer = |text| {
+            let layer = ColumnParallel::<bf16>::new(&group, &weights, &Cut::Rows, Tokens::Whole);
+            layer.expect("divides").with_epilogue(&group, text, &[]).expect("a formula")
+        };
+        let mut layers =
+            ["acc + c[m,n]", "store(aux[m,n], acc)", "acc + c[l,m,n]", "acc * scale[m]:f32"].map(layer);
+        let x = group.upload(&[bf16::ONE; 4 * 64]).expect("memory");
+        let mut y = group.zeros::<bf16>(4 * 32).expect("memory");
+        let (c, scales) =
+            (group.zeros::<bf16>(4 * 32).expect("memory"), group.upload(&[2.0f32; 4]).expect("memory"));
+        let mut words = Vec::new();
+        let mut say = |which: usize, operands: &[(&str, falchion_parallel::Operand<'_>)]| {
+            let done = layers[which].forward_with(&mut group, x.view(), operands, y.view_mut());
+            words.push(done.map_or_else(|error| error.to_string(), |()| "done".to_owned()));
+        };
+        let part = |count| c.view().part(..count).expect("a part").into();
+        say(0, &[]);
+        say(0, &[("c", part(4 * 32)), ("d", part(4 * 32))]);
+        say(0, &[("c", part(4 * 31))]);
+        say(0, &[("c", scales.view().into())]);
+        say(1, &[("aux", part(4 * 32))]);
+        say(2, &[("c", part(4 * 32))]);
+        say(3, &[("scale", scales.view().into())]);
+        words.push(format!("{:?}", group.read(&y).expect("runs")[0].to_f32()));
+        words
+    }) {
+        for (found, expected) in words.iter().zip([
+            "`c` is missing, a matrix, with the layer or the call",
+            "an operand of the call is d, one of c was needed",
+            "`c` is 124, 128",
+            "`c` is f32, bf16",
+            "`aux` is read only, memory that is written",
+            "one without `l`",
+            "done",
+            "128.0",
+        ]) {
+            assert!(found.contains(expected), "{found} for {expected}");
+        }
     }
 }

@@ -147,6 +147,11 @@ impl<'a> DeviceSlice<'a> {
         self.bytes
     }
 
+    /// Whether launches may write it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// The same, restricted to launches on one stream.
     #[cfg(feature = "cudarc")]
     pub(super) fn on(self, stream: RawStream) -> Self {

@@ -201,12 +201,44 @@ pub(crate) enum Collective {
     AllToAll { from: u64, to: u64, sent: Vec<Message>, received: Vec<Message> },
 }
 
+impl Collective {
+    /// The memory that it reads and writes, of `size` ranks and numbers of `width` bytes.
+    pub(crate) fn touched(&self, width: usize, size: usize) -> Vec<(&'static str, u64, u64, bool)> {
+        let of = |address: u64, first: usize, count: usize, writes: bool| {
+            let name = if writes { "what a collective writes" } else { "what a collective reads" };
+            (name, address + (first * width) as u64, (count * width) as u64, writes)
+        };
+        match *self {
+            Self::AllGather { from, to, count } => {
+                vec![of(from, 0, count, false), of(to, 0, count * size, true)]
+            }
+            Self::AllReduce { from, to, count, .. } => {
+                vec![of(from, 0, count, false), of(to, 0, count, true)]
+            }
+            Self::ReduceScatter { from, to, count } => {
+                vec![of(from, 0, count * size, false), of(to, 0, count, true)]
+            }
+            Self::AllToAll { from, to, ref sent, ref received } => {
+                let sent = sent.iter().map(|own| of(from, own.first, own.count, false));
+                sent.chain(received.iter().map(|own| of(to, own.first, own.count, true))).collect()
+            }
+        }
+    }
+}
+
 /// Numbers of a buffer that go to a rank, or come from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Message {
     pub(crate) peer: u32,
     pub(crate) first: usize,
     pub(crate) count: usize,
+}
+
+impl Message {
+    /// The same of rows of `width` numbers.
+    pub(crate) fn times(&self, width: usize) -> Self {
+        Self { peer: self.peer, first: self.first * width, count: self.count * width }
+    }
 }
 
 /// How numbers of ranks become one.

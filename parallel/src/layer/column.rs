@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::cut::{Cut, Part, Weights};
-use super::product::{Argument, Product, cut_arguments, scale_count};
+use super::product::{Argument, Operands, Product, cut_arguments, scale_count};
 use super::{Input, Tokens};
 use crate::device::nccl::Collective;
 use crate::element::{Element, Kind};
@@ -67,7 +67,8 @@ impl<A: Element, D: Element> ColumnParallel<A, D> {
     }
 
     /// Adds an epilogue: a formula of `acc`, such as `silu(acc + bias[n])`. Vectors have one number per column
-    /// of the whole output; each rank takes its part.
+    /// of the whole output; each rank takes its part. Matrices come with a call:
+    /// [`forward_with`](Self::forward_with).
     ///
     /// # Errors
     /// No formula, or arguments that do not fit it.
@@ -102,6 +103,39 @@ impl<A: Element, D: Element> ColumnParallel<A, D> {
         x: impl Into<Input<'x, A>>,
         y: SliceMut<'_, D>,
     ) -> Result<(), Error> {
+        self.forward_with(group, x, &[], y)
+    }
+
+    /// The same with arguments of the epilogue that are not the layer's: matrices of all tokens and the columns of this rank, as
+    /// `y` is, such as a residual or the other factor of a gate; outputs; vectors with a number per token.
+    ///
+    /// ```
+    /// use falchion_parallel::{ColumnParallel, Cut, Error, Group, Tokens, Weights};
+    /// use half::bf16;
+    ///
+    /// let mut group = Group::emulated(1)?.remove(0);
+    /// let ones = vec![bf16::ONE; 64 * 64];
+    /// let weights = Weights::new(&ones, [64, 64])?;
+    /// let mut layer = ColumnParallel::<bf16>::new(&group, &weights, &Cut::Rows, Tokens::Whole)?
+    ///     .with_epilogue(&group, "store(kept[m,n], acc) + residual[m,n]", &[])?;
+    /// let x = group.upload(&[bf16::ONE; 4 * 64])?;
+    /// let [mut y, mut kept] = [group.zeros(4 * 64)?, group.zeros(4 * 64)?];
+    /// let operands = [("residual", x.view().into()), ("kept", kept.view_mut().into())];
+    /// layer.forward_with(&mut group, x.view(), &operands, y.view_mut())?;
+    /// assert_eq!([group.read(&y)?[0], group.read(&kept)?[0]], [65.0, 64.0].map(bf16::from_f32));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`forward`](Self::forward); an argument that is missing, of another length or format, or that the epilogue does not
+    /// have.
+    pub fn forward_with<'x>(
+        &mut self,
+        group: &mut Group,
+        x: impl Into<Input<'x, A>>,
+        operands: Operands<'_>,
+        y: SliceMut<'_, D>,
+    ) -> Result<(), Error> {
         let (x, [_, k]) = (x.into(), self.product.extents);
         let (size, scaled) = (group.size(), self.product.is_scaled());
         let own = x.tokens(k, scaled)?;
@@ -119,19 +153,21 @@ impl<A: Element, D: Element> ColumnParallel<A, D> {
                 [all, 1],
                 (x.values.address(), scales),
                 y.address(),
+                operands,
             );
         }
         // Each rank's scales are a matrix of their own, so chunks stay apart if there are scales.
         let chunks = if scaled { [own, size] } else { [all, 1] };
+        let first = if operands.is_empty() { chunks } else { [chunks[0], 1] };
         let (values, count) = (x.values.len() * size as usize * A::KIND.bytes(), scale_count(own, k));
         let behind = values.next_multiple_of(256);
         let scratch = group.scratch(behind + if scaled { count * size as usize * 4 } else { 0 })?;
         let (to, scales_to) = (scratch, scratch + behind as u64);
-        self.product.ready(group, "a column-parallel layer", chunks, to, y.address())?;
+        self.product.ready(group, "a column-parallel layer", first, to, y.address())?;
         let values = Collective::AllGather { from: x.values.address(), to, count: x.values.len() };
         let scales = Collective::AllGather { from: scales, to: scales_to, count };
         let both = [(A::KIND, values), (f32::KIND, scales)];
         group.collectives(if scaled { &both } else { &both[..1] })?;
-        self.product.enqueue(group, "a column-parallel layer", chunks, (to, scales_to), y.address())
+        self.product.enqueue(group, "a column-parallel layer", chunks, (to, scales_to), y.address(), operands)
     }
 }

@@ -11,7 +11,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::group::{Group, exactly};
 use crate::own::Own;
-use crate::rows::{Gather, Gathered};
+use crate::rows::{Gather, Gathered, How};
 use crate::tensor::{Slice, SliceMut};
 
 /// An embedding whose vocabulary is divided: each rank has the vectors of neighbouring words. A rank takes what it has,
@@ -67,7 +67,7 @@ impl<T: Element> Embedding<T> {
         let memory = group.device().allocate(part.bytes.len())?;
         group.device().write(&memory, &part.bytes)?;
         let words = [all, own, own * group.rank()];
-        let gather = Own::new(Gather { format, weighted: false });
+        let gather = Own::new(Gather { format, how: How::Summed });
         Ok(Self { table: memory, words, columns, tokens, gather, of: core::marker::PhantomData })
     }
 
@@ -104,7 +104,7 @@ impl<T: Element> Embedding<T> {
             weights: 0,
             d: MatrixRef::new(to, columns),
         };
-        self.gather.enqueue(group, &call)?;
+        self.gather.enqueue_checked(group, &call)?;
         let count = y.len();
         let sum = match divided {
             _ if size == 1 => return Ok(()),

@@ -2,21 +2,24 @@
 
 use std::collections::HashMap;
 
-use falchion::collective::{Formula, MatrixRef};
+use falchion::collective::{Format, Formula, Input as Of, MatrixRef};
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{GemmProblem, GroupedProblem, LinearArguments, Request, Types};
-use falchion_core::{Epilogue, Gemm, Kind as SlotKind, aligned};
+use falchion::kernel::{
+    GemmProblem, GroupedProblem, LinearArguments, Request, Transpose, Transposition, Types,
+};
+use falchion_core::{Epilogue, Kind as SlotKind, Slot, aligned};
 
 use super::cut::{Cut, Weights, divided};
-use super::half;
+use super::product::{multiplied, scale_count, stored};
+use super::{Input, half};
 use crate::device::nccl::{Collective, Message};
 use crate::device::{Memory, Ready};
-use crate::element::Element;
+use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::group::{Group, exactly};
 use crate::own::Own;
-use crate::rows::{Gather, Gathered};
-use crate::tensor::{Slice, SliceMut};
+use crate::rows::{Gather, Gathered, How};
+use crate::tensor::SliceMut;
 
 /// Which experts a rank's tokens go to, on the host.
 #[derive(Clone, Copy, Debug)]
@@ -29,18 +32,23 @@ pub struct Routes<'a> {
 
 /// Layers of experts: `Y[t] = sum over the experts e of t of weight * f(X[t] Up[e]^T) Down[e]^T`. Each rank has neighbouring
 /// experts and tokens of its own, maybe none. Rows go to the experts' ranks and back by all-to-all, and what a rank
-/// receives is one grouped GEMM per layer.
+/// receives is one grouped GEMM per layer, whatever the number of rows per expert.
+///
+/// `A` is `bf16` or `f16`, and so is `D`; or `A` is `e4m3` and `D` is `bf16`. Then weights and tokens have block scales, which travel
+/// with the rows, and the first layer's results are quantised with a scale per 128 columns of a row.
 ///
 /// Ranks first exchange how many rows go where, through the host: so each call waits for the host, and cannot be part
-/// of a CUDA graph. `T` is `bf16` or `f16`.
+/// of a CUDA graph.
 #[derive(Debug)]
-pub struct Experts<T> {
+pub struct Experts<A, D = A> {
     /// Experts of all ranks, and of each.
     count: [u32; 2],
     layers: [Grouped; 2],
     dispatch: Own<Gather>,
     combine: Own<Gather>,
-    of: core::marker::PhantomData<T>,
+    /// For scales: their rows are gathered, and both layouts of them.
+    scales: Option<(Own<Gather>, Own<Transpose>)>,
+    of: core::marker::PhantomData<(A, D)>,
 }
 
 /// A rank's grouped GEMMs of one layer.
@@ -51,31 +59,76 @@ struct Grouped {
     /// Outputs and inputs of an expert.
     extents: [u32; 2],
     weight: Memory,
+    scales: Option<Memory>,
     /// By the number of rows, rounded up.
     prepared: HashMap<u32, Ready>,
 }
 
+/// The memory of grouped GEMMs: where the groups begin, and both matrices with their scales, if they have some.
+struct Grouping {
+    offsets: u64,
+    a: [u64; 2],
+    d: [u64; 2],
+}
+
+/// The epilogue's argument for the scales of its results.
+const SCALES: &str = "scales";
+
 impl Grouped {
-    fn new<T: Element>(group: &Group, name: &str, all: &Weights<'_>, count: u32) -> Result<Self, Error> {
-        let format = half::<T>(&format!("the dtype of {name}"), all.kind())?;
+    fn new<A: Element>(group: &Group, name: &str, all: &Weights<'_>, count: u32) -> Result<Self, Error> {
+        let dtype = format!("the dtype of {name}");
+        if all.kind() != A::KIND {
+            return Err(Error::argument(dtype, all.kind().name(), A::KIND.name()));
+        }
         let [rows, k] = all.extents();
-        if !rows.is_multiple_of(count) {
-            let needed = format!("a multiple of {count}, the number of experts");
+        let part = all.rows_of(&Cut::Rows, (group.rank(), group.size()))?;
+        let types = multiplied(&dtype, all.kind(), &part)?;
+        let (step, reason) = match (types.is_scaled(), types.a) {
+            (true, _) => (128, ", each with whole blocks of scales"),
+            (false, Format::E4m3) => {
+                return Err(Error::argument(format!("the scales of {name}"), "missing", "one per 128 x 128"));
+            }
+            (false, _) => (1, ""),
+        };
+        if !rows.is_multiple_of(count * step) {
+            let needed = format!("a multiple of {}, for {count} experts{reason}", count * step);
             return Err(Error::argument(format!("the rows of {name}"), rows, needed));
         }
-        let part = all.rows_of(&Cut::Rows, (group.rank(), group.size()))?;
-        let weight = group.device().allocate(part.bytes.len())?;
-        group.device().write(&weight, &part.bytes)?;
-        let types = Types::of(format);
-        Ok(Self { types, formula: None, extents: [rows / count, k], weight, prepared: HashMap::new() })
+        let (weight, scales) = stored(group, &part)?;
+        Ok(Self {
+            types,
+            formula: None,
+            extents: [rows / count, k],
+            weight,
+            scales,
+            prepared: HashMap::new(),
+        })
+    }
+
+    /// Sets the epilogue of the first of two layers.
+    fn fuse(&mut self, text: Option<&str>) -> Result<(), Error> {
+        let text = match (text, self.types.is_scaled()) {
+            (None, false) => return Ok(()),
+            (Some(text), false) => text.to_owned(),
+            (text, true) => {
+                self.types.d = self.types.a;
+                // What is computed once comes before the result.
+                let (before, result) =
+                    text.unwrap_or("acc").rsplit_once(';').unwrap_or(("", text.unwrap_or("acc")));
+                let before = if before.is_empty() { String::new() } else { format!("{before};") };
+                format!("{before}quantize_e4m3({SCALES}, {result})")
+            }
+        };
+        self.formula = Some(falchion_core::formula(&text, self.types.a, Some(self.types.d))?);
+        Ok(())
     }
 
     fn columns(&self) -> u32 {
         self.extents[0] >> self.formula.map_or(0, Formula::halvings)
     }
 
-    /// Enqueues the GEMMs of these groups of rows, which begin at the numbers at `offsets`.
-    fn enqueue(&mut self, group: &mut Group, rows: &[u32], [offsets, a, d]: [u64; 3]) -> Result<(), Error> {
+    /// Enqueues the GEMMs of these groups of rows.
+    fn enqueue(&mut self, group: &mut Group, rows: &[u32], at: &Grouping) -> Result<(), Error> {
         let [n, k] = self.extents;
         let m: u32 = rows.iter().sum();
         if m == 0 {
@@ -87,24 +140,32 @@ impl Grouped {
         let mut request = request.ragged(&shapes);
         request.call.b.address = self.weight.buffer.address;
         (request.call.a.address, request.call.d.address) = (aligned(256), aligned(256));
+        if let (Some(scales), Some(own)) = (&mut request.call.scales, &self.scales) {
+            (scales.a.address, scales.b.address) = (at.a[1], own.buffer.address);
+        }
         let key = m.checked_next_power_of_two().unwrap_or(u32::MAX);
         let mut ready = match self.prepared.remove(&key) {
             Some(ready) => ready,
-            None => Ready::new(Gemm::new(&request, None, group.machine())?),
+            None => Ready::new(group.gemm(&request)?),
         };
         let slots = ready.gemm.slots();
-        if let Some(slot) = slots.iter().find(|slot| !matches!(slot.kind, SlotKind::Scalar)) {
+        let strange = |slot: &&Slot| slot.name != SCALES && !matches!(slot.kind, SlotKind::Scalar);
+        if let Some(slot) = slots.iter().find(strange) {
             let field = format!("the argument `{}` of the experts' epilogue", slot.name);
             return Err(Error::argument(field, "a vector or a matrix", "none: numbers, functions and gates"));
         }
         let epilogue = match self.formula {
             None => Epilogue::Linear(LinearArguments::default()),
-            Some(_) => Epilogue::Fused(slots.clone(), vec![None; slots.len()], rows.len() as u32),
+            Some(_) => {
+                let scales = Of::matrix(at.d[1], m.next_multiple_of(4).into());
+                let inputs = slots.iter().map(|slot| (slot.name == SCALES).then_some(scales)).collect();
+                Epilogue::Fused(slots.clone(), inputs, rows.len() as u32)
+            }
         };
         let mut call = request.call.with(epilogue);
-        (call.a.address, call.d.address) = (a, d);
+        (call.a.address, call.d.address) = (at.a[0], at.d[0]);
         if let GroupedProblem::GroupedContiguous { offsets: own, .. } = &mut call.products {
-            *own = offsets;
+            *own = at.offsets;
         }
         group.device().fit(&mut ready, &call)?;
         let enqueued = group.device().multiply(&ready, call);
@@ -125,7 +186,7 @@ impl Places {
     }
 }
 
-impl<T: Element> Experts<T> {
+impl<A: Element, D: Element> Experts<A, D> {
     /// A rank's part of `count` experts: their weights `up` and `down`, one expert below the other, and the epilogue of the
     /// first layer, such as `silu(acc)` or `gated(silu, acc)`.
     ///
@@ -143,10 +204,9 @@ impl<T: Element> Experts<T> {
         }
         let own = divided("the number of experts", count, group.size())?;
         let mut layers =
-            [Grouped::new::<T>(group, "`up`", up, count)?, Grouped::new::<T>(group, "`down`", down, count)?];
-        let format = layers[0].types.a;
-        layers[0].formula =
-            epilogue.map(|text| falchion_core::formula(text, format, Some(format))).transpose()?;
+            [Grouped::new::<A>(group, "`up`", up, count)?, Grouped::new::<A>(group, "`down`", down, count)?];
+        let format = half::<D>("the output's dtype", Kind::Float(layers[1].types.d))?;
+        layers[0].fuse(epilogue)?;
         let ([first, last], inner) = ([layers[0].extents[1], layers[1].extents[0]], layers[0].columns());
         for (field, found, needed) in [
             ("the columns of `down`", layers[1].extents[1], inner),
@@ -156,32 +216,35 @@ impl<T: Element> Experts<T> {
                 return Err(Error::argument(field, found, format!("{needed}, as `up` has")));
             }
         }
+        let step = 16 / A::KIND.bytes() as u32;
         for (field, found) in [("the columns of `up`", first), ("the columns of `down`", inner)] {
-            if found % 8 != 0 {
-                return Err(Error::argument(field, found, "a multiple of 8"));
+            if found % step != 0 {
+                return Err(Error::argument(field, found, format!("a multiple of {step}")));
             }
         }
-        let gather = |weighted| Own::new(Gather { format, weighted });
-        let (dispatch, combine) = (gather(false), gather(true));
-        Ok(Self { count: [count, own], layers, dispatch, combine, of: core::marker::PhantomData })
+        let gather = |how| Own::new(Gather { format, how });
+        let transpose = Transpose::of(Format::F32).filter(|_| layers[0].types.is_scaled());
+        let scales = transpose.map(|transpose| (gather(How::Words), Own::new(transpose)));
+        let (dispatch, combine) = (gather(How::Copied), gather(How::Weighted));
+        Ok(Self { count: [count, own], layers, dispatch, combine, scales, of: core::marker::PhantomData })
     }
 
     /// Enqueues the layers: of the rank's tokens `x`, with the same number of experts each.
     ///
     /// # Errors
     /// Lengths that do not fit; an expert that is not there; no kernel; the group has failed.
-    pub fn forward(
+    pub fn forward<'x>(
         &mut self,
         group: &mut Group,
-        x: Slice<'_, T>,
+        x: impl Into<Input<'x, A>>,
         routes: Routes<'_>,
-        y: SliceMut<'_, T>,
+        y: SliceMut<'_, D>,
     ) -> Result<(), Error> {
-        let (columns, [count, own]) = (self.layers[0].extents[1], self.count);
-        let plan = Plan::new(group, [columns, count, own], x.len(), routes)?;
-        exactly("the output", y.len(), x.len())?;
+        let (x, columns, [count, own]) = (x.into(), self.layers[0].extents[1], self.count);
+        let tokens = x.tokens(columns, self.scales.is_some())?;
+        exactly("the output", y.len(), x.values.len())?;
+        let plan = Plan::new(group, [columns, count, own], tokens, routes)?;
         let [sent, received] = [plan.order.len(), plan.rows.iter().sum::<u32>() as usize];
-        let width = columns as usize * T::KIND.bytes();
         // What the host says comes first, then the rows.
         let (mut places, mut front) = (Places::default(), Vec::new());
         let mut say = |bytes: Vec<u8>| {
@@ -197,48 +260,83 @@ impl<T: Element> Experts<T> {
             say(crate::element::bytes(routes.weights)),
             say(words(&plan.offsets)),
         ];
-        let inner = self.layers[0].columns() as usize * T::KIND.bytes();
-        let taken = [sent * width, received * width, received * inner, received * width, sent * width]
+        let [of_x, of_y] = [A::KIND, D::KIND].map(|kind| columns as usize * kind.bytes());
+        let inner = self.layers[0].columns() as usize * A::KIND.bytes();
+        let taken = [sent * of_x, received * of_x, received * inner, received * of_y, sent * of_y]
+            .map(|bytes| places.take(bytes));
+        // Of the scales: rows of tokens, sent, received; and as both layers take them.
+        let blocks = if self.scales.is_some() { columns.div_ceil(128) } else { 0 };
+        let row = blocks as usize * 4;
+        let [by_layer, by_inner] = [columns, self.layers[1].extents[1]]
+            .map(|k| if blocks > 0 { 4 * scale_count(received as u32, k) } else { 0 });
+        let scaled = [tokens as usize * row, sent * row, received * row, by_layer, by_inner]
             .map(|bytes| places.take(bytes));
         let scratch = group.scratch_of(places.0, &front)?;
         let [order, position, weights, offsets] = told.map(|at| scratch + at as u64);
         let [sorted, arrived, inner, results, returned] = taken.map(|at| scratch + at as u64);
-        let ld = u64::from(columns);
-        let gathered = |from, index, choices, rows: usize, d| Gathered {
-            rows: rows as u32,
-            columns,
-            choices,
-            table: (MatrixRef::new(from, ld), if choices == 1 { plan.tokens } else { sent as u32 }),
-            first: 0,
-            limit: u32::MAX,
-            index,
-            weights,
-            d: MatrixRef::new(d, ld),
+        let [by_token, sorted_scales, arrived_scales, scales, inner_scales] =
+            scaled.map(|at| scratch + at as u64);
+        // Rows of 16-bit numbers, or of what has as many bits.
+        let gathered = |[from, index, d]: [u64; 3], bytes: usize, rows: usize, of: u32| {
+            let ld = bytes as u64 / 2;
+            Gathered {
+                rows: rows as u32,
+                columns: ld as u32,
+                choices: 1,
+                table: (MatrixRef::new(from, ld), of),
+                first: 0,
+                limit: u32::MAX,
+                index,
+                weights,
+                d: MatrixRef::new(d, ld),
+            }
         };
         let alone = group.size() == 1;
         let to = if alone { arrived } else { sorted };
-        self.dispatch.enqueue(group, &gathered(x.address(), order, 1, sent, to))?;
-        let travels = |group: &mut Group, [from, to]: [u64; 2], [there, here]: [&[Message]; 2]| match alone {
-            true => Ok(()),
-            false => {
-                let (sent, received) = (there.to_vec(), here.to_vec());
-                group.collectives(&[(T::KIND, Collective::AllToAll { from, to, sent, received })])
-            }
+        let dispatched = gathered([x.values.address(), order, to], of_x, sent, tokens);
+        self.dispatch.enqueue_checked(group, &dispatched)?;
+        let travels = |from, to, [there, here]: [&[Message]; 2], width: usize| Collective::AllToAll {
+            from,
+            to,
+            sent: there.iter().map(|of| of.times(width)).collect(),
+            received: here.iter().map(|of| of.times(width)).collect(),
         };
-        travels(group, [sorted, arrived], [&plan.there, &plan.here])?;
-        self.layers[0].enqueue(group, &plan.rows, [offsets, arrived, inner])?;
-        self.layers[1].enqueue(group, &plan.rows, [offsets, inner, results])?;
-        travels(group, [results, returned], [&plan.here, &plan.there])?;
+        let [there, here]: [&[Message]; 2] = [&plan.there, &plan.here];
+        let mut dispatch = vec![(A::KIND, travels(sorted, arrived, [there, here], columns as usize))];
+        if let (Some((gather, transpose)), Some(own)) = (&mut self.scales, x.scales) {
+            let turned = |[rows, columns]: [u32; 2], [a, d]: [(u64, u32); 2]| {
+                let [a, d] = [a, d].map(|(address, ld)| MatrixRef::new(address, ld.into()));
+                Transposition { rows, columns, count: 1, a, d }
+            };
+            let a = [(own.address(), tokens.next_multiple_of(4)), (by_token, blocks)];
+            transpose.enqueue_checked(group, &turned([blocks, tokens], a))?;
+            let to = if alone { arrived_scales } else { sorted_scales };
+            gather.enqueue_checked(group, &gathered([by_token, order, to], row, sent, tokens))?;
+            let all = travels(sorted_scales, arrived_scales, [there, here], blocks as usize);
+            dispatch.push((f32::KIND, all));
+            if !alone {
+                group.collectives(&dispatch)?;
+            }
+            let a = [(arrived_scales, blocks), (scales, (received as u32).next_multiple_of(4))];
+            transpose.enqueue_checked(group, &turned([received as u32, blocks], a))?;
+        } else if !alone {
+            group.collectives(&dispatch)?;
+        }
+        let up = Grouping { offsets, a: [arrived, scales], d: [inner, inner_scales] };
+        self.layers[0].enqueue(group, &plan.rows, &up)?;
+        let down = Grouping { offsets, a: [inner, inner_scales], d: [results, 0] };
+        self.layers[1].enqueue(group, &plan.rows, &down)?;
+        if !alone {
+            group.collectives(&[(D::KIND, travels(results, returned, [here, there], columns as usize))])?;
+        }
         let from = if alone { results } else { returned };
-        let mut combined = gathered(from, position, plan.choices, plan.tokens as usize, y.address());
-        combined.table.1 = sent as u32;
-        self.combine.enqueue(group, &combined)
+        let combined = gathered([from, position, y.address()], of_y, tokens as usize, sent as u32);
+        self.combine.enqueue_checked(group, &Gathered { choices: plan.choices, ..combined })
     }
 }
 
 /// Which rows go where.
 struct Plan {
-    tokens: u32,
     choices: u32,
     /// Of each row that the rank sends, in the order of experts: its token.
     order: Vec<u32>,
@@ -247,6 +345,7 @@ struct Plan {
     /// Rows of each of the rank's experts, and where they begin.
     rows: Vec<u32>,
     offsets: Vec<u32>,
+    /// Rows that are sent, and received.
     there: Vec<Message>,
     here: Vec<Message>,
 }
@@ -255,11 +354,10 @@ impl Plan {
     fn new(
         group: &mut Group,
         [columns, count, own]: [u32; 3],
-        elements: usize,
+        tokens: u32,
         Routes { experts, weights }: Routes<'_>,
     ) -> Result<Self, Error> {
-        let (tokens, width) = (elements / columns as usize, columns as usize);
-        exactly("the input", elements, tokens * width)?;
+        let tokens = tokens as usize;
         let choices = experts.len().checked_div(tokens).unwrap_or(0);
         exactly("the routes' experts", experts.len(), tokens * choices)?;
         exactly("the routes' weights", weights.len(), experts.len())?;
@@ -295,11 +393,8 @@ impl Plan {
             .iter()
             .map(|bytes| crate::element::numbers(bytes))
             .collect();
-        let message = |peer: u32, first: u32, rows: u32| Message {
-            peer,
-            first: first as usize * width,
-            count: rows as usize * width,
-        };
+        let message =
+            |peer: u32, first: u32, rows: u32| Message { peer, first: first as usize, count: rows as usize };
         let there = (0..).zip(begins.iter().zip(&sent));
         let there = there.map(|(expert, (&first, &rows))| message(expert / own, first, rows)).collect();
         let (mut offsets, mut rows, mut here, mut end) = (vec![0], Vec::new(), Vec::new(), 0u32);
@@ -315,7 +410,7 @@ impl Plan {
             rows.push(end - first);
             offsets.push(end);
         }
-        let (tokens, choices) = (tokens as u32, choices as u32);
-        Ok(Self { tokens, choices, order, position, rows, offsets, there, here })
+        let choices = choices as u32;
+        Ok(Self { choices, order, position, rows, offsets, there, here })
     }
 }

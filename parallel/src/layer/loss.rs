@@ -71,11 +71,12 @@ impl<T: Element> CrossEntropy<T> {
         let count = 4 * rows as usize;
         let to = group.scratch((4 * count).next_multiple_of(256) + 4 * count * ranks as usize)?;
         let all = if ranks > 1 { to + (4 * count).next_multiple_of(256) as u64 } else { to };
-        self.statistics.enqueue(group, &Peak { of, to })?;
+        self.statistics.enqueue_checked(group, &Peak { of, to })?;
         if ranks > 1 {
             group.collectives(&[(f32::KIND, Collective::AllGather { from: to, to: all, count })])?;
         }
-        self.merge.enqueue(group, &Merged { rows, ranks, from: all, loss: loss.address(), log_sum_exp })
+        self.merge
+            .enqueue_checked(group, &Merged { rows, ranks, from: all, loss: loss.address(), log_sum_exp })
     }
 
     /// Enqueues the gradient of `factor` times the sum of the last [`forward`](Self::forward)'s losses, by the rank's logits.
@@ -98,7 +99,7 @@ impl<T: Element> CrossEntropy<T> {
             return Err(Error::argument("the tokens of the last forward pass", found, of.rows.to_string()));
         };
         let (log_sum_exp, to) = (sums.view().address(), MatrixRef::new(gradient.address(), of.logits.ld));
-        self.slope.enqueue(group, &Gradient { of, log_sum_exp, factor, to })
+        self.slope.enqueue_checked(group, &Gradient { of, log_sum_exp, factor, to })
     }
 
     fn logits(&self, group: &Group, logits: Slice<'_, T>, targets: Slice<'_, u32>) -> Result<Logits, Error> {

@@ -1,11 +1,12 @@
 //! A rank's product: its part of the weight, and the kernels for each number of tokens.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use falchion::collective::tree::Shape;
 use falchion::collective::{BlockScales, Format, Formula, Input};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{Call, GemmProblem, LinearArguments, Request, Types};
-use falchion_core::{Epilogue, Gemm, Kind as SlotKind, Slot, aligned};
+use falchion_core::{Epilogue, Kind as SlotKind, Slot, aligned};
 use half::{bf16, f16};
 
 use super::cut::{Part, divided};
@@ -13,6 +14,7 @@ use crate::device::{Memory, Ready};
 use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::group::{Group, exactly};
+use crate::tensor::{Slice, SliceMut};
 
 /// An argument of an epilogue's text.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +24,34 @@ pub enum Argument {
     /// One number per column of the whole output. Each rank takes those of its columns.
     Columns(Vec<f32>),
 }
+
+/// Memory for an argument of an epilogue's text that comes with a call: a matrix such as `c[m,n]`, with the rows and columns of
+/// the rank's output, a vector, or an output such as `store(aux[m,n], acc)`.
+#[derive(Debug)]
+pub struct Operand<'a> {
+    address: u64,
+    len: usize,
+    kind: Kind,
+    writes: bool,
+    of: core::marker::PhantomData<&'a mut ()>,
+}
+
+impl<'a, T: Element> From<Slice<'a, T>> for Operand<'a> {
+    fn from(of: Slice<'a, T>) -> Self {
+        let (address, len) = (of.address(), of.len());
+        Self { address, len, kind: T::KIND, writes: false, of: core::marker::PhantomData }
+    }
+}
+
+impl<'a, T: Element> From<SliceMut<'a, T>> for Operand<'a> {
+    fn from(of: SliceMut<'a, T>) -> Self {
+        let (address, len) = (of.address(), of.len());
+        Self { address, len, kind: T::KIND, writes: true, of: core::marker::PhantomData }
+    }
+}
+
+/// Arguments by name that come with a call.
+pub(crate) type Operands<'a> = &'a [(&'a str, Operand<'a>)];
 
 /// The scales of `tokens` rows of `k` numbers.
 pub(crate) fn scale_count(tokens: u32, k: u32) -> usize {
@@ -49,11 +79,46 @@ pub(crate) struct Product {
     arguments: HashMap<String, Argument>,
     vectors: HashMap<&'static str, Memory>,
     prepared: HashMap<Key, Prepared>,
+    /// Tokens and chunks of which the other ranks know.
+    agreed: HashSet<[u32; 2]>,
 }
 
 struct Prepared {
     ready: Ready,
     call: Call<Epilogue>,
+    /// Which arguments of the epilogue come with a call, and whether they have something for each token.
+    given: Vec<(usize, Slot, bool)>,
+}
+
+/// What is multiplied with a weight.
+pub(crate) fn multiplied(field: &str, kind: Kind, part: &Part) -> Result<Types, Error> {
+    match (kind, &part.scales) {
+        (Kind::Float(format @ Format::E4m3), Some(_)) => Ok(Types::of(format).scaled([1, 128])),
+        (Kind::Float(format @ (Format::E4m3 | Format::Bf16 | Format::F16)), None) => Ok(Types::of(format)),
+        (other, _) => Err(Error::argument(field, other.name(), "bf16, f16 or e4m3")),
+    }
+}
+
+/// Copies a rank's part of a weight to its device, and its scales as kernels want them: rows of 128 outputs, whose blocks
+/// along K are padded.
+pub(crate) fn stored(group: &Group, part: &Part) -> Result<(Memory, Option<Memory>), Error> {
+    let store = |bytes: &[u8]| {
+        let memory = group.device().allocate(bytes.len())?;
+        group.device().write(&memory, bytes)?;
+        Ok::<_, Error>(memory)
+    };
+    let [n, k] = part.extents;
+    let scales = part.scales.as_ref().map(|scales| {
+        let [_, [blocks, padded]] = BlockScales::packed_extents([1, n, k], [1, 128]);
+        let mut bytes = Vec::new();
+        for row in scales.chunks_exact(k.div_ceil(128) as usize) {
+            let padding = core::iter::repeat_n(&0.0, padded as usize - row.len());
+            row.iter().chain(padding).for_each(|scale: &f32| bytes.extend_from_slice(&scale.to_le_bytes()));
+        }
+        debug_assert_eq!(bytes.len(), (blocks * padded * 4) as usize);
+        store(&bytes)
+    });
+    Ok((store(&part.bytes)?, scales.transpose()?))
 }
 
 impl Product {
@@ -62,47 +127,21 @@ impl Product {
         if kind != A::KIND {
             return Err(Error::argument("the weight's dtype", kind.name(), A::KIND.name()));
         }
-        let Kind::Float(format) = kind else {
-            return Err(Error::argument("the weight's dtype", kind.name(), "bf16, f16 or e4m3"));
-        };
-        let types = match (format, &part.scales) {
-            (Format::E4m3, Some(_)) => Types::of(format).scaled([1, 128]),
-            (Format::E4m3 | Format::Bf16 | Format::F16, None) => Types::of(format),
-            (other, _) => {
-                return Err(Error::argument("the weight's dtype", other.name(), "bf16, f16 or e4m3"));
-            }
-        };
+        let types = multiplied("the weight's dtype", kind, part)?;
         if Kind::Float(types.d) != D::KIND {
             return Err(Error::argument("the output's dtype", D::KIND.name(), types.d.name()));
         }
-        let store = |bytes: &[u8]| {
-            let memory = group.device().allocate(bytes.len())?;
-            group.device().write(&memory, bytes)?;
-            Ok::<_, Error>(memory)
-        };
-        let [n, k] = part.extents;
-        // Scales of the weight: rows of 128 outputs, whose blocks along K are padded.
-        let scales = part.scales.as_ref().map(|scales| {
-            let [_, [blocks, padded]] = BlockScales::packed_extents([1, n, k], [1, 128]);
-            let mut bytes = Vec::new();
-            for row in scales.chunks_exact(k.div_ceil(128) as usize) {
-                let padding = core::iter::repeat_n(&0.0, padded as usize - row.len());
-                row.iter()
-                    .chain(padding)
-                    .for_each(|scale: &f32| bytes.extend_from_slice(&scale.to_le_bytes()));
-            }
-            debug_assert_eq!(bytes.len(), (blocks * padded * 4) as usize);
-            store(&bytes)
-        });
+        let (weight, scales) = stored(group, part)?;
         Ok(Self {
             types,
             extents: part.extents,
-            weight: store(&part.bytes)?,
-            scales: scales.transpose()?,
+            weight,
+            scales,
             formula: None,
             arguments: HashMap::new(),
             vectors: HashMap::new(),
             prepared: HashMap::new(),
+            agreed: HashSet::new(),
         })
     }
 
@@ -135,15 +174,26 @@ impl Product {
         [tokens, chunks]: [u32; 2],
         (a, scales): (u64, u64),
         d: u64,
+        operands: Operands<'_>,
     ) -> Result<(), Error> {
-        let key = self.ready(group, what, [tokens, chunks], a, d)?;
-        let Some(Prepared { ready, call }) = self.prepared.get(&key) else { return Ok(()) };
-        let mut call = call.clone();
-        (call.a.address, call.d.address) = (a, d);
-        if let Some(own) = &mut call.scales {
-            own.a.address = scales;
+        let launches = if operands.is_empty() { 1 } else { chunks };
+        let [n, k] = [self.columns(), self.extents[1]].map(u64::from);
+        let of = |format: Format, columns: u64| u64::from(tokens) * columns * u64::from(format.bytes());
+        let [next_a, next_d] = [of(self.types.a, k), of(self.types.d, n)];
+        let next_scales = 4 * scale_count(tokens, self.extents[1]) as u64;
+        for i in 0..launches {
+            let (a, d) = (a + u64::from(i) * next_a, d + u64::from(i) * next_d);
+            let key = self.ready(group, what, [tokens, chunks / launches], a, d)?;
+            let Some(Prepared { ready, call, given }) = self.prepared.get(&key) else { return Ok(()) };
+            let mut call = call.clone();
+            (call.a.address, call.d.address) = (a, d);
+            if let Some(own) = &mut call.scales {
+                own.a.address = scales + u64::from(i) * next_scales;
+            }
+            bind(&mut call.epilogue, given, operands, [i, launches])?;
+            group.device().multiply(ready, call)?;
         }
-        group.device().multiply(ready, call)
+        Ok(())
     }
 
     /// Prepares a product, and agrees on it with the other ranks: one that brings another shape must not reach
@@ -160,10 +210,13 @@ impl Product {
         if tokens > 0 && !self.prepared.contains_key(&key) {
             let prepared = self.prepare(group, key)?;
             let [n, k] = self.extents;
-            group.exchange(
-                &format!("{what}: {chunks} x {tokens} tokens, {n} x {k} {} per rank", self.types),
-                &[],
-            )?;
+            // Addresses are a rank's own matter.
+            if self.agreed.insert([tokens, chunks]) {
+                group.exchange(
+                    &format!("{what}: {chunks} x {tokens} tokens, {n} x {k} {} per rank", self.types),
+                    &[],
+                )?;
+            }
             self.prepared.insert(key, prepared);
         }
         Ok(key)
@@ -183,19 +236,23 @@ impl Product {
             scales.a.address = aligned(256);
             (scales.b.address, scales.b.stride) = (own.buffer.address, 0);
         }
-        let gemm = Gemm::new(&request, None, group.machine())?;
-        let epilogue = match self.formula {
-            None => Epilogue::Linear(LinearArguments::default()),
-            Some(_) => {
-                let slots = std::sync::Arc::clone(gemm.slots());
-                let inputs = slots.iter().map(|slot| self.input(group, *slot)).collect::<Result<_, _>>()?;
-                self.all_are_used(&slots)?;
-                Epilogue::Fused(slots, inputs, chunks)
-            }
-        };
+        let gemm = group.gemm(&request)?;
+        let (mut epilogue, mut given) = (Epilogue::Linear(LinearArguments::default()), Vec::new());
+        if let Some(formula) = self.formula {
+            let slots = std::sync::Arc::clone(gemm.slots());
+            let inputs = slots.iter().map(|slot| self.input(group, *slot)).collect::<Result<Vec<_>, _>>()?;
+            self.all_are_used(&slots)?;
+            let shape = Shape { m: tokens + 1, n: self.columns() };
+            let longer = falchion_core::slots(formula, self.types.a, shape);
+            let of_call = slots.iter().zip(&longer).enumerate().filter(|(i, (slot, _))| {
+                inputs[*i].is_none() && matches!(slot.kind, SlotKind::Memory { .. })
+            });
+            given.extend(of_call.map(|(i, (slot, longer))| (i, *slot, slot.kind != longer.kind)));
+            epilogue = Epilogue::Fused(slots, inputs, chunks);
+        }
         let call = request.call.with(epilogue);
         let ready = group.device().prepare(gemm, &call)?;
-        Ok(Prepared { ready, call })
+        Ok(Prepared { ready, call, given })
     }
 
     fn all_are_used(&self, slots: &[Slot]) -> Result<(), Error> {
@@ -246,19 +303,75 @@ impl Product {
                 self.vectors.insert(name, memory);
                 Ok(Some(Input::Address(address)))
             }
-            (SlotKind::Memory { .. }, None) => {
-                Err(Error::argument(field(), "missing", "a vector, one number per column"))
-            }
+            // It comes with a call.
+            (SlotKind::Memory { each: false, .. }, None) => Ok(None),
             (SlotKind::Memory { .. }, Some(Argument::Scalar(_))) => {
                 Err(Error::argument(field(), "a number", "a vector, one number per column"))
             }
-            _ => Err(Error::argument(
-                field(),
-                "a matrix, an output or a mask",
-                "a number, or a vector along n",
-            )),
+            (SlotKind::Memory { each: false, .. }, Some(Argument::Columns(_))) => {
+                let needed = "an operand of the call: only vectors along n are given to a layer";
+                Err(Error::argument(field(), "a vector", needed))
+            }
+            (SlotKind::Memory { each: true, .. }, _) => {
+                Err(Error::argument(field(), "an own one per GEMM", "one without `l`: a layer is one GEMM"))
+            }
+            (SlotKind::Scratch(_) | SlotKind::Mask, _) => {
+                let needed = "a number, a vector or a matrix";
+                Err(Error::argument(field(), "a mask, or memory of an ordered sum", needed))
+            }
         }
     }
+}
+
+/// Sets the arguments of an epilogue that come with a call: those of a chunk of some.
+fn bind(
+    epilogue: &mut Epilogue,
+    given: &[(usize, Slot, bool)],
+    operands: Operands<'_>,
+    [chunk, chunks]: [u32; 2],
+) -> Result<(), Error> {
+    let field = |name: &str| format!("the epilogue's argument `{name}`");
+    if let Some((name, _)) =
+        operands.iter().find(|(name, _)| given.iter().all(|(_, slot, _)| slot.name != *name))
+    {
+        let names: Vec<_> = given.iter().map(|(_, slot, _)| slot.name).collect();
+        let needed =
+            if names.is_empty() { "none".to_owned() } else { format!("one of {}", names.join(", ")) };
+        return Err(Error::argument("an operand of the call", *name, needed));
+    }
+    let Epilogue::Fused(_, inputs, _) = epilogue else { return Ok(()) };
+    for (i, Slot { name, kind }, each_token) in given {
+        let SlotKind::Memory { format, extents, matrix, writes, .. } = *kind else { continue };
+        let Some((_, of)) = operands.iter().find(|(given, _)| given == name) else {
+            let what = if writes {
+                "an output"
+            } else if matrix {
+                "a matrix"
+            } else {
+                "a vector"
+            };
+            return Err(Error::argument(
+                field(name),
+                "missing",
+                format!("{what}, with the layer or the call"),
+            ));
+        };
+        if of.kind != Kind::Float(format) {
+            return Err(Error::argument(field(name), of.kind.name(), format.name()));
+        }
+        if writes && !of.writes {
+            return Err(Error::argument(field(name), "read only", "memory that is written: `view_mut()`"));
+        }
+        let [rows, columns] = extents.map(|extent| extent as usize);
+        let parts = if *each_token { [chunk, chunks] } else { [0, 1] }.map(|part| part as usize);
+        exactly(&field(name), of.len, rows * columns * parts[1])?;
+        let address = of.address + (parts[0] * rows * columns * of.kind.bytes()) as u64;
+        inputs[*i] = Some(match matrix {
+            true => Input::matrix(address, columns as u64),
+            false => Input::Address(address),
+        });
+    }
+    Ok(())
 }
 
 impl core::fmt::Debug for Product {

@@ -2,6 +2,8 @@
 
 use core::marker::PhantomData;
 
+use falchion::collective::MatrixRef;
+
 use super::cut::{Part, Weights};
 use super::product::{Argument, Product, part_of_tokens};
 use super::{Input, Tokens};
@@ -9,7 +11,9 @@ use crate::device::nccl::{Collective, Reduction};
 use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::group::{Group, exactly};
-use crate::tensor::SliceMut;
+use crate::own::Own;
+use crate::rows::{Add, Added};
+use crate::tensor::{Slice, SliceMut};
 
 /// A row-parallel layer: `Y = X W^T + bias`, where each rank has some inputs (columns of `W` and of `X`). The
 /// ranks' products are added up: with [`Tokens::Divided`] each rank keeps the sums of its part of the tokens
@@ -20,6 +24,7 @@ use crate::tensor::SliceMut;
 pub struct RowParallel<A, D = A> {
     product: Product,
     tokens: Tokens,
+    add: Option<Own<Add>>,
     of: PhantomData<(A, D)>,
 }
 
@@ -37,7 +42,7 @@ impl<A: Element, D: Element> RowParallel<A, D> {
     /// The same for the rank's part.
     pub(crate) fn of_part(group: &Group, kind: Kind, part: &Part, tokens: Tokens) -> Result<Self, Error> {
         let product = Product::new::<A, D>(group, kind, part)?;
-        Ok(Self { product, tokens, of: PhantomData })
+        Ok(Self { product, tokens, add: None, of: PhantomData })
     }
 
     /// Adds a bias, one number per output. Rank 0's product has it.
@@ -76,17 +81,42 @@ impl<A: Element, D: Element> RowParallel<A, D> {
         let (from, to) = ((x.values.address(), x.scales.map_or(0, |scales| scales.address())), y.address());
         let (count, what) = (y.len(), "a row-parallel layer");
         match self.tokens {
-            _ if size == 1 => self.product.enqueue(group, what, [tokens, 1], from, to),
+            _ if size == 1 => self.product.enqueue(group, what, [tokens, 1], from, to, &[]),
             Tokens::Whole => {
-                self.product.enqueue(group, what, [tokens, 1], from, to)?;
+                self.product.enqueue(group, what, [tokens, 1], from, to, &[])?;
                 let sums = Collective::AllReduce { from: to, to, count, by: Reduction::Sum };
                 group.collectives(&[(D::KIND, sums)])
             }
             Tokens::Divided => {
                 let all = group.scratch(tokens as usize * n as usize * D::KIND.bytes())?;
-                self.product.enqueue(group, what, [tokens, 1], from, all)?;
+                self.product.enqueue(group, what, [tokens, 1], from, all, &[])?;
                 group.collectives(&[(D::KIND, Collective::ReduceScatter { from: all, to, count })])
             }
         }
+    }
+    /// Enqueues the layer, and adds a residual: numbers of the tokens and columns that `y` has. They are added after the sum of the
+    /// ranks' products was rounded.
+    ///
+    /// # Errors
+    /// Those of [`forward`](Self::forward); a residual of another length; outputs that are no multiple of 8, or numbers that are
+    /// not bf16 or f16.
+    pub fn forward_plus<'x>(
+        &mut self,
+        group: &mut Group,
+        x: impl Into<Input<'x, A>>,
+        residual: Slice<'_, D>,
+        mut y: SliceMut<'_, D>,
+    ) -> Result<(), Error> {
+        exactly("the residual", residual.len(), y.len())?;
+        let format = super::half::<D>("the residual's dtype", D::KIND)?;
+        let n = self.product.extents[0];
+        let added = Added {
+            rows: (y.len() / n as usize) as u32,
+            columns: n,
+            x: MatrixRef::new(residual.address(), n.into()),
+            d: MatrixRef::new(y.address(), n.into()),
+        };
+        self.forward(group, x, y.part(..)?)?;
+        self.add.get_or_insert_with(|| Own::new(Add { format })).enqueue_checked(group, &added)
     }
 }

@@ -6,16 +6,28 @@ use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use falchion::ptx::{Builder, Scalar, VerifyError};
 use half::{bf16, f16};
 
-use super::{each_row, each_vector, function, grid, load, store, whole_vectors, words};
+use super::{each_of, each_row, each_vector, function, grid, load, store, whole_vectors, words};
 
 /// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
 /// table's adds nothing; one from `limit` on makes the row not a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Gather {
-    /// `bf16` or `f16`.
+    /// `bf16` or `f16`; for copies, what has as many bits.
     pub(crate) format: Format,
-    /// Whether rows have weights. Without, each counts once.
-    pub(crate) weighted: bool,
+    pub(crate) how: How,
+}
+
+/// What becomes of the rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Each is copied, bit for bit: one index per row of D, which is the table's.
+    Copied,
+    /// The same in words of 4 bytes: rows of any number of pairs of 16-bit numbers.
+    Words,
+    /// They are added up.
+    Summed,
+    /// They are multiplied by weights, and added up.
+    Weighted,
 }
 
 /// What is gathered.
@@ -42,11 +54,11 @@ pub(crate) struct Gathered {
 
 impl Kernel<Gathered> for Gather {
     fn program(&self) -> Result<Program, VerifyError> {
-        let Self { format, weighted } = *self;
-        let name = format!("gather_{}{}", format.name(), if weighted { "_weighted" } else { "" });
+        let Self { format, how } = *self;
+        let name = format!("gather_{}_{how:?}", format.name()).to_lowercase();
         Program::new(function(name, 0, |f| match format {
-            Format::F16 => emit::<f16>(f, weighted),
-            _ => emit::<bf16>(f, weighted),
+            Format::F16 => emit::<f16>(f, how),
+            _ => emit::<bf16>(f, how),
         }))
     }
 
@@ -55,14 +67,18 @@ impl Kernel<Gathered> for Gather {
         if rows == 0 || columns == 0 {
             return Ok(None);
         }
+        let whole = |name, of: MatrixRef| match self.how {
+            How::Words => words(name, of.address),
+            How::Copied | How::Summed | How::Weighted => whole_vectors(name, columns, of),
+        };
         if table.1 > 0 {
-            whole_vectors("the table", columns, table.0)?;
+            whole("the table", table.0)?;
         }
-        whole_vectors("D", columns, d)?;
+        whole("D", d)?;
         words("the indices", index)?;
         let mut arguments = vec![table.0.address.into(), (2 * table.0.ld).into(), table.1.into()];
         arguments.extend([first.into(), limit.into(), index.into()]);
-        if self.weighted {
+        if self.how == How::Weighted {
             words("the weights", weights)?;
             arguments.push(weights.into());
         }
@@ -85,7 +101,7 @@ impl Kernel<Gathered> for Gather {
             });
         };
         vector("the indices", index, Contents::Table);
-        if self.weighted {
+        if self.how == How::Weighted {
             vector("the weights", weights, Contents::Source(Format::F32));
         }
         let all = Extents { lines: *rows, ..Extents::line(16, length) };
@@ -96,15 +112,30 @@ impl Kernel<Gathered> for Gather {
     }
 }
 
-fn emit<T: Scalar>(f: &Builder, weighted: bool) {
+fn emit<T: Scalar>(f: &Builder, how: How) {
     let (table, table_ld) = (f.param::<u64>("table"), f.number::<u64>("table_ld"));
     let [table_rows, first, limit] = ["table_rows", "first", "limit"].map(|name| f.param::<u32>(name));
     let index = f.param::<u64>("index");
-    let weights = weighted.then(|| f.param::<u64>("weights"));
+    let weights = (how == How::Weighted).then(|| f.param::<u64>("weights"));
     let (d, d_ld) = (f.param::<u64>("d"), f.number::<u64>("d_ld"));
     let [rows, columns, choices] = ["rows", "columns", "choices"].map(|name| f.param::<u32>(name));
     each_row(f, rows, |row| {
         let choice = row.cast::<u64>() * choices.cast::<u64>();
+        let to = d + row.cast::<u64>() * d_ld;
+        if matches!(how, How::Copied | How::Words) {
+            let own = f.load_global::<u32>(index + choice * 4, 0);
+            let from = table + own.cast::<u64>() * table_ld;
+            return match how {
+                How::Words => each_of(f, columns / 2, |word| {
+                    let at = word.mul_wide(4);
+                    f.store_global(to + at, 0, [f.load_global::<u32>(from + at, 0)]);
+                }),
+                _ => each_vector(f, columns, |vector| {
+                    let at = vector.mul_wide(16);
+                    f.store_global(to + at, 0, f.load_global_vector::<u32, 4>(from + at, 0));
+                }),
+            };
+        }
         each_vector(f, columns, |vector| {
             let at = vector.mul_wide(16);
             // Minus zero adds nothing to any number, not even to its sign.
@@ -122,7 +153,7 @@ fn emit<T: Scalar>(f: &Builder, weighted: bool) {
                 });
                 f.if_(number.at_least(limit), || sums.iter().for_each(|sum| sum.set(f32::NAN)));
             });
-            store::<T>(f, d + row.cast::<u64>() * d_ld + at, &sums.map(|sum| sum.get()));
+            store::<T>(f, to + at, &sums.map(|sum| sum.get()));
         });
     });
 }

@@ -12,7 +12,7 @@ fn words(layer: &Drawn, of: &mut fastrand::Rng) -> Vec<u32> {
 }
 
 /// Vectors of words are those of the table, bit for bit.
-pub(super) fn embedding<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<(), Failure> {
+pub(super) fn embedding<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<u64, Failure> {
     let mut of = fastrand::Rng::with_seed(layer.seed);
     let ids = words(layer, &mut of);
     let k = layer.k as usize;
@@ -31,7 +31,7 @@ pub(super) fn embedding<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Resu
 }
 
 /// The loss of each token, and the gradient of some multiple of their sum.
-pub(super) fn loss<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<(), Failure> {
+pub(super) fn loss<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<u64, Failure> {
     let mut of = fastrand::Rng::with_seed(layer.seed);
     let (targets, n) = (words(layer, &mut of), layer.n as usize);
     let scale = [1.0, 8.0, 60.0][of.usize(..3)];
@@ -55,7 +55,7 @@ pub(super) fn loss<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<()
     let sums: Vec<f64> = (0..targets.len()).map(log_sum_exp).collect();
     // Sums in f32, and the device's exponential and logarithm.
     let error = |of: f64| of * (n as f64 / 8e6 + 2e-6) + 1e-5;
-    compare(layer, group, &group.read(&losses)?, |i| {
+    let bits = compare(layer, group, &group.read(&losses)?, |i| {
         let right = if targets[i] < layer.n {
             logits[i * n + targets[i] as usize].number()
         } else {
@@ -63,7 +63,7 @@ pub(super) fn loss<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<()
         };
         [sums[i] - right, error(sums[i].abs().max(scale.into()))]
     })?;
-    compare(layer, group, &group.read(&gradient)?, |i| {
+    let of_gradient = compare(layer, group, &group.read(&gradient)?, |i| {
         let (token, column) = (i / own, first + i % own);
         let share = (logits[token * n + column].number() - sums[token]).exp();
         let right = if targets[token] as usize == column { 1.0 } else { 0.0 };
@@ -71,5 +71,6 @@ pub(super) fn loss<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<()
         let relative = error(sums[token].abs().max(scale.into()));
         // The smallest number of f16 is 6e-8.
         [expected, share * f64::from(factor) * relative + expected.abs() * T::UNIT + 6e-8]
-    })
+    })?;
+    Ok(bits ^ of_gradient.rotate_left(1))
 }

@@ -14,6 +14,7 @@ mod cache;
 mod calibrate;
 mod call;
 mod catalogue;
+mod elsewhere;
 mod engine;
 mod explore;
 mod family;
@@ -123,6 +124,9 @@ fn definition() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(there) = elsewhere::run() {
+        return there.unwrap_or_else(Failure::report);
+    }
     let matches = match output::parse(definition()) {
         Ok(matches) => matches,
         Err(code) => return code,

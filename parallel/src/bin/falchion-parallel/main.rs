@@ -1,11 +1,13 @@
 //! The command line of groups of ranks.
 
+mod bench;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use falchion::kernel::Machine;
-use falchion_parallel::bench::{self, LAYERS, Times};
+use falchion_parallel::bench::LAYERS;
 use falchion_parallel::predict::{self, Links};
 use falchion_parallel::topology::Topology;
 use falchion_parallel::verify::{Drawn, Failure};
@@ -24,7 +26,7 @@ enum Command {
     /// Compares random layers with the whole product in f64.
     Check(Check),
     /// Times layers of models beside the sequence of NCCL and cuBLASLt.
-    Bench(Bench),
+    Bench(bench::Bench),
     /// Prints what connects the ranks, and what each pair of them reaches.
     Topology(Ranks),
     /// Predicts the times of layers of models on 1 to 16 H200s.
@@ -61,24 +63,12 @@ struct Check {
     /// Number of layers.
     #[arg(long, default_value_t = 100)]
     layers: usize,
+    /// Runs of each layer, which all have the same bits.
+    #[arg(long, default_value_t = 1)]
+    runs: u32,
     /// Seed of the layers. All ranks need the same.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-#[derive(Args)]
-struct Bench {
-    #[command(flatten)]
-    ranks: Ranks,
-    /// Tokens of all ranks.
-    #[arg(long, value_delimiter = ',', default_value = "512,2048,8192,16384", value_name = "COUNTS")]
-    tokens: Vec<u32>,
-    /// What is multiplied.
-    #[arg(long, value_delimiter = ',', default_value = "bf16,e4m3", value_name = "FORMATS")]
-    dtype: Vec<Multiplied>,
-    /// Layers whose names contain this.
-    #[arg(long, default_value = "")]
-    layer: String,
 }
 
 #[derive(Args)]
@@ -118,21 +108,14 @@ impl Predict {
         for layer in LAYERS {
             let mut row = format!("| {} |", layer.name);
             for ranks in [1, 2, 4, 8, 16] {
-                let [product, collective] = predict::layer(&machine, &links, layer, (ranks, self.tokens))?;
+                let [product, collective] =
+                    predict::layer(&machine, &links, layer, (ranks, self.tokens), false)?;
                 row += &format!(" {:.0} + {:.0} |", product * 1e6, collective * 1e6);
             }
             println!("{row}");
         }
         Ok(())
     }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Multiplied {
-    /// bf16.
-    Bf16,
-    /// e4m3 with a scale per 1 x 128 and per 128 x 128 numbers.
-    E4m3,
 }
 
 impl Ranks {
@@ -191,7 +174,13 @@ impl Ranks {
 fn main() -> ExitCode {
     match Options::parse().command {
         Command::Check(check) => check.ranks.each(|group| check.run(group)),
-        Command::Bench(bench) => bench.ranks.each(|group| bench.run(group)),
+        Command::Bench(bench) => match bench.torch() {
+            Ok(torch) => bench.ranks.each(|group| bench.run(group, &torch)),
+            Err(error) => {
+                eprintln!("falchion-parallel: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Command::Topology(ranks) => ranks.each(|mut group| {
             let topology = Topology::of(&mut group)?;
             if group.rank() == 0 {
@@ -217,63 +206,13 @@ impl Check {
         }
         let mut of = fastrand::Rng::with_seed(self.seed);
         for i in 0..self.layers {
-            Drawn::new(&mut of, size).check(&mut group)?;
+            Drawn::new(&mut of, size).check(&mut group, self.runs)?;
             if rank == 0 && (i + 1) % 10 == 0 {
                 println!("{} layers", i + 1);
             }
         }
         if rank == 0 {
             println!("{} layers equal the whole product", self.layers);
-        }
-        Ok(())
-    }
-}
-
-impl Bench {
-    fn run(&self, mut group: Group) -> Result<(), Error> {
-        let (rank, size) = (group.rank(), group.size());
-        let Some(nccl) = group.members()[0].nccl.clone() else {
-            let (field, found) = ("a rank's machine".to_owned(), group.describe());
-            return Err(Error::Argument { field, found, needed: "a GPU".to_owned() });
-        };
-        if rank == 0 {
-            println!(
-                "{size} x {}, NCCL {nccl}; microseconds, the slowest rank; ratios: ours / theirs",
-                group.describe()
-            );
-            println!(
-                "| layer | tokens | dtype | ours | host | recorded | its host | NCCL + cuBLASLt, first | its fastest | collective | ratio to first | to fastest |"
-            );
-            println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
-        }
-        let mut logarithms = [0.0, 0.0, 0.0];
-        for &dtype in &self.dtype {
-            for layer in LAYERS.into_iter().filter(|layer| layer.name.contains(&self.layer)) {
-                let scaled = matches!(dtype, Multiplied::E4m3);
-                let times = bench::layer(&mut group, layer, &self.tokens, scaled)?;
-                for (tokens, times) in self.tokens.iter().zip(times) {
-                    let Times { ours, host, recorded: [replayed, replaying], first, fastest, collective } =
-                        times;
-                    let ratios = [ours / first, ours / fastest];
-                    logarithms
-                        .iter_mut()
-                        .zip([ratios[0].ln(), ratios[1].ln(), 1.0])
-                        .for_each(|(sum, own)| *sum += own);
-                    if rank == 0 {
-                        let (name, dtype) = (layer.name, if scaled { "e4m3" } else { "bf16" });
-                        println!(
-                            "| {name} | {tokens} | {dtype} | {ours:.1} | {host:.1} | {replayed:.1} | {replaying:.1} | {first:.1} | {fastest:.1} | {collective:.1} | {:.3} | {:.3} |",
-                            ratios[0], ratios[1]
-                        );
-                    }
-                }
-            }
-        }
-        if rank == 0 {
-            let [first, fastest] = [0, 1].map(|i| (logarithms[i] / logarithms[2]).exp());
-            println!(
-                "geometric mean: {first:.3} of the sequence with cuBLASLt's first algorithm, {fastest:.3} with its fastest"
-            );
         }
         Ok(())
     }
