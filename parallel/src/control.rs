@@ -299,13 +299,19 @@ impl Control {
 }
 
 impl Control {
+    /// Says that the rank leaves, before NCCL waits for the others.
+    pub(crate) fn going(&self) {
+        // Who is not reached has failed, and says so.
+        let _ = self.shared.say(&Message::Leave, &[]);
+    }
+
     /// Leaves the group. A rank that panics has not left: the others must know.
     pub(crate) fn leave(&self) {
         if std::mem::replace(&mut lock(&self.shared.state).left, true) {
             return;
         }
         if !thread::panicking() {
-            let _ = self.shared.say(&Message::Leave, &[]);
+            self.going();
         }
         self.shared.changed.notify_all();
         let _ = self.shared.stream.shutdown(Shutdown::Both);

@@ -453,6 +453,7 @@ impl Device {
             match card.gpu.context().bind() {
                 Ok(_current) if waited => {
                     card.graphs.clear();
+                    control.going();
                     communicator.end();
                 }
                 _ => communicator.abort(),

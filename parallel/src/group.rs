@@ -440,11 +440,11 @@ impl Group {
     ///
     /// # Errors
     /// Those of the work; another rank's stream.
-    pub fn on<T>(
+    pub fn on<T, E: From<Error>>(
         &mut self,
         stream: &mut Stream,
-        work: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        work: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
         stream.of(&self.device)?;
         let before = self.device.enter(Some(stream.queue.clone()));
         core::mem::swap(&mut self.scratch, &mut stream.scratch);

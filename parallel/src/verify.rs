@@ -33,6 +33,8 @@ pub struct Drawn {
     pub bias: bool,
     /// Whether a matrix is added.
     pub residual: bool,
+    /// Whether it runs on a stream besides the group's own.
+    pub side: bool,
     /// Whether each rank holds a part of the tokens, before a column-parallel layer and after a row-parallel
     /// one.
     pub divided: bool,
@@ -86,7 +88,12 @@ pub enum Numbers {
 impl fmt::Display for Drawn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, numbers, tokens, n, k, bias, divided, .. } = self;
-        let words = [(*bias, ", bias"), (self.residual, ", residual"), (*divided, ", tokens divided")];
+        let words = [
+            (*bias, ", bias"),
+            (self.residual, ", residual"),
+            (*divided, ", tokens divided"),
+            (self.side, ", on a side stream"),
+        ];
         let words: String = words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
         write!(f, "{kind:?} {numbers:?} {tokens} x {n} x {k}{words}")
     }
@@ -115,8 +122,8 @@ impl Drawn {
         };
         let divided = of.bool();
         let tokens = if divided { ranks * of.u32(1..20) } else { of.u32(1..90) };
-        let [bias, residual] = [of.bool(), product && of.u32(..3) == 0];
-        Self { kind, numbers, tokens, n, k, bias, residual, divided, seed: of.u64(..) }
+        let [bias, residual, side] = [of.bool(), product && of.u32(..3) == 0, of.u32(..3) == 0];
+        Self { kind, numbers, tokens, n, k, bias, residual, divided, side, seed: of.u64(..) }
     }
 
     /// Runs the layer on a rank and compares each of its numbers, `runs` times from the start. All ranks do.
@@ -124,6 +131,11 @@ impl Drawn {
     /// # Errors
     /// The first number that is wrong; a run whose outputs have other bits than the first one's; or what the layer could not do.
     pub fn check(&self, group: &mut Group, runs: u32) -> Result<(), Failure> {
+        if self.side {
+            let own = Self { side: false, ..self.clone() };
+            let mut side = group.stream()?;
+            return group.on(&mut side, |group| own.check(group, runs));
+        }
         let first = self.digest(group)?;
         for run in 1..runs {
             if self.digest(group)? != first {

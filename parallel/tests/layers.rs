@@ -50,6 +50,7 @@ fn a_layer_of_other_numbers_is_wrong() {
             k: 64,
             bias: false,
             residual: false,
+            side: false,
             divided: false,
             seed: 1,
         };
@@ -73,6 +74,7 @@ fn bits_are_the_same_in_100_runs() {
             k: 64,
             bias: true,
             residual: false,
+            side: false,
             divided: true,
             seed: 7,
         };

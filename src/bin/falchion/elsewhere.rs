@@ -18,7 +18,8 @@ fn arguments(given: &[OsString]) -> Option<Vec<OsString>> {
     if command == "topology" {
         return Some(given.to_vec());
     }
-    let at = (command == "bench").then(|| rest.windows(2).position(|pair| pair == ["--suite", "parallel"]))?;
+    let at =
+        (command == "bench").then(|| rest.windows(2).position(|pair| pair == ["--suite", "parallel"]))?;
     let one = rest.iter().position(|word| word == "--suite=parallel");
     let (at, words) = at.map(|at| (at, 2)).or(one.map(|at| (at, 1)))?;
     let mut own = given.to_vec();
@@ -30,7 +31,8 @@ fn arguments(given: &[OsString]) -> Option<Vec<OsString>> {
 pub(crate) fn run() -> Option<Result<ExitCode, Failure>> {
     let given: Vec<OsString> = std::env::args_os().skip(1).collect();
     let own = arguments(&given)?;
-    let beside = std::env::current_exe().ok().map(|path| path.with_file_name(PROGRAM)).filter(|of| of.exists());
+    let beside =
+        std::env::current_exe().ok().map(|path| path.with_file_name(PROGRAM)).filter(|of| of.exists());
     let program = std::env::var_os(NAMED).map(PathBuf::from).or(beside).unwrap_or_else(|| PROGRAM.into());
     let status = Command::new(&program).args(own).status().map_err(|error| {
         Failure::environment(format_args!(
@@ -38,7 +40,11 @@ pub(crate) fn run() -> Option<Result<ExitCode, Failure>> {
             program.display()
         ))
     });
-    Some(status.map(|status| ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))))
+    Some(
+        status.map(|status| {
+            ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+        }),
+    )
 }
 
 #[cfg(test)]
