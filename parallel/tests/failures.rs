@@ -22,7 +22,7 @@ fn ranks() -> [u32; 2] {
 }
 
 /// Seconds in which all ranks come to the meeting: a GPU and NCCL take some.
-fn meeting() -> u64 {
+fn patience() -> u64 {
     if cards().is_some() { 15 } else { 4 }
 }
 
@@ -55,7 +55,7 @@ impl Job {
             ("LOCAL_RANK", local.to_string()),
         ]);
         command.env("FALCHION_MEETING", self.meeting()).envs(variables.iter().copied());
-        command.args(["check", "--meeting", &meeting().to_string(), "--timeout", "3", "--silence", "2"]);
+        command.args(["check", "--meeting", &patience().to_string(), "--timeout", "3", "--silence", "2"]);
         if cards().is_none() {
             command.arg("--emulated");
         }
@@ -173,7 +173,7 @@ fn a_rank_that_is_stopped_ends_the_others() {
 
 #[test]
 fn a_rank_that_never_comes_is_named() {
-    let (last, seconds) = (ranks()[1] as usize, meeting());
+    let (last, seconds) = (ranks()[1] as usize, patience());
     let said = run(&[], |children| children[last].kill().expect("killed"));
     for said in &said[..last] {
         // It may have come before it was killed.
@@ -189,7 +189,7 @@ fn a_rank_that_never_comes_is_named() {
 fn rank_0_that_never_comes_is_named() {
     let job = Job::new();
     let said = words(&end(job.start(1, 2, &[], &[]), 10));
-    let expected = format!("rank 0 was not reached within {} s: the meeting's file", meeting());
+    let expected = format!("rank 0 was not reached within {} s: the meeting's file", patience());
     assert!(said.contains(&expected), "{said}");
 }
 
@@ -289,7 +289,7 @@ fn a_meeting_that_cannot_be_is_named() {
         Job::new().start(1, 3, &[("FALCHION_MEETING", "tcp://no.such.host.invalid:7000")], &[]),
         30,
     ));
-    let expected = format!("rank 0 was not reached within {} s: no.such.host.invalid:7000", meeting());
+    let expected = format!("rank 0 was not reached within {} s: no.such.host.invalid:7000", patience());
     assert!(said.contains(&expected), "{said}");
 }
 
