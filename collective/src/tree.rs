@@ -125,6 +125,8 @@ pub struct NodeTraits {
     pub whole_tiles: bool,
     /// The bits of every [`Arithmetic`] in which it can be computed.
     pub arithmetics: u8,
+    /// Whether it stores a matrix in addition to D.
+    pub stores: bool,
 }
 
 impl NodeTraits {
@@ -143,6 +145,7 @@ impl NodeTraits {
         block: 0,
         whole_tiles: false,
         arithmetics: u8::MAX,
+        stores: false,
     };
 
     /// A leaf with elements of this format, which does not read the accumulator.
@@ -158,7 +161,8 @@ impl NodeTraits {
 
     /// The same traits of a node that also writes elements of this format.
     pub(crate) const fn writing(self, format: Format) -> Self {
-        Self { effects: true, arithmetics: self.arithmetics & Arithmetic::writing(format), ..self }
+        let arithmetics = self.arithmetics & Arithmetic::writing(format);
+        Self { effects: true, stores: true, arithmetics, ..self }
     }
 
     /// Whether it can be computed in this arithmetic.
@@ -224,6 +228,7 @@ impl NodeTraits {
             block: if self.block > other.block { self.block } else { other.block },
             whole_tiles: self.whole_tiles || other.whole_tiles,
             arithmetics: self.arithmetics & other.arithmetics,
+            stores: self.stores || other.stores,
         })
     }
 }

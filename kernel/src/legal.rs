@@ -231,6 +231,11 @@ const fn misfit(
             "the epilogue counts the tiles of one output, and this kernel has several outputs: reduce with ReduceRow, \
              ReduceColumn or ReduceScalar",
         ),
+        (
+            epilogue.needs.stores && matches!(form, Form::Batched | Form::KGrouped | Form::PointerArray),
+            "the epilogue stores a matrix in addition to D, and every GEMM of the launch would store to the same one: reduce, \
+             or launch the GEMMs one by one, or as groups of rows",
+        ),
     ];
     let mut i = 0;
     while i < rules.len() {

@@ -223,7 +223,8 @@ impl<'f> Parts<'f> {
                 .pairs
                 .iter()
                 .enumerate()
-                .filter_map(|(i, pair)| takes(i).then(|| pair.values.map(number)))
+                .filter(|(i, _)| takes(*i))
+                .map(|(_, pair)| pair.values.map(number))
                 .collect(),
         };
         Part {

@@ -124,6 +124,7 @@ pub(crate) const fn spec(traits: NodeTraits, store: StoreSpec) -> Result<Epilogu
             single: traits.whole_tiles,
             rows: traits.surveys && traits.block == 0,
             block: traits.block,
+            stores: traits.stores,
         },
         ..EpilogueSpec::of(store)
     })

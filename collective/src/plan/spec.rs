@@ -217,11 +217,14 @@ pub struct TileNeeds {
     /// D's columns per tile must be a multiple of this; the epilogue looks at such a block as a whole. 0 for
     /// any number.
     pub block: u32,
+    /// It stores a matrix in addition to D, which no GEMM of a batch may share with another.
+    pub stores: bool,
 }
 
 impl TileNeeds {
     /// No requirements.
-    pub const NONE: Self = Self { columns: 1, whole: false, single: false, rows: false, block: 0 };
+    pub const NONE: Self =
+        Self { columns: 1, whole: false, single: false, rows: false, block: 0, stores: false };
 }
 
 /// What an epilogue asks of the plan.

@@ -68,7 +68,7 @@ impl Arithmetic {
             Self::S32 | Self::F64 if needs.elementary => {
                 Err("exponentials, roots and their like are computed in f32 alone: not for a D of s32 or f64")
             }
-            _ => Ok(()),
+            Self::F32 | Self::S32 | Self::F64 => Ok(()),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) const fn quantized(x: NodeTraits) -> Result<NodeTraits, &'static str>
     if x.free > 0 {
         return Err("a Bound inside of Quantize names a Let around it: put the Let inside");
     }
-    Ok(NodeTraits { surveys: true, block: BLOCK, effects: true, ..x.in_single() })
+    Ok(NodeTraits { surveys: true, block: BLOCK, effects: true, stores: true, ..x.in_single() })
 }
 
 /// The factor of a block's elements, and its scale.

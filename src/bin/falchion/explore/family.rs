@@ -62,10 +62,14 @@ fn statements(trace: &Trace) -> Vec<Value> {
     let mut counts = BTreeMap::<(String, String), u64>::new();
     for event in &trace.events {
         let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
-        let what = match &event.activity {
-            Activity::Multiply { n } => format!("wgmma, 64 x {n} sums"),
-            Activity::Wait(on) if event.label() == "wait for barrier" => format!("wait for {on}"),
-            _ => continue,
+        let what = if let Activity::Multiply { n } = &event.activity {
+            format!("wgmma, 64 x {n} sums")
+        } else if let Activity::Wait(on) = &event.activity
+            && event.label() == "wait for barrier"
+        {
+            format!("wait for {on}")
+        } else {
+            continue;
         };
         *counts.entry((what, site)).or_default() += 1;
     }

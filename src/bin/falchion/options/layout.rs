@@ -95,7 +95,7 @@ mod tests {
         let matches = matches.try_get_matches_from([&["plan"], line].concat()).expect("legal options");
         Given::new(Verb::Plan, matches).map_err(|failure| match failure {
             Failure::Usage(words) => words,
-            other => panic!("{other:?}"),
+            other @ (Failure::Wrong | Failure::Environment(_) | Failure::Closed) => panic!("{other:?}"),
         })
     }
 
