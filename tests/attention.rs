@@ -14,6 +14,8 @@ use falchion::verify::family::{self, Reference};
 
 #[path = "attention/cache.rs"]
 mod cache;
+#[path = "attention/extremes.rs"]
+mod extremes;
 
 /// A case of one sequence and one head.
 fn case(queries: u32, keys: u32, d: u32) -> Case {
@@ -102,6 +104,7 @@ fn schedules() {
         "d=64 tile=192x64 overlap=on stages=1",
         "d=64 tile=128x32 lazy=on",
         "d=64 tile=128x64 stages=2 turns=off store=direct mask=causal",
+        "d=64 tile=128x64 mask=causal order=drawn",
     ] {
         let kernel = kernel(spec);
         for schedule in Schedule::sweep(6) {
@@ -114,7 +117,7 @@ fn schedules() {
 fn specs() {
     for text in [
         "",
-        "format=f16 cache=e4m3 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pages=32 pack=4 parts=6 lazy=on store=direct turns=off overlap=on",
+        "format=f16 cache=e4m3 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pages=32 pack=4 parts=6 order=drawn lazy=on store=direct turns=off overlap=on",
     ] {
         let spec: AttentionSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);
@@ -128,9 +131,9 @@ fn specs() {
         ("tile=128x256", "registers"),
         ("tile=128x176 stages=3", "shared memory"),
         ("stages=0", "stages is 0"),
-        ("format=e4m3", "format is e4m3"),
         ("output=f32", "output is f32"),
         ("mask=none", "`mask=none`: full, causal, window or chunked was needed"),
+        ("order=none", "`order=none`: dealt or drawn"),
         ("pack=3", "pack, the heads that are rows of a tile, is 3"),
         ("lengths=some", "`lengths=some`: equal or packed"),
         ("colour=red", "one of the keys"),
@@ -319,6 +322,9 @@ fn lengths_that_differ() {
         ("d=64 tile=128x64 lengths=packed overlap=on", Layout::Gaps),
         ("d=64 tile=64x64 lengths=packed store=direct mask=causal", Layout::Gaps),
         ("d=64 tile=64x64 lengths=packed mask=window pack=2", Layout::LengthFirst),
+        ("d=64 tile=64x64 lengths=packed mask=causal order=drawn", Layout::LengthFirst),
+        ("d=64 tile=128x64 lengths=packed parts=3 order=drawn overlap=on", Layout::HeadsFirst),
+        ("d=64 tile=64x64 cache=e4m3 lengths=packed order=drawn", Layout::LengthFirst),
     ] {
         let kernel = kernel(spec);
         let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
@@ -409,7 +415,7 @@ fn problems() {
     for (text, words) in [
         ("2x2x70 d=64 mask=window left=40 right=0", ""),
         ("1x2x100x150 d=64 mask=chunked chunk=48", ""),
-        ("3x2x90 d=64 lengths=packed mask=causal", ""),
+        ("3x2x90 d=64 lengths=packed mask=causal", "order=drawn"),
         ("4x2x33 d=64 lengths=packed", ""),
         ("2x8/2x1x700 d=64", "parts="),
         ("1x10/2x3x900 d=64 pages=32", "pack=8 parts="),
@@ -418,6 +424,7 @@ fn problems() {
         ("2x4/2x2x1500 d=64 pages=32 fixed=on", "part=1024"),
         ("1x2x70x130 d=96 fixed=on", "part=1024"),
         ("2x8/2x1x700 d=64 cache=e4m3", "cache=e4m3"),
+        ("2x4/2x200 format=e4m3 mask=causal", "store=direct"),
         ("1x4/2x3x300 d=192x128 cache=e4m3 pages=64 format=f16", "cache=e4m3"),
     ] {
         let request = Attention::request(text).unwrap_or_else(|error| panic!("{text}: {error}"));

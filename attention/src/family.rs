@@ -8,8 +8,8 @@ use kernel::{Family, Machine, Predicted, cheapest};
 
 use crate::kernel::Attention;
 use crate::plan::AttentionError;
-use crate::problem::{AttentionCall, AttentionProblem, CacheScales, HeadsRef, Packed, Pages};
-use crate::spec::{AttentionSpec, Lengths, Mask, OutputStore, Parts};
+use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
+use crate::spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
 
 /// What is asked of an attention kernel: types, mask and extents, for tensors `(batch, heads, length, d)` that are packed.
 ///
@@ -113,7 +113,7 @@ impl AttentionRequest {
 
     /// Whether a kernel may compute it.
     fn admits(&self, spec: &AttentionSpec) -> bool {
-        (self.workspace || spec.parts == Parts::One)
+        (self.workspace || spec.parts == Parts::One && spec.order == Order::Dealt)
             && (!self.fixed || self.fixed_specs().any(|of| of == *spec))
     }
 
@@ -324,8 +324,9 @@ impl Family for Attention {
         if request.lengths == Lengths::Packed {
             call.packed = Packed { begins: [1 << 8; 2], rows: [of_queries, of_keys] };
         }
-        if request.cache.is_some() {
-            call.cache_scales = CacheScales { addresses: [1 << 8; 2], per_head: true };
+        if request.spec().is_scaled() {
+            let of_q = if request.cache.is_some() { 0 } else { 1 << 8 };
+            call.factors = Factors { addresses: [of_q, 1 << 8, 1 << 8], per_head: true };
         }
         if let Some(page) = request.pages {
             let each = keys.div_ceil(page);
@@ -392,7 +393,7 @@ impl Family for Attention {
         let spec = request.spec();
         // The plan refuses what does not fit; the spec's own tile says why, if nothing does.
         let tiles = [128, 192, 64].into_iter().flat_map(|rows| {
-            [128, 176, 160, 144, 112, 96, 80, 64, 48].into_iter().map(move |keys| [rows, keys])
+            [128, 224, 192, 176, 160, 144, 112, 96, 80, 64, 48].into_iter().map(move |keys| [rows, keys])
         });
         let time = |kernel: &Self| kernel.predict(request, machine);
         if request.fixed {
@@ -405,9 +406,11 @@ impl Family for Attention {
         let share = request.share();
         let packs = [1, share].into_iter().take(if share > 1 { 2 } else { 1 });
         let switches = [(false, false), (true, false), (false, true), (true, true)];
+        let drawn = request.workspace && request.lengths == Lengths::Packed;
+        let order = if drawn { Order::Drawn } else { Order::Dealt };
         let whole = tiles.clone().flat_map(|tile| {
             packs.clone().flat_map(move |pack| {
-                switches.map(|(overlap, lazy)| AttentionSpec { tile, pack, overlap, lazy, ..spec })
+                switches.map(|(overlap, lazy)| AttentionSpec { tile, pack, order, overlap, lazy, ..spec })
             })
         });
         let divided = tiles.flat_map(|tile| {

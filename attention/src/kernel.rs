@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use collective::{Bounded, Format, MatrixRef, OperandTile};
+use collective::{Bounded, Format, MatrixRef, OperandTile, QueuePlan};
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, WorkspaceRef};
 use ptx::abi::{Argument, Grid};
@@ -12,9 +12,9 @@ use crate::emit;
 use crate::maps::{Rows, map_of, map_of_pages, outside};
 use crate::masks::of_spec;
 use crate::plan::{AttentionError, AttentionPlan};
-use crate::problem::{AttentionCall, AttentionProblem, CacheScales, HeadsRef, Packed, Pages};
+use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
 use crate::scores::{AnyScores, Scope, Scores, any};
-use crate::spec::{AttentionSpec, Lengths, Parts};
+use crate::spec::{AttentionSpec, Lengths, Order, Parts};
 
 /// Extents are below this.
 const LIMIT: u32 = 1 << 31;
@@ -130,10 +130,11 @@ impl Attention {
         let AttentionSpec { format, cache, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;
         let cache = cache.map_or_else(String::new, |cache| format!("_{cache}"));
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
-        let AttentionSpec { sinks, lengths, pages, pack, parts, .. } = self.plan.spec;
+        let AttentionSpec { sinks, lengths, pages, pack, parts, order, .. } = self.plan.spec;
         let sinks = if sinks { "_sinks" } else { "" };
         let packed = if lengths == Lengths::Packed { "_packed" } else { "" };
         let pages = pages.map_or_else(String::new, |page| format!("_pages{page}"));
+        let order = if order == Order::Drawn { "_drawn" } else { "" };
         let pack = if pack > 1 { format!("_pack{pack}") } else { String::new() };
         let parts = match parts {
             Parts::One => String::new(),
@@ -141,7 +142,7 @@ impl Attention {
             Parts::Keys(keys) => format!("_part{keys}"),
         };
         format!(
-            "attention_{format}{cache}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}",
+            "attention_{format}{cache}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}{order}",
             self.scores.name()
         )
     }
@@ -157,9 +158,14 @@ impl Attention {
         self.scores.host_score(of, place, x)
     }
 
-    /// Bytes of workspace that a call needs; 0 if keys are not divided.
+    /// Bytes of workspace that a call needs; 0 if keys are not divided and tiles are not drawn.
     pub fn workspace(&self, call: &AttentionCall) -> u64 {
-        self.divided(call, 0).map_or(0, |divided| divided.bytes)
+        self.divided(call, 0).map_or(0, |divided| divided.bytes).saturating_add(self.of_counter())
+    }
+
+    /// Bytes at the beginning of the workspace for the counter of tiles, if they are drawn.
+    const fn of_counter(&self) -> u64 {
+        if matches!(self.plan.spec.order, Order::Drawn) { QueuePlan::WORKSPACE_BYTES } else { 0 }
     }
 
     /// How the keys of a call are divided, with the workspace at an address.
@@ -331,26 +337,26 @@ impl Kernel<AttentionCall> for Attention {
         };
         let alignment = if plan.output.is_some() { 16 } else { output.bytes().into() };
         check_tensor(("O", o), [sequences, heads, all_queries, dv], (output, alignment))?;
-        let [k_scales, v_scales] = call.cache_scales.addresses;
+        let [q_factors, k_factors, v_factors] = call.factors.addresses;
         for (name, address) in [
             ("the log-sum-exp", log_sum_exp),
             ("the sinks", sinks),
-            ("the factors of K", k_scales),
-            ("the factors of V", v_scales),
+            ("the factors of Q", q_factors),
+            ("the factors of K", k_factors),
+            ("the factors of V", v_factors),
         ] {
             if !address.is_multiple_of(4) {
                 return Err(LaunchError::Address { name, address, alignment: 4 });
             }
         }
         let WorkspaceRef { address, bytes } = call.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-        let divided = self.divided(call, address);
-        if let Some(Divided { bytes: needed, .. }) = divided {
-            if bytes < needed {
-                return Err(LaunchError::Workspace { bytes, needed });
-            }
-            if !address.is_multiple_of(16) {
-                return Err(LaunchError::Address { name: "the workspace", address, alignment: 16 });
-            }
+        let needed = self.workspace(call);
+        let divided = self.divided(call, address.wrapping_add(self.of_counter()));
+        if bytes < needed {
+            return Err(LaunchError::Workspace { bytes, needed });
+        }
+        if needed > 0 && !address.is_multiple_of(16) {
+            return Err(LaunchError::Address { name: "the workspace", address, alignment: 16 });
         }
         let parts = divided.as_ref().map_or(1, |divided| divided.count);
         if plan.spec.sinks && sinks == 0 {
@@ -418,9 +424,9 @@ impl Kernel<AttentionCall> for Attention {
         if plan.spec.sinks {
             arguments.push(sinks.into());
         }
-        if plan.spec.cache.is_some() {
-            arguments.extend(call.cache_scales.addresses.map(Argument::from));
-            arguments.push(u32::from(call.cache_scales.per_head).into());
+        if plan.spec.is_scaled() {
+            arguments.extend(call.factors.addresses.map(Argument::from));
+            arguments.push(u32::from(call.factors.per_head).into());
         }
         if differ {
             let sides = if page.is_some() { 1 } else { 2 };
@@ -444,6 +450,9 @@ impl Kernel<AttentionCall> for Attention {
             arguments.extend([count.into(), Argument::from(rows)]);
             arguments.extend(addresses.map(Argument::from));
         }
+        if self.of_counter() > 0 {
+            arguments.push(address.into());
+        }
         let section = self.section([sequences, groups * parts, share * parts], across, ctas);
         arguments.extend([queries, keys, groups, of_keys, tiles, across, section].map(Argument::from));
         arguments.extend([scale, factor * core::f32::consts::LOG2_E, factor].map(Argument::from));
@@ -462,7 +471,7 @@ impl Kernel<AttentionCall> for Attention {
 
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         let AttentionSpec { format, cache, output, head: [d, dv], .. } = self.plan.spec;
-        let (factors, cache) = (cache.is_some(), cache.unwrap_or(format));
+        let cache = cache.unwrap_or(format);
         let AttentionCall {
             problem,
             q,
@@ -473,7 +482,7 @@ impl Kernel<AttentionCall> for Attention {
             packed,
             pages,
             workspace,
-            cache_scales,
+            factors,
             sinks,
             counts,
             reals,
@@ -534,11 +543,13 @@ impl Kernel<AttentionCall> for Attention {
         }
         visit.count(&mut pages.each);
         visit.count(&mut pages.count);
-        if factors {
-            let CacheScales { addresses, per_head } = cache_scales;
+        if self.plan.spec.is_scaled() {
+            let Factors { addresses, per_head } = factors;
             visit.form((*per_head).into());
             let all = if *per_head { u64::from(*shared) } else { 1 };
-            for (name, address) in ["the factors of K", "the factors of V"].into_iter().zip(addresses) {
+            for (name, address) in
+                ["the factors of Q", "the factors of K", "the factors of V"].into_iter().zip(addresses)
+            {
                 let given = *address != 0;
                 visit.form(given.into());
                 let extents = Extents::line(32, if given && some { all } else { 0 });

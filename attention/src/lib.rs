@@ -45,6 +45,6 @@ pub use count::Count;
 pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use plan::{AttentionError, AttentionPlan, NarrowPlan};
-pub use problem::{AttentionCall, AttentionProblem, CacheScales, HeadsRef, Packed, Pages};
+pub use problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
 pub use scores::{Scope, Scores, consistent};
-pub use spec::{AttentionSpec, Lengths, Mask, OutputStore, Parts};
+pub use spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};

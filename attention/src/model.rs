@@ -50,7 +50,8 @@ impl Attention {
         let AttentionSpec { head: [d, dv], tile: [rows, block], mask, turns, pack, lazy, parts, .. } =
             plan.spec;
         let scores = f64::from(rows) * f64::from(block);
-        let products = 2.0 * scores * f64::from(d + dv) / (RATE * machine.tensor);
+        let rate = RATE * machine.tensor * 16.0 / f64::from(plan.spec.format.bits());
+        let products = 2.0 * scores * f64::from(d + dv) / rate;
         let weights = scores * WEIGHT;
         let both = if turns && rows > 64 {
             products.max(weights) + UNCOVERED * products.min(weights)

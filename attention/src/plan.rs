@@ -1,14 +1,14 @@
 //! The plan: every number of a kernel, from its spec.
 
 use collective::{
-    Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, RegisterPlan,
-    RingPlan, TileLayout,
+    Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, QueuePlan,
+    RegisterPlan, RingPlan, TileLayout,
 };
 use cute_rs::atom::Major;
 use kernel::KernelSpec;
 use ptx::Target;
 
-use crate::spec::{AttentionSpec, OutputStore, Parts};
+use crate::spec::{AttentionSpec, Order, OutputStore, Parts};
 
 /// Why a spec is no kernel. Each error names the field, its value and what was needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +90,8 @@ pub struct AttentionPlan {
     pub rings: [RingPlan; 3],
     /// What is loaded of K and V, if these are converted on the way.
     pub narrow: Option<NarrowPlan>,
+    /// The queue of tiles; without entries unless they are drawn.
+    pub queue: QueuePlan,
     /// The product of queries and keys.
     pub scores: MainloopSpec,
     /// The product of weights and values.
@@ -98,12 +100,13 @@ pub struct AttentionPlan {
     pub overlaps: bool,
 }
 
-/// Blocks of K and V as they are in memory. The producer's first warp loads them; the others convert them into the stages of
+/// Blocks of K and V as they are in memory: in another format, or, of 8-bit V, with elements of a key next to each other, where
+/// products need those of a column. The producer's first warp loads them; the others convert them into the stages of
 /// [`AttentionPlan::rings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NarrowPlan {
-    /// Tiles of K and of V: rows of keys.
-    pub tiles: [OperandTile; 2],
+    /// Tiles of K and of V, rows of keys; `None` if they are loaded as they are multiplied.
+    pub tiles: [Option<OperandTile>; 2],
     /// Their rings.
     pub rings: [RingPlan; 2],
 }
@@ -111,8 +114,8 @@ pub struct NarrowPlan {
 /// Warps that convert.
 pub(crate) const CONVERTERS: u32 = 3;
 
-/// Most blocks of K, and of V, that are loaded and not yet converted.
-const MOST_NARROW: u32 = 8;
+/// Most blocks of K, and of V, that are loaded and not yet converted, if there are two; and if only V is converted.
+const MOST_NARROW: [u32; 2] = [8, 2];
 
 /// Registers of a consumer apart from accumulators, weights and scores: addresses, statistics, loop state.
 const WORKING: u32 = 28;
@@ -135,18 +138,25 @@ impl AttentionPlan {
     pub const fn new(spec: AttentionSpec) -> Result<Self, AttentionError> {
         let AttentionSpec { format, output, head: [d, dv], tile: [rows, keys], .. } = spec;
         let limits = Self::TARGET.limits();
-        let Some(types) = sixteen_bits(format) else {
-            return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16" });
+        let Some(types) = multiplied(format) else {
+            return Err(AttentionError::Format { field: "format", format, needed: "bf16, f16 or e4m3" });
         };
+        let bytes = format.bits() == 8;
         if let Some(cache) = spec.cache
-            && !same(cache, Format::E4m3)
+            && (bytes || !same(cache, Format::E4m3))
         {
-            return Err(AttentionError::Format { field: "cache", format: cache, needed: "e4m3" });
+            let needed = if bytes { "Q's format alone" } else { "e4m3" };
+            return Err(AttentionError::Format { field: "cache", format: cache, needed });
         }
         let divided = !matches!(spec.parts, Parts::One);
         let direct = divided || matches!(spec.store, OutputStore::Direct);
-        if !(same(output, format) || same(output, Format::F32) && direct) {
-            let needed = "the format of Q, K and V, or f32 with store=direct or parts,";
+        let sixteen = if bytes { sixteen_bits(output).is_some() && direct } else { same(output, format) };
+        if !(sixteen || same(output, Format::F32) && direct) {
+            let needed = if bytes {
+                "bf16, f16 or f32 with store=direct or parts"
+            } else {
+                "the format of Q, K and V, or f32 with store=direct or parts,"
+            };
             return Err(AttentionError::Format { field: "output", format: output, needed });
         }
         if !matches!(d, 64 | 96 | 128 | 192 | 256) {
@@ -161,6 +171,13 @@ impl AttentionPlan {
         }
         if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
             return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
+        }
+        if bytes && !keys.is_multiple_of(32) {
+            return Err(number("the number of keys per block", keys, "a multiple of 32 with 8-bit operands"));
+        }
+        if bytes && spec.lazy {
+            // Weights are up to 2^8 already.
+            return Err(number("lazy", 1, "off with 8-bit operands"));
         }
         match spec.parts {
             Parts::Count(count) if count < 2 || count > 1024 => {
@@ -198,7 +215,12 @@ impl AttentionPlan {
         let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
             OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
             OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
-            OperandTile::new(format, Major::Mn, [dv, keys], TileLayout::Widest),
+            OperandTile::new(
+                format,
+                if bytes { Major::K } else { Major::Mn },
+                [dv, keys],
+                TileLayout::Widest,
+            ),
             OperandTile::new(format, Major::K, [rows, keys], TileLayout::Widest),
         ) else {
             return Err(number(
@@ -219,7 +241,9 @@ impl AttentionPlan {
         // The pages of a block are looked up together. One consumer leaves registers for that.
         let producer = match (consumers, spec.pages) {
             // A thread converts 64 elements at the same time, or 32.
-            (1, _) if spec.cache.is_some() => 128,
+            (1, _) if spec.is_scaled() => 128,
+            (2, _) if bytes => 40,
+            (_, _) if bytes => 56,
             (2, _) if spec.cache.is_some() => 64,
             (_, _) if spec.cache.is_some() => {
                 return Err(number("the number of queries per tile", rows, "64 or 128 with a cache"));
@@ -231,7 +255,7 @@ impl AttentionPlan {
             _ => 24,
         };
         let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
-        let need = dv / 2 + keys / 2 + keys / 4 + WORKING;
+        let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
         if need > consumer {
             return Err(AttentionError::Registers { need, have: consumer, rows, keys });
         }
@@ -240,25 +264,24 @@ impl AttentionPlan {
             [RingPlan::of(&[q.room()]), RingPlan::of(&[k.room()]), RingPlan::of(&[v.room()])];
         let (one_q, two_q) = (q_ring.need(1), q_ring.need(2));
         let each = k_ring.need(1) + v_ring.need(1);
-        let have = limits.shared_bytes;
-        let narrow = match spec.cache {
-            None => None,
-            Some(cache) => match (
-                OperandTile::new(cache, Major::K, [keys, d], TileLayout::Widest),
-                OperandTile::new(cache, Major::K, [keys, dv], TileLayout::Widest),
-            ) {
-                (Ok(k), Ok(v)) => {
-                    let rings = [RingPlan::of(&[k.room()]), RingPlan::of(&[v.room()])];
-                    Some(NarrowPlan { tiles: [k, v], rings })
-                }
-                _ => {
-                    return Err(number(
-                        "the number of keys per block",
-                        keys,
-                        "a number whose blocks fit into shared memory",
-                    ));
-                }
-            },
+        let slots = if matches!(spec.order, Order::Drawn) { QueuePlan::SLOTS } else { 0 };
+        let (_, of_queue) = QueuePlan::placed(slots, 0);
+        let have = limits.shared_bytes - of_queue;
+        let narrow = if spec.is_scaled() {
+            let (Ok(k), Ok(v)) = (
+                OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest),
+                OperandTile::new(Format::E4m3, Major::K, [keys, dv], TileLayout::Widest),
+            ) else {
+                let needed = "a number whose blocks fit into shared memory";
+                return Err(number("the number of keys per block", keys, needed));
+            };
+            let rings = [
+                if bytes { RingPlan::of(&[]) } else { RingPlan::of(&[k.room()]) },
+                RingPlan::of(&[v.room()]),
+            ];
+            Some(NarrowPlan { tiles: [if bytes { None } else { Some(k) }, Some(v)], rings })
+        } else {
+            None
         };
         let stages = match spec.stages {
             Some(stages) => stages,
@@ -285,25 +308,29 @@ impl AttentionPlan {
         }
         let queries = if two_q + stages * each + 2 * one <= have { 2 } else { 1 };
         let in_flight = match narrow {
-            Some(_) => min((have - q_ring.need(queries) - stages * each) / one, MOST_NARROW),
+            Some(_) => min((have - q_ring.need(queries) - stages * each) / one, MOST_NARROW[bytes as usize]),
             None => 0,
         };
         // One block of K more, if that fits: it is needed before the values of the block before it.
-        let need = q_ring.need(queries) + stages * each + k_ring.need(1);
-        let more = spec.stages.is_none() && narrow.is_none() && need <= have;
+        let need = q_ring.need(queries) + stages * each + in_flight * one + k_ring.need(1);
+        let more = spec.stages.is_none() && spec.cache.is_none() && need <= have;
         let k_stages = if more { stages + 1 } else { stages };
         let arrivals = consumers * Arrivals::Warpgroup.count();
-        let filling = if narrow.is_some() { CONVERTERS } else { 1 };
+        let filling = [
+            if spec.cache.is_some() { CONVERTERS } else { 1 },
+            if narrow.is_some() { CONVERTERS } else { 1 },
+        ];
         let rings = [
             q_ring.arrivals(1, arrivals),
-            k_ring.arrivals(filling, arrivals),
-            v_ring.arrivals(filling, arrivals),
+            k_ring.arrivals(filling[0], arrivals),
+            v_ring.arrivals(filling[1], arrivals),
             narrow_rings[0].arrivals(1, CONVERTERS),
             narrow_rings[1].arrivals(1, CONVERTERS),
         ];
-        let counts = [queries, k_stages, stages, in_flight, in_flight];
+        let counts = [queries, k_stages, stages, if bytes { 0 } else { in_flight }, in_flight];
         let ([q_ring, k_ring, v_ring, narrow_k, narrow_v], shared_bytes) =
             RingPlan::placed_together(rings, counts, 0);
+        let (queue, shared_bytes) = QueuePlan::placed(slots, shared_bytes);
         let narrow = match narrow {
             Some(NarrowPlan { tiles, .. }) => Some(NarrowPlan { tiles, rings: [narrow_k, narrow_v] }),
             None => None,
@@ -314,7 +341,7 @@ impl AttentionPlan {
         let scores =
             MainloopSpec { operands: [operand; 2], atom: Atom::shared(types), tile: [rows, keys, d], ..base };
         let values = MainloopSpec {
-            operands: [operand, OperandSpec { major: Major::Mn, ..operand }],
+            operands: [operand, OperandSpec { major: v.major(), ..operand }],
             atom: Atom::registers(types),
             tile: [rows, dv, keys],
             ..base
@@ -336,6 +363,7 @@ impl AttentionPlan {
             output: output_tile,
             rings: [q_ring, k_ring, v_ring],
             narrow,
+            queue,
             scores,
             values,
             overlaps: spec.overlap && queries > 1,
@@ -347,13 +375,19 @@ impl AttentionPlan {
     /// The tiles of K and V as copies load them: in the format of memory, whole, or page by page.
     pub(crate) fn copied(&self) -> [OperandTile; 2] {
         let [_, k, v] = self.tiles;
-        self.narrow.map_or([k, v], |narrow| narrow.tiles).map(|tile| tile.in_slices(self.pages_of_block()))
+        let [of_k, of_v] = self.narrow.map_or([None; 2], |narrow| narrow.tiles);
+        [of_k.unwrap_or(k), of_v.unwrap_or(v)].map(|tile| tile.in_slices(self.pages_of_block()))
     }
 
     /// Number of pages of a block; 1 if a page has several blocks.
     pub(crate) fn pages_of_block(&self) -> u32 {
         self.spec.pages.map_or(1, |page| (self.spec.tile[1] / page).max(1))
     }
+}
+
+/// The instruction types of a format that products take.
+const fn multiplied(format: Format) -> Option<ptx::WgmmaTypes> {
+    if same(format, Format::E4m3) { format.multiplies(format) } else { sixteen_bits(format) }
 }
 
 /// The instruction types of a 16-bit format.

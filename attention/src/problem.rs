@@ -121,12 +121,12 @@ impl Pages {
     }
 }
 
-/// The factors of a cache in another format than Q's: what its elements are multiplied by.
+/// The factors of Q, K and V in 8 bits: what their elements are multiplied by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheScales {
-    /// Device addresses of the factors of K and of V, `f32`, those of K above zero; 0 if all are 1.
-    pub addresses: [u64; 2],
-    /// Whether each head of K and V has its own; if not, there is one for all.
+pub struct Factors {
+    /// Device addresses of the factors of Q, of K and of V, `f32`, those of Q and K above zero; 0 if all are 1.
+    pub addresses: [u64; 3],
+    /// Whether each head of K and V, with the heads of Q that share it, has its own; if not, there is one for all.
     pub per_head: bool,
 }
 
@@ -150,9 +150,9 @@ pub struct AttentionCall {
     pub packed: Packed,
     /// The cache, if the spec has pages.
     pub pages: Pages,
-    /// The factors of K and V, if the spec has a cache of its own format.
-    pub cache_scales: CacheScales,
-    /// Where the results of parts of keys are until they are merged, if the spec has parts:
+    /// The factors, if K and V have 8 bits.
+    pub factors: Factors,
+    /// Where the counter of tiles is, if they are drawn, and the results of parts of keys until they are merged, if the spec has parts:
     /// [`Attention::workspace`](crate::Attention::workspace) bytes, zero at first. Launches leave it as they need it; those that
     /// run at the same time need one each.
     pub workspace: Option<WorkspaceRef>,
@@ -165,7 +165,7 @@ pub struct AttentionCall {
 }
 
 const NO_PAGES: Pages = Pages { lengths: 0, table: 0, each: 0, count: 0 };
-const NO_SCALES: CacheScales = CacheScales { addresses: [0; 2], per_head: false };
+const NO_FACTORS: Factors = Factors { addresses: [0; 3], per_head: false };
 const NONE: Packed = Packed { begins: [0; 2], rows: [0; 2] };
 
 impl AttentionCall {
@@ -180,7 +180,7 @@ impl AttentionCall {
             log_sum_exp: 0,
             packed: NONE,
             pages: NO_PAGES,
-            cache_scales: NO_SCALES,
+            factors: NO_FACTORS,
             workspace: None,
             sinks: 0,
             counts: Vec::new(),

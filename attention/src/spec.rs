@@ -41,6 +41,15 @@ pub enum Lengths {
     Packed,
 }
 
+/// Which CTA computes which tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Tiles are dealt out in rounds.
+    Dealt,
+    /// Each CTA draws the number of its next tile from a counter in the workspace, so that none waits for one that has longer tiles.
+    Drawn,
+}
+
 /// Whether the keys of a tile are divided into parts. Each has a CTA of its own; the last one that is ready merges all, in
 /// their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +78,7 @@ pub struct AttentionSpec {
     /// Format of Q, and of K and V where they are multiplied.
     pub format: Format,
     /// Format of K and V in memory, if it is another one: `e4m3`. They are converted on the way to the products; their
-    /// factors are [`CacheScales`](crate::CacheScales).
+    /// factors, and those of 8-bit Q, K and V, are [`Factors`](crate::Factors).
     pub cache: Option<Format>,
     /// Format of O.
     pub output: Format,
@@ -98,6 +107,8 @@ pub struct AttentionSpec {
     /// Whether the keys of a tile are divided into parts: for few queries and many keys. O may be in `f32`; how it is stored is
     /// not chosen.
     pub parts: Parts,
+    /// Which CTA computes which tile.
+    pub order: Order,
     /// Whether O is rescaled only when a larger score would make weights exceed 2^8.
     pub lazy: bool,
     /// How O is stored.
@@ -126,11 +137,17 @@ impl AttentionSpec {
         pages: None,
         pack: 1,
         parts: Parts::One,
+        order: Order::Dealt,
         lazy: false,
         store: OutputStore::Tma,
         turns: true,
         overlap: false,
     };
+
+    /// Whether Q, or K and V, have 8 bits, and factors.
+    pub(crate) const fn is_scaled(&self) -> bool {
+        self.cache.is_some() || self.format.bits() == 8
+    }
 
     /// Floating-point operations that a problem counts as: two products of `2 * queries * keys * d`. A causal mask
     /// counts as half; other masks count as none, since their arguments are those of a call.
@@ -162,6 +179,11 @@ impl Mask {
             Self::Chunked => "chunked",
         }
     }
+}
+
+/// The format of O, if a spec's text does not name it.
+const fn output_of(format: Format) -> Format {
+    if format.bits() == 8 { Format::Bf16 } else { format }
 }
 
 impl OutputStore {
@@ -201,6 +223,7 @@ impl fmt::Display for AttentionSpec {
             pages,
             pack,
             parts,
+            order,
             lazy,
             store,
             turns,
@@ -211,7 +234,7 @@ impl fmt::Display for AttentionSpec {
         let words = [
             (self.format != Self::DEFAULT.format, format!("format={format}")),
             (cache.is_some(), format!("cache={}", cache.unwrap_or(format))),
-            (output != format, format!("output={output}")),
+            (output != output_of(format), format!("output={output}")),
             (self.head != Self::DEFAULT.head, format!("d={heads}")),
             (self.tile != Self::DEFAULT.tile, format!("tile={rows}x{keys}")),
             (self.stages.is_some(), format!("stages={stages}")),
@@ -223,6 +246,7 @@ impl fmt::Display for AttentionSpec {
             (pages.is_some(), format!("pages={}", pages.unwrap_or_default())),
             (pack != 1, format!("pack={pack}")),
             (parts != Parts::One, parts.text()),
+            (order == Order::Drawn, "order=drawn".to_owned()),
             (lazy, "lazy=on".to_owned()),
             (store != Self::DEFAULT.store, format!("store={}", store.name())),
             (!turns, "turns=off".to_owned()),
@@ -306,6 +330,13 @@ impl FromStr for AttentionSpec {
                     spec.parts = if count == 1 { Parts::One } else { Parts::Count(count) };
                 }
                 "part" => spec.parts = Parts::Keys(value.parse().map_err(|_| refused("a number of keys"))?),
+                "order" => {
+                    spec.order = match value {
+                        "dealt" => Order::Dealt,
+                        "drawn" => Order::Drawn,
+                        _ => return Err(refused("dealt or drawn")),
+                    };
+                }
                 "store" => {
                     let ways = [OutputStore::Tma, OutputStore::Direct];
                     let named = ways.into_iter().find(|store| store.name() == value);
@@ -321,7 +352,7 @@ impl FromStr for AttentionSpec {
                         "overlap" => &mut spec.overlap,
                         _ => {
                             return Err(refused(
-                                "one of the keys format, cache, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, part, lazy, store, turns, overlap",
+                                "one of the keys format, cache, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, part, order, lazy, store, turns, overlap",
                             ));
                         }
                     };
@@ -333,7 +364,7 @@ impl FromStr for AttentionSpec {
                 }
             }
         }
-        spec.output = output.unwrap_or(spec.format);
+        spec.output = output.unwrap_or(output_of(spec.format));
         Ok(spec)
     }
 }

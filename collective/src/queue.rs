@@ -100,10 +100,15 @@ struct Slot<'f> {
 /// Initialises the queue's barriers. One thread calls it, before
 /// [`Ring::initialise`](crate::pipeline::Ring::initialise).
 pub fn initialise<'f>(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) {
-    for slot in 0..plan.queue.slots {
-        let Slot { full, empty, .. } = Slot::new(&plan.queue, base, f.constant(slot));
+    initialise_of(f, &plan.queue, base, readers(&plan.mainloop) * plan.cluster_size());
+}
+
+/// The same for a kernel with roles of its own, in which this many warps read each number.
+pub fn initialise_of<'f>(f: &'f Builder, plan: &QueuePlan, base: Value<'f, u32>, readers: u32) {
+    for slot in 0..plan.slots {
+        let Slot { full, empty, .. } = Slot::new(plan, base, f.constant(slot));
         f.mbarrier_init(full, 1);
-        f.mbarrier_init(empty, readers(&plan.mainloop) * plan.cluster_size());
+        f.mbarrier_init(empty, readers);
     }
 }
 
@@ -140,13 +145,24 @@ impl<'f> Queue<'f> {
         workspace: Value<'f, u64>,
         part: QueueRole,
     ) -> Self {
+        Self { cluster: plan.cluster_size(), ..Self::of(f, plan.queue, base, workspace, part) }
+    }
+
+    /// The same for a kernel of CTAs without clusters and with roles of its own. The counter is at `counter`.
+    pub fn of(
+        f: &'f Builder,
+        plan: QueuePlan,
+        base: Value<'f, u32>,
+        counter: Value<'f, u64>,
+        part: QueueRole,
+    ) -> Self {
         Self {
             f,
             part,
-            plan: plan.queue,
-            cluster: plan.cluster_size(),
+            plan,
+            cluster: 1,
             base,
-            counter: workspace,
+            counter,
             drawn: f.variable(0u32),
             slot: f.variable(0u32),
             parity: f.variable(0u32),

@@ -20,6 +20,10 @@
 //! *Sums.* `n` weights are added one by one, and so are their products with values by tensor cores: `(n + 16) u`
 //! of the sum of magnitudes.
 //!
+//! *8-bit floats.* Products err as in [`bound`](crate::bound): `n` instructions by `R ((1 + 34 * 2^-13)^n - 1)`, where `R` is at most the
+//! sum of magnitudes. Weights are multiplied by `2^8` before they are rounded, so the smallest subnormal is smaller by that factor, and
+//! the exponent errs by `24 u` more. A block takes an instruction per 32 keys, and the last one may be whole.
+//!
 //! *Weights* are rounded to the format of V before they are multiplied, but not before they are added up. In `f16`
 //! a small weight errs by half of the smallest subnormal. `D` is at least 1, less its error.
 //!
@@ -61,13 +65,28 @@ impl Score {
         Self { value: sum * scale, error: (error + 2.0 * u * magnitude) * scale }
     }
 
-    /// The same if K has a factor, by which the scale was multiplied: one product in f32, which is rounded.
-    #[must_use]
-    pub fn times(self, factor: Option<f32>) -> Self {
-        let Some(factor) = factor.map(f64::from) else { return self };
-        let value = self.value * factor;
-        Self { value, error: self.error * factor.abs() + 2.0 * U * value.abs() }
+    /// The same of 8-bit floats.
+    pub fn of_bytes(q: &[f64], k: &[f64], scale: f32) -> Self {
+        let magnitude = q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum::<f64>();
+        let Self { value, error } = Self::of(q, k, scale);
+        Self { value, error: error + magnitude * of_instructions(q.len()) * f64::from(scale) }
     }
+
+    /// The same if Q and K have factors, by which the scale was multiplied: two products in f32, which are rounded.
+    #[must_use]
+    pub fn times(self, factors: [f32; 2]) -> Self {
+        if factors == [1.0; 2] {
+            return self;
+        }
+        let factor = factors.into_iter().map(f64::from).product::<f64>();
+        let value = self.value * factor;
+        Self { value, error: self.error * factor.abs() + 3.0 * U * value.abs() }
+    }
+}
+
+/// The error of products of 8-bit floats over this many elements, as a part of the sum of magnitudes.
+fn of_instructions(elements: usize) -> f64 {
+    (1.0 + 34.0 / 8192.0_f64).powi(elements.div_ceil(32) as i32) - 1.0
 }
 
 /// A query's scores for the keys that it sees.
@@ -80,7 +99,7 @@ pub struct Row {
     sink: Option<Score>,
     merged: bool,
     /// The factor of V.
-    factor: Option<f32>,
+    factor: f32,
 }
 
 impl Row {
@@ -92,7 +111,7 @@ impl Row {
             scores: Vec::new(),
             sink: None,
             merged: false,
-            factor: None,
+            factor: 1.0,
         }
     }
 
@@ -112,7 +131,7 @@ impl Row {
     }
 
     /// V has a factor, by which the quotient's reciprocal is multiplied.
-    pub fn factor(&mut self, factor: Option<f32>) {
+    pub fn factor(&mut self, factor: f32) {
         self.factor = factor;
     }
 
@@ -123,6 +142,11 @@ impl Row {
     /// Number of keys that it sees.
     pub fn keys(&self) -> usize {
         self.scores.len()
+    }
+
+    /// Whether weights have 8 bits.
+    fn bytes(&self) -> bool {
+        self.format == Format::E4m3
     }
 
     fn most(&self) -> f64 {
@@ -138,7 +162,8 @@ impl Row {
         // A part's log-sum-exp errs as that of all, and so does the exponent that is computed from it.
         let logarithm = (self.scores.len() as f64 + 1.0).ln() + 5.6;
         let merging = if self.merged { 24.0 * U * (logarithm + largest) + 32.0 * U } else { 0.0 };
-        let rescaling = 6.0 * U * largest + 8.0 * U * blocks + merging;
+        let shifted = if self.bytes() { 24.0 * U } else { 0.0 };
+        let rescaling = 6.0 * U * largest + 8.0 * U * blocks + merging + shifted;
         // The largest score of a correct kernel may be another one; all of its scores err.
         self.all().map(move |score| {
             let exponent = score.error + 3.0 * U * score.value.abs() + 3.0 * U * largest + rescaling;
@@ -164,16 +189,21 @@ impl Row {
         }
         let (sum, sum_error) = self.sum();
         let round = self.format.unit_roundoff();
+        let tiniest = self.format.tiniest() / if self.bytes() { 256.0 } else { 1.0 };
         let (mut total, mut magnitude, mut error) = (0.0, 0.0, 0.0);
         for (key, (weight, relative)) in self.weights().take(self.scores.len()).enumerate() {
             let value = value(key);
             total += weight * value;
             magnitude += weight * value.abs();
             let relative = relative + round + relative * round;
-            error += value.abs() * (weight * relative + self.format.tiniest() / 2.0 + FLUSHED);
+            error += value.abs() * (weight * relative + tiniest / 2.0 + FLUSHED);
         }
         let count = self.scores.len() as f64 + 16.0;
         error += count * U * (magnitude + error);
+        if self.bytes() {
+            // Masks may leave parts of a block at each end.
+            error += of_instructions(self.scores.len() + 2 * self.block) * (magnitude + error);
+        }
         let quotient = total / sum;
         let least = sum - sum_error;
         if least <= 0.0 {
@@ -181,8 +211,8 @@ impl Row {
         }
         let error = (error + quotient.abs() * sum_error) / least;
         // The product with a factor is rounded.
-        let (factor, roundings) = self.factor.map_or((1.0, 4.0), |factor| (f64::from(factor), 6.0));
-        let error = error + roundings * U * (quotient.abs() + error);
+        let (factor, rounding) = (f64::from(self.factor), if self.factor == 1.0 { 4.0 } else { 6.0 });
+        let error = error + rounding * U * (quotient.abs() + error);
         wanted(quotient * factor, error * factor.abs())
     }
 

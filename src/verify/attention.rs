@@ -20,8 +20,7 @@ mod tensor;
 use std::time::Duration;
 
 use attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionSpec, CacheScales, Lengths, Packed, Pages, Parts,
-    Scope,
+    Attention, AttentionCall, AttentionProblem, AttentionSpec, Factors, Lengths, Packed, Pages, Parts, Scope,
 };
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};
@@ -138,8 +137,8 @@ pub struct Uploaded<'a> {
     tensors: [Tensor; 4],
     buffers: Vec<Buffer>,
     sinks: Vec<f32>,
-    /// The factors of K and of V, if they have any.
-    factors: [Vec<f32>; 2],
+    /// The factors of Q, K and V.
+    factors: [Vec<f32>; 3],
     sequences: Vec<Sequence>,
     /// The pages of each sequence.
     pages: Vec<Vec<u32>>,
@@ -298,7 +297,13 @@ impl Case {
         };
         let count = if self.per_head { shared } else { 1 };
         let mut factors = || (0..count).map(|_| 0.3 + random.f32()).collect::<Vec<_>>();
-        let factors = spec.cache.map(|_| [factors(), factors()]).unwrap_or_default();
+        let factors = match spec.cache {
+            Some(_) => Some([vec![1.0], factors(), factors()]),
+            None if spec.format.bits() == 8 => Some([factors(), factors(), factors()]),
+            None => None,
+        };
+        let scaled = factors.is_some();
+        let factors = factors.unwrap_or_else(|| [(); 3].map(|()| vec![1.0]));
         let of_factors = |i: usize| factors[i].iter().flat_map(|of| of.to_le_bytes()).collect::<Vec<_>>();
         // What follows a sequence's last page is no page.
         let each = pages.iter().map(Vec::len).max().unwrap_or(0) as u32 + 2;
@@ -320,6 +325,7 @@ impl Case {
             engine.upload(&words(&entries))?,
             engine.upload(&of_factors(0))?,
             engine.upload(&of_factors(1))?,
+            engine.upload(&of_factors(2))?,
         ];
         let tensors = [q, k, v, o];
         let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
@@ -337,9 +343,10 @@ impl Case {
             let [lengths, table] = [buffers[8].address, buffers[9].address];
             call.pages = Pages { lengths, table, each, count: in_cache };
         }
-        if spec.cache.is_some() {
-            let addresses = [buffers[10].address, buffers[11].address];
-            call.cache_scales = CacheScales { addresses, per_head: self.per_head };
+        if scaled {
+            let of_q = if spec.cache.is_some() { 0 } else { buffers[10].address };
+            let addresses = [of_q, buffers[11].address, buffers[12].address];
+            call.factors = Factors { addresses, per_head: self.per_head };
         }
         call.workspace = engine.workspace(kernel.workspace(&call))?;
         buffers.extend(call.workspace.map(|workspace| workspace.buffer()));
@@ -491,13 +498,14 @@ impl Uploaded<'_> {
         if spec.sinks {
             row.sink(self.sinks[h as usize].into());
         }
-        let [factor_k, factor_v] = [0, 1].map(|i| {
-            let all = &self.factors[i];
-            all.get((h / (heads / shared)) as usize).or(all.first()).copied()
-        });
+        let [factor_q, factor_k, factor_v] = self
+            .factors
+            .each_ref()
+            .map(|all| all.get((h / (heads / shared)) as usize).or(all.first()).copied().unwrap_or(1.0));
+        let score = if q.format == Format::E4m3 { Score::of_bytes } else { Score::of };
         for key in (0..keys).filter(|&key| self.kernel.sees(&of, r.into(), key.into())) {
             let at = keys_of.row((b, before[1]), h / (heads / shared), key);
-            let Score { value, error } = Score::of(&query, &k.values(at), scale).times(factor_k);
+            let Score { value, error } = score(&query, &k.values(at), scale).times([factor_q, factor_k]);
             let place = [r, key].map(i64::from);
             let Bounded { value, error } = self.kernel.score(&of, place, Bounded::new(value, error));
             row.key(Score { value, error });

@@ -208,14 +208,68 @@ fn caches_of_8_bits() {
             }
         }
     }
-    for (text, words) in [
+    refused(&[
         ("cache=e5m2", "cache is e5m2, e4m3 was needed"),
         ("cache=bf16", "cache is bf16, e4m3 was needed"),
         ("d=64 tile=192x64 cache=e4m3", "the number of queries per tile is 192, 64 or 128 with a cache"),
         ("d=256 tile=64x80 cache=e4m3 stages=4", "shared memory"),
-    ] {
+    ]);
+}
+
+/// Specs that are refused, each with words of why.
+fn refused(table: &[(&str, &str)]) {
+    for (text, words) in table {
         let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
         let error = refused.map(|_| ()).expect_err(text).to_string();
         assert!(error.contains(words), "{text}: {error}");
     }
+}
+
+/// Q, K and V in 8 bits: every head dimension, masks, lengths, pages, parts, packed heads, sinks, and all formats of O.
+#[test]
+fn operands_of_8_bits() {
+    for (spec, layout, per_head) in [
+        ("format=e4m3 d=64 tile=64x64 store=direct", Layout::HeadsFirst, true),
+        ("format=e4m3 tile=128x128 mask=causal store=direct", Layout::LengthFirst, false),
+        ("format=e4m3 output=f16 tile=64x96 pack=4 parts=3 sinks=on", Layout::LengthFirst, true),
+        ("format=e4m3 output=f32 d=96 tile=64x32 alibi=on store=direct", Layout::HeadsFirst, true),
+        (
+            "format=e4m3 d=192x128 tile=64x64 pages=32 sinks=on store=direct overlap=on",
+            Layout::HeadsFirst,
+            true,
+        ),
+        (
+            "format=e4m3 d=256 tile=64x64 stages=1 mask=window lengths=packed store=direct",
+            Layout::LengthFirst,
+            true,
+        ),
+        ("format=e4m3 tile=128x224 store=direct", Layout::LengthFirst, true),
+    ] {
+        let kernel = kernel(spec);
+        assert_eq!(kernel.plan().spec.to_string().parse(), Ok(kernel.plan().spec), "{spec}");
+        let AttentionSpec { head: [d, _], pack, .. } = kernel.plan().spec;
+        let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
+        let reals = if spec.contains("alibi") { vec![2.0] } else { Vec::new() };
+        let own = spec.contains("packed") || spec.contains("pages");
+        for (lengths, values) in
+            [([70, 130], Values::Normal(1.0)), ([3, 200], Values::Large(1e3)), ([2, 0], Values::Normal(1.0))]
+        {
+            let all = vec![lengths, [lengths[0], 1], [lengths[0], 129]];
+            let case = of_heads(case(lengths[0], lengths[1], d), 2, [2 * pack, 2]);
+            let (counts, reals) = (counts.clone(), reals.clone());
+            let case = Case { lengths: own.then_some(all), layout, values, counts, reals, per_head, ..case };
+            for schedule in Schedule::sweep(1) {
+                let checked = run(spec, &kernel, &case, schedule);
+                assert!(lengths != [70, 130] || checked.o.ratio > 0.005, "{spec}: bounds that say nothing");
+            }
+        }
+    }
+    refused(&[
+        ("format=e4m3", "output is bf16, bf16, f16 or f32 with store=direct or parts was needed"),
+        ("format=e4m3 store=direct tile=128x112", "a multiple of 32 with 8-bit operands"),
+        ("format=e4m3 store=direct lazy=on", "with 8-bit operands"),
+        ("format=e4m3 cache=e4m3 store=direct", "cache is e4m3, Q's format alone was needed"),
+        ("format=e4m3 output=e4m3 store=direct", "output is e4m3"),
+        ("format=e5m2 store=direct", "format is e5m2, bf16, f16 or e4m3 was needed"),
+    ]);
 }

@@ -1,6 +1,7 @@
 //! The consumers: scores, weights, and their products with values.
 
 use collective::pipeline::Stage;
+use collective::queue::QueueRole;
 use collective::{Consumer, Fragments, WarpgroupMma, WorkUnit};
 use ptx::{Builder, Value, Var};
 
@@ -45,12 +46,13 @@ impl<'f> Kernel<'_, 'f> {
             group: None,
             record: None,
         };
-        let softmax = Softmax::new(f, &scores.fragment(consumer, tile), &values.fragment(consumer, tile));
+        let fragments = [scores.fragment(consumer, tile), values.fragment(consumer, tile)];
+        let softmax = Softmax::new(f, plan.spec.format, fragments.each_ref());
         let store = Store::new(self, consumer, values.fragment(consumer, tile));
         let positions = self.rings.map(|ring| ring.consumer());
         let (q, block) = (Held::new(f), f.variable(0u32));
         let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
-        let walk = self.walk();
+        let walk = self.walk(QueueRole::Reader);
         consumer.turns.start();
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {

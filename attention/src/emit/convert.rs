@@ -1,7 +1,9 @@
-//! The converters: blocks of K and V, from memory's format to that of products.
+//! The converters: blocks of K and V, as they are in memory, become operands of products.
 
 use collective::OperandTile;
-use collective::pipeline::{Ring, Stage};
+use collective::pipeline::Stage;
+use collective::queue::QueueRole;
+use ptx::inst::AluOp;
 use ptx::{ProxySpace, Special, Value};
 
 use super::Kernel;
@@ -17,95 +19,161 @@ const CHUNK: u32 = 16;
 const WIDTH: u32 = 4;
 const ROWS: u32 = 8;
 
-/// Address of a byte of a row of keys, in a tile at address 0.
-fn offset<'f>(tile: &OperandTile, keys: u32, row: Value<'f, u32>, byte: Value<'f, u32>) -> Value<'f, u32> {
+/// Address of a byte of a row, in a tile of `rows` rows at address 0.
+fn offset<'f>(tile: &OperandTile, rows: u32, row: Value<'f, u32>, byte: Value<'f, u32>) -> Value<'f, u32> {
     let width = tile.swizzle().bytes();
-    let linear = byte / width * (keys * width) + row * width + byte % width;
+    let linear = byte / width * (rows * width) + row * width + byte % width;
     tile.swizzle().byte_swizzle().apply_to(linear)
 }
 
-/// How a block is converted by a thread: where it begins to load and to store, by the number of its chunk in a row.
-struct Conversion<'f> {
-    tiles: [OperandTile; 2],
-    /// The chunk's number, and where it is loaded from and stored to, in the first rows of a tile.
-    chunks: Vec<(u32, Value<'f, u32>, [Value<'f, u32>; 2])>,
+/// How a thread converts a block, with addresses that are computed once.
+enum Conversion<'f> {
+    /// Elements become wider.
+    Widen(Vec<Chunk<'f>>),
+    /// Rows of keys become rows of columns. Where the lane's row of 16 bytes is loaded from in the first 16 keys, by pair of chunks; and
+    /// the column that it stores in the first 32.
+    Transpose(Vec<Value<'f, u32>>, Value<'f, u32>),
+}
+
+/// A chunk of each row: the first lane's number of it, and where it is loaded from and stored to, in the first rows of a tile.
+struct Chunk<'f> {
+    first: u32,
+    source: Value<'f, u32>,
+    stores: [Value<'f, u32>; 2],
 }
 
 impl<'f> Kernel<'_, 'f> {
-    /// Emitted for the converting warps: each block of K and of V, in the order in which they are loaded.
-    pub(super) fn convert(&self, [k, v]: [OperandTile; 2], narrow: [Ring<'f>; 2]) {
-        let [_, wide_k, wide_v] = self.plan.tiles;
-        let [_, to_k, to_v] = self.rings.map(|ring| ring.producer());
-        let [from_k, from_v] = narrow.map(|ring| ring.consumer());
-        let [of_k, of_v] = [[k, wide_k], [v, wide_v]].map(|tiles| self.conversion(tiles));
-        let of_k = |_, _| self.convert_block(&of_k, [from_k.acquire(), to_k.claim()]);
-        let of_v = |_, _| self.convert_block(&of_v, [from_v.acquire(), to_v.claim()]);
-        self.in_order(&|_| {}, [&of_k, &of_v]);
+    /// Emitted for the converting warps: each block of K and of V that is converted, in the order in which they are loaded.
+    pub(super) fn convert(&self, tiles: [Option<OperandTile>; 2]) {
+        let conversions = [0, 1].map(|i| {
+            let tiles = [tiles[i]?, self.plan.tiles[i + 1]];
+            Some((tiles, self.conversion(tiles), self.narrow[i]?.consumer(), self.rings[i + 1].producer()))
+        });
+        let block = |i: usize| {
+            if let Some((tiles, conversion, from, to)) = &conversions[i] {
+                self.convert_block(tiles, conversion, [from.acquire(), to.claim()]);
+            }
+        };
+        self.in_order(QueueRole::Reader, &|_| {}, [&|_, _| block(0), &|_, _| block(1)]);
     }
 
-    fn conversion(&self, tiles: [OperandTile; 2]) -> Conversion<'f> {
-        let [narrow, wide] = &tiles;
+    fn conversion(&self, [narrow, wide]: [OperandTile; 2]) -> Conversion<'f> {
         let [keys, d] = narrow.extents();
         let lane = self.f.special(Special::ThreadX) % 32;
+        if wide.bits() == narrow.bits() {
+            // Lanes give the addresses of 4 matrices of 8 rows: two of 16 keys, and the same of the next 16 columns.
+            let (row, matrix) = (lane % 8, lane / 8);
+            let source =
+                |pair: u32| offset(&narrow, keys, matrix % 2 * 8 + row, (matrix / 2 + pair * 2) * CHUNK);
+            // Of each 16 columns, the even ones and the odd ones.
+            let column = matrix / 2 * 16 + row * 2 + matrix % 2;
+            return Conversion::Transpose((0..d / (2 * CHUNK)).map(source).collect(), column);
+        }
         let (group, within) = (lane / WIDTH, lane % WIDTH);
         let row = (group / 2) ^ (group % 2 * 5);
         let chunk = |step: u32| {
             let byte = (within + step * WIDTH) * CHUNK;
-            let stores = [0, CHUNK].map(|half| offset(wide, keys, row, byte * 2 + half));
-            (step * WIDTH, offset(narrow, keys, row, byte), stores)
+            let stores = [0, CHUNK].map(|half| offset(&wide, keys, row, byte * 2 + half));
+            Chunk { first: step * WIDTH, source: offset(&narrow, keys, row, byte), stores }
         };
-        Conversion { tiles, chunks: (0..(d / CHUNK).div_ceil(WIDTH)).map(chunk).collect() }
+        Conversion::Widen((0..(d / CHUNK).div_ceil(WIDTH)).map(chunk).collect())
     }
 
-    /// Converts a block. Each warp has every third group of rows.
-    fn convert_block(&self, of: &Conversion<'f>, [from, to]: [Stage<'f>; 2]) {
+    /// Converts a block.
+    fn convert_block(&self, tiles: &[OperandTile; 2], of: &Conversion<'f>, [from, to]: [Stage<'f>; 2]) {
         let f = self.f;
-        let [narrow, wide] = &of.tiles;
-        let [keys, d] = narrow.extents();
-        let (format, groups) = (self.plan.spec.format, keys / ROWS);
-        let (warp, lane) = (f.warp_index() - 1, f.special(Special::ThreadX) % 32);
-        // Only the last step of a row may have fewer chunks than lanes.
-        let inside =
-            |first: u32| (first + WIDTH > d / CHUNK).then(|| (lane % WIDTH).less_than(d / CHUNK - first));
-        let next = f.variable(warp);
-        f.while_(
-            || next.get().less_than(groups),
-            || {
-                let [read, written] = [narrow, wide].map(|tile| next.get() * (ROWS * tile.swizzle().bytes()));
-                let (source, target) = (from.address + read, to.address + written);
-                let load = |&(first, source_offset, _): &(u32, Value<'f, u32>, _)| {
-                    // A chunk after the last one of a row is not stored; the first one is loaded in its place.
-                    let none = f.constant(0);
-                    let own =
-                        inside(first).map_or(source_offset, |inside| source_offset.where_or(inside, none));
-                    let words: [Value<'f, u32>; 4] = f.load_shared_vector(source + own, 0);
-                    words
-                };
-                let loaded: Vec<_> = of.chunks.iter().map(load).collect();
-                for (&(first, _, stores), words) in of.chunks.iter().zip(loaded) {
-                    let store = || {
-                        for (to, words) in
-                            stores.into_iter().zip([[words[0], words[1]], [words[2], words[3]]])
-                        {
-                            let [low, high] = words
-                                .map(|word| narrow.format().widen_word(word, format).unwrap_or([word; 2]));
-                            f.store_shared(target + to, 0, [low[0], low[1], high[0], high[1]]);
-                        }
-                    };
-                    match inside(first) {
-                        Some(inside) => f.if_(inside, store),
-                        None => store(),
-                    }
-                }
-                next.set(next.get() + CONVERTERS);
-            },
-        );
+        match of {
+            Conversion::Widen(chunks) => self.widen(tiles, chunks, [from.address, to.address]),
+            Conversion::Transpose(sources, column) => {
+                self.transpose(tiles, (sources, *column), [from.address, to.address]);
+            }
+        }
         // Products read through the async proxy.
         f.fence_proxy_async(ProxySpace::Shared);
         f.warp_sync();
-        f.if_(lane.equals(0), || {
+        f.if_(f.special(Special::Lane).equals(0), || {
             f.mbarrier_arrive(from.empty);
             f.mbarrier_arrive(to.full);
+        });
+    }
+
+    /// Emits a loop over groups of a block: each warp has every third one.
+    fn groups(&self, groups: u32, body: impl FnOnce(Value<'f, u32>)) {
+        let f = self.f;
+        let next = f.variable(f.warp_index() - 1);
+        f.while_(
+            || next.get().less_than(groups),
+            || {
+                body(next.get());
+                next.set(next.get() + CONVERTERS);
+            },
+        );
+    }
+
+    /// Columns of keys become rows. Within 16 keys, the order is that of [`Fragments::pack`](collective::Fragments::pack).
+    fn transpose(
+        &self,
+        [narrow, wide]: &[OperandTile; 2],
+        (sources, column): (&[Value<'f, u32>], Value<'f, u32>),
+        [from, to]: [Value<'f, u32>; 2],
+    ) {
+        let f = self.f;
+        let [keys, d] = narrow.extents();
+        self.groups(keys / CHUNK, |group| {
+            let source = from + group * (CHUNK * narrow.swizzle().bytes());
+            let target = to + offset(wide, d, column, group * CHUNK);
+            for (pair, &own) in (0..).zip(sources) {
+                let [a, b, c, d] = f.load_matrix(source + own, true);
+                // The even, and the odd bytes of two words.
+                let bytes = |words: [Value<'f, u32>; 2], selected: u32| -> Value<'f, u32> {
+                    let [low, high] = words.map(|word| word.operand());
+                    f.alu(AluOp::Permute, &[low, high, f.constant(selected).operand()])
+                };
+                let columns = [[a, b], [c, d]].map(|words| [bytes(words, 0x6420), bytes(words, 0x7531)]);
+                let [[even, odd], [next_even, next_odd]] = columns;
+                let step = pair * (2 * CHUNK * wide.swizzle().bytes());
+                f.store_matrix(target + step, [even, odd, next_even, next_odd], false);
+            }
+        });
+    }
+
+    /// Elements become those of the format that is multiplied.
+    fn widen(
+        &self,
+        [narrow, wide]: &[OperandTile; 2],
+        chunks: &[Chunk<'f>],
+        [from, to]: [Value<'f, u32>; 2],
+    ) {
+        let f = self.f;
+        let [keys, d] = narrow.extents();
+        let (format, lane) = (self.plan.spec.format, f.special(Special::ThreadX) % 32);
+        // Only the last step of a row may have fewer chunks than lanes.
+        let inside =
+            |first: u32| (first + WIDTH > d / CHUNK).then(|| (lane % WIDTH).less_than(d / CHUNK - first));
+        self.groups(keys / ROWS, |group| {
+            let [read, written] = [narrow, wide].map(|tile| group * (ROWS * tile.swizzle().bytes()));
+            let (source, target) = (from + read, to + written);
+            let load = |chunk: &Chunk<'f>| -> [Value<'f, u32>; 4] {
+                // A chunk after the last one of a row is not stored; the first one is loaded in its place.
+                let none = f.constant(0);
+                let own =
+                    inside(chunk.first).map_or(chunk.source, |inside| chunk.source.where_or(inside, none));
+                f.load_shared_vector(source + own, 0)
+            };
+            let loaded: Vec<_> = chunks.iter().map(load).collect();
+            for (&Chunk { first, stores, .. }, words) in chunks.iter().zip(loaded) {
+                let store = || {
+                    for (to, words) in stores.into_iter().zip([[words[0], words[1]], [words[2], words[3]]]) {
+                        let wide = |word| narrow.format().widen_word(word, format).unwrap_or([word; 2]);
+                        let [low, high] = words.map(wide);
+                        f.store_shared(target + to, 0, [low[0], low[1], high[0], high[1]]);
+                    }
+                };
+                match inside(first) {
+                    Some(inside) => f.if_(inside, store),
+                    None => store(),
+                }
+            }
         });
     }
 }

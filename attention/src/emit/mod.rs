@@ -9,13 +9,14 @@ pub(crate) mod softmax;
 mod store;
 
 use collective::pipeline::{ClusterPosition, Position, Release, Ring, Turns};
+use collective::queue::{self, Queue};
 use collective::skeleton::Cta;
 use collective::{Arrivals, Consumer};
 use ptx::{Builder, Special, Value, Var};
 
 use self::merge::{Part, Parts};
 use self::pages::Pages;
-use crate::plan::{AttentionPlan, NarrowPlan};
+use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// The kernel's parameters, in the order of a launch's arguments.
@@ -25,7 +26,7 @@ struct Parameters<'f> {
     output: Output<'f>,
     /// Address of the log-sum-exp; 0 if it is not needed.
     log_sum_exp: Value<'f, u64>,
-    /// The factors of K and V, if these are converted.
+    /// The factors of Q, K and V, if these have 8 bits.
     factors: Option<Factors<'f>>,
     /// Address of the heads' sinks.
     sinks: Option<Value<'f, u64>>,
@@ -36,6 +37,8 @@ struct Parameters<'f> {
     /// The tensor maps of K and V for boxes without keys, if those of boxes with keys begin before their tensors.
     outside: Option<[Value<'f, u64>; 2]>,
     parts: Option<Parts<'f>>,
+    /// Address of the counter from which tiles are drawn.
+    counter: Option<Value<'f, u64>>,
     /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
     heads: Value<'f, u32>,
     /// Heads of Q per head of K and V.
@@ -72,11 +75,11 @@ struct Beginnings<'f> {
     rows: Value<'f, u32>,
 }
 
-/// Where the factors of K and V are.
+/// Where the factors of Q, K and V are.
 #[derive(Clone, Copy)]
 struct Factors<'f> {
     /// Their addresses; 0 if they are 1.
-    addresses: [Value<'f, u64>; 2],
+    addresses: [Value<'f, u64>; 3],
     /// 1 if each head has its own, else 0.
     per_head: Value<'f, u32>,
 }
@@ -107,7 +110,7 @@ struct QueryTile<'f> {
     before: [Value<'f, u32>; 2],
     /// The part of its keys, if these are divided.
     part: Option<Part<'f>>,
-    /// The factors of K and V for its head, if these are converted, as bits.
+    /// The factors of products of queries and keys, and of values, for its head, as bits.
     factors: Option<[Value<'f, u32>; 2]>,
     /// Whether there is such a tile; `None` if there always is.
     exists: Option<Value<'f, bool>>,
@@ -124,7 +127,7 @@ struct QueryTile<'f> {
 
 /// The tiles of a CTA, one after the other.
 ///
-/// CTAs take tiles in rounds. If later queries see more keys, a section of heads begins with a round, and every
+/// CTAs draw tiles, or take them in rounds. If later queries see more keys, a section of heads begins with a round, and every
 /// second round is dealt out in the reverse order: tiles get shorter within a section, so every CTA gets about the
 /// same work.
 #[derive(Clone, Copy)]
@@ -137,6 +140,8 @@ struct Walk<'f> {
     end: Var<'f, u32>,
     /// Whether the round is dealt out in the reverse order.
     odd: Option<Var<'f, u32>>,
+    /// The queue of tiles, if they are drawn: then `first` is the CTA's tile.
+    queue: Option<Queue<'f>>,
 }
 
 impl<'f> Walk<'f> {
@@ -147,14 +152,28 @@ impl<'f> Walk<'f> {
 
     /// The tile's number.
     fn index(&self) -> Value<'f, u32> {
+        if self.queue.is_some() {
+            return self.first.get();
+        }
         let f = self.tiles.builder();
         let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
         let reverse = self.odd.map(|odd| odd.get().differs_from(0));
         self.first.get() + reverse.map_or(cta, |reverse| (ctas - 1 - cta).where_or(reverse, cta))
     }
 
-    /// Advances to the next tile.
+    /// Requests the next tile, if the executing thread draws. Does not wait for the answer.
+    fn ask(&self) {
+        if let Some(queue) = &self.queue {
+            queue.ask(self.tiles);
+        }
+    }
+
+    /// Advances to the next tile, which was requested.
     fn advance(&self) {
+        if let Some(queue) = &self.queue {
+            // Each CTA begins with the tile of its number. After each tile one is drawn, so the counter ends at zero.
+            return self.first.set(queue.answer() + self.tiles.builder().special(Special::GridX));
+        }
         self.next_round();
         self.seek();
     }
@@ -232,7 +251,7 @@ struct Kernel<'a, 'f> {
     shared: Value<'f, u32>,
     rings: [Ring<'f>; 3],
     /// The rings of K and V as they are in memory, if they are converted.
-    narrow: Option<[Ring<'f>; 2]>,
+    narrow: [Option<Ring<'f>>; 2],
 }
 
 /// Emits a kernel from beginning to end.
@@ -243,24 +262,29 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
     let [q, k, v] = plan.rings;
     let rings = [("the ring of Q", q), ("the ring of K", k), ("the ring of V", v)];
     let rings = rings.map(|(name, ring)| Ring::named(f, name, ring, shared));
-    let narrow = plan.narrow.map(|NarrowPlan { rings: [k, v], .. }| {
-        let rings = [("the ring of K in memory's format", k), ("the ring of V in memory's format", v)];
-        rings.map(|(name, ring)| Ring::named(f, name, ring, shared))
-    });
+    let narrow = [("the ring of K as it is in memory", 0), ("the ring of V as it is in memory", 1)].map(
+        |(name, i)| {
+            let NarrowPlan { tiles, rings } = plan.narrow?;
+            tiles[i].map(|_| Ring::named(f, name, rings[i], shared))
+        },
+    );
     let kernel = Kernel { f, plan, scores, parameters, shared, rings, narrow };
     let cta = Cta::begin(f, plan.cta, || {
         kernel.parameters.maps.iter().for_each(|&map| f.prefetch_tensor_map(map));
+        // The warps of consumers, and those that convert.
+        let readers = plan.cta.consumers * 4 + if plan.narrow.is_some() { CONVERTERS } else { 0 };
+        queue::initialise_of(f, &plan.queue, shared, readers);
         for ring in rings.into_iter().chain(narrow.into_iter().flatten()) {
             ring.initialise();
         }
     });
-    let produce = || match (plan.narrow, narrow) {
-        (Some(plan), Some(rings)) => f.if_else(
+    let produce = || match plan.narrow {
+        Some(plan) => f.if_else(
             f.warp_index().equals(0),
             || f.if_(f.elect(), || kernel.produce()),
-            || f.scope("converters", || kernel.convert(plan.tiles, rings)),
+            || f.scope("converters", || kernel.convert(plan.tiles)),
         ),
-        _ => kernel.produce(),
+        None => kernel.produce(),
     };
     cta.roles(produce, |warpgroup| kernel.consume(kernel.consumer(warpgroup)));
 }
@@ -278,8 +302,8 @@ impl<'f> Parameters<'f> {
         };
         let log_sum_exp = f.param("log_sum_exp");
         let sinks = plan.spec.sinks.then(|| f.param("sinks"));
-        let factors = plan.spec.cache.map(|_| Factors {
-            addresses: ["k_factors", "v_factors"].map(|name| f.param(name)),
+        let factors = plan.spec.is_scaled().then(|| Factors {
+            addresses: ["q_factors", "k_factors", "v_factors"].map(|name| f.param(name)),
             per_head: f.param("factors_per_head"),
         });
         let paged = plan.spec.pages.is_some();
@@ -293,6 +317,7 @@ impl<'f> Parameters<'f> {
         let outside =
             (paged || packed.is_some()).then(|| ["k_outside", "v_outside"].map(|name| f.tensor_map(name)));
         let parts = (plan.spec.parts != crate::spec::Parts::One).then(|| Parts::declare(f));
+        let counter = (plan.queue.slots > 0).then(|| f.param("counter"));
         let [queries, keys, heads, share, tiles, across, section] =
             ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
         let [scale, to_log2, to_ln] = ["scale", "to_log2", "to_ln"].map(|name| f.param(name));
@@ -309,6 +334,7 @@ impl<'f> Parameters<'f> {
             pages,
             outside,
             parts,
+            counter,
             heads,
             share,
             tiles,
@@ -333,8 +359,13 @@ impl<'f> Parameters<'f> {
 
 impl<'f> Kernel<'_, 'f> {
     /// The CTA's place among the tiles, at its first one. Every role has its own, so all walk the same tiles.
-    fn walk(&self) -> Walk<'f> {
-        let (f, Parameters { tiles, across, section, .. }) = (self.f, &self.parameters);
+    fn walk(&self, part: queue::QueueRole) -> Walk<'f> {
+        let (f, Parameters { tiles, across, section, counter, .. }) = (self.f, &self.parameters);
+        if let Some(counter) = counter {
+            let queue = Some(Queue::of(f, self.plan.queue, self.shared, *counter, part));
+            let first = f.variable(f.special(Special::CtaX));
+            return Walk { tiles: *tiles, of_section: *tiles, first, end: first, odd: None, queue };
+        }
         let grows = self.scores.grows();
         let of_section = if grows { *across * *section } else { *tiles };
         let walk = Walk {
@@ -343,6 +374,7 @@ impl<'f> Kernel<'_, 'f> {
             first: f.variable(0u32),
             end: f.variable(of_section.min(*tiles)),
             odd: grows.then(|| f.variable(0u32)),
+            queue: None,
         };
         walk.seek();
         walk
@@ -357,6 +389,7 @@ impl<'f> Kernel<'_, 'f> {
         f.while_(
             || walk.is_at_tile() & exists.get().equals(0),
             || {
+                walk.ask();
                 walk.advance();
                 let tile = self.query_tile(walk.index());
                 found.set(tile);
@@ -371,8 +404,9 @@ impl<'f> Kernel<'_, 'f> {
     fn query_tile(&self, index: Value<'f, u32>) -> QueryTile<'f> {
         let (f, grows) = (self.f, self.scores.grows());
         let Parameters { most, packed, pages, parts, heads, tiles, across, section, .. } = self.parameters;
-        // After the last tile there is no sequence, and no number of keys.
-        let index = pages.map_or(index, |_| index.min(tiles - 1));
+        // After the last tile there is no sequence, no number of keys, and no head with factors.
+        let reads = pages.is_some() || self.parameters.factors.is_some();
+        let index = if reads { index.min(tiles - 1) } else { index };
         let of_section = section * across;
         let before = index / of_section;
         let (within, first) = (index - before * of_section, before * section);
@@ -471,12 +505,12 @@ impl<'f> Kernel<'_, 'f> {
     /// What products of a tile's queries and keys are multiplied by.
     fn scale(&self, tile: &QueryTile<'f>) -> Value<'f, f32> {
         let scale = self.parameters.scale;
-        tile.factors.map_or(scale, |[k, _]| scale * k.bits_as::<f32>())
+        tile.factors.map_or(scale, |[factor, _]| scale * factor.bits_as::<f32>())
     }
 
     /// What its scores are multiplied by to be exponents of 2, and natural ones. Scores that are not changed are products.
     fn to_exponents(&self, tile: &QueryTile<'f>) -> [Value<'f, f32>; 2] {
-        let factor = tile.factors.filter(|_| !self.scores.changes()).map(|[k, _]| k.bits_as::<f32>());
+        let factor = tile.factors.filter(|_| !self.scores.changes()).map(|[of, _]| of.bits_as::<f32>());
         let Parameters { to_log2, to_ln, .. } = self.parameters;
         [to_log2, to_ln].map(|to| factor.map_or(to, |factor| to * factor))
     }
@@ -541,15 +575,16 @@ impl<'f> Kernel<'_, 'f> {
 }
 
 impl<'f> Factors<'f> {
-    /// The factors for a head of K and V, as bits; 1 if there are none.
+    /// The factors of products and of values for a head of K and V, as bits; 1 if there are none.
     fn of_head(&self, head: Value<'f, u32>) -> [Value<'f, u32>; 2] {
         let f = head.builder();
-        self.addresses.map(|address| {
+        let [q, k, v] = self.addresses.map(|address| {
             let factor = f.variable(1f32.to_bits());
             let own = address + (head * self.per_head).mul_wide(4u32);
             f.if_(address.differs_from(0), || factor.set(f.load_global::<u32>(own, 0)));
             factor.get()
-        })
+        });
+        [(q.bits_as::<f32>() * k.bits_as::<f32>()).bits_as(), v]
     }
 }
 

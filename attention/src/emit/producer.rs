@@ -1,10 +1,12 @@
 //! The producer: which copies are started, and in which order.
 
+use collective::queue::QueueRole;
 use collective::{Origin, TensorCopy};
 use cute_rs::atom::Major;
 use ptx::Value;
 
 use super::{CurrentTile, Kernel, QueryTile};
+use crate::plan::NarrowPlan;
 
 /// What is done for a block of a tile's keys.
 type OfBlock<'a, 'f> = &'a dyn Fn(QueryTile<'f>, Value<'f, u32>);
@@ -14,8 +16,11 @@ impl<'f> Kernel<'_, 'f> {
     pub(super) fn produce(&self) {
         let Self { f, plan, parameters, .. } = self;
         let ([of_q, of_k, of_v], [q, k, v]) = (plan.rings, self.rings);
-        let [k, v] = self.narrow.unwrap_or([k, v]);
-        let [of_k, of_v] = plan.narrow.map_or([of_k, of_v], |narrow| narrow.rings);
+        let [narrow_k, narrow_v] = self.narrow;
+        let [k, v] = [narrow_k.unwrap_or(k), narrow_v.unwrap_or(v)];
+        let [of_k, of_v] = plan.narrow.map_or([of_k, of_v], |NarrowPlan { tiles, rings: [k, v] }| {
+            [if tiles[0].is_some() { k } else { of_k }, if tiles[1].is_some() { v } else { of_v }]
+        });
         let [q, k, v] = [q, k, v].map(|ring| ring.producer());
         let copied = plan.copied();
         let [copy_k, copy_v] = copied.map(TensorCopy::new);
@@ -71,26 +76,32 @@ impl<'f> Kernel<'_, 'f> {
                 if packs { (Origin { rows: Some(row), ..origin }, zero) } else { (origin, row) };
             q.produce(bytes[0], |stage| copies[0].load(f, stage, origin, [row, zero]));
         };
-        self.in_order(&first, [&load_k, &load_v]);
+        self.in_order(QueueRole::Loader, &first, [&load_k, &load_v]);
     }
 
     /// Emits what is done for each tile, each block of K and each block of V, in the order in which consumers need them.
     ///
     /// A block of keys is needed before the values of the block that was multiplied before it; if tiles overlap, also
     /// that of the next tile.
-    pub(super) fn in_order(&self, of_tile: &dyn Fn(QueryTile<'f>), [of_k, of_v]: [OfBlock<'_, 'f>; 2]) {
+    pub(super) fn in_order(
+        &self,
+        part: QueueRole,
+        of_tile: &dyn Fn(QueryTile<'f>),
+        [of_k, of_v]: [OfBlock<'_, 'f>; 2],
+    ) {
         let Self { f, plan, .. } = self;
         let first = |tile: QueryTile<'f>| {
             of_tile(tile);
             of_k(tile, tile.blocks[1] - 1);
         };
-        let walk = self.walk();
+        let walk = self.walk(part);
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
             let tile = CurrentTile::new(f, tile);
             first(tile.get());
             f.loop_(|| {
                 let unit = tile.get();
+                walk.ask();
                 let [begin, end] = unit.blocks;
                 let block = f.variable(end - 1);
                 f.while_(

@@ -2,7 +2,7 @@
 
 use core::f32::consts::{LN_2, LOG2_E};
 
-use collective::{Accuracy, Fast, Fragment, Real};
+use collective::{Accuracy, Fast, Format, Fragment, Real};
 use ptx::inst::{AluOp, ApproxOp, Vote};
 use ptx::{Builder, Value, Var};
 
@@ -36,6 +36,8 @@ pub(super) struct Softmax<'f> {
     rows: Vec<Row<'f>>,
     /// The thread's first query in its tile, and its first key in a block.
     first: [Value<'f, u32>; 2],
+    /// The exponent of 2 of the largest weight.
+    shift: f32,
 }
 
 /// Combines the four lanes that share a row.
@@ -53,12 +55,12 @@ pub(crate) fn exp2(x: Value<'_, f32>) -> Value<'_, f32> {
     x.builder().alu(AluOp::ApproxFlush(ApproxOp::Exp2), &[x.operand()])
 }
 
-/// The largest exponent of 2 of a weight, if sums are rescaled lazily.
+/// The largest exponent of 2 of a weight, if sums are rescaled lazily, and of every 8-bit weight: 2^8 of a largest number of 448.
 const LAZY: f32 = 8.0;
 
 impl<'f> Softmax<'f> {
     /// The queries whose scores and elements of O are in these fragments, which begin at query 0 and key 0.
-    pub(super) fn new(f: &'f Builder, scores: &Fragment<'f, f32>, out: &Fragment<'f, f32>) -> Self {
+    pub(super) fn new(f: &'f Builder, format: Format, [scores, out]: [&Fragment<'f, f32>; 2]) -> Self {
         let pairs = scores.variables(0).into_iter().zip(out.variables(0));
         let row =
             |(scores, out): (collective::RowVariables<'f, f32>, collective::RowVariables<'f, f32>)| Row {
@@ -68,7 +70,13 @@ impl<'f> Softmax<'f> {
                 most: f.uninitialised(),
                 sum: f.uninitialised(),
             };
-        Self { f, rows: pairs.map(row).collect(), first: scores.start() }
+        let shift = if format.bits() == 8 { LAZY } else { 0.0 };
+        Self { f, rows: pairs.map(row).collect(), first: scores.start(), shift }
+    }
+
+    /// An exponent, less that of the largest weight.
+    fn shifted(&self, exponent: Value<'f, f32>, unit: f32) -> Value<'f, f32> {
+        if self.shift == 0.0 { exponent } else { exponent - self.shift * unit }
     }
 
     /// Begins a tile.
@@ -143,7 +151,7 @@ impl<'f> Softmax<'f> {
             row.most.set(most);
             // A row that has seen no key has weights of zero.
             let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
-            let less = base * to_log2;
+            let less = self.shifted(base * to_log2, 1.0);
             let weights: Vec<_> =
                 row.scores.iter().map(|(_, score)| exp2(score.get().mul_add(to_log2, -less))).collect();
             row.scores.iter().zip(&weights).for_each(|((_, score), &weight)| score.set(weight));
@@ -192,11 +200,13 @@ impl<'f> Softmax<'f> {
         let total = |(row, &[_, head]): (&Statistics<'f>, &[Value<'f, u32>; 2])| {
             let sum = across(f, row.sum, |a, b| a + b);
             let Some(sinks) = sinks else {
-                return Total { sum, kept: f.constant(1.0), most: row.most * to_ln };
+                return Total { sum, kept: f.constant(1.0), most: self.shifted(row.most * to_ln, LN_2) };
             };
             // In units of the exponent of 2, as the sink.
-            let (sink, before) =
-                (f.load_global::<f32>(sinks + head.mul_wide(4u32), 0) * LOG2_E, row.most * to_log2);
+            let (sink, before) = (
+                f.load_global::<f32>(sinks + head.mul_wide(4u32), 0) * LOG2_E,
+                self.shifted(row.most * to_log2, 1.0),
+            );
             // The sink is one of the first part's scores.
             let none = f.constant(f32::NEG_INFINITY);
             let sink = unit.part.map_or(sink, |part| sink.where_or(part.number.equals(0), none));

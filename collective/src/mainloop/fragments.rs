@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cute_rs::{ComposedLayout, LayoutError, Tensor};
-use ptx::inst::WgmmaElement;
+use ptx::inst::{Fp8, WgmmaElement};
 use ptx::{Builder, Value, Var};
 
 use super::{Consumer, tiled_mma};
@@ -113,10 +113,16 @@ impl<'f> Fragments<'f> {
         self.registers.get(block as usize)?.get(step as usize).copied()
     }
 
-    /// Rounds the accumulators of another product, by block, to 16-bit elements of A. Accumulators of `K`
-    /// columns become A of a product over these `K`; every thread already holds the elements that it needs.
+    /// Rounds the accumulators of another product, by block, to elements of A in 16 bits, or in an 8-bit float format. Accumulators of
+    /// `K` columns become A of a product over these `K`; every thread already holds the elements that it needs.
+    ///
+    /// In 8 bits, each 16 columns have another order along K, in which B must have its rows: 0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6,
+    /// 7, 14, 15.
     #[track_caller]
     pub fn pack(&self, accumulators: &[Vec<Var<'f, f32>>]) {
+        if let WgmmaElement::Fp8(of) = self.element {
+            return self.pack_bytes(if of == Fp8::E4m3 { Format::E4m3 } else { Format::E5m2 }, accumulators);
+        }
         let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 8;
         let fits = self.registers.iter().map(held).eq(accumulators.iter().map(Vec::len));
         let Some(format) = self.format().filter(|_| fits) else {
@@ -127,6 +133,28 @@ impl<'f> Fragments<'f> {
             for (register, pair) in steps.iter().flatten().zip(sums.chunks_exact(2)) {
                 if let Packed::Word(word) = format.pack(self.f, [pair[0].get(), pair[1].get()]) {
                     register.set(word);
+                }
+            }
+        }
+    }
+
+    fn pack_bytes(&self, format: Format, accumulators: &[Vec<Var<'f, f32>>]) {
+        let f = self.f;
+        let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 16;
+        if !self.registers.iter().map(held).eq(accumulators.iter().map(Vec::len)) {
+            f.refuse("accumulators are packed as an A whose K is their number of columns: change the product's tile");
+            return;
+        }
+        for (steps, sums) in self.registers.iter().zip(accumulators) {
+            // Two groups of 8 columns, each with two of its columns in two rows.
+            for (registers, sums) in steps.as_flattened().chunks_exact(2).zip(sums.chunks_exact(8)) {
+                for (register, row) in registers.iter().zip([0, 2]) {
+                    let half = |first: usize| match format.pack(f, [sums[first].get(), sums[first + 1].get()])
+                    {
+                        Packed::Half(half) => half.cast::<u32>(),
+                        Packed::Pair(_) | Packed::Word(_) | Packed::Doubles(_) => f.constant(0),
+                    };
+                    register.set(half(row) | (half(row + 4) << 16));
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! The place of the queue of drawn tile numbers.
 
+use super::units::{MBARRIER_BYTES, round_up};
+
 /// The place of the queue in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlan {
@@ -18,6 +20,13 @@ impl QueuePlan {
     /// Bytes from one word to the next: one chunk, so that no two words share a chunk to which a store to a
     /// peer may be under way.
     pub const CHUNK_BYTES: u32 = 16;
+
+    /// A queue in shared memory from byte `start` on, a multiple of 8, and where it ends.
+    pub const fn placed(slots: u32, start: u32) -> (Self, u32) {
+        let words = round_up(start + slots * 2 * MBARRIER_BYTES, Self::CHUNK_BYTES);
+        let queue = Self { slots, barriers: start, words };
+        (queue, if slots > 0 { words + slots * Self::CHUNK_BYTES } else { start })
+    }
 
     /// Bytes of workspace for the counter: it has a line of L2 to itself.
     pub const WORKSPACE_BYTES: u64 = 128;

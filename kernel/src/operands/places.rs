@@ -111,6 +111,9 @@ impl Visit for Places<'_> {
 #[derive(Clone, Debug)]
 pub struct Fill(u64);
 
+/// Numbers of a large matrix.
+const SOME: usize = 1 << 13;
+
 impl Fill {
     /// The contents that follow from a seed.
     pub const fn new(seed: u64) -> Self {
@@ -164,13 +167,19 @@ impl Fill {
         }
     }
 
-    /// Bytes of random elements between -1 and 1.
+    /// Bytes of random elements between -1 and 1. A large matrix has them from a few thousand numbers.
     pub fn matrix(&mut self, format: Format, length: usize) -> Vec<u8> {
         let size = format.bytes() as usize;
-        let mut bytes = Vec::with_capacity(length);
-        for _ in 0..length / size {
+        let count = length / size;
+        let mut element = || {
             let value = (self.next() >> 40) as f64 / (1u64 << 23) as f64 - 1.0;
-            bytes.extend(&format.encode(value).to_le_bytes()[..size]);
+            format.encode(value).to_le_bytes()
+        };
+        let some: Vec<_> = (0..count.min(SOME)).map(|_| element()).collect();
+        let mut bytes: Vec<u8> = some.iter().flat_map(|element| &element[..size]).copied().collect();
+        bytes.reserve(length - bytes.len());
+        for _ in SOME..count {
+            bytes.extend(&some[(self.next() >> 40) as usize % SOME][..size]);
         }
         bytes
     }

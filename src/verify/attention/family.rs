@@ -2,8 +2,8 @@
 
 use attention::{Attention, AttentionProblem, AttentionRequest, AttentionSpec, Lengths, Parts, Scope};
 use kernel::Family;
-use reference::Wanted;
 use reference::attention::{Row, Score};
+use reference::{Format, Wanted};
 
 use super::named;
 use crate::verify::family::{Blocks, Expected, Inputs, Needed, Reference};
@@ -56,19 +56,17 @@ impl Reference for Attention {
                 };
                 ((matrix * shared + head) * rows + row) as usize
             };
-            let factor = |name| {
-                request
-                    .cache
-                    .and_then(|_| inputs.elements(name, head as usize, 1).first().map(|&of| of as f32))
-            };
-            let [factor_k, factor_v] = ["the factors of K", "the factors of V"].map(factor);
+            let factor = |name| inputs.elements(name, head as usize, 1).first().map_or(1.0, |&of| of as f32);
+            let [factor_q, factor_k, factor_v] =
+                ["the factors of Q", "the factors of K", "the factors of V"].map(factor);
+            let score = if format == Format::E4m3 { Score::of_bytes } else { Score::of };
             let query = row_of("Q", d, index);
             let (mut row, mut values) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
             if self.plan().spec.parts != Parts::One {
                 row.merge();
             }
             for key in (0..keys).filter(|&key| asked.sees(&of, r.into(), key.into())) {
-                row.key(Score::of(&query, &row_of("K", d, place(key)), scale).times(factor_k));
+                row.key(score(&query, &row_of("K", d, place(key)), scale).times([factor_q, factor_k]));
                 values.push(row_of("V", dv, place(key)));
             }
             row.factor(factor_v);
