@@ -13,7 +13,8 @@
 //! `scaled_latest.jsonl` has block scales (seed 270611). Those with `h100` in their names are of H100s: `h100_drawn.jsonl` and
 //! `scaled_h100_drawn.jsonl` (seed 20261128, and shapes for which DeepGEMM was timed) are of one turn and come with the library, without 9 of 1332 timings that were disturbed;
 //! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/performance.md`, which `falchion bench` timed;
-//! `h100_kept.jsonl` (seed 20261127) and `h100_fresh.jsonl` (seed 20261203) have shapes that were in no record; `h100_kn.jsonl` and
+//! `h100_kept.jsonl` (seed 20261127) and `h100_fresh.jsonl` (seed 20261203) have shapes that were in no record; those of the latter come
+//! with the library since, and those of `h100_added.jsonl` (seed 20261211, one turn). `h100_last.jsonl` (seed 20261212) is of the next draw. `h100_kn.jsonl` and
 //! `h100_mn.jsonl` (seed 271127) have an N-major B, and an M-major A too. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
@@ -29,16 +30,17 @@ use std::path::Path;
 use collective::{Format, Formula};
 use cute_rs::atom::Major;
 use kernel::{AnyGemm, Card, GemmProblem, KernelSpec, Known, Machine, Request, Types, rank};
+use scheduler::Rule;
 use serde::Deserialize;
 
 /// The first choice may take this many times the time of the best kernel.
 const WITHIN: f64 = 1.03;
 
 /// Records of kernels that end without a barrier of their cluster.
-const WITHOUT_BARRIER: [&str; 1] = ["h100_fresh.jsonl"];
+const WITHOUT_BARRIER: [&str; 3] = ["h100_fresh.jsonl", "h100_added.jsonl", "h100_last.jsonl"];
 
 /// Microseconds that kernels in clusters took longer in all other records: they ended with a barrier. On an H100 2048 cubed
-/// took 25.85 µs in clusters of 2x1, and takes 25.05.
+/// took 25.85 µs in clusters of 2x1, and takes 25.05. Kernels of one tile per CTA in clusters along M gained half of it.
 const BARRIER: f64 = 0.8;
 
 /// A line of a record: one shape.
@@ -83,7 +85,13 @@ impl Line {
 
     /// Microseconds that a kernel takes today, if it was timed.
     fn today(&self, kernel: &AnyGemm, timed: &Timed) -> Option<f64> {
-        Some(timed.microseconds? - if kernel.plan().cluster_size() > 1 { self.barrier } else { 0.0 })
+        let plan = kernel.plan();
+        let of_one_tile = kernel.spec().is_some_and(|spec| spec.scheduler.rule == Rule::OneTile);
+        let gained = match of_one_tile && plan.mainloop.cluster[0] > 1 {
+            true => 0.5 * self.barrier,
+            false => self.barrier,
+        };
+        Some(timed.microseconds? - if plan.cluster_size() > 1 { gained } else { 0.0 })
     }
 
     /// Microseconds of the fastest kernel.
@@ -321,6 +329,7 @@ fn figures_of_drawn_shapes_are_those_of_the_record() {
         ("h100_kn.jsonl", "burst", 16, [1.087, 1.091], [16, 16, 11]),
         ("h100_mn.jsonl", "burst", 16, [1.014, 1.036], [14, 14, 13]),
         ("h100_fresh.jsonl", "burst", 60, [1.109, 1.105], [59, 60, 47]),
+        ("h100_last.jsonl", "burst", 14, [1.142, 1.190], [14, 14, 4]),
         ("later.jsonl", "burst", 120, [1.138, 1.129], [117, 119, 99]),
         ("unseen.jsonl", "burst", 100, [1.180, 1.161], [98, 100, 84]),
         ("drawn.jsonl", "burst", 120, [1.166, 1.162], [107, 114, 84]),
@@ -423,11 +432,13 @@ fn records_of_near_shapes_improve_the_choice() {
     }
 }
 
-/// The table of `docs/performance.md`, "Calibrated": shapes of an H100 that are in no record that ships.
+/// `docs/performance.md`, "Calibrated": shapes of an H100 that are in no record that ships.
 #[test]
 fn the_choice_on_an_h100_is_near_the_best() {
-    let reached = judge("h100_fresh.jsonl", &read("h100_fresh.jsonl"), Known::Shipped);
-    assert!(reached[0] >= 0.78 && reached[1] <= 1.025, "{reached:?}");
+    for (name, part, cost) in [("h100_last.jsonl", 0.7, 1.03), ("h100_kept.jsonl", 0.8, 1.02)] {
+        let reached = judge(name, &read(name), Known::Shipped);
+        assert!(reached[0] >= part && reached[1] <= cost, "{name}: {reached:?}");
+    }
 }
 
 /// Experts of the tables in `docs/performance.md`, "Mixtures of experts", with the measured microseconds by

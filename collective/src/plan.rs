@@ -208,7 +208,7 @@ impl Plan {
         }
         let registers = ok!(RegisterPlan::of(&mainloop, needs, &epilogue, form));
         ok!(Self::formats(&mainloop, &epilogue));
-        let [a, b] = ok!(mainloop.tiles(epilogue.split));
+        let [a, b] = ok!(mainloop.tiles(epilogue.split, form));
         let [c, d, e, f] = mainloop.behind(&epilogue, form);
         let rooms = [
             match mainloop.weights() {

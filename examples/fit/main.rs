@@ -48,6 +48,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("launch", |machine| &mut machine.launch),
     ("serial_launch", |machine| &mut machine.serial_launch),
     ("clustered_launch", |machine| &mut machine.clustered_launch),
+    ("clustered_tile", |machine| &mut machine.clustered_tile),
     ("divided_launch", |machine| &mut machine.divided_launch),
     ("persistent_launch", |machine| &mut machine.persistent_launch),
     ("filling", |machine| &mut machine.filling),

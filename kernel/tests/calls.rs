@@ -162,9 +162,16 @@ fn divided_tiles_need_a_workspace() {
     assert_eq!(find("128x256-bf16-kk").expect("a catalogue name").workspace(&call, 132), 0);
 }
 
-/// What L2 fetches for copies of A and B: single lines for tiles limited by DRAM, pairs for large tiles.
+/// What L2 fetches for copies of A and B: single lines for tiles limited by DRAM, pairs for large tiles and groups of rows.
 #[test]
 fn small_tiles_fetch_single_lines() {
+    use collective::Form;
+
+    for form in [Form::GroupedContiguous, Form::GroupedMasked] {
+        let plan = find("64x64-2x1-bf16-kk").expect("a catalogue name").plan();
+        let [grouped, single] = [form, Form::Single].map(|form| plan.mainloop.promotion(form));
+        assert_eq!((grouped, single), (Promotion::B256, Promotion::B128), "{form:?}");
+    }
     for (kind, promotion) in [
         ("64x16-swap", Promotion::B128),
         ("64x64-2x1", Promotion::B128),

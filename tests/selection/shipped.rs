@@ -18,7 +18,12 @@ type Kernels = Vec<(String, String)>;
 /// What ships for a card, its formats, the files that it is made of, and the least number of shapes.
 const CARDS: [(&str, &str, &[&str], usize); 3] = [
     ("h200.txt", "bf16", &["fitted.jsonl", "added.jsonl"], 900),
-    ("h100.txt", "bf16", &["h100.jsonl", "h100_latest.jsonl", "h100_drawn.jsonl"], 160),
+    (
+        "h100.txt",
+        "bf16",
+        &["h100.jsonl", "h100_latest.jsonl", "h100_drawn.jsonl", "h100_fresh.jsonl", "h100_added.jsonl"],
+        290,
+    ),
     (
         "h100_scaled.txt",
         "e4m3-1x128-128x128",

@@ -23,6 +23,9 @@ pub(super) struct Candidates {
     dealings: Vec<(usize, Dealing)>,
     fixed: Vec<Fixed>,
     kernels: Vec<Candidate>,
+    groups: Vec<Group>,
+    /// The cases that bound the times of each group: no tile is split, or all workers are equally busy.
+    cases: Vec<(u32, bool)>,
     /// The classes of kernels, each with its first kernel.
     pub(super) classes: Vec<(Class, usize)>,
     /// The dealings of schedulers, by what else decides them.
@@ -40,6 +43,22 @@ struct Candidate {
     /// The plan, if groups decide how wide its tiles are.
     fitted: Option<Box<Plan>>,
 }
+
+/// Kernels with the same tiles, roles and clusters that either all split tiles or do not. The numbers of a kernel that is nowhere
+/// slower than they are, by the same model, give a bound of their times.
+struct Group {
+    kernels: Vec<u32>,
+    tiling: u32,
+    kernel: Kernel,
+    fixed: Fixed,
+    /// The most workers at once, and whether their requests may be joined.
+    slots: f64,
+    joins: bool,
+    whole: bool,
+}
+
+/// Roots take long. Those of several kernels are taken together.
+const TOGETHER: usize = 16;
 
 /// The place of a value among others. Values that are added one after the other are mostly equal.
 fn place<T: PartialEq>(all: &mut Vec<T>, value: T) -> usize {
@@ -65,7 +84,7 @@ impl Candidates {
         let view = place(&mut self.views, View::of(plan));
         let tiling = place(&mut self.tilings, (view, Tiling::of(plan)));
         let dealing = Dealing::of(subject, machine);
-        let new = self.dealings.len();
+        let (new, at_once) = (self.dealings.len(), (dealing.slots, dealing.may_join));
         let dealing_of = match scheduler.spec() {
             Some(spec) => *self.known.entry((tiling, dealing.slots, spec, dealing.may_join)).or_insert(new),
             None => new,
@@ -85,7 +104,32 @@ impl Candidates {
         });
         let [tiling, dealing, class] = [tiling, dealing_of, class].map(|place| place as u32);
         let kernel = Kernel::new(subject, machine);
+        self.group(&kernel, [tiling, whole], at_once);
         self.kernels.push(Candidate { kernel, tiling, dealing, class, fixed, fitted });
+    }
+
+    /// Puts a kernel, which is about to be added, into a group.
+    fn group(&mut self, kernel: &Kernel, [tiling, fixed]: [u32; 2], (slots, joins): (u32, bool)) {
+        let (next, fixed) = (self.kernels.len() as u32, self.fixed[fixed as usize]);
+        let (whole, slots) = (kernel.is_whole(), f64::from(slots));
+        let like = |of: &&mut Group| {
+            (of.tiling, of.whole, of.joins) == (tiling, whole, joins) && of.kernel.is_like(kernel)
+        };
+        // Kernels that are added one after the other mostly have the same tiles.
+        if let Some(own) = self.groups.iter_mut().rev().take(8).find(like) {
+            own.kernels.push(next);
+            (own.kernel, own.fixed) = (own.kernel.least(kernel), own.fixed.least(&fixed));
+            own.slots = own.slots.max(slots);
+            return;
+        }
+        let (kernel, fixed) = (kernel.least(kernel), fixed.least(&fixed));
+        // Groups of rows decide how wide some tiles are, and slices end earlier than tiles: these kernels have no bound.
+        if !self.tilings[tiling as usize].1.is_fitted() && kernel.slices == 1.0 {
+            let place = self.groups.len() as u32;
+            let cases = [(!kernel.is_clustered()).then_some(false), (!whole).then_some(true)];
+            self.cases.extend(cases.into_iter().flatten().map(|splits| (place, splits)));
+        }
+        self.groups.push(Group { kernels: vec![next], tiling, kernel, fixed, slots, joins, whole });
     }
 
     /// Looks at a request.
@@ -99,12 +143,9 @@ impl Candidates {
         for (view, tiling) in &self.tilings {
             tiled.push(tiling.cut(machine, &seen[*view], &mut counts));
         }
-        let mut dealt = Vec::with_capacity(self.dealings.len());
-        for (tiling, dealing) in &self.dealings {
-            let seen = &seen[self.tilings[*tiling].0];
-            dealt.push(dealing.deal(machine, seen, &tiled[*tiling], &counts));
-        }
-        Asked { all: self, machine, seen, tiled, dealt }
+        let (places, dealt) =
+            (vec![Asked::LATER; self.dealings.len()], Vec::with_capacity(self.dealings.len()));
+        Asked { all: self, machine, seen, tiled, counts, places, dealt }
     }
 }
 
@@ -114,47 +155,108 @@ pub(super) struct Asked<'a> {
     machine: &'a Machine,
     seen: Vec<Seen>,
     tiled: Vec<Tiled>,
+    counts: Counts,
+    /// The dealings that were needed so far, and the place of each among them.
+    places: Vec<u32>,
     dealt: Vec<Dealt>,
 }
 
 impl Asked<'_> {
-    /// The predicted times of all kernels whose class `open` says, with their numbers.
-    pub(super) fn times(&self, open: &[bool]) -> Vec<(f64, usize)> {
-        // Roots take long. Those of several kernels are taken together.
-        const TOGETHER: usize = 64;
-        let mut times = Vec::with_capacity(self.all.kernels.len());
-        let [mut all, mut busy, mut l2, mut dram] = [[0.0; TOGETHER]; 4];
-        for (part, kernels) in self.all.kernels.chunks(TOGETHER).enumerate() {
-            for (i, kernel) in kernels.iter().enumerate() {
-                let prediction;
-                (prediction, busy[i]) = self.parts(kernel);
-                (all[i], l2[i], dram[i]) = (prediction.microseconds, prediction.l2, prediction.dram);
+    /// The place of a dealing that was not needed so far.
+    const LATER: u32 = u32::MAX;
+
+    /// The predicted times of kernels whose class `open` says, with their numbers: at least of the fastest `most`.
+    pub(super) fn times(&mut self, open: &[bool], most: usize) -> Vec<(f64, usize)> {
+        let all = self.all;
+        let mut groups: Vec<(f64, &Group)> = self.bounds().into_iter().zip(&all.groups).collect();
+        groups.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let mut times: Vec<(f64, usize)> = Vec::with_capacity(all.kernels.len().min(most.saturating_mul(8)));
+        let [mut own, mut busy, mut l2, mut dram] = [[0.0; TOGETHER]; 4];
+        // No kernel above the limit is among the fastest. The limit falls as more are known.
+        let (mut limit, mut looked) = (f64::INFINITY, most);
+        for (bound, group) in groups {
+            if bound > limit {
+                break;
             }
-            for i in 0..TOGETHER {
-                all[i] += norm(busy[i], l2[i], dram[i]);
-            }
-            for (i, kernel) in kernels.iter().enumerate() {
-                if open[kernel.class as usize] {
-                    times.push((all[i], part * TOGETHER + i));
+            for kernels in group.kernels.chunks(TOGETHER) {
+                for (i, &kernel) in kernels.iter().enumerate() {
+                    self.deal(kernel as usize);
+                    let prediction;
+                    (prediction, busy[i]) = self.parts(kernel as usize);
+                    (own[i], l2[i], dram[i]) = (prediction.microseconds, prediction.l2, prediction.dram);
                 }
+                for i in 0..kernels.len() {
+                    own[i] += norm(busy[i], l2[i], dram[i]);
+                }
+                for (i, &kernel) in kernels.iter().enumerate() {
+                    if open[all.kernels[kernel as usize].class as usize] {
+                        times.push((own[i], kernel as usize));
+                    }
+                }
+            }
+            if times.len() > looked {
+                let (_, last, _) = times.select_nth_unstable_by(most, |a, b| a.0.total_cmp(&b.0));
+                (limit, looked) = (last.0, times.len() + times.len() / 4);
             }
         }
         times
     }
 
+    /// Of each group, a time that no kernel of it is predicted to go below.
+    fn bounds(&self) -> Vec<f64> {
+        let mut bounds = vec![f64::INFINITY; self.all.groups.len()];
+        let [mut own, mut busy, mut l2, mut dram] = [[0.0; TOGETHER]; 4];
+        for cases in self.all.cases.chunks(TOGETHER) {
+            for (i, &(place, splits)) in cases.iter().enumerate() {
+                let group = &self.all.groups[place as usize];
+                let tiling = group.tiling as usize;
+                let about = (&self.seen[self.all.tilings[tiling].0], &self.tiled[tiling]);
+                let dealt = Dealt::least(self.machine, about, (group.slots, group.joins), splits);
+                let prediction;
+                (prediction, busy[i]) =
+                    group.kernel.parts(self.machine, (about.0, about.1, &dealt), [&group.fixed; 2]);
+                (own[i], l2[i], dram[i]) = (prediction.microseconds, prediction.l2, prediction.dram);
+            }
+            for i in 0..cases.len() {
+                own[i] += norm(busy[i], l2[i], dram[i]);
+            }
+            for (i, &(place, _)) in cases.iter().enumerate() {
+                let bound = &mut bounds[place as usize];
+                *bound = own[i].min(*bound);
+            }
+        }
+        // Groups that have no case are always looked at.
+        bounds.iter_mut().filter(|bound| bound.is_infinite()).for_each(|bound| *bound = 0.0);
+        bounds
+    }
+
+    /// Deals the tiles of a kernel, which its prediction needs. [`times`](Self::times) does this for the kernels that it gives.
+    pub(super) fn deal(&mut self, i: usize) {
+        let dealing = self.all.kernels[i].dealing as usize;
+        if self.places[dealing] == Self::LATER {
+            let (tiling, of) = &self.all.dealings[dealing];
+            let seen = &self.seen[self.all.tilings[*tiling].0];
+            self.places[dealing] = self.dealt.len() as u32;
+            self.dealt.push(of.deal(self.machine, seen, &self.tiled[*tiling], &self.counts));
+        }
+    }
+
+    fn dealt(&self, dealing: u32) -> &Dealt {
+        &self.dealt[self.places[dealing as usize] as usize]
+    }
+
     /// The prediction of a kernel.
     pub(super) fn predict(&self, i: usize) -> Prediction {
-        let (mut prediction, busy) = self.parts(&self.all.kernels[i]);
+        let (mut prediction, busy) = self.parts(i);
         prediction.microseconds += norm(busy, prediction.l2, prediction.dram);
         prediction
     }
 
     #[inline(always)]
-    fn parts(&self, candidate: &Candidate) -> (Prediction, f64) {
-        let Candidate { kernel, tiling, dealing, fixed, fitted, .. } = candidate;
-        let (tiling, dealing) = (*tiling as usize, *dealing as usize);
-        let (tiled, dealt) = (&self.tiled[tiling], &self.dealt[dealing]);
-        let about = (&self.seen[self.all.tilings[tiling].0], tiled, dealt);
+    fn parts(&self, i: usize) -> (Prediction, f64) {
+        let Candidate { kernel, tiling, dealing, fixed, fitted, .. } = &self.all.kernels[i];
+        let (tiled, dealt) = (&self.tiled[*tiling as usize], self.dealt(*dealing));
+        let about = (&self.seen[self.all.tilings[*tiling as usize].0], tiled, dealt);
         let narrow;
         let fixed = match fitted {
             None => [&self.all.fixed[fixed[0] as usize], &self.all.fixed[fixed[1] as usize]],
@@ -170,7 +272,7 @@ impl Asked<'_> {
     /// Whether a kernel that may slice tiles slices none here. It then does as one with `Persistent`.
     pub(super) fn slices_nothing(&self, i: usize) -> bool {
         let Candidate { kernel, dealing, .. } = &self.all.kernels[i];
-        kernel.slices > 1.0 && self.dealt[*dealing as usize].slices == 0.0
+        kernel.slices > 1.0 && self.dealt(*dealing).slices == 0.0
     }
 }
 
@@ -242,12 +344,34 @@ mod tests {
         drawn(|why, request| {
             let entries = request.space().entries();
             let all = Candidates::of(request.space(), &entries, &H200);
-            let asked = all.asked(request, &H200);
+            let mut asked = all.asked(request, &H200);
+            let open = vec![true; all.classes.len()];
+            let every = asked.times(&open, usize::MAX);
+            assert_eq!(every.len(), entries.len(), "{why}");
             shared += entries.len() - all.dealings.len();
             for (i, entry) in entries.iter().enumerate() {
                 let alone = H200.predict_subject(&entry.subject(), request);
                 assert_eq!(asked.predict(i), alone, "{why} {:?}: {}", request.call.problem, entry.spec);
             }
+            for (group, bound) in all.groups.iter().zip(asked.bounds()) {
+                for &i in &group.kernels {
+                    let time = asked.predict(i as usize).microseconds;
+                    let text = entries[i as usize].spec;
+                    assert!(
+                        bound <= time * (1.0 + 1e-9),
+                        "{why} {:?}: {text}: {bound} {time}",
+                        request.call.problem
+                    );
+                }
+            }
+            // The fastest are the same whether all kernels are predicted or few.
+            let fastest = |mut times: Vec<(f64, usize)>| {
+                times.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                times.truncate(48);
+                times
+            };
+            let few = all.asked(request, &H200).times(&open, 48);
+            assert_eq!(fastest(few), fastest(every), "{why} {:?}", request.call.problem);
         });
         assert!(shared > 1000, "{shared}");
     }

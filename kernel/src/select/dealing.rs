@@ -47,6 +47,37 @@ pub(super) struct Dealt {
     pub(super) starts: f64,
 }
 
+impl Dealt {
+    /// What no dealing of tiles to as many workers at once goes below: nothing is read twice. If no tile is split, some worker
+    /// has its share of tiles, rounded up; otherwise all are equally busy, and exchange a partial sum.
+    pub(super) fn least(
+        machine: &Machine,
+        (seen, tiled): (&Seen, &Tiled),
+        (lanes, joins): (f64, bool),
+        splits: bool,
+    ) -> Self {
+        let tiles = tiled.stacked(false);
+        let [m, n, sms] = [tiles.m, tiles.n, machine.multiprocessors].map(f64::from);
+        let share = m * n / lanes;
+        let share = if splits { share } else { ceil(share) };
+        let [l2, dram] = tiled.least(seen, joins);
+        Self {
+            tiles: [m, n],
+            work: m * n * tiled.k_tiles / sms,
+            slots: lanes,
+            at_once: sms,
+            l2,
+            dram,
+            k_tiles: share * tiled.k_tiles,
+            pieces: share,
+            divided: if splits { 1.0 } else { 0.0 },
+            others: 1.0,
+            starts: 1.0,
+            ..Self::default()
+        }
+    }
+}
+
 impl Dealing {
     pub(super) fn of(subject: &Subject<'_>, machine: &Machine) -> Self {
         let Subject { plan, traits, scheduler, overlaps } = subject;

@@ -73,9 +73,10 @@ pub struct Machine {
     pub launch: f64,
     /// Additional microseconds for kernels that begin only when the one before has ended.
     pub serial_launch: f64,
-    /// Additional microseconds until clusters of several CTAs have started, and until they have ended
-    /// together.
+    /// Additional microseconds until the CTAs of a cluster that share a tile's K have ended together.
     pub clustered_launch: f64,
+    /// Additional microseconds of kernels of one tile per CTA in clusters along M.
+    pub clustered_tile: f64,
     /// Additional microseconds for kernels that can split tiles along K, whether they do or not.
     pub divided_launch: f64,
     /// Additional microseconds for kernels whose CTAs look for a next tile.
@@ -274,7 +275,9 @@ impl Machine {
             copied: [66e3, 30e3, 16e3, 5e3],
             launch: 1.404,
             serial_launch: 0.7754,
-            clustered_launch: 0.0,
+            clustered_launch: 0.79,
+            // Of 22 pairs of kernels on H100s (docs/lab-notes.md, "What the choice loses").
+            clustered_tile: 0.4,
             divided_launch: 0.4091,
             persistent_launch: 0.349,
             evicting: 0.1588,

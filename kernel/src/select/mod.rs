@@ -30,6 +30,7 @@ mod table;
 mod tiling;
 
 use core::fmt;
+use std::collections::HashMap;
 
 pub use calibration::Calibration;
 pub use known::Known;
@@ -37,7 +38,7 @@ pub use machine::{Card, Machine};
 pub use model::Prediction;
 pub use request::Request;
 
-use candidates::Candidates;
+use candidates::{Asked, Candidates};
 use space::{Class, Entry, Space};
 
 use crate::error::LaunchError;
@@ -167,16 +168,39 @@ fn ranked(
     machine: &Machine,
     most: usize,
 ) -> Selection {
-    let asked = candidates.asked(request, machine);
-    let mut times = asked.times(open);
-    let earlier = near::correct(request, machine, &mut times, |i| Some((entries[i].spec, asked.predict(i))));
+    let mut asked = candidates.asked(request, machine);
+    // Look at few entries; at all of them if most cannot compute the call.
+    let part = most.saturating_add(most / 4 + 8);
+    let mut count = part.saturating_add(near::CORRECTED);
+    loop {
+        let mut times = asked.times(open, count);
+        let all = times.len() < count;
+        let earlier =
+            near::correct(request, machine, &mut times, |i| Some((entries[i].spec, asked.predict(i))));
+        let selection = first(&asked, entries, (times, part), &earlier, request, machine, most);
+        if all || selection.ranked.len() == most {
+            return selection;
+        }
+        count = usize::MAX;
+    }
+}
+
+/// The first `most` of these entries that can compute a call; `part` of them are looked at first.
+fn first(
+    asked: &Asked<'_>,
+    entries: &[Entry],
+    (mut times, mut part): (Vec<(f64, usize)>, usize),
+    earlier: &HashMap<usize, f64>,
+    request: &Request<'_>,
+    machine: &Machine,
+    most: usize,
+) -> Selection {
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     let mut selection = Selection::default();
     let first = measured(request, machine);
     let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
     selection.ranked.extend(first);
-    // Look at few entries; at more if most of them cannot compute the call.
-    let (mut rest, mut part) = (&mut times[..], most.saturating_add(most / 4 + 8));
+    let mut rest = &mut times[..];
     while !rest.is_empty() && selection.ranked.len() < most {
         let count = part.min(rest.len());
         if count < rest.len() {

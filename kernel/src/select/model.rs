@@ -113,6 +113,44 @@ impl Kernel {
         }
     }
 
+    /// A kernel that is nowhere slower than two others of the same tiles, roles and cluster.
+    pub(super) fn least(&self, other: &Self) -> Self {
+        let exchange = |of: &Self| of.exchange[0] + of.exchange[1];
+        Self {
+            ctas: 1.0,
+            launch: self.launch.min(other.launch),
+            epilogue: self.epilogue.min(other.epilogue),
+            odd: self.odd && other.odd,
+            staged: self.staged || self.reduction.is_some() || other.staged || other.reduction.is_some(),
+            sourced: self.sourced || other.sourced,
+            torn: self.torn && other.torn,
+            first: [0, 1].map(|i| self.first[i] && other.first[i]),
+            reduction: None,
+            exchange: [exchange(self).min(exchange(other)), 0.0],
+            parts: self.parts.max(other.parts),
+            draws: self.draws && other.draws,
+            ..*self
+        }
+    }
+
+    /// Whether two kernels have the same roles and clusters, if they have the same tiles.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.cluster == other.cluster
+            && self.turns == other.turns
+            && self.slices == other.slices
+            && self.is_clustered() == other.is_clustered()
+    }
+
+    /// Whether the CTAs of a cluster share each tile's K.
+    pub(super) fn is_clustered(&self) -> bool {
+        self.parts > 1.0
+    }
+
+    /// Whether no tile is split.
+    pub(super) fn is_whole(&self) -> bool {
+        self.reduction.is_none() && self.slices == 1.0
+    }
+
     /// Microseconds of one CTA's epilogue.
     fn finish(&self, machine: &Machine, seen: &Seen, fitted: f64) -> f64 {
         let mut time = self.epilogue * fitted;
@@ -219,16 +257,20 @@ impl Machine {
     pub(super) fn predict_subject(&self, subject: &Subject<'_>, request: &Request<'_>) -> Prediction {
         let mut one = Candidates::default();
         one.add(subject, self);
-        one.asked(request, self).predict(0)
+        let mut asked = one.asked(request, self);
+        asked.deal(0);
+        asked.predict(0)
     }
 
     /// Time of a launch before anything is multiplied.
     fn launch_of(&self, Subject { plan, traits, overlaps, .. }: &Subject<'_>) -> f64 {
         let ([m, n, k], [a, b]) = (plan.mainloop.tile.map(f64::from), bits_of(plan));
-        let clustered = if plan.cluster_size() * traits.parts > 1 { 1.0 } else { 0.0 };
+        let is = |fact: bool| if fact { 1.0 } else { 0.0 };
+        let of_one_tile = !traits.tiles_on_device && traits.reduction.is_none() && traits.slices == 1;
         let divides = traits.reduction.is_some() && traits.parts == 1;
         self.launch
-            + clustered * self.clustered_launch
+            + is(traits.parts > 1) * self.clustered_launch
+            + is(of_one_tile && plan.mainloop.cluster[0] > 1) * self.clustered_tile
             + if *overlaps { 0.0 } else { self.serial_launch }
             + if divides { self.divided_launch } else { 0.0 }
             + if traits.tiles_on_device || divides || traits.slices > 1 {

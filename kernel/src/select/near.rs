@@ -89,16 +89,35 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
     ]
 }
 
-/// The covariance of two points: 1 if they are equal, 1/2 at a distance of the square root of 2.
-#[inline]
-fn alike(a: &Point, b: &Point) -> f32 {
-    let mut sums = [0.0_f32; 8];
-    for i in 0..8 {
-        let (x, y, z) = (a[i] - b[i], a[i + 8] - b[i + 8], a[i + 16] - b[i + 16]);
-        sums[i] = x * x + y * y + z * z;
+/// Points in blocks, coordinate by coordinate: distances to the points of a block are computed together.
+type Block = [[f32; LANES]; 24];
+const LANES: usize = 8;
+
+fn blocks<'a>(points: impl ExactSizeIterator<Item = &'a Point>) -> Vec<Block> {
+    let mut blocks = vec![[[0.0; LANES]; 24]; points.len().div_ceil(LANES)];
+    for (place, point) in points.enumerate() {
+        let block = &mut blocks[place / LANES];
+        for (lanes, coordinate) in block.iter_mut().zip(point) {
+            lanes[place % LANES] = *coordinate;
+        }
     }
-    let [a, b, c, d, e, f, g, h] = sums;
-    1.0 / (1.0 + 0.5 * (((a + e) + (c + g)) + ((b + f) + (d + h))))
+    blocks
+}
+
+/// The covariances of a point and those of a block: 1 if they are equal, 1/2 at a distance of the square root of 2.
+#[inline]
+fn alike(at: &Point, block: &Block) -> [f32; LANES] {
+    let mut sums = [0.0_f32; LANES];
+    for (x, others) in at.iter().zip(block) {
+        for i in 0..LANES {
+            let apart = x - others[i];
+            sums[i] += apart * apart;
+        }
+    }
+    for sum in &mut sums {
+        *sum = 1.0 / (1.0 + 0.5 * *sum);
+    }
+    sums
 }
 
 impl Shipped {
@@ -143,8 +162,13 @@ fn nearest(of: &Shipped, problem: GemmProblem, without: Option<[u32; 3]>) -> Vec
             (across(m, n).min(across(n, m)) + (at[2] - k).powi(2), i)
         })
         .collect();
-    by_distance.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    by_distance.iter().take(SHAPES).map(|&(_, i)| &all[i]).collect()
+    let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    if by_distance.len() > SHAPES {
+        by_distance.select_nth_unstable_by(SHAPES, order);
+        by_distance.truncate(SHAPES);
+    }
+    by_distance.sort_unstable_by(order);
+    by_distance.iter().map(|&(_, i)| &all[i]).collect()
 }
 
 /// The factors by which to multiply the times of kernels that the model has ranked. `without` leaves out a
@@ -157,28 +181,51 @@ fn factors(
 ) -> Vec<f64> {
     let points: Vec<Point> =
         kernels.iter().map(|(spec, prediction)| point(problem, spec, prediction.waves)).collect();
-    let mut rows: Vec<(f32, usize, &Row)> = Vec::new();
-    for (shape, near) in nearest(of, problem, without).into_iter().enumerate() {
-        let like = |row: &Row| points.iter().take(PROBES).map(|at| alike(at, &row.point)).fold(0.0, f32::max);
-        rows.extend(of.rows(near).iter().map(|row| (like(row), shape, row)));
+    let near = nearest(of, problem, without);
+    let all: Vec<(usize, &Row)> = near
+        .into_iter()
+        .enumerate()
+        .flat_map(|(i, shape)| of.rows(shape).iter().map(move |row| (i, row)))
+        .collect();
+    let mut rows: Vec<(f32, usize)> = Vec::with_capacity(all.len() + LANES);
+    for (place, block) in blocks(all.iter().map(|(_, row)| &row.point)).iter().enumerate() {
+        let mut most = [0.0; LANES];
+        for at in points.iter().take(PROBES) {
+            for (most, like) in most.iter_mut().zip(alike(at, block)) {
+                *most = like.max(*most);
+            }
+        }
+        rows.extend((place * LANES..).zip(most).map(|(row, most)| (most, row)));
     }
-    // The sort is stable, so the choice among equals is always the same.
-    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    rows.truncate(ROWS);
+    rows.truncate(all.len());
+    // The choice among equals is always the same.
+    if rows.len() > ROWS {
+        rows.select_nth_unstable_by(ROWS, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        rows.truncate(ROWS);
+    }
+    let rows: Vec<(usize, &Row)> = rows.into_iter().map(|(_, row)| all[row]).collect();
+    let known = blocks(rows.iter().map(|(_, row)| &row.point));
     let count = rows.len();
     let mut covariance = vec![0.0_f32; count * count];
-    for (i, (_, shape, row)) in rows.iter().enumerate() {
-        for (j, (_, other, with)) in rows.iter().enumerate().skip(i) {
-            let same = if shape == other { SPREAD_OF_SHAPES * SPREAD_OF_SHAPES } else { 0.0 };
-            covariance[i * count + j] = SPREAD * SPREAD * alike(&row.point, &with.point) + same;
+    for (i, (shape, row)) in rows.iter().enumerate() {
+        for (place, block) in known.iter().enumerate().skip(i / LANES) {
+            for (j, like) in (place * LANES..count).zip(alike(&row.point, block)) {
+                let same = if *shape == rows[j].0 { SPREAD_OF_SHAPES * SPREAD_OF_SHAPES } else { 0.0 };
+                covariance[i * count + j] = SPREAD * SPREAD * like + same;
+            }
         }
         covariance[i * count + i] += row.doubt;
     }
-    let mut weights: Vec<f32> = rows.iter().map(|(_, _, row)| row.error).collect();
+    let mut weights: Vec<f32> = rows.iter().map(|(_, row)| row.error).collect();
     solve(&mut covariance, &mut weights);
     let error = |at: &Point| {
-        let part = |(&weight, (_, _, row)): (&f32, &(f32, usize, &Row))| weight * alike(at, &row.point);
-        SPREAD * SPREAD * weights.iter().zip(&rows).map(part).sum::<f32>()
+        let mut sums = [0.0; LANES];
+        for (block, weights) in known.iter().zip(weights.chunks(LANES)) {
+            for (sum, (like, weight)) in sums.iter_mut().zip(alike(at, block).into_iter().zip(weights)) {
+                *sum += weight * like;
+            }
+        }
+        SPREAD * SPREAD * sums.iter().sum::<f32>()
     };
     points.iter().map(|at| f64::from(error(at)).exp()).collect()
 }

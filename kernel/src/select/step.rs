@@ -116,6 +116,24 @@ impl Fixed {
         }
     }
 
+    /// What neither of two kernels goes below. Latencies, which CTAs on one SM share, do not count.
+    pub(super) fn least(&self, other: &Self) -> Self {
+        let both = |[a, b]: [f64; 2], [c, d]: [f64; 2]| [a.min(c), b.min(d)];
+        Self {
+            loads: both(self.loads, other.loads),
+            math: self.math.min(other.math),
+            shared: self.shared.min(other.shared),
+            converting: self.converting.min(other.converting),
+            latency: 0.0,
+            stages: 0.0,
+            between: self.between.min(other.between),
+            adding: self.adding.min(other.adding),
+            coupled: self.coupled.min(other.coupled),
+            crowd: 0.0,
+            copied: self.copied.zip(other.copied).map(|(a, b)| both(a, b)),
+        }
+    }
+
     /// Microseconds from one k-tile to the next, and what limits it. Given are the numbers of tiles along M and N, of
     /// k-tiles that the CTA computes, of CTAs per SM, and of clusters on the card at once, and the bytes of A and of B that
     /// threads copy per microsecond.

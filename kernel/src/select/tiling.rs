@@ -140,6 +140,11 @@ impl Tiling {
         Self { extents: [m * across, n * along, k], fitted }
     }
 
+    /// Whether groups decide how wide tiles are.
+    pub(super) fn is_fitted(&self) -> bool {
+        self.fitted.is_some()
+    }
+
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
         let [m, n, k] = self.extents;
         Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
@@ -192,6 +197,11 @@ impl Tiled {
     /// The tiles of one GEMM, if all have the same extents.
     pub(super) fn one(&self) -> Option<Tiles<u32>> {
         self.each.map(|(tiles, _)| tiles)
+    }
+
+    /// Microseconds of L2 and bytes from DRAM if nothing is read from there twice, and all requests are joined that may be.
+    pub(super) fn least(&self, seen: &Seen, joins: bool) -> [f64; 2] {
+        [if joins { self.l2.min(seen.joined) } else { self.l2 }, seen.operands]
     }
 
     /// Microseconds of L2, bytes from DRAM, and bytes of these that are there twice because several clusters read them at
