@@ -6,9 +6,7 @@
 
 use falchion::collective::Fast;
 use falchion::collective::functions::{GeluTanh, Gradient};
-use falchion::collective::tree::{
-    Accumulator, Amax, Compute, Load, MatrixArgument, ReduceRow, RowArgument, Sum,
-};
+use falchion::collective::tree::{Accumulator, Amax, Compute, Load, ReduceRow, RowArgument, Sum};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -29,7 +27,7 @@ fn main() -> Result<(), Report> {
     let problem = GemmProblem { m: 300, n: 200, k: 96 };
     let GemmProblem { m, n, .. } = problem;
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let before = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, ld: n.into() };
+    let before = MatrixRef::new(bench.random(Format::Bf16, m * n, 0)?, n.into());
     let zeros = |count: u32| vec![0; 4 * count as usize];
     let gradient = RowArgument { address: bench.upload(&zeros(n))?, len: n };
     let largest = bench.upload(&zeros(1))?;

@@ -8,7 +8,7 @@
 //! `cargo run --release --example fp8_layers`
 
 use falchion::collective::functions::Relu;
-use falchion::collective::tree::{Accumulator, Compute, MatrixArgument, Quantize};
+use falchion::collective::tree::{Accumulator, Compute, Quantize};
 use falchion::collective::{BlockScaled, BlockScales, F8E4M3, MatrixRef};
 use falchion::prelude::*;
 use typenum::{U1, U2, U128};
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let problem = GemmProblem { m: M as u32, n: N as u32, k: K as u32 };
     let call = Call { a: at(x_at, K), b: at(w1_at, K), d: at(hidden, N), ..Call::of(problem) };
     let call = call.scaled(BlockScales { a: at(x_scales, M), b: at(w1_scales, K / 128) });
-    let scales = MatrixArgument { address: hidden_scales, ld: M as u64 };
+    let scales = MatrixRef::new(hidden_scales, M as u64);
     let arguments = (scales, ((), ((),)));
     let launch =
         Gemm::<First>::launch(&call.with(&arguments), engine.slots(&program)?)?.ok_or("nothing to do")?;

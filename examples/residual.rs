@@ -5,7 +5,7 @@
 
 use falchion::collective::functions::{Add, MultiplyAdd};
 use falchion::collective::tree::{
-    Accumulator, Compute, MatrixArgument, Residual, ResidualArgument, RowArgument, RowVector, Scalar,
+    Accumulator, Compute, Residual, ResidualArgument, RowArgument, RowVector, Scalar,
 };
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
@@ -27,13 +27,12 @@ fn main() -> Result<(), Report> {
     let problem = GemmProblem { m: 300, n: 200, k: 96 };
     let GemmProblem { m, n, .. } = problem;
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let c = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, ld: n.into() };
+    let c = MatrixRef::new(bench.random(Format::Bf16, m * n, 0)?, n.into());
     let bias = RowArgument { address: bench.random(Format::Bf16, n, 0)?, len: n };
     // As the tree: a function's arguments, here none, and those of what it is applied to.
     let biased = ((), ((), 0.5, bias));
     let arguments = ((), (biased, ResidualArgument { beta: 1.0, c: Some(c) }));
-    let in_place = MatrixRef::new(c.address, c.ld);
-    let checked = bench.check_at::<MyGemm>(problem, &arguments, in_place)?;
+    let checked = bench.check_at::<MyGemm>(problem, &arguments, c)?;
     println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())
 }

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release --example rope`
 
-use falchion::collective::tree::{Accumulator, Cyclic, MatrixArgument, Rotate};
+use falchion::collective::tree::{Accumulator, Cyclic, Rotate};
 use falchion::prelude::*;
 use falchion::verify::Bench;
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Report> {
         })
         .collect();
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let angles = MatrixArgument { address: bench.upload(&table)?, ld: HEAD.into() };
+    let angles = MatrixRef::new(bench.upload(&table)?, HEAD.into());
     let problem = GemmProblem { m: positions, n: heads * HEAD, k: 128 };
     let checked = bench.check::<MyGemm>(problem, &((), angles))?;
     println!(

@@ -1,7 +1,7 @@
 //! Formulas whose D is of integers or of `f64`, compared with independent sums: integers bit for bit, with all that
 //! overflows; 8-bit integers rounded and saturated; doubles to a few units in the last place.
 
-use falchion::collective::tree::{MatrixArgument, Shape};
+use falchion::collective::tree::Shape;
 use falchion::collective::{Formula, FormulaError, Input, Pointwise, Real};
 use falchion::kernel::{Call, Emulator, Engine, GemmProblem, KernelSpec, MatrixRef};
 
@@ -24,7 +24,7 @@ fn run(spec: &str, [a, b]: [&[u8]; 2], element: u32, given: &[Given<'_>]) -> Vec
             let input = match input {
                 Ok(number) => Input::Scalar(*number),
                 Err(bytes) if bytes.len() >= (m * n) as usize => {
-                    Input::Matrix(MatrixArgument { address: upload(bytes), ld: n.into() })
+                    Input::Matrix(MatrixRef::new(upload(bytes), n.into()))
                 }
                 Err(bytes) => Input::Address(upload(bytes)),
             };

@@ -92,12 +92,12 @@ fn leaves_of_every_kind() {
     type Sum = Compute<Add, (Load<bf16>, Accumulator)>;
     everywhere::<Sum>(|bench, GemmProblem { m, n, .. }| {
         let ld = u64::from(n) + 3;
-        ((), (MatrixArgument { address: vector(bench, m * (n + 3)), ld }, ()))
+        ((), (MatrixRef::new(vector(bench, m * (n + 3)), ld), ()))
     });
     type Linear = Compute<Add, (Residual<bf16>, Accumulator)>;
     for beta in [0.0, -0.5] {
         everywhere::<Linear>(|bench, GemmProblem { m, n, .. }| {
-            let c = MatrixArgument { address: vector(bench, m * n), ld: n.into() };
+            let c = MatrixRef::new(vector(bench, m * n), n.into());
             ((), (ResidualArgument { beta, c: (beta != 0.0).then_some(c) }, ()))
         });
     }
@@ -117,7 +117,7 @@ fn what_is_written_beside_d() {
     everywhere::<Kept>(|bench, GemmProblem { m, n, .. }| {
         let ld = u64::from(n) + 1;
         let address = bench.output(m as usize * (n as usize + 1) * 2).expect("memory");
-        ((), ((MatrixArgument { address, ld }, ()),))
+        ((), ((MatrixRef::new(address, ld), ()),))
     });
     everywhere::<ReduceRow<Sum, Accumulator>>(|bench, GemmProblem { n, .. }| {
         (RowArgument { address: zeros(bench, n), len: n }, ())
@@ -176,7 +176,7 @@ fn pairs_of_split_weights() {
     run::<Small<TmaStore, Inside>>(&shapes, |bench, GemmProblem { m, n, .. }| {
         let row = RowArgument { address: vector(bench, n), len: n };
         let aux = bench.output((m * n * 2) as usize).expect("memory");
-        ((), (MatrixArgument { address: aux, ld: n.into() }, ((), ((), row))))
+        ((), (MatrixRef::new(aux, n.into()), ((), ((), row))))
     });
     // Every way of loading B: along N, by two CTAs of a cluster, by four, and chunk by chunk.
     type E<S> = TreeEpilogue<bf16, S, SwiGlu>;

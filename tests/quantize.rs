@@ -88,7 +88,7 @@ fn groups_of_rows_are_quantised() {
     run(Gemm::<Sums>::program().expect("legal"), &|slots| {
         Gemm::<Sums>::launch(&call(sums.address), slots).expect("legal").expect("not empty")
     });
-    let arguments = (MatrixArgument { address: scales.address, ld: m.into() }, ());
+    let arguments = (MatrixRef::new(scales.address, m.into()), ());
     run(Gemm::<Bytes>::program().expect("legal"), &|slots| {
         let call = call(bytes.address).with(&arguments);
         Gemm::<Bytes>::launch(&call, slots).expect("legal").expect("not empty")

@@ -331,7 +331,7 @@ where
 }
 
 /// A matrix in device memory, as callers describe it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MatrixRef {
     /// Device address of the first element.
     pub address: u64,

@@ -77,7 +77,7 @@ pub(crate) use gated::gated;
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};
 pub use host::{Host, HostMemory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
-pub use matrix::{AuxStore, Cyclic, Load, MatrixArgument, Residual, ResidualArgument};
+pub use matrix::{AuxStore, Cyclic, Load, Residual, ResidualArgument};
 pub use named::{Label, Named};
 pub use ordered::{OrderedColumn, OrderedDestination, OrderedRow, OrderedScalar, ReducedInOrder, Scratch};
 pub use quantize::Quantize;

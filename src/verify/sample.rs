@@ -14,8 +14,8 @@
 //! # Ok::<(), falchion::kernel::EngineError>(())
 //! ```
 
-use collective::tree::{DropoutArgument, MatrixArgument, ResidualArgument, Scratch, Shape, Supplied, Supply};
-use collective::{Arithmetic, Formula, FormulaArguments};
+use collective::tree::{DropoutArgument, ResidualArgument, Scratch, Shape, Supplied, Supply};
+use collective::{Arithmetic, Formula, FormulaArguments, MatrixRef};
 use kernel::EngineError;
 
 use super::{Bench, Format};
@@ -105,11 +105,11 @@ impl Supply for Drawn<'_, '_> {
     }
 
     /// There are up to two elements between rows.
-    fn matrix(&mut self, format: collective::Format, Shape { m, n }: Shape) -> MatrixArgument {
+    fn matrix(&mut self, format: collective::Format, Shape { m, n }: Shape) -> MatrixRef {
         let ld = n + self.bench.shift();
         let shift = self.bench.shift();
         let address = self.bench.random(named(format), m * ld, shift);
-        MatrixArgument { address: self.kept(address, 0), ld: ld.into() }
+        MatrixRef::new(self.kept(address, 0), ld.into())
     }
 
     fn residual(&mut self, format: collective::Format, shape: Shape) -> ResidualArgument {
@@ -119,10 +119,10 @@ impl Supply for Drawn<'_, '_> {
         ResidualArgument { beta: self.number(), c: Some(self.matrix(format, shape)) }
     }
 
-    fn output(&mut self, format: collective::Format, Shape { m, n }: Shape) -> MatrixArgument {
+    fn output(&mut self, format: collective::Format, Shape { m, n }: Shape) -> MatrixRef {
         let ld = n + self.bench.shift();
         let address = self.bench.output(m as usize * ld as usize * format.bytes() as usize);
-        MatrixArgument { address: self.kept(address, 0), ld: ld.into() }
+        MatrixRef::new(self.kept(address, 0), ld.into())
     }
 
     /// Initial values that do not change a reduction's result.

@@ -1,7 +1,8 @@
 //! What the text of an epilogue takes: its arguments by name, each with the memory or the number that it must
 //! be.
 
-use falchion::collective::tree::{DropoutArgument, MatrixArgument, ResidualArgument, Scratch, Shape, Supply};
+use falchion::collective::MatrixRef;
+use falchion::collective::tree::{DropoutArgument, ResidualArgument, Scratch, Shape, Supply};
 use falchion::collective::{Format, Formula, Input};
 
 use crate::gemm::aligned;
@@ -67,7 +68,7 @@ pub fn slots(formula: Formula, operand: Format, shape: Shape) -> Vec<Slot> {
     let mut asked = Asked::default();
     let drawn = formula.draw(operand, shape, &mut asked);
     let kind = |input| match input {
-        Input::Address(token) | Input::Matrix(MatrixArgument { address: token, .. }) => asked.kind(token),
+        Input::Address(token) | Input::Matrix(MatrixRef { address: token, .. }) => asked.kind(token),
         Input::Scratch(Scratch { bytes, .. }) => Kind::Scratch(bytes),
         Input::Dropout(_) => Kind::Mask,
         _ => Kind::Scalar,
@@ -96,8 +97,8 @@ impl Asked {
         self.memories.len() as u64
     }
 
-    fn matrix(&mut self, format: Format, Shape { m, n }: Shape, writes: bool) -> MatrixArgument {
-        MatrixArgument { address: self.memory(format, ([m, n], true), writes, None), ld: n.into() }
+    fn matrix(&mut self, format: Format, Shape { m, n }: Shape, writes: bool) -> MatrixRef {
+        MatrixRef::new(self.memory(format, ([m, n], true), writes, None), n.into())
     }
 
     fn kind(&self, token: u64) -> Kind {
@@ -113,7 +114,7 @@ impl Supply for Asked {
         self.memory(format, ([1, len], false), false, None)
     }
 
-    fn matrix(&mut self, format: Format, shape: Shape) -> MatrixArgument {
+    fn matrix(&mut self, format: Format, shape: Shape) -> MatrixRef {
         Self::matrix(self, format, shape, false)
     }
 
@@ -121,7 +122,7 @@ impl Supply for Asked {
         ResidualArgument { beta: 1.0, c: Some(Self::matrix(self, format, shape, false)) }
     }
 
-    fn output(&mut self, format: Format, shape: Shape) -> MatrixArgument {
+    fn output(&mut self, format: Format, shape: Shape) -> MatrixRef {
         Self::matrix(self, format, shape, true)
     }
 

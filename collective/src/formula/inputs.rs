@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Formula, Lowered};
 use crate::element::Format;
+use crate::operand::MatrixRef;
 use crate::tree::{
-    AnyNode, AnyNodeArguments, Argument, DropoutArgument, Item, MatrixArgument, NodeError, NodeProblem,
-    ResidualArgument, Scratch, Shape, Supplied, Supply,
+    AnyNode, AnyNodeArguments, Argument, DropoutArgument, Item, NodeError, NodeProblem, ResidualArgument,
+    Scratch, Shape, Supplied, Supply,
 };
 
 /// A name that is kept for the life of the process.
@@ -31,7 +32,7 @@ pub enum Input {
     /// The device address of a packed vector, or of a number.
     Address(u64),
     /// A row-major matrix, or the scales of a quantiser.
-    Matrix(MatrixArgument),
+    Matrix(MatrixRef),
     /// Memory for an ordered reduction's partial results.
     Scratch(Scratch),
     /// The arguments of a mask.
@@ -51,7 +52,7 @@ pub enum Input {
 impl Input {
     /// A row-major matrix: its device address, and elements from one row to the next.
     pub const fn matrix(address: u64, ld: u64) -> Self {
-        Self::Matrix(MatrixArgument { address, ld })
+        Self::Matrix(MatrixRef::new(address, ld))
     }
 }
 
@@ -243,9 +244,9 @@ impl ByName<'_> {
     }
 }
 
-fn matrix(input: Input) -> Option<MatrixArgument> {
+fn matrix(input: Input) -> Option<MatrixRef> {
     if let Input::Each { address, ld, .. } = input {
-        return Some(MatrixArgument { address, ld });
+        return Some(MatrixRef::new(address, ld));
     }
     if let Input::Matrix(matrix) = input { Some(matrix) } else { None }
 }
@@ -274,7 +275,7 @@ impl Supply for ByName<'_> {
         self.address(|from| from.vector(format, len))
     }
 
-    fn matrix(&mut self, format: Format, shape: Shape) -> MatrixArgument {
+    fn matrix(&mut self, format: Format, shape: Shape) -> MatrixRef {
         self.get("Input::Matrix", matrix, |from| Input::Matrix(from.matrix(format, shape)))
     }
 
@@ -307,7 +308,7 @@ impl Supply for ByName<'_> {
         drawn
     }
 
-    fn output(&mut self, format: Format, shape: Shape) -> MatrixArgument {
+    fn output(&mut self, format: Format, shape: Shape) -> MatrixRef {
         self.get("Input::Matrix", matrix, |from| Input::Matrix(from.output(format, shape)))
     }
 

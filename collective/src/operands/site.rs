@@ -4,8 +4,8 @@ use core::fmt;
 
 use super::{Contents, Extents, Memory, Visit};
 use crate::element::Format;
+use crate::operand::MatrixRef;
 use crate::real::Arithmetic;
-use crate::tree::MatrixArgument;
 
 /// The extents of a node's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,11 +158,12 @@ impl<'a> Site<'a> {
         self.memory(address, Extents::line(Format::F32.bits(), elements), (Contents::Workspace, true));
     }
 
-    /// Visits a row-major matrix that is read, or written if `writes`.
+    /// Visits a row-major matrix that is read, or written if `writes`. It is the same for all GEMMs, or in an
+    /// [`Each`](crate::tree::Each).
     pub fn matrix(
         &mut self,
         format: Format,
-        MatrixArgument { address, ld }: &mut MatrixArgument,
+        MatrixRef { address, ld, stride }: &mut MatrixRef,
         shape: Shape,
         writes: bool,
     ) {
@@ -170,6 +171,10 @@ impl<'a> Site<'a> {
         let (length, line) = (shape.n.into(), Extents::line(format.bits(), 0));
         self.memory(address, Extents { length, lines: shape.m, ld: *ld, ..line }, (contents, writes));
         self.visit.length(ld);
+        self.visit.form((*stride != 0).into());
+        if *stride != 0 {
+            self.refuse(format!("its stride is {stride}, 0 was needed: `Each` has a matrix for each GEMM"));
+        }
     }
 
     /// Visits memory of one GEMM.

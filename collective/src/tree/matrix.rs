@@ -12,18 +12,10 @@ use super::{
 };
 use crate::element::{Element, Format, Narrow};
 use crate::functions::Multiply;
+use crate::operand::MatrixRef;
 use crate::real::NumberVar;
 
-/// A row-major matrix of a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MatrixArgument {
-    /// Device address of its first element.
-    pub address: u64,
-    /// Leading dimension: elements from one row to the next.
-    pub ld: u64,
-}
-
-impl MatrixArgument {
+impl MatrixRef {
     /// Visits a matrix of this shape. One that is not read at all does not decide how others are accessed.
     fn visit(&mut self, format: Format, shape: Shape, site: &mut Site<'_>, writes: bool) {
         site.matrix(format, self, shape, writes);
@@ -139,7 +131,7 @@ impl<'f, L: Fn(&Matrix<'f>, &Part<'f>) -> Vec<Vec<Loaded<'f>>>> NodeState<'f> fo
 pub struct Load<T>(PhantomData<T>);
 
 impl<T: Element> Node for Load<T> {
-    type Arguments = MatrixArgument;
+    type Arguments = MatrixRef;
     const TRAITS: NodeTraits = NodeTraits::reading(T::FORMAT);
 
     fn name() -> String {
@@ -150,7 +142,7 @@ impl<T: Element> Node for Load<T> {
         out.node::<Self>(&[]);
     }
 
-    fn visit(matrix: &mut MatrixArgument, shape: Shape, site: &mut Site<'_>) {
+    fn visit(matrix: &mut MatrixRef, shape: Shape, site: &mut Site<'_>) {
         matrix.visit(T::FORMAT, shape, site, false);
     }
 
@@ -161,7 +153,7 @@ impl<T: Element> Node for Load<T> {
         })
     }
 
-    fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, at: [u32; 2]) -> Bounded {
+    fn evaluate(host: &mut Host<'_>, matrix: &MatrixRef, at: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, matrix.element(T::FORMAT, at))
     }
 }
@@ -207,7 +199,7 @@ fn load_repeated<'f>(matrix: &Matrix<'f>, part: &Part<'f>, period: u32) -> Vec<V
 }
 
 impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
-    type Arguments = MatrixArgument;
+    type Arguments = MatrixRef;
     const TRAITS: NodeTraits = {
         assert!(
             P::U32.is_power_of_two() && P::U32 >= 8,
@@ -224,7 +216,7 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
         out.node::<Self>(&[]);
     }
 
-    fn visit(matrix: &mut MatrixArgument, shape: Shape, site: &mut Site<'_>) {
+    fn visit(matrix: &mut MatrixRef, shape: Shape, site: &mut Site<'_>) {
         matrix.visit(T::FORMAT, Shape { n: P::U32, ..shape }, site, false);
     }
 
@@ -234,7 +226,7 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
         Box::new(move |_| Box::new(LoadState { matrix, loaded: Vec::new(), load }))
     }
 
-    fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, [row, column]: [u32; 2]) -> Bounded {
+    fn evaluate(host: &mut Host<'_>, matrix: &MatrixRef, [row, column]: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, matrix.element(T::FORMAT, [row, column % P::U32]))
     }
 }
@@ -249,7 +241,7 @@ pub struct ResidualArgument {
     /// Factor of C.
     pub beta: f32,
     /// C. May be `None` if beta is zero.
-    pub c: Option<MatrixArgument>,
+    pub c: Option<MatrixRef>,
 }
 
 /// The state of a [`Residual`] for a part.
@@ -305,8 +297,8 @@ impl<T: Element> Node for Residual<T> {
             site.refuse(format!("beta is {beta} but there is no C: pass C, or beta = 0"));
         }
         let m = if *beta == 0.0 { 0 } else { shape.m };
-        let none = &mut MatrixArgument::default();
-        c.as_mut().unwrap_or(none).visit(T::FORMAT, Shape { m, ..shape }, site, false);
+        let mut none = MatrixRef::NONE;
+        c.as_mut().unwrap_or(&mut none).visit(T::FORMAT, Shape { m, ..shape }, site, false);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -365,7 +357,7 @@ impl<'f> NodeState<'f> for AuxState<'f> {
 }
 
 impl<T: Element, X: Node> Node for AuxStore<T, X> {
-    type Arguments = (MatrixArgument, X::Arguments);
+    type Arguments = (MatrixRef, X::Arguments);
     const TRAITS: NodeTraits = X::TRAITS.writing(T::FORMAT);
 
     fn name() -> String {

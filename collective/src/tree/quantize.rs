@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use ptx::Value;
 
 use super::{
-    Begin, Bounded, Declare, Host, MatrixArgument, Node, NodeState, NodeTraits, Pair, Part, Shape, Site,
-    Spell, State,
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
 };
 use crate::element::{Element, Format};
+use crate::operand::MatrixRef;
 use crate::real::{Accuracy, Fast, Real};
 
 /// Columns per block.
@@ -121,7 +121,7 @@ impl<'f> NodeState<'f> for QuantizeState<'f> {
 }
 
 impl<T: Element, X: Node> Node for Quantize<T, X> {
-    type Arguments = (MatrixArgument, X::Arguments);
+    type Arguments = (MatrixRef, X::Arguments);
     const TRAITS: NodeTraits = {
         assert!(
             matches!(T::FORMAT, Format::E4m3 | Format::E5m2),

@@ -7,12 +7,13 @@ use super::quantize::BLOCK;
 use super::value::Item;
 use super::{
     Accumulator, AuxStore, Bound, ColumnArgument, ColumnVector, Compute, Constant, Cyclic, Destination,
-    Dropout, DropoutArgument, Each, EachArgument, GateOrder, Gated, Label, Let, Load, MatrixArgument, Named,
-    Node, OrderedDestination, Quantize, Reduce, Reduced, ReducedInOrder, Residual, ResidualArgument, Rotate,
+    Dropout, DropoutArgument, Each, EachArgument, GateOrder, Gated, Label, Let, Load, Named, Node,
+    OrderedDestination, Quantize, Reduce, Reduced, ReducedInOrder, Residual, ResidualArgument, Rotate,
     RowArgument, RowVector, Scalar, ScalarPointer, Scratch, Shape, TopKSoftmax,
 };
 use crate::element::{Element, Format};
 use crate::functions::{Pointwise, Scalars};
+use crate::operand::MatrixRef;
 use crate::real::Accuracy;
 
 /// A source of arguments. A node asks for its own arguments first, then for those of its children in order.
@@ -26,13 +27,13 @@ pub trait Supply {
     fn vector(&mut self, format: Format, len: u32) -> u64;
 
     /// A matrix that is read.
-    fn matrix(&mut self, format: Format, shape: Shape) -> MatrixArgument;
+    fn matrix(&mut self, format: Format, shape: Shape) -> MatrixRef;
 
     /// A factor and a matrix, which is read if the factor is not zero.
     fn residual(&mut self, format: Format, shape: Shape) -> ResidualArgument;
 
     /// A matrix that is written.
-    fn output(&mut self, format: Format, shape: Shape) -> MatrixArgument;
+    fn output(&mut self, format: Format, shape: Shape) -> MatrixRef;
 
     /// The address of `len` numbers of `f32` with which values are combined, by a function with this
     /// identity.

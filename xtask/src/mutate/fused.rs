@@ -6,12 +6,12 @@
 
 use collective::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Silu};
 use collective::tree::{
-    Accumulator, Amax, Compute, Gated, Glu, MatrixArgument, Node, OrderedRow, Residual, ResidualArgument,
-    RowArgument, RowVector, Scalar, ScalarPointer, Scratch, Shape, Sum,
+    Accumulator, Amax, Compute, Gated, Glu, Node, OrderedRow, Residual, ResidualArgument, RowArgument,
+    RowVector, Scalar, ScalarPointer, Scratch, Shape, Sum,
 };
 use collective::{
-    Cooperative, DirectStore, Fast, Fastest, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
-    TreeEpilogue,
+    Cooperative, DirectStore, Fast, Fastest, KMajor, MatrixRef, Operands, Pingpong, Plan, Tile, TmaStore,
+    TmaWgmma, TreeEpilogue,
 };
 use half::bf16;
 use kernel::{AnyGemm, Call, Composed, Gemm, GemmConfig, GemmProblem};
@@ -62,7 +62,7 @@ pub(super) fn kernels() -> Vec<subject::Gemm> {
             "fused-residual",
             |_| 0,
             |call, _| {
-                let c = call.epilogue.c.map(|c| MatrixArgument { address: c.address, ld: c.ld });
+                let c = call.epilogue.c.map(|c| MatrixRef::new(c.address, c.ld));
                 ((), (biased(call), ResidualArgument { beta: call.epilogue.beta, c }))
             },
         ),
