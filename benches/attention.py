@@ -3,6 +3,7 @@
 
     python3 benches/attention.py --draw SEED COUNT          # problems, one a line, for `falchion tune --family attention`
     python3 benches/attention.py "4x16x4096 mask=causal" …  # cuDNN's microseconds at each
+    python3 benches/attention.py --backward "4x16x4096" …   # the same of the backward pass
 
 The same seed gives the same problems. Three families, equally likely: a prompt (as many keys as queries, causal), an encoder (no mask), and a token
 of decoding (one query, many keys). Times are measured like a burst of `falchion bench`: after a rest, graph replays for some milliseconds, and the
@@ -69,7 +70,7 @@ def burst(functions, turns=5, milliseconds=10.0):
     return statistics.median(times)
 
 
-def timed(problem):
+def timed(problem, backward):
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -86,11 +87,21 @@ def timed(problem):
     of_set = 2 * batch * d * (2 * heads * queries + 2 * shared * keys)
     sets = [(normal(heads, queries), normal(shared, keys), normal(shared, keys)) for _ in range(min(8, 1 + ROTATED_BYTES // of_set))]
     call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != shared)
+    part = 0.5 if causal else 1.0
+    if backward:
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            # Graphs are replayed on the stream of the forward pass, where autograd runs the backward one.
+            with torch.cuda.stream(torch.cuda.Stream()):
+                of_sets = [[of.requires_grad_() for of in each] for each in sets]
+                outputs = [call(*each) for each in of_sets]
+                gradients = torch.randn_like(outputs[0])
+                gradient = lambda o, each: torch.autograd.grad(o, each, gradients, retain_graph=True)
+                microseconds = burst([lambda o=o, each=each: gradient(o, each) for o, each in zip(outputs, of_sets)])
+        return microseconds, f"{part * 10 * batch * heads * queries * keys * d / microseconds / 1e6:.0f} TFLOP/s"
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), torch.no_grad():
         microseconds = burst([lambda of=of: call(*of) for of in sets])
     if queries == 1:
         return microseconds, f"{4 * batch * shared * keys * d / microseconds / 1e6:.2f} TB/s"
-    part = 0.5 if causal else 1.0
     return microseconds, f"{part * 4 * batch * heads * queries * keys * d / microseconds / 1e6:.0f} TFLOP/s"
 
 
@@ -98,14 +109,15 @@ def main():
     if len(sys.argv) == 4 and sys.argv[1] == "--draw":
         print("\n".join(drawn(int(sys.argv[2]), int(sys.argv[3]))))
         return
+    backward = "--backward" in sys.argv
     import torch
 
     print(torch.cuda.get_device_name(), "torch", torch.__version__, "cuDNN", torch.backends.cudnn.version())
     source, target = (torch.empty(1 << 30, device="cuda", dtype=torch.uint8) for _ in range(2))
     print(f"copy: {2 * (1 << 30) / burst([lambda: target.copy_(source)]) / 1e6:.2f} TB/s read and written")
-    for problem in sys.argv[1:]:
+    for problem in (text for text in sys.argv[1:] if text != "--backward"):
         try:
-            microseconds, rate = timed(problem)
+            microseconds, rate = timed(problem, backward)
             print(f"{problem}\t{microseconds:.1f}\t{rate}", flush=True)
         except RuntimeError as error:
             print(f"{problem}\t{str(error)[:80]!r}", flush=True)

@@ -143,7 +143,7 @@ impl AttentionRequest {
     }
 
     /// The part of products that a window or chunks leave, of those that are counted without a mask.
-    fn seen(&self, [queries, keys]: [u32; 2]) -> f64 {
+    pub(crate) fn seen(&self, [queries, keys]: [u32; 2]) -> f64 {
         let [left, right] = self.numbers.map(i64::from);
         let (queries, keys) = (i64::from(queries), i64::from(keys));
         let of_query = |row: i64| {

@@ -56,7 +56,7 @@ fn check_pages(pages: &Pages, page: u32, keys: u32) -> Result<(), LaunchError> {
 }
 
 /// Checks where sequences begin, for `sides` of queries and keys. The numbers themselves are in device memory.
-fn check_packed(packed: &Packed, sides: usize) -> Result<(), LaunchError> {
+pub(crate) fn check_packed(packed: &Packed, sides: usize) -> Result<(), LaunchError> {
     let names = ["the beginnings of queries", "the beginnings of keys"];
     check_tables(names.into_iter().zip(packed.begins).take(sides))?;
     let names = ["the number of all queries", "the number of all keys"];
@@ -277,6 +277,22 @@ pub(crate) fn check_tensor(
     Ok(())
 }
 
+/// Checks that a tensor map of sequences of different lengths, which begins `most` rows before the tensor, is possible.
+pub(crate) fn check_begin(
+    (name, of): (&'static str, HeadsRef),
+    most: u32,
+    bytes: u32,
+) -> Result<(), LaunchError> {
+    let least = u64::from(most) * of.row * u64::from(bytes);
+    if of.address >= least {
+        return Ok(());
+    }
+    refused(format!(
+        "{name} is at {:#x}, an address from {least:#x} on was needed: sequences of different lengths are copied by a tensor map that begins before them",
+        of.address
+    ))
+}
+
 impl Kernel<AttentionCall> for Attention {
     fn program(&self) -> Result<Program, VerifyError> {
         let plan = &self.plan;
@@ -387,12 +403,8 @@ impl Kernel<AttentionCall> for Attention {
             ("V", v, k_rows, (differ || page.is_some(), cache.bytes())),
             ("O", o, q_rows, (differ, output.bytes())),
         ] {
-            let least = u64::from(rows.most) * of.row * u64::from(bytes);
-            if begins && of.address < least {
-                return refused(format!(
-                    "{name} is at {:#x}, an address from {least:#x} on was needed: sequences of different lengths are copied by a tensor map that begins before them",
-                    of.address
-                ));
+            if begins {
+                check_begin((name, of), rows.most, bytes)?;
             }
         }
         let of_keys = |tile: &OperandTile, of: HeadsRef, d: u32| match page {

@@ -5,11 +5,6 @@ use ptx::abi::TensorMap;
 
 use crate::problem::HeadsRef;
 
-/// The tensor map of the heads of a tensor, for copies of a tile.
-pub(crate) fn map(tile: &OperandTile, of: HeadsRef, [batch, heads, rows, d]: [u32; 4]) -> TensorMap {
-    map_of(tile, of, [batch, heads, d], Rows { most: rows, all: None }, [1, 1])
-}
-
 /// The rows of a tensor: those of a sequence, or the most of one and all.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {

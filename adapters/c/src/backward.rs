@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use falchion::attention::backward::BackwardCall;
-use falchion::attention::{AttentionCall, HeadsRef};
+use falchion::attention::{AttentionCall, HeadsRef, Packed};
 use falchion::kernel::WorkspaceRef;
 use falchion_core::{Backward, Run};
 
@@ -102,6 +102,7 @@ impl BackwardKernel {
             o: at(o, arguments.o),
             d_o: at(o, arguments.d_o),
             log_sum_exp: address(arguments.log_sum_exp),
+            packed: Packed::default(),
             d_q: at(q, arguments.d_q),
             d_k: at(k, arguments.d_k),
             d_v: at(v, arguments.d_v),

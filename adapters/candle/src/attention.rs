@@ -423,6 +423,7 @@ impl Gradient {
             o: held("o", &self.o)?,
             d_o: held("the gradient of o", &self.grad)?,
             log_sum_exp: address("the log-sum-exp", &self.sums, place)?,
+            packed: Packed::default(),
             d_q: packed(0, layouts[0]),
             d_k: packed(of_q, layouts[1]),
             d_v: packed(of_q + of_k, layouts[2]),

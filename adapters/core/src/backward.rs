@@ -6,7 +6,7 @@ use core::fmt;
 use std::sync::LazyLock;
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
-use falchion::attention::{AttentionProblem, Mask};
+use falchion::attention::{AttentionProblem, Mask, Packed};
 use falchion::collective::Format;
 use falchion::kernel::{EngineError, Kernel, WorkspaceRef};
 
@@ -45,7 +45,7 @@ impl Backward {
         let none =
             |error: &dyn fmt::Display| Refusal::NoKernel(format!("the gradient of attention: {error}"));
         // The first tile that is one for these heads, the fastest first.
-        let tiles = ["64x128", "128x128", "64x64"];
+        let tiles = ["64x128", "128x128", "64x64", "32x128"];
         let all = tiles.map(|tile| {
             let mask = mask.name();
             let text = format!("format={format} d={d} mask={mask} deterministic={order} tile={tile}");
@@ -67,7 +67,7 @@ impl Backward {
 
     /// Bytes of workspace that a call needs.
     pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
-        self.of.workspace(problem)
+        self.of.workspace(problem, &Packed::default())
     }
 
     /// Compiles the kernels for a card, in its primary context, unless that was done before.

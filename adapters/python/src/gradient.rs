@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use falchion::attention::backward::BackwardCall;
-use falchion::attention::{AttentionProblem, Mask};
+use falchion::attention::{AttentionProblem, Mask, Packed};
 use falchion::collective::Format;
 use falchion_core::{Backward, Run, masked};
 use pyo3::exceptions::PyRuntimeError;
@@ -34,7 +34,7 @@ fn choose(py: Python<'_>, key: Key) -> PyResult<Arc<Backward>> {
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
-/// D and E are the same: 64, 96 or 128. Shapes, strides, types and masks are those of `attention`; `d_o` has the shape of `o`.
+/// D and E are the same: 64, 96, 128, 192 or 256. Shapes, strides, types and masks are those of `attention`; `d_o` has the shape of `o`.
 /// The gradient of `k` and `v` is the sum over the heads of `q` that share one. `deterministic`: the gradient of `q` has the
 /// same bits in every run.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
@@ -110,6 +110,7 @@ pub(crate) fn attention_backward<'py>(
         o: o.1,
         d_o: d_o.1,
         log_sum_exp: sums.address,
+        packed: Packed::default(),
         d_q: to_q,
         d_k: to_k,
         d_v: to_v,

@@ -2,7 +2,7 @@
 
 use kernel::WorkspaceRef;
 
-use crate::problem::{AttentionProblem, HeadsRef};
+use crate::problem::{AttentionProblem, HeadsRef, Packed};
 
 /// A call of the backward pass: the problem, and where its tensors are.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct BackwardCall {
     pub d_o: HeadsRef,
     /// Device address of the log-sum-exp that the forward pass has stored: `f32`, packed `(batch, heads, queries)`.
     pub log_sum_exp: u64,
+    /// Where sequences begin, if the spec has `lengths=packed`.
+    pub packed: Packed,
     /// The gradient of the queries.
     pub d_q: HeadsRef,
     /// The gradient of the keys. It has as many heads as the keys: those of a group are summed.

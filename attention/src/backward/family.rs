@@ -1,5 +1,6 @@
 //! The backward pass as a family of kernels: what is asked, the space of specs, and a prediction.
 
+use kernel::operands::Contents;
 use kernel::{Family, Machine, Predicted, cheapest};
 
 use super::call::BackwardCall;
@@ -7,7 +8,7 @@ use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
 use crate::family::AttentionRequest;
 use crate::kernel::Attention;
-use crate::problem::{AttentionProblem, HeadsRef};
+use crate::problem::{AttentionProblem, HeadsRef, Packed};
 use crate::spec::{Lengths, Mask};
 
 /// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
@@ -23,21 +24,36 @@ const MEGABYTES: f64 = 2.5;
 
 impl AttentionBackward {
     /// Predicted microseconds. The numbers of this model are from a few kernels on an H100.
-    fn predict(&self, problem: &AttentionProblem, machine: &Machine) -> f64 {
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
+    fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
+        let AttentionProblem { heads: [heads, shared], .. } = request.problem;
         let BackwardSpec { tile: [rows, block], mask, .. } = self.plan().spec;
-        let wide = f64::from(self.plan().wide);
+        let [wide, wide_v] = self.plan().wide.map(f64::from);
+        // Scores are computed twice if dV has a program of its own.
+        let products = 3.0 * wide + 2.0 * wide_v + if self.plan().divided { wide } else { 0.0 };
         let scores = f64::from(rows) * f64::from(block);
-        let tile = scores * (10.0 * wide / (RATE * machine.tensor) + SCORE) + TILE;
+        let tile = scores * (2.0 * products / (RATE * machine.tensor) + SCORE) + TILE;
         let share = f64::from(heads) / f64::from(shared.max(1));
-        let part = if mask == Mask::Full { 1.0 } else { 0.5 };
-        let tiles = f64::from(queries.div_ceil(rows)) * part + if mask == Mask::Full { 0.0 } else { 0.5 };
-        let blocks = f64::from(batch) * f64::from(shared) * f64::from(keys.div_ceil(block));
-        let multiprocessors = f64::from(machine.multiprocessors);
+        // Blocks of keys of all sequences, their tiles of queries, and all queries.
+        let (mut blocks, mut tiles, mut all) = (0.0, 0.0, 0.0);
+        for [queries, keys] in request.lengths() {
+            let (own, across) = (f64::from(keys.div_ceil(block)), f64::from(queries.div_ceil(rows)));
+            blocks += f64::from(shared) * own;
+            tiles += f64::from(shared)
+                * own
+                * match mask {
+                    Mask::Full => across,
+                    Mask::Causal => across / 2.0 + 0.5,
+                    Mask::Window | Mask::Chunked => {
+                        (across * request.seen([queries, keys]) + 1.0).min(across)
+                    }
+                };
+            all += f64::from(queries);
+        }
+        let tiles = tiles / blocks.max(1.0);
         // CTAs of a mask differ, so no wave ends at once.
-        let waves = blocks / multiprocessors;
+        let waves = blocks / f64::from(machine.multiprocessors);
         let waves = if mask == Mask::Full { waves.ceil() } else { waves.max(1.0) + 0.5 };
-        let elements = f64::from(batch) * f64::from(heads) * f64::from(queries) * wide;
+        let elements = f64::from(heads) * all * wide;
         let passes = elements * 14.0 / 1e6 / MEGABYTES;
         LAUNCHES + passes + waves * (tiles * share * tile + BLOCK) / machine.cycles
     }
@@ -45,20 +61,14 @@ impl AttentionBackward {
 
 /// The request's part of a spec.
 fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
-    let AttentionRequest { format, cache, output, head: [d, dv], mask, lengths, pages, fixed, .. } = *request;
-    if !matches!(mask, Mask::Full | Mask::Causal) {
-        return Err(format!("mask is {}, full or causal was needed for a gradient", mask.name()));
-    }
-    if lengths != Lengths::Equal || pages.is_some() || cache.is_some() || fixed {
-        return Err("lengths=packed, pages, cache and fixed=on are words of the forward pass".to_owned());
+    let AttentionRequest { format, cache, output, head, mask, lengths, pages, fixed, .. } = *request;
+    if pages.is_some() || cache.is_some() || fixed {
+        return Err("pages, cache and fixed=on are words of the forward pass".to_owned());
     }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));
     }
-    if d != dv {
-        return Err(format!("heads of Q have {d} elements and those of V {dv}, the same number was needed"));
-    }
-    Ok(BackwardSpec { format, head: d, mask, ..BackwardSpec::DEFAULT })
+    Ok(BackwardSpec { format, head, mask, lengths, ..BackwardSpec::DEFAULT })
 }
 
 impl Family for AttentionBackward {
@@ -84,7 +94,11 @@ impl Family for AttentionBackward {
     fn call(request: &AttentionRequest) -> BackwardCall {
         let AttentionRequest { head: [d, dv], problem, .. } = *request;
         let AttentionProblem { heads: [heads, shared], queries, keys, .. } = problem;
+        let differ = request.lengths == Lengths::Packed;
+        let [all_queries, all_keys] = [0, 1].map(|i| request.lengths().iter().map(|of| of[i]).sum());
+        let [queries, keys] = if differ { [all_queries, all_keys] } else { [queries, keys] };
         let packed = |heads, length, d| HeadsRef::heads_first(0, [heads, length, d]);
+        let begins = if differ { [1 << 8; 2] } else { [0; 2] };
         BackwardCall {
             problem,
             q: packed(heads, queries, d),
@@ -93,13 +107,18 @@ impl Family for AttentionBackward {
             o: packed(heads, queries, dv),
             d_o: packed(heads, queries, dv),
             log_sum_exp: 0,
+            packed: Packed { begins, rows: [queries, keys] },
             d_q: packed(heads, queries, d),
             d_k: packed(shared, keys, d),
             d_v: packed(shared, keys, dv),
             workspace: None,
-            counts: Vec::new(),
+            counts: request.counts().to_vec(),
             reals: Vec::new(),
         }
+    }
+
+    fn words(request: &AttentionRequest, contents: Contents) -> Vec<u32> {
+        Attention::words(request, contents)
     }
 
     fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
@@ -110,7 +129,12 @@ impl Family for AttentionBackward {
         if spec.format != asked.format {
             return differs("format", &spec.format, &asked.format);
         }
-        if spec.head != asked.head { differs("d", &spec.head, &asked.head) } else { Ok(()) }
+        if spec.head != asked.head {
+            let words = |[d, dv]: [u32; 2]| format!("{d}x{dv}");
+            return differs("d", &words(spec.head), &words(asked.head));
+        }
+        let name = |of: BackwardSpec| if of.lengths == Lengths::Equal { "equal" } else { "packed" };
+        if spec.lengths != asked.lengths { differs("lengths", &name(spec), &name(asked)) } else { Ok(()) }
     }
 
     fn ranked(
@@ -123,10 +147,15 @@ impl Family for AttentionBackward {
         let queries = [64, 128, 80, 48, 32].into_iter();
         let tiles = queries.flat_map(|queries| [128, 64].into_iter().map(move |keys| [queries, keys]));
         let space = tiles.map(|tile| BackwardSpec { tile, ..spec });
-        cheapest(space, most, |kernel: &Self| kernel.predict(&request.problem, machine))
+        cheapest(space, most, |kernel: &Self| kernel.predict(request, machine))
     }
 
     fn operations(request: &AttentionRequest) -> f64 {
-        words(request).map_or(0.0, |spec| spec.operations(&request.problem))
+        let Ok(spec) = words(request) else { return 0.0 };
+        let part = |[queries, keys]: [u32; 2]| {
+            let problem = AttentionProblem { batch: 1, queries, keys, ..request.problem };
+            spec.operations(&problem) * request.seen([queries, keys])
+        };
+        request.lengths().into_iter().map(part).sum()
     }
 }

@@ -12,11 +12,11 @@ use super::call::BackwardCall;
 use super::emit;
 use super::plan::{BackwardError, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
-use crate::kernel::{check_problem, check_tensor};
-use crate::maps::map;
+use crate::kernel::{check_begin, check_packed, check_problem, check_tensor};
+use crate::maps::{Rows, map_of};
 use crate::masks::of_mask;
 use crate::plan::AttentionPlan;
-use crate::problem::{AttentionProblem, HeadsRef};
+use crate::problem::{AttentionProblem, HeadsRef, Packed};
 use crate::scores::{AnyScores, Scores, any};
 
 /// One of the programs of the backward pass.
@@ -26,15 +26,19 @@ pub enum Step {
     Prepare,
     /// dK, dV and the sums of dQ.
     Main,
+    /// dV, where a consumer's registers do not hold dK as well.
+    Values,
+    /// dK and the sums of dQ, likewise.
+    Keys,
     /// dQ from its sums.
     Finish,
 }
 
-/// The backward pass of attention: three programs, which run one after the other.
+/// The backward pass of attention: three programs, or four if heads have more than 128 elements, which run one after the other.
 ///
 /// ```
 /// use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
-/// use attention::{AttentionProblem, HeadsRef};
+/// use attention::{AttentionProblem, HeadsRef, Packed};
 /// use kernel::{Emulator, Engine, Kernel};
 ///
 /// let backward = AttentionBackward::new("d=64 tile=64x64".parse()?)?;
@@ -46,25 +50,24 @@ pub enum Step {
 /// let result = |i: u64| HeadsRef::heads_first(results.address + 128 * i, [1, 1, 64]);
 /// let problem = AttentionProblem { scale: 1.0, ..AttentionProblem::new(1, 1, [1, 1], 64) };
 /// let sums = engine.upload(&64f32.to_le_bytes())?;
-/// let workspace = engine.workspace(backward.workspace(&problem))?;
-/// backward.run(
-///     &mut engine,
-///     &BackwardCall {
-///         problem,
-///         q: ones,
-///         k: ones,
-///         v: ones,
-///         o: ones,
-///         d_o: ones,
-///         log_sum_exp: sums.address,
-///         d_q: result(0),
-///         d_k: result(1),
-///         d_v: result(2),
-///         workspace,
-///         counts: vec![],
-///         reals: vec![],
-///     },
-/// )?;
+/// let mut call = BackwardCall {
+///     problem,
+///     q: ones,
+///     k: ones,
+///     v: ones,
+///     o: ones,
+///     d_o: ones,
+///     log_sum_exp: sums.address,
+///     packed: Packed::default(),
+///     d_q: result(0),
+///     d_k: result(1),
+///     d_v: result(2),
+///     workspace: None,
+///     counts: vec![],
+///     reals: vec![],
+/// };
+/// call.workspace = engine.workspace(backward.workspace(&problem, &call.packed))?;
+/// backward.run(&mut engine, &call)?;
 /// let bytes = engine.read(results)?;
 /// assert!(bytes[..256].iter().all(|&byte| byte == 0) && bytes[256..] == [0x80, 0x3f].repeat(64));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -86,8 +89,9 @@ pub struct BackwardStep {
 struct Passed {
     /// Addresses of the exponents, the row sums, the sums of dQ, and the counts of adds.
     addresses: [u64; 4],
-    /// Tiles of queries.
+    /// Tiles of queries, and blocks of keys, of a head.
     across: u32,
+    blocks: u32,
     /// Bytes of all parts.
     bytes: u64,
 }
@@ -118,8 +122,15 @@ impl AttentionBackward {
     }
 
     /// The programs in the order in which they run.
-    pub fn steps(&self) -> [BackwardStep; 3] {
-        [Step::Prepare, Step::Main, Step::Finish].map(|step| self.step(step))
+    pub fn steps(&self) -> Vec<BackwardStep> {
+        let main: &[Step] = if self.plan.divided { &[Step::Values, Step::Keys] } else { &[Step::Main] };
+        let all = [Step::Prepare].into_iter().chain(main.iter().copied()).chain([Step::Finish]);
+        all.map(|step| self.step(step)).collect()
+    }
+
+    /// The main program; that for dK and dQ, if there are two.
+    fn main(&self) -> BackwardStep {
+        self.step(if self.plan.divided { Step::Keys } else { Step::Main })
     }
 
     fn step(&self, step: Step) -> BackwardStep {
@@ -135,8 +146,11 @@ impl AttentionBackward {
     /// The name of the main program.
     pub fn name(&self) -> String {
         let BackwardSpec { format, head, tile: [rows, keys], deterministic, .. } = self.plan.spec;
+        let packed = if self.plan.is_packed() { "_packed" } else { "" };
         let order = if deterministic { "_ordered" } else { "" };
-        format!("attention_backward_{format}_{head}_{rows}x{keys}_{}{order}", self.scores.name())
+        let [d, dv] = head;
+        let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
+        format!("attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}", self.scores.name())
     }
 
     /// Whether query `row` sees key `key`, on the host.
@@ -144,15 +158,21 @@ impl AttentionBackward {
         self.scores.host_sees(of, row, key)
     }
 
-    /// Bytes of workspace that a problem needs.
-    pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
-        self.passed(problem, 0).bytes
+    /// Bytes of workspace that a problem needs; `packed` counts if lengths differ.
+    pub fn workspace(&self, problem: &AttentionProblem, packed: &Packed) -> u64 {
+        self.passed(problem, packed, 0).bytes
     }
 
-    fn passed(&self, problem: &AttentionProblem, first: u64) -> Passed {
-        let AttentionProblem { batch, heads: [heads, _], queries, .. } = *problem;
-        let (plan, across) = (&self.plan, queries.div_ceil(self.plan.spec.tile[0]));
-        let tiles = u64::from(batch).saturating_mul(heads.into()).saturating_mul(across.into());
+    fn passed(&self, problem: &AttentionProblem, packed: &Packed, first: u64) -> Passed {
+        let plan = &self.plan;
+        let [[sequences, heads, queries], [_, _, keys]] = self.extents(problem, packed);
+        // If lengths differ, each sequence may have a partial tile.
+        let more = if plan.is_packed() { problem.batch } else { 0 };
+        let count = |rows: u32, height: u32| {
+            if plan.is_packed() { (rows / height).saturating_add(more) } else { rows.div_ceil(height) }
+        };
+        let [across, blocks] = [count(queries, plan.spec.tile[0]), count(keys, plan.spec.tile[1])];
+        let tiles = u64::from(sequences).saturating_mul(heads.into()).saturating_mul(across.into());
         let lines = tiles.saturating_mul((plan.spec.tile[0] * LINE).into());
         let counts = if plan.spec.deterministic { tiles.saturating_mul(4) } else { 0 };
         let mut at = first;
@@ -161,26 +181,32 @@ impl AttentionBackward {
             at = at.saturating_add(bytes);
             address
         });
-        Passed { addresses, across, bytes: at - first }
+        Passed { addresses, across, blocks, bytes: at - first }
+    }
+
+    /// Extents `(batch, heads, rows)` of tensors with rows of queries and of keys. Packed sequences are one.
+    fn extents(&self, problem: &AttentionProblem, packed: &Packed) -> [[u32; 3]; 2] {
+        let Packed { rows, .. } = *packed;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
+        if self.plan.is_packed() {
+            let sequences = batch.min(1);
+            return [[sequences, heads, rows[0]], [sequences, shared, rows[1]]];
+        }
+        [[batch, heads, queries], [batch, shared, keys]]
     }
 
     /// How blocks of keys are numbered: for each group of heads of keys that CTAs work on at the same time, all blocks.
-    fn section(&self, problem: &AttentionProblem) -> u32 {
-        let AttentionProblem { batch, heads: [heads, shared], queries, .. } = *problem;
+    fn section(&self, call: &BackwardCall) -> u32 {
+        let AttentionProblem { heads: [heads, shared], queries, .. } = call.problem;
+        let [[batch, ..], _] = self.extents(&call.problem, &call.packed);
+        let [wide, wide_v] = self.plan.wide.map(u64::from);
         // Q and dO in 16 bits, and the sums of dQ, of all heads that share one of keys.
-        let bytes =
-            u64::from(queries).max(1) * u64::from(self.plan.wide) * 8 * u64::from(heads / shared.max(1));
+        let bytes = u64::from(queries).max(1) * (6 * wide + 2 * wide_v) * u64::from(heads / shared.max(1));
         let together = ((u64::from(self.plan.spec.l2) << 20) / bytes.max(1)).max(1);
         let all = u64::from(batch) * u64::from(shared);
         let sections = all.div_ceil(together).max(1);
         u32::try_from(all.div_ceil(sections)).unwrap_or(u32::MAX).max(1)
     }
-}
-
-/// Extents, and heads `(batch, heads, rows, d)` of tensors with rows of queries and of keys.
-fn extents(problem: &AttentionProblem, d: u32) -> [[u32; 4]; 2] {
-    let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
-    [[batch, heads, queries, d], [batch, shared, keys, d]]
 }
 
 impl BackwardStep {
@@ -204,26 +230,37 @@ impl BackwardStep {
             );
             return Err(LaunchError::Problem { reason });
         }
-        let [of_queries, of_keys] = extents(&problem, self.of.plan.spec.head);
-        for (name, of, extents) in [
-            ("Q", call.q, of_queries),
-            ("K", call.k, of_keys),
-            ("V", call.v, of_keys),
-            ("O", call.o, of_queries),
-            ("dO", call.d_o, of_queries),
-            ("dQ", call.d_q, of_queries),
-            ("dK", call.d_k, of_keys),
-            ("dV", call.d_v, of_keys),
+        let packed = self.of.plan.is_packed();
+        if packed && problem.batch > 0 {
+            check_packed(&call.packed, 2)?;
+        }
+        let [of_queries, of_keys] = self.of.extents(&call.problem, &call.packed);
+        let [d, dv] = self.of.plan.spec.head;
+        for (name, of, extents, d) in [
+            ("Q", call.q, of_queries, d),
+            ("K", call.k, of_keys, d),
+            ("V", call.v, of_keys, dv),
+            ("O", call.o, of_queries, dv),
+            ("dO", call.d_o, of_queries, dv),
+            ("dQ", call.d_q, of_queries, d),
+            ("dK", call.d_k, of_keys, d),
+            ("dV", call.d_v, of_keys, dv),
         ] {
+            let [batch, heads, rows] = extents;
             if !extents.contains(&0) {
-                check_tensor((name, of), extents, (format, 16))?;
+                check_tensor((name, of), [batch, heads, rows, d], (format, 16))?;
+                let most = if matches!(name, "Q" | "dO") { problem.queries } else { problem.keys };
+                // Only tensor maps begin before.
+                if packed && !matches!(name, "O" | "dQ") {
+                    check_begin((name, of), most, format.bytes())?;
+                }
             }
         }
         if !call.log_sum_exp.is_multiple_of(4) || call.log_sum_exp == 0 && !of_queries.contains(&0) {
             let (name, address, alignment) = ("the log-sum-exp", call.log_sum_exp, 4);
             return Err(LaunchError::Address { name, address, alignment });
         }
-        let need = self.of.workspace(&problem);
+        let need = self.of.workspace(&call.problem, &call.packed);
         let WorkspaceRef { address, bytes } = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
         if bytes < need {
             return Err(LaunchError::Workspace { bytes, needed: need });
@@ -231,14 +268,16 @@ impl BackwardStep {
         if !address.is_multiple_of(128) {
             return Err(LaunchError::Address { name: "the workspace", address, alignment: 128 });
         }
-        Ok(self.of.passed(&problem, address))
+        Ok(self.of.passed(&call.problem, &call.packed, address))
     }
 
     /// The grid and the arguments of the programs for tiles of queries.
     fn over_queries(&self, call: &BackwardCall, passed: &Passed) -> Result<Option<Launch>, LaunchError> {
-        let AttentionProblem { batch, heads: [heads, _], queries, scale, .. } = call.problem;
+        let AttentionProblem { queries, scale, .. } = call.problem;
         let [exponents, sums, dq_sums, counts] = passed.addresses;
-        let Some(grid) = grid([passed.across, batch, heads])? else { return Ok(None) };
+        let [[sequences, heads, rows], _] = self.of.extents(&call.problem, &call.packed);
+        let across = if rows == 0 { 0 } else { passed.across };
+        let Some(grid) = grid([across, sequences, heads])? else { return Ok(None) };
         let bytes = u64::from(self.of.plan.spec.format.bytes());
         let tensor = |of: HeadsRef| {
             let strides = [of.row, of.head, of.batch].map(|stride| Argument::from(stride * bytes));
@@ -249,43 +288,61 @@ impl BackwardStep {
             Step::Prepare => {
                 arguments.extend(tensor(call.o).chain(tensor(call.d_o)));
                 arguments.extend([call.log_sum_exp, exponents, sums, dq_sums].map(Argument::from));
-                arguments.extend(self.of.plan.spec.deterministic.then_some(Argument::from(counts)));
             }
-            Step::Main | Step::Finish => {
+            Step::Main | Step::Values | Step::Keys | Step::Finish => {
                 arguments.extend(tensor(call.d_q).chain([dq_sums.into(), scale.into()]));
             }
         }
+        arguments.extend(self.of.plan.spec.deterministic.then_some(Argument::from(counts)));
         arguments.extend([queries, heads, passed.across].map(Argument::from));
+        arguments.extend(self.tables(call, 1));
         Ok(Some(Launch { grid, arguments }))
     }
 
+    /// The arguments of sequences whose lengths differ, for `sides` of queries and keys.
+    fn tables(&self, call: &BackwardCall, sides: usize) -> Vec<Argument> {
+        let Packed { begins, rows } = call.packed;
+        let tables = begins.into_iter().take(sides).map(Argument::from);
+        let numbers = rows.into_iter().take(sides).chain([call.problem.batch]).map(Argument::from);
+        if self.of.plan.is_packed() { tables.chain(numbers).collect() } else { Vec::new() }
+    }
+
     fn over_keys(&self, call: &BackwardCall, passed: &Passed) -> Result<Option<Launch>, LaunchError> {
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = call.problem;
+        let AttentionProblem { heads: [heads, shared], queries, keys: most_keys, scale, .. } = call.problem;
         let (plan, [exponents, sums, dq_sums, counts]) = (&self.of.plan, passed.addresses);
-        let blocks = keys.div_ceil(plan.spec.tile[1]);
-        let Some(grid) = grid([blocks, batch, shared])? else { return Ok(None) };
-        let [of_queries, of_keys] = extents(&call.problem, plan.spec.head);
-        let map = |tile: &OperandTile, of: HeadsRef, extents: [u32; 4]| -> Argument {
-            if extents.contains(&0) {
-                // Nothing is read. The tensor map must still be legal.
-                let row = u64::from(plan.wide);
-                return map(tile, HeadsRef { row, head: row, batch: row, ..HeadsRef::default() }, extents)
-                    .into();
-            }
-            map(tile, of, extents).into()
+        let [of_queries, of_keys] = self.of.extents(&call.problem, &call.packed);
+        let blocks = if of_keys[2] == 0 { 0 } else { passed.blocks };
+        let Some(grid) = grid([blocks, of_keys[0], shared])? else { return Ok(None) };
+        let map = |tile: &OperandTile, of: HeadsRef, extents: [u32; 3], (most, d): (u32, u32)| -> Argument {
+            let [batch, heads, rows] = extents;
+            let row = u64::from(plan.wide[0]);
+            // If nothing is read, the tensor map must still be legal, and begin in memory.
+            let nothing = HeadsRef { address: call.k.address, row, head: row, batch: row };
+            let (of, most) = if extents.contains(&0) { (nothing, 1) } else { (of, most) };
+            let all = plan.is_packed().then_some(rows);
+            map_of(tile, of, [batch, heads, d], Rows { most, all }, [1, 1]).into()
         };
-        let mut arguments = vec![
-            map(&plan.queries, call.q, of_queries),
-            map(&plan.keys, call.k, of_keys),
-            map(&plan.keys, call.v, of_keys),
-            map(&plan.queries, call.d_o, of_queries),
-            map(&plan.output, call.d_k, of_keys),
-            map(&plan.output, call.d_v, of_keys),
-        ];
+        let head = plan.spec.head;
+        let of_queries = |i: usize, of| map(&plan.queries[i], of, of_queries, (queries, head[i]));
+        let of_keys =
+            |tiles: &[OperandTile; 2], i: usize, of| map(&tiles[i], of, of_keys, (most_keys, head[i]));
+        let keys = [of_keys(&plan.keys, 0, call.k), of_keys(&plan.keys, 1, call.v)];
+        let outputs = [of_keys(&plan.outputs, 0, call.d_k), of_keys(&plan.outputs, 1, call.d_v)];
+        // What a program does not access, it does not get: another tensor takes its place.
+        let [keys, outputs] = match self.step {
+            Step::Values => [[keys[0].clone(), keys[0].clone()], [outputs[1].clone(), outputs[1].clone()]],
+            Step::Keys => [keys, [outputs[0].clone(), outputs[0].clone()]],
+            Step::Prepare | Step::Main | Step::Finish => [keys, outputs],
+        };
+        let ([k, v], [d_k, d_v]) = (keys, outputs);
+        let mut arguments = vec![of_queries(0, call.q), k, v, of_queries(1, call.d_o), d_k, d_v];
         arguments.extend([exponents, sums, dq_sums].map(Argument::from));
         arguments.extend(plan.spec.deterministic.then_some(Argument::from(counts)));
-        let section = self.of.section(&call.problem);
-        let numbers = [queries, keys, shared, heads / shared, shared * batch, passed.across, blocks, section];
+        arguments.extend(self.tables(call, 2));
+        let (section, sequences) =
+            (self.of.section(call), self.of.extents(&call.problem, &call.packed)[1][0]);
+        let numbers =
+            [queries, most_keys, shared, heads / shared, shared * sequences, passed.across, blocks, section];
         arguments.extend(numbers.map(Argument::from));
         arguments.extend([scale, scale * core::f32::consts::LOG2_E].map(Argument::from));
         arguments.extend(call.counts.iter().map(|count| Argument::from(count.cast_unsigned())));
@@ -318,12 +375,14 @@ impl Kernel<BackwardCall> for BackwardStep {
         };
         let entry = match self.step {
             Step::Main => plan.cta.entry(name),
+            Step::Values => plan.cta.entry(name + "_values"),
+            Step::Keys => plan.cta.entry(name + "_keys"),
             Step::Prepare => small(name + "_prepare", emit::PREPARE_THREADS, 0),
             Step::Finish => small(name + "_finish", plan.cta.consumers * 128, emit::finish_bytes(plan)),
         };
         Program::new(Function::build(entry, |f| match self.step {
             Step::Prepare => emit::prepare(f, plan),
-            Step::Main => emit::main(f, plan, scores),
+            Step::Main | Step::Values | Step::Keys => emit::main(f, plan, scores, self.step),
             Step::Finish => emit::finish(f, plan),
         }))
     }
@@ -331,13 +390,13 @@ impl Kernel<BackwardCall> for BackwardStep {
     fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         let passed = self.check(call)?;
         match self.step {
-            Step::Main => self.over_keys(call, &passed),
+            Step::Main | Step::Values | Step::Keys => self.over_keys(call, &passed),
             Step::Prepare | Step::Finish => self.over_queries(call, &passed),
         }
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        let bytes = self.of.workspace(&call.problem);
+        let bytes = self.of.workspace(&call.problem, &call.packed);
         self.of.visit_parts(Some(self.step), call, visit);
         let memory = call.workspace.get_or_insert(WorkspaceRef { address: 0, bytes });
         let (extents, contents) = (Extents::line(8, bytes), Contents::Workspace);
@@ -349,11 +408,11 @@ impl Kernel<BackwardCall> for BackwardStep {
 
 impl Kernel<BackwardCall> for AttentionBackward {
     fn program(&self) -> Result<Program, VerifyError> {
-        self.step(Step::Main).program()
+        self.main().program()
     }
 
     fn workspace(&self, call: &BackwardCall, _slots: u32) -> u64 {
-        Self::workspace(self, &call.problem)
+        Self::workspace(self, &call.problem, &call.packed)
     }
 
     fn lend_workspace(&self, call: &mut BackwardCall, workspace: Option<WorkspaceRef>) {
@@ -361,11 +420,12 @@ impl Kernel<BackwardCall> for AttentionBackward {
     }
 
     fn launch(&self, call: &BackwardCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        self.step(Step::Main).launch(call, slots)
+        self.main().launch(call, slots)
     }
 
     fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {
-        Self::steps(self).map(|step| Box::new(step) as Box<dyn Kernel<BackwardCall>>).into()
+        let boxed = |step| Box::new(step) as Box<dyn Kernel<BackwardCall>>;
+        Self::steps(self).into_iter().map(boxed).collect()
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
@@ -376,27 +436,31 @@ impl Kernel<BackwardCall> for AttentionBackward {
 impl AttentionBackward {
     /// Visits the parts of a call that one program accesses, or all do, apart from the workspace.
     fn visit_parts(&self, step: Option<Step>, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        let BackwardSpec { format, head, .. } = self.plan.spec;
+        let format = self.plan.spec.format;
+        let [of_queries, of_keys] = self.extents(&call.problem, &call.packed);
         let BackwardCall { problem, q, k, v, o, d_o, log_sum_exp, d_q, d_k, d_v, counts, reals, .. } = call;
-        let [of_queries, of_keys] = extents(problem, head);
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
+        let entries = if self.plan.is_packed() { u64::from(*batch) + 1 } else { 0 };
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
         visit.factor(scale);
         let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
         let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
-        use Step::{Finish, Main, Prepare};
+        use Step::{Finish, Keys, Main, Prepare, Values};
+        let [d, dv] = self.plan.spec.head;
         for (name, of, extents, contents, steps) in [
-            ("Q", q, of_queries, read(0), &[Main][..]),
-            ("K", k, of_keys, read(1), &[Main]),
-            ("V", v, of_keys, read(1), &[Main]),
-            ("O", o, of_queries, read(0), &[Prepare]),
-            ("dO", d_o, of_queries, read(0), &[Prepare, Main]),
-            ("dQ", d_q, of_queries, written, &[Finish]),
-            ("dK", d_k, of_keys, written, &[Main]),
-            ("dV", d_v, of_keys, written, &[Main]),
+            ("Q", q, (of_queries, d), read(0), &[Main, Values, Keys][..]),
+            ("K", k, (of_keys, d), read(1), &[Main, Values, Keys]),
+            ("V", v, (of_keys, dv), read(1), &[Main, Keys]),
+            ("O", o, (of_queries, dv), read(0), &[Prepare]),
+            ("dO", d_o, (of_queries, dv), read(0), &[Prepare, Main, Values, Keys]),
+            ("dQ", d_q, (of_queries, d), written, &[Finish]),
+            ("dK", d_k, (of_keys, d), written, &[Main, Keys]),
+            ("dV", d_v, (of_keys, dv), written, &[Main, Values]),
         ] {
+            let ([batch, heads, rows], d) = extents;
+            let extents = [batch, heads, rows, d];
             if !touches(steps) {
                 continue;
             }
@@ -406,10 +470,18 @@ impl AttentionBackward {
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
         if touches(&[Prepare]) {
-            let rows = of_queries[..3].iter().map(|&extent| u64::from(extent)).product();
+            let rows = of_queries.iter().map(|&extent| u64::from(extent)).product();
             let (extents, contents) = (Extents::line(32, rows), Contents::Source(collective::Format::F32));
             let name = "the log-sum-exp";
             visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: false });
+        }
+        let names = ["the beginnings of queries", "the beginnings of keys"];
+        let sides = if touches(&[Main, Values, Keys]) { 2 } else { 1 };
+        let Packed { begins, rows } = &mut call.packed;
+        for ((name, address), rows) in names.into_iter().zip(begins).zip(rows).take(sides) {
+            let extents = Extents::line(32, entries);
+            visit.memory(Memory { name, address, extents, contents: Contents::Table, writes: false });
+            visit.count(rows);
         }
         for count in counts {
             let mut bits = count.cast_unsigned();

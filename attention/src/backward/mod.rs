@@ -6,9 +6,11 @@
 //! dV = P^T dO        dS = P * (dO V^T - D)        dK = scale * dS^T Q        dQ = scale * dS K
 //! ```
 //!
-//! Three programs run one after the other ([`AttentionBackward::steps`]):
+//! Three programs run one after the other ([`AttentionBackward::steps`]). Heads of more than 128 elements have two main programs,
+//! one for dV and one for dK and dQ, since the registers of a consumer hold dV or dK:
 //!
-//! 1. *Prepare*: `D` and the exponent `log2(e) * log-sum-exp` of each query in `f32`, and zeros for the sums of dQ.
+//! 1. *Prepare*: `D` and the exponent `log2(e) * log-sum-exp` of each query in `f32`, and zeros for the sums of dQ, or for the
+//!    numbers of blocks that were added to them.
 //! 2. *Main*: a CTA has a block of keys. Their K and V stay in shared memory. It walks over the tiles of queries that see
 //!    some of its keys. Each consumer warpgroup has 64 keys; it keeps their dK and dV in registers. It computes the transposed
 //!    scores `K Q^T`, so that P and dS are operand A of the products for dV and dK without leaving registers. Only dS goes
@@ -20,7 +22,7 @@
 //!
 //! Sums of dQ are added in any order, so their last bits differ from run to run. With
 //! [`deterministic`](BackwardSpec::deterministic) they are added in a fixed order, from the last block of keys to the
-//! first one.
+//! first one; the last block's part is stored, and not added.
 
 mod call;
 mod emit;

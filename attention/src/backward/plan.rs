@@ -9,6 +9,7 @@ use kernel::KernelSpec;
 
 use super::spec::BackwardSpec;
 use crate::plan::{AttentionPlan, sixteen_bits};
+use crate::spec::Lengths;
 
 /// Why a spec is no kernel. Each error names the field, its value and what was needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,38 +82,38 @@ pub enum BackwardError {
 pub struct BackwardPlan {
     /// The spec.
     pub spec: BackwardSpec,
-    /// Elements of a head in shared memory: those after the head's are zeros.
-    pub wide: u32,
+    /// Elements of a head of Q and K, and of V and dO, in shared memory: those after the head's are zeros.
+    pub wide: [u32; 2],
+    /// Whether dV has a program of its own, so that a consumer keeps dV or dK, and never both.
+    pub divided: bool,
     /// The CTA of the main program. Each consumer warpgroup has 64 keys.
     pub cta: CtaPlan,
-    /// The tile of K, and that of V.
-    pub keys: OperandTile,
-    /// The tile of Q, and that of dO.
-    pub queries: OperandTile,
+    /// The tiles of K and V.
+    pub keys: [OperandTile; 2],
+    /// The tiles of Q and dO.
+    pub queries: [OperandTile; 2],
     /// K as dQ's product reads it: keys along K.
     pub keys_across: OperandTile,
     /// Q and dO as the products for dK and dV read them: queries along K.
-    pub queries_across: OperandTile,
+    pub queries_across: [OperandTile; 2],
     /// P and dS in registers.
     pub weights: OperandTile,
     /// dS in shared memory, as dQ's product reads it.
     pub differences: OperandTile,
     /// A consumer's part of dK and of dV in shared memory.
-    pub output: OperandTile,
+    pub outputs: [OperandTile; 2],
     /// The ring of one stage with K and V.
     pub kv_ring: RingPlan,
-    /// The ring of Q with exponents; that of dO with row sums has as many stages.
+    /// The ring of Q with exponents and dO with row sums.
     pub q_ring: RingPlan,
-    /// The ring of dO with row sums.
-    pub o_ring: RingPlan,
     /// The ring of one stage in which dQ of a tile waits to be added.
     pub dq_ring: RingPlan,
     /// The buffers of dS. Named barriers order their accesses.
     pub ds_ring: RingPlan,
     /// The products `K Q^T` and `V dO^T`.
-    pub scores: MainloopSpec,
-    /// The products `P^T dO` and `dS^T Q`.
-    pub sums: MainloopSpec,
+    pub scores: [MainloopSpec; 2],
+    /// The products `dS^T Q` and `P^T dO`.
+    pub sums: [MainloopSpec; 2],
     /// The product for dQ.
     pub dq: MainloopSpec,
     /// Whether that is dQ transposed, `K^T dS^T`; otherwise `dS K`.
@@ -120,10 +121,15 @@ pub struct BackwardPlan {
 }
 
 /// Registers of a consumer apart from accumulators and operands.
-const WORKING: u32 = 12;
+const WORKING: u32 = 13;
 
 /// Bytes per query of what is one `f32` per query.
 pub(super) const LINE: u32 = 4;
+
+/// Elements of a head in shared memory. Consumers share more than 128 evenly.
+const fn padded(d: u32) -> u32 {
+    d.next_multiple_of(if d > 128 { 128 } else { 64 })
+}
 
 const fn number(field: &'static str, value: u32, needed: &'static str) -> BackwardError {
     BackwardError::Number { field, value, needed }
@@ -135,11 +141,19 @@ impl BackwardPlan {
     /// # Errors
     /// The first field of the spec that is not possible.
     pub const fn new(spec: BackwardSpec) -> Result<Self, BackwardError> {
-        let BackwardSpec { format, head, tile: [rows, keys], .. } = spec;
+        let BackwardSpec { format, head: [d, dv], tile: [rows, keys], .. } = spec;
         let limits = AttentionPlan::TARGET.limits();
         let Some(types) = sixteen_bits(format) else { return Err(BackwardError::Format { format }) };
-        if !matches!(head, 64 | 96 | 128) {
-            return Err(number("d, the elements of a head,", head, "64, 96 or 128"));
+        if !matches!(d, 64 | 96 | 128 | 192 | 256) {
+            return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
+        }
+        if dv != d && !(d == 192 && dv == 128) {
+            let needed = "the number of Q and K, or 128 with their 192,";
+            return Err(number("d of V and O", dv, needed));
+        }
+        if d == 192 && matches!(spec.lengths, Lengths::Packed) {
+            // A box of padding alone is outside of the tensor, and reads at the tensor map's beginning.
+            return Err(number("d of Q and K, with lengths=packed,", d, "64, 96, 128 or 256"));
         }
         if rows < 16 || rows > 128 || !rows.is_multiple_of(16) {
             return Err(number("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
@@ -149,41 +163,56 @@ impl BackwardPlan {
         }
         let consumers = keys / 64;
         // Every consumer computes 64 rows of dQ's product, or a multiple of these.
-        let wide = head.next_multiple_of(64);
-        let dq_transposed = wide.is_multiple_of(keys);
+        let wide = [padded(d), padded(dv)];
+        let divided = wide[0] > 128;
+        let dq_transposed = wide[0].is_multiple_of(keys);
         if !dq_transposed && !rows.is_multiple_of(keys) {
             return Err(number("the number of queries per tile", rows, "128 for 128 keys with d=64"));
         }
         let producer = 24;
         let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
-        // dK and dV; scores and their gradients; P in 16 bits.
-        let need = wide + rows + rows / 4 + WORKING;
+        // dK and dV, or one of them. With them scores, their gradients, and P or dS in 16 bits; or dQ with those of P and dS that there are. With more, the
+        // assembler serialises the products.
+        let kept = if divided { wide[0] / 2 } else { (wide[0] + wide[1]) / 2 };
+        let of_dq = wide[0] * rows / (consumers * 128) + if divided { rows / 4 } else { rows / 2 } + 8;
+        let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
         if need > consumer {
             return Err(BackwardError::Registers { need, have: consumer, queries: rows });
         }
 
         let widest = TileLayout::Widest;
-        let (Ok(k), Ok(k_across), Ok(q), Ok(q_across), Ok(weights), Ok(differences)) = (
-            OperandTile::new(format, Major::K, [keys, wide], widest),
-            OperandTile::new(format, Major::Mn, [wide, keys], widest),
-            OperandTile::new(format, Major::K, [rows, wide], widest),
-            OperandTile::new(format, Major::Mn, [wide, rows], widest),
+        let [wide_k, wide_v] = wide;
+        let (Ok(k), Ok(k_across), Ok(v), Ok(q), Ok(q_across), Ok(d_o), Ok(d_o_across)) = (
+            OperandTile::new(format, Major::K, [keys, wide_k], widest),
+            OperandTile::new(format, Major::Mn, [wide_k, keys], widest),
+            OperandTile::new(format, Major::K, [keys, wide_v], widest),
+            OperandTile::new(format, Major::K, [rows, wide_k], widest),
+            OperandTile::new(format, Major::Mn, [wide_k, rows], widest),
+            OperandTile::new(format, Major::K, [rows, wide_v], widest),
+            OperandTile::new(format, Major::Mn, [wide_v, rows], widest),
+        ) else {
+            return Err(number("the number of queries per tile", rows, "a number whose tiles fit"));
+        };
+        let (Ok(weights), Ok(differences)) = (
             OperandTile::new(format, Major::K, [keys, rows], widest),
             OperandTile::new(format, Major::Mn, [rows, keys], widest),
         ) else {
             return Err(number("the number of queries per tile", rows, "a number whose tiles fit"));
         };
-        let Ok(output) = OperandTile::new(format, Major::K, [64, wide], TileLayout::Slabs(k.swizzle()))
-        else {
-            return Err(number("d, the elements of a head,", head, "a multiple of K's swizzle"));
+        let (Ok(d_k), Ok(d_v)) = (
+            OperandTile::new(format, Major::K, [64, wide_k], TileLayout::Slabs(k.swizzle())),
+            OperandTile::new(format, Major::K, [64, wide_v], TileLayout::Slabs(v.swizzle())),
+        ) else {
+            return Err(number("d, the elements of a head,", d, "a multiple of K's swizzle"));
         };
-        let kv = RingPlan::of(&[k.room(), k.room()]);
-        let q_ring = RingPlan::of(&[q.room(), StageSlot::line(rows * LINE)]);
-        let dq = RingPlan::of(&[StageSlot::line(rows * wide * 4)]);
+        let kv = RingPlan::of(&[k.room(), v.room()]);
+        let line = StageSlot::line(rows * LINE);
+        let q_ring = RingPlan::of(&[q.room(), line, d_o.room(), line]);
+        let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]);
         let ds = RingPlan::of(&[differences.room()]);
         // Two stages of Q and dO, and two buffers of dS, as far as they fit.
         let fixed = kv.need(1) + dq.need(1);
-        let each = 2 * q_ring.need(1);
+        let each = q_ring.need(1);
         let have = limits.shared_bytes;
         let [stages, buffers] = if fixed + 2 * each + ds.need(2) <= have {
             [2, 2]
@@ -197,23 +226,27 @@ impl BackwardPlan {
             return Err(BackwardError::SharedMemory { queries: rows, keys, need, have });
         }
         let arrivals = consumers * Arrivals::Warpgroup.count();
-        let pairs = q_ring.arrivals(1, arrivals);
+        let q_ring = q_ring.arrivals(1, arrivals);
         let adds = dq.arrivals(consumers * Arrivals::Warp.count(), 1);
-        let rings = [kv.arrivals(1, 0), pairs, pairs, ds.arrivals(0, 0), adds];
-        let (rings, shared_bytes) = RingPlan::placed_together(rings, [1, stages, stages, buffers, 1], 0);
-        let [kv_ring, q_ring, o_ring, ds_ring, dq_ring] = rings;
+        let rings = [kv.arrivals(1, 0), q_ring, ds.arrivals(0, 0), adds];
+        let (rings, shared_bytes) = RingPlan::placed_together(rings, [1, stages, buffers, 1], 0);
+        let [kv_ring, q_ring, ds_ring, dq_ring] = rings;
 
         let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
         let operand = OperandSpec::k_major(format);
         let across = OperandSpec { major: Major::Mn, ..operand };
         let (shared, registers) = (Atom::shared(types), Atom::registers(types));
-        let scores = MainloopSpec { operands: [operand; 2], atom: shared, tile: [keys, rows, wide], ..base };
-        let sums =
-            MainloopSpec { operands: [operand, across], atom: registers, tile: [keys, wide, rows], ..base };
-        let tile = if dq_transposed { [wide, rows, keys] } else { [rows, wide, keys] };
+        let scores =
+            MainloopSpec { operands: [operand; 2], atom: shared, tile: [keys, rows, wide_k], ..base };
+        let gradients = MainloopSpec { tile: [keys, rows, wide_v], ..scores };
+        let of_k =
+            MainloopSpec { operands: [operand, across], atom: registers, tile: [keys, wide_k, rows], ..base };
+        let of_v = MainloopSpec { tile: [keys, wide_v, rows], ..of_k };
+        let tile = if dq_transposed { [wide_k, rows, keys] } else { [rows, wide_k, keys] };
         Ok(Self {
             spec,
             wide,
+            divided,
             cta: CtaPlan {
                 producer: Some(Producer::Warpgroup),
                 consumers,
@@ -224,27 +257,31 @@ impl BackwardPlan {
                 overlaps: false,
                 turns: false,
             },
-            keys: k,
-            queries: q,
+            keys: [k, v],
+            queries: [q, d_o],
             keys_across: k_across,
-            queries_across: q_across,
+            queries_across: [q_across, d_o_across],
             weights,
             differences,
-            output,
+            outputs: [d_k, d_v],
             kv_ring,
             q_ring,
-            o_ring,
             ds_ring,
             dq_ring,
-            scores,
-            sums,
+            scores: [scores, gradients],
+            sums: [of_k, of_v],
             dq: MainloopSpec { operands: [across; 2], atom: shared, tile, ..base },
             dq_transposed,
         })
     }
 
+    /// Whether sequences have lengths of their own.
+    pub(super) fn is_packed(&self) -> bool {
+        self.spec.lengths == Lengths::Packed
+    }
+
     /// Bytes of the sums of dQ of a tile of queries.
     pub const fn sum_bytes(&self) -> u32 {
-        self.spec.tile[0] * self.wide * 4
+        self.spec.tile[0] * self.wide[0] * 4
     }
 }

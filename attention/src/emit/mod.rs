@@ -59,20 +59,20 @@ struct Parameters<'f> {
 
 /// Where sequences of different lengths begin.
 #[derive(Clone, Copy)]
-struct Lengths<'f> {
-    queries: Beginnings<'f>,
-    /// `None` if keys are in pages.
-    keys: Option<Beginnings<'f>>,
+pub(crate) struct Lengths<'f> {
+    pub(crate) queries: Beginnings<'f>,
+    /// `None` if keys are in pages, or not needed.
+    pub(crate) keys: Option<Beginnings<'f>>,
     batch: Value<'f, u32>,
 }
 
 /// Where the rows of each sequence begin in a tensor.
 #[derive(Clone, Copy)]
-struct Beginnings<'f> {
+pub(crate) struct Beginnings<'f> {
     /// Address of the table.
     table: Value<'f, u64>,
     /// Rows of all sequences.
-    rows: Value<'f, u32>,
+    pub(crate) rows: Value<'f, u32>,
 }
 
 /// Where the factors of Q, K and V are.
@@ -307,12 +307,7 @@ impl<'f> Parameters<'f> {
             per_head: f.param("factors_per_head"),
         });
         let paged = plan.spec.pages.is_some();
-        let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| {
-            let (queries, keys) = (f.param("queries_begin"), (!paged).then(|| f.param("keys_begin")));
-            let queries = Beginnings { table: queries, rows: f.param("all_queries") };
-            let keys = keys.map(|table| Beginnings { table, rows: f.param("all_keys") });
-            Lengths { queries, keys, batch: f.param("batch") }
-        });
+        let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths::declare(f, !paged));
         let pages = plan.spec.pages.map(|page| Pages::declare(f, page));
         let outside =
             (paged || packed.is_some()).then(|| ["k_outside", "v_outside"].map(|name| f.tensor_map(name)));
@@ -436,7 +431,7 @@ impl<'f> Kernel<'_, 'f> {
             let keys = pages.map_or(most[1], |pages| pages.keys(tile.batch, most[1]));
             return self.blocks(QueryTile { lengths: [most[0], keys], ..tile });
         };
-        let (batch, tile) = lengths.find(queries, tile);
+        let (batch, tile) = lengths.find(lengths.queries, queries, tile);
         let (before_q, count_q) = lengths.queries.sequence(batch);
         let (before_k, count_k) = match lengths.keys {
             Some(keys) => keys.sequence(batch),
@@ -589,11 +584,23 @@ impl<'f> Factors<'f> {
 }
 
 impl<'f> Lengths<'f> {
-    /// Tiles of a head are numbered so that sequence `b` has those from `begin(b) / queries + b` on: at least as many as
-    /// it needs, and one more at most. The sequence of a tile, and the tile's number in it.
-    fn find(&self, queries: u32, tile: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
+    /// Declares the parameters, without or with those of keys.
+    pub(crate) fn declare(f: &'f Builder, keys: bool) -> Self {
+        let (queries, keys) = (f.param("queries_begin"), keys.then(|| f.param("keys_begin")));
+        let queries = Beginnings { table: queries, rows: f.param("all_queries") };
+        let keys = keys.map(|table| Beginnings { table, rows: f.param("all_keys") });
+        Self { queries, keys, batch: f.param("batch") }
+    }
+
+    /// The sequence of a tile of `height` rows of `of`, and the tile's number in it.
+    pub(crate) fn find(
+        &self,
+        of: Beginnings<'f>,
+        height: u32,
+        tile: Value<'f, u32>,
+    ) -> (Value<'f, u32>, Value<'f, u32>) {
         let f = tile.builder();
-        let first = |batch: Value<'f, u32>| self.queries.begin(batch) / queries + batch;
+        let first = |batch| of.first_tile(height, batch);
         let (low, high) = (f.variable(0u32), f.variable(self.batch - 1));
         f.while_(
             || low.get().less_than(high.get()),
@@ -610,13 +617,19 @@ impl<'f> Lengths<'f> {
 }
 
 impl<'f> Beginnings<'f> {
+    /// Tiles of a head are numbered so that sequence `b` has those from `begin(b) / height + b` on: at least as many as
+    /// it needs, and one more at most.
+    pub(crate) fn first_tile(&self, height: u32, batch: Value<'f, u32>) -> Value<'f, u32> {
+        self.begin(batch) / height + batch
+    }
+
     fn begin(&self, batch: Value<'f, u32>) -> Value<'f, u32> {
         let begin: Value<'f, u32> = batch.builder().load_global(self.table + batch.mul_wide(4u32), 0);
         begin.min(self.rows)
     }
 
     /// Rows before a sequence, and its own.
-    fn sequence(&self, batch: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
+    pub(crate) fn sequence(&self, batch: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
         let (begin, end) = (self.begin(batch), self.begin(batch + 1));
         (begin, end.max(begin) - begin)
     }

@@ -18,14 +18,14 @@
 //! ```
 
 use attention::backward::{AttentionBackward, BackwardCall};
-use attention::{Attention, AttentionCall, AttentionProblem, Scope};
+use attention::{Attention, AttentionCall, AttentionProblem, AttentionSpec, Lengths, Packed, Scope};
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel, WorkspaceRef};
 use reference::attention::gradients::{Erring, Pair, Query, gradient};
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
-use super::{AttentionFault, Case, Largest, Tensor, named};
+use super::{AttentionFault, Case, Largest, Sequence, Tensor, named};
 #[cfg(feature = "records")]
 use crate::verify::family::{Expected, Inputs, Reference};
 #[cfg(feature = "records")]
@@ -50,6 +50,7 @@ pub struct Checked {
 pub struct Uploaded<'a> {
     case: &'a Case,
     kernel: &'a AttentionBackward,
+    places: Places,
     /// Q, K, V, O, dO, dQ, dK and dV.
     tensors: [Tensor; 8],
     log_sum_exp: Vec<f64>,
@@ -61,6 +62,74 @@ pub struct Uploaded<'a> {
 impl core::fmt::Debug for Uploaded<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Uploaded").field("case", self.case).field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+/// Where the rows of queries (0) and of keys (1) are.
+struct Places {
+    /// Heads of queries and of keys.
+    heads: [usize; 2],
+    sequences: Vec<Sequence>,
+    /// Whether the rows of all sequences follow each other in a head.
+    packed: bool,
+}
+
+impl Places {
+    fn of(lengths: impl IntoIterator<Item = [u32; 2]>, heads: [u32; 2], packed: bool) -> Self {
+        let mut sums = [0; 2];
+        let sequence = |rows: [u32; 2]| {
+            let before = sums;
+            sums = [0, 1].map(|i| sums[i] + rows[i]);
+            Sequence { before, rows }
+        };
+        let sequences = lengths.into_iter().map(sequence).collect();
+        Self { heads: heads.map(|count| count as usize), sequences, packed }
+    }
+
+    /// Rows of all sequences, of a side.
+    fn all(&self, side: usize) -> u32 {
+        self.sequences.last().map_or(0, |last| last.before[side] + last.rows[side])
+    }
+
+    /// The extents of a side's tensors: sequences, heads and rows.
+    fn extents(&self, side: usize, problem: &AttentionProblem) -> [u32; 3] {
+        let (heads, rows) = (problem.heads[side], [problem.queries, problem.keys][side]);
+        if self.packed { [1, heads, self.all(side)] } else { [self.sequences.len() as u32, heads, rows] }
+    }
+
+    fn rows(&self, sequence: usize, side: usize) -> usize {
+        self.sequences[sequence].rows[side] as usize
+    }
+
+    /// The number of a row of a sequence's head.
+    fn index(&self, side: usize, [sequence, head, row]: [usize; 3]) -> usize {
+        let before = self.sequences[sequence].before[side] as usize;
+        if self.packed {
+            return head * self.all(side) as usize + before + row;
+        }
+        (sequence * self.heads[side] + head) * self.rows(sequence, side) + row
+    }
+
+    /// The sequence, the head and the row with a number.
+    fn place(&self, side: usize, index: usize) -> [usize; 3] {
+        if self.packed {
+            let all = self.all(side) as usize;
+            let (head, row) = (index / all, index % all);
+            let end = |of: &Sequence| of.before[side] + of.rows[side];
+            let sequence = self.sequences.partition_point(|of| end(of) as usize <= row);
+            return [sequence, head, row - self.sequences[sequence].before[side] as usize];
+        }
+        let rows = self.rows(0, side);
+        [index / rows / self.heads[side], index / rows % self.heads[side], index % rows]
+    }
+
+    /// Whether a query sees a key, by a kernel's mask.
+    fn sees(&self, kernel: &AttentionBackward, counts: &[i32], reals: &[f32], place: [usize; 4]) -> bool {
+        let counts: Vec<i64> = counts.iter().map(|&count| count.into()).collect();
+        let reals: Vec<_> = reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+        let [queries, keys] = self.sequences[place[0]].rows.map(i64::from);
+        let [batch, head, row, key] = place.map(|number| number as i64);
+        kernel.sees(&Scope { queries, keys, head, batch, counts: &counts, reals: &reals }, row, key)
     }
 }
 
@@ -97,60 +166,90 @@ impl Case {
         forward: Option<&Attention>,
     ) -> Result<Uploaded<'a>, EngineError> {
         let spec = kernel.plan().spec;
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = self.problem;
-        let (format, d) = (named(spec.format), spec.head);
-        let [of_queries, of_keys] = [[batch, heads, queries, d], [batch, shared, keys, d]];
+        let packed = spec.lengths == Lengths::Packed;
+        let (problem, sequences) =
+            self.sequences(&AttentionSpec { lengths: spec.lengths, ..AttentionSpec::DEFAULT });
+        let AttentionProblem { batch, heads, queries, keys, .. } = problem;
+        let lengths = match packed {
+            true => sequences.iter().map(|of| of.rows).collect(),
+            false => vec![[queries, keys]; batch as usize],
+        };
+        let places = Places::of(lengths, heads, packed);
+        let (format, [d, dv]) = (named(spec.format), spec.head);
+        let [first_q, first_k] = [0, 1].map(|side| places.extents(side, &problem));
+        let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
         let nothing = |extents| Tensor::new(format, self.layout, extents, || format.round(f64::NAN));
-        let first = |[batch, heads, rows, _]: [u32; 4]| [batch, heads, rows];
-        let [q, k, v] = self.operands(first(of_queries), first(of_keys), [format; 2], [d, d]);
-        let mut o = nothing(of_queries);
-        let d_o = self.uniform(0x5678, format, of_queries);
+        let [mut q, mut k, mut v] = self.operands(first_q, first_k, [format; 2], [d, dv]);
+        let mut o = nothing(with(first_q, dv));
+        let mut d_o = self.uniform(0x5678, format, with(first_q, dv));
+        if packed {
+            // Queries without keys, and keys without queries: no other sequence may be affected.
+            let alone = |side: usize, index: usize| {
+                let [sequence, ..] = places.place(side, index);
+                places.rows(sequence, 1 - side) == 0
+            };
+            for row in (0..q.rows()).filter(|&row| alone(0, row)) {
+                [&mut q, &mut d_o].into_iter().for_each(|tensor| tensor.poison(row));
+            }
+            for row in (0..k.rows()).filter(|&row| alone(1, row)) {
+                [&mut k, &mut v].into_iter().for_each(|tensor| tensor.poison(row));
+            }
+        }
+        let table = |side: usize| -> Vec<u8> {
+            let begins = places.sequences.iter().map(|of| of.before[side]).chain([places.all(side)]);
+            begins.flat_map(u32::to_le_bytes).collect()
+        };
+        let tables = [engine.upload(&table(0))?, engine.upload(&table(1))?];
+        let rows = [places.all(0), places.all(1)];
+        let packed = Packed { begins: tables.map(|table| table.address), rows };
         let mut tensors = [q, k, v];
         let log_sum_exp = match forward {
-            Some(forward) => self.forward(engine, forward, &tensors, &mut o)?,
-            None => self.reference(kernel, &tensors, &mut o),
+            Some(forward) => self.forward(engine, forward, (problem, packed), &tensors, &mut o)?,
+            None => self.reference(kernel, &places, &tensors, &mut o),
         };
         let [q, k, v] = &mut tensors;
         let take = |tensor: &mut Tensor| core::mem::replace(tensor, nothing([0; 4]));
-        let tensors =
-            [take(q), take(k), take(v), o, d_o, nothing(of_queries), nothing(of_keys), nothing(of_keys)];
+        let tensors = [
+            take(q),
+            take(k),
+            take(v),
+            o,
+            d_o,
+            nothing(with(first_q, d)),
+            nothing(with(first_k, d)),
+            nothing(with(first_k, dv)),
+        ];
         let mut buffers = Vec::new();
         for tensor in &tensors {
             buffers.push(engine.upload(&tensor.bytes)?);
         }
         let rows: Vec<u8> = log_sum_exp.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect();
         buffers.push(engine.upload(&[&rows[..], &[0xff; 32]].concat())?);
-        // What is in the workspace does not matter: it is NaN.
-        let bytes = kernel.workspace(&self.problem);
-        let memory = engine.allocate(usize::try_from(bytes).unwrap_or(usize::MAX))?;
-        engine.repeat(memory, &[0xff])?;
-        buffers.push(memory);
         let at = |i: usize| tensors[i].placed(buffers[i].address);
-        let call = BackwardCall {
-            problem: self.problem,
+        let mut call = BackwardCall {
+            problem,
             q: at(0),
             k: at(1),
             v: at(2),
             o: at(3),
             d_o: at(4),
             log_sum_exp: buffers[8].address,
+            packed,
             d_q: at(5),
             d_k: at(6),
             d_v: at(7),
-            workspace: Some(WorkspaceRef { address: memory.address, bytes }),
+            workspace: None,
             counts: self.counts.clone(),
             reals: self.reals.clone(),
         };
-        Ok(Uploaded { case: self, kernel, tensors, log_sum_exp, buffers, call })
-    }
-
-    /// Whether a query of a head sees a key.
-    fn sees(&self, kernel: &AttentionBackward, [b, h, r, key]: [usize; 4]) -> bool {
-        let counts: Vec<i64> = self.counts.iter().map(|&count| count.into()).collect();
-        let reals: Vec<_> = self.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
-        let [queries, keys] = [self.problem.queries, self.problem.keys].map(i64::from);
-        let of = Scope { queries, keys, head: h as i64, batch: b as i64, counts: &counts, reals: &reals };
-        kernel.sees(&of, r as i64, key as i64)
+        // What is in the workspace does not matter: it is NaN.
+        let bytes = kernel.workspace(&problem, &packed);
+        let memory = engine.allocate(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        engine.repeat(memory, &[0xff])?;
+        call.workspace = Some(WorkspaceRef { address: memory.address, bytes });
+        buffers.push(memory);
+        buffers.extend(tables);
+        Ok(Uploaded { case: self, kernel, places, tensors, log_sum_exp, buffers, call })
     }
 
     /// Fills O by a kernel, and returns the log-sum-exp.
@@ -158,6 +257,7 @@ impl Case {
         &self,
         engine: &mut dyn Engine,
         forward: &Attention,
+        (problem, packed): (AttentionProblem, Packed),
         operands: &[Tensor; 3],
         o: &mut Tensor,
     ) -> Result<Vec<f64>, EngineError> {
@@ -169,9 +269,10 @@ impl Case {
         let at = |i: usize| operands[i].placed(buffers[i].address);
         let call = AttentionCall {
             log_sum_exp: buffers[4].address,
+            packed,
             counts: self.counts.clone(),
             reals: self.reals.clone(),
-            ..AttentionCall::new(self.problem, [at(0), at(1), at(2)], o.placed(buffers[3].address))
+            ..AttentionCall::new(problem, [at(0), at(1), at(2)], o.placed(buffers[3].address))
         };
         forward.run(engine, &call)?;
         o.bytes = engine.read(buffers[3])?;
@@ -184,19 +285,24 @@ impl Case {
     }
 
     /// Fills O by the reference, and returns the log-sum-exp.
-    fn reference(&self, kernel: &AttentionBackward, operands: &[Tensor; 3], o: &mut Tensor) -> Vec<f64> {
-        let [q, k, v] = operands;
-        let AttentionProblem { heads: [heads, shared], queries, keys, scale, .. } = self.problem;
-        let [heads, shared, queries, keys] = [heads, shared, queries, keys].map(|extent| extent as usize);
+    fn reference(
+        &self,
+        kernel: &AttentionBackward,
+        places: &Places,
+        operands: &[Tensor; 3],
+        o: &mut Tensor,
+    ) -> Vec<f64> {
+        let ([q, k, v], [heads, shared]) = (operands, places.heads);
         let width = o.format.bytes() as usize;
         let mut log_sum_exp = Vec::new();
         for index in 0..o.rows() {
-            let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
-            let first = (b * shared + h / (heads / shared)) * keys;
+            let [b, h, r] = places.place(0, index);
             let (query, mut row, mut values) = (q.values(index), Row::new(q.format, 64), Vec::new());
-            for key in (0..keys).filter(|&key| self.sees(kernel, [b, h, r, key])) {
-                row.key(Score::of(&query, &k.values(first + key), scale));
-                values.push(v.values(first + key));
+            let sees = |key| places.sees(kernel, &self.counts, &self.reals, [b, h, r, key]);
+            for key in (0..places.rows(b, 1)).filter(|&key| sees(key)) {
+                let at = places.index(1, [b, h / (heads / shared), key]);
+                row.key(Score::of(&query, &k.values(at), self.problem.scale));
+                values.push(v.values(at));
             }
             let place = o.byte(index);
             for (column, at) in (place..place + o.row_bytes()).step_by(width).enumerate() {
@@ -230,10 +336,12 @@ impl Uploaded<'_> {
         }
         let mut random = fastrand::Rng::with_seed(self.case.seed);
         let [d_q, d_k, d_v] = &after[..] else { return Ok(checked) };
+        let Case { counts, reals, problem, .. } = self.case;
         let expected = Gradients {
-            problem: self.case.problem,
+            places: &self.places,
+            scale: problem.scale,
             format: self.tensors[0].format,
-            sees: &|place| self.case.sees(self.kernel, place),
+            sees: &|place| self.places.sees(self.kernel, counts, reals, place),
             row: &|name, index| {
                 let tensor = self.tensors.iter().zip(NAMES).find(|(_, of)| *of == name);
                 tensor.map_or_else(Vec::new, |(tensor, _)| tensor.values(index))
@@ -274,12 +382,10 @@ impl Uploaded<'_> {
         largest: &mut Largest,
     ) -> Result<(), AttentionFault> {
         let tensor = &self.tensors[i];
-        let [_, heads, rows, _] = tensor.extents;
         for (column, bits) in tensor.row(memory, index).enumerate() {
             let (wanted, got) = (wanted[column], tensor.format.decode(bits));
             if !wanted.admits(bits) {
-                let index = index as u32;
-                let place = [index / rows / heads, index / rows % heads, index % rows];
+                let place = self.places.place(usize::from(i > 5), index).map(|number| number as u32);
                 let what = format!("element {column} of {}", NAMES[i]);
                 return Err(AttentionFault::Value { what, place, keys: 0, got, wanted });
             }
@@ -302,7 +408,8 @@ const NAMES: [&str; 8] = ["Q", "K", "V", "O", "dO", "dQ", "dK", "dV"];
 
 /// The expected gradients.
 struct Gradients<'a> {
-    problem: AttentionProblem,
+    places: &'a Places,
+    scale: f32,
     format: Format,
     /// Whether, in a sequence and a head, a query sees a key.
     sees: &'a dyn Fn([usize; 4]) -> bool,
@@ -312,9 +419,10 @@ struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    fn extents(&self) -> [usize; 4] {
-        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = self.problem;
-        [heads, shared, queries, keys].map(|extent| extent as usize)
+    /// Heads of queries that share one of keys.
+    fn share(&self) -> usize {
+        let [heads, shared] = self.places.heads;
+        heads / shared
     }
 
     /// A query with what belongs to it.
@@ -326,31 +434,30 @@ impl Gradients<'_> {
 
     /// A row of dQ.
     fn query(&self, index: usize) -> Vec<Wanted> {
-        let [heads, shared, queries, keys] = self.extents();
-        let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
-        let first = (b * shared + h / (heads / shared)) * keys;
+        let [b, h, r] = self.places.place(0, index);
         let seen: Vec<(Erring, Vec<f64>)> = self.with_query(index, |query| {
-            let seen = (0..keys).filter(|&key| (self.sees)([b, h, r, key]));
+            let seen = (0..self.places.rows(b, 1)).filter(|&key| (self.sees)([b, h, r, key]));
             let pair = |key| {
-                let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, first + key));
-                (Pair::of(query, &k, &v, self.problem.scale).difference, k)
+                let at = self.places.index(1, [b, h / self.share(), key]);
+                let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, at));
+                (Pair::of(query, &k, &v, self.scale).difference, k)
             };
             seen.map(pair).collect()
         });
         let terms = |column: usize| seen.iter().map(move |(ds, k)| (*ds, k[column]));
         let columns = 0..(self.row)("Q", index).len();
-        columns.map(|column| gradient(self.format, self.problem.scale, terms(column))).collect()
+        columns.map(|column| gradient(self.format, self.scale, terms(column))).collect()
     }
 
     /// A row of dK, and of dV.
     fn key(&self, index: usize) -> [Vec<Wanted>; 2] {
-        let ([heads, shared, queries, keys], scale) = (self.extents(), self.problem.scale);
-        let [b, h, key] = [index / keys / shared, index / keys % shared, index % keys];
+        let (scale, share) = (self.scale, self.share());
+        let [b, h, key] = self.places.place(1, index);
         let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, index));
-        let (mut seen, share) = (Vec::new(), heads / shared);
+        let mut seen = Vec::new();
         for head in h * share..(h + 1) * share {
-            for r in (0..queries).filter(|&r| (self.sees)([b, head, r, key])) {
-                self.with_query((b * heads + head) * queries + r, |query| {
+            for r in (0..self.places.rows(b, 0)).filter(|&r| (self.sees)([b, head, r, key])) {
+                self.with_query(self.places.index(0, [b, head, r]), |query| {
                     seen.push((Pair::of(query, &k, &v, scale), query.q.to_vec(), query.d_o.to_vec()));
                 });
             }
@@ -373,30 +480,33 @@ impl Reference for AttentionBackward {
 
     /// Rows of dQ, and then of dK and dV, which have as many.
     fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let AttentionRequest { head: [d, _], mask, problem, .. } = *request;
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
+        let AttentionRequest { head, mask, lengths, problem, .. } = *request;
         // A kernel with another mask is wrong.
         let asked = Self::new(BackwardSpec { mask, ..self.plan().spec });
         let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
-        let case = Case::new(problem);
-        let [batch, heads, shared, queries, keys, d] =
-            [batch, heads, shared, queries, keys, d].map(|extent| extent as usize);
+        let places = Places::of(request.lengths(), problem.heads, lengths == Lengths::Packed);
+        let [of_queries, of_keys] = [0, 1].map(|side| {
+            places.extents(side, &problem).into_iter().map(|extent| extent as usize).product::<usize>()
+        });
+        let ([d, dv], counts) = (head.map(|d| d as usize), Self::call(request).counts);
+        let width = |name: &str| if matches!(name, "V" | "O" | "dO") { dv } else { d };
         let expected = Gradients {
-            problem,
+            places: &places,
+            scale: problem.scale,
             format: named(request.format),
-            sees: &|place| case.sees(&asked, place),
-            row: &|name, row| inputs.elements(name, row * d, d),
+            sees: &|place| places.sees(&asked, &counts, &[], place),
+            row: &|name, row| inputs.elements(name, row * width(name), width(name)),
             log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1).first().copied().unwrap_or(0.0),
         };
         let within = |row: Vec<Wanted>| row.iter().map(|wanted| (wanted.value, wanted.bound())).collect();
         let (mut d_q, mut d_k, mut d_v) = (Vec::new(), Vec::new(), Vec::new());
-        for index in inputs.chosen(batch * heads * queries) {
+        for index in inputs.chosen(of_queries) {
             d_q.push((index * d, within(expected.query(index))));
         }
-        for index in inputs.chosen(batch * shared * keys) {
+        for index in inputs.chosen(of_keys) {
             let [of_k, of_v] = expected.key(index).map(within);
             d_k.push((index * d, of_k));
-            d_v.push((index * d, of_v));
+            d_v.push((index * dv, of_v));
         }
         [("dQ", d_q), ("dK", d_k), ("dV", d_v)].map(|(name, elements)| Expected { name, elements }).into()
     }

@@ -14,12 +14,12 @@ use ptx::mutate::{Change, Mutation, numbered};
 use ptx::{Function, Statement};
 
 use barriers::{
-    behind_a_multiply, behind_another, behind_own_copies, first_of_all, in_one_order, next_does_as_well,
-    nothing_staged_yet, of_all_alone, of_one_warpgroup, only_use, orders_nothing,
+    behind_a_multiply, behind_another, behind_own_copies, first_of_all, in_one_order, in_order_of_consumers,
+    next_does_as_well, nothing_staged_yet, of_all_alone, of_one_warpgroup, only_use, orders_nothing,
 };
 use checks::{
-    advances, always_zero, copies_nothing_before, does_nothing, follows_its_load, joins_the_next, next_step,
-    of_cta_alone, of_threads_alone, only, untouched, waits_longer,
+    advances, always_zero, copies_nothing_before, does_nothing, fenced_already, follows_its_load,
+    joins_the_next, next_step, not_read_again, of_cta_alone, of_threads_alone, only, untouched, waits_longer,
 };
 use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, waits_for_a_turn};
 use threads::{begins_inside, either_way, may_repeat, meets_first, tells_the_same};
@@ -57,6 +57,13 @@ const ENTRIES: &[Entry] = &[
               registers, and PTX orders these without a fence. The first multiply has a fence of its own.",
     },
     Entry {
+        name: "fenced-already",
+        targets: &["wgmma.fence"],
+        covers: |function, mutation| mutation.change == Change::Delete && fenced_already(function, mutation),
+        why: "Since the fence before it, only multiplies use the accumulators and fragments of the multiplies \
+              that follow it.",
+    },
+    Entry {
         name: "grids-and-threads",
         targets: &["bar.sync", "barrier.cluster.wait"],
         covers: |function, mutation| {
@@ -71,9 +78,55 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             matches!(next_step(function, mutation), Some(Inst::WgmmaFence | Inst::WgmmaWait { .. }))
         },
-        why: "A wgmma.fence orders uses of registers, and a wgmma.wait_group waits for multiplies, which \
-              wait for no thread. A wait for an mbarrier uses no registers, so it can come before or after \
-              either of them.",
+        why: REGISTERS_AND_PHASES,
+    },
+    Entry {
+        name: "registers-and-phases",
+        targets: &["wgmma.wait_group", "wgmma.fence"],
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::MbarrierWait { .. })),
+        why: REGISTERS_AND_PHASES,
+    },
+    Entry {
+        name: "same-group",
+        targets: &["wgmma.commit_group"],
+        covers: |function, mutation| {
+            let next = next_step(function, mutation);
+            matches!(next, Some(Inst::WgmmaFence | Inst::MbarrierWait { .. } | Inst::BarrierSync { .. }))
+        },
+        why: "The step that now comes first starts no multiply and waits for no group: the group has the same \
+              multiplies, and is complete before the next one begins.",
+    },
+    Entry {
+        name: "registers-and-memory",
+        targets: &["fence.proxy.async", "bar.sync"],
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WgmmaFence)),
+        why: REGISTERS_AND_MEMORY,
+    },
+    Entry {
+        name: "registers-and-memory",
+        targets: &["wgmma.fence"],
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. })),
+        why: REGISTERS_AND_MEMORY,
+    },
+    Entry {
+        name: "fresh-stage",
+        targets: &["mbarrier.try_wait"],
+        covers: |_, mutation| mutation.within.is_none() && mutation.scopes.contains(&"producer"),
+        why: "It is executed once, before the producer has filled a stage of the ring: nothing is in the stage, \
+              and the wait does not wait.",
+    },
+    Entry {
+        name: "releases-later",
+        targets: &["mbarrier.arrive"],
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::BulkWait { .. })),
+        why: "The step that now comes first waits for copies that are under way, and for no thread: what the \
+              arrival releases is released later.",
+    },
+    Entry {
+        name: "not-read-again",
+        targets: &["position"],
+        covers: not_read_again,
+        why: "It is executed once, and no later instruction reads the variable: the ring is used once.",
     },
     Entry {
         name: "own-multiplies",
@@ -190,6 +243,13 @@ const ENTRIES: &[Entry] = &[
               order, whatever their numbers are.",
     },
     Entry {
+        name: "in-order-of-consumers",
+        targets: &["bar.sync"],
+        covers: |function, mutation| mutation.change == RENAMED && in_order_of_consumers(function, mutation),
+        why: "All consumer threads execute it, as all barriers but the whole CTA's number zero, under the same \
+              conditions: they come in one order, whatever their numbers are.",
+    },
+    Entry {
         name: "behind-another",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && behind_another(function, mutation),
@@ -210,7 +270,7 @@ const ENTRIES: &[Entry] = &[
         targets: &["if"],
         covers: |function, mutation| mutation.change == Change::Force(true) && may_repeat(function, mutation),
         why: "Every lane of the warp has the same value, and one of them takes the maximum or minimum with the \
-              word in memory. It does not change if the others do the same.",
+              word in memory, or stores it. It does not change if the others do the same.",
     },
     Entry {
         name: "begins-inside",
@@ -368,6 +428,11 @@ const ENTRIES: &[Entry] = &[
     },
 ];
 
+const REGISTERS_AND_PHASES: &str = "A wgmma.fence orders uses of registers, and a wgmma.wait_group waits for \
+    multiplies, which wait for no thread. A wait for an mbarrier uses no registers, so it can come before or \
+    after either of them.";
+const REGISTERS_AND_MEMORY: &str = "A proxy fence and a barrier order accesses to memory, a wgmma.fence uses of \
+    registers: either may come first.";
 const NO_COPIES: &str = "The added threads have started no copies, so they have nothing to wait for.";
 const NO_COPIES_YET: &str = "On the only path to it no copy has been started: there is nothing to wait for.";
 const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 };
@@ -388,6 +453,7 @@ pub(super) fn whatever_the_schedule(name: &str) -> bool {
         name,
         "last-arrival"
             | "first-stage"
+            | "fresh-stage"
             | "last-touch"
             | "either-way"
             | "begins-inside"

@@ -1,10 +1,11 @@
 //! Kernels that are no GEMM: those that transpose and compress operands, and attention.
 
-use attention::{Attention, AttentionProblem, AttentionRequest};
+use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
+use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, Parts};
 use collective::{Format, MatrixRef, sparse};
 use emulator::Memory;
-use kernel::operands::{Fill, Places};
-use kernel::{Compress, Compression, Family, Kernel, Program, Transpose, Transposition};
+use kernel::operands::{Contents, Fill, Places};
+use kernel::{Compress, Compression, Family, Kernel, Program, Transpose, Transposition, WorkspaceRef};
 use ptx::{Function, VerifyError};
 
 use super::subject::Subject;
@@ -14,38 +15,91 @@ use super::trial::Case;
 struct Calls<K, C> {
     name: String,
     kernel: K,
-    calls: Vec<C>,
+    /// The calls, and the words of their tables.
+    calls: Vec<(C, Vec<u32>)>,
     /// Number of calls whose first input is made sparse, and the bytes of its elements: every other element is
     /// zero.
     pruned: (usize, usize),
     /// Number of resident clusters.
     slots: u32,
+    /// Whether calls run twice on their workspace.
+    again: bool,
+    /// Bytes of random floats with which a call's workspace begins; the others are zeros.
+    noise: Box<dyn Fn(&C) -> usize + Send + Sync>,
 }
 
-/// Specs of attention, of which the program differs in how warps wait for each other.
-const ATTENTION: [&str; 4] = [
-    "d=64 tile=64x64",
-    "d=64 tile=128x64 mask=causal",
-    "d=64 tile=128x64 mask=causal overlap=on turns=off",
-    "d=64 tile=64x64 store=direct stages=1",
+impl<K, C> Calls<K, C> {
+    fn new(name: String, kernel: K, calls: Vec<(C, Vec<u32>)>) -> Self {
+        Self { name, kernel, calls, pruned: (0, 1), slots: 1, again: false, noise: Box::new(|_| 0) }
+    }
+}
+
+/// Specs of attention, of which the program differs in how warps wait for each other, and problems. Two CTAs have several tiles each:
+/// with one block of keys, with more of them than a ring has stages, and whole and partial ones.
+const ATTENTION: [(&str, &[&str]); 5] = [
+    ("d=64 tile=64x64 stages=2", FULL),
+    ("d=64 tile=128x64 stages=2 mask=causal", CAUSAL),
+    ("d=64 tile=128x64 stages=2 mask=causal overlap=on turns=off", CAUSAL),
+    ("d=64 tile=64x64 stages=1 store=direct", FULL),
+    ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
+];
+const FULL: &[&str] = &["1x2/1x70x50 d=64", "1x8/8x130x40 d=64", "1x2/2x200x470 d=64"];
+const CAUSAL: &[&str] =
+    &["1x2/1x70x50 d=64 mask=causal", "1x8/8x260x40 d=64 mask=causal", "1x2/2x260x470 d=64 mask=causal"];
+const PAGES: &[&str] =
+    &["2x4/2x1x60 d=64 pages=16", "8x4/2x1x40 d=64 pages=16", "1x2/1x40x300 d=64 pages=16"];
+
+/// Kernels of attention.
+fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
+    ATTENTION.into_iter().filter_map(|(text, problems)| {
+        let kernel = Attention::of_spec(&text.parse().ok()?).ok()?;
+        let call = |problem: &&str| -> Option<(AttentionCall, Vec<u32>)> {
+            let request = AttentionRequest { log_sum_exp: true, ..problem.parse().ok()? };
+            Some((Attention::call(&request), Attention::words(&request, Contents::Table)))
+        };
+        let calls = problems.iter().map(call).collect::<Option<_>>()?;
+        let again = kernel.plan().spec.parts != Parts::One;
+        let name = format!("attention {text}");
+        Some(Box::new(Calls { again, slots: 2, ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
+    })
+}
+
+/// Specs of attention's backward pass.
+const BACKWARD: [(&str, &[Step]); 3] = [
+    ("tile=64x128 mask=causal", &[Step::Main, Step::Finish]),
+    ("d=64 tile=128x128 deterministic=on", &[Step::Main]),
+    ("d=192x128 tile=32x128", &[Step::Values, Step::Keys]),
 ];
 
-/// Kernels of attention. Two CTAs have several tiles each: with one block of keys, with more of them than a ring has stages, and whole and
-/// partial ones.
-fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
-    ATTENTION.into_iter().filter_map(|text| {
-        let kernel = Attention::of_spec(&text.parse().ok()?).ok()?;
-        let spec = kernel.plan().spec;
-        let call = |(heads, lengths): ([u32; 2], [u32; 2])| {
-            let problem =
-                AttentionProblem { heads, ..AttentionProblem::new(1, heads[0], lengths, spec.head[0]) };
-            let request = AttentionRequest::new(problem, spec.head[0]);
-            let request = AttentionRequest { mask: spec.mask, log_sum_exp: true, ..request };
-            Attention::call(&request)
+/// Programs of attention's backward pass. A tile of queries sees two blocks of keys at most: more have sums of dQ that depend on the
+/// order of adds.
+fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
+    let programs = BACKWARD.into_iter().flat_map(|(text, steps)| steps.iter().map(move |step| (text, *step)));
+    programs.filter_map(|(text, step)| {
+        let kernel = AttentionBackward::of_spec(&text.parse().ok()?).ok()?;
+        let BackwardSpec { tile: [rows, block], head: [d, dv], mask, .. } = kernel.plan().spec;
+        let call = |[heads, shared, queries, keys]: [u32; 4]| -> Option<(BackwardCall, Vec<u32>)> {
+            let problem = format!("1x{heads}/{shared}x{queries}x{keys} d={d}x{dv} mask={}", mask.name());
+            let mut call = AttentionBackward::call(&problem.parse().ok()?);
+            // A program has no memory for what it does not access.
+            let BackwardCall { q, k, v, o, d_o, d_q, d_k, d_v, log_sum_exp, .. } = &mut call;
+            [q, k, v, o, d_o, d_q, d_k, d_v].into_iter().for_each(|of| of.address = 256);
+            *log_sum_exp = 256;
+            Some((call, Vec::new()))
         };
-        let calls = [([2, 1], [70, 50]), ([4, 2], [130, 64]), ([2, 2], [200, 470])].map(call).to_vec();
-        let name = format!("attention {text}");
-        Some(Box::new(Calls { name, kernel, calls, pruned: (0, 1), slots: 2 }) as Box<dyn Subject>)
+        let problems = [[1, 1, rows - 8, 40], [2, 1, 2 * rows - 8, 2 * block - 8], [1, 1, 5 * rows, block]];
+        let calls = problems.into_iter().map(call).collect::<Option<_>>()?;
+        // Exponents and row sums of queries.
+        let noise = move |call: &BackwardCall| {
+            let AttentionProblem { heads: [heads, _], queries, .. } = call.problem;
+            (heads * queries.next_multiple_of(rows) * 8) as usize
+        };
+        let name = match step {
+            Step::Main | Step::Keys => format!("attention-backward {text}"),
+            Step::Prepare | Step::Values | Step::Finish => format!("attention-backward {text}, {step:?}"),
+        };
+        let kernel = kernel.steps().into_iter().find(|of| of.step() == step)?;
+        Some(Box::new(Calls { noise: Box::new(noise), ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
     })
 }
 
@@ -54,15 +108,18 @@ pub(super) fn kernels() -> Vec<Box<dyn Subject>> {
     let of_sizes = [Format::E4m3, Format::Bf16, Format::Tf32, Format::F64];
     let transposes = of_sizes.into_iter().filter_map(|format| {
         let (name, kernel) = (format!("transpose-{}", format.name()), Transpose::of(format)?);
-        let (calls, pruned) = (transpositions(), (0, 1));
-        Some(Box::new(Calls { name, kernel, calls, pruned, slots: 1 }) as Box<dyn Subject>)
+        Some(Box::new(Calls::new(name, kernel, without_tables(transpositions()))) as Box<dyn Subject>)
     });
     let compresses = of_sizes.into_iter().filter_map(|format| {
         let (name, kernel) = (format!("compress-{}", format.name()), Compress::of(format).ok()?);
-        let (calls, pruned) = (compressions(format), (2, format.bytes() as usize));
-        Some(Box::new(Calls { name, kernel, calls, pruned, slots: 1 }) as Box<dyn Subject>)
+        let (calls, pruned) = (without_tables(compressions(format)), (2, format.bytes() as usize));
+        Some(Box::new(Calls { pruned, ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
     });
-    transposes.chain(compresses).chain(attention()).collect()
+    transposes.chain(compresses).chain(attention()).chain(backward()).collect()
+}
+
+fn without_tables<C>(calls: Vec<C>) -> Vec<(C, Vec<u32>)> {
+    calls.into_iter().map(|call| (call, Vec::new())).collect()
 }
 
 /// Whole and partial tiles, one and several matrices, rows at multiples of 16 bytes and others.
@@ -105,10 +162,12 @@ where
     }
 
     fn cases(&self, _: &Function) -> Result<Vec<Case>, String> {
-        let case = |(i, call): (usize, &C)| {
+        let case = |(i, (call, words)): (usize, &(C, Vec<u32>))| {
             let (mut call, mut memory) = (call.clone(), Memory::new());
             let mut allocate = |bytes| memory.allocate(bytes);
-            let mut places = Places::new(&mut allocate);
+            let mut places = Places::new(&mut allocate).with(words.clone());
+            let bytes = self.kernel.workspace(&call, self.slots);
+            self.kernel.lend_workspace(&mut call, (bytes > 0).then_some(WorkspaceRef { address: 0, bytes }));
             self.kernel.visit(&mut call, &mut places);
             let mut random = Fill::new(0x5EED);
             let mut contents: Vec<Vec<u8>> = places.pieces.iter().map(|piece| random.bytes(piece)).collect();
@@ -116,11 +175,17 @@ where
             if i < pruned {
                 contents[0].chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
             }
+            let noise = (self.noise)(&call);
+            if let Some(workspace) = contents.last_mut().filter(|_| noise > 0) {
+                workspace[..noise].copy_from_slice(&random.matrix(Format::F32, noise));
+            }
             let launch = self.kernel.launch(&call, self.slots).map_err(|error| error.to_string())?;
             let mut launch = launch.ok_or("the problem has no elements")?;
             // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
             launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);
-            Ok(Case { launch, contents, outputs: places.outputs(), again: None, long: false })
+            let outputs = places.outputs();
+            let again = outputs.first().copied().filter(|_| self.again);
+            Ok(Case { launch, contents, outputs, again, long: false })
         };
         self.calls.iter().enumerate().map(case).collect()
     }

@@ -8,16 +8,15 @@ use collective::{
 use cute_rs::atom::smem;
 use ptx::{Builder, ProxySpace, Special, Value, Var};
 
-use super::{Kernel, QueryTile};
+use super::{Kernel, Parameters, QueryTile};
 use crate::emit::softmax::exp2;
 
 /// What a consumer computes with.
 struct Consuming<'a, 'f> {
     kernel: &'a Kernel<'a, 'f>,
     consumer: Consumer<'f>,
-    /// Positions in the rings of Q and dO, and in that of dQ.
+    /// Positions in the ring of Q and dO, and in that of dQ.
     q: Position<'f>,
-    d_o: Position<'f>,
     dq_ring: Position<'f>,
     /// K and V.
     k: Stage<'f>,
@@ -102,9 +101,11 @@ impl<'f> Kernel<'_, 'f> {
         let consumer = consumer(f, shared, warpgroup, plan.cta.consumers);
         let part = consumer.part;
         let product = |spec, tiles| WarpgroupMma::<f32>::new(f, spec, tiles, part).expect(PLANNED);
-        let weights = || Fragments::new(f, &plan.sums, plan.weights, consumer).expect(PLANNED);
-        let scores = product(&plan.scores, [plan.keys, plan.queries]);
-        let gradients = product(&plan.scores, [plan.keys, plan.queries]);
+        let weights = |i: usize| Fragments::new(f, &plan.sums[i], plan.weights, consumer).expect(PLANNED);
+        let [scores, gradients] =
+            [0, 1].map(|i: usize| product(&plan.scores[i], [plan.keys[i], plan.queries[i]]));
+        let [d_k, d_v] =
+            [0, 1].map(|i: usize| product(&plan.sums[i], [plan.weights, plan.queries_across[i]]));
         let (of_scores, of_gradients) = (fragment(f, &scores, consumer), fragment(f, &gradients, consumer));
         let rows = of_scores.variables(0).into_iter().zip(of_gradients.variables(0));
         let ds = plan.ds_ring;
@@ -113,25 +114,31 @@ impl<'f> Kernel<'_, 'f> {
             kernel: self,
             consumer,
             q: self.q_ring.consumer(),
-            d_o: self.o_ring.consumer(),
             dq_ring: self.dq_ring.producer(),
             k: keys,
             v: Stage { address: keys.address + plan.kv_ring.offset(1), ..keys },
             scores,
             gradients,
-            d_v: product(&plan.sums, [plan.weights, plan.queries_across]),
-            d_k: product(&plan.sums, [plan.weights, plan.queries_across]),
+            d_v,
+            d_k,
             d_q: dq_product(f, plan, part),
-            weights: weights(),
-            differences: weights(),
+            weights: weights(1),
+            differences: weights(0),
             rows: rows.map(|(scores, gradients)| [scores, gradients]).collect(),
             start: of_scores.start(),
             staged: slab(&plan.differences, consumer.thread).0,
             buffer: (ds.stages > 1).then(|| f.variable(ds.start)),
         };
-        of.d_v.clear();
-        of.d_k.clear();
-        self.each_tile(|tile| of.tile(tile));
+        let [with_keys, with_values] = self.computes;
+        if with_values {
+            of.d_v.clear();
+        }
+        if with_keys {
+            of.d_k.clear();
+            self.each_tile(|tile| of.tile(tile));
+        } else {
+            self.each_tile(|tile| of.values(tile));
+        }
         of.store();
     }
 }
@@ -143,20 +150,51 @@ impl<'f> Consuming<'_, 'f> {
         self.kernel.f.barrier_sync(cta.own_barriers().start, cta.consumers * 128);
     }
 
+    /// The next stage of Q, and dO in it.
+    fn acquire(&self) -> [Stage<'f>; 2] {
+        let q = self.q.acquire();
+        [q, Stage { address: q.address + self.kernel.plan.q_ring.offset(2), ..q }]
+    }
+
+    /// A tile of queries for dV alone.
+    fn values(&self, of: QueryTile<'f>) {
+        let (f, ring) = (self.kernel.f, self.kernel.plan.q_ring);
+        let [q, d_o] = self.acquire();
+        let scores = self.scores.find_in([self.k, q]);
+        f.wgmma_fence();
+        scores.issue(false);
+        f.wgmma_commit();
+        f.wgmma_wait(0);
+        self.mask(of);
+        self.weigh(q.address + ring.offset(1));
+        self.weights.pack(self.scores.accumulators());
+        // All threads of the warpgroup have read exponents.
+        f.barrier_sync(CtaPlan::consumer_barrier(self.consumer.warpgroup), 128);
+        self.d_v.multiply_registers(&self.weights, d_o, true);
+        f.wgmma_wait(0);
+        self.consumer.release.arrive(q.empty);
+    }
+
+    /// A tile of queries for dK and dQ, and for dV. No register of a product is used between its two fences and the products
+    /// that follow them.
     fn tile(&self, of: QueryTile<'f>) {
         let (f, plan) = (self.kernel.f, self.kernel.plan);
-        let release = &self.consumer.release;
-        let q = self.q.acquire();
-        multiply(f, &self.scores, [self.k, q]);
-        let d_o = self.d_o.acquire();
-        multiply(f, &self.gradients, [self.v, d_o]);
+        let (with_values, ring) = (self.kernel.computes[1], plan.q_ring);
+        let [q, d_o] = self.acquire();
+        let (scores, gradients) = (self.scores.find_in([self.k, q]), self.gradients.find_in([self.v, d_o]));
+        f.wgmma_fence();
+        for product in [scores, gradients] {
+            product.issue(false);
+            f.wgmma_commit();
+        }
         f.wgmma_wait(1);
-        let line = plan.q_ring.offset(1);
         self.mask(of);
-        self.weigh(q.address + line);
-        self.weights.pack(self.scores.accumulators());
+        self.weigh(q.address + ring.offset(1));
+        if with_values {
+            self.weights.pack(self.scores.accumulators());
+        }
         f.wgmma_wait(0);
-        self.differ(d_o.address + line);
+        self.differ(q.address + ring.offset(3));
         self.differences.pack(self.gradients.accumulators());
 
         let ds = plan.ds_ring;
@@ -167,18 +205,22 @@ impl<'f> Consuming<'_, 'f> {
         }
         self.stage_differences(buffer);
         f.fence_proxy_async(ProxySpace::Shared);
-        self.d_v.multiply_registers(&self.weights, d_o, true);
-        self.meet();
         let differences = Stage { address: buffer, ..q };
-        let operands = if plan.dq_transposed { [self.k, differences] } else { [differences, self.k] };
-        multiply(f, &self.d_q, operands);
-        f.wgmma_wait(1);
-        release.arrive(d_o.empty);
-        self.d_k.multiply_registers(&self.differences, q, true);
+        let of_dq = if plan.dq_transposed { [self.k, differences] } else { [differences, self.k] };
+        let (of_dv, of_dq, of_dk) = (self.d_v.find(d_o), self.d_q.find_in(of_dq), self.d_k.find(q));
+        f.wgmma_fence();
+        if with_values {
+            of_dv.issue_registers(&self.weights, true);
+        }
+        self.meet();
+        of_dq.issue(false);
+        f.wgmma_commit();
+        of_dk.issue_registers(&self.differences, true);
+        f.wgmma_commit();
         f.wgmma_wait(1);
         self.hand_over_dq();
         f.wgmma_wait(0);
-        release.arrive(q.empty);
+        self.consumer.release.arrive(q.empty);
         if let Some(buffer) = self.buffer {
             buffer.set(f.constant(2 * ds.start + ds.stage_bytes) - buffer.get());
         }
@@ -290,27 +332,41 @@ impl<'f> Consuming<'_, 'f> {
     /// Stores dK and dV, through the shared memory of K and V.
     fn store(&self) {
         let (f, kernel, plan) = (self.kernel.f, self.kernel, self.kernel.plan);
-        let Consumer { thread, part, warpgroup, .. } = self.consumer;
+        let Consumer { thread, part, .. } = self.consumer;
         let format = plan.spec.format;
-        // All consumers have read K.
-        self.meet();
-        let (staged, columns) = slab(&plan.output, thread);
-        for (product, to, factor) in
-            [(&self.d_v, self.v, None), (&self.d_k, self.k, Some(kernel.parameters.scale))]
-        {
+        let [with_keys, with_values] = kernel.computes;
+        // The threads of this warpgroup, which store its part of dV.
+        let meet_own = || f.barrier_sync(CtaPlan::consumer_barrier(self.consumer.warpgroup), 128);
+        if with_keys {
+            // All consumers have read K.
+            self.meet();
+        }
+        // All tiles have the same slabs.
+        let (staged, columns) = slab(&plan.outputs[0], thread);
+        let row_bytes = columns * format.bits() / 8;
+        let Parameters { scale, d_k, d_v, .. } = kernel.parameters;
+        let of_values = (&self.d_v, self.v, &plan.outputs[1], (d_v, plan.spec.head[1]), None);
+        let of_keys = (&self.d_k, self.k, &plan.outputs[0], (d_k, plan.spec.head[0]), Some(scale));
+        let all = [with_values.then_some(of_values), with_keys.then_some(of_keys)];
+        let all = || all.iter().flatten();
+        for &(product, to, tile, _, factor) in all() {
             let rows = packed_rows(f, format, &fragment(f, product, self.consumer), factor);
-            self.fill(&staged, &plan.output, plan.spec.tile[1], to.address, &rows);
+            self.fill(&staged, tile, plan.spec.tile[1], to.address, &rows);
         }
         f.fence_proxy_async(ProxySpace::Shared);
-        f.barrier_sync(CtaPlan::consumer_barrier(warpgroup), 128);
+        if with_keys {
+            self.meet()
+        } else {
+            meet_own()
+        }
         let first = kernel.keys.first + part * 64;
         // Tensor stores skip rows after the last one; a part without any row stores nothing.
-        f.if_(thread.equals(0) & first.less_than(kernel.parameters.keys), || {
-            let row_bytes = columns * plan.output.bits() / 8;
-            for (map, from) in [(kernel.parameters.d_v, self.v), (kernel.parameters.d_k, self.k)] {
+        f.if_(thread.equals(0) & first.less_than(kernel.keys.lengths[1]), || {
+            let [first, batch] = kernel.place(1, first);
+            for &(_, from, _, (map, d), _) in all() {
                 let own = from.address + part * (64 * row_bytes);
-                for slab in 0..plan.spec.head.div_ceil(columns) {
-                    let place = [f.constant(slab * columns), first, kernel.keys.head, kernel.keys.batch];
+                for slab in 0..d.div_ceil(columns) {
+                    let place = [f.constant(slab * columns), first, kernel.keys.head, batch];
                     let src = own + slab * (plan.spec.tile[1] * row_bytes);
                     f.tensor_store(map, src, place.map(Value::cast));
                 }
@@ -327,14 +383,6 @@ pub(super) fn own_sums<'f>(product: &WarpgroupMma<'f, f32>, consumer: Consumer<'
     let count: usize = product.accumulators().iter().map(Vec::len).sum();
     let bytes = u32::try_from(count * 4).expect("a thread has few accumulators");
     consumer.part * (128 * bytes) + consumer.thread * 16
-}
-
-/// Multiplies tiles in two stages into accumulators, which are overwritten.
-fn multiply<'f>(f: &'f Builder, product: &WarpgroupMma<'f, f32>, stages: [Stage<'f>; 2]) {
-    let operands = product.find_in(stages);
-    f.wgmma_fence();
-    operands.issue(false);
-    f.wgmma_commit();
 }
 
 /// The two rows of a thread in 16 bits, times a factor.

@@ -5,6 +5,7 @@ use ptx::{Builder, Special, Value};
 
 use super::consumer::{consumer, dq_product, fragment, own_sums};
 use crate::backward::plan::{BackwardPlan, LINE};
+use crate::emit::Lengths;
 
 /// Threads of a CTA that prepares.
 pub(in crate::backward) const PREPARE_THREADS: u32 = 128;
@@ -14,7 +15,7 @@ const AT_ONCE: u32 = 8;
 
 /// Floats from a row to the next one in the shared memory of the last program: no two rows begin in the same bank.
 const fn pitch(plan: &BackwardPlan) -> u32 {
-    plan.wide + 4
+    plan.wide[0] + 4
 }
 
 /// Bytes of shared memory of the last program.
@@ -33,10 +34,11 @@ impl<'f> Tensor<'f> {
         Self { address: f.param(address), strides: [row, head, batch].map(|name| f.number(name)) }
     }
 
-    /// The address of a row.
-    fn row(&self, [row, head, batch]: [Value<'f, u32>; 3]) -> Value<'f, u64> {
+    /// The address of a row of a tile's sequence.
+    fn row(&self, row: Value<'f, u32>, tile: &Tile<'f>) -> Value<'f, u64> {
         let [to_row, to_head, to_batch] = self.strides;
-        let [row, head, batch] = [row, head, batch].map(Value::cast::<u64>);
+        let row = tile.packed.map_or(row, |of| of.before + row);
+        let [row, head, batch] = [row, tile.head, tile.batch].map(Value::cast::<u64>);
         self.address + batch * to_batch + head * to_head + row * to_row
     }
 }
@@ -52,6 +54,14 @@ struct Tile<'f> {
     line: Value<'f, u32>,
     head: Value<'f, u32>,
     batch: Value<'f, u32>,
+    packed: Option<PackedTile<'f>>,
+}
+
+/// The queries of the sequences before, and of all, if lengths differ.
+#[derive(Clone, Copy)]
+struct PackedTile<'f> {
+    before: Value<'f, u32>,
+    all: Value<'f, u32>,
 }
 
 impl<'f> Tile<'f> {
@@ -60,12 +70,30 @@ impl<'f> Tile<'f> {
         let [queries, heads, across] = ["queries", "heads", "across"].map(|name| f.param(name));
         let index = f.special(Special::CtaX);
         let line = index / across;
-        let first = (index - line * across) * plan.spec.tile[0];
-        Self { queries, index, first, line, head: line % heads, batch: line / heads }
+        let rows = plan.spec.tile[0];
+        let number = index - line * across;
+        let [head, batch] = [line % heads, line / heads];
+        if !plan.is_packed() {
+            return Self { queries, index, first: number * rows, line, head, batch, packed: None };
+        }
+        // All sequences are one. A tile that does not exist has no row.
+        let lengths = Lengths::declare(f, false);
+        let (sequence, number) = lengths.find(lengths.queries, rows, number);
+        let (before, queries) = lengths.queries.sequence(sequence);
+        let packed = Some(PackedTile { before, all: lengths.queries.rows });
+        Self { queries, index, first: number * rows, line, head, batch, packed }
+    }
+
+    /// The number of a row among those of all heads.
+    fn number(&self, row: Value<'f, u32>) -> Value<'f, u64> {
+        match self.packed {
+            None => self.line.mul_wide(self.queries) + row.cast::<u64>(),
+            Some(PackedTile { before, all }) => self.line.mul_wide(all) + (before + row).cast::<u64>(),
+        }
     }
 }
 
-/// Emits the first program: row sums, exponents, and zeros for sums.
+/// Emits the first program: row sums and exponents; zeros for sums, or for the counts of adds.
 pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
     let o = Tensor::declare(f, ["o", "o_row", "o_head", "o_batch"]);
@@ -76,19 +104,21 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     let tile = Tile::declare(f, plan);
     let thread = f.special(Special::ThreadX);
 
-    let sums = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + thread.mul_wide(16u32);
-    let step = PREPARE_THREADS * 16;
-    for i in 0..plan.sum_bytes() / step {
-        f.store_global(sums, (i * step).cast_signed(), [f.constant(0f32); 4]);
-    }
     if let Some(added) = added {
+        // The first block is stored, and not added.
         f.if_(thread.equals(0), || f.store_global(added + tile.index.mul_wide(4u32), 0, [f.constant(0u32)]));
+    } else {
+        let sums = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + thread.mul_wide(16u32);
+        let step = PREPARE_THREADS * 16;
+        for i in 0..plan.sum_bytes() / step {
+            f.store_global(sums, (i * step).cast_signed(), [f.constant(0f32); 4]);
+        }
     }
 
     // So many neighbouring lanes have a row.
-    let lanes = (plan.spec.head / AT_ONCE).next_power_of_two();
+    let lanes = (plan.spec.head[1] / AT_ONCE).next_power_of_two();
     let (lane, at_once) = (thread % lanes, PREPARE_THREADS / lanes);
-    let has_elements = lane.less_than(plan.spec.head / AT_ONCE);
+    let has_elements = lane.less_than(plan.spec.head[1] / AT_ONCE);
     let offset = lane.mul_wide(AT_ONCE * format.bytes());
     for before in (0..rows).step_by(at_once as usize) {
         let own = thread / lanes + before;
@@ -96,7 +126,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
         let (exists, sum) = (row.less_than(tile.queries), f.variable(0f32));
         f.if_(exists & has_elements, || {
             let [o, d_o] = [&o, &d_o].map(|of| {
-                let at = of.row([row, tile.head, tile.batch]) + offset;
+                let at = of.row(row, &tile) + offset;
                 f.load_global_vector::<u32, 4>(at, 0)
             });
             for (a, b) in o.into_iter().zip(d_o) {
@@ -117,7 +147,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
             // A query that does not exist, or sees no key, has weights of zero.
             let exponent = f.variable(f32::INFINITY);
             f.if_(exists, || {
-                let at = (tile.line.mul_wide(tile.queries) + row.cast::<u64>()) * 4;
+                let at = tile.number(row) * 4;
                 let value = f.load_global::<f32>(log_sum_exp + at, 0);
                 let none = value.equals(f32::NEG_INFINITY);
                 exponent.set(exponent.get().where_or(none, value * core::f32::consts::LOG2_E));
@@ -135,6 +165,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let d_q = Tensor::declare(f, ["dq", "dq_row", "dq_head", "dq_batch"]);
     let dq_sums = f.param::<u64>("dq_sums");
     let scale = f.param::<f32>("scale");
+    let added = plan.spec.deterministic.then(|| f.param::<u64>("added"));
     let tile = Tile::declare(f, plan);
     let (thread, shared) = (f.special(Special::ThreadX), f.shared_base());
 
@@ -143,9 +174,20 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let product = dq_product(f, plan, consumer.part);
     let own = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + own_sums(&product, consumer).cast::<u64>();
     let sums: Vec<_> = product.accumulators().iter().flatten().collect();
-    for (i, four) in (0..).zip(sums.chunks_exact(4)) {
-        let loaded = f.load_global_vector::<f32, 4>(own, i * 128 * 16);
-        four.iter().zip(loaded).for_each(|(sum, value)| sum.set(value));
+    let load = || {
+        for (i, four) in (0..).zip(sums.chunks_exact(4)) {
+            let loaded = f.load_global_vector::<f32, 4>(own, i * 128 * 16);
+            four.iter().zip(loaded).for_each(|(sum, value)| sum.set(value));
+        }
+    };
+    match added {
+        None => load(),
+        Some(added) => {
+            // If no block was added, there are no sums.
+            sums.iter().for_each(|sum| sum.set(0.0));
+            let blocks = f.load_global::<u32>(added + tile.index.mul_wide(4u32), 0);
+            f.if_(blocks.differs_from(0), load);
+        }
     }
     let fragment = fragment(f, &product, consumer);
     let [row, column] = fragment.start();
@@ -161,7 +203,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let threads = plan.cta.consumers * 128;
     f.barrier_sync(CtaPlan::CTA_BARRIER, threads);
 
-    let across = plan.spec.head / AT_ONCE;
+    let across = plan.spec.head[0] / AT_ONCE;
     for before in (0..rows * across).step_by(threads as usize) {
         let index = thread + before;
         let (own, place) = (index / across, index % across);
@@ -174,7 +216,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
                 Packed::Word(word) => word,
                 Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
             };
-            let to = d_q.row([row, tile.head, tile.batch]) + place.mul_wide(AT_ONCE * format.bytes());
+            let to = d_q.row(row, &tile) + place.mul_wide(AT_ONCE * format.bytes());
             f.store_global(to, 0, [0, 2, 4, 6].map(pack));
         });
     }

@@ -5,13 +5,15 @@ mod ends;
 
 use collective::pipeline::{Ring, Stage};
 use collective::skeleton::Cta;
-use collective::{OperandTile, Origin, TensorCopy};
+use collective::{OperandTile, Origin, RingPlan, TensorCopy};
 use ptx::inst::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Scope as Reach};
 use ptx::{Builder, BulkLoad, Location, ProxySpace, Special, Value};
 
 pub(super) use ends::{PREPARE_THREADS, finish, finish_bytes, prepare};
 
+use super::kernel::Step;
 use super::plan::{BackwardPlan, LINE};
+use crate::emit::Lengths;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// The main program's parameters, in the order of a launch's arguments.
@@ -29,15 +31,16 @@ struct Parameters<'f> {
     dq_sums: Value<'f, u64>,
     /// Address of the numbers of blocks that were added to each tile's sums, if their order is fixed.
     added: Option<Value<'f, u64>>,
-    queries: Value<'f, u32>,
-    keys: Value<'f, u32>,
+    packed: Option<Lengths<'f>>,
+    /// Queries and keys of a sequence; the most, if lengths differ.
+    most: [Value<'f, u32>; 2],
     /// Heads of keys.
     heads: Value<'f, u32>,
     /// Heads of queries per head of keys.
     share: Value<'f, u32>,
-    /// Heads of keys of all sequences.
+    /// Heads of keys of all sequences. Packed sequences are one.
     all_heads: Value<'f, u32>,
-    /// Tiles of queries, and blocks of keys, per head.
+    /// Tiles of queries, and blocks of keys, per head. If lengths differ, some are empty.
     across: Value<'f, u32>,
     blocks: Value<'f, u32>,
     /// Heads whose blocks are mixed: those that share L2.
@@ -52,18 +55,32 @@ struct Parameters<'f> {
 /// The CTA's block of keys.
 #[derive(Clone, Copy)]
 struct KeyBlock<'f> {
-    /// Its number in its head, and its first key.
+    /// Its number in its sequence, and its first key.
     block: Value<'f, u32>,
     first: Value<'f, u32>,
     /// Head of keys, and sequence.
     head: Value<'f, u32>,
     batch: Value<'f, u32>,
+    /// Queries and keys of its sequence.
+    lengths: [Value<'f, u32>; 2],
+    packed: Option<PackedBlock<'f>>,
+}
+
+/// What belongs to a block of keys if lengths differ.
+#[derive(Clone, Copy)]
+struct PackedBlock<'f> {
+    /// Queries and keys of the sequences before.
+    before: [Value<'f, u32>; 2],
+    /// Number of the sequence's first tile of queries among those of a head.
+    first_tile: Value<'f, u32>,
+    /// Whether there is such a block.
+    exists: Value<'f, bool>,
 }
 
 /// A tile of queries that sees some key of the CTA's block.
 #[derive(Clone, Copy)]
 struct QueryTile<'f> {
-    /// Its number in its head, and its first query.
+    /// Its number in its sequence, and its first query.
     tile: Value<'f, u32>,
     first: Value<'f, u32>,
     /// Head of queries.
@@ -77,17 +94,18 @@ struct Kernel<'a, 'f> {
     f: &'f Builder,
     plan: &'a BackwardPlan,
     scores: &'a dyn AnyScores,
+    /// Which gradients are computed: dK with dQ, and dV.
+    computes: [bool; 2],
     parameters: Parameters<'f>,
     shared: Value<'f, u32>,
     keys: KeyBlock<'f>,
     kv_ring: Ring<'f>,
     q_ring: Ring<'f>,
-    o_ring: Ring<'f>,
     dq_ring: Ring<'f>,
 }
 
-/// Emits the main program.
-pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
+/// Emits the main program, or one of the two that take its place.
+pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores, step: Step) {
     let parameters = Parameters::declare(f, plan, scores);
     let shared = f.shared_base();
     let ring = |name, plan| Ring::named(f, name, plan, shared);
@@ -95,25 +113,36 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         f,
         plan,
         scores,
+        computes: [step != Step::Values, step != Step::Keys],
         shared,
         keys: parameters.key_block(f, plan),
         kv_ring: ring("the ring of K and V", plan.kv_ring),
-        q_ring: ring("the ring of Q", plan.q_ring),
-        o_ring: ring("the ring of dO", plan.o_ring),
+        q_ring: ring("the ring of Q and dO", plan.q_ring),
         dq_ring: ring("the ring of dQ", plan.dq_ring),
         parameters,
     };
     let Parameters { q, k, v, d_o, .. } = kernel.parameters;
     let cta = Cta::begin(f, plan.cta, || {
         [q, k, v, d_o].into_iter().for_each(|map| f.prefetch_tensor_map(map));
-        [kernel.kv_ring, kernel.q_ring, kernel.o_ring, kernel.dq_ring].iter().for_each(Ring::initialise);
+        [kernel.kv_ring, kernel.q_ring].iter().for_each(Ring::initialise);
+        if kernel.computes[0] {
+            kernel.dq_ring.initialise();
+        }
     });
     let produce = || {
         let warp = f.warp_index();
         f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.load()));
-        f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
+        if kernel.computes[0] {
+            f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
+        }
     };
-    cta.roles(produce, |warpgroup| kernel.consume(warpgroup));
+    match kernel.keys.packed {
+        None => cta.roles(produce, |warpgroup| kernel.consume(warpgroup)),
+        Some(PackedBlock { exists, .. }) => {
+            let consume = |warpgroup| f.if_(exists, || kernel.consume(warpgroup));
+            cta.roles(|| f.if_(exists, produce), consume);
+        }
+    }
 }
 
 impl<'f> Parameters<'f> {
@@ -122,6 +151,7 @@ impl<'f> Parameters<'f> {
             ["q_map", "k_map", "v_map", "do_map", "dk_map", "dv_map"].map(|name| f.tensor_map(name));
         let [exponents, row_sums, dq_sums] = ["exponents", "row_sums", "dq_sums"].map(|name| f.param(name));
         let added = plan.spec.deterministic.then(|| f.param("added"));
+        let packed = plan.is_packed().then(|| Lengths::declare(f, true));
         let numbers = ["queries", "keys", "heads", "share", "all_heads", "across", "blocks", "section"];
         let [queries, keys, heads, share, all_heads, across, blocks, section] =
             numbers.map(|name| f.param(name));
@@ -139,8 +169,8 @@ impl<'f> Parameters<'f> {
             row_sums,
             dq_sums,
             added,
-            queries,
-            keys,
+            packed,
+            most: [queries, keys],
             heads,
             share,
             all_heads,
@@ -157,7 +187,7 @@ impl<'f> Parameters<'f> {
     /// The CTA's block of keys: of each section of heads, first the first keys of all its heads, since these are seen by
     /// the most queries if a mask is causal. If dQ is added in a fixed order, a block follows those that it waits for.
     fn key_block(&self, f: &'f Builder, plan: &BackwardPlan) -> KeyBlock<'f> {
-        let Self { heads, all_heads, blocks, section, added, .. } = *self;
+        let Self { heads, all_heads, blocks, section, added, packed, most, .. } = *self;
         let index = f.special(Special::CtaX);
         let of_section = section * blocks;
         let before = index / of_section;
@@ -165,14 +195,28 @@ impl<'f> Parameters<'f> {
         let together = (all_heads - first).min(section);
         let (block, head) = (within / together, first + within % together);
         let block = if added.is_some() { blocks - 1 - block } else { block };
-        KeyBlock { block, first: block * plan.spec.tile[1], head: head % heads, batch: head / heads }
+        let [rows, height] = plan.spec.tile;
+        let Some((lengths, of_keys)) = packed.and_then(|lengths| Some((lengths, lengths.keys?))) else {
+            let (first, batch) = (block * height, head / heads);
+            return KeyBlock { block, first, head: head % heads, batch, lengths: most, packed: None };
+        };
+        let (batch, block) = lengths.find(of_keys, height, block);
+        let [(before_q, queries), (before_k, keys)] = [lengths.queries, of_keys].map(|of| of.sequence(batch));
+        let first = block * height;
+        let packed = PackedBlock {
+            before: [before_q, before_k],
+            first_tile: lengths.queries.first_tile(rows, batch),
+            exists: first.less_than(keys),
+        };
+        KeyBlock { block, first, head, batch, lengths: [queries, keys], packed: Some(packed) }
     }
 }
 
 impl<'f> Kernel<'_, 'f> {
     fn scope(&self, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
-        let Parameters { queries, keys, counts, reals, .. } = &self.parameters;
-        let [queries, keys, head, batch] = [*queries, *keys, head, self.keys.batch].map(Value::cast);
+        let Parameters { counts, reals, .. } = &self.parameters;
+        let [queries, keys] = self.keys.lengths;
+        let [queries, keys, head, batch] = [queries, keys, head, self.keys.batch].map(Value::cast);
         Scope { queries, keys, head, batch, counts, reals }
     }
 
@@ -180,13 +224,13 @@ impl<'f> Kernel<'_, 'f> {
     fn ends(&self, tile: Value<'f, u32>) -> [Value<'f, i32>; 2] {
         let rows = self.plan.spec.tile[0];
         let first = tile * rows;
-        [first, (first + (rows - 1)).min(self.parameters.queries - 1)].map(Value::cast)
+        [first, (first + (rows - 1)).min(self.keys.lengths[0] - 1)].map(Value::cast)
     }
 
     /// The keys that some query of a tile sees, from the first to one past the last.
     fn seen(&self, head: Value<'f, u32>, tile: Value<'f, u32>) -> [Value<'f, i32>; 2] {
         let [begin, end] = self.scores.seen(&self.scope(head), self.ends(tile));
-        [begin.max(0), end.min(self.parameters.keys.cast::<i32>())]
+        [begin.max(0), end.min(self.keys.lengths[1].cast::<i32>())]
     }
 
     /// Whether some query of a tile sees some key of the block.
@@ -202,7 +246,7 @@ impl<'f> Kernel<'_, 'f> {
     fn is_masked(&self, of: QueryTile<'f>) -> Value<'f, bool> {
         let first = self.keys.first.cast::<i32>();
         let end = first + self.plan.spec.tile[1].cast_signed();
-        let beyond = end.more_than(self.parameters.keys.cast::<i32>());
+        let beyond = end.more_than(self.keys.lengths[1].cast::<i32>());
         if !self.scores.masks() {
             return beyond;
         }
@@ -213,11 +257,16 @@ impl<'f> Kernel<'_, 'f> {
     /// Emits a loop over the tiles of queries, of all heads that share the head of keys, which see some key of the block.
     /// Every role walks over the same tiles.
     fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
-        let (f, Parameters { share, heads, across, .. }) = (self.f, &self.parameters);
+        let (f, Parameters { share, heads, across: all, .. }) = (self.f, &self.parameters);
+        let across = self.keys.packed.map(|_| self.keys.lengths[0].div_ceil(self.plan.spec.tile[0]));
+        let across = &across.unwrap_or(*all);
         f.repeat(*share, |i| {
             let head = self.keys.head * *share + i;
             let tile = f.variable(0u32);
-            let first_index = (self.keys.batch * *heads * *share + head) * *across;
+            let first_index = match self.keys.packed {
+                None => (self.keys.batch * *heads * *share + head) * *all,
+                Some(PackedBlock { first_tile, .. }) => head * *all + first_tile,
+            };
             f.loop_(|| {
                 if self.scores.masks() {
                     let skips = || tile.get().less_than(*across) & !self.is_needed(head, tile.get());
@@ -236,38 +285,56 @@ impl<'f> Kernel<'_, 'f> {
         });
     }
 
+    /// The coordinates of a row of the sequence in the tensor maps of queries (0) or of keys (1): the row, and the sequence.
+    /// See the forward pass for those of packed sequences.
+    fn place(&self, i: usize, row: Value<'f, u32>) -> [Value<'f, u32>; 2] {
+        match self.keys.packed {
+            None => [row, self.keys.batch],
+            Some(PackedBlock { before, .. }) => {
+                let length = self.keys.lengths[i];
+                [self.parameters.most[i] - length + row, before[i] + length]
+            }
+        }
+    }
+
     /// Emitted for one thread: loads K and V once, and Q and dO of each tile with what belongs to its rows.
     fn load(&self) {
         let Self { f, plan, parameters, keys, .. } = self;
         let zero = f.constant(0);
-        let copy = |tile: OperandTile, stage: Stage<'f>, map, head, row| {
-            let origin = Origin { matrix: Some(head), batch: Some(keys.batch), ..Origin::alone(map) };
+        let copy = |tile: OperandTile, stage: Stage<'f>, map, head, [row, batch]: [Value<'f, u32>; 2]| {
+            let origin = Origin { matrix: Some(head), batch: Some(batch), ..Origin::alone(map) };
             TensorCopy::new(tile).load(f, stage, origin, [row, zero]);
         };
+        let first_key = self.place(1, keys.first);
         let kv = plan.kv_ring;
-        self.kv_ring.producer().fill(f.constant(kv.transaction_bytes()), |stage| {
-            copy(plan.keys, stage, parameters.k, keys.head, keys.first);
-            copy(plan.keys.at(kv.offset(1)), stage, parameters.v, keys.head, keys.first);
+        // dV needs no V.
+        let with_v = self.computes[0];
+        let bytes = if with_v { kv } else { RingPlan::of(&[plan.keys[0].room()]) }.transaction_bytes();
+        self.kv_ring.producer().fill(f.constant(bytes), |stage| {
+            copy(plan.keys[0], stage, parameters.k, keys.head, first_key);
+            if with_v {
+                copy(plan.keys[1].at(kv.offset(1)), stage, parameters.v, keys.head, first_key);
+            }
         });
-        let (q, d_o) = (self.q_ring.producer(), self.o_ring.producer());
-        let bytes = plan.q_ring.transaction_bytes();
+        let ring = self.q_ring.producer();
         let line = plan.spec.tile[0] * LINE;
         self.each_tile(|of| {
-            for (ring, map, numbers) in
-                [(&q, parameters.q, parameters.exponents), (&d_o, parameters.d_o, parameters.row_sums)]
-            {
-                ring.produce(f.constant(bytes), |stage| {
-                    copy(plan.queries, stage, map, of.head, of.first);
+            ring.produce(f.constant(plan.q_ring.transaction_bytes()), |stage| {
+                for (i, map, numbers) in
+                    [(0, parameters.q, parameters.exponents), (1, parameters.d_o, parameters.row_sums)]
+                {
+                    let tile = plan.queries[i].at(plan.q_ring.offset(2 * i));
+                    copy(tile, stage, map, of.head, self.place(0, of.first));
                     let load = BulkLoad {
                         src: numbers + of.index.mul_wide(line),
-                        dst: stage.address + plan.q_ring.offset(1),
+                        dst: stage.address + plan.q_ring.offset(2 * i + 1),
                         barrier: stage.full,
                         multicast: None,
                         hint: None,
                     };
                     f.bulk_load(load, line);
-                });
-            }
+                }
+            });
         });
     }
 
@@ -279,14 +346,16 @@ impl<'f> Kernel<'_, 'f> {
         self.each_tile(|of| {
             let stage = ring.acquire();
             let sums = parameters.dq_sums + of.index.mul_wide(bytes);
-            let add = || {
-                f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);
+            let add = || f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);
+            let release = || {
                 f.bulk_commit();
+                f.bulk_wait(0, true);
+                f.mbarrier_arrive(stage.empty);
             };
             match parameters.added {
                 None => {
                     add();
-                    f.bulk_wait(0, true);
+                    release();
                 }
                 Some(added) => {
                     let at = Location::global(added + of.index.mul_wide(4), 0);
@@ -299,16 +368,16 @@ impl<'f> Kernel<'_, 'f> {
                         count.differs_from(before)
                     };
                     f.while_(waits, || {});
-                    // Bulk reductions are made by the async proxy.
+                    // Bulk copies are made by the async proxy.
                     f.fence_proxy_async(ProxySpace::Global);
-                    add();
+                    // Before the first one there are no sums.
+                    f.if_else(before.equals(0), || f.bulk_store(sums, stage.address, bytes), add);
+                    release();
+                    // Their completion is a fence of its own.
                     f.bulk_wait(0, false);
-                    f.fence_proxy_async(ProxySpace::Global);
                     f.reduce(AtomicOp::Add, at, [f.constant(1u32)], (AtomicSem::Release, Reach::Gpu));
                 }
             }
-            f.mbarrier_arrive(stage.empty);
         });
-        f.bulk_wait(0, false);
     }
 }

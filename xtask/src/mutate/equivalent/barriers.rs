@@ -133,6 +133,26 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
             .all(|other| theirs(other) || of_cta(other))
 }
 
+/// Whether all consumer threads, those after the first warpgroup, execute all barriers but those of the whole CTA, in one order.
+pub(super) fn in_order_of_consumers(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let consumers = |statement: &&&Statement| matches!(statement, Statement::Scope { name: "consumer", .. });
+    let Some([consumers, _]) = all.iter().find(consumers).map(|scope| scope.blocks()) else { return false };
+    let is_of = |statement: &Statement, of: u32| {
+        matches!(statement, Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(id), threads }, .. }
+            if *threads == of && (*id == 0) == (of == function.threads))
+    };
+    let theirs = |statement: &Statement| {
+        is_of(statement, function.threads - 128) && of_all(function, consumers, statement)
+    };
+    chosen_by_halves(function, consumers)
+        && all.get(mutation.index).is_some_and(|statement| theirs(statement))
+        && all
+            .iter()
+            .filter(|statement| barrier(statement).is_some())
+            .all(|other| theirs(other) || is_of(other, function.threads))
+}
+
 /// Whether a block is the `otherwise` branch of a condition that is true for the first four warps (the
 /// producer): it is executed by the other warps of the CTA.
 fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {

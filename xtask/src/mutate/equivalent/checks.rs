@@ -40,6 +40,51 @@ pub(super) fn instructions(function: &Function) -> Vec<&Inst> {
     Statement::instructions(&function.body)
 }
 
+/// Whether, since another fence in the same block, no instruction but multiplies uses a register of the multiplies that follow.
+pub(super) fn fenced_already(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(&statement) = all.get(mutation.index) else { return false };
+    let blocks = around(&function.body, statement);
+    let Some(&Place { block, at, .. }) = blocks.as_ref().and_then(|blocks| blocks.last()) else {
+        return false;
+    };
+    let fence = |other: &Statement| matches!(other.inst(), Some(Inst::WgmmaFence));
+    let Some(before) = block[..at].iter().rposition(fence) else { return false };
+    let registers = |inst: &Inst| -> Vec<Operand> {
+        let operands = inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+        let written = operands.writes.into_iter().map(|(reg, _)| Operand::Reg(reg));
+        written.chain(operands.reads.into_iter().map(|(read, _)| read)).collect()
+    };
+    let multiplies = |inst: &&Inst| matches!(inst, Inst::Wgmma { .. });
+    let next = Statement::instructions(&block[at + 1..]).into_iter();
+    let next = next.take_while(|inst| !matches!(inst, Inst::WgmmaCommit)).filter(multiplies);
+    let used: Vec<Operand> = next.flat_map(registers).filter(|of| matches!(of, Operand::Reg(_))).collect();
+    // Descriptors are no registers of the products.
+    let is_descriptor = |of: &Operand| match of {
+        Operand::Reg(reg) => function.registers.get(reg.0 as usize) == Some(&ptx::Type::U64),
+        Operand::Imm(_) => true,
+    };
+    let used: Vec<Operand> = used.into_iter().filter(|of| !is_descriptor(of)).collect();
+    Statement::instructions(&block[before + 1..at])
+        .into_iter()
+        .filter(|inst| !multiplies(inst))
+        .all(|inst| registers(inst).iter().all(|of| !used.contains(of)))
+}
+
+/// Whether the statement writes a register outside of loops, and no later one reads it.
+pub(super) fn not_read_again(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let operands = |inst: &Inst| inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+    let Some(own) = all.get(mutation.index).and_then(|statement| statement.inst()) else { return false };
+    let written: Vec<Operand> = operands(own).writes.into_iter().map(|(reg, _)| Operand::Reg(reg)).collect();
+    let reads = |statement: &&Statement| match statement {
+        Statement::Inst { inst, .. } => operands(inst).reads.iter().any(|(read, _)| written.contains(read)),
+        Statement::If { cond, .. } | Statement::Break { cond, .. } => written.contains(cond),
+        Statement::Loop { .. } | Statement::Scope { .. } => false,
+    };
+    mutation.within.is_none() && !all[mutation.index + 1..].iter().any(reads)
+}
+
 pub(super) fn waits_longer(mutation: &Mutation) -> bool {
     matches!(mutation.change, Change::Field { name: "pending", by: -1 })
 }

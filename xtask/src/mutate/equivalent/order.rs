@@ -7,11 +7,13 @@ use ptx::{Function, Space, Special, Statement};
 use super::checks::{arrives, instructions, next_step};
 use super::threads::{Writes, writes};
 
-/// Whether a proxy fence is swapped with a barrier whose threads all execute the fence: no statement arrives
-/// at that barrier without waiting.
+/// Whether a proxy fence is swapped with a barrier whose threads all execute the fence: that of a warp, or one at which
+/// no statement arrives without waiting.
 pub(super) fn fences_behind(function: &Function, mutation: &Mutation) -> bool {
-    let Some(Inst::BarrierSync { id: own, threads: all }) = next_step(function, mutation) else {
-        return false;
+    let (own, all) = match next_step(function, mutation) {
+        Some(Inst::BarrierSync { id, threads }) => (id, threads),
+        Some(Inst::WarpSync) => return true,
+        _ => return false,
     };
     instructions(function).into_iter().all(|inst| {
         let arrives = matches!(inst, Inst::BarrierArrive { .. });

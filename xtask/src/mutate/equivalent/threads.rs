@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, MbarrierArrive, Operand, Reg};
+use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, MbarrierArrive, Operand, Ordered, Reg};
 use ptx::mutate::{Mutation, computes, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
@@ -57,13 +57,16 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
 }
 
 /// Whether an `if` chooses lanes of every warp for reductions that may be repeated, of a value that is the same in
-/// all lanes of the warp.
+/// all lanes of the warp, or for stores of constants.
 pub(super) fn may_repeat(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(Statement::If { cond, then, otherwise, .. }) = all.get(mutation.index) else { return false };
     let writes = writes(function);
     let inside = Statement::instructions(then);
     let repeats = |inst: &&Inst| {
+        if let Inst::Ordered(Ordered::Store { src, .. }) = inst {
+            return src.iter().all(|src| matches!(src, Operand::Imm(_)));
+        }
         let Inst::Atomic(atomic) = inst else { return computes(inst) };
         matches!(atomic.op, AtomicOp::Max | AtomicOp::Min | AtomicOp::And | AtomicOp::Or)
             && atomic.dst.is_empty()
