@@ -132,7 +132,7 @@ fn random<T: Element>(count: usize, of: impl Fn(f32) -> T) -> Vec<T> {
 }
 
 enum Either<A> {
-    Column(ColumnParallel<A, bf16>),
+    Column(Box<ColumnParallel<A, bf16>>),
     Row(Box<RowParallel<A, bf16>>),
 }
 
@@ -166,7 +166,9 @@ impl<A: Element> Timed<A> {
         let (mut layers, mut weights) = (Vec::new(), Vec::new());
         for _ in 0..copies {
             layers.push(match column {
-                true => Either::Column(ColumnParallel::of_part(group, A::KIND, &part, Tokens::Divided)?),
+                true => {
+                    Either::Column(Box::new(ColumnParallel::of_part(group, A::KIND, &part, Tokens::Divided)?))
+                }
                 false => Either::Row(Box::new(RowParallel::of_part(group, A::KIND, &part, Tokens::Divided)?)),
             });
             weights.push(group.upload(&numbers)?);
