@@ -45,7 +45,7 @@ fn nan_and_infinity() {
             match seen {
                 0 => assert!(low == 0.0 && sum == f32::NEG_INFINITY, "{spec}, {row}: {low}, {sum}"),
                 _ if seen > key_of_nan => {
-                    assert!(low.is_nan() && high.is_nan() && sum.is_nan(), "{spec}, {row}: {low}, {sum}")
+                    assert!(low.is_nan() && high.is_nan() && sum.is_nan(), "{spec}, {row}: {low}, {sum}");
                 }
                 _ => {
                     assert!((low - 1.0).abs() < 0.01 && sum.is_finite(), "{spec}, {row}: {low}, {sum}");

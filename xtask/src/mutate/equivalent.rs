@@ -19,7 +19,8 @@ use barriers::{
 };
 use checks::{
     advances, always_zero, copies_nothing_before, does_nothing, fenced_already, follows_its_load,
-    joins_the_next, next_step, not_read_again, of_cta_alone, of_threads_alone, only, untouched, waits_longer,
+    joins_the_next, next_step, not_read_again, nothing_behind, of_cta_alone, of_threads_alone, only,
+    untouched, waits_longer,
 };
 use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, waits_for_a_turn};
 use threads::{begins_inside, either_way, may_repeat, meets_first, tells_the_same};
@@ -159,6 +160,12 @@ const ENTRIES: &[Entry] = &[
         why: "The step that now comes first announces bytes at an mbarrier, and accesses nothing that the \
               copies being waited for access. The phase does not end before those bytes have arrived, \
               through copies that are started after both.",
+    },
+    Entry {
+        name: "nothing-behind",
+        targets: &["mbarrier.try_wait"],
+        covers: |function, mutation| mutation.change == Change::Relax && nothing_behind(function, mutation),
+        why: "Nothing that the thread does after it accesses memory: it only waits until other CTAs have signalled, and ends.",
     },
     Entry {
         name: "passes-a-turn",

@@ -355,9 +355,9 @@ impl<'f> Consuming<'_, 'f> {
         }
         f.fence_proxy_async(ProxySpace::Shared);
         if with_keys {
-            self.meet()
+            self.meet();
         } else {
-            meet_own()
+            meet_own();
         }
         let first = kernel.keys.first + part * 64;
         // Tensor stores skip rows after the last one; a part without any row stores nothing.

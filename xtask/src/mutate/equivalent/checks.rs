@@ -189,11 +189,20 @@ pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
     nothing_behind && next.is_some_and(same) && waits_for_all
 }
 
-/// The instructions that may be executed after a statement outside of all loops.
+/// The instructions that may be executed after a statement: those behind it in its own branches, and all instructions of the
+/// loops around it.
 fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
     let places = around(&function.body, numbered(function).get(mutation.index)?)?;
-    let behind = |place: &Place<'a>| Statement::instructions(&place.block[place.at + 1..]);
+    let behind = |place: &Place<'a>| {
+        Statement::instructions(&place.block[if place.repeats { 0 } else { place.at + 1 }..])
+    };
     Some(places.iter().flat_map(behind).collect())
+}
+
+/// Whether a thread only computes and waits for mbarriers after the statement.
+pub(super) fn nothing_behind(function: &Function, mutation: &Mutation) -> bool {
+    let quiet = |inst: &Inst| computes(inst) || matches!(inst, Inst::MbarrierWait { .. });
+    later(function, mutation).is_some_and(|behind| behind.into_iter().all(quiet))
 }
 
 /// Whether an instruction publishes the initialisation of mbarriers in a program that has none.
