@@ -293,7 +293,7 @@ fn what_a_gradient_cannot_have_is_refused() {
         ("dv is 128", AttentionDescription { dv: 128, ..plain }),
         ("page 16", AttentionDescription { page: 16, ..plain }),
         ("flags is 0x4", AttentionDescription { flags: PACKED, ..plain }),
-        ("the gradient of attention", AttentionDescription { d: 256, ..plain }),
+        ("the gradient of attention", AttentionDescription { d: 80, ..plain }),
     ] {
         // SAFETY: the description is valid.
         assert_ne!(unsafe { falchion_attention_backward_create(&of, &mut kernel) }, OK, "{words}");

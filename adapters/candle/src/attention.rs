@@ -30,7 +30,7 @@ pub struct Attention {
 /// `(batch, groups, keys, d)`, where `heads` is a multiple of `groups`: consecutive heads of `q` share one of `k` and `v`.
 ///
 /// Tensors are `bf16` or `f16`, with heads of 64, 96, 128, 192 or 256 elements. Views of a cache, and heads that follow the
-/// length, are read as they lie if each head is contiguous. It has gradients for heads of 64, 96 and 128. On a CPU the kernel runs in
+/// length, are read as they lie if each head is contiguous. It has gradients where `v` has heads of as many elements. On a CPU the kernel runs in
 /// falchion's emulator; `f32`, on a CPU alone, is computed by candle's own operations.
 ///
 /// ```

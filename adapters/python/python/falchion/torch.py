@@ -215,7 +215,7 @@ def attention(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
     head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
-    for D of 64, 96 and 128, and sequences of one length: not with `cu_seqlens_q`, `block_table` and the others of `falchion.attention`.
+    for one number of elements per head, D, and sequences of one length: not with `cu_seqlens_q`, `block_table` and the others of `falchion.attention`.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
     at the first key, which is the same where there are as many queries as keys.
