@@ -326,7 +326,7 @@ fn strangers_do_not_disturb() {
     let first = start(0);
     let mut strangers = Vec::new();
     let began = Instant::now();
-    while strangers.len() < 3 && began.elapsed() < Duration::from_secs(3) {
+    while strangers.len() < 3 && began.elapsed() < Duration::from_secs(patience()) {
         if let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) {
             let _ = stream.write_all([&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 40], &[]][strangers.len()]);
             strangers.push(stream);

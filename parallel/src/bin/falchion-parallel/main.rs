@@ -97,8 +97,9 @@ impl Predict {
             self.tokens, self.per_host
         );
         println!(
-            "inside a host {:.0} GB/s and {:.0} us (measured on two H100s); between hosts {:.0} GB/s and {:.0} us per host (assumed)",
+            "inside a host {:.0} GB/s between two, {:.0} among more, and {:.0} us (measured on two and four H100s); between hosts {:.0} GB/s and {:.0} us per host (assumed)",
             links.inside / 1e9,
+            links.among / 1e9,
             links.inside_latency * 1e6,
             links.between / 1e9,
             links.between_latency * 1e6
