@@ -19,7 +19,6 @@
 
 mod packed;
 
-use cute_rs::Layout;
 use cute_rs::atom::unit;
 
 use crate::element::Code;
@@ -107,13 +106,15 @@ pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>,
     sized([rows, k], codes.len(), u64::from(rows) * u64::from(k))?;
     let mut units = vec![0; usize::try_from(bytes(code, [rows, k])).unwrap_or(usize::MAX)];
     let places = Places::of(code, k);
+    let legal: Vec<bool> =
+        (0..=255u8).map(|found| (code.bits() == 8 || found < 16) && code.value(found).is_some()).collect();
     for (row, line) in (0..rows).zip(codes.chunks(k.max(1) as usize)) {
         for (column, &found) in (0..k).zip(line) {
-            let whole = code.bits() == 8 || found < 16;
-            if !whole || code.value(found).is_none() {
+            if !legal[usize::from(found)] {
                 return Err(WeightsError::Code { row, column, found, code });
             }
-            places.at(row, column).put(&mut units, stored(code, found));
+            let (unit, place) = places.at(row, column);
+            place.put(&mut units[unit..], stored(code, found));
         }
     }
     Ok(units)
@@ -126,7 +127,10 @@ pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>,
 pub fn restore(code: Code, [rows, k]: [u32; 2], units: &[u8]) -> Result<Vec<u8>, WeightsError> {
     sized([rows, k], units.len(), bytes(code, [rows, k]))?;
     let places = Places::of(code, k);
-    let code_at = |row, column| stored(code, places.at(row, column).get(units));
+    let code_at = |row, column| {
+        let (unit, place) = places.at(row, column);
+        stored(code, place.get(&units[unit..]))
+    };
     Ok((0..rows)
         .flat_map(|row| (0..k).map(move |column| (row, column)))
         .map(|(row, column)| code_at(row, column))
@@ -148,32 +152,38 @@ const fn stored(code: Code, bits: u8) -> u8 {
 
 /// The place of each code in the units.
 struct Places {
-    unit: Layout,
-    code: Code,
+    /// Those of a unit's codes, row by row.
+    of_unit: Vec<Place>,
+    unit_k: u32,
     /// Bytes per block of 64 rows.
     block: usize,
 }
 
 impl Places {
     fn of(code: Code, k: u32) -> Self {
-        let unit = unit::layout(code.bits()).expect("codes have 4 or 8 bits");
-        let block = bytes(code, [unit::ROWS, k]) as usize;
-        Self { unit, code, block }
+        let layout = unit::layout(code.bits()).expect("codes have 4 or 8 bits");
+        let unit_k = unit::k(code.bits());
+        let place = |row: u32, column: u32| {
+            let within = layout.at_modes(&[row.into(), column.into()]) as u32;
+            match code.bits() {
+                4 => Place::Bits((within / 4 * 2) as usize, code.places(within % 4)),
+                _ => Place::Byte(within as usize),
+            }
+        };
+        let of_row = |row| (0..unit_k).map(move |column| (row, column));
+        let of_unit = (0..unit::ROWS).flat_map(of_row).map(|(row, column)| place(row, column)).collect();
+        Self { of_unit, unit_k, block: bytes(code, [unit::ROWS, k]) as usize }
     }
 
-    fn at(&self, row: u32, column: u32) -> Place {
-        let unit_k = unit::k(self.code.bits());
-        let within = self.unit.at_modes(&[(row % unit::ROWS).into(), (column % unit_k).into()]) as u32;
+    /// The first byte of a code's unit, and the place in the unit.
+    fn at(&self, row: u32, column: u32) -> (usize, &Place) {
         let unit =
-            self.block * (row / unit::ROWS) as usize + unit::BYTES as usize * (column / unit_k) as usize;
-        match self.code.bits() {
-            4 => Place::Bits(unit + (within / 4 * 2) as usize, self.code.places(within % 4)),
-            _ => Place::Byte(unit + within as usize),
-        }
+            self.block * (row / unit::ROWS) as usize + unit::BYTES as usize * (column / self.unit_k) as usize;
+        (unit, &self.of_unit[(row % unit::ROWS * self.unit_k + column % self.unit_k) as usize])
     }
 }
 
-/// The place of one code.
+/// The place of one code in its unit.
 enum Place {
     /// This byte.
     Byte(usize),
