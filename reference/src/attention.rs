@@ -36,8 +36,8 @@
 //! let mut row = Row::new(Format::Bf16, 64);
 //! row.key(Score { value: 0.0, error: 0.0 });
 //! row.key(Score { value: 0.0, error: 0.0 });
-//! let o = row.output(Format::Bf16, |key| [1.0, 3.0][key]);
-//! assert!(o.value == 2.0 && o.error < 0.01);
+//! let o = row.outputs(Format::Bf16, 1, &|key| vec![[1.0, 3.0][key]]);
+//! assert!(o[0].value == 2.0 && o[0].error < 0.01);
 //! assert!((row.log_sum_exp().value - 2f64.ln()).abs() < 1e-12);
 //! ```
 
@@ -58,18 +58,20 @@ pub struct Score {
 impl Score {
     /// The score `scale * sum(q_i k_i)`, without a mask.
     pub fn of(q: &[f64], k: &[f64], scale: f32) -> Self {
-        let products = || q.iter().zip(k).map(|(q, k)| q * k);
-        let (sum, magnitude) = (products().sum::<f64>(), products().map(f64::abs).sum::<f64>());
+        Self::of_products(products(q, k), q.len(), scale)
+    }
+
+    fn of_products([sum, magnitude]: [f64; 2], count: usize, scale: f32) -> Self {
         let (scale, u) = (f64::from(scale), U);
-        let error = (q.len() as f64 + 16.0) * u * magnitude;
+        let error = (count as f64 + 16.0) * u * magnitude;
         Self { value: sum * scale, error: (error + 2.0 * u * magnitude) * scale }
     }
 
     /// The same of 8-bit floats.
     pub fn of_bytes(q: &[f64], k: &[f64], scale: f32) -> Self {
-        let magnitude = q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum::<f64>();
-        let Self { value, error } = Self::of(q, k, scale);
-        Self { value, error: error + magnitude * of_instructions(q.len()) * f64::from(scale) }
+        let products = products(q, k);
+        let Self { value, error } = Self::of_products(products, q.len(), scale);
+        Self { value, error: error + products[1] * of_instructions(q.len()) * f64::from(scale) }
     }
 
     /// The same if Q and K have factors, by which the scale was multiplied: two products in f32, which are rounded.
@@ -82,6 +84,26 @@ impl Score {
         let value = self.value * factor;
         Self { value, error: self.error * factor.abs() + 3.0 * U * value.abs() }
     }
+}
+
+/// The sum of products, and that of their magnitudes.
+fn products(a: &[f64], b: &[f64]) -> [f64; 2] {
+    // Sums of their own, so that no addition waits for the one before it.
+    const LANES: usize = 8;
+    let mut lanes = [[0.0; LANES]; 2];
+    let ((whole_a, rest_a), (whole_b, rest_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in whole_a.iter().zip(whole_b) {
+        for i in 0..LANES {
+            let product = a[i] * b[i];
+            lanes[0][i] += product;
+            lanes[1][i] += product.abs();
+        }
+    }
+    let [mut sum, mut magnitude] = lanes.map(|lanes| lanes.iter().sum::<f64>());
+    for product in rest_a.iter().zip(rest_b).map(|(a, b)| a * b) {
+        (sum, magnitude) = (sum + product, magnitude + product.abs());
+    }
+    [sum, magnitude]
 }
 
 /// The error of products of 8-bit floats over this many elements, as a part of the sum of magnitudes.
@@ -180,40 +202,40 @@ impl Row {
         (sum, error + count * U * (sum + error))
     }
 
-    /// An element of O, before it is rounded to `output`; `value` returns V's element of the column for a key, by
-    /// its number among those that the query sees.
-    pub fn output(&self, output: Format, value: impl Fn(usize) -> f64) -> Wanted {
+    /// A row of O, before it is rounded to `output`; `values` returns V's row of `width` elements for a key, by its number among
+    /// those that the query sees.
+    pub fn outputs(&self, output: Format, width: usize, values: &dyn Fn(usize) -> Vec<f64>) -> Vec<Wanted> {
         let wanted = |value, error| Wanted { format: output, unrounded: false, value, error };
         if self.scores.is_empty() {
-            return Wanted { unrounded: true, ..wanted(0.0, 0.0) };
+            return vec![Wanted { unrounded: true, ..wanted(0.0, 0.0) }; width];
         }
         let (sum, sum_error) = self.sum();
         let round = self.format.unit_roundoff();
         let tiniest = self.format.tiniest() / if self.bytes() { 256.0 } else { 1.0 };
-        let (mut total, mut magnitude, mut error) = (0.0, 0.0, 0.0);
+        let mut columns = Columns::new(width);
         for (key, (weight, relative)) in self.weights().take(self.scores.len()).enumerate() {
-            let value = value(key);
-            total += weight * value;
-            magnitude += weight * value.abs();
             let relative = relative + round + relative * round;
-            error += value.abs() * (weight * relative + tiniest / 2.0 + FLUSHED);
+            columns.add((weight, weight * relative + tiniest / 2.0 + FLUSHED), &values(key));
         }
         let count = self.scores.len() as f64 + 16.0;
-        error += count * U * (magnitude + error);
-        if self.bytes() {
-            // Masks may leave parts of a block at each end.
-            error += of_instructions(self.scores.len() + 2 * self.block) * (magnitude + error);
-        }
-        let quotient = total / sum;
         let least = sum - sum_error;
-        if least <= 0.0 {
-            return wanted(quotient, f64::INFINITY);
-        }
-        let error = (error + quotient.abs() * sum_error) / least;
-        // The product with a factor is rounded.
-        let (factor, rounding) = (f64::from(self.factor), if self.factor == 1.0 { 4.0 } else { 6.0 });
-        let error = error + rounding * U * (quotient.abs() + error);
-        wanted(quotient * factor, error * factor.abs())
+        let of_column = |(total, magnitude, mut error): (f64, f64, f64)| {
+            error += count * U * (magnitude + error);
+            if self.bytes() {
+                // Masks may leave parts of a block at each end.
+                error += of_instructions(self.scores.len() + 2 * self.block) * (magnitude + error);
+            }
+            let quotient = total / sum;
+            if least <= 0.0 {
+                return wanted(quotient, f64::INFINITY);
+            }
+            let error = (error + quotient.abs() * sum_error) / least;
+            // The product with a factor is rounded.
+            let (factor, rounding) = (f64::from(self.factor), if self.factor == 1.0 { 4.0 } else { 6.0 });
+            let error = error + rounding * U * (quotient.abs() + error);
+            wanted(quotient * factor, error * factor.abs())
+        };
+        columns.sums().map(of_column).collect()
     }
 
     /// The log-sum-exp, in f32; minus infinity for a query without keys.
@@ -230,6 +252,42 @@ impl Row {
         let error =
             own + relative + 8.0 * U * (logarithm.abs() + 5.6) + 4.0 * U + 4.0 * U * (most.abs() + 5.6);
         Wanted { format, unrounded: false, value: logarithm + most, error }
+    }
+}
+
+/// Sums of rows of elements times factors, column by column.
+#[derive(Clone, Debug)]
+struct Columns {
+    totals: Vec<f64>,
+    magnitudes: Vec<f64>,
+    errors: Vec<f64>,
+}
+
+impl Columns {
+    fn new(width: usize) -> Self {
+        let [totals, magnitudes, errors] = [(); 3].map(|()| vec![0.0; width]);
+        Self { totals, magnitudes, errors }
+    }
+
+    /// Adds a row times a factor, which errs.
+    fn add(&mut self, (factor, error): (f64, f64), row: &[f64]) {
+        let Self { totals, magnitudes, errors } = self;
+        let sums = totals.iter_mut().zip(magnitudes).zip(errors);
+        for (((total, magnitude), sum), &element) in sums.zip(row) {
+            *total += factor * element;
+            *magnitude += (factor * element).abs();
+            *sum += error * element.abs();
+        }
+    }
+
+    /// The total, the sum of magnitudes and that of errors, for each column.
+    fn sums(&self) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
+        let Self { totals, magnitudes, errors } = self;
+        totals
+            .iter()
+            .zip(magnitudes)
+            .zip(errors)
+            .map(|((&total, &magnitude), &error)| (total, magnitude, error))
     }
 }
 

@@ -240,6 +240,21 @@ impl Format {
         bytes.chunks_exact(self.bytes() as usize).map(word).collect()
     }
 
+    /// The values of elements, from their bytes in memory (little-endian).
+    pub fn values(self, bytes: &[u8]) -> Vec<f64> {
+        fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+            bytes.as_chunks::<N>().0.iter().map(|&bytes| value(bytes)).collect()
+        }
+        match self {
+            Self::Bf16 => each(bytes, |bytes| bf16::from_le_bytes(bytes).to_f64()),
+            Self::F32 => each(bytes, |bytes| f32::from_le_bytes(bytes).into()),
+            Self::E4m3 => each(bytes, |[byte]| F8E4M3::from_bits(byte).to_f64()),
+            Self::F16 | Self::E5m2 | Self::Tf32 | Self::S8 | Self::U8 | Self::S32 | Self::F64 => {
+                self.elements(bytes).into_iter().map(|bits| self.decode(bits)).collect()
+            }
+        }
+    }
+
     /// The bytes of elements in memory (little-endian), from their bits.
     pub fn memory(self, elements: &[u64]) -> Vec<u8> {
         let bytes = self.bytes() as usize;

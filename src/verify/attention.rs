@@ -491,7 +491,7 @@ impl Uploaded<'_> {
         let [pages, shared_heads, rows, _] = k.extents;
         let keys_of = Keys { spec: &spec, pages: &self.pages, extents: [pages, shared_heads, rows] };
         let query = q.values(index);
-        let (mut row, mut values) = (Row::new(q.format, spec.tile[1]), Vec::new());
+        let (mut row, mut seen) = (Row::new(q.format, spec.tile[1]), Vec::new());
         if spec.parts != Parts::One {
             row.merge();
         }
@@ -509,7 +509,7 @@ impl Uploaded<'_> {
             let place = [r, key].map(i64::from);
             let Bounded { value, error } = self.kernel.score(&of, place, Bounded::new(value, error));
             row.key(Score { value, error });
-            values.push(v.values(at));
+            seen.push(at);
         }
         row.factor(factor_v);
         let fault = |what: String, got: f64, wanted: Wanted| AttentionFault::Value {
@@ -525,8 +525,8 @@ impl Uploaded<'_> {
             return Err(fault("the log-sum-exp".to_owned(), got, wanted));
         }
         checked.log_sum_exp.add(&wanted, got);
-        for (column, bits) in o.row(after, index).enumerate() {
-            let wanted = row.output(o.format, |key| values[key][column]);
+        let wanted = row.outputs(o.format, o.extents[3] as usize, &|key| v.values(seen[key]));
+        for (column, (bits, wanted)) in o.row(after, index).zip(wanted).enumerate() {
             let got = o.format.decode(bits);
             if !wanted.admits(bits) {
                 return Err(fault(format!("element {column} of O"), got, wanted));

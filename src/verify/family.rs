@@ -4,13 +4,18 @@
 //! A family that implements [`Reference`] says what its kernels must write. [`check`] runs one on any engine. [`prove`] runs
 //! the [mutants](ptx::mutate) of any [`Kernel`] in the emulator, and [`trace`] records what it does.
 
+use core::ops::Range;
+
 use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
 use kernel::operands::{Contents, Extents, Fill, Piece, Places};
 use kernel::{
-    Engine, EngineError, Family, GemmFamily, GemmProblem, Kernel, Launch, LaunchError, OwnGemm, WorkspaceRef,
+    Buffer, Engine, EngineError, Family, GemmFamily, GemmProblem, Kernel, Launch, LaunchError, OwnGemm,
+    WorkspaceRef,
 };
 use ptx::VerifyError;
 use ptx::mutate::{Mutation, mutations};
+use rayon::prelude::*;
+use reference::Format;
 use thiserror::Error;
 
 /// Bytes after each piece of memory that must not change.
@@ -74,7 +79,7 @@ pub enum Needed {
 
 impl Needed {
     /// For a block of which `needed(row, column)` says what is needed.
-    pub fn of_block([rows, columns]: [core::ops::Range<u32>; 2], needed: impl Fn(u32, u32) -> bool) -> Self {
+    pub fn of_block([rows, columns]: [Range<u32>; 2], needed: impl Fn(u32, u32) -> bool) -> Self {
         let all = rows.len() * columns.len();
         match rows.map(|row| columns.clone().filter(|&column| needed(row, column)).count()).sum::<usize>() {
             0 => Self::Nothing,
@@ -87,8 +92,7 @@ impl Needed {
 /// The inputs of a check.
 #[derive(Debug)]
 pub struct Inputs<'a> {
-    pieces: &'a [Piece],
-    bytes: &'a [Vec<u8>],
+    pieces: &'a [Placed],
     seed: u64,
     most: usize,
 }
@@ -96,16 +100,14 @@ pub struct Inputs<'a> {
 impl Inputs<'_> {
     /// `count` elements of a piece of memory from the `first` on, in the order of its lines; fewer, if there are no more.
     pub fn elements(&self, name: &str, first: usize, count: usize) -> Vec<f64> {
-        let found = self.pieces.iter().zip(self.bytes).find(|(piece, _)| piece.name == name);
-        found.map_or_else(Vec::new, |(piece, bytes)| {
-            elements(piece, bytes, first).take(count).map(|(_, value)| value).collect()
-        })
+        let found = self.pieces.iter().find(|of| of.piece.name == name);
+        found.map_or_else(Vec::new, |of| of.values(&of.before, first, count))
     }
 
     /// The numbers of 32 bits in a piece of memory: those of a table.
     pub fn numbers(&self, name: &str) -> Vec<u32> {
-        let found = self.pieces.iter().zip(self.bytes).find(|(piece, _)| piece.name == name);
-        let words = found.map_or(&[][..], |(piece, bytes)| &bytes[..piece.bytes]).chunks_exact(4);
+        let found = self.pieces.iter().find(|of| of.piece.name == name);
+        let words = found.map_or(&[][..], |of| &of.before[..of.piece.bytes]).chunks_exact(4);
         words.map(|word| word.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte))).collect()
     }
 
@@ -116,6 +118,11 @@ impl Inputs<'_> {
         }
         let mut random = fastrand::Rng::with_seed(self.seed);
         (0..self.most).map(|_| random.usize(0..count)).collect()
+    }
+
+    /// What is expected of each of the results that are [chosen](Self::chosen), on all processors.
+    pub fn rows<T: Send>(&self, count: usize, expected: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        self.chosen(count).into_par_iter().map(&expected).collect()
     }
 }
 
@@ -241,107 +248,201 @@ pub fn check<K: Reference>(
     engine: &mut dyn Engine,
     kernel: &K,
     request: &K::Request<'_>,
-    (seed, most): (u64, usize),
+    sample: (u64, usize),
 ) -> Result<Agreed, FamilyError> {
-    kernel.serves(request).map_err(FamilyError::Other)?;
-    let mut call = K::call(request);
-    let (mut buffers, mut failed) = (Vec::new(), None);
-    let mut allocate = |bytes: usize| match engine.allocate(bytes + MARGIN) {
-        Ok(buffer) => {
-            buffers.push(buffer);
-            buffer.address
-        }
-        Err(error) => {
-            failed.get_or_insert(error);
-            0
-        }
-    };
-    let mut places = Places::new(&mut allocate).with(K::words(request, Contents::Table));
-    kernel.visit(&mut call, &mut places);
-    let pieces = places.pieces;
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
-    let program = kernel.program()?;
-    let slots = engine.slots(&program)?;
-    let workspace = engine.workspace(kernel.workspace(&call, slots))?;
-    kernel.lend_workspace(&mut call, workspace);
-    let mut fill = Fill::new(seed);
-    let mut before = Vec::new();
-    for (piece, &buffer) in pieces.iter().zip(&buffers) {
-        let mut bytes = fill.bytes(piece);
-        bytes.resize(piece.bytes + MARGIN, POISON);
-        engine.write(buffer, &bytes)?;
-        before.push(bytes);
-    }
-    kernel.run(engine, &call).map_err(|error| {
-        if let EngineError::Call { source, .. } = error {
-            FamilyError::Call(source)
-        } else {
-            FamilyError::Engine(error)
-        }
-    })?;
-    let mut after = Vec::new();
-    for &buffer in &buffers {
-        after.push(engine.read(buffer)?);
-    }
-    for buffer in buffers {
-        engine.free(buffer)?;
-    }
-    if let Some(workspace) = workspace {
-        engine.free(workspace.buffer())?;
-    }
-    let expected = kernel.expect(request, &Inputs { pieces: &pieces, bytes: &before, seed, most });
-    let mut agreed = Agreed { compared: 0, ratio: 0.0 };
-    for (i, piece) in pieces.iter().enumerate() {
-        let of_piece = expected.iter().find(|expected| expected.name == piece.name).filter(|_| piece.writes);
-        agreed.compare(piece, of_piece, [&before[i], &after[i]])?;
-    }
-    Ok(agreed)
+    let checks = Checks::new(engine, kernel, request, sample)?;
+    let agreed = checks.check(engine, kernel, request);
+    // The first error is reported.
+    let freed = checks.free(engine);
+    agreed.and_then(|agreed| Ok(freed.map(|()| agreed)?))
 }
 
-/// The elements of a piece in the order of its lines, from one on: the number of its first byte, and its value.
-fn elements<'a>(piece: &'a Piece, bytes: &'a [u8], first: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
-    let Extents { length, lines, ld, count, stride, .. } = piece.extents;
-    let size = piece.format().map_or(1, |format| format.bytes() as usize);
-    let all = if piece.format().is_some() { length * u64::from(lines) * u64::from(count) } else { 0 };
-    (first as u64..all).map(move |index| {
-        let (line, element) = (index / length, index % length);
-        let [matrix, line] = [line / u64::from(lines), line % u64::from(lines)];
-        let at = (matrix * stride + line * ld + element) as usize * size;
-        let bits = bytes[at..at + size].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-        (at, piece.format().map_or(0.0, |format| format.decode(bits)))
-    })
+/// Random inputs of a request in an engine's memory, on which its kernels are checked one after another.
+#[derive(Debug)]
+pub struct Checks<C> {
+    call: C,
+    pieces: Vec<Placed>,
+    seed: u64,
+    most: usize,
+}
+
+/// A piece of memory on an engine.
+#[derive(Debug)]
+struct Placed {
+    piece: Piece,
+    buffer: Buffer,
+    /// The reference's name of its elements' format.
+    format: Option<Format>,
+    /// Its bytes before a launch.
+    before: Vec<u8>,
+}
+
+impl<C: Clone> Checks<C> {
+    /// Allocates and fills the memory that any kernel of the request accesses. A seed and a number of results say what is compared.
+    ///
+    /// # Errors
+    /// The kernel is one for other requests, or the engine has too little memory.
+    pub fn new<K: Reference<Call = C>>(
+        engine: &mut dyn Engine,
+        kernel: &K,
+        request: &K::Request<'_>,
+        (seed, most): (u64, usize),
+    ) -> Result<Self, FamilyError> {
+        kernel.serves(request).map_err(FamilyError::Other)?;
+        let mut call = K::call(request);
+        let (mut buffers, mut failed) = (Vec::new(), None);
+        let mut allocate = |bytes: usize| match engine.allocate(bytes + MARGIN) {
+            Ok(buffer) => {
+                buffers.push(buffer);
+                buffer.address
+            }
+            Err(error) => {
+                failed.get_or_insert(error);
+                0
+            }
+        };
+        let mut places = Places::new(&mut allocate).with(K::words(request, Contents::Table));
+        kernel.visit(&mut call, &mut places);
+        let pieces = places.pieces;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        let mut fill = Fill::new(seed);
+        let placed = |(piece, buffer): (Piece, Buffer)| {
+            let mut before = fill.bytes(&piece);
+            before.resize(piece.bytes + MARGIN, POISON);
+            engine.write(buffer, &before)?;
+            let format = piece.format().and_then(|format| Format::named(format.name()));
+            Ok(Placed { piece, buffer, format, before })
+        };
+        let pieces = pieces.into_iter().zip(buffers).map(placed).collect::<Result<_, EngineError>>()?;
+        Ok(Self { call, pieces, seed, most })
+    }
+
+    /// Runs a kernel once, and compares what it writes with the reference.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn check<K: Reference<Call = C>>(
+        &self,
+        engine: &mut dyn Engine,
+        kernel: &K,
+        request: &K::Request<'_>,
+    ) -> Result<Agreed, FamilyError> {
+        kernel.serves(request).map_err(FamilyError::Other)?;
+        let mut call = self.call.clone();
+        let program = kernel.program()?;
+        let slots = engine.slots(&program)?;
+        let workspace = engine.workspace(kernel.workspace(&call, slots))?;
+        kernel.lend_workspace(&mut call, workspace);
+        for of in self.pieces.iter().filter(|of| of.piece.writes) {
+            engine.write(of.buffer, &of.before)?;
+        }
+        kernel.run(engine, &call).map_err(|error| {
+            if let EngineError::Call { source, .. } = error {
+                FamilyError::Call(source)
+            } else {
+                FamilyError::Engine(error)
+            }
+        })?;
+        if let Some(workspace) = workspace {
+            engine.free(workspace.buffer())?;
+        }
+        let expected =
+            kernel.expect(request, &Inputs { pieces: &self.pieces, seed: self.seed, most: self.most });
+        let mut agreed = Agreed { compared: 0, ratio: 0.0 };
+        for of in &self.pieces {
+            let after = engine.read(of.buffer)?;
+            let own = expected.iter().find(|own| own.name == of.piece.name).filter(|_| of.piece.writes);
+            agreed.compare(of, own, &after)?;
+        }
+        Ok(agreed)
+    }
+
+    /// Frees the memory.
+    ///
+    /// # Errors
+    /// It belongs to another engine.
+    pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        self.pieces.into_iter().try_for_each(|of| engine.free(of.buffer))
+    }
 }
 
 /// Elements in a row of which at least one must have changed. One alone may have had its new value before.
 const RUN: usize = 16;
 
-impl Agreed {
-    fn compare(
-        &mut self,
-        piece: &Piece,
-        expected: Option<&Expected>,
-        [before, after]: [&[u8]; 2],
-    ) -> Result<(), FamilyError> {
-        let name = piece.name;
-        let mut may = vec![false; after.len()];
-        if let Some(Expected { elements: expected, .. }) = expected {
-            let size = piece.format().map_or(1, |format| format.bytes() as usize);
-            let places: Vec<usize> = elements(piece, after, 0).map(|(at, _)| at).collect();
-            for (i, run) in places.chunks(RUN).enumerate() {
-                let same = |&at: &usize| before[at..at + size] == after[at..at + size];
-                if run.iter().all(same) {
-                    return Err(FamilyError::Unwritten { name, index: i * RUN, count: run.len() });
+impl Placed {
+    /// Bytes of an element, or of what has none.
+    fn size(&self) -> usize {
+        self.format.map_or(1, |format| format.bytes() as usize)
+    }
+
+    /// Number of its elements.
+    fn count(&self) -> usize {
+        let Extents { length, lines, count, .. } = self.piece.extents;
+        if self.format.is_some() { length as usize * lines as usize * count as usize } else { 0 }
+    }
+
+    /// Where `count` elements from the `first` on lie, in the order of lines: the bytes of each line's.
+    fn spans(&self, first: usize, count: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let Extents { length, lines, ld, stride, .. } = self.piece.extents;
+        let ([length, lines, ld, stride], size) =
+            ([length, lines.into(), ld, stride].map(|of| of as usize), self.size());
+        let (mut at, end) = (first, (first + count).min(self.count()));
+        core::iter::from_fn(move || {
+            let left = end.checked_sub(at).filter(|&left| left > 0)?;
+            let (line, element) = (at / length, at % length);
+            let begin = (line / lines * stride + line % lines * ld + element) * size;
+            let taken = left.min(length - element);
+            at += taken;
+            Some(begin..begin + taken * size)
+        })
+    }
+
+    /// The values of `count` elements from the `first` on; fewer, if there are no more.
+    fn values(&self, bytes: &[u8], first: usize, count: usize) -> Vec<f64> {
+        let of_span = |span: Range<usize>| self.format.map(|format| format.values(&bytes[span]));
+        self.spans(first, count).filter_map(of_span).flatten().collect()
+    }
+
+    /// The first of [`RUN`] elements that are as they were before, and the number of these.
+    fn unwritten(&self, after: &[u8]) -> Option<(usize, usize)> {
+        let size = self.size();
+        let (mut index, mut count, mut same) = (0, 0, true);
+        for span in self.spans(0, self.count()) {
+            let (mut begin, end) = (span.start, span.end);
+            while begin < end {
+                let to = end.min(begin + (RUN - count) * size);
+                same &= self.before[begin..to] == after[begin..to];
+                (count, begin) = (count + (to - begin) / size, to);
+                if count == RUN {
+                    if same {
+                        return Some((index, count));
+                    }
+                    (index, count, same) = (index + RUN, 0, true);
                 }
-                run.iter().for_each(|&at| may[at..at + size].fill(true));
             }
+        }
+        (count > 0 && same).then_some((index, count))
+    }
+}
+
+impl Agreed {
+    fn compare(&mut self, of: &Placed, expected: Option<&Expected>, after: &[u8]) -> Result<(), FamilyError> {
+        let Placed { piece: Piece { name, bytes, writes, .. }, before, .. } = of;
+        let (name, mut around) = (*name, before.clone());
+        if let Some(Expected { elements: expected, .. }) = expected {
+            if let Some((index, count)) = of.unwritten(after) {
+                return Err(FamilyError::Unwritten { name, index, count });
+            }
+            of.spans(0, of.count()).for_each(|span| around[span.clone()].copy_from_slice(&after[span]));
             for (first, expected) in expected {
-                let mut found = elements(piece, after, *first);
-                for (index, &(expected, bound)) in (*first..).zip(expected) {
-                    let Some((_, found)) = found.next() else {
-                        return Err(FamilyError::Extents { name, index, count: places.len() });
-                    };
+                let found = of.values(after, *first, expected.len());
+                if found.len() < expected.len() {
+                    let (index, count) = (first + found.len(), of.count());
+                    return Err(FamilyError::Extents { name, index, count });
+                }
+                for ((index, &(expected, bound)), found) in (*first..).zip(expected).zip(found) {
                     let same = found == expected || (found.is_nan() && expected.is_nan());
                     let error = if same { 0.0 } else { (found - expected).abs() };
                     if error > bound || error.is_nan() {
@@ -351,14 +452,16 @@ impl Agreed {
                     self.ratio = self.ratio.max(if error > 0.0 { error / bound } else { 0.0 });
                 }
             }
-        } else if piece.writes && piece.format().is_none() {
+        } else if *writes && of.format.is_none() {
             // A workspace, or a report.
-            may[..piece.bytes].fill(true);
+            around[..*bytes].copy_from_slice(&after[..*bytes]);
         }
-        match (0..after.len()).find(|&byte| before[byte] != after[byte] && !may[byte]) {
-            Some(byte) => Err(FamilyError::Outside { name, byte }),
-            None => Ok(()),
+        if around == after {
+            return Ok(());
         }
+        let byte =
+            around.iter().zip(after).position(|(before, after)| before != after).unwrap_or(after.len());
+        Err(FamilyError::Outside { name, byte })
     }
 }
 
@@ -479,5 +582,64 @@ impl Trial {
             all.extend(memory.read(addresses[at], self.contents[at].len())?);
         }
         Ok((report.instructions, all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::operands::{Memory, Visit};
+
+    use super::*;
+
+    /// Two matrices of three lines of 5 elements, 7 apart; a matrix begins 30 elements after the one before it.
+    fn placed() -> Placed {
+        let mut allocate = |_| 256;
+        let mut places = Places::new(&mut allocate);
+        let extents = Extents { bits: 16, length: 5, lines: 3, ld: 7, count: 2, stride: 30 };
+        let contents = Contents::Output(collective::Format::Bf16);
+        places.memory(Memory { name: "D", address: &mut 256, extents, contents, writes: true });
+        let piece = places.pieces.remove(0);
+        let before = vec![POISON; piece.bytes + MARGIN];
+        Placed { before, buffer: Buffer { address: 256, bytes: 0 }, format: Some(Format::Bf16), piece }
+    }
+
+    /// What is found if some elements become 1, and then some bytes become 0; all 30 elements are expected to be 1.
+    fn found(written: Range<usize>, zeros: Range<usize>) -> String {
+        let of = placed();
+        let mut after = of.before.clone();
+        for span in of.spans(written.start, written.len()) {
+            after[span].as_chunks_mut::<2>().0.fill([0x80, 0x3f]);
+        }
+        after[zeros].fill(0);
+        let expected =
+            Expected { name: "D", elements: vec![(0, vec![(1.0, 0.0); 16]), (16, vec![(1.0, 0.0); 14])] };
+        let mut agreed = Agreed { compared: 0, ratio: 0.0 };
+        match agreed.compare(&of, Some(&expected), &after) {
+            Ok(()) => format!("{} right", agreed.compared),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_piece_counts() {
+        for (why, written, zeros, want) in [
+            ("all elements", 0..30, 0..0, "30 right"),
+            ("none of the last ones", 0..16, 0..0, "no element of D from 16 on was written, in 14 of them"),
+            ("none of the first ones", 16..30, 0..0, "no element of D from 0 on was written, in 16 of them"),
+            (
+                "a wrong one, in the second matrix",
+                0..30,
+                60..62,
+                "element 15 of D is 0, 1 was expected, with an error of 0 at most",
+            ),
+            ("a byte between lines", 0..30, 10..11, "byte 10 of D changed, and no element is there"),
+            ("a byte between matrices", 0..30, 59..60, "byte 59 of D changed, and no element is there"),
+            ("a byte after the end", 0..30, 98..99, "byte 98 of D changed, and no element is there"),
+        ] {
+            assert_eq!(found(written, zeros), want, "{why}");
+        }
+        let of = placed();
+        let spans: Vec<_> = of.spans(13, 4).collect();
+        assert_eq!(spans, [34..38, 60..64], "the third line's end, and the second matrix");
     }
 }

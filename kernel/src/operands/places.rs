@@ -176,11 +176,23 @@ impl Fill {
             format.encode(value).to_le_bytes()
         };
         let some: Vec<_> = (0..count.min(SOME)).map(|_| element()).collect();
-        let mut bytes: Vec<u8> = some.iter().flat_map(|element| &element[..size]).copied().collect();
-        bytes.reserve(length - bytes.len());
-        for _ in SOME..count {
-            bytes.extend(&some[(self.next() >> 40) as usize % SOME][..size]);
+        match size {
+            1 => self.spread::<1>(&some, count),
+            2 => self.spread::<2>(&some, count),
+            4 => self.spread::<4>(&some, count),
+            _ => self.spread::<8>(&some, count),
         }
-        bytes
+    }
+
+    /// Elements of `N` bytes, and as many of them at random as make `count`.
+    fn spread<const N: usize>(&mut self, some: &[[u8; 8]], count: usize) -> Vec<u8> {
+        let some: Vec<[u8; N]> = some.iter().map(|of| core::array::from_fn(|i| of[i])).collect();
+        let mut all = vec![[0; N]; count];
+        let (first, others) = all.split_at_mut(some.len());
+        first.copy_from_slice(&some);
+        for element in others {
+            *element = some[(self.next() >> 40) as usize % SOME];
+        }
+        all.into_flattened()
     }
 }

@@ -26,10 +26,16 @@ pub fn random_contents(contents: Contents, zeros: bool) -> Vec<u8> {
     }
 }
 
-/// Random numbers below this one.
+/// Random numbers below this one, each once: pages of a cache that are read twice come from L2. Of very many, some.
 fn indices(below: u32) -> Vec<u8> {
+    const MOST: u32 = 1 << 20;
     let mut random = fastrand::Rng::with_seed(4);
-    (0..(1 << 16) + 1).flat_map(|_| random.u32(..below.max(1)).to_le_bytes()).collect()
+    let mut all: Vec<u32> = (0..below.clamp(1, MOST)).collect();
+    if below > MOST {
+        all.fill_with(|| random.u32(..below));
+    }
+    random.shuffle(&mut all);
+    all.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
 /// Random normal values of a format, to fill matrices by repetition; integers have a deviation of 32.

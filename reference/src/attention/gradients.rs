@@ -22,17 +22,18 @@
 //!
 //! ```
 //! use reference::Format;
-//! use reference::attention::gradients::{Pair, Query, gradient};
+//! use reference::attention::gradients::{Gradient, Pair, Query};
 //!
 //! // One key: its weight is 1 and has no gradient, so dV is dO.
 //! let (q, k, v, d_o) = ([1.0], [0.5], [3.0], [2.0]);
 //! let query = Query { q: &q, d_o: &d_o, log_sum_exp: 0.5, row_sum: Query::row_sum(&v, &d_o) };
 //! let pair = Pair::of(&query, &k, &v, 1.0);
-//! let dv = gradient(Format::Bf16, 1.0, [(pair.weight, d_o[0])]);
-//! assert!(dv.value == 2.0 && pair.difference.0 == 0.0);
+//! let mut dv = Gradient::new(Format::Bf16, 1);
+//! dv.add(pair.weight, &d_o);
+//! assert!(dv.row(1.0)[0].value == 2.0 && pair.difference.0 == 0.0);
 //! ```
 
-use super::{FLUSHED, Score};
+use super::{Columns, FLUSHED, Score, products};
 use crate::bound::U;
 use crate::{Format, Wanted};
 
@@ -63,9 +64,8 @@ pub struct Pair {
 
 /// A sum of products, with the bound of its rounding.
 fn product(a: &[f64], b: &[f64]) -> Erring {
-    let products = || a.iter().zip(b).map(|(a, b)| a * b);
-    let magnitude: f64 = products().map(f64::abs).sum();
-    (products().sum(), (a.len() as f64 + 16.0) * U * magnitude)
+    let [sum, magnitude] = products(a, b);
+    (sum, (a.len() as f64 + 16.0) * U * magnitude)
 }
 
 impl Query<'_> {
@@ -92,27 +92,42 @@ impl Pair {
     }
 }
 
-/// An element of a gradient: `scale` times the sum of weights, or of gradients of scores, times elements. `format` is that of
-/// the kernel's tensors. Without a scale, give 1.
-pub fn gradient(format: Format, scale: f32, terms: impl IntoIterator<Item = (Erring, f64)>) -> Wanted {
-    let round = format.unit_roundoff();
-    let (mut count, mut total, mut magnitude, mut error) = (0.0, 0.0, 0.0, 0.0);
-    for ((factor, own), element) in terms {
-        count += 1.0;
-        total += factor * element;
-        magnitude += (factor * element).abs();
-        let own = own + round * (factor.abs() + own) + format.tiniest() / 2.0;
-        error += own * element.abs();
+/// A row of a gradient: the sum of rows of elements times weights, or times gradients of scores.
+#[derive(Clone, Debug)]
+pub struct Gradient {
+    format: Format,
+    count: f64,
+    columns: Columns,
+}
+
+impl Gradient {
+    /// A sum of nothing. `format` is that of the kernel's tensors.
+    pub fn new(format: Format, width: usize) -> Self {
+        Self { format, count: 0.0, columns: Columns::new(width) }
     }
-    let (scale, scaled) = (f64::from(scale), if scale == 1.0 { 0.0 } else { 2.0 * U });
-    let error = error + (count + 16.0) * U * (magnitude + error);
-    let error = error * scale + scaled * scale * (total.abs() + error);
-    Wanted { format, unrounded: count == 0.0, value: total * scale, error }
+
+    /// Adds a row times a factor.
+    pub fn add(&mut self, (factor, own): Erring, row: &[f64]) {
+        let own = own + self.format.unit_roundoff() * (factor.abs() + own) + self.format.tiniest() / 2.0;
+        self.columns.add((factor, own), row);
+        self.count += 1.0;
+    }
+
+    /// `scale` times the sum. Without a scale, give 1.
+    pub fn row(&self, scale: f32) -> Vec<Wanted> {
+        let (scale, scaled) = (f64::from(scale), if scale == 1.0 { 0.0 } else { 2.0 * U });
+        let of_column = |(total, magnitude, error): (f64, f64, f64)| {
+            let error = error + (self.count + 16.0) * U * (magnitude + error);
+            let error = error * scale + scaled * scale * (total.abs() + error);
+            Wanted { format: self.format, unrounded: self.count == 0.0, value: total * scale, error }
+        };
+        self.columns.sums().map(of_column).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Pair, Query, gradient};
+    use super::{Erring, Gradient, Pair, Query};
     use crate::Format;
 
     const D: usize = 5;
@@ -171,20 +186,21 @@ mod tests {
             assert!((value - slope).abs() < 1e-8, "{name}: {value}, the slope is {slope}");
             assert!(value.abs() > 1e-6, "{name} says nothing");
         };
-        let format = Format::F32;
-        for c in 0..D {
-            for i in 0..QUERIES {
-                let keys = 0..KEYS.min(i + 3);
-                let terms = keys.map(|j| (pair(i, j).difference, row(&k, j)[c]));
-                near("dQ", gradient(format, SCALE, terms).value, slope(0, i * D + c));
+        let gradient = |name, scale, place: (usize, usize), terms: Vec<(Erring, &[f64])>| {
+            let mut sum = Gradient::new(Format::F32, D);
+            terms.into_iter().for_each(|(factor, row)| sum.add(factor, row));
+            for (c, wanted) in sum.row(scale).iter().enumerate() {
+                near(name, wanted.value, slope(place.0, place.1 * D + c));
             }
-            for j in 0..KEYS {
-                let queries = || (0..QUERIES).filter(move |i| j < i + 3);
-                let terms = queries().map(|i| (pair(i, j).difference, row(&q, i)[c]));
-                near("dK", gradient(format, SCALE, terms).value, slope(1, j * D + c));
-                let terms = queries().map(|i| (pair(i, j).weight, row(&d_o, i)[c]));
-                near("dV", gradient(format, 1.0, terms).value, slope(2, j * D + c));
-            }
+        };
+        for i in 0..QUERIES {
+            let keys = 0..KEYS.min(i + 3);
+            gradient("dQ", SCALE, (0, i), keys.map(|j| (pair(i, j).difference, row(&k, j))).collect());
+        }
+        for j in 0..KEYS {
+            let queries = || (0..QUERIES).filter(move |i| j < i + 3);
+            gradient("dK", SCALE, (1, j), queries().map(|i| (pair(i, j).difference, row(&q, i))).collect());
+            gradient("dV", 1.0, (2, j), queries().map(|i| (pair(i, j).weight, row(&d_o, i))).collect());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use emulator::Schedule;
 use falchion::attention::Attention;
 use falchion::attention::backward::AttentionBackward;
-use falchion::verify::family::{self, Reference};
+use falchion::verify::family::{self, Agreed, Checks, FamilyError, Reference};
 use kernel::{Engine, Family, Machine, Predicted};
 
 use crate::engine::{Engines, Found, machine};
@@ -185,45 +185,47 @@ fn verify<K: Reference>(given: &Given) -> Result<(), Failure> {
                 Some(kernel) => vec![kernel.clone()],
                 None => ranked::<K>(request, machine(), CHECKED)?.into_iter().map(|of| of.kernel).collect(),
             };
-            for kernel in kernels {
-                match check((at, &mut *engine), (problem, request), &kernel, (seed, rows as usize)) {
-                    Ok(()) => count.passed += 1,
-                    Err(Failure::Wrong) => count.failed += 1,
-                    Err(other) => return Err(other),
-                }
-            }
+            let wrong = check((at, &mut *engine), (problem, request), &kernels, (seed, rows as usize))?;
+            count.passed += kernels.len() - wrong;
+            count.failed += wrong;
         }
     }
     count.close(&mut out())
 }
 
-/// Checks a kernel on random inputs, and prints what was found.
+/// Checks kernels on the same random inputs, and prints what was found. Returns how many are wrong.
 ///
 /// # Errors
-/// It is wrong; it cannot compute the problem; the engine failed.
+/// One cannot compute the problem; the engine failed.
 pub(crate) fn check<K: Reference>(
     (at, engine): (&str, &mut dyn Engine),
     (problem, request): (&str, &K::Request<'_>),
-    kernel: &K,
+    kernels: &[K],
     sample: (u64, usize),
-) -> Result<(), Failure> {
-    let what = format!("{problem}: {} on {at}", name(kernel));
-    match family::check(engine, kernel, request, sample) {
-        Ok(agreed) => {
-            let (compared, ratio) = (agreed.compared, agreed.ratio);
-            Ok(writeln!(out(), "ok   {what}: {compared} elements, {ratio:.2} of the bound")?)
-        }
-        Err(error @ (family::FamilyError::Engine(_) | family::FamilyError::Program(_))) => {
-            Err(Failure::environment(error))
-        }
-        Err(error @ (family::FamilyError::Call(_) | family::FamilyError::Other(_))) => {
-            Err(usage!("{what}: {error}"))
-        }
-        Err(wrong) => {
-            writeln!(out(), "FAIL {what}: {wrong}")?;
-            Err(Failure::Wrong)
+) -> Result<usize, Failure> {
+    use FamilyError::{Call, Engine, Other, Program};
+    let what = |kernel: &K| format!("{problem}: {} on {at}", name(kernel));
+    let refused = |kernel: &K, error| match error {
+        Call(_) | Other(_) => usage!("{}: {error}", what(kernel)),
+        error => Failure::environment(error),
+    };
+    let Some(first) = kernels.first() else { return Ok(0) };
+    let checks = Checks::new(engine, first, request, sample).map_err(|error| refused(first, error))?;
+    let mut wrong = 0;
+    for kernel in kernels {
+        match checks.check(engine, kernel, request) {
+            Ok(Agreed { compared, ratio }) => {
+                writeln!(out(), "ok   {}: {compared} elements, {ratio:.2} of the bound", what(kernel))?;
+            }
+            Err(error @ (Engine(_) | Program(_) | Call(_) | Other(_))) => return Err(refused(kernel, error)),
+            Err(error) => {
+                wrong += 1;
+                writeln!(out(), "FAIL {}: {error}", what(kernel))?;
+            }
         }
     }
+    checks.free(engine).map_err(Failure::environment)?;
+    Ok(wrong)
 }
 
 /// Operations of the largest problem that is traced: it takes minutes.

@@ -21,7 +21,7 @@ use attention::backward::{AttentionBackward, BackwardCall};
 use attention::{Attention, AttentionCall, AttentionProblem, AttentionSpec, Lengths, Packed, Scope};
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel, WorkspaceRef};
-use reference::attention::gradients::{Erring, Pair, Query, gradient};
+use reference::attention::gradients::{Gradient, Pair, Query};
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
@@ -297,17 +297,17 @@ impl Case {
         let mut log_sum_exp = Vec::new();
         for index in 0..o.rows() {
             let [b, h, r] = places.place(0, index);
-            let (query, mut row, mut values) = (q.values(index), Row::new(q.format, 64), Vec::new());
+            let (query, mut row, mut seen) = (q.values(index), Row::new(q.format, 64), Vec::new());
             let sees = |key| places.sees(kernel, &self.counts, &self.reals, [b, h, r, key]);
             for key in (0..places.rows(b, 1)).filter(|&key| sees(key)) {
                 let at = places.index(1, [b, h / (heads / shared), key]);
                 row.key(Score::of(&query, &k.values(at), self.problem.scale));
-                values.push(v.values(at));
+                seen.push(at);
             }
             let place = o.byte(index);
-            for (column, at) in (place..place + o.row_bytes()).step_by(width).enumerate() {
-                let value = row.output(o.format, |key| values[key][column]).value;
-                let bits = o.format.round(value).to_le_bytes();
+            let wanted = row.outputs(o.format, o.extents[3] as usize, &|key| v.values(seen[key]));
+            for (at, wanted) in (place..place + o.row_bytes()).step_by(width).zip(wanted) {
+                let bits = o.format.round(wanted.value).to_le_bytes();
                 o.bytes[at..at + width].copy_from_slice(&bits[..width]);
             }
             log_sum_exp.push(f64::from(row.log_sum_exp().value as f32));
@@ -412,10 +412,10 @@ struct Gradients<'a> {
     scale: f32,
     format: Format,
     /// Whether, in a sequence and a head, a query sees a key.
-    sees: &'a dyn Fn([usize; 4]) -> bool,
+    sees: &'a (dyn Fn([usize; 4]) -> bool + Sync),
     /// A row of a tensor of a name.
-    row: &'a dyn Fn(&str, usize) -> Vec<f64>,
-    log_sum_exp: &'a dyn Fn(usize) -> f64,
+    row: &'a (dyn Fn(&str, usize) -> Vec<f64> + Sync),
+    log_sum_exp: &'a (dyn Fn(usize) -> f64 + Sync),
 }
 
 impl Gradients<'_> {
@@ -435,18 +435,15 @@ impl Gradients<'_> {
     /// A row of dQ.
     fn query(&self, index: usize) -> Vec<Wanted> {
         let [b, h, r] = self.places.place(0, index);
-        let seen: Vec<(Erring, Vec<f64>)> = self.with_query(index, |query| {
-            let seen = (0..self.places.rows(b, 1)).filter(|&key| (self.sees)([b, h, r, key]));
-            let pair = |key| {
+        self.with_query(index, |query| {
+            let mut d_q = Gradient::new(self.format, query.q.len());
+            for key in (0..self.places.rows(b, 1)).filter(|&key| (self.sees)([b, h, r, key])) {
                 let at = self.places.index(1, [b, h / self.share(), key]);
                 let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, at));
-                (Pair::of(query, &k, &v, self.scale).difference, k)
-            };
-            seen.map(pair).collect()
-        });
-        let terms = |column: usize| seen.iter().map(move |(ds, k)| (*ds, k[column]));
-        let columns = 0..(self.row)("Q", index).len();
-        columns.map(|column| gradient(self.format, self.scale, terms(column))).collect()
+                d_q.add(Pair::of(query, &k, &v, self.scale).difference, &k);
+            }
+            d_q.row(self.scale)
+        })
     }
 
     /// A row of dK, and of dV.
@@ -454,21 +451,17 @@ impl Gradients<'_> {
         let (scale, share) = (self.scale, self.share());
         let [b, h, key] = self.places.place(1, index);
         let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, index));
-        let mut seen = Vec::new();
+        let [mut d_k, mut d_v] = [&k, &v].map(|row| Gradient::new(self.format, row.len()));
         for head in h * share..(h + 1) * share {
             for r in (0..self.places.rows(b, 0)).filter(|&r| (self.sees)([b, head, r, key])) {
                 self.with_query(self.places.index(0, [b, head, r]), |query| {
-                    seen.push((Pair::of(query, &k, &v, scale), query.q.to_vec(), query.d_o.to_vec()));
+                    let pair = Pair::of(query, &k, &v, scale);
+                    d_k.add(pair.difference, query.q);
+                    d_v.add(pair.weight, query.d_o);
                 });
             }
         }
-        let of_k = |column: usize| {
-            gradient(self.format, scale, seen.iter().map(|(pair, q, _)| (pair.difference, q[column])))
-        };
-        let of_v = |column: usize| {
-            gradient(self.format, 1.0, seen.iter().map(|(pair, _, d_o)| (pair.weight, d_o[column])))
-        };
-        [(0..k.len()).map(of_k).collect(), (0..v.len()).map(of_v).collect()]
+        [d_k.row(scale), d_v.row(1.0)]
     }
 }
 
@@ -499,15 +492,14 @@ impl Reference for AttentionBackward {
             log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1).first().copied().unwrap_or(0.0),
         };
         let within = |row: Vec<Wanted>| row.iter().map(|wanted| (wanted.value, wanted.bound())).collect();
-        let (mut d_q, mut d_k, mut d_v) = (Vec::new(), Vec::new(), Vec::new());
-        for index in inputs.chosen(of_queries) {
-            d_q.push((index * d, within(expected.query(index))));
-        }
-        for index in inputs.chosen(of_keys) {
-            let [of_k, of_v] = expected.key(index).map(within);
-            d_k.push((index * d, of_k));
-            d_v.push((index * dv, of_v));
-        }
+        let d_q = inputs.rows(of_queries, |index| (index * d, within(expected.query(index))));
+        let (d_k, d_v) = inputs
+            .rows(of_keys, |index| {
+                let [of_k, of_v] = expected.key(index).map(within);
+                ((index * d, of_k), (index * dv, of_v))
+            })
+            .into_iter()
+            .unzip();
         [("dQ", d_q), ("dK", d_k), ("dV", d_v)].map(|(name, elements)| Expected { name, elements }).into()
     }
 

@@ -29,8 +29,7 @@ impl Reference for Attention {
         let all_queries = if packed { lengths.iter().map(|rows| rows[0]).sum() } else { queries };
         let counts: Vec<i64> = Self::call(request).counts.into_iter().map(i64::from).collect();
         let sequences = if packed { 1 } else { lengths.len() };
-        let (mut o, mut sums) = (Vec::new(), Vec::new());
-        for index in inputs.chosen(sequences * (heads * all_queries) as usize) {
+        let all = inputs.rows(sequences * (heads * all_queries) as usize, |index| {
             let at = index as u32;
             let [b, h, r] = [at / all_queries / heads, at / all_queries % heads, at % all_queries];
             let b = if packed { before.partition_point(|&first| first <= r) - 1 } else { b as usize };
@@ -61,20 +60,22 @@ impl Reference for Attention {
                 ["the factors of Q", "the factors of K", "the factors of V"].map(factor);
             let score = if format == Format::E4m3 { Score::of_bytes } else { Score::of };
             let query = row_of("Q", d, index);
-            let (mut row, mut values) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
+            let (mut row, mut seen) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
             if self.plan().spec.parts != Parts::One {
                 row.merge();
             }
             for key in (0..keys).filter(|&key| asked.sees(&of, r.into(), key.into())) {
-                row.key(score(&query, &row_of("K", d, place(key)), scale).times([factor_q, factor_k]));
-                values.push(row_of("V", dv, place(key)));
+                let place = place(key);
+                row.key(score(&query, &row_of("K", d, place), scale).times([factor_q, factor_k]));
+                seen.push(place);
             }
             row.factor(factor_v);
             let within = |wanted: Wanted| (wanted.value, wanted.bound());
-            let column = |column: usize| within(row.output(output, |key| values[key][column]));
-            o.push((index * dv as usize, (0..dv as usize).map(column).collect()));
-            sums.push((index, vec![within(row.log_sum_exp())]));
-        }
+            let o = row.outputs(output, dv as usize, &|key| row_of("V", dv, seen[key]));
+            let o = (index * dv as usize, o.into_iter().map(within).collect());
+            (o, (index, vec![within(row.log_sum_exp())]))
+        });
+        let (o, sums) = all.into_iter().unzip();
         let sums = Expected { name: "the log-sum-exp", elements: sums };
         vec![Expected { name: "O", elements: o }, sums]
     }

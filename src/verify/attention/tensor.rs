@@ -80,7 +80,8 @@ impl Tensor {
     }
 
     pub(super) fn values(&self, index: usize) -> Vec<f64> {
-        self.row(&self.bytes, index).map(|bits| self.format.decode(bits)).collect()
+        let first = self.byte(index);
+        self.format.values(&self.bytes[first..first + self.row_bytes()])
     }
 
     /// Whether some memory that is laid out as this tensor is the same around its elements.

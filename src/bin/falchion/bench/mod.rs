@@ -404,14 +404,14 @@ pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
     for (problem, request) in &problems {
         let ranked =
             if own.is_empty() { family::ranked::<K>(request, machine(), TIMED)? } else { Vec::new() };
-        let kernels: Vec<&K> = own.iter().chain(ranked.iter().map(|of| &of.kernel)).collect();
+        let kernels: Vec<K> = own.iter().cloned().chain(ranked.into_iter().map(|of| of.kernel)).collect();
         writeln!(out(), "\n{problem}")?;
         let mut contest = Contest::new(problem.clone(), K::operations(request));
-        for &kernel in &kernels {
-            family::check(("gpu", &mut gpu), (problem, request), kernel, (0, CHECKED))?;
+        if family::check(("gpu", &mut gpu), (problem, request), &kernels, (0, CHECKED))? > 0 {
+            return Err(Failure::Wrong);
         }
-        let inputs = Inputs::of(&mut gpu, &kernels.iter().copied().cloned().collect::<Vec<_>>(), request)?;
-        for kernel in kernels {
+        let inputs = Inputs::of(&mut gpu, &kernels, request)?;
+        for kernel in &kernels {
             contest.kernel(&mut gpu, family::name(kernel), kernel, inputs.sets())?;
         }
         inputs.free(&mut gpu)?;
