@@ -205,9 +205,9 @@ pub(crate) fn check<K: Reference>(
 ) -> Result<usize, Failure> {
     use FamilyError::{Call, Engine, Other, Program};
     let what = |kernel: &K| format!("{problem}: {} on {at}", name(kernel));
-    let refused = |kernel: &K, error| match error {
-        Call(_) | Other(_) => usage!("{}: {error}", what(kernel)),
-        error => Failure::environment(error),
+    let refused = |kernel: &K, error| match matches!(error, Call(_) | Other(_)) {
+        true => usage!("{}: {error}", what(kernel)),
+        false => Failure::environment(error),
     };
     let Some(first) = kernels.first() else { return Ok(0) };
     let checks = Checks::new(engine, first, request, sample).map_err(|error| refused(first, error))?;
