@@ -231,7 +231,7 @@ pub(crate) unsafe fn read(address: *const AttentionDescription) -> Result<Attent
 }
 
 /// Packed sequences and pages of a size that a description allows, at addresses that fit.
-fn largest(call: &AttentionCall, page: Option<u32>) -> AttentionCall {
+pub(crate) fn largest(call: &AttentionCall, page: Option<u32>) -> AttentionCall {
     let AttentionProblem { batch, queries, keys, .. } = call.problem;
     let (table, page) = (aligned_address(256), page.unwrap_or(1).max(1));
     let each = keys.div_ceil(page);

@@ -2,12 +2,14 @@
 
 use core::ffi::{c_int, c_void};
 
-use falchion::attention::backward::BackwardCall;
-use falchion::attention::{AttentionCall, HeadsRef, Packed};
+use falchion::attention::backward::{BackwardCall, BackwardSpec};
+use falchion::attention::{AttentionCall, AttentionRequest, HeadsRef, Packed};
 use falchion::kernel::WorkspaceRef;
 use falchion_core::{Backward, Run};
 
-use crate::attention::{Asked, AttentionDescription, CAUSAL, DETERMINISTIC, WINDOW, check_flags, read};
+use crate::attention::{
+    Asked, AttentionDescription, CAUSAL, DETERMINISTIC, PACKED, WINDOW, check_flags, largest, read,
+};
 use crate::description::sized;
 use crate::gemm::{failed, ordinal_of};
 use crate::{Failure, INVALID, Status, given, guard, invalid};
@@ -38,6 +40,10 @@ pub struct BackwardArguments {
     pub workspace: *mut c_void,
     /// Size of the workspace in bytes.
     pub workspace_bytes: u64,
+    /// Where sequences of queries, and of keys, begin, with `FALCHION_PACKED`.
+    pub begins: [*const c_void; 2],
+    /// Number of queries, and of keys, of all sequences.
+    pub all: [u32; 2],
 }
 
 /// The kernels for the gradient of attention of one shape: `falchion_attention_backward`.
@@ -45,6 +51,8 @@ pub struct BackwardKernel {
     backward: Backward,
     /// The forward pass, whose addresses are 0.
     call: AttentionCall,
+    /// Most bytes that a call needs.
+    workspace: u64,
     args_size: usize,
 }
 
@@ -63,20 +71,20 @@ impl BackwardKernel {
             let description = read(description)?;
             (description, description.asked()?)
         };
-        check_flags(
-            &description,
-            &[("CAUSAL", CAUSAL), ("WINDOW", WINDOW), ("DETERMINISTIC", DETERMINISTIC)],
-        )?;
-        let [d, dv] = request.head;
-        if spec.is_some() || request.pages.is_some() || request.output != request.format || d != dv {
+        let known = ["CAUSAL", "WINDOW", "PACKED", "DETERMINISTIC"].into_iter();
+        check_flags(&description, &known.zip([CAUSAL, WINDOW, PACKED, DETERMINISTIC]).collect::<Vec<_>>())?;
+        if spec.is_some() || request.pages.is_some() || request.output != request.format {
             return invalid(format!(
-                "dv is {dv}, page {} and the output {}: d, 0 and {} were needed, and no spec, for a gradient",
+                "page is {} and the output {}: 0 and {} were needed, and no spec, for a gradient",
                 description.page, request.output, request.format
             ));
         }
+        let AttentionRequest { format, head, mask, lengths, .. } = request;
         let deterministic = description.flags & DETERMINISTIC != 0;
-        let backward = Backward::new(request.format, d, request.mask, deterministic)?;
-        Ok(Self { backward, call, args_size: description.args_size })
+        let spec = BackwardSpec { format, head, mask, lengths, deterministic, ..BackwardSpec::DEFAULT };
+        let backward = Backward::new(spec)?;
+        let workspace = backward.workspace(&call.problem, &largest(&call, None).packed);
+        Ok(Self { backward, call, workspace, args_size: description.args_size })
     }
 
     /// # Safety
@@ -102,7 +110,7 @@ impl BackwardKernel {
             o: at(o, arguments.o),
             d_o: at(o, arguments.d_o),
             log_sum_exp: address(arguments.log_sum_exp),
-            packed: Packed::default(),
+            packed: Packed { begins: arguments.begins.map(address), rows: arguments.all },
             d_q: at(q, arguments.d_q),
             d_k: at(k, arguments.d_k),
             d_v: at(v, arguments.d_v),
@@ -180,7 +188,7 @@ pub unsafe extern "C" fn falchion_attention_backward_workspace(
         // SAFETY: the caller guarantees it.
         let (backward, bytes) = unsafe { (given(backward, "backward")?, bytes.as_mut()) };
         let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
-        *bytes = backward.backward.workspace(&backward.call.problem);
+        *bytes = backward.workspace;
         Ok(())
     })
 }

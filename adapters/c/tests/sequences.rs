@@ -226,8 +226,8 @@ fn gradients_are_those_of_double_precision() {
             d_q: d_q.at(),
             d_k: d_k.at(),
             d_v: d_v.at(),
-            workspace: null_mut(),
-            workspace_bytes: 0,
+            // SAFETY: the structure may be zero.
+            ..unsafe { core::mem::zeroed() }
         };
         let mut kernel: *mut BackwardKernel = null_mut();
         // SAFETY: the structures are valid, and so is the memory that they name.
@@ -285,14 +285,86 @@ fn gradients_are_those_of_double_precision() {
     }
 }
 
+/// The gradient of sequences of different lengths is that of each sequence.
+#[test]
+fn gradients_of_packed_sequences_are_those_of_each() {
+    let lengths = [[37usize, 50usize], [70, 70], [0, 9], [1, 3]];
+    let begins = [0, 1].map(|i| -> Vec<u32> {
+        (0..=lengths.len()).map(|count| lengths[..count].iter().map(|of| of[i] as u32).sum()).collect()
+    });
+    let all = [begins[0][4], begins[1][4]];
+    let of_q = |seed| Rows::new(all[0] as usize, HEADS[0], seed);
+    let of_k = |seed| Rows::new(all[1] as usize, HEADS[1], seed);
+    let ([mut q, mut d_o, mut o], [mut k, mut v]) = ([1, 2, 3].map(of_q), [4, 5].map(of_k));
+    let mut results = [(of_q(6), of_k(7), of_k(8)), (of_q(9), of_k(10), of_k(11))];
+    let mut sums = vec![f32::NAN; HEADS[0] * all[0] as usize];
+    let [rows, shared] = HEADS.map(|heads| (heads * D) as u64);
+    for (packed, (d_q, d_k, d_v)) in [true, false].into_iter().zip(&mut results) {
+        let runs = if packed { 0..1 } else { 0..lengths.len() };
+        for i in runs {
+            let ([queries, keys], [row, key]) = if packed {
+                ([70, 70], [0, 0])
+            } else {
+                (lengths[i], [0, 1].map(|side| begins[side][i] as usize))
+            };
+            let mut of = description(CAUSAL | if packed { PACKED } else { 0 });
+            (of.batch, of.queries, of.keys) = (if packed { 4 } else { 1 }, queries as u32, keys as u32);
+            (of.rows, of.head_strides) = ([rows, shared, shared, rows], [D as u64; 4]);
+            let at = |of: *mut c_void, row: usize, heads: usize| of.wrapping_byte_add(row * heads * D * 2);
+            let [q, o, d_o] = [&mut q, &mut o, &mut d_o].map(|of| at(of.at(), row, HEADS[0]));
+            let [k, v] = [&mut k, &mut v].map(|of| at(of.at(), key, HEADS[1]));
+            let (begins, log_sum_exp) = ([0, 1].map(|i| begins[i].as_ptr().cast()), sums.as_mut_ptr().cast());
+            // SAFETY: the structure may be zero.
+            let zeros: AttentionArguments = unsafe { core::mem::zeroed() };
+            emulate(&of, &AttentionArguments { q, k, v, o, log_sum_exp, begins, all, ..zeros });
+            of.args_size = size_of::<BackwardArguments>();
+            let arguments = BackwardArguments {
+                q,
+                k,
+                v,
+                o,
+                d_o,
+                log_sum_exp,
+                d_q: at(d_q.at(), row, HEADS[0]),
+                d_k: at(d_k.at(), key, HEADS[1]),
+                d_v: at(d_v.at(), key, HEADS[1]),
+                workspace: null_mut(),
+                workspace_bytes: 0,
+                begins,
+                all,
+            };
+            let mut kernel: *mut BackwardKernel = null_mut();
+            // SAFETY: the structures are valid, and so is the memory that they name.
+            unsafe {
+                assert_eq!(falchion_attention_backward_create(&of, &mut kernel), OK, "{}", last());
+                assert_eq!(falchion_attention_backward_emulate(kernel, &arguments), OK, "{}", last());
+                falchion_attention_backward_destroy(kernel);
+            }
+        }
+    }
+    let [(d_q, d_k, d_v), (e_q, e_k, e_v)] = &results;
+    for (name, found, want, count) in
+        [("dQ", d_q, e_q, all[0]), ("dK", d_k, e_k, all[1]), ("dV", d_v, e_v, all[1])]
+    {
+        for (row, head) in (0..count as usize).flat_map(|row| (0..found.heads).map(move |head| (row, head))) {
+            for (found, want) in found.row(row, head).iter().zip(want.row(row, head)) {
+                assert!(
+                    (found - want).abs() <= 0.01 * want.abs().max(0.1),
+                    "{name} {row} {head}: {found} {want}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn what_a_gradient_cannot_have_is_refused() {
     let mut kernel: *mut BackwardKernel = null_mut();
     let plain = AttentionDescription { batch: 1, queries: 8, keys: 8, ..description(0) };
     for (words, of) in [
-        ("dv is 128", AttentionDescription { dv: 128, ..plain }),
-        ("page 16", AttentionDescription { page: 16, ..plain }),
-        ("flags is 0x4", AttentionDescription { flags: PACKED, ..plain }),
+        ("128 with their 192", AttentionDescription { dv: 128, ..plain }),
+        ("page is 16", AttentionDescription { page: 16, ..plain }),
+        ("flags is 0x8", AttentionDescription { flags: WORKSPACE, ..plain }),
         ("the gradient of attention", AttentionDescription { d: 80, ..plain }),
     ] {
         // SAFETY: the description is valid.

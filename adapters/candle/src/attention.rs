@@ -1,19 +1,21 @@
 //! Attention of candle's tensors, with its gradient: equal sequences, sequences of different lengths, and pages of a cache.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp3, D, DType, Error, Layout, Result, Shape, Tensor, bail};
-use falchion::attention::backward::BackwardCall;
+use falchion::attention::backward::{BackwardCall, BackwardSpec};
 use falchion::attention::{
     AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
 };
 use falchion::collective::Format;
+use falchion::kernel::Family;
 use falchion_core::{Attend, Backward, call_of, masked};
 
-use crate::plain::{Kept, Owned, Stored, address};
+use crate::plain::{Kept, Owned, Plain, Stored, address};
 
 /// What [`attention`] computes in addition to `softmax(scale * q * kᵀ) * v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,7 +32,7 @@ pub struct Attention {
 /// `(batch, groups, keys, d)`, where `heads` is a multiple of `groups`: consecutive heads of `q` share one of `k` and `v`.
 ///
 /// Tensors are `bf16` or `f16`, with heads of 64, 96, 128, 192 or 256 elements. Views of a cache, and heads that follow the
-/// length, are read as they lie if each head is contiguous. It has gradients where `v` has heads of as many elements. On a CPU the kernel runs in
+/// length, are read as they lie if each head is contiguous. It has gradients where `v` has heads of as many elements, or of 128 and `q` of 192. On a CPU the kernel runs in
 /// falchion's emulator; `f32`, on a CPU alone, is computed by candle's own operations.
 ///
 /// ```
@@ -67,7 +69,7 @@ pub struct Lines {
 }
 
 /// [`attention`] of sequences of different lengths, which follow each other without gaps. `q` has shape `(all queries, heads, d)`, `k` and
-/// `v` `(all keys, groups, d)`. It has no gradient.
+/// `v` `(all keys, groups, d)`. It has a gradient for Q, K and V, as [`attention`] has.
 ///
 /// # Errors
 /// As [`attention`].
@@ -80,10 +82,12 @@ pub fn attention_varlen(
     let [queries, keys] = [queries, keys].map(|lines| {
         table("begins", &lines.begins, 1).map(|begins| Lines { begins, longest: lines.longest })
     });
-    let op = Op { what, sequences: Sequences::Packed([queries?, keys?]), sums: None };
+    let recorded = [q, k, v].iter().any(|x| x.track_op());
+    let op =
+        Op { what, sequences: Sequences::Packed([queries?, keys?]), sums: recorded.then(Mutex::default) };
     // Rows before heads: a view with the heads first.
     let [q, k, v] = [q, k, v].map(|x| readable(&x.transpose(0, 1)?.unsqueeze(0)?));
-    q?.apply_op3_no_bwd(&k?, &v?, &op)?.squeeze(0)?.transpose(0, 1)
+    q?.apply_op3(&k?, &v?, op)?.squeeze(0)?.transpose(0, 1)
 }
 
 /// [`attention`] with keys in pages of a cache. `q` has shape `(batch, heads, length, d)`, `k` and `v` `(pages, groups, keys of a page,
@@ -157,6 +161,7 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<Tensor> 
 }
 
 /// Where the sequences are.
+#[derive(Clone)]
 enum Sequences {
     Equal,
     Packed([Lines; 2]),
@@ -317,17 +322,29 @@ impl Op {
     }
 }
 
-/// The kernel for a request in a place, chosen at its first use.
-fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Attend>>> {
-    type Known = HashMap<(Option<usize>, String), Arc<Kept<Attend>>>;
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (place.card(), <falchion::attention::Attention as falchion::kernel::Family>::problem(request));
-    if let Some(known) = lock().get_or_insert_default().get(&key) {
+/// Kernels that were chosen, by what they were chosen for.
+type Known<Of, K> = Mutex<Option<HashMap<Of, Arc<Kept<K>>>>>;
+
+/// The kernel that is known for something, or the one that is made for it now.
+fn known<Of: Eq + Hash, K: Plain>(
+    all: &Known<Of, K>,
+    of: Of,
+    make: impl FnOnce(&Of) -> Result<K>,
+) -> Result<Arc<Kept<K>>> {
+    let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get_or_insert_default().get(&of) {
         return Ok(Arc::clone(known));
     }
-    let made = Attend::new(request, None, true, &place.machine()?).map_err(Error::wrap)?;
-    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(Arc::new(Kept::new(made)))))
+    let made = Arc::new(Kept::new(make(&of)?));
+    Ok(Arc::clone(lock().get_or_insert_default().entry(of).or_insert(made)))
+}
+
+/// The kernel for a request in a place.
+fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Attend>>> {
+    static ALL: Known<(Option<usize>, String), Attend> = Mutex::new(None);
+    known(&ALL, (place.card(), falchion::attention::Attention::problem(request)), |_| {
+        Attend::new(request, None, true, &place.machine()?).map_err(Error::wrap)
+    })
 }
 
 impl CustomOp3 for Op {
@@ -374,7 +391,7 @@ impl CustomOp3 for Op {
             self.sums.as_ref().and_then(|sums| sums.lock().unwrap_or_else(PoisonError::into_inner).clone());
         let Some(sums) = sums else { bail!("attention without a gradient was differentiated") };
         let (o, grad) = (o.contiguous()?, readable(grad)?);
-        let gradient = Gradient { what: self.what, o, grad, sums };
+        let gradient = Gradient { what: self.what, sequences: self.sequences.clone(), o, grad, sums };
         let all = q.apply_op3_no_bwd(k, v, &gradient)?;
         let mut begin = 0;
         let [of_q, of_k, of_v] = [q, k, v].map(|x| {
@@ -389,6 +406,7 @@ impl CustomOp3 for Op {
 /// The gradients of Q, K and V, one after the other.
 struct Gradient {
     what: Attention,
+    sequences: Sequences,
     o: Tensor,
     grad: Tensor,
     sums: Tensor,
@@ -398,8 +416,9 @@ impl Gradient {
     fn run(&self, tensors: [(Stored<'_>, &Layout); 3]) -> Result<(Owned, Shape)> {
         let (place, _) = tensors[0];
         let layouts = tensors.map(|(_, layout)| layout);
-        let op = Op { what: self.what, sequences: Sequences::Equal, sums: None };
-        let Asked { request, call, .. } = op.asked(place.format("q")?, layouts)?;
+        let op = Op { what: self.what, sequences: self.sequences.clone(), sums: None };
+        let Asked { request, mut call, shape } = op.asked(place.format("q")?, layouts)?;
+        op.tables(&mut call, layouts[1], [shape[2], layouts[1].dims()[2]], place)?;
         let kernel = backward(&request)?;
         let [of_q, of_k, of_v] = layouts.map(|layout| layout.shape().elem_count());
         let mut all = place.room(place.dtype(), of_q + of_k + of_v)?;
@@ -423,7 +442,7 @@ impl Gradient {
             o: held("o", &self.o)?,
             d_o: held("the gradient of o", &self.grad)?,
             log_sum_exp: address("the log-sum-exp", &self.sums, place)?,
-            packed: Packed::default(),
+            packed: call.packed,
             d_q: packed(0, layouts[0]),
             d_k: packed(of_q, layouts[1]),
             d_v: packed(of_q + of_k, layouts[2]),
@@ -438,21 +457,12 @@ impl Gradient {
     }
 }
 
-/// The kernels for the gradient of a request, chosen at their first use.
+/// The kernels for the gradient of a request.
 fn backward(request: &AttentionRequest) -> Result<Arc<Kept<Backward>>> {
-    type Known = HashMap<String, Arc<Kept<Backward>>>;
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let AttentionRequest { format, head: [d, dv], mask, .. } = *request;
-    if d != dv {
-        bail!("heads of q have {d} elements and those of v {dv}: the same was needed for a gradient");
-    }
-    let key = format!("{format} {d} {}", mask.name());
-    if let Some(known) = lock().get_or_insert_default().get(&key) {
-        return Ok(Arc::clone(known));
-    }
-    let made = Backward::new(format, d, mask, false).map_err(Error::wrap)?;
-    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(Arc::new(Kept::new(made)))))
+    static ALL: Known<BackwardSpec, Backward> = Mutex::new(None);
+    let AttentionRequest { format, head, mask, lengths, .. } = *request;
+    let spec = BackwardSpec { format, head, mask, lengths, ..BackwardSpec::DEFAULT };
+    known(&ALL, spec, |&spec| Backward::new(spec).map_err(Error::wrap))
 }
 
 impl CustomOp3 for Gradient {

@@ -299,7 +299,7 @@ macro_rules! plain {
 
 plain!(Attend, AttentionCall, |kernel: &Attend, call| kernel.layout(call));
 plain!(Backward, BackwardCall, |kernel: &Backward, call: &BackwardCall| [
-    kernel.workspace(&call.problem),
+    kernel.workspace(&call.problem, &call.packed),
     0,
     0,
     0

@@ -143,6 +143,43 @@ fn attention_has_candles_gradients() -> Result<()> {
     Ok(())
 }
 
+/// The gradient of sequences of different lengths is that of each sequence.
+#[test]
+fn sequences_have_gradients() -> Result<()> {
+    for device in devices() {
+        let what = Attention { causal: true, ..Attention::default() };
+        let lengths = [[20usize, 33], [1, 50], [70, 70]];
+        let lines = |i: usize| -> Result<Lines> {
+            let begins: Vec<u32> =
+                (0..=3).map(|n| lengths[..n].iter().map(|of| of[i] as u32).sum()).collect();
+            Ok(Lines { begins: Tensor::new(begins, &device)?, longest: 70 })
+        };
+        let rows = |rows: usize, heads: usize| {
+            Var::from_tensor(&random((1, rows, heads, 64), DType::F16, &device)?.squeeze(0)?)
+        };
+        let all = [rows(91, 4)?, rows(153, 2)?, rows(153, 2)?];
+        let grad = random((1, 91, 4, 64), DType::F16, &device)?.squeeze(0)?;
+        let y = attention_varlen((&all[0], &lines(0)?), [&all[1], &all[2]], &lines(1)?, what)?;
+        let found = (y * &grad)?.sum_all()?.backward()?;
+        let mut begin = [0, 0];
+        for of in lengths {
+            let part =
+                |x: &Tensor, side: usize| x.narrow(0, begin[side], of[side])?.transpose(0, 1)?.unsqueeze(0);
+            let var = |i: usize| Var::from_tensor(&part(&all[i], i.min(1))?);
+            let own = [var(0)?, var(1)?, var(2)?];
+            let y = attention(&own[0], &own[1], &own[2], what)?;
+            let alone = (y * part(&grad, 0)?)?.sum_all()?.backward()?;
+            for (i, (name, own)) in ["q", "k", "v"].into_iter().zip(&own).enumerate() {
+                let (found, alone) = (found.get(&all[i]).expect(name), alone.get(own).expect(name));
+                let apart = apart(&part(found, i.min(1))?, alone)?;
+                assert!(apart < 0.005, "{of:?}, the gradient of {name}: {apart}");
+            }
+            begin = [begin[0] + of[0], begin[1] + of[1]];
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_refused_is_named() -> Result<()> {
     let q = random((1, 2, 3, 64), DType::F16, &Device::Cpu)?;

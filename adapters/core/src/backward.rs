@@ -6,8 +6,7 @@ use core::fmt;
 use std::sync::LazyLock;
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
-use falchion::attention::{AttentionProblem, Mask, Packed};
-use falchion::collective::Format;
+use falchion::attention::{AttentionProblem, Packed};
 use falchion::kernel::{EngineError, Kernel, WorkspaceRef};
 
 use crate::gemm::Refusal;
@@ -36,38 +35,30 @@ impl fmt::Debug for Backward {
 }
 
 impl Backward {
-    /// The kernels for a format, elements of a head, and a mask. `deterministic` sums dQ in a fixed order.
+    /// The kernels of a spec. Its tile is chosen here: the first that is one for its heads, the fastest first.
     ///
     /// # Errors
-    /// No kernel supports them.
-    pub fn new(format: Format, d: u32, mask: Mask, deterministic: bool) -> Result<Self, Refusal> {
-        let order = if deterministic { "on" } else { "off" };
-        let none =
-            |error: &dyn fmt::Display| Refusal::NoKernel(format!("the gradient of attention: {error}"));
-        // The first tile that is one for these heads, the fastest first.
-        let tiles = ["64x128", "128x128", "64x64", "32x128"];
-        let all = tiles.map(|tile| {
-            let mask = mask.name();
-            let text = format!("format={format} d={d} mask={mask} deterministic={order} tile={tile}");
-            let of = text.parse::<BackwardSpec>().and_then(AttentionBackward::new);
-            of.map(|of| (text, of)).map_err(|error| none(&error))
-        });
-        let mut all = all.into_iter();
-        let first = all.next().unwrap_or_else(|| Err(none(&"there is no tile")));
-        let (text, of) = first.or_else(|error| all.find_map(Result::ok).ok_or(error))?;
+    /// No kernel supports it.
+    pub fn new(spec: BackwardSpec) -> Result<Self, Refusal> {
+        let none = |error| Refusal::NoKernel(format!("the gradient of attention: {error}"));
+        let of_tile = |tile| AttentionBackward::new(BackwardSpec { tile, ..spec });
+        let others = [[128, 128], [64, 64], [32, 128]];
+        let first = of_tile([64, 128]);
+        let of = first.or_else(|error| others.into_iter().find_map(|tile| of_tile(tile).ok()).ok_or(error));
+        let of = of.map_err(none)?;
         let kept = |step: BackwardStep| {
             let program = Kernel::<BackwardCall>::program(&step);
             let program = program.map_err(|error| Refusal::Internal(error.to_string()))?;
-            let text = format!("{} {text}", program.name());
+            let text = format!("{} {}", program.name(), of.plan().spec);
             Ok(Kept::new(step, program, text))
         };
         let steps = of.steps().into_iter().map(kept).collect::<Result<_, Refusal>>()?;
         Ok(Self { of, steps })
     }
 
-    /// Bytes of workspace that a call needs.
-    pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
-        self.of.workspace(problem, &Packed::default())
+    /// Bytes of workspace that a call needs; `packed` counts where lengths differ.
+    pub fn workspace(&self, problem: &AttentionProblem, packed: &Packed) -> u64 {
+        self.of.workspace(problem, packed)
     }
 
     /// Compiles the kernels for a card, in its primary context, unless that was done before.
@@ -108,7 +99,7 @@ impl Backward {
     /// # Safety
     /// All tensors are there as far as their extents reach; the gradients can be written, and nobody else uses them meanwhile.
     pub unsafe fn emulate(&self, call: &BackwardCall, how: Run) -> Result<(), EngineError> {
-        let bytes = self.workspace(&call.problem);
+        let bytes = self.workspace(&call.problem, &call.packed);
         let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
         let address = room.as_mut_ptr().expose_provenance() as u64;
         let workspace = Some(WorkspaceRef { address: address.next_multiple_of(256), bytes });

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use falchion::attention::backward::BackwardCall;
-use falchion::attention::{AttentionProblem, Mask, Packed};
-use falchion::collective::Format;
+use falchion::attention::backward::{BackwardCall, BackwardSpec};
+use falchion::attention::{AttentionProblem, Lengths, Mask};
 use falchion_core::{Backward, Run, masked};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -16,30 +15,27 @@ use crate::attention::all;
 use crate::call::{of_engine, of_refusal};
 use crate::heads::{aligned, format, heads_of, readable, sums, words};
 use crate::place;
+use crate::sequences::{Given, Sequences};
 
-/// What the kernels depend on.
-type Key = (Format, u32, Mask, bool);
-
-fn choose(py: Python<'_>, key: Key) -> PyResult<Arc<Backward>> {
-    static CHOSEN: Mutex<Option<HashMap<Key, Arc<Backward>>>> = Mutex::new(None);
+fn choose(py: Python<'_>, spec: BackwardSpec) -> PyResult<Arc<Backward>> {
+    static CHOSEN: Mutex<Option<HashMap<BackwardSpec, Arc<Backward>>>> = Mutex::new(None);
     let lock = || CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get_or_insert_default().get(&key) {
+    if let Some(known) = lock().get_or_insert_default().get(&spec) {
         return Ok(Arc::clone(known));
     }
-    let (format, d, mask, deterministic) = key;
-    let made = py.detach(|| Backward::new(format, d, mask, deterministic));
+    let made = py.detach(|| Backward::new(spec));
     let made = Arc::new(made.map_err(|refusal| of_refusal(&refusal))?);
-    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(made)))
+    Ok(Arc::clone(lock().get_or_insert_default().entry(spec).or_insert(made)))
 }
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
-/// D and E are the same: 64, 96, 128, 192 or 256. Shapes, strides, types and masks are those of `attention`; `d_o` has the shape of `o`.
-/// The gradient of `k` and `v` is the sum over the heads of `q` that share one. `deterministic`: the gradient of `q` has the
-/// same bits in every run.
+/// D and E are 64, 96, 128, 192 or 256 and the same, or 192 and 128. Shapes, strides, types, masks and sequences of different lengths are
+/// those of `attention`; `d_o` has the shape of `o`. The gradient of `k` and `v` is the sum over the heads of `q` that share one.
+/// `deterministic`: the gradient of `q` has the same bits in every run.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
-#[pyo3(signature = (q, k, v, o, d_o, log_sum_exp, *, causal=false, window=None, scale=None, deterministic=false))]
+#[pyo3(signature = (q, k, v, o, d_o, log_sum_exp, *, causal=false, window=None, scale=None, deterministic=false, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None))]
 pub(crate) fn attention_backward<'py>(
     py: Python<'py>,
     q: Bound<'py, PyAny>,
@@ -52,18 +48,29 @@ pub(crate) fn attention_backward<'py>(
     window: Option<[i32; 2]>,
     scale: Option<f32>,
     deterministic: bool,
+    cu_seqlens_q: Option<Bound<'py, PyAny>>,
+    cu_seqlens_k: Option<Bound<'py, PyAny>>,
+    max_seqlen_q: Option<u32>,
+    max_seqlen_k: Option<u32>,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let arrays = [("q", &q), ("k", &k), ("v", &v), ("o", &o), ("d_o", &d_o)];
     let [q, k, v, o, d_o] = arrays.map(|(name, object)| readable(name, object));
     let [q, k, v, o, d_o] = [q?, k?, v?, o?, d_o?];
     let format = format(&q, None)?;
-    let [[batch, _], [heads, _], [length, _], [d, _]] = [3, 2, 1, 0].map(|i| q.last(i));
-    let [[shared, _], [keys, _]] = [2, 1].map(|i| k.last(i));
+    let given = Given {
+        cu_seqlens: [cu_seqlens_q, cu_seqlens_k],
+        max_seqlen: [max_seqlen_q, max_seqlen_k],
+        ..Given::default()
+    };
+    let sequences = Sequences::of(&given, &q, &k)?;
+    let [[all_of, _], [heads, _], [rows, _], [d, _]] = [3, 2, 1, 0].map(|i| q.last(i));
+    let [[shared, _], [rows_k, _]] = [2, 1].map(|i| k.last(i));
+    let [dv, _] = v.last(0);
     let rank = q.rank();
-    let of_queries = [batch, heads, length, d];
-    let of_keys = [batch, shared, keys, d];
+    let of_queries = [all_of, heads, rows, dv];
+    let [of_k, of_v] = [d, dv].map(|d| [all_of, shared, rows_k, d]);
     for (name, array, needed) in
-        [("k", &k, of_keys), ("v", &v, of_keys), ("o", &o, of_queries), ("d_o", &d_o, of_queries)]
+        [("k", &k, of_k), ("v", &v, of_v), ("o", &o, of_queries), ("d_o", &d_o, of_queries)]
     {
         let needed = &needed[4 - rank..];
         if array.rank() != rank
@@ -83,13 +90,16 @@ pub(crate) fn attention_backward<'py>(
         }
     }
     let sums = sums(&log_sum_exp, &of_queries[4 - rank..3], &q)?;
-    let extents = all([batch, heads, shared, length, keys, d].map(u32::try_from));
-    let Ok([batch, heads, shared, length, keys, d]) = extents else {
+    let Sequences { batch, queries, keys, packed, .. } = sequences;
+    let extents = all([batch, heads, shared, queries, keys, d, dv].map(u32::try_from));
+    let Ok([batch, heads, shared, queries, keys, d, dv]) = extents else {
         return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
     };
     let (mask, numbers) = masked(causal, window).map_err(|refusal| of_refusal(&refusal))?;
-    let chosen = choose(py, (format, d, mask, deterministic))?;
-    let problem = AttentionProblem::new(batch, heads, [length, keys], d);
+    let lengths = if packed.is_some() { Lengths::Packed } else { Lengths::Equal };
+    let spec = BackwardSpec { format, head: [d, dv], mask, lengths, deterministic, ..BackwardSpec::DEFAULT };
+    let chosen = choose(py, spec)?;
+    let problem = AttentionProblem::new(batch, heads, [queries, keys], d);
     let problem =
         AttentionProblem { heads: [heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
     let results =
@@ -110,7 +120,7 @@ pub(crate) fn attention_backward<'py>(
         o: o.1,
         d_o: d_o.1,
         log_sum_exp: sums.address,
-        packed: Packed::default(),
+        packed: packed.unwrap_or_default(),
         d_q: to_q,
         d_k: to_k,
         d_v: to_v,
@@ -129,7 +139,7 @@ pub(crate) fn attention_backward<'py>(
             if chosen.card() != Some(ordinal) {
                 py.detach(|| chosen.load(ordinal)).map_err(|error| of_engine(&error))?;
             }
-            let (_room, workspace) = place::made(&q.0, chosen.workspace(&problem), false)?;
+            let (_room, workspace) = place::made(&q.0, chosen.workspace(&problem, &call.packed), false)?;
             call.workspace = Some(workspace);
             let stream = place::handle(torch.stream(py, ordinal)?);
             // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is

@@ -141,14 +141,36 @@ def test_attention_of_sequences_and_pages():
     close(compiled(q), found * 2)
     for begin, end in ((0, 30), (30, 90)):
         close(found[:, begin:end], ft.attention(*(x[:, begin:end] for x in (q, k, k)), causal=True))
-    with pytest.raises(ValueError, match="cu_seqlens_q is given and a tensor requires a gradient"):
-        ft.attention(q.clone().requires_grad_(), k, k, cu_seqlens_q=begins)
+    with pytest.raises(ValueError, match="cu_seqlens_q is .0, 30, 91., numbers from 0 to 90"):
+        ft.attention(q, k, k, cu_seqlens_q=begins + torch.tensor([0, 0, 1], dtype=torch.int32))
     with pytest.raises(ValueError, match="lengths is given, one of cu_seqlens_q"):
         ft.attention(q, k, k, lengths=begins)
     cache, table = torch.randn(5, 16, 2, 64).half(), torch.tensor([[3, 0, 4]], dtype=torch.int32)
     found = ft.attention(q[None, :, :4], cache.transpose(1, 2), cache.transpose(1, 2), block_table=table, cache_seqlens=torch.tensor([41], dtype=torch.int32))
     keys = cache[[3, 0, 4]].flatten(0, 1)[:41].transpose(0, 1)
     close(found[0], ft.attention(q[:, :4], keys, keys))
+
+
+def test_sequences_have_gradients():
+    torch.manual_seed(9)
+    inputs = [torch.randn(heads, 100, 64).half().requires_grad_() for heads in (4, 2, 2)]
+    begins, begins_k = (torch.tensor(of, dtype=torch.int32) for of in ([0, 30, 30, 100], [0, 45, 50, 100]))
+    o = ft.attention(*inputs, causal=True, cu_seqlens_q=begins, cu_seqlens_k=begins_k)
+    d_o = torch.randn(o.shape).half()
+    o.backward(d_o)
+    for i, length in enumerate((30, 0, 70)):
+        (begin, end), (first, last) = ((of[i], of[i + 1]) for of in (begins.tolist(), begins_k.tolist()))
+        if length == 0:
+            # Keys that no query sees.
+            assert all(x.grad[:, first:last].count_nonzero() == 0 for x in inputs[1:])
+            continue
+        own = [x.detach()[:, a:b].clone().requires_grad_() for x, (a, b) in zip(inputs, ((begin, end), (first, last), (first, last)))]
+        ft.attention(*own, causal=True).backward(d_o[:, begin:end])
+        for x, y, (a, b) in zip(own, inputs, ((begin, end), (first, last), (first, last))):
+            close(y.grad[:, a:b], x.grad)
+    cache, table = torch.randn(5, 2, 16, 64).half(), torch.tensor([[3, 0, 4]], dtype=torch.int32)
+    with pytest.raises(ValueError, match="block_table is given and a tensor requires a gradient"):
+        ft.attention(inputs[0][None, :, :4], cache, cache, block_table=table, cache_seqlens=torch.tensor([41], dtype=torch.int32))
 
 
 def test_windows_have_gradients():

@@ -80,6 +80,10 @@ def attention_backward(
     window: tuple[int, int] | None = None,
     scale: float | None = None,
     deterministic: bool = False,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
 ) -> tuple[Any, Any, Any]: ...
 def check(a: Any, b: Any, *, schedules: int = 8, **keywords: Any) -> Kernel: ...
 def plan(

@@ -25,7 +25,8 @@ _library.define(
     "int? max_seqlen_q, int? max_seqlen_k, Tensor? block_table, Tensor? cache_seqlens) -> (Tensor, Tensor)"
 )
 _library.define(
-    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale) "
+    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale, "
+    "Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k) "
     "-> (Tensor, Tensor, Tensor)"
 )
 
@@ -87,11 +88,11 @@ def _attention_fake(q, k, v, causal, window, scale, *sequences):
     return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale):
-    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, window=window, scale=scale)
+def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale, *sequences):
+    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, window=window, scale=scale, **dict(zip(_SEQUENCES, sequences)))
 
 
-def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale):
+def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale, *sequences):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
@@ -184,18 +185,17 @@ def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | No
 
 
 def _keep_attention(ctx, inputs, output):
-    q, k, v, ctx.causal, ctx.window, ctx.scale, *sequences = inputs
-    for name, given in zip(_SEQUENCES, sequences):
-        if given is not None:
-            raise ValueError(f"{name} is given and a tensor requires a gradient, which sequences of different lengths and pages do not have")
+    q, k, v, ctx.causal, ctx.window, ctx.scale, of_q, of_k, *ctx.longest, table, lengths = inputs
+    if table is not None or lengths is not None:
+        raise ValueError("block_table is given and a tensor requires a gradient, which keys in pages do not have")
     o, sums = output
     ctx.mark_non_differentiable(sums)
-    ctx.save_for_backward(q, k, v, o, sums)
+    ctx.save_for_backward(q, k, v, o, sums, of_q, of_k)
 
 
 def _gradient_of_attention(ctx, d_o, _):
-    q, k, v, o, sums = ctx.saved_tensors
-    gradients = torch.ops.falchion.attention_backward(q, k, v, o, d_o, sums, ctx.causal, ctx.window, ctx.scale)
+    q, k, v, o, sums, of_q, of_k = ctx.saved_tensors
+    gradients = torch.ops.falchion.attention_backward(q, k, v, o, d_o, sums, ctx.causal, ctx.window, ctx.scale, of_q, of_k, *ctx.longest)
     return *gradients, None, None, None, *(None for _ in _SEQUENCES)
 
 
@@ -215,7 +215,7 @@ def attention(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
     head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
-    for one number of elements per head, D, and sequences of one length: not with `cu_seqlens_q`, `block_table` and the others of `falchion.attention`.
+    for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, but not for keys in pages.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
     at the first key, which is the same where there are as many queries as keys.
