@@ -30,8 +30,8 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut 
         |format, extents, order| HostMatrix::random(format, extents, order, 8, Fill::Normal, random);
     let (mut a, mut b) = (fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order));
     let c = fill(of_d, [m, n], Order::RowMajor);
-    match gemm.plan().weights() {
-        [Some(_), _] => a = weights.matrix(of_a, false),
+    match gemm.plan().call_operands()[0].weights {
+        Some(_) => a = weights.matrix(of_a, false),
         _ => b = weights.matrix(of_b, true),
     }
     GemmCase {

@@ -167,8 +167,7 @@ impl<'f> Ring<'f> {
         let region = |name: &str, offset, [bytes, stride, count]: [u32; 3]| {
             f.name_shared(base, Region { name: name.to_owned(), offset, bytes, stride, count });
         };
-        let tiles = if plan.swapped() { ["B", "A"] } else { ["A", "B"] };
-        for (i, tile) in tiles.into_iter().enumerate() {
+        for (i, tile) in plan.oriented(["A", "B"]).into_iter().enumerate() {
             let place = [ring.tile_bytes(i), ring.stage_bytes, ring.stages];
             region(&format!("{tile}'s tile in stage #"), ring.start + ring.offset(i), place);
         }

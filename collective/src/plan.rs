@@ -396,11 +396,32 @@ impl Plan {
         self.epilogue.transposed
     }
 
+    /// A pair of what belongs to A and B, or to M and N, from the kernel's order to the caller's, and the other
+    /// way round: exchanged under swap-AB.
+    pub const fn oriented<T: Copy>(&self, [first, second]: [T; 2]) -> [T; 2] {
+        if self.swapped() { [second, first] } else { [first, second] }
+    }
+
+    /// The caller's A and B.
+    pub const fn call_operands(&self) -> [OperandSpec; 2] {
+        self.oriented(self.mainloop.operands)
+    }
+
+    /// The contiguous directions of the caller's A and B.
+    pub const fn majors(&self) -> [Major; 2] {
+        let [a, b] = self.call_operands();
+        [a.major, b.major]
+    }
+
     /// Whether the kernel's operand A, and its operand B, is a batch: one matrix per GEMM, at a fixed
     /// distance from the one before.
     pub const fn operand_batches(&self) -> [bool; 2] {
-        let [a, b] = self.form.operands();
-        if self.swapped() { [b, a] } else { [a, b] }
+        self.oriented(self.form.operands())
+    }
+
+    /// Whether the rows of the kernel's operand A, and of B, are consecutive groups (ragged or masked).
+    pub const fn shares_rows(&self) -> [bool; 2] {
+        self.oriented([self.form.shares_rows(), false])
     }
 
     /// What N must be a multiple of if a tile has columns of both halves of N. Pairs of columns must stay
@@ -426,50 +447,6 @@ impl Plan {
     pub const fn map_bytes(&self) -> u32 {
         let by_copies = matches!(self.mainloop.producer, Producer::Thread);
         if self.form.described() && by_copies { self.map_pairs() * Self::MAP_PAIR_BYTES } else { 0 }
-    }
-
-    /// Whether the rows of the kernel's operand A, and of B, are consecutive groups (ragged or masked).
-    pub const fn shares_rows(&self) -> [bool; 2] {
-        let shares = self.form.shares_rows();
-        [shares && !self.swapped(), shares && self.swapped()]
-    }
-
-    /// The contiguous directions of the caller's A and B.
-    pub const fn majors(&self) -> [Major; 2] {
-        let [a, b] = self.mainloop.operands;
-        if self.swapped() { [b.major, a.major] } else { [a.major, b.major] }
-    }
-
-    /// Whether the caller's A and B are loaded into stages. The mainloop does not read the others from there.
-    pub const fn operands_staged(&self) -> [bool; 2] {
-        let [a, b] = self.mainloop.operands;
-        if self.swapped() { [b.staged, a.staged] } else { [a.staged, b.staged] }
-    }
-
-    /// Number of rows of the caller's A, and of columns of B, that share a scale per 128 of K; 0 without
-    /// block scales.
-    pub const fn scaled(&self) -> [u32; 2] {
-        let [a, b] = self.mainloop.operands;
-        if self.swapped() { [b.scaled, a.scaled] } else { [a.scaled, b.scaled] }
-    }
-
-    /// Bits per element of the caller's A and B, in memory.
-    pub const fn operand_bits(&self) -> [u32; 2] {
-        let [a, b] = self.mainloop.operands;
-        let (a, b) = (a.bits(), b.bits());
-        if self.swapped() { [b, a] } else { [a, b] }
-    }
-
-    /// Whether the caller's A, and B, is 2:4 sparse: half of it is stored, with metadata.
-    pub const fn sparse(&self) -> [bool; 2] {
-        let sparse = self.mainloop.is_sparse();
-        if self.swapped() { [false, sparse] } else { [sparse, false] }
-    }
-
-    /// How the caller's A, and B, is stored in fewer bits than are multiplied; `None` if it is not.
-    pub const fn weights(&self) -> [Option<WeightsSpec>; 2] {
-        let weights = self.mainloop.weights();
-        if self.swapped() { [None, weights] } else { [weights, None] }
     }
 
     /// Number of blocks of the tile that one consumer warpgroup computes. A block is the rows of one

@@ -61,7 +61,8 @@ impl<'f> RecordDevice<'f> {
     /// M, N and K as the kernel computes them: M and N are exchanged under swap-AB.
     pub fn extents(self, f: &'f Builder, plan: &Plan) -> [Value<'f, u32>; 3] {
         let [m, n, k, _] = f.load_global_vector::<u32, 4>(self.0, 0);
-        if plan.swapped() { [n, m, k] } else { [m, n, k] }
+        let [m, n] = plan.oriented([m, n]);
+        [m, n, k]
     }
 
     fn matrix(self, f: &'f Builder, index: i32) -> Described<'f> {
@@ -71,8 +72,7 @@ impl<'f> RecordDevice<'f> {
 
     /// The kernel's operands A and B.
     pub(crate) fn operands(self, f: &'f Builder, plan: &Plan) -> [Described<'f>; 2] {
-        let order = if plan.swapped() { [1, 0] } else { [0, 1] };
-        order.map(|index| self.matrix(f, index))
+        plan.oriented([0, 1]).map(|index| self.matrix(f, index))
     }
 
     pub(crate) fn c(self, f: &'f Builder) -> Described<'f> {

@@ -31,12 +31,6 @@ impl BlockScales {
     /// No scales.
     pub const NONE: Self = Self { a: MatrixRef::NONE, b: MatrixRef::NONE };
 
-    /// The scales for a kernel that computes the transpose of D (swap-AB): A's and B's are swapped.
-    #[must_use]
-    pub fn transposed(self) -> Self {
-        Self { a: self.b, b: self.a }
-    }
-
     /// Extents of the scales of an operand `(mn, k)` in which `rows` rows share a scale. The contiguous
     /// extent is last.
     pub const fn extents(mn: u32, k: u32, rows: u32) -> [u32; 2] {
@@ -62,16 +56,15 @@ impl BlockScales {
     /// # Errors
     /// A sentence: which operand's scales, the value found, and what is allowed.
     pub fn arguments(&self, plan: &Plan, [a, b]: [Matrix; 2]) -> Result<Vec<Argument>, String> {
-        let names = if plan.swapped() { ["B's scales", "A's scales"] } else { ["A's scales", "B's scales"] };
+        let [of_a, of_b] = plan.oriented([("A's scales", self.a), ("B's scales", self.b)]);
         let mut arguments = Vec::new();
-        for (i, (given, operand)) in [(self.a, a), (self.b, b)].into_iter().enumerate() {
+        for (i, ((name, given), operand)) in [(of_a, a), (of_b, b)].into_iter().enumerate() {
             let (rows, tile) = (plan.mainloop.operands[i].scaled, plan.mainloop.tile[i]);
             let [outer, inner] = Self::extents(operand.mn, operand.k, rows);
             let row = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
             let [columns, lines] = if rows == 1 { row } else { [FETCHED_SCALES, scaled_blocks(tile)] };
             let batched = plan.operand_batches()[i];
-            let companion =
-                Companion { name: names[i], element: TensorElement::F32, given, operand, batched };
+            let companion = Companion { name, element: TensorElement::F32, given, operand, batched };
             arguments.extend(companion.arguments([
                 Dimension::contiguous(inner, columns),
                 Dimension { extent: outer, stride: given.ld, copied: lines },

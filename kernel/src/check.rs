@@ -1,7 +1,8 @@
 //! Checks of a call's matrices, for one GEMM and for all GEMMs of a launch.
 
 use collective::{
-    Batch, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record, WeightsSpec, sparse, weights,
+    Batch, Form, LinearArguments, Matrix, MatrixRef, OperandSpec, Output, Plan, Producer, Record,
+    WeightsSpec, sparse, weights,
 };
 use cute_rs::atom::{Major, unit};
 
@@ -11,8 +12,8 @@ use crate::products::GroupedProblem;
 
 /// The matrices that [`Call::check`] accepted.
 pub(crate) struct Checked {
-    pub(crate) a: Matrix,
-    pub(crate) b: Matrix,
+    /// The kernel's A and B.
+    pub(crate) operands: [Matrix; 2],
     pub(crate) d: Output,
 }
 
@@ -43,26 +44,27 @@ impl<E> Call<E> {
         // If nothing is multiplied (alpha = 0), K counts as 0 and A and B are not read.
         let k = if multiplied { k } else { 0 };
         let written = m > 0 && n > 0;
-        let (read, staged) = (written && k > 0, plan.operands_staged());
-        let counts = self.products.matrices().map(|count| count.max(1));
-        let operand = |i: usize, matrix: MatrixRef, mn: u32| {
-            let rule = MatrixRule::of_operand(plan, i, [mn, k]);
+        let read = written && k > 0;
+        let [a_count, b_count, d_count] = self.products.matrices().map(|count| count.max(1));
+        let [of_a, of_b] = plan.call_operands();
+        let operand = |name, of: OperandSpec, matrix: MatrixRef, mn: u32, count: u32| {
+            let rule = MatrixRule::of_operand(name, of, plan.mainloop.producer, [mn, k]);
             // Of what is not read, the tensor map must still be legal.
-            let ld = if plan.weights()[i].is_some() { 64 } else { 128 / rule.bits };
+            let ld = if of.weights.is_some() { 64 } else { 128 / rule.bits };
             let unread = MatrixRef { address: 0, ld, ..matrix };
-            let matrix = if read && staged[i] { matrix } else { unread };
-            if read && staged[i] {
+            let matrix = if read && of.staged { matrix } else { unread };
+            if read && of.staged {
                 let checked = rule.check(matrix);
                 // Units of weights are longer than what copies need.
                 if matches!(checked, Ok(()) | Err(LaunchError::Pitch { .. })) {
-                    check_units(plan, i, &rule, matrix)?;
+                    check_units(of, &rule, matrix)?;
                 }
                 checked?;
             }
-            let batch = if read { rule.batch(counts[i], matrix)? } else { Batch::ONE };
+            let batch = if read { rule.batch(count, matrix)? } else { Batch::ONE };
             Ok::<_, LaunchError>(Matrix { address: matrix.address, mn, k, ld: matrix.ld, batch })
         };
-        let (a, b) = (operand(0, self.a, m)?, operand(1, self.b, n)?);
+        let (a, b) = (operand("A", of_a, self.a, m, a_count)?, operand("B", of_b, self.b, n, b_count)?);
         let (columns, alignment) = (n >> plan.epilogue.halvings, plan.epilogue.alignment.into());
         let bits = plan.epilogue.output.bits().into();
         let rule = MatrixRule { name: "D", contiguous: columns, lines: m, bits, alignment };
@@ -75,14 +77,14 @@ impl<E> Call<E> {
         }
         let mut d = Output { address: self.d.address, m, n: columns, ld: self.d.ld, batch: Batch::ONE };
         if written && self.products.count() > 0 {
-            d.batch = rule.batch(counts[2], self.d)?;
+            d.batch = rule.batch(d_count, self.d)?;
             self.products.check(m)?;
         }
         if !apart(d) {
             let Output { m, n, ld, batch: Batch { stride, .. }, .. } = d;
             return Err(LaunchError::Overlap { stride, m, n, ld });
         }
-        Ok(Checked { a, b, d })
+        Ok(Checked { operands: plan.oriented([a, b]), d })
     }
 }
 
@@ -186,33 +188,31 @@ impl MatrixRule {
         Ok(Batch { count, stride })
     }
 
-    /// The rule of A (0) or B (1) of a plan, with `mn` rows or columns.
-    fn of_operand(plan: &Plan, i: usize, [mn, k]: [u32; 2]) -> Self {
-        let (name, bits) = (["A", "B"][i], plan.operand_bits()[i]);
-        if let Some(WeightsSpec { code, .. }) = plan.weights()[i] {
+    /// The rule of an operand with `mn` rows or columns.
+    fn of_operand(name: &'static str, of: OperandSpec, producer: Producer, [mn, k]: [u32; 2]) -> Self {
+        let bits = of.bits();
+        if let Some(WeightsSpec { code, .. }) = of.weights {
             let contiguous = u32::try_from(weights::ld(code, k)).unwrap_or(u32::MAX);
             let (lines, bits) = (mn.next_multiple_of(unit::ROWS), code.bits().into());
             return Self { name, contiguous, lines, bits, alignment: 16 };
         }
-        let (contiguous, lines) = match plan.majors()[i] {
-            // A sparse operand is always the kernel's A.
-            Major::K if plan.sparse()[i] => (sparse::kept(plan.mainloop.operands[0].format, k), mn),
+        let (contiguous, lines) = match of.major {
+            Major::K if of.sparse => (sparse::kept(of.format, k), mn),
             Major::K => (k, mn),
             Major::Mn => (mn, k),
         };
-        let alignment = plan.mainloop.producer.alignment(bits).into();
+        let alignment = producer.alignment(bits).into();
         Self { name, contiguous, lines, bits: bits.into(), alignment }
     }
 }
 
 /// Checks that a line of weights in few bits has whole units along K.
 fn check_units(
-    plan: &Plan,
-    i: usize,
+    of: OperandSpec,
     rule: &MatrixRule,
     MatrixRef { ld, .. }: MatrixRef,
 ) -> Result<(), LaunchError> {
-    let Some(WeightsSpec { code, .. }) = plan.weights()[i] else { return Ok(()) };
+    let Some(WeightsSpec { code, .. }) = of.weights else { return Ok(()) };
     let unit_k = u64::from(unit::k(code.bits()));
     if ld.is_multiple_of(unit_k) && ld < 1 << 34 {
         return Ok(());

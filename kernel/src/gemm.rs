@@ -12,6 +12,7 @@ use scheduler::{Divided, ReductionKind, Schedule, SchedulerTraits, Tiles, Work};
 use crate::problem::GemmProblem;
 use crate::program::Program;
 use crate::typed_mainloop::MainloopType;
+use crate::types::Types;
 
 /// A GEMM kernel as a value: the plan with every number, and a trait object per role.
 ///
@@ -60,9 +61,8 @@ impl AnyGemm {
 
     /// Formats of the caller's A, of the caller's B, and of C and D.
     pub fn formats(&self) -> [Format; 3] {
-        let [a, b] = self.plan.mainloop.operands.map(|operand| operand.format);
-        let d = self.plan.epilogue.output;
-        if self.plan.swapped() { [b, a, d] } else { [a, b, d] }
+        let Types { a, b, d, .. } = Types::of_plan(&self.plan);
+        [a, b, d]
     }
 
     /// A sentence that says how output tiles are assigned to CTAs.
@@ -116,7 +116,8 @@ impl AnyGemm {
 
     /// The problem as the kernel sees it: M and N are swapped for a swap-AB kernel.
     pub(crate) fn seen(&self, problem: GemmProblem) -> GemmProblem {
-        if self.plan.swapped() { problem.transposed() } else { problem }
+        let [m, n] = self.plan.oriented([problem.m, problem.n]);
+        GemmProblem { m, n, ..problem }
     }
 
     /// Numbers of output tiles (one per cluster) and of K-tiles of a problem, as the scheduler counts them.

@@ -23,11 +23,12 @@ pub(crate) fn cut(plan: &Plan) -> Cut {
 impl AnyGemm {
     /// The direction in which the scheduler places the GEMMs one after the other: 0 is M, 1 is N.
     pub(crate) fn axis(&self) -> usize {
-        let rows = match self.plan.form {
-            Form::Single | Form::Batched | Form::KGrouped => self.traits.rows_last,
-            Form::GroupedContiguous | Form::GroupedMasked | Form::PointerArray => !self.plan.swapped(),
-        };
-        usize::from(!rows)
+        match self.plan.form {
+            Form::Single | Form::Batched | Form::KGrouped => usize::from(!self.traits.rows_last),
+            Form::GroupedContiguous | Form::GroupedMasked | Form::PointerArray => {
+                self.plan.oriented([0, 1])[0]
+            }
+        }
     }
 
     /// The GEMMs of a launch on the host. There are `count`; `products` lists their problems in order, or

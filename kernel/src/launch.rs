@@ -142,10 +142,10 @@ impl AnyGemm {
         let Some(checked) = self.checked(call, described || epilogue.multiplied())? else {
             return Ok(None);
         };
-        let multiplied = GemmProblem { k: checked.a.k, ..problem };
+        let multiplied = GemmProblem { k: checked.operands[0].k, ..problem };
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);
-        let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
+        let [a, b] = checked.operands;
         let mut arguments = epilogue.operands(self, [a, b])?;
         arguments.extend(self.companions([a, b], call)?);
         // The mainloop declares the parameters of scales and of metadata, too.
@@ -174,7 +174,6 @@ impl AnyGemm {
         let read = a.k > 0;
         let scaled = plan.mainloop.is_scaled();
         let scales = companion((call.scales, BlockScales::NONE), (scaled, NotScaled), (read, NoScales))?;
-        let scales = scales.map(|of| if plan.swapped() { of.transposed() } else { of });
         let grouped = plan.mainloop.weights().is_some_and(|weights| weights.group > 0);
         let given = (call.group_scales, GroupScales::NONE);
         let groups = companion(given, (grouped, NotGroupScaled), (read, NoGroupScales))?;

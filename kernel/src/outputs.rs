@@ -79,7 +79,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
             let at = (f.shared_base() + (plan.table_offset + 4)) & !7;
             SharedTable { f, at, most: Form::MOST_GROUPS, threads: plan.threads }
         };
-        let [rows, others] = if plan.swapped() { [extent.n, extent.m] } else { [extent.m, extent.n] };
+        let [rows, others] = plan.oriented([extent.m, extent.n]);
         let offsets = Offsets { address, groups: count, rows, room };
         let groups = match plan.form {
             Form::Single => Groups::single(one()),

@@ -64,7 +64,7 @@ impl AnyGemm {
         mut own: M::Arguments,
         [a, b]: [Matrix; 2],
     ) -> Result<Vec<Argument>, LaunchError> {
-        let [m, n] = if self.plan.swapped() { [b.mn, a.mn] } else { [a.mn, b.mn] };
+        let [m, n] = self.plan.oriented([a.mn, b.mn]);
         let legal = M::check(&own, a, b).and_then(|()| {
             Legal::check(|visit| own.visit([m, n, a.k], visit)).map_err(|error| error.to_string())
         });

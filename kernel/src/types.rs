@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use collective::{Code, Format, WeightsSpec, sparse};
+use collective::{Code, Format, Plan, WeightsSpec, sparse};
 
 use crate::gemm::AnyGemm;
 use crate::spec::Named;
@@ -13,7 +13,7 @@ use crate::spec::Named;
 /// As text it is the formats of A, of B and of D, as far as they do not follow from the one before, the blocks, and the sparse operand:
 ///
 /// ```
-/// use collective::{Code, Format, WeightsSpec, sparse};
+/// use collective::{Code, Format, Plan, WeightsSpec, sparse};
 /// use kernel::Types;
 ///
 /// let types = Types::of(Format::E4m3);
@@ -89,9 +89,14 @@ impl Types {
 
     /// The types of a kernel.
     pub fn of_kernel(gemm: &AnyGemm) -> Self {
-        let [a, b, d] = gemm.formats();
-        let plan = &gemm.plan;
-        Self { a, b, d, scaled: plan.scaled(), weights: plan.weights(), sparse: plan.sparse() }
+        Self::of_plan(&gemm.plan)
+    }
+
+    /// The types of a kernel with this plan.
+    pub const fn of_plan(plan: &Plan) -> Self {
+        let ([a, b], d) = (plan.call_operands(), plan.epilogue.output);
+        let (scaled, weights) = ([a.scaled, b.scaled], [a.weights, b.weights]);
+        Self { a: a.format, b: b.format, d, scaled, weights, sparse: [a.sparse, b.sparse] }
     }
 
     /// The same with another format of B.

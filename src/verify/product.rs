@@ -473,7 +473,7 @@ pub fn accumulators(entry: &AnyGemm) -> Accumulators {
 /// `None` without block scales.
 pub fn scaled(entry: &AnyGemm) -> Option<[u32; 2]> {
     let plan = entry.plan();
-    plan.mainloop.is_scaled().then_some(plan.scaled())
+    plan.mainloop.is_scaled().then_some(plan.call_operands().map(|operand| operand.scaled))
 }
 
 /// Random block scales, for a kernel whose operands have them.

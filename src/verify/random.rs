@@ -507,7 +507,7 @@ impl Draw {
         let [across, along] = plan.mainloop.cluster;
         // Rows of D that tensor copies can store, also if a gated epilogue halves them.
         let row = if plan.epilogue.staged_bits > 0 || spec.fusion().is_some() { 64 } else { 1 };
-        let [m_step, n_step] = if plan.swapped() { [row, 1] } else { [1, row] };
+        let [m_step, n_step] = plan.oriented([1, row]);
         // Enough K that some splits are longer than others, or few k-tiles.
         let deep = 2 * (gemm.cluster_size() / plan.cluster_size()).max(2);
         let extents = [
@@ -515,7 +515,7 @@ impl Draw {
             self.covered(n * along, 2, n_step),
             self.covered(k, deep, 1),
         ];
-        let [m, n] = if plan.swapped() { [extents[1], extents[0]] } else { [extents[0], extents[1]] };
+        let [m, n] = plan.oriented([extents[0], extents[1]]);
         let n = if plan.epilogue.needs.rows { n.min(plan.mainloop.tile[1]) } else { n };
         let problem = GemmProblem { m, n, k: extents[2] };
         let schedule = self.of(&[Schedule::Default, Schedule::Latest, Schedule::Random, Schedule::Random]);

@@ -24,8 +24,8 @@ use super::{HostMatrix, Weights, weights::Code};
 /// The weights in few bits of a kernel, and whether they are the caller's B; `None` if no operand is in few
 /// bits.
 pub fn of_few_bits(entry: &AnyGemm) -> Option<(WeightsSpec, bool)> {
-    let [a, b] = entry.plan().weights();
-    a.map(|weights| (weights, false)).or(b.map(|weights| (weights, true)))
+    let [a, b] = entry.plan().call_operands();
+    a.weights.map(|weights| (weights, false)).or(b.weights.map(|weights| (weights, true)))
 }
 
 /// Random weights for a kernel with an operand in few bits; `None` for other kernels.
@@ -58,8 +58,8 @@ pub fn fitted(
 
 /// Whether the operand in few bits or the sparse operand is B; false if there is none.
 pub fn is_b(entry: &AnyGemm) -> bool {
-    let ([_, weights], [_, sparse]) = (entry.plan().weights(), entry.plan().sparse());
-    weights.is_some() || sparse
+    let [_, b] = entry.plan().call_operands();
+    b.weights.is_some() || b.sparse
 }
 
 /// That operand as the kernel multiplies it. Other operands are unchanged.
@@ -155,7 +155,7 @@ pub(super) fn bring<F>(
         *if is_b { &mut call.b } else { &mut call.a } = codes;
         call.group_scales = (spec.group > 0).then_some(scales);
     }
-    let [of_a, of_b] = entry.plan().sparse();
+    let [of_a, of_b] = entry.plan().call_operands().map(|operand| operand.sparse);
     if of_a || of_b {
         let [values, metadata] = place_sparse(if of_b { b } else { a }, of_b, to)?;
         *if of_b { &mut call.b } else { &mut call.a } = values;

@@ -27,9 +27,8 @@ use super::{HostMatrix, Order};
 /// Whether A, and B, must be transposed for a kernel. Never for operands in few bits and sparse operands:
 /// these are uploaded in the kernel's direction.
 pub fn turned(entry: &AnyGemm, operands: [&HostMatrix; 2]) -> [bool; 2] {
-    let plan = entry.plan();
-    let (orders, weights, sparse) = (orders(entry), plan.weights(), plan.sparse());
-    [0, 1].map(|i| operands[i].order != orders[i] && weights[i].is_none() && !sparse[i])
+    let (orders, of) = (orders(entry), entry.plan().call_operands());
+    [0, 1].map(|i| operands[i].order != orders[i] && of[i].weights.is_none() && !of[i].sparse)
 }
 
 /// The transpose of an operand, its call without the destination address, and the bytes of the destination.

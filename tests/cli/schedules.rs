@@ -117,8 +117,7 @@ fn every_kernel_has_a_schedule() {
         let plan = entry.plan();
         let [m, n, k] = plan.mainloop.tile;
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
-        let [rows, columns] =
-            if plan.swapped() { [n * cluster_n, m * cluster_m] } else { [m * cluster_m, n * cluster_n] };
+        let [rows, columns] = plan.oriented([m * cluster_m, n * cluster_n]);
         assert_eq!(
             k_tiles.len() as u32,
             600u32.div_ceil(rows) * 1040u32.div_ceil(columns),

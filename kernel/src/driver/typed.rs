@@ -16,6 +16,7 @@ use super::stream::{Stream, StreamRef};
 use crate::config::{Gemm, GemmConfig};
 use crate::error::EngineError;
 use crate::problem::GemmProblem;
+use crate::types::Types;
 
 mod sealed {
     /// Formats are the library's, so only the library implements [`DeviceElement`](super::DeviceElement).
@@ -155,14 +156,6 @@ const fn is_plain<C: GemmConfig>() -> bool {
     stored && a.scaled == 0 && b.scaled == 0 && matches!(C::FORM, Form::Single)
 }
 
-/// The formats of the caller's A and B, and of D.
-const fn formats<C: GemmConfig>() -> [Format; 3] {
-    let plan = Gemm::<C>::PLAN;
-    let [a, b] = [plan.mainloop.operands[0].format, plan.mainloop.operands[1].format];
-    let d = plan.epilogue.output;
-    if plan.swapped() { [b, a, d] } else { [a, b, d] }
-}
-
 impl<C: GemmConfig> LoadedGemm<C>
 where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
@@ -226,9 +219,18 @@ where
         d: &mut impl cudarc::driver::DevicePtrMut<D>,
     ) -> Result<(), EngineError> {
         const {
-            assert!(fits::<A>(formats::<C>()[0]), "the slice of A has other elements than the kernel's A");
-            assert!(fits::<B>(formats::<C>()[1]), "the slice of B has other elements than the kernel's B");
-            assert!(fits::<D>(formats::<C>()[2]), "the slice of D has other elements than the kernel's D");
+            assert!(
+                fits::<A>(Types::of_plan(&Gemm::<C>::PLAN).a),
+                "the slice of A has other elements than the kernel's A"
+            );
+            assert!(
+                fits::<B>(Types::of_plan(&Gemm::<C>::PLAN).b),
+                "the slice of B has other elements than the kernel's B"
+            );
+            assert!(
+                fits::<D>(Types::of_plan(&Gemm::<C>::PLAN).d),
+                "the slice of D has other elements than the kernel's D"
+            );
         }
         enough(problem, [a.len(), b.len(), d.len()])?;
         let (a, b, d) = super::cudarc::lent(stream, a, b, d);
@@ -305,14 +307,14 @@ where
         let bytes = |format: Format, [x, y]: [u32; 2]| {
             u64::from(x).saturating_mul(y.into()).saturating_mul(format.bytes().into())
         };
-        let [of_a, of_b, of_d] = formats::<C>();
+        let of = Types::of_plan(&Gemm::<C>::PLAN);
         let [a, b, d] = addresses;
         // SAFETY: the caller guarantees the stream and the addresses.
         unsafe {
             let slices = [
-                DeviceSlice::readable(a, bytes(of_a, [m, k])),
-                DeviceSlice::readable(b, bytes(of_b, [k, n])),
-                DeviceSlice::writable(d, bytes(of_d, [m, n])),
+                DeviceSlice::readable(a, bytes(of.a, [m, k])),
+                DeviceSlice::readable(b, bytes(of.b, [k, n])),
+                DeviceSlice::writable(d, bytes(of.d, [m, n])),
             ];
             self.launch_slices(StreamRef::from_raw(stream), problem, slices)
         }

@@ -59,10 +59,7 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (G
     let gemm = text.parse::<KernelSpec>().expect(text).kernel().expect("legal");
     let GemmProblem { m, n, k } = problem;
     let ([of_a, of_b, _], plan) = (gemm.formats(), gemm.plan());
-    let mut scaled = plan.mainloop.operands.map(|operand| operand.scaled);
-    if plan.swapped() {
-        scaled.reverse();
-    }
+    let scaled = plan.call_operands().map(|operand| operand.scaled);
     let (kind, offsets) = products;
     let (count, several) = (kind.count(), matches!(kind, GroupedProblem::Batched { .. }));
     let along_k = matches!(kind, GroupedProblem::KGrouped { .. });

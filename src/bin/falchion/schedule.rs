@@ -180,13 +180,13 @@ impl Schedule {
 
     /// The position of a tile in D: row and column, in tiles.
     pub(crate) fn place(&self, work: &Work<u32>) -> [u32; 2] {
-        if self.entry.plan().swapped() { [work.n, work.m] } else { [work.m, work.n] }
+        self.entry.plan().oriented([work.m, work.n])
     }
 
     /// Numbers of D's tiles along M and N.
     pub(crate) fn grid(&self) -> [u32; 2] {
         let Tiles { m, n, .. } = self.tiles;
-        if self.entry.plan().swapped() { [n, m] } else { [m, n] }
+        self.entry.plan().oriented([m, n])
     }
 
     /// Number of slices per sliced tile; `None` if the scheduler never slices tiles.
@@ -205,7 +205,7 @@ impl Schedule {
 
     /// The direction of D in which tiles are sliced.
     pub(crate) fn sliced_along(&self) -> &'static str {
-        if self.entry.plan().swapped() { "rows" } else { "columns" }
+        self.entry.plan().oriented(["rows", "columns"])[1]
     }
 
     fn divided(&self, work: &Work<u32>) -> bool {
@@ -217,11 +217,9 @@ impl Schedule {
         let Self { entry, described, tiles, workers, timeline, .. } = self;
         let plan = entry.plan();
         let [rows, columns] = self.grid();
-        let [cluster_m, cluster_n] = plan.mainloop.cluster;
-        let each = match (plan.cluster_size(), plan.swapped()) {
-            (1, _) => "a CTA each".to_owned(),
-            (_, false) => format!("a cluster of {cluster_m} x {cluster_n} CTAs each"),
-            (_, true) => format!("a cluster of {cluster_n} x {cluster_m} CTAs each"),
+        let each = match plan.oriented(plan.mainloop.cluster) {
+            [1, 1] => "a CTA each".to_owned(),
+            [m, n] => format!("a cluster of {m} x {n} CTAs each"),
         };
         let slots = u64::from(timeline.slots);
         let (end, all) = (timeline.end, (slots * timeline.end).max(1));

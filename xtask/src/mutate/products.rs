@@ -98,7 +98,7 @@ impl Products {
         };
         let mut call = Call { products, ..layouts.packed(problem, 16) };
         for (i, operand) in [&mut call.a, &mut call.b].into_iter().enumerate() {
-            operand.ld += if plan.weights()[i].is_some() { 0 } else { padding };
+            operand.ld += if plan.call_operands()[i].weights.is_some() { 0 } else { padding };
         }
         let c = MatrixRef { ld: call.d.ld + u64::from(purpose.odd), ..call.d };
         // C is there even if it is not read.

@@ -363,8 +363,7 @@ impl Case {
                 return Ok(None);
             }
         };
-        let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
-        let [rows, columns] = oriented(m, n);
+        let [rows, columns] = plan.oriented([m, n]);
         let mut problem =
             GemmProblem { m: rows, n: if purpose.odd { columns - 1 } else { columns }, k: tile_k };
         if Products::new(gemm, problem, purpose).launch(gemm, slots).is_err() {

@@ -17,7 +17,7 @@ pub(super) fn of(schedule: &Schedule, products: &[GemmProblem]) -> Value {
     let (plan, timeline) = (schedule.entry.plan(), &schedule.timeline);
     let [m, n, _] = plan.mainloop.tile;
     let [cluster_m, cluster_n] = plan.mainloop.cluster;
-    let tile = if plan.swapped() { [n * cluster_n, m * cluster_m] } else { [m * cluster_m, n * cluster_n] };
+    let tile = plan.oriented([m * cluster_m, n * cluster_n]);
     let mut waves = HashMap::<u32, u64>::new();
     let mut spans = Vec::new();
     let mut works: Vec<(u64, Work<u32>)> = Vec::new();

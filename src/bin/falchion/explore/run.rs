@@ -37,11 +37,10 @@ impl Words {
 /// The default problem: two cluster tiles, and enough k-tiles that stages are reused.
 pub(super) fn small(entry: &AnyGemm, problem: GemmProblem) -> GemmProblem {
     let plan = entry.plan();
-    let turned = |problem: GemmProblem| if plan.swapped() { problem.transposed() } else { problem };
     let MainloopSpec { tile: [m, n, k], cluster, .. } = plan.mainloop;
-    let most = GemmProblem { m: m * cluster[0], n: 2 * n * cluster[1], k: k * (plan.ring.stages + 2) };
-    let seen = turned(problem);
-    turned(GemmProblem { m: seen.m.min(most.m), n: seen.n.min(most.n), k: seen.k.min(most.k) })
+    let [m, n] = plan.oriented([m * cluster[0], 2 * n * cluster[1]]);
+    let k = k * (plan.ring.stages + 2);
+    GemmProblem { m: problem.m.min(m), n: problem.n.min(n), k: problem.k.min(k) }
 }
 
 /// Runs the kernel on random matrices and records it.

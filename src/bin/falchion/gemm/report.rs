@@ -13,7 +13,7 @@ use crate::Failure;
 /// A kernel's formats as text: one name if all matrices have the same format.
 pub(super) fn words(entry: &AnyGemm) -> String {
     let [a, b, d] = formats(entry).map(Format::name);
-    let [of_a, of_b] = entry.plan().weights();
+    let [of_a, of_b] = entry.plan().call_operands().map(|operand| operand.weights);
     let name = |format: &str, weights: Option<WeightsSpec>| {
         weights.map_or_else(|| format.to_owned(), |weights| weights.code.to_string())
     };

@@ -165,7 +165,7 @@ fn map(text: &mut String, schedule: &Schedule, top: f64, side: f64) -> fmt::Resu
         let lightness = 92.0 - 62.0 * span.start as f64 / end;
         for [from, to] in strips(schedule, work) {
             let (mut place, mut extents) = ([column, row], [1.0, 1.0]);
-            let axis = usize::from(schedule.entry.plan().swapped());
+            let [axis, _] = schedule.entry.plan().oriented([0, 1]);
             place[axis] += from;
             extents[axis] = to - from;
             let [width, height] = extents.map(|extent| extent * side);
