@@ -85,14 +85,14 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     let [a, b, d, bias] = buffers;
     let call = Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into());
     let arguments = ((), ((), 1.0, RowArgument { address: bias.address, len: n }));
-    let slots = gpu.multiprocessors();
+    let resident = gpu.multiprocessors();
 
     let mut candidates: Vec<(&str, Box<dyn Enqueue>)> = Vec::new();
     macro_rules! both {
         ($name:literal, $fused:literal, $kernel:ident) => {
-            let launch = Gemm::<$kernel<Plain>>::launch(&call, slots);
+            let launch = Gemm::<$kernel<Plain>>::launch(&call, resident);
             candidates.push(($name, prepare::<$kernel<Plain>>(gpu, launch)?));
-            let launch = Gemm::<$kernel<Fused>>::launch(&call.with(&arguments), slots);
+            let launch = Gemm::<$kernel<Fused>>::launch(&call.with(&arguments), resident);
             candidates.push(($fused, prepare::<$kernel<Fused>>(gpu, launch)?));
         };
     }

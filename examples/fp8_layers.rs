@@ -79,15 +79,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let call = call.scaled(BlockScales { a: at(x_scales, M), b: at(w1_scales, K / 128) });
     let scales = MatrixRef::new(hidden_scales, M as u64);
     let arguments = (scales, ((), ((),)));
-    let launch =
-        Gemm::<First>::launch(&call.with(&arguments), engine.slots(&program)?)?.ok_or("nothing to do")?;
+    let launch = Gemm::<First>::launch(&call.with(&arguments), engine.resident_clusters(&program)?)?
+        .ok_or("nothing to do")?;
     engine.launch(&program, launch.grid, &launch.arguments)?;
 
     let program = Gemm::<Second>::program()?;
     let problem = GemmProblem { m: M as u32, n: OUT as u32, k: N as u32 };
     let call = Call { a: at(hidden, N), b: at(w2_at, N), d: at(y, OUT), ..Call::of(problem) };
     let call = call.scaled(BlockScales { a: at(hidden_scales, M), b: at(w2_scales, 4) });
-    let launch = Gemm::<Second>::launch(&call, engine.slots(&program)?)?.ok_or("nothing to do")?;
+    let launch =
+        Gemm::<Second>::launch(&call, engine.resident_clusters(&program)?)?.ok_or("nothing to do")?;
     engine.launch(&program, launch.grid, &launch.arguments)?;
 
     let bytes = engine.read(falchion::kernel::Buffer { address: y, bytes: M * OUT * 4 })?;

@@ -48,8 +48,8 @@ fn main() -> Result<(), Report> {
     let call = Call::of(problem).a(a_at, k.into()).b(b_at, k.into()).d(d.address, n.into());
 
     let program = Gemm::<MyGemm>::program()?;
-    let slots = engine.slots(&program)?;
-    let Some(launch) = Gemm::<MyGemm>::launch(&call, slots)? else { return Ok(()) };
+    let resident = engine.resident_clusters(&program)?;
+    let Some(launch) = Gemm::<MyGemm>::launch(&call, resident)? else { return Ok(()) };
     let time = engine.launch(&program, launch.grid, &launch.arguments)?;
     println!("took {time:?}");
 

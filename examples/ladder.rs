@@ -153,8 +153,8 @@ fn emulate() -> Result<(), Box<dyn Error>> {
         let operands = [engine.upload(&a)?, engine.upload(&b)?];
         let d = engine.upload(&vec![0xff; 300 * 520 * 2])?;
         let program = (rung.program)()?;
-        let slots = engine.slots(&program)?;
-        let launch = (rung.launch)(&call(problem, [operands[0], operands[1], d]), slots)?;
+        let resident = engine.resident_clusters(&program)?;
+        let launch = (rung.launch)(&call(problem, [operands[0], operands[1], d]), resident)?;
         let launch = launch.ok_or("an empty product")?;
         engine.launch(&program, launch.grid, &launch.arguments)?;
         let result = engine.read(d)?;
@@ -201,9 +201,9 @@ fn climb(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     let mut candidates = vec![(prepared, limit.operations(&rounds))];
     for rung in ladder() {
         let program = (rung.program)()?;
-        let slots = gpu.slots(&program)?;
+        let resident = gpu.resident_clusters(&program)?;
         let [a, b] = if rung.operands == Format::F32 { wide } else { buffers };
-        let launch = (rung.launch)(&call(problem, [a, b, d]), slots)?.ok_or("an empty product")?;
+        let launch = (rung.launch)(&call(problem, [a, b, d]), resident)?.ok_or("an empty product")?;
         candidates.push((gpu.prepare(&program, launch.grid, &launch.arguments)?, problem.operations()));
     }
     let rates = medians(&mut gpu, &candidates, TURNS)?;

@@ -120,7 +120,7 @@ pub(crate) fn errors(k: u32) -> Result<Vec<Errors>, Box<dyn std::error::Error>> 
         let call = Call { a: at(a, k), b: at(b, k), d: at(d.address, n), ..Call::of(case.problem) };
         let scales = BlockScales::packed([of_a, of_b], BlockScales::packed_extents([m, n, k], SCALED));
         let call = if scaled { call.scaled(scales) } else { call };
-        let launch = gemm.launch(&call, engine.slots(&program)?)?.ok_or("nothing to do")?;
+        let launch = gemm.launch(&call, engine.resident_clusters(&program)?)?.ok_or("nothing to do")?;
         engine.launch(&program, launch.grid, &launch.arguments)?;
         all.push(case.errors(name, scaled, &engine.read(d)?));
     }

@@ -129,9 +129,9 @@ fn emulate() -> Result<(), Box<dyn Error>> {
         let gemm = kernel(spec)?;
         let buffers = [values, b, engine.upload(&vec![0xff; (m * n * 2) as usize])?];
         let program = gemm.program()?;
-        let slots = engine.slots(&program)?;
+        let resident = engine.resident_clusters(&program)?;
         let call = call(problem, format, buffers, metadata);
-        let launch = gemm.launch(&call, slots)?.ok_or("an empty product")?;
+        let launch = gemm.launch(&call, resident)?.ok_or("an empty product")?;
         engine.launch(&program, launch.grid, &launch.arguments)?;
         results.push(engine.read(buffers[2])?);
     }
@@ -171,9 +171,9 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
         let mut candidates = Vec::new();
         for (_, gemm, call) in &kernels {
             let program = gemm.program()?;
-            let slots = gpu.slots(&program)?;
-            let workspace = gpu.workspace(gemm.workspace(call, slots))?;
-            let launch = gemm.launch(&Call { workspace, ..*call }, slots)?.ok_or("an empty product")?;
+            let resident = gpu.resident_clusters(&program)?;
+            let workspace = gpu.workspace(gemm.workspace(call, resident))?;
+            let launch = gemm.launch(&Call { workspace, ..*call }, resident)?.ok_or("an empty product")?;
             candidates.push(gpu.prepare(&program, launch.grid, &launch.arguments)?);
         }
         let times = medians(&mut gpu, &candidates)?;

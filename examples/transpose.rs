@@ -49,11 +49,11 @@ fn multiply(engine: &mut dyn Engine, request: Request<'_>) -> Result<Vec<u8>, Bo
     let GemmProblem { m, n, .. } = request.call.problem;
     let chosen = fastest(&request, &Machine::h200()).map_err(|_| "no kernel")?.gemm;
     let program = chosen.program()?;
-    let slots = engine.slots(&program)?;
-    let workspace = engine.workspace(chosen.workspace(&request.call, slots))?;
+    let resident = engine.resident_clusters(&program)?;
+    let workspace = engine.workspace(chosen.workspace(&request.call, resident))?;
     let d = engine.allocate(m as usize * n as usize * 2)?;
     let call = Call { workspace, ..request.call }.d(d.address, n.into());
-    let launch = chosen.launch(&call, slots)?.ok_or("an empty product")?;
+    let launch = chosen.launch(&call, resident)?.ok_or("an empty product")?;
     engine.launch(&program, launch.grid, &launch.arguments)?;
     Ok(engine.read(d)?)
 }
@@ -123,10 +123,10 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     let first = transposed(&mut gpu, request)?;
     let chosen = fastest(&first.request, &card).map_err(|_| "no kernel")?.gemm;
     let program = chosen.program()?;
-    let slots = gpu.slots(&program)?;
-    let workspace = gpu.workspace(chosen.workspace(&first.request.call, slots))?;
+    let resident = gpu.resident_clusters(&program)?;
+    let workspace = gpu.workspace(chosen.workspace(&first.request.call, resident))?;
     let launch =
-        chosen.launch(&Call { workspace, ..first.request.call }, slots)?.ok_or("an empty product")?;
+        chosen.launch(&Call { workspace, ..first.request.call }, resident)?.ok_or("an empty product")?;
     let multiply = gpu.prepare(&program, launch.grid, &launch.arguments)?;
     let multiply = median(&mut gpu, &multiply)?;
     let mut before = 0.0;

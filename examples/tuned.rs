@@ -34,9 +34,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (a, b) = (gpu.upload(&ones(m * k))?, gpu.upload(&ones(n * k))?);
     let d = gpu.allocate(m as usize * n as usize * 2)?;
     let call = Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into());
-    let workspace = gpu.workspace(tuned.loaded.kernel().workspace(&call, tuned.loaded.slots()))?;
+    let workspace =
+        gpu.workspace(tuned.loaded.kernel().workspace(&call, tuned.loaded.resident_clusters()))?;
     let mut memory = vec![gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?];
-    memory.extend(workspace.map(|workspace| gpu.memory(workspace.buffer())).transpose()?);
+    memory.extend(workspace.map(|workspace| gpu.memory(workspace)).transpose()?);
     let lent: Vec<DeviceSlice<'_>> = memory.iter().map(DeviceSlice::from).collect();
     let stream = gpu.stream().clone();
     tuned.loaded.launch(&stream, &Call { workspace, ..call }, &lent)?;

@@ -38,7 +38,10 @@ fn run(spec: &str, [a, b]: [&[u8]; 2], element: u32, given: &[Given<'_>]) -> Vec
     let call =
         Call { a, b, d: MatrixRef::new(buffer.address, n.into()), ..Call::of(PROBLEM) }.with(arguments);
     let program = gemm.program().expect("legal");
-    let launch = gemm.launch(&call, engine.slots(&program).expect("clusters")).expect("legal").expect("work");
+    let launch = gemm
+        .launch(&call, engine.resident_clusters(&program).expect("clusters"))
+        .expect("legal")
+        .expect("work");
     engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
     engine.read(buffer).expect("memory")
 }

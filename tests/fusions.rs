@@ -131,9 +131,9 @@ fn calls_of_sets_run() {
         for set in &inputs.sets()[..2] {
             let mut bench = Bench::aligned(engine, 0);
             let mut call = kernel.call(&mut bench, set).expect("memory");
-            let slots = engine.slots(&program).expect("legal");
-            call.workspace = engine.workspace(kernel.gemm.workspace(&call, slots)).expect("memory");
-            let launch = kernel.gemm.launch(&call, slots).expect("legal").expect("rows");
+            let resident = engine.resident_clusters(&program).expect("legal");
+            call.workspace = engine.workspace(kernel.gemm.workspace(&call, resident)).expect("memory");
+            let launch = kernel.gemm.launch(&call, resident).expect("legal").expect("rows");
             engine.launch(&program, launch.grid, &launch.arguments).expect("a kernel that runs");
             launches.push(launch.arguments);
         }

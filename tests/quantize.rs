@@ -81,17 +81,17 @@ fn groups_of_rows_are_quantised() {
         call
     };
     let mut run = |program: falchion::kernel::Program, launch: &dyn Fn(u32) -> falchion::kernel::Launch| {
-        let slots = engine.slots(&program).expect("loads");
-        let launch = launch(slots);
+        let resident = engine.resident_clusters(&program).expect("loads");
+        let launch = launch(resident);
         engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
     };
-    run(Gemm::<Sums>::program().expect("legal"), &|slots| {
-        Gemm::<Sums>::launch(&call(sums.address), slots).expect("legal").expect("not empty")
+    run(Gemm::<Sums>::program().expect("legal"), &|resident| {
+        Gemm::<Sums>::launch(&call(sums.address), resident).expect("legal").expect("not empty")
     });
     let arguments = (MatrixRef::new(scales.address, m.into()), ());
-    run(Gemm::<Bytes>::program().expect("legal"), &|slots| {
+    run(Gemm::<Bytes>::program().expect("legal"), &|resident| {
         let call = call(bytes.address).with(&arguments);
-        Gemm::<Bytes>::launch(&call, slots).expect("legal").expect("not empty")
+        Gemm::<Bytes>::launch(&call, resident).expect("legal").expect("not empty")
     });
     let floats = |bytes: Vec<u8>| -> Vec<f64> {
         let word = |word: &[u8]| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into();

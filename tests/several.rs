@@ -9,8 +9,8 @@ use emulator::Schedule;
 use falchion::verify::{Bench, Format, SeveralProducts};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Engine, GemmProblem, GroupedContiguous, KernelSpec,
-    LaunchError, LinearArguments, PointerArray, WorkspaceRef, several,
+    AnyGemm, Batched, Buffer, Call, Composed, Emulator, Engine, GemmProblem, GroupedContiguous, KernelSpec,
+    LaunchError, LinearArguments, PointerArray, several,
 };
 use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Persistent};
 use typenum::{U1, U2, U3, U32, U64, U128};
@@ -233,7 +233,7 @@ fn products_that_memory_describes() {
 fn arrays_of_products_are_checked() {
     let grouped = kernel::find("grouped-128x256-bf16-kk").expect("a name");
     let legal = Call::grouped(3, 0x8000);
-    let workspace = Some(WorkspaceRef { address: 0x10000, bytes: grouped.workspace(&legal, 132) });
+    let workspace = Some(Buffer::new(0x10000, grouped.workspace(&legal, 132)));
     let legal = Call { workspace, ..legal };
     assert!(grouped.launch(&legal, 132).expect("legal").is_some());
     assert!(grouped.launch(&legal.with(LinearArguments::scaled(0.0)), 132).expect("legal").is_some());
@@ -284,10 +284,10 @@ fn groups_of_k_are_products_of_parts() {
     let records = engine.upload(&records).expect("memory");
     let gemm = kernel::find("grouped-128x256-bf16-mn").expect("a catalogue name");
     let program = gemm.program().expect("legal");
-    let slots = engine.slots(&program).expect("it loads");
+    let resident = engine.resident_clusters(&program).expect("it loads");
     let call = Call::grouped(4, records.address);
-    let workspace = engine.workspace(gemm.workspace(&call, slots)).expect("memory");
-    let launch = gemm.launch(&Call { workspace, ..call }, slots).expect("legal").expect("products");
+    let workspace = engine.workspace(gemm.workspace(&call, resident)).expect("memory");
+    let launch = gemm.launch(&Call { workspace, ..call }, resident).expect("legal").expect("products");
     engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
     let got = engine.read(d).expect("memory");
     for (at, word) in (0..).zip(got.chunks_exact(2)) {

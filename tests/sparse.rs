@@ -14,8 +14,8 @@ use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::{GemmCase, HostMatrix, Order, storage};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Gemm, GemmProblem, KernelSpec, Known, LaunchError, Machine,
-    MatrixRef, Request, Types, WorkspaceRef, search,
+    AnyGemm, Batched, Buffer, Call, Composed, Emulator, Gemm, GemmProblem, KernelSpec, Known, LaunchError,
+    Machine, MatrixRef, Request, Types, search,
 };
 use scheduler::{AlongM, Grouped, Persistent, StreamK};
 use typenum::{U1, U2, U8, U64, U128};
@@ -165,7 +165,7 @@ fn what_calls_say_of_a_sparse_operand_is_checked() {
     let gemm = kernel("sparse=a");
     let problem = GemmProblem { m: 100, n: 64, k: 200 };
     let legal = Call {
-        workspace: Some(WorkspaceRef { address: 1 << 20, bytes: 1 << 20 }),
+        workspace: Some(Buffer { address: 1 << 20, bytes: 1 << 20 }),
         ..Call::of(problem).a(1 << 16, 104).b(1 << 17, 200).d(1 << 18, 64).sparse(MatrixRef::new(4096, 512))
     };
     assert!(gemm.launch(&legal, 132).expect("legal").is_some());

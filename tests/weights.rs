@@ -12,8 +12,8 @@ use falchion::verify::storage::random_weights;
 use falchion::verify::{Format, GemmCase, HostMatrix, Order, Weights, weights};
 use half::bf16;
 use kernel::{
-    AnyGemm, Call, Composed, Emulator, Gemm, GemmProblem, GroupedContiguous, KernelSpec, LaunchError,
-    MatrixRef, WorkspaceRef,
+    AnyGemm, Buffer, Call, Composed, Emulator, Gemm, GemmProblem, GroupedContiguous, KernelSpec, LaunchError,
+    MatrixRef,
 };
 use scheduler::{AlongM, Grouped, Persistent, StreamK};
 use typenum::{U1, U2, U8, U32, U64, U128};
@@ -193,7 +193,7 @@ fn what_calls_say_of_weights_is_checked() {
     let problem = GemmProblem { m: 16, n: 104, k: 200 };
     let groups = GroupScales { scales: MatrixRef::new(4096, 104), zeros: MatrixRef::new(8192, 104) };
     let legal = Call {
-        workspace: Some(WorkspaceRef { address: 1 << 20, bytes: 1 << 20 }),
+        workspace: Some(Buffer { address: 1 << 20, bytes: 1 << 20 }),
         ..Call::of(problem).a(1 << 16, 200).b(1 << 17, 256).d(1 << 18, 104).group_scaled(groups)
     };
     assert!(gemm.launch(&legal, 132).expect("legal").is_some());

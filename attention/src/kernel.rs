@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use collective::{Bounded, Format, MatrixRef, OperandTile, QueuePlan};
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, WorkspaceRef};
+use kernel::{Buffer, Kernel, Launch, LaunchError, MatrixRule, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{Function, VerifyError};
 
@@ -299,7 +299,7 @@ impl Kernel<AttentionCall> for Attention {
         Program::new(Function::build(plan.cta.entry(self.name()), |f| emit::emit(f, plan, &*self.scores)))
     }
 
-    fn launch(&self, call: &AttentionCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, call: &AttentionCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
         let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, pages, sinks, .. } = *call;
         let AttentionCall { counts, reals, .. } = call;
         check_problem(&problem)?;
@@ -365,15 +365,8 @@ impl Kernel<AttentionCall> for Attention {
                 return Err(LaunchError::Address { name, address, alignment: 4 });
             }
         }
-        let WorkspaceRef { address, bytes } = call.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-        let needed = self.workspace(call);
+        let address = Buffer::workspace_address(call.workspace, self.workspace(call))?;
         let divided = self.divided(call, address.wrapping_add(self.of_counter()));
-        if bytes < needed {
-            return Err(LaunchError::Workspace { bytes, needed });
-        }
-        if needed > 0 && !address.is_multiple_of(16) {
-            return Err(LaunchError::Address { name: "the workspace", address, alignment: 16 });
-        }
         let parts = divided.as_ref().map_or(1, |divided| divided.count);
         if plan.spec.sinks && sinks == 0 {
             return Err(LaunchError::Null { name: "the sinks" });
@@ -455,7 +448,7 @@ impl Kernel<AttentionCall> for Attention {
         if differ || page.is_some() {
             arguments.extend(without_keys.map(Argument::from));
         }
-        let (ctas, of_keys) = (slots.min(tiles).max(1), heads / shared);
+        let (ctas, of_keys) = (resident.min(tiles).max(1), heads / shared);
         // Heads of tiles that share a head of keys.
         let share = if pack > 1 { 1 } else { of_keys };
         if let Some(Divided { count, rows, addresses, .. }) = divided {
@@ -477,7 +470,7 @@ impl Kernel<AttentionCall> for Attention {
         Self::workspace(self, call)
     }
 
-    fn lend_workspace(&self, call: &mut AttentionCall, workspace: Option<WorkspaceRef>) {
+    fn lend_workspace(&self, call: &mut AttentionCall, workspace: Option<Buffer>) {
         call.workspace = workspace;
     }
 
@@ -577,12 +570,7 @@ impl Kernel<AttentionCall> for Attention {
         let extents = Extents::line(32, if self.plan.spec.sinks { heads_read.into() } else { 0 });
         let (name, contents) = ("the sinks", Contents::Source(Format::F32));
         visit.memory(Memory { name, address: sinks, extents, contents, writes: false });
-        visit.form(workspace.is_some().into());
-        if let Some(WorkspaceRef { address, bytes }) = workspace {
-            let (extents, contents) = (Extents::line(8, if some { *bytes } else { 0 }), Contents::Workspace);
-            visit.memory(Memory { name: "the workspace", address, extents, contents, writes: true });
-            visit.length(bytes);
-        }
+        Buffer::visit_workspace(workspace, some, visit);
         for count in counts {
             let mut bits = count.cast_unsigned();
             visit.count(&mut bits);

@@ -264,8 +264,8 @@ impl AttentionPlan {
             [RingPlan::of(&[q.room()]), RingPlan::of(&[k.room()]), RingPlan::of(&[v.room()])];
         let (one_q, two_q) = (q_ring.need(1), q_ring.need(2));
         let each = k_ring.need(1) + v_ring.need(1);
-        let slots = if matches!(spec.order, Order::Drawn) { QueuePlan::SLOTS } else { 0 };
-        let (_, of_queue) = QueuePlan::placed(slots, 0);
+        let entries = if matches!(spec.order, Order::Drawn) { QueuePlan::ENTRIES } else { 0 };
+        let (_, of_queue) = QueuePlan::placed(entries, 0);
         let have = limits.shared_bytes - of_queue;
         let narrow = if spec.is_scaled() {
             let (Ok(k), Ok(v)) = (
@@ -330,7 +330,7 @@ impl AttentionPlan {
         let counts = [queries, k_stages, stages, if bytes { 0 } else { in_flight }, in_flight];
         let ([q_ring, k_ring, v_ring, narrow_k, narrow_v], shared_bytes) =
             RingPlan::placed_together(rings, counts, 0);
-        let (queue, shared_bytes) = QueuePlan::placed(slots, shared_bytes);
+        let (queue, shared_bytes) = QueuePlan::placed(entries, shared_bytes);
         let narrow = match narrow {
             Some(NarrowPlan { tiles, .. }) => Some(NarrowPlan { tiles, rings: [narrow_k, narrow_v] }),
             None => None,

@@ -1,6 +1,6 @@
 //! What a launch computes: lengths and heads, and where Q, K, V and O are.
 
-use kernel::WorkspaceRef;
+use kernel::Buffer;
 
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -155,7 +155,7 @@ pub struct AttentionCall {
     /// Where the counter of tiles is, if they are drawn, and the results of parts of keys until they are merged, if the spec has parts:
     /// [`Attention::workspace`](crate::Attention::workspace) bytes, zero at first. Launches leave it as they need it; those that
     /// run at the same time need one each.
-    pub workspace: Option<WorkspaceRef>,
+    pub workspace: Option<Buffer>,
     /// Device address of the sink of each query head, `f32`, if the spec has sinks.
     pub sinks: u64,
     /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).

@@ -179,12 +179,12 @@ impl<'f> Ring<'f> {
             |name: &str, offset, count| region(name, offset, [MBARRIER_BYTES, MBARRIER_BYTES, count]);
         barriers("the barrier of consumer #'s turn", plan.turns_offset(), plan.turns());
         barriers("the barrier of staging buffer #", plan.source_barriers_offset(), plan.source_barriers());
-        let slots = plan.queue.slots;
-        barriers("the full barrier of entry # of the queue", plan.queue.barriers, slots);
-        let empty = plan.queue.barriers + slots * MBARRIER_BYTES;
-        barriers("the empty barrier of entry # of the queue", empty, slots);
+        let entries = plan.queue.entries;
+        barriers("the full barrier of entry # of the queue", plan.queue.barriers, entries);
+        let empty = plan.queue.barriers + entries * MBARRIER_BYTES;
+        barriers("the empty barrier of entry # of the queue", empty, entries);
         let chunk = QueuePlan::CHUNK_BYTES;
-        region("entry # of the queue", plan.queue.words, [WORD_BYTES, chunk, slots]);
+        region("entry # of the queue", plan.queue.words, [WORD_BYTES, chunk, entries]);
         region("consumer #'s word", plan.words_offset, [WORD_BYTES, WORD_BYTES, plan.mainloop.consumers]);
         let table = plan.form.table_bytes();
         region("the table of groups", plan.table_offset, [table, table, 1]);

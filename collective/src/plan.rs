@@ -128,7 +128,7 @@ impl Plan {
         Self::of_form(Form::Single, (mainloop, MainloopNeeds::NONE), epilogue, 0)
     }
 
-    /// Works out every number of a kernel of some form, with a queue of `slots` entries; 0 for no queue. The
+    /// Works out every number of a kernel of some form, with a queue of this number of entries; 0 for no queue. The
     /// mainloop's needs are those of its type ([`Mainloop::NEEDS`](crate::Mainloop::NEEDS)).
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Plan {
         form: Form,
         (mainloop, needs): (MainloopSpec, MainloopNeeds),
         epilogue: EpilogueSpec,
-        slots: u32,
+        entries: u32,
     ) -> Result<Self, PlanError> {
         let [m, n, k] = mainloop.tile;
         let consumers = mainloop.consumers;
@@ -227,8 +227,8 @@ impl Plan {
         let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
         let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
         let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
-        let queue_bytes = slots * (2 * MBARRIER_BYTES + QueuePlan::CHUNK_BYTES)
-            + if slots > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
+        let queue_bytes = entries * (2 * MBARRIER_BYTES + QueuePlan::CHUNK_BYTES)
+            + if entries > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
         let table_bytes = form.table_bytes();
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
         // The mainloop's own memory begins at a multiple of 1024, after everything else; its own ring at another.
@@ -254,11 +254,11 @@ impl Plan {
         let epilogue_offset = stages * ring.stage_bytes;
         let barrier_offset = epilogue_offset + epilogue_bytes;
         let queue_barriers = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
-        let words_offset = queue_barriers + 2 * slots * MBARRIER_BYTES;
+        let words_offset = queue_barriers + 2 * entries * MBARRIER_BYTES;
         let end = words_offset + consumers * WORD_BYTES;
-        let words = if slots > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
-        let queue = QueuePlan { slots, barriers: queue_barriers, words };
-        let table_offset = words + slots * QueuePlan::CHUNK_BYTES;
+        let words = if entries > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
+        let queue = QueuePlan { entries, barriers: queue_barriers, words };
+        let table_offset = words + entries * QueuePlan::CHUNK_BYTES;
         let end = table_offset + table_bytes;
         let own_offset = if own_bytes == 0 && own_stage == 0 { end } else { round_up(end, 1024) };
         let own_stages = if own_stage == 0 { 0 } else { stages };
@@ -304,13 +304,18 @@ impl Plan {
         Self::checked_of(Form::Single, mainloop, epilogue, 0)
     }
 
-    /// As [`checked`](Self::checked) for a kernel of some form, with a queue of `slots` entries; 0 for no
+    /// As [`checked`](Self::checked) for a kernel of some form, with a queue of this number of entries; 0 for no
     /// queue.
     ///
     /// # Panics
     /// At compile time, with the error's sentence.
-    pub const fn checked_of(form: Form, mainloop: MainloopSpec, epilogue: EpilogueSpec, slots: u32) -> Self {
-        match Self::of_form(form, (mainloop, MainloopNeeds::NONE), epilogue, slots) {
+    pub const fn checked_of(
+        form: Form,
+        mainloop: MainloopSpec,
+        epilogue: EpilogueSpec,
+        entries: u32,
+    ) -> Self {
+        match Self::of_form(form, (mainloop, MainloopNeeds::NONE), epilogue, entries) {
             Ok(plan) => plan,
             Err(error) => panic!("{}", error.sentence().as_str()),
         }

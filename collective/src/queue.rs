@@ -28,7 +28,7 @@
 //!     Form::Single,
 //!     <Loop as Mainloop>::SPEC,
 //!     <LinearCombination<bf16> as collective::Epilogue>::SPEC,
-//!     QueuePlan::SLOTS,
+//!     QueuePlan::ENTRIES,
 //! );
 //! let entry = ptx::Entry {
 //!     name: "queue".into(),
@@ -105,7 +105,7 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) {
 
 /// The same for a kernel with roles of its own, in which this many warps read each number.
 pub fn initialise_of<'f>(f: &'f Builder, plan: &QueuePlan, base: Value<'f, u32>, readers: u32) {
-    for slot in 0..plan.slots {
+    for slot in 0..plan.entries {
         let Slot { full, empty, .. } = Slot::new(plan, base, f.constant(slot));
         f.mbarrier_init(full, 1);
         f.mbarrier_init(empty, readers);
@@ -130,7 +130,7 @@ impl<'f> Slot<'f> {
     #[track_caller]
     fn new(plan: &QueuePlan, base: Value<'f, u32>, index: Value<'f, u32>) -> Self {
         let full = base + plan.barriers + index * MBARRIER_BYTES;
-        let empty = full + plan.slots * MBARRIER_BYTES;
+        let empty = full + plan.entries * MBARRIER_BYTES;
         Self { full, empty, word: base + plan.words + index * QueuePlan::CHUNK_BYTES }
     }
 }
@@ -205,7 +205,7 @@ impl<'f> Queue<'f> {
         let f = self.f;
         f.for_caller(|| {
             self.if_drawing(|| {
-                f.repeat(f.constant(self.plan.slots), |_| {
+                f.repeat(f.constant(self.plan.entries), |_| {
                     let parity = self.parity.get();
                     let slot = Slot::new(&self.plan, self.base, self.slot.get());
                     f.mbarrier_wait(slot.empty, parity ^ 1);
@@ -217,7 +217,7 @@ impl<'f> Queue<'f> {
 
     fn advance(&self, parity: Value<'f, u32>) {
         let next = self.slot.get() + 1;
-        let wraps = next.equals(self.plan.slots);
+        let wraps = next.equals(self.plan.entries);
         self.parity.set((parity ^ 1).where_or(wraps, parity));
         self.slot.set(self.f.constant(0u32).where_or(wraps, next));
     }

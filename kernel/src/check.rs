@@ -7,7 +7,7 @@ use collective::{
 use cute_rs::atom::{Major, unit};
 
 use crate::error::LaunchError;
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
 
 /// The matrices that [`Call::check`] accepted.
@@ -17,26 +17,7 @@ pub(crate) struct Checked {
     pub(crate) d: Output,
 }
 
-/// Alignment of a workspace in bytes.
-pub(crate) const WORKSPACE_ALIGNMENT: u64 = 128;
-
 impl<E> Call<E> {
-    /// The workspace's address, if it has at least `needed` bytes.
-    pub(crate) fn workspace_for(&self, needed: u64) -> Result<u64, LaunchError> {
-        let given = self.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-        if needed == 0 {
-            return Ok(0);
-        }
-        if given.bytes < needed || given.address == 0 {
-            return Err(LaunchError::Workspace { bytes: given.bytes, needed });
-        }
-        if !given.address.is_multiple_of(WORKSPACE_ALIGNMENT) {
-            let (name, alignment) = ("the workspace", WORKSPACE_ALIGNMENT);
-            return Err(LaunchError::Address { name, address: given.address, alignment });
-        }
-        Ok(given.address)
-    }
-
     /// Checks everything that does not depend on the tile, for all GEMMs of the launch.
     pub(crate) fn check(&self, plan: &Plan, multiplied: bool) -> Result<Checked, LaunchError> {
         self.problem.limited()?;

@@ -107,8 +107,8 @@ impl<C: GemmConfig> Gemm<C> {
     }
 
     /// Bytes of workspace that a call needs: see [`AnyGemm::workspace`].
-    pub fn workspace<E>(call: &Call<E>, slots: u32) -> u64 {
-        Self::kernel().workspace(call, slots)
+    pub fn workspace<E>(call: &Call<E>, resident: u32) -> u64 {
+        Self::kernel().workspace(call, resident)
     }
 
     /// Checks a call and returns its grid and arguments: see [`AnyGemm::launch`]. The call's epilogue
@@ -118,12 +118,12 @@ impl<C: GemmConfig> Gemm<C> {
     /// # Errors
     /// The first illegal argument, with its value and what is allowed; or the call is of another form than
     /// the kernel.
-    pub fn launch<E>(call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError>
+    pub fn launch<E>(call: &Call<E>, resident: u32) -> Result<Option<Launch>, LaunchError>
     where
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
     {
         let epilogue = EpilogueArgs::<C::Epilogue>(call.epilogue.borrow().clone());
-        Self::kernel().launch(&call.lend().with(epilogue), slots)
+        Self::kernel().launch(&call.lend().with(epilogue), resident)
     }
 }
 

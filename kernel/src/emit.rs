@@ -70,7 +70,7 @@ impl AnyGemm {
         }
         let outputs = &Outputs::new(f, self, cluster, given);
         let each_piece = |part, body: Body<'_, 'f>| {
-            let queue = workspace.filter(|_| plan.queue.slots > 0);
+            let queue = workspace.filter(|_| plan.queue.entries > 0);
             let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
             self.each_piece(f, (&*mainloop, &schedule), outputs, queue, body);
         };

@@ -8,7 +8,6 @@ use ptx::abi::{Argument, Grid};
 
 use crate::buffer::Buffer;
 use crate::error::EngineError;
-use crate::problem::WorkspaceRef;
 use crate::program::Program;
 
 /// A machine with device memory that runs programs: the GPU, or the emulator.
@@ -23,7 +22,7 @@ pub trait Engine {
     ///
     /// # Errors
     /// The engine cannot load the program.
-    fn slots(&mut self, program: &Program) -> Result<u32, EngineError> {
+    fn resident_clusters(&mut self, program: &Program) -> Result<u32, EngineError> {
         Ok(self.multiprocessors() / program.function().cluster.iter().product::<u32>().max(1))
     }
 
@@ -76,17 +75,13 @@ pub trait Engine {
         arguments: &[Argument],
     ) -> Result<Duration, EngineError>;
 
-    /// Allocates a workspace of `bytes` bytes, filled with zeros; `None` for 0 bytes. To free it, free its
-    /// [`buffer`](WorkspaceRef::buffer).
+    /// Allocates a workspace of `bytes` bytes, filled with zeros; `None` for 0 bytes.
     ///
     /// # Errors
     /// As [`Engine::allocate`] and [`Engine::write`].
-    fn workspace(&mut self, bytes: u64) -> Result<Option<WorkspaceRef>, EngineError> {
-        if bytes == 0 {
-            return Ok(None);
-        }
-        let buffer = self.upload(&vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)])?;
-        Ok(Some(WorkspaceRef { address: buffer.address, bytes }))
+    fn workspace(&mut self, bytes: u64) -> Result<Option<Buffer>, EngineError> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes == 0 { Ok(None) } else { self.upload(&vec![0; bytes]).map(Some) }
     }
 
     /// Allocates a buffer for some bytes and copies them to it.

@@ -36,7 +36,7 @@ use crate::config::GemmConfig;
 /// // One B for all.
 /// let call = Call { b: first.b, ..first.batched(count) };
 /// let program = Gemm::<Mine>::program()?;
-/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.slots(&program)?)? {
+/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.resident_clusters(&program)?)? {
 ///     engine.launch(&program, launch.grid, &launch.arguments)?;
 /// }
 /// assert_eq!(engine.read(d)?, bf16::from_f32(8.0).to_le_bytes().repeat(3 * 16 * 8));
@@ -77,7 +77,7 @@ pub struct Batched<C>(PhantomData<C>);
 /// let d = engine.allocate(16 * 8 * 2)?;
 /// let call = Call::of(problem).a(a.address, 8).b(b.address, 8).d(d.address, 8).ragged(3, offsets.address);
 /// let program = Gemm::<Mine>::program()?;
-/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.slots(&program)?)? {
+/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.resident_clusters(&program)?)? {
 ///     engine.launch(&program, launch.grid, &launch.arguments)?;
 /// }
 /// let row = |value| bf16::from_f32(value).to_le_bytes().repeat(8);
@@ -124,7 +124,7 @@ pub struct GroupedMasked<C>(PhantomData<C>);
 /// let call = Call::of(problem).a(a.address, 192).b(b.address, 192).d(d.address, 8);
 /// let call = call.k_grouped(3, offsets.address);
 /// let program = Gemm::<Mine>::program()?;
-/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.slots(&program)?)? {
+/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.resident_clusters(&program)?)? {
 ///     engine.launch(&program, launch.grid, &launch.arguments)?;
 /// }
 /// let gradient = |value| bf16::from_f32(value).to_le_bytes().repeat(16 * 8);

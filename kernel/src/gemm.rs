@@ -140,9 +140,9 @@ impl AnyGemm {
         self.traits.draws
     }
 
-    /// Number of workers (clusters) that are launched if `slots` of them are resident on the GPU at once.
-    pub fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        self.scheduler.workers(tiles, slots)
+    /// Number of workers (clusters) that are launched if the GPU holds `resident` of them at once.
+    pub fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {
+        self.scheduler.workers(tiles, resident)
     }
 
     /// The work of one worker, in order.

@@ -8,13 +8,14 @@ use ptx::VerifyError;
 use ptx::abi::Argument;
 
 use crate::arguments::Arguments;
+use crate::buffer::Buffer;
 #[cfg(feature = "driver")]
 use crate::driver::DeviceSlice;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
 use crate::operands::{Layouts, Memory, Visit};
-use crate::problem::{Call, Launch, WorkspaceRef};
+use crate::problem::{Call, Launch};
 use crate::program::Program;
 
 /// A kernel that takes calls `C`. [`AnyGemm`] is one for a [`Call`] with the arguments of any epilogue;
@@ -49,16 +50,16 @@ pub trait Kernel<C> {
     /// The faults that the verifier found.
     fn program(&self) -> Result<Program, VerifyError>;
 
-    /// Bytes of workspace that a call needs on a GPU where `slots` of the kernel's clusters are resident at
+    /// Bytes of workspace that a call needs on a GPU that holds `resident` of the kernel's clusters at
     /// once.
     fn workspace(&self, _call: &C, _slots: u32) -> u64 {
         0
     }
 
     /// Gives a call a workspace. By default no call has one.
-    fn lend_workspace(&self, _call: &mut C, _workspace: Option<WorkspaceRef>) {}
+    fn lend_workspace(&self, _call: &mut C, _workspace: Option<Buffer>) {}
 
-    /// Checks a call and makes its launch, for a GPU where `slots` of the kernel's clusters are resident at
+    /// Checks a call and makes its launch, for a GPU that holds `resident` of the kernel's clusters at
     /// once. `None` if there is nothing to compute.
     ///
     /// An address of the call may only appear in the arguments as the address itself, or plus a fixed number
@@ -66,7 +67,7 @@ pub trait Kernel<C> {
     ///
     /// # Errors
     /// The first illegal argument, with its value and what is allowed.
-    fn launch(&self, call: &C, slots: u32) -> Result<Option<Launch>, LaunchError>;
+    fn launch(&self, call: &C, resident: u32) -> Result<Option<Launch>, LaunchError>;
 
     /// The programs of a call in the order in which they run, each as a kernel of its own, if there are several.
     /// [`program`](Self::program) and [`launch`](Self::launch) are then those of the longest one. By default the
@@ -92,7 +93,7 @@ pub trait Kernel<C> {
             }
             return Ok(time);
         }
-        let (program, launch) = prepared(self, call, |program| engine.slots(program))?;
+        let (program, launch) = prepared(self, call, |program| engine.resident_clusters(program))?;
         let run = |launch: Launch| engine.launch(&program, launch.grid, &launch.arguments);
         launch.map(run).transpose()
     }
@@ -132,16 +133,16 @@ pub(crate) fn written<C>(kernel: &(impl Kernel<C> + ?Sized)) -> Result<Program, 
     })
 }
 
-/// The program of a kernel, and the launch of a call. `slots` says how many clusters of a program are resident.
+/// The program of a kernel, and the launch of a call. `resident` says how many clusters of a program are resident.
 pub(crate) fn prepared<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
     call: &C,
-    slots: impl FnOnce(&Program) -> Result<u32, EngineError>,
+    resident: impl FnOnce(&Program) -> Result<u32, EngineError>,
 ) -> Result<(Program, Option<Launch>), EngineError> {
     let program = written(kernel)?;
-    let slots = slots(&program)?;
+    let resident = resident(&program)?;
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
-    let launch = kernel.launch(call, slots).map_err(refused)?;
+    let launch = kernel.launch(call, resident).map_err(refused)?;
     launch.iter().try_for_each(|launch| told(kernel, &program, call, launch))?;
     Ok((program, launch))
 }
@@ -190,16 +191,16 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
         Self::program(self)
     }
 
-    fn workspace(&self, call: &Call<E>, slots: u32) -> u64 {
-        Self::workspace(self, call, slots)
+    fn workspace(&self, call: &Call<E>, resident: u32) -> u64 {
+        Self::workspace(self, call, resident)
     }
 
-    fn lend_workspace(&self, call: &mut Call<E>, workspace: Option<WorkspaceRef>) {
+    fn lend_workspace(&self, call: &mut Call<E>, workspace: Option<Buffer>) {
         call.workspace = workspace;
     }
 
-    fn launch(&self, call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        Self::launch(self, call, slots)
+    fn launch(&self, call: &Call<E>, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        Self::launch(self, call, resident)
     }
 
     fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
@@ -238,8 +239,8 @@ mod tests {
             Kernel::program(&self.0)
         }
 
-        fn launch(&self, call: &Transposition, slots: u32) -> Result<Option<Launch>, LaunchError> {
-            Kernel::launch(&self.0, call, slots)
+        fn launch(&self, call: &Transposition, resident: u32) -> Result<Option<Launch>, LaunchError> {
+            Kernel::launch(&self.0, call, resident)
         }
 
         fn visit(&self, call: &mut Transposition, visit: &mut dyn Visit) {

@@ -8,7 +8,8 @@ use scheduler::Tiles;
 use scheduler::groups::Groups;
 
 use crate::arguments::{Arguments, EpilogueArguments};
-use crate::check::{Checked, WORKSPACE_ALIGNMENT};
+use crate::buffer::Buffer;
+use crate::check::Checked;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
@@ -48,26 +49,26 @@ impl AnyGemm {
         }
     }
 
-    /// Bytes of workspace that a call needs ([`Call::workspace`]) on a GPU where `slots` of the kernel's
-    /// clusters are resident at once. Zero for schedulers that assign only whole tiles, and assign them
+    /// Bytes of workspace that a call needs ([`Call::workspace`]) on a GPU that holds `resident` of the kernel's
+    /// clusters at once. Zero for schedulers that assign only whole tiles, and assign them
     /// before the launch. Also zero if a launch cannot number the call's tiles. For [`GroupedProblem::PointerArray`],
     /// kernels that load by tensor copies also keep their tensor maps in it.
-    pub fn workspace<E>(&self, call: &Call<E>, slots: u32) -> u64 {
+    pub fn workspace<E>(&self, call: &Call<E>, resident: u32) -> u64 {
         let products = call.products.for_form(self.plan.form).unwrap_or(call.products);
         if products.form().described() {
-            let ctas = u64::from(slots.max(1)) * u64::from(self.plan.cluster_size());
+            let ctas = u64::from(resident.max(1)) * u64::from(self.plan.cluster_size());
             return self.counter_bytes() + ctas * u64::from(self.plan.map_bytes());
         }
         self.all_tiles(call.problem, &products).map_or(0, |tiles| {
             // The device may count more tiles than one GEMM of this shape has.
             let counted = products != GroupedProblem::One && self.traits.tiles_on_device;
-            let workers = if counted { slots.max(1) } else { self.scheduler.workers(tiles, slots) };
+            let workers = if counted { resident.max(1) } else { self.scheduler.workers(tiles, resident) };
             self.workspace_bytes(tiles, workers)
         })
     }
 
-    /// Checks a call and returns its grid and arguments, for a GPU where `slots` of the kernel's clusters are
-    /// resident at once ([`Engine::slots`](crate::Engine::slots)). `None` if there is nothing to compute: M =
+    /// Checks a call and returns its grid and arguments, for a GPU that holds `resident` of the kernel's clusters
+    /// at once ([`Engine::resident_clusters`](crate::Engine::resident_clusters)). `None` if there is nothing to compute: M =
     /// 0, N = 0, or no GEMMs.
     ///
     /// # Errors
@@ -76,13 +77,13 @@ impl AnyGemm {
     pub fn launch<E: Arguments + Clone>(
         &self,
         call: &Call<E>,
-        slots: u32,
+        resident: u32,
     ) -> Result<Option<Launch>, LaunchError> {
         let products = call.products.for_form(self.plan.form)?;
         if let GroupedProblem::PointerArray { .. } = products {
-            return self.fill(&self.templates(call, slots)?, products, slots);
+            return self.fill(&self.templates(call, resident)?, products, resident);
         }
-        self.fill(call, products, slots)
+        self.fill(call, products, resident)
     }
 
     /// A call that stands in for GEMMs described in device memory. The host encodes tensor maps as templates;
@@ -90,13 +91,14 @@ impl AnyGemm {
     fn templates<E: EpilogueArguments + Clone>(
         &self,
         call: &Call<E>,
-        slots: u32,
+        resident: u32,
     ) -> Result<Call<E>, LaunchError> {
-        let mut nowhere = MatrixRef::new(WORKSPACE_ALIGNMENT, 1 << 31);
+        let mut nowhere = MatrixRef::new(Buffer::WORKSPACE_ALIGNMENT, 1 << 31);
         let d = nowhere;
         if call.products.count() > 0 {
-            let maps = call.workspace_for(self.workspace(call, slots))? + self.counter_bytes();
-            nowhere.address = maps.max(WORKSPACE_ALIGNMENT);
+            let maps = Buffer::workspace_address(call.workspace, self.workspace(call, resident))?
+                + self.counter_bytes();
+            nowhere.address = maps.max(Buffer::WORKSPACE_ALIGNMENT);
         }
         let problem = GemmProblem { m: 64, n: 64, k: EXTENT_LIMIT - 256 };
         // The records hold C's address. This C is only a legal one to check.
@@ -134,7 +136,7 @@ impl AnyGemm {
         &self,
         call: &Call<E>,
         products: GroupedProblem,
-        slots: u32,
+        resident: u32,
     ) -> Result<Option<Launch>, LaunchError> {
         let (plan, problem, epilogue) = (&self.plan, call.problem, &call.epilogue);
         // The records hold each GEMM's K.
@@ -154,10 +156,11 @@ impl AnyGemm {
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(products.arguments());
         arguments.extend(epilogue.parameters(self, checked.d));
-        let workers = self.scheduler.workers(tiles, slots);
+        let workers = self.scheduler.workers(tiles, resident);
         arguments.extend(self.scheduler.parameters(tiles, workers).into_iter().map(Argument::from));
         if self.works_in_memory() {
-            arguments.push(call.workspace_for(self.workspace_bytes(tiles, workers))?.into());
+            let needed = self.workspace_bytes(tiles, workers);
+            arguments.push(Buffer::workspace_address(call.workspace, needed)?.into());
         }
         self.check_counts(of_operands, arguments.len())?;
         Launch::of_ctas(u64::from(workers) * u64::from(plan.cluster_size()), arguments).map(Some)

@@ -70,11 +70,11 @@ pub const fn plan(
     epilogue: EpilogueSpec,
     scheduler: SchedulerTraits,
 ) -> Result<Plan, IllegalKernel> {
-    let (mainloop, slots) = match asked(form, (mainloop, needs), epilogue, scheduler) {
+    let (mainloop, entries) = match asked(form, (mainloop, needs), epilogue, scheduler) {
         Ok(asked) => asked,
         Err(error) => return Err(error),
     };
-    match Plan::of_form(form, (mainloop, needs), epilogue, slots) {
+    match Plan::of_form(form, (mainloop, needs), epilogue, entries) {
         Ok(plan) => match scheduled(&plan, scheduler) {
             Ok(()) => Ok(plan),
             Err(error) => Err(error),
@@ -84,7 +84,7 @@ pub const fn plan(
 }
 
 /// The rules that need no plan. Returns what the plan is made of: the mainloop with the step of a scheduler that
-/// slices tiles, and the number of slots of the queue. Schedulers for which these are equal have one plan.
+/// slices tiles, and the number of entries of the queue. Schedulers for which these are equal have one plan.
 pub(crate) const fn asked(
     form: Form,
     (mut mainloop, needs): (MainloopSpec, MainloopNeeds),
@@ -110,7 +110,7 @@ pub(crate) const fn asked(
     if let Some(words) = misfit(form, (&mainloop, needs), &epilogue, scheduler) {
         return Err(IllegalKernel::Roles(words));
     }
-    Ok((mainloop, if scheduler.draws { QueuePlan::SLOTS } else { 0 }))
+    Ok((mainloop, if scheduler.draws { QueuePlan::ENTRIES } else { 0 }))
 }
 
 /// The rules of a scheduler that need the finished plan.

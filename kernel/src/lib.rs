@@ -27,7 +27,7 @@
 //! let call = Call::of(problem).a(a.address, 64).b(b.address, 64).d(d.address, 40);
 //! let call = call.with(LinearArguments::scaled(0.5)); // no workspace: this scheduler divides no tile
 //! let program = Gemm::<MyGemm>::program()?;
-//! if let Some(launch) = Gemm::<MyGemm>::launch(&call, engine.slots(&program)?)? {
+//! if let Some(launch) = Gemm::<MyGemm>::launch(&call, engine.resident_clusters(&program)?)? {
 //!     engine.launch(&program, launch.grid, &launch.arguments)?;
 //! }
 //! assert_eq!(engine.read(d)?, bf16::from_f32(32.0).to_le_bytes().repeat(100 * 40));
@@ -117,7 +117,7 @@ pub use gemm::AnyGemm;
 pub use kernel::Kernel;
 #[cfg(feature = "records")]
 pub use own::{GemmFamily, OwnGemm};
-pub use problem::{Call, GemmProblem, Launch, WorkspaceRef};
+pub use problem::{Call, GemmProblem, Launch};
 pub use products::GroupedProblem;
 pub use program::Program;
 pub use schedule::{ScheduleError, check_schedule};

@@ -15,8 +15,9 @@ mod tests;
 use collective::{BlockScales, Format, GroupScales, LinearArguments, Record, sparse, weights};
 use cute_rs::atom::{Major, unit};
 
+use crate::buffer::Buffer;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
 use crate::types::Types;
 pub use collective::operands::{Contents, Extents, MainloopArguments, Memory, Path, Visit};
@@ -108,13 +109,7 @@ impl<E: Visited> Call<E> {
         let (format, extents) = of.output(problem);
         visit.matrix("D", (Contents::Output(format), true), d, extents);
         epilogue.visit(extents, (format, products.count()), visit);
-        visit.form(workspace.is_some().into());
-        if let Some(WorkspaceRef { address, bytes }) = workspace {
-            let extents = Extents::line(8, if of.launched { *bytes } else { 0 });
-            let (name, contents) = ("the workspace", Contents::Workspace);
-            visit.memory(Memory { name, address, extents, contents, writes: true });
-            visit.length(bytes);
-        }
+        Buffer::visit_workspace(workspace, of.launched, visit);
     }
 }
 

@@ -4,6 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::arguments::Arguments;
+use crate::buffer::Buffer;
 #[cfg(feature = "driver")]
 use crate::driver::DeviceSlice;
 #[cfg(feature = "driver")]
@@ -13,7 +14,7 @@ use crate::family::{Family, Predicted, cheapest};
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::operands::{Layouts, Visit};
-use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
+use crate::problem::{Call, GemmProblem, Launch};
 use crate::program::Program;
 use crate::select::{Machine, Request};
 
@@ -68,16 +69,16 @@ impl<F: GemmFamily> Kernel<Call<F::Arguments>> for OwnGemm<F> {
         self.kernel.program()
     }
 
-    fn workspace(&self, call: &Call<F::Arguments>, slots: u32) -> u64 {
-        self.kernel.workspace(call, slots)
+    fn workspace(&self, call: &Call<F::Arguments>, resident: u32) -> u64 {
+        self.kernel.workspace(call, resident)
     }
 
-    fn lend_workspace(&self, call: &mut Call<F::Arguments>, workspace: Option<WorkspaceRef>) {
+    fn lend_workspace(&self, call: &mut Call<F::Arguments>, workspace: Option<Buffer>) {
         self.kernel.lend_workspace(call, workspace);
     }
 
-    fn launch(&self, call: &Call<F::Arguments>, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        self.kernel.launch(call, slots)
+    fn launch(&self, call: &Call<F::Arguments>, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        self.kernel.launch(call, resident)
     }
 
     fn visit(&self, call: &mut Call<F::Arguments>, visit: &mut dyn Visit) {

@@ -45,26 +45,6 @@ impl GemmProblem {
     }
 }
 
-/// The caller's device memory in which CTAs exchange partial sums and count the tiles they take.
-///
-/// It needs the number of bytes that [`Gemm::workspace`](crate::Gemm::workspace) returns, and must be zero
-/// before the first launch. Each launch leaves it ready for the next one, also for other problems and for
-/// other kernels with the same kind of reduction. Launches that run at the same time need a workspace each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkspaceRef {
-    /// Device address, a multiple of 128 bytes.
-    pub address: u64,
-    /// Size in bytes.
-    pub bytes: u64,
-}
-
-impl WorkspaceRef {
-    /// The workspace as a buffer of an engine.
-    pub fn buffer(&self) -> Buffer {
-        Buffer { address: self.address, bytes: usize::try_from(self.bytes).unwrap_or(usize::MAX) }
-    }
-}
-
 /// One call of a kernel: the GEMMs of a launch, and the arguments of the kernel's epilogue.
 ///
 /// ```
@@ -107,9 +87,11 @@ pub struct Call<E = LinearArguments> {
     pub d: MatrixRef,
     /// Arguments of the kernel's epilogue.
     pub epilogue: E,
-    /// Where partial sums are exchanged, tiles are counted and tensor maps are kept. May be `None` if
-    /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) is 0 for the call.
-    pub workspace: Option<WorkspaceRef>,
+    /// Where partial sums are exchanged, tiles are counted and tensor maps are kept: the number of bytes that
+    /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) returns, and may be `None` if that is 0. It must be zero
+    /// before the first launch. Each launch leaves it ready for the next one, also for other problems and for
+    /// other kernels with the same kind of reduction. Launches that run at the same time need a workspace each.
+    pub workspace: Option<Buffer>,
 }
 
 /// The grid and the arguments of a call that has been checked.

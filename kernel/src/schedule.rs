@@ -94,7 +94,7 @@ const MOST_PIECES: u64 = 1 << 20;
 /// Bytes per work unit in the device's record.
 const RECORD: u32 = 48;
 
-/// Checks a scheduler on a problem, for a GPU where `slots` workers are resident at once.
+/// Checks a scheduler on a problem, for a GPU that holds `resident` workers at once.
 ///
 /// Three things are checked. The host model computes every K-tile of every output tile exactly once. The
 /// device code, run by the emulator, computes the same work units in the same order. If workers
@@ -103,14 +103,18 @@ const RECORD: u32 = 48;
 ///
 /// # Errors
 /// The first thing that is wrong, with the scheduler's name.
-pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) -> Result<(), ScheduleError> {
+pub fn check_schedule(
+    schedule: &dyn Schedule,
+    tiles: Tiles<u32>,
+    resident: u32,
+) -> Result<(), ScheduleError> {
     let pieces = (u64::from(tiles.m) * u64::from(tiles.n)).saturating_mul(tiles.k.max(1).into());
     let pieces = pieces.saturating_mul(schedule.traits().slices.into());
     if pieces > MOST_PIECES {
         return Err(ScheduleError::TooLarge { scheduler: schedule.name(), pieces, most: MOST_PIECES });
     }
-    scheduler::covers(schedule, tiles, slots).map_err(ScheduleError::Host)?;
-    let workers = schedule.workers(tiles, slots);
+    scheduler::covers(schedule, tiles, resident).map_err(ScheduleError::Host)?;
+    let workers = schedule.workers(tiles, resident);
     if workers == 0 {
         return Ok(());
     }
@@ -155,8 +159,8 @@ impl AnyGemm {
     ///
     /// # Errors
     /// As [`scheduler::covers`].
-    pub fn covers(&self, tiles: Tiles<u32>, slots: u32) -> Result<(), CoverageError> {
-        scheduler::covers(&*self.scheduler, tiles, slots)
+    pub fn covers(&self, tiles: Tiles<u32>, resident: u32) -> Result<(), CoverageError> {
+        scheduler::covers(&*self.scheduler, tiles, resident)
     }
 }
 
@@ -165,8 +169,8 @@ impl<C: GemmConfig> Gemm<C> {
     ///
     /// # Errors
     /// As [`check_schedule`].
-    pub fn check_schedule(problem: GemmProblem, slots: u32) -> Result<(), ScheduleError> {
-        check_schedule(&*<C::Scheduler as TileScheduler>::schedule(), Self::tiles(problem), slots)
+    pub fn check_schedule(problem: GemmProblem, resident: u32) -> Result<(), ScheduleError> {
+        check_schedule(&*<C::Scheduler as TileScheduler>::schedule(), Self::tiles(problem), resident)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls that are refused, each with what was given and what is needed; and calls with nothing to compute.
 
-use kernel::{Call, GemmProblem, LaunchError, LinearArguments, MatrixRef, WorkspaceRef, find};
+use kernel::{Buffer, Call, GemmProblem, LaunchError, LinearArguments, MatrixRef, find};
 use ptx::abi::{Argument, Promotion};
 
 /// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
@@ -145,7 +145,7 @@ fn divided_tiles_need_a_workspace() {
     let needed = gemm.workspace(&call, 33);
     assert!(needed > 256 * 256 * 4, "{needed}");
     let given =
-        |address, bytes| gemm.launch(&Call { workspace: Some(WorkspaceRef { address, bytes }), ..call }, 33);
+        |address, bytes| gemm.launch(&Call { workspace: Some(Buffer::new(address, bytes)), ..call }, 33);
     let none = LaunchError::Workspace { bytes: 0, needed };
     assert_eq!(gemm.launch(&call, 33).expect_err("no workspace"), none);
     assert!(none.to_string().contains("Gemm::workspace"), "{none}");

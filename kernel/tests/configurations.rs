@@ -303,9 +303,9 @@ fn drawn_tiles() {
 fn drawn_tiles_under_many_schedules() {
     type Short<R> = With<Kk, Tile<U64, U16, U16>, R, Dynamic<AlongM>>;
     for seed in 0..24 {
-        let slots = 1 + seed as u32 % 3;
+        let resident = 1 + seed as u32 % 3;
         let mut engine =
-            Emulator::new().with_multiprocessors(2 * slots).with_schedule(Schedule::Random, seed);
+            Emulator::new().with_multiprocessors(2 * resident).with_schedule(Schedule::Random, seed);
         for (m, n, k) in [(64, 8, 40), (200, 33, 16), (130, 17, 0)] {
             let problem = GemmProblem { m, n, k };
             support::check::<Short<Cooperative<U1>>>(&mut engine, problem);

@@ -372,12 +372,6 @@ fn memory_of_mainloops_is_lent() {
     });
 }
 
-/// The buffer of a workspace.
-fn buffer_of(workspace: Option<kernel::WorkspaceRef>) -> kernel::Buffer {
-    let workspace = workspace.expect("kernels for described products have one");
-    kernel::Buffer { address: workspace.address, bytes: workspace.bytes as usize }
-}
-
 #[test]
 fn records_name_buffers_alone() {
     with_stand_in("records_name_buffers_alone", &[], &[], || {
@@ -410,7 +404,8 @@ fn records_name_buffers_alone() {
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let call = Call { workspace, ..Call::grouped(1, own) };
         let lent = gpu.memory(buffer).expect("allocated");
-        let of_workspace = gpu.memory(buffer_of(workspace)).expect("allocated");
+        let of_workspace =
+            gpu.memory(workspace.expect("kernels for described products have one")).expect("allocated");
         let lent = [DeviceSlice::from(&lent), DeviceSlice::from(&of_workspace)];
         let error = loaded.launch(gpu.stream(), &call, &lent).expect_err("unchecked");
         assert!(matches!(error, EngineError::Described { .. }), "{error}");
@@ -428,7 +423,8 @@ fn records_are_lent_with_what_they_name() {
         let program = gemm.program().expect("legal");
         let workspace = gpu.workspace(gemm.workspace(&Call::grouped(2, 16), 132)).expect("memory");
         let memories = buffers.map(|buffer| gpu.memory(buffer).expect("allocated"));
-        let of_workspace = gpu.memory(buffer_of(workspace)).expect("allocated");
+        let of_workspace =
+            gpu.memory(workspace.expect("kernels for described products have one")).expect("allocated");
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let [a, b, c, d] = buffers.map(|buffer| buffer.address);
         let good = Record { m: 64, n: 64, k: 64, addresses: [a, b, c, d], lds: [64; 4] };

@@ -332,10 +332,10 @@ fn a_batch_is_multiplied_whatever_its_directions() {
     }
     let gemm = fastest(&first.request, &Machine::h200()).expect("K-major").gemm;
     let program = gemm.program().expect("legal");
-    let slots = engine.slots(&program).expect("an emulator");
-    let own = engine.workspace(gemm.workspace(&first.request.call, slots)).expect("memory");
+    let resident = engine.resident_clusters(&program).expect("an emulator");
+    let own = engine.workspace(gemm.workspace(&first.request.call, resident)).expect("memory");
     let call = Call { workspace: own, ..first.request.call };
-    let launch = gemm.launch(&call, slots).expect("legal").expect("not empty");
+    let launch = gemm.launch(&call, resident).expect("legal").expect("not empty");
     engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
     let d = engine.read(d_at).expect("read");
     for z in 0..3 {

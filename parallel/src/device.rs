@@ -13,7 +13,7 @@ use cudarc::driver::CudaStream;
 use falchion::collective::Format;
 use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories, Stream};
 use falchion::kernel::operands::{self, Contents, Visit};
-use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, Request, WorkspaceRef};
+use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, Request};
 use falchion_core::{Described, Epilogue, Gemm};
 use half::{bf16, f16};
 
@@ -304,8 +304,8 @@ impl Device {
         let gemm = &ready.gemm;
         let bytes = match &mut *self.lock() {
             Backend::Emulated(emulator, _) => {
-                let slots = emulator.slots(gemm.program())?;
-                gemm.kernel().workspace(call, slots)
+                let resident = emulator.resident_clusters(gemm.program())?;
+                gemm.kernel().workspace(call, resident)
             }
             Backend::Card(card) => {
                 gemm.load(card.ordinal)?;
@@ -324,15 +324,13 @@ impl Device {
     /// Enqueues a call.
     #[allow(unsafe_code, reason = "layers check the memory of their calls")]
     pub(crate) fn multiply(&self, ready: &Ready, call: Call<Epilogue>) -> Result<(), Error> {
-        let workspace = ready.workspace.as_ref();
-        let workspace = workspace
-            .map(|memory| WorkspaceRef { address: memory.buffer.address, bytes: memory.buffer.bytes as u64 });
+        let workspace = ready.workspace.as_ref().map(|memory| memory.buffer);
         let call = Call { workspace, ..call };
         match &mut *self.lock() {
             Backend::Emulated(emulator, order) => {
                 let kernel: &Described = ready.gemm.kernel();
                 let mut touched = Touched::of(kernel, &call);
-                let own = workspace.map(|own| ("the workspace", own.address, own.bytes, true));
+                let own = workspace.map(|own| ("the workspace", own.address, own.bytes as u64, true));
                 touched.all.extend(own);
                 order.work(&touched.all)?;
                 kernel.run(emulator, &call)?;

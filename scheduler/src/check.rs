@@ -98,12 +98,12 @@ impl fmt::Display for CoverageError {
 impl std::error::Error for CoverageError {}
 
 /// Checks that the host model of a schedule computes each k-tile of each output tile exactly once, on a
-/// machine where `slots` workers can be resident at once.
+/// machine that holds `resident` workers at once.
 ///
 /// # Errors
 /// The first fault found: a work unit that must not exist, or a tile that is not computed exactly once.
-pub fn covers(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) -> Result<(), CoverageError> {
-    let workers = schedule.workers(tiles, slots);
+pub fn covers(schedule: &dyn Schedule, tiles: Tiles<u32>, resident: u32) -> Result<(), CoverageError> {
+    let workers = schedule.workers(tiles, resident);
     let pieces = (0..workers).map(|worker| schedule.work(tiles, worker, workers));
     covered(schedule, tiles, workers, pieces)
 }

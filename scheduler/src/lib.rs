@@ -262,9 +262,9 @@ pub trait Schedule: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The number of workers to launch if `slots` workers can be resident at once. 0 if there are too many
+    /// The number of workers to launch if the GPU holds `resident` workers at once. 0 if there are too many
     /// tiles to [count](Tiles::count).
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
+    fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32;
 
     /// The workspace that split tiles need. By default none: no tile is split.
     fn divided(&self, _tiles: Tiles<u32>, _workers: u32) -> Divided {

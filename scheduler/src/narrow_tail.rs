@@ -76,12 +76,12 @@ fn piece<I: Index>(
     Work { m, n, k_begin: constant(0), k_end: tiles.k, split: None, slice: Some(slice) }
 }
 
-/// The number of workers: one per tile, or one per slice if there are slots for all slices.
-pub(crate) fn workers(parts: u32, all: u32, slots: u32) -> u32 {
-    let slots = slots.clamp(1, MOST_WORKERS);
-    if all >= slots {
-        return slots;
+/// The number of workers: one per tile, or one per slice if all slices can be resident.
+pub(crate) fn workers(parts: u32, all: u32, resident: u32) -> u32 {
+    let resident = resident.clamp(1, MOST_WORKERS);
+    if all >= resident {
+        return resident;
     }
     let slices = all * parts;
-    if slices <= slots { slices } else { all }
+    if slices <= resident { slices } else { all }
 }

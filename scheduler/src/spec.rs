@@ -215,16 +215,16 @@ impl Schedule for SchedulerSpec {
         Some(*self)
     }
 
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        let (all, slots, raster) = (tiles.count().unwrap_or(0), slots.max(1), self.raster);
+    fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {
+        let (all, resident, raster) = (tiles.count().unwrap_or(0), resident.max(1), self.raster);
         match self.rule {
             Rule::OneTile => all,
-            Rule::Persistent | Rule::Dynamic => all.min(slots),
-            Rule::DividedTail { parts, least } => Tailed { raster, parts, least }.workers(all, slots),
-            Rule::StreamK { .. } => self.streamed().map_or(0, |rule| rule.workers(tiles, slots)),
+            Rule::Persistent | Rule::Dynamic => all.min(resident),
+            Rule::DividedTail { parts, least } => Tailed { raster, parts, least }.workers(all, resident),
+            Rule::StreamK { .. } => self.streamed().map_or(0, |rule| rule.workers(tiles, resident)),
             // The product saturates: then there are more workers than a launch can have, and the launch is refused.
             Rule::ClusterK { parts } => all.saturating_mul(parts),
-            Rule::NarrowTail { parts } => narrow_tail::workers(parts, all, slots),
+            Rule::NarrowTail { parts } => narrow_tail::workers(parts, all, resident),
         }
     }
 

@@ -281,10 +281,10 @@ pub(crate) const PARAMETERS: [&str; 7] =
     ["split_tiles", "units", "span_units", "span_k", "unit_k", "longer_units", "tiles_abreast"];
 
 impl Streamed {
-    pub(crate) fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
+    pub(crate) fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {
         let Some(all) = tiles.count() else { return 0 };
-        let slots = slots.max(1);
-        if all < slots { all.max(self.shares(tiles, slots).units).min(slots) } else { slots }
+        let resident = resident.max(1);
+        if all < resident { all.max(self.shares(tiles, resident).units).min(resident) } else { resident }
     }
 
     pub(crate) fn divided(&self, tiles: Tiles<u32>, workers: u32) -> Divided {

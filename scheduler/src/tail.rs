@@ -91,8 +91,8 @@ impl Tailed {
 
     /// As if every tile were split. The host may know only the largest possible number of tiles, and a
     /// smaller number of tiles may be split where a larger one is not.
-    pub(crate) fn workers(self, all: u32, slots: u32) -> u32 {
-        u32::try_from(u64::from(all) * u64::from(self.parts)).unwrap_or(u32::MAX).min(slots)
+    pub(crate) fn workers(self, all: u32, resident: u32) -> u32 {
+        u32::try_from(u64::from(all) * u64::from(self.parts)).unwrap_or(u32::MAX).min(resident)
     }
 
     /// The workspace that is enough for any number of tiles.

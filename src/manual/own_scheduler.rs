@@ -27,8 +27,8 @@ impl Schedule for Runs {
     fn traits(&self) -> SchedulerTraits {
         SchedulerTraits::WHOLE
     }
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        tiles.count().unwrap_or(0).min(slots.max(1))
+    fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {
+        tiles.count().unwrap_or(0).min(resident.max(1))
     }
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
         let all = tiles.count().unwrap_or(0);

@@ -349,7 +349,7 @@ impl Case {
             call.factors = Factors { addresses, per_head: self.per_head };
         }
         call.workspace = engine.workspace(kernel.workspace(&call))?;
-        buffers.extend(call.workspace.map(|workspace| workspace.buffer()));
+        buffers.extend(call.workspace);
         Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, factors, sequences, pages, call })
     }
 

@@ -10,7 +10,6 @@ use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
 use kernel::operands::{Contents, Extents, Fill, Piece, Places};
 use kernel::{
     Buffer, Engine, EngineError, Family, GemmFamily, GemmProblem, Kernel, Launch, LaunchError, OwnGemm,
-    WorkspaceRef,
 };
 use ptx::VerifyError;
 use ptx::mutate::{Mutation, mutations};
@@ -22,7 +21,7 @@ use thiserror::Error;
 const MARGIN: usize = 64;
 
 /// Clusters that run at the same time: few, so that persistent kernels compute several tiles per cluster.
-const SLOTS: u32 = 2;
+const RESIDENT: u32 = 2;
 
 /// What is in memory that no kernel has written.
 const POISON: u8 = 0xA5;
@@ -332,8 +331,8 @@ impl<C: Clone> Checks<C> {
         kernel.serves(request).map_err(FamilyError::Other)?;
         let mut call = self.call.clone();
         let program = kernel.program()?;
-        let slots = engine.slots(&program)?;
-        let workspace = engine.workspace(kernel.workspace(&call, slots))?;
+        let resident = engine.resident_clusters(&program)?;
+        let workspace = engine.workspace(kernel.workspace(&call, resident))?;
         kernel.lend_workspace(&mut call, workspace);
         for of in self.pieces.iter().filter(|of| of.piece.writes) {
             engine.write(of.buffer, &of.before)?;
@@ -346,7 +345,7 @@ impl<C: Clone> Checks<C> {
             }
         })?;
         if let Some(workspace) = workspace {
-            engine.free(workspace.buffer())?;
+            engine.free(workspace)?;
         }
         let expected =
             kernel.expect(request, &Inputs { pieces: &self.pieces, seed: self.seed, most: self.most });
@@ -483,7 +482,7 @@ pub struct Proof {
 /// # Errors
 /// The unbroken kernel fails under one of the schedules, or the call is illegal.
 pub fn prove<C: Clone>(kernel: &impl Kernel<C>, call: &C, random: u64) -> Result<Proof, FamilyError> {
-    let Some(trial) = Trial::new(kernel, call, SLOTS)? else { return Ok(Proof::default()) };
+    let Some(trial) = Trial::new(kernel, call, RESIDENT)? else { return Ok(Proof::default()) };
     let unbroken = Program::new(trial.program.function());
     let failed = |(schedule, seed), reason| FamilyError::Unbroken { schedule, seed, reason };
     let run = |program: &Program, by, fuel| {
@@ -516,7 +515,7 @@ pub fn prove<C: Clone>(kernel: &impl Kernel<C>, call: &C, random: u64) -> Result
     Ok(proof)
 }
 
-/// Records what a kernel does with a call in the emulator, with `slots` clusters at a time, and how the run ended: a run that ends in a
+/// Records what a kernel does with a call in the emulator, with `resident` clusters at a time, and how the run ended: a run that ends in a
 /// trap has a trace too. `call` may have any addresses: memory is made for it. `None`: there is nothing to compute.
 ///
 /// # Errors
@@ -524,9 +523,9 @@ pub fn prove<C: Clone>(kernel: &impl Kernel<C>, call: &C, random: u64) -> Result
 pub fn trace<C: Clone>(
     kernel: &impl Kernel<C>,
     call: &C,
-    (slots, schedule, seed): (u32, Schedule, u64),
+    (resident, schedule, seed): (u32, Schedule, u64),
 ) -> Result<Option<Traced>, FamilyError> {
-    let Some(trial) = Trial::new(kernel, call, slots)? else { return Ok(None) };
+    let Some(trial) = Trial::new(kernel, call, resident)? else { return Ok(None) };
     let recorder = Recorder::default();
     let options = Options { trace: Some(&recorder), ..trial.options((schedule, seed)) };
     let outcome = trial.run(&Program::new(trial.program.function()), &options).map(|_| ());
@@ -547,7 +546,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn new<C: Clone>(kernel: &impl Kernel<C>, call: &C, slots: u32) -> Result<Option<Self>, FamilyError> {
+    fn new<C: Clone>(kernel: &impl Kernel<C>, call: &C, resident: u32) -> Result<Option<Self>, FamilyError> {
         let (mut call, mut memory) = (call.clone(), Memory::new());
         let mut allocate = |bytes| memory.allocate(bytes);
         let mut places = Places::new(&mut allocate);
@@ -555,15 +554,14 @@ impl Trial {
         let pieces = places.pieces;
         let mut fill = Fill::new(1);
         let mut contents: Vec<Vec<u8>> = pieces.iter().map(|piece| fill.bytes(piece)).collect();
-        let bytes = kernel.workspace(&call, slots);
+        let Buffer { bytes, .. } = Buffer::new(0, kernel.workspace(&call, resident));
         if bytes > 0 {
-            let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let address = memory.allocate(length);
-            kernel.lend_workspace(&mut call, Some(WorkspaceRef { address, bytes }));
-            contents.push(vec![0; length]);
+            let address = memory.allocate(bytes);
+            kernel.lend_workspace(&mut call, Some(Buffer { address, bytes }));
+            contents.push(vec![0; bytes]);
         }
         let written = (0..pieces.len()).filter(|&at| pieces[at].writes).collect();
-        let (program, launch) = (kernel.program()?, kernel.launch(&call, slots)?);
+        let (program, launch) = (kernel.program()?, kernel.launch(&call, resident)?);
         Ok(launch.map(|launch| Self { program, launch, contents, written }))
     }
 

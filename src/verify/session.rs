@@ -89,10 +89,10 @@ impl<'e> Session<'e> {
         (entry, program): (&AnyGemm, &'p Program),
         call: Call<E>,
     ) -> Result<Ran<'p>, RunError> {
-        let slots = self.engine.slots(program)?;
-        let workspace = self.engine.workspace(entry.workspace(&call, slots))?;
-        self.buffers.extend(workspace.map(|workspace| workspace.buffer()));
-        let launch = entry.launch(&Call { workspace, ..call }, slots)?;
+        let resident = self.engine.resident_clusters(program)?;
+        let workspace = self.engine.workspace(entry.workspace(&call, resident))?;
+        self.buffers.extend(workspace);
+        let launch = entry.launch(&Call { workspace, ..call }, resident)?;
         let run = |Launch { grid, arguments }: &Launch| self.engine.launch(program, *grid, arguments);
         let time = launch.as_ref().map(run).transpose()?;
         Ok(Ran { program, launch, time })

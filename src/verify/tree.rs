@@ -385,7 +385,7 @@ impl<'e> Bench<'e> {
         let random = [operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order)];
         let ([host_a, host_b], weights) = storage::fitted(gemm, problem, random, &mut self.random);
         let scales = random_scales(gemm, problem, &mut self.random);
-        let slots = self.engine.slots(&gemm.program()?)?;
+        let resident = self.engine.resident_clusters(&gemm.program()?)?;
         let multiplied @ [a, b] = [self.matrices([&host_a])?, self.matrices([&host_b])?];
         let scales = scales.as_ref().map(|scales| scales.each_ref().map(core::slice::from_ref));
         let scales = scales.map(|scales| self.scales(scales)).transpose()?;
@@ -393,7 +393,7 @@ impl<'e> Bench<'e> {
         let operands = [&host_a, &host_b].map(core::slice::from_ref);
         storage::bring(gemm, &mut call, operands, weights.as_slice(), self)?;
         let call = call.with(given);
-        let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
+        let workspace = self.engine.workspace(gemm.workspace(&call, resident))?;
         self.check_call(gemm, &Call { workspace, ..call }, host, multiplied)
     }
 
@@ -441,7 +441,7 @@ impl<'e> Bench<'e> {
         let EpilogueSpec { output, halvings, .. } = gemm.plan().epilogue;
         let program = gemm.program()?;
         let tiles = gemm.tiles(call.problem);
-        gemm.covers(tiles, self.engine.slots(&program)?)?;
+        gemm.covers(tiles, self.engine.resident_clusters(&program)?)?;
         let subject = Subject {
             formats: [formats(gemm)[0], formats(gemm)[1]],
             orders: orders(gemm),
@@ -450,7 +450,7 @@ impl<'e> Bench<'e> {
             halvings,
             output,
             program,
-            launch: &|slots| gemm.launch(call, slots),
+            launch: &|resident| gemm.launch(call, resident),
             element: &|host, address, at| {
                 let value = (on_host.evaluate)(host, at);
                 host.write(output, address, value);
@@ -473,8 +473,8 @@ impl<'e> Bench<'e> {
             ..
         } = subject;
         let format = *format;
-        let slots = self.engine.slots(program)?;
-        let launch = (subject.launch)(slots)?;
+        let resident = self.engine.resident_clusters(program)?;
+        let launch = (subject.launch)(resident)?;
         let operand = |format, extents, order, matrix: MatrixRef| {
             let ld = u32::try_from(matrix.ld).unwrap_or(u32::MAX);
             self.contents.matrix(format, extents, order, (matrix.address, ld))

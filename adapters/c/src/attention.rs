@@ -7,7 +7,7 @@ use falchion::attention::{
     AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
 };
 use falchion::collective::Format;
-use falchion::kernel::{Kernel, WorkspaceRef};
+use falchion::kernel::{Buffer, Kernel};
 use falchion_core::{Attend, Run, aligned as aligned_address, call_of, masked};
 
 use crate::description::{sized, words};
@@ -280,7 +280,7 @@ impl AttentionKernel {
             k: read(k),
             v: read(v),
             o: far(o, if aligned { 256 } else { 4 }),
-            workspace: Some(WorkspaceRef { address: aligned_address(256), bytes }),
+            workspace: Some(Buffer::new(aligned_address(256), bytes)),
             ..tried
         };
         attend.attention().launch(&tried, 1).or_else(|error| invalid(error.to_string()))?;
@@ -317,8 +317,7 @@ impl AttentionKernel {
             log_sum_exp: address(arguments.log_sum_exp),
             packed: Packed { begins: begins.map(address), rows: all },
             pages: Pages { lengths: address(lengths), table: address(table), each, count: pages },
-            workspace: (workspace != 0)
-                .then_some(WorkspaceRef { address: workspace, bytes: workspace_bytes }),
+            workspace: (workspace != 0).then_some(Buffer::new(workspace, workspace_bytes)),
             ..self.call.clone()
         })
     }

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 
 use falchion::attention::backward::{BackwardCall, BackwardSpec};
 use falchion::attention::{AttentionCall, AttentionRequest, HeadsRef, Packed};
-use falchion::kernel::WorkspaceRef;
+use falchion::kernel::Buffer;
 use falchion_core::{Backward, Run};
 
 use crate::attention::{
@@ -114,7 +114,7 @@ impl BackwardKernel {
             d_q: at(q, arguments.d_q),
             d_k: at(k, arguments.d_k),
             d_v: at(v, arguments.d_v),
-            workspace: (workspace != 0).then_some(WorkspaceRef { address: workspace, bytes }),
+            workspace: (workspace != 0).then_some(Buffer::new(workspace, bytes)),
             counts: counts.clone(),
             reals: Vec::new(),
         })

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use falchion::collective::tree::{DropoutArgument, Scratch};
 use falchion::collective::{BlockScales, GroupScales, Input, LinearArguments, MatrixRef};
 use falchion::kernel::driver::Context;
-use falchion::kernel::{Call, EngineError, GroupedProblem, Machine, WorkspaceRef};
+use falchion::kernel::{Buffer, Call, EngineError, GroupedProblem, Machine};
 use falchion_core::{Epilogue, Kind, Run, Slot};
 
 use crate::description::{Asked, Description, sized, words};
@@ -183,8 +183,7 @@ impl Gemm {
             }
             other => other,
         };
-        let workspace =
-            Some(WorkspaceRef { address: address(arguments.workspace), bytes: arguments.workspace_bytes });
+        let workspace = Some(Buffer::new(address(arguments.workspace), arguments.workspace_bytes));
         let call = Call {
             a: at(call.a, a),
             b: at(call.b, b),

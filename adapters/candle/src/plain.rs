@@ -19,7 +19,7 @@ use falchion::attention::AttentionCall;
 use falchion::attention::backward::BackwardCall;
 use falchion::collective::Format;
 #[cfg(feature = "cuda")]
-use falchion::kernel::WorkspaceRef;
+use falchion::kernel::Buffer;
 #[cfg(feature = "cuda")]
 use falchion::kernel::driver::Context;
 use falchion::kernel::{Call, EngineError, Machine};
@@ -239,7 +239,7 @@ pub(crate) trait Plain {
     #[cfg(feature = "cuda")]
     fn layout(&self, call: &Self::Call) -> [u64; 4];
     #[cfg(feature = "cuda")]
-    fn lend(call: &mut Self::Call, workspace: WorkspaceRef);
+    fn lend(call: &mut Self::Call, workspace: Buffer);
     #[cfg(feature = "cuda")]
     fn load(&self, ordinal: usize) -> core::result::Result<(), EngineError>;
 
@@ -269,7 +269,7 @@ macro_rules! plain {
             }
 
             #[cfg(feature = "cuda")]
-            fn lend(call: &mut $call, workspace: WorkspaceRef) {
+            fn lend(call: &mut $call, workspace: Buffer) {
                 call.workspace = Some(workspace);
             }
 
@@ -361,7 +361,7 @@ impl<K: Plain> Kept<K> {
                     stream.memset_zeros(room).map_err(Error::wrap)?;
                     *known = layout;
                 }
-                K::lend(&mut call, WorkspaceRef { address: room.device_ptr(&stream).0, bytes: layout[0] });
+                K::lend(&mut call, Buffer::new(room.device_ptr(&stream).0, layout[0]));
             }
         }
         // SAFETY: the caller guarantees it; the stream is candle's, of the card's primary context, and the workspace is kept.

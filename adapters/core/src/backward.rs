@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
 use falchion::attention::{AttentionProblem, Packed};
-use falchion::kernel::{EngineError, Kernel, WorkspaceRef};
+use falchion::kernel::{Buffer, EngineError, Kernel};
 
 use crate::gemm::Refusal;
 use crate::host::{Hosted, Run};
@@ -102,7 +102,7 @@ impl Backward {
         let bytes = self.workspace(&call.problem, &call.packed);
         let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
         let address = room.as_mut_ptr().expose_provenance() as u64;
-        let workspace = Some(WorkspaceRef { address: address.next_multiple_of(256), bytes });
+        let workspace = Some(Buffer::new(address.next_multiple_of(256), bytes));
         let call = BackwardCall { workspace, ..call.clone() };
         // SAFETY: the caller guarantees it; the workspace is alive and large enough.
         self.steps.iter().try_for_each(|step| unsafe { step.emulate(&call, how) }.map(|_| ()))

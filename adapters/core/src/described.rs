@@ -8,7 +8,7 @@ use falchion::collective::{Format, Formula, Input, Record};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::operands::{Contents, Extents, Layouts, Memory, Visit, Visited};
 use falchion::kernel::{
-    AnyGemm, Call, GroupedProblem, Kernel, Launch, LaunchError, LinearArguments, Program, WorkspaceRef,
+    AnyGemm, Buffer, Call, GroupedProblem, Kernel, Launch, LaunchError, LinearArguments, Program,
 };
 use falchion::ptx::VerifyError;
 
@@ -123,7 +123,7 @@ impl Kernel<Call<Epilogue>> for Described {
         self.gemm.workspace(call, slots)
     }
 
-    fn lend_workspace(&self, call: &mut Call<Epilogue>, workspace: Option<WorkspaceRef>) {
+    fn lend_workspace(&self, call: &mut Call<Epilogue>, workspace: Option<Buffer>) {
         call.workspace = workspace;
     }
 

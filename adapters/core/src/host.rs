@@ -141,13 +141,13 @@ pub(crate) unsafe fn run<C: Clone>(
 ) -> Result<Option<Duration>, EngineError> {
     let numerics = if run.exact { Numerics::Exact } else { Numerics::Fast };
     let mut engine = Emulator::new().with_schedule(run.schedule, run.seed).with_numerics(numerics);
-    let slots = engine.slots(program)?;
+    let resident = engine.resident_clusters(program)?;
     let refused = |source: LaunchError| EngineError::Call { kernel: program.name().to_owned(), source };
     // The caller's own addresses are checked, as a launch checks them. The workspace is the emulator's.
-    let workspace = engine.workspace(kernel.workspace(call, slots))?;
+    let workspace = engine.workspace(kernel.workspace(call, resident))?;
     let mut call = call.clone();
     kernel.lend_workspace(&mut call, workspace);
-    if kernel.launch(&call, slots).map_err(refused)?.is_none() {
+    if kernel.launch(&call, resident).map_err(refused)?.is_none() {
         return Ok(None);
     }
     kernel.lend_workspace(&mut call, None);
@@ -166,7 +166,7 @@ pub(crate) unsafe fn run<C: Clone>(
         kernel.move_records(&mut call, engine.upload(&bytes)?.address);
     }
     kernel.lend_workspace(&mut call, workspace);
-    let Some(launch) = kernel.launch(&call, slots).map_err(refused)? else { return Ok(None) };
+    let Some(launch) = kernel.launch(&call, resident).map_err(refused)? else { return Ok(None) };
     let time = engine.launch(program, launch.grid, &launch.arguments)?;
     // SAFETY: the same.
     unsafe { pieces.download(&mut engine) }?;

@@ -80,8 +80,8 @@ impl<K: Shelved> Kept<K> {
         K: Kernel<C>,
     {
         let loaded = lock(&self.loaded).as_ref().map(|(_, loaded)| Arc::clone(loaded))?;
-        let slots = lock(&loaded).slots();
-        Some(self.kernel.workspace(call, slots))
+        let resident = lock(&loaded).resident_clusters();
+        Some(self.kernel.workspace(call, resident))
     }
 
     /// Enqueues a call on a stream of the card's primary context.

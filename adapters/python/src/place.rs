@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::WorkspaceRef;
+use falchion::kernel::Buffer;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -25,7 +25,7 @@ pub(crate) fn handle(stream: usize) -> *mut c_void {
 /// A workspace, and the layout for which it was zeroed.
 struct Lent {
     room: Py<PyAny>,
-    workspace: WorkspaceRef,
+    workspace: Buffer,
     layout: [u64; 4],
 }
 
@@ -41,7 +41,7 @@ impl Workspaces {
         torch: &Torch,
         like: &Array<'_>,
         (stream, layout): (usize, [u64; 4]),
-    ) -> PyResult<Option<WorkspaceRef>> {
+    ) -> PyResult<Option<Buffer>> {
         let bytes = layout[0];
         if bytes == 0 {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Workspaces {
             return Ok(Some(made(like, bytes, true)?.1));
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get_mut(&stream).filter(|known| known.workspace.bytes >= bytes) {
+        if let Some(known) = all.get_mut(&stream).filter(|known| known.workspace.bytes as u64 >= bytes) {
             if known.layout != layout {
                 known.room.bind(py).call_method0("zero_")?;
                 known.layout = layout;
@@ -66,12 +66,8 @@ impl Workspaces {
 }
 
 /// New memory of that many bytes, in whole lines of 256 bytes, in the place of an array.
-pub(crate) fn made<'py>(
-    like: &Array<'py>,
-    bytes: u64,
-    zeros: bool,
-) -> PyResult<(Bound<'py, PyAny>, WorkspaceRef)> {
+pub(crate) fn made<'py>(like: &Array<'py>, bytes: u64, zeros: bool) -> PyResult<(Bound<'py, PyAny>, Buffer)> {
     let room = like.empty(&[bytes.next_multiple_of(256) as i64 + 256], Format::U8, zeros)?;
     let address = Array::of("workspace", &room)?.address.next_multiple_of(256);
-    Ok((room, WorkspaceRef { address, bytes }))
+    Ok((room, Buffer::new(address, bytes)))
 }

@@ -1,6 +1,6 @@
 //! What a call of the backward pass computes, and where its tensors are.
 
-use kernel::WorkspaceRef;
+use kernel::Buffer;
 
 use crate::problem::{AttentionProblem, HeadsRef, Packed};
 
@@ -32,7 +32,7 @@ pub struct BackwardCall {
     /// Memory for what the steps pass on, of at least
     /// [`AttentionBackward::workspace`](crate::backward::AttentionBackward::workspace) bytes. Its contents do not
     /// matter.
-    pub workspace: Option<WorkspaceRef>,
+    pub workspace: Option<Buffer>,
     /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
     pub counts: Vec<i32>,
     /// The values of [`Scores::REALS`](crate::Scores::REALS).

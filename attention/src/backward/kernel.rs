@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use collective::OperandTile;
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Kernel, Launch, LaunchError, Program, WorkspaceRef};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{Entry, Function, VerifyError};
 
@@ -261,13 +261,7 @@ impl BackwardStep {
             return Err(LaunchError::Address { name, address, alignment });
         }
         let need = self.of.workspace(&call.problem, &call.packed);
-        let WorkspaceRef { address, bytes } = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-        if bytes < need {
-            return Err(LaunchError::Workspace { bytes, needed: need });
-        }
-        if !address.is_multiple_of(128) {
-            return Err(LaunchError::Address { name: "the workspace", address, alignment: 128 });
-        }
+        let address = Buffer::workspace_address(workspace, need)?;
         Ok(self.of.passed(&call.problem, &call.packed, address))
     }
 
@@ -396,13 +390,8 @@ impl Kernel<BackwardCall> for BackwardStep {
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        let bytes = self.of.workspace(&call.problem, &call.packed);
         self.of.visit_parts(Some(self.step), call, visit);
-        let memory = call.workspace.get_or_insert(WorkspaceRef { address: 0, bytes });
-        let (extents, contents) = (Extents::line(8, bytes), Contents::Workspace);
-        let name = "the workspace";
-        visit.memory(Memory { name, address: &mut memory.address, extents, contents, writes: true });
-        visit.length(&mut memory.bytes);
+        Buffer::visit_workspace(&mut call.workspace, true, visit);
     }
 }
 
@@ -415,12 +404,12 @@ impl Kernel<BackwardCall> for AttentionBackward {
         Self::workspace(self, &call.problem, &call.packed)
     }
 
-    fn lend_workspace(&self, call: &mut BackwardCall, workspace: Option<WorkspaceRef>) {
+    fn lend_workspace(&self, call: &mut BackwardCall, workspace: Option<Buffer>) {
         call.workspace = workspace;
     }
 
-    fn launch(&self, call: &BackwardCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        self.main().launch(call, slots)
+    fn launch(&self, call: &BackwardCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        self.main().launch(call, resident)
     }
 
     fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {

@@ -296,7 +296,7 @@ impl<'f> Parameters<'f> {
         let outside =
             (paged || packed.is_some()).then(|| ["k_outside", "v_outside"].map(|name| f.tensor_map(name)));
         let parts = (plan.spec.parts != crate::spec::Parts::One).then(|| Parts::declare(f));
-        let counter = (plan.queue.slots > 0).then(|| f.param("counter"));
+        let counter = (plan.queue.entries > 0).then(|| f.param("counter"));
         let [queries, keys, heads, share, tiles, across, section] =
             ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
         let [scale, to_log2, to_ln] = ["scale", "to_log2", "to_ln"].map(|name| f.param(name));

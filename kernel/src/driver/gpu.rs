@@ -253,7 +253,7 @@ impl Engine for Gpu {
         self.multiprocessors
     }
 
-    fn slots(&mut self, program: &Program) -> Result<u32, EngineError> {
+    fn resident_clusters(&mut self, program: &Program) -> Result<u32, EngineError> {
         self.kernel(program)?.max_active_clusters()
     }
 

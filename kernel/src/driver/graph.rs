@@ -140,8 +140,8 @@ mod tests {
         let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
         let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");
-        let slots = gpu.slots(&program).expect("compiles");
-        let launch = gemm.launch(&call, slots).expect("legal").expect("not empty");
+        let resident = gpu.resident_clusters(&program).expect("compiles");
+        let launch = gemm.launch(&call, resident).expect("legal").expect("not empty");
         let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
         let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");
         assert_eq!(gpu.read(d).expect("no fault"), poison, "nothing has run");

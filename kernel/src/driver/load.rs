@@ -207,13 +207,13 @@ mod tests {
                 assert_eq!((kernel.origin(), kernel.warnings()), (origin, &[][..]), "{name}");
                 assert_eq!(kernel.local_bytes(), compiled.local_bytes(), "{name}");
                 assert_eq!(kernel.advisories(), Vec::<String>::new(), "{name}");
-                let slots = kernel.max_active_clusters()?;
-                numbers.push((kernel.registers(), slots, kernel.compile_log().to_owned()));
+                let resident = kernel.max_active_clusters()?;
+                numbers.push((kernel.registers(), resident, kernel.compile_log().to_owned()));
                 let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 });
                 let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
-                let workspace = gpu.workspace(gemm.workspace(&call, slots))?;
+                let workspace = gpu.workspace(gemm.workspace(&call, resident))?;
                 let call = Call { workspace, ..call };
-                let launch = gemm.launch(&call, slots)?.ok_or("an empty product")?;
+                let launch = gemm.launch(&call, resident)?.ok_or("an empty product")?;
                 let block = kernel.parameter_block(&program, &launch.arguments)?;
                 gpu.write(d, &[0xff; 64 * 64 * 2])?;
                 // SAFETY: the stream is the GPU's, and so are all buffers, which stay until it has been read.

@@ -54,14 +54,14 @@ struct Parts<K> {
     kernel: K,
     program: Program,
     loaded: Arc<LoadedProgram>,
-    slots: u32,
+    resident: u32,
 }
 
 impl<K> fmt::Debug for Loaded<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parts: Parts { program, slots, .. }, calls } = self;
+        let Self { parts: Parts { program, resident, .. }, calls } = self;
         let mut debug = f.debug_struct("Loaded");
-        debug.field("program", &program.name()).field("slots", slots).field("shapes", &calls.len());
+        debug.field("program", &program.name()).field("resident", resident).field("shapes", &calls.len());
         debug.finish_non_exhaustive()
     }
 }
@@ -82,8 +82,8 @@ impl<K> Loaded<K> {
         program: Program,
         loaded: Arc<LoadedProgram>,
     ) -> Result<Self, EngineError> {
-        let slots = loaded.max_active_clusters()?;
-        Ok(Self { parts: Parts { kernel, program, loaded, slots }, calls: LaunchCache::default() })
+        let resident = loaded.max_active_clusters()?;
+        Ok(Self { parts: Parts { kernel, program, loaded, resident }, calls: LaunchCache::default() })
     }
 
     /// The compiled program.
@@ -97,8 +97,8 @@ impl<K> Loaded<K> {
     }
 
     /// Number of the kernel's clusters that are resident on the GPU at once.
-    pub fn slots(&self) -> u32 {
-        self.parts.slots
+    pub fn resident_clusters(&self) -> u32 {
+        self.parts.resident
     }
 
     /// Enqueues a call of any form, with the arguments of any epilogue, and returns at once. A call with
@@ -187,7 +187,7 @@ impl<K> Parts<K> {
 
 impl<K: Kernel<C>, C: Clone> LaunchBuilder<C> for Parts<K> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
-        let launch = self.kernel.launch(call, self.slots).map_err(|source| self.refused(source))?;
+        let launch = self.kernel.launch(call, self.resident).map_err(|source| self.refused(source))?;
         launch.iter().try_for_each(|launch| told(&self.kernel, &self.program, call, launch))?;
         Ok(launch)
     }
@@ -335,14 +335,14 @@ mod tests {
         for name in ["ragged-128x256-bf16-kk", "ragged-128x256-step32-bf16-kk", "grouped-128x256-bf16-kk"] {
             let gemm = crate::find(name).expect("a name");
             let program = gemm.program().expect("legal");
-            let slots = gpu.slots(&program).expect("compiles");
+            let resident = gpu.resident_clusters(&program).expect("compiles");
             let call = match gemm.form().described() {
                 true => Call::grouped(1, records),
                 false => Call { products: GroupedProblem::GroupedContiguous { count: 3, offsets }, ..rows },
             };
-            let workspace = gpu.workspace(gemm.workspace(&call, slots)).expect("memory");
+            let workspace = gpu.workspace(gemm.workspace(&call, resident)).expect("memory");
             let call = Call { workspace, ..call };
-            let launch = gemm.launch(&call, slots);
+            let launch = gemm.launch(&call, resident);
             let launch = launch.expect("legal").expect("not empty");
             let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
             let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");

@@ -106,7 +106,8 @@ mod tests {
     use ptx::abi::TensorElement;
 
     use super::{addresses, tensor_bytes};
-    use crate::problem::{Call, GemmProblem, WorkspaceRef};
+    use crate::buffer::Buffer;
+    use crate::problem::{Call, GemmProblem};
     use crate::products::GroupedProblem;
 
     /// Leading dimensions, distances and counts are not addresses. Every address is inside a matrix of the
@@ -115,7 +116,7 @@ mod tests {
     fn kernels_say_which_arguments_are_addresses() {
         const MATRIX: u64 = 1 << 20;
         for gemm in crate::catalogue().into_iter().chain(crate::several()) {
-            let workspace = Some(WorkspaceRef { address: 5 << 32, bytes: 1 << 30 });
+            let workspace = Some(Buffer { address: 5 << 32, bytes: 1 << 30 });
             let one = Call::of(GemmProblem { m: 256, n: 256, k: 256 });
             let one = one.a(1 << 32, 512).b(2 << 32, 512).d(4 << 32, 512).plus(0.5, 3 << 32, 512);
             let three = GroupedProblem::Batched { count: 3 };

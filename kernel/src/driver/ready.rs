@@ -13,14 +13,15 @@ use super::loaded_program::LoadedProgram;
 use super::memory::{DeviceMemory, DeviceSlice};
 use super::stream::StreamRef;
 use crate::arguments::Arguments;
+use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::kernel::written;
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::problem::{Call, GemmProblem};
 
 /// A workspace and its memory.
-type Workspace = (WorkspaceRef, DeviceMemory);
+type Workspace = (Buffer, DeviceMemory);
 
 /// The stream handle that stands for another stream in each thread (`CU_STREAM_PER_THREAD`).
 const PER_THREAD: usize = 2;
@@ -80,7 +81,7 @@ impl Ready {
         }
         let (gpu, known) = &mut *lock(&self.workspaces);
         let lane = lane(stream);
-        if let Some(found) = known.get(&lane).filter(|(of, _)| of.bytes >= bytes) {
+        if let Some(found) = known.get(&lane).filter(|(of, _)| of.bytes as u64 >= bytes) {
             return Ok(Some(found.clone()));
         }
         // Memory cannot be allocated while a stream is captured.
@@ -90,10 +91,10 @@ impl Ready {
             return Err(EngineError::Captured { what });
         }
         let Some(made) = gpu.workspace(bytes)? else { return Ok(None) };
-        let memory = gpu.memory(made.buffer())?;
+        let memory = gpu.memory(made)?;
         // Freeing waits until launches that use the old memory have ended. Graphs that captured them keep it.
         if let Some((old, _)) = known.insert(lane, (made, memory.clone())) {
-            gpu.free(old.buffer())?;
+            gpu.free(old)?;
         }
         Ok(Some((made, memory)))
     }
@@ -106,7 +107,7 @@ impl Ready {
         lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
         let mut loaded = lock(&self.loaded);
-        let bytes = loaded.kernel().workspace(&call, loaded.slots());
+        let bytes = loaded.kernel().workspace(&call, loaded.resident_clusters());
         let workspace = self.workspace(stream, loaded.program(), bytes)?;
         let mut lent = lent.to_vec();
         lent.extend(workspace.as_ref().map(|(_, memory)| DeviceSlice::from(memory)));

@@ -22,7 +22,7 @@ use crate::products::GroupedProblem;
 /// ```no_run
 /// use collective::{MatrixRef, Record};
 /// use kernel::driver::{DeviceSlice, Loaded, Records, Stream};
-/// use kernel::{EngineError, WorkspaceRef};
+/// use kernel::{Buffer, EngineError};
 ///
 /// fn experts(
 ///     loaded: &mut Loaded,
@@ -32,7 +32,7 @@ use crate::products::GroupedProblem;
 /// ) -> Result<(), EngineError> {
 ///     let records = Records::upload(stream.context(), products)?; // waits; keep it
 ///     let mut call = records.call();
-///     call.workspace = Some(WorkspaceRef { address: workspace.address(), bytes: workspace.bytes() });
+///     call.workspace = Some(Buffer::new(workspace.address(), workspace.bytes()));
 ///     loaded.launch(stream, &call, &[weights, sums, workspace, DeviceSlice::from(&records)])
 /// }
 /// ```

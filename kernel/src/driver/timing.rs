@@ -109,7 +109,7 @@ impl Gpu {
         kernel: &(impl Kernel<C> + ?Sized),
         call: &C,
     ) -> Result<Option<Prepared>, EngineError> {
-        let (program, launch) = prepared(kernel, call, |program| self.slots(program))?;
+        let (program, launch) = prepared(kernel, call, |program| self.resident_clusters(program))?;
         alone(kernel, program.name())?;
         launch.map(|launch| self.prepare(&program, launch.grid, &launch.arguments)).transpose()
     }

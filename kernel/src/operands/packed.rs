@@ -3,7 +3,8 @@
 use collective::{BlockScales, GroupScales, MatrixRef, sparse};
 
 use super::{Contents, Extents, Layouts, Memory, Visit, Visited};
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::buffer::Buffer;
+use crate::problem::{Call, GemmProblem};
 
 /// An address that is legal, and of no memory.
 const NOWHERE: u64 = 1 << 20;
@@ -62,7 +63,7 @@ impl Layouts {
             scales: types.is_scaled().then_some(BlockScales::NONE),
             group_scales: grouped.then_some(groups),
             metadata: types.has_sparse().then_some(MatrixRef::NONE),
-            workspace: Some(WorkspaceRef { address: NOWHERE, bytes: u64::MAX }),
+            workspace: Some(Buffer { address: NOWHERE, bytes: usize::MAX }),
             ..Call::of(problem)
         };
         call.visit(self, &mut Packs { row_bytes: Some(row_bytes), next: Vec::new() });

@@ -4,7 +4,8 @@ use collective::{BlockScales, Code, Format, GroupScales, LinearArguments, Matrix
 use cute_rs::atom::Major;
 
 use super::{Layouts, Memory, Visit, Visited};
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::buffer::Buffer;
+use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
 use crate::types::Types;
 
@@ -55,7 +56,7 @@ fn calls_reach_from_the_first_element_to_the_last() {
         scales: Some(BlockScales { a: MatrixRef::new(7000, 4), b: MatrixRef::new(8000, 8).every(80) }),
         d: MatrixRef::new(4000, 40).every(400),
         epilogue: (),
-        workspace: Some(WorkspaceRef { address: 5000, bytes: 64 }),
+        workspace: Some(Buffer { address: 5000, bytes: 64 }),
     };
     let experts = GroupedProblem::GroupedContiguous { count: 2, offsets: 6000 };
     let bf16 = Types::of(Format::Bf16);

@@ -378,8 +378,8 @@ impl Machine {
     }
 
     /// Number of a kernel's clusters that are resident at once; the same as
-    /// [`Engine::slots`](crate::Engine::slots) on such a card.
-    pub fn slots(&self, plan: &Plan) -> u32 {
+    /// [`Engine::resident_clusters`](crate::Engine::resident_clusters) on such a card.
+    pub fn resident_clusters(&self, plan: &Plan) -> u32 {
         self.at_once(plan.cluster_size(), plan)
     }
 

@@ -120,7 +120,7 @@ pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
 pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranked> {
     known::of(request, machine).into_iter().find_map(|(spec, measured)| {
         let gemm = spec.plan().ok().map(|plan| spec.unnamed(plan)).filter(|gemm| request.fits(gemm))?;
-        request.admitted(&gemm, machine.slots(&gemm.plan)).ok()?;
+        request.admitted(&gemm, machine.resident_clusters(&gemm.plan)).ok()?;
         let prediction = machine.predict(&gemm, request);
         let reason = format!("measured, {measured:.1} us; {}", reason::sentence(&gemm, machine, &prediction));
         Some(Ranked { gemm: spec.with_texts(gemm), prediction, measured: Some(measured), reason })
@@ -217,7 +217,7 @@ fn first(
                 continue;
             }
             let gemm = entry.spec.unnamed(*entry.plan);
-            match request.admitted(&gemm, machine.slots(&entry.plan)) {
+            match request.admitted(&gemm, machine.resident_clusters(&entry.plan)) {
                 Ok(()) => {
                     let prediction = Prediction { microseconds, ..asked.predict(i) };
                     let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));
@@ -237,7 +237,7 @@ fn first(
 pub fn rank(kernels: Vec<AnyGemm>, request: &Request<'_>, machine: &Machine) -> Selection {
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
     for gemm in kernels.into_iter().filter(|gemm| request.fits(gemm)) {
-        if let Err(error) = request.admitted(&gemm, machine.slots(&gemm.plan)) {
+        if let Err(error) = request.admitted(&gemm, machine.resident_clusters(&gemm.plan)) {
             selection.refused.push(Refused { name: gemm.name().to_owned(), error });
             continue;
         }

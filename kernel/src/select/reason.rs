@@ -12,10 +12,10 @@ pub(super) fn sentence(gemm: &AnyGemm, machine: &Machine, prediction: &Predictio
         [1, 1] => format!("{m}x{n} tiles"),
         [across, along] => format!("{m}x{n} tiles in clusters of {across}x{along}"),
     };
-    let slots = f64::from(machine.slots(&plan));
+    let resident = f64::from(machine.resident_clusters(&plan));
     let waves = prediction.waves;
     let filling = if waves <= 1.0 {
-        format!("{:.0} {tile} for {slots:.0} slots", waves * slots)
+        format!("{:.0} {tile} for {resident:.0} slots", waves * resident)
     } else {
         let last = waves - (waves.ceil() - 1.0);
         format!("{:.0} waves of {tile}, the last {:.0} % full", waves.ceil(), 100.0 * last)

@@ -269,11 +269,11 @@ impl<'a> Request<'a> {
     }
 
     /// Fails if a kernel cannot compute the call.
-    pub(super) fn admitted(&self, gemm: &AnyGemm, slots: u32) -> Result<(), LaunchError> {
+    pub(super) fn admitted(&self, gemm: &AnyGemm, resident: u32) -> Result<(), LaunchError> {
         let call = self.call_for(&gemm.plan);
         match self.fusion {
-            None => gemm.launch(&call, slots).map(|_| ()),
-            Some(_) => gemm.launch(&call.with(UnknownArguments), slots).map(|_| ()),
+            None => gemm.launch(&call, resident).map(|_| ()),
+            Some(_) => gemm.launch(&call.with(UnknownArguments), resident).map(|_| ()),
         }
     }
 

@@ -111,7 +111,7 @@ impl Entry {
 /// Sums of a thread of the tiles that are multiplied in two waves.
 const WAVED_SUMS: u32 = 128;
 
-/// What a plan is made of, with the number of slots of its queue, and the plan, if there is a legal one.
+/// What a plan is made of, with the number of entries of its queue, and the plan, if there is a legal one.
 type Made = (MainloopSpec, EpilogueSpec, u32, Option<Arc<Plan>>);
 
 /// The entries of a space while they are collected.
@@ -128,20 +128,20 @@ impl Entries {
     /// The plan of a spec; `None` if the spec is illegal.
     fn plan(&mut self, spec: &KernelSpec) -> Option<Arc<Plan>> {
         let (epilogue, traits) = (spec.roles().ok()?, spec.scheduler.traits());
-        let (mainloop, slots) =
+        let (mainloop, entries) =
             legal::asked(spec.form, (spec.mainloop, MainloopNeeds::NONE), epilogue, traits).ok()?;
         let known = self
             .plans
             .iter()
             .flatten()
-            .find(|known| (known.0, known.1, known.2) == (mainloop, epilogue, slots));
+            .find(|known| (known.0, known.1, known.2) == (mainloop, epilogue, entries));
         let plan = match known {
             Some((.., plan)) => plan.clone(),
             None => {
-                let plan = Plan::of_form(spec.form, (mainloop, MainloopNeeds::NONE), epilogue, slots)
+                let plan = Plan::of_form(spec.form, (mainloop, MainloopNeeds::NONE), epilogue, entries)
                     .ok()
                     .map(Arc::new);
-                self.plans[self.made % self.plans.len()] = Some((mainloop, epilogue, slots, plan.clone()));
+                self.plans[self.made % self.plans.len()] = Some((mainloop, epilogue, entries, plan.clone()));
                 self.made += 1;
                 plan
             }

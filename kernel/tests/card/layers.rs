@@ -161,10 +161,10 @@ impl Layers {
     fn emulated(&self, layer: usize) -> Result<Vec<u8>, EngineError> {
         let (mut engine, gemm) = (Emulator::new().with_multiprocessors(2), self.kernel());
         let program = gemm.program().expect("legal");
-        let (slots, buffers) = (engine.slots(&program)?, self.upload(&mut engine, layer)?);
+        let (resident, buffers) = (engine.resident_clusters(&program)?, self.upload(&mut engine, layer)?);
         let call = self.call(layer, &buffers);
-        let workspace = engine.workspace(gemm.workspace(&call, slots))?;
-        let launch = gemm.launch(&Call { workspace, ..call }, slots);
+        let workspace = engine.workspace(gemm.workspace(&call, resident))?;
+        let launch = gemm.launch(&Call { workspace, ..call }, resident);
         let launch = launch.unwrap_or_else(|error| panic!("{}: {error}", self.what)).expect("not empty");
         engine.launch(&program, launch.grid, &launch.arguments)?;
         engine.read(buffers[buffers.len() - 1])
@@ -192,8 +192,8 @@ fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() -> Result<(), E
             let d = of_layer[of_layer.len() - 1];
             gpu.write(d, &vec![0x55; layers.d])?;
             let call = layers.call(layer, of_layer);
-            let workspace = gpu.workspace(loaded.kernel().workspace(&call, loaded.slots()))?;
-            let lent = of_layer.iter().copied().chain(workspace.map(|workspace| workspace.buffer()));
+            let workspace = gpu.workspace(loaded.kernel().workspace(&call, loaded.resident_clusters()))?;
+            let lent = of_layer.iter().copied().chain(workspace);
             let lent = lent.map(|buffer| gpu.memory(buffer)).collect::<Result<Vec<_>, _>>()?;
             let lent: Vec<_> = lent.iter().map(DeviceSlice::from).collect();
             loaded.launch(gpu.stream(), &Call { workspace, ..call }, &lent)?;

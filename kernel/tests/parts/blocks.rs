@@ -86,12 +86,12 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (G
         GroupedProblem::One | GroupedProblem::Batched { .. } | GroupedProblem::PointerArray { .. } => kind,
     };
     let program = gemm.program().unwrap_or_else(|error| panic!("{text}: {error}"));
-    let slots = engine.slots(&program).expect("a program that loads");
+    let resident = engine.resident_clusters(&program).expect("a program that loads");
     let d_ref = MatrixRef::new(d.address, n.into()).every(u64::from(m) * u64::from(n));
     let call = Call { products: kind, a, b, d: d_ref, ..Call::of(problem) };
     let call = call.scaled(BlockScales { a: a_scales, b: b_scales }).with(LinearArguments::scaled(0.5));
-    let workspace = engine.workspace(gemm.workspace(&call, slots)).expect("memory");
-    let launch = gemm.launch(&Call { workspace, ..call }, slots).expect(text).expect("not empty");
+    let workspace = engine.workspace(gemm.workspace(&call, resident)).expect("memory");
+    let launch = gemm.launch(&Call { workspace, ..call }, resident).expect(text).expect("not empty");
     engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{text}: {error}"));
     let bytes = engine.read(d).expect("no fault");
     let word = |word: &[u8]| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into();

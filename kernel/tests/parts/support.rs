@@ -80,11 +80,11 @@ where
     let nothing = f32::NAN.to_le_bytes().repeat((m * n) as usize);
     let d = engine.upload(&nothing).expect("memory");
     let program = Gemm::<C>::program().unwrap_or_else(|error| panic!("{error}"));
-    let slots = engine.slots(&program).expect("a program that loads");
+    let resident = engine.resident_clusters(&program).expect("a program that loads");
     let call = Call::of(problem).a(a.address, a.ld).b(b.address, b.ld).d(d.address, n.into());
-    let workspace = engine.workspace(Gemm::<C>::workspace(&call, slots)).expect("memory");
+    let workspace = engine.workspace(Gemm::<C>::workspace(&call, resident)).expect("memory");
     let call = Call { workspace, ..call }.with_mainloop(own.clone());
-    let launch = Gemm::<C>::kernel().launch(&call, slots);
+    let launch = Gemm::<C>::kernel().launch(&call, resident);
     let launch = launch.expect("legal").expect("not empty");
     engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
     let bytes = engine.read(d).expect("no fault");

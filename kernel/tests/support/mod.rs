@@ -59,12 +59,12 @@ where
     let (_, c_ref) = upload(&c.bytes(), c.ld);
     let (d, d_ref) = upload(&before, d_ld);
     let program = Gemm::<C>::program().expect("a legal program");
-    let slots = engine.slots(&program).expect("a program that loads");
+    let resident = engine.resident_clusters(&program).expect("a program that loads");
     let call = Call { a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) };
-    let workspace = engine.workspace(Gemm::<C>::workspace(&call, slots)).expect("memory");
+    let workspace = engine.workspace(Gemm::<C>::workspace(&call, resident)).expect("memory");
     let linear = LinearArguments { alpha: 1.5, beta, c: Some(c_ref) };
     let call = Call { workspace, ..call.with(linear) };
-    let launch = Gemm::<C>::launch(&call, slots).expect("a legal call").expect("something to do");
+    let launch = Gemm::<C>::launch(&call, resident).expect("a legal call").expect("something to do");
     // A workspace must be ready for a second launch.
     for _ in 0..if workspace.is_some() { 2 } else { 1 } {
         engine

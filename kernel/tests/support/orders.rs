@@ -6,7 +6,7 @@ use collective::{
 };
 use fastrand::Rng;
 use kernel::{
-    AnyGemm, Engine, EngineError, GemmProblem, KernelSpec, LinearArguments, Request, Types, WorkspaceRef,
+    AnyGemm, Buffer, Engine, EngineError, GemmProblem, KernelSpec, LinearArguments, Request, Types,
 };
 use scheduler::{RasterSpec, Rule, SchedulerSpec};
 
@@ -222,18 +222,15 @@ impl Matrices {
             call = call.ragged(2, upload(engine, offsets)?);
         }
         let program = gemm.program().expect("a legal kernel");
-        let slots = engine.slots(&program)?;
-        let bytes_needed = gemm.workspace(&call, slots) as usize;
+        let resident = engine.resident_clusters(&program)?;
+        let bytes_needed = gemm.workspace(&call, resident) as usize;
         call.workspace = match bytes_needed {
             0 => None,
-            _ => Some(WorkspaceRef {
-                address: upload(engine, vec![0; bytes_needed])?,
-                bytes: bytes_needed as u64,
-            }),
+            _ => Some(Buffer { address: upload(engine, vec![0; bytes_needed])?, bytes: bytes_needed }),
         };
         let c = MatrixRef::new(d.address, columns.into());
         call.epilogue = LinearArguments { alpha: 1.0, beta: self.beta, c: Some(c) };
-        let ran = match gemm.launch(&call, slots) {
+        let ran = match gemm.launch(&call, resident) {
             Ok(launch) => {
                 let launch = launch.expect("not empty");
                 engine.launch(&program, launch.grid, &launch.arguments)?;

@@ -117,7 +117,7 @@ impl Schedule {
         let machine = Machine::h200();
         let clusters = machine.clusters.map(|clusters| sms * clusters / machine.multiprocessors);
         let machine = Machine { multiprocessors: sms, clusters, ..machine };
-        let slots = machine.slots(&plan);
+        let slots = machine.resident_clusters(&plan);
         // Groups in buffers of one size are drawn like contiguous groups.
         let form = if entry.form() == Form::GroupedMasked { Form::GroupedContiguous } else { entry.form() };
         let all = products.iter().fold(0u32, |sum, problem| sum.saturating_add(problem.k));

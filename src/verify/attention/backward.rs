@@ -20,7 +20,7 @@
 use attention::backward::{AttentionBackward, BackwardCall};
 use attention::{Attention, AttentionCall, AttentionProblem, AttentionSpec, Lengths, Packed, Scope};
 use collective::Bounded;
-use kernel::{Buffer, Engine, EngineError, Kernel, WorkspaceRef};
+use kernel::{Buffer, Engine, EngineError, Kernel};
 use reference::attention::gradients::{Gradient, Pair, Query};
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
@@ -243,10 +243,10 @@ impl Case {
             reals: self.reals.clone(),
         };
         // What is in the workspace does not matter: it is NaN.
-        let bytes = kernel.workspace(&problem, &packed);
-        let memory = engine.allocate(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let Buffer { bytes, .. } = Buffer::new(0, kernel.workspace(&problem, &packed));
+        let memory = engine.allocate(bytes)?;
         engine.repeat(memory, &[0xff])?;
-        call.workspace = Some(WorkspaceRef { address: memory.address, bytes });
+        call.workspace = Some(memory);
         buffers.push(memory);
         buffers.extend(tables);
         Ok(Uploaded { case: self, kernel, places, tensors, log_sum_exp, buffers, call })

@@ -53,9 +53,9 @@ impl Bench<'_> {
         storage::bring(gemm, &mut call, operands, &matrices.weights, self)?;
         let call = Call { d, ..call.with(arguments.clone()) };
         let program = gemm.program()?;
-        let slots = self.engine().slots(&program)?;
-        let workspace = self.engine().workspace(gemm.workspace(&call, slots))?;
-        let time = match gemm.launch(&Call { workspace, ..call }, slots)? {
+        let resident = self.engine().resident_clusters(&program)?;
+        let workspace = self.engine().workspace(gemm.workspace(&call, resident))?;
+        let time = match gemm.launch(&Call { workspace, ..call }, resident)? {
             Some(launch) => Some(self.engine().launch(&program, launch.grid, &launch.arguments)?),
             None => None,
         };

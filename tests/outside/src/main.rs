@@ -185,8 +185,8 @@ where
     let call = Call::of(GemmProblem { m, n, k }).a(a.at, k.into()).b(b.at, k.into()).d(d.address, n.into());
     let call = if count > 1 { call.batched(count) } else { call };
     let program = Gemm::<C>::program()?;
-    let (call, slots) = (call.with_mainloop(own.clone()), engine.slots(&program)?);
-    let launch = Gemm::<C>::kernel().launch(&call, slots)?.ok_or("an empty product")?;
+    let (call, resident) = (call.with_mainloop(own.clone()), engine.resident_clusters(&program)?);
+    let launch = Gemm::<C>::kernel().launch(&call, resident)?.ok_or("an empty product")?;
     engine.launch(&program, launch.grid, &launch.arguments)?;
     let got = engine.read(d)?;
     for (place, word) in got.chunks_exact(4).enumerate() {

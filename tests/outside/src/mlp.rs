@@ -183,7 +183,7 @@ impl Kernel<MlpCall> for Mlp {
         Program::new(Function::build(entry, |f| emit(f, parts)))
     }
 
-    fn launch(&self, call: &MlpCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, call: &MlpCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
         let MlpCall { layers, x, weights: [first, second], d } = *call;
         let Some(Layers { rows, hidden }) = layers.filter(|layers| layers.rows > 0) else { return Ok(None) };
         for (name, address) in [("X", x), ("W1", first), ("W2", second), ("D", d)] {
@@ -208,7 +208,7 @@ impl Kernel<MlpCall> for Mlp {
             rows.into(),
             hidden.into(),
         ];
-        Ok(Some(Launch { grid: Grid { ctas: [slots.min(rows.div_ceil(64 * self.consumers)), 1, 1] }, arguments }))
+        Ok(Some(Launch { grid: Grid { ctas: [resident.min(rows.div_ceil(64 * self.consumers)), 1, 1] }, arguments }))
     }
 
     fn visit(&self, MlpCall { layers, x, weights: [first, second], d }: &mut MlpCall, visit: &mut dyn Visit) {

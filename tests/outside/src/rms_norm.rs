@@ -83,7 +83,7 @@ impl Kernel<Norm> for RmsNorm {
         Program::new(Function::build(entry, |f| emit(f, warps)))
     }
 
-    fn launch(&self, call: &Norm, slots: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, call: &Norm, resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Norm { extents: Rows { rows, columns }, x, weights, d } = *call;
         let refused = |reason: String| Err(LaunchError::Problem { reason });
         for (name, value) in [("columns", columns.into()), ("X's leading dimension", x.ld), ("D's", d.ld)] {
@@ -96,7 +96,7 @@ impl Kernel<Norm> for RmsNorm {
                 return refused(format!("{name} begins at {address:#x}, a multiple of 16 was needed"));
             }
         }
-        let grid = Grid { ctas: [rows.min(slots.max(1)).into(), 1, 1] };
+        let grid = Grid { ctas: [rows.min(resident.max(1)).into(), 1, 1] };
         let lds = [x.ld, d.ld].map(|ld| 2 * ld);
         let arguments = vec![
             x.address.into(),

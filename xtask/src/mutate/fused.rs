@@ -119,8 +119,8 @@ fn fused<C: GemmConfig, X: Node>(
 where
     X::Arguments: 'static,
 {
-    let launch = move |gemm: &AnyGemm, call: &Call, more: u64, slots: u32| {
-        gemm.launch(&call.with(kernel::Tree::<X>(arguments(call, more))), slots)
+    let launch = move |gemm: &AnyGemm, call: &Call, more: u64, resident: u32| {
+        gemm.launch(&call.with(kernel::Tree::<X>(arguments(call, more))), resident)
     };
     let more = move |problem: GemmProblem| more(shape(problem));
     subject::Gemm::fused(AnyGemm::of::<C>(name), Tree { more: Box::new(more), launch: Box::new(launch) })

@@ -5,7 +5,7 @@ use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, Pa
 use collective::{Format, MatrixRef, sparse};
 use emulator::Memory;
 use kernel::operands::{Contents, Fill, Places};
-use kernel::{Compress, Compression, Family, Kernel, Program, Transpose, Transposition, WorkspaceRef};
+use kernel::{Buffer, Compress, Compression, Family, Kernel, Program, Transpose, Transposition};
 use ptx::{Function, VerifyError};
 
 use super::subject::Subject;
@@ -21,7 +21,7 @@ struct Calls<K, C> {
     /// zero.
     pruned: (usize, usize),
     /// Number of resident clusters.
-    slots: u32,
+    resident: u32,
     /// Whether calls run twice on their workspace.
     again: bool,
     /// Bytes of random floats with which a call's workspace begins; the others are zeros.
@@ -30,7 +30,7 @@ struct Calls<K, C> {
 
 impl<K, C> Calls<K, C> {
     fn new(name: String, kernel: K, calls: Vec<(C, Vec<u32>)>) -> Self {
-        Self { name, kernel, calls, pruned: (0, 1), slots: 1, again: false, noise: Box::new(|_| 0) }
+        Self { name, kernel, calls, pruned: (0, 1), resident: 1, again: false, noise: Box::new(|_| 0) }
     }
 }
 
@@ -60,7 +60,7 @@ fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
         let calls = problems.iter().map(call).collect::<Option<_>>()?;
         let again = kernel.plan().spec.parts != Parts::One;
         let name = format!("attention {text}");
-        Some(Box::new(Calls { again, slots: 2, ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
+        Some(Box::new(Calls { again, resident: 2, ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
     })
 }
 
@@ -166,8 +166,8 @@ where
             let (mut call, mut memory) = (call.clone(), Memory::new());
             let mut allocate = |bytes| memory.allocate(bytes);
             let mut places = Places::new(&mut allocate).with(words.clone());
-            let bytes = self.kernel.workspace(&call, self.slots);
-            self.kernel.lend_workspace(&mut call, (bytes > 0).then_some(WorkspaceRef { address: 0, bytes }));
+            let bytes = self.kernel.workspace(&call, self.resident);
+            self.kernel.lend_workspace(&mut call, (bytes > 0).then_some(Buffer::new(0, bytes)));
             self.kernel.visit(&mut call, &mut places);
             let mut random = Fill::new(0x5EED);
             let mut contents: Vec<Vec<u8>> = places.pieces.iter().map(|piece| random.bytes(piece)).collect();
@@ -179,7 +179,7 @@ where
             if let Some(workspace) = contents.last_mut().filter(|_| noise > 0) {
                 workspace[..noise].copy_from_slice(&random.matrix(Format::F32, noise));
             }
-            let launch = self.kernel.launch(&call, self.slots).map_err(|error| error.to_string())?;
+            let launch = self.kernel.launch(&call, self.resident).map_err(|error| error.to_string())?;
             let mut launch = launch.ok_or("the problem has no elements")?;
             // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
             launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);

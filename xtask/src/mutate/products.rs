@@ -3,7 +3,7 @@
 use collective::{Form, Plan, Producer, Record};
 use emulator::Memory;
 use kernel::operands::{Layouts, Piece, Places};
-use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
+use kernel::{Buffer, Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef};
 
 use super::subject::Gemm;
 use super::trial::{Purpose, Size};
@@ -120,8 +120,8 @@ impl Products {
                 words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
             call.products = kernel::GroupedProblem::PointerArray { count: 1, records: 0 };
         }
-        let bytes = gemm.workspace(&call, purpose.slots(plan));
-        call.workspace = Some(WorkspaceRef { address: 0, bytes });
+        let bytes = gemm.workspace(&call, purpose.resident_clusters(plan));
+        call.workspace = Some(Buffer::new(0, bytes));
         call.visit(&layouts, &mut places);
         if purpose.in_place {
             call.epilogue.c = Some(call.d);
@@ -130,8 +130,8 @@ impl Products {
         Self { call, memory: places.pieces }
     }
 
-    /// The grid and the arguments for an engine with `slots` resident clusters.
-    pub(super) fn launch(&self, gemm: &Gemm, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        gemm.launch(&self.call, slots)
+    /// The grid and the arguments for an engine with `resident` resident clusters.
+    pub(super) fn launch(&self, gemm: &Gemm, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        gemm.launch(&self.call, resident)
     }
 }

@@ -49,23 +49,23 @@ impl Gemm {
     }
 
     /// Bytes of the kernel's own workspace, rounded up to the begin of the tree's memory.
-    fn own(&self, call: &Call, slots: u32) -> u64 {
-        self.gemm.workspace(call, slots).next_multiple_of(256)
+    fn own(&self, call: &Call, resident: u32) -> u64 {
+        self.gemm.workspace(call, resident).next_multiple_of(256)
     }
 
     /// Bytes of the kernel's workspace, including the memory that its tree writes.
-    pub(super) fn workspace(&self, call: &Call, slots: u32) -> u64 {
+    pub(super) fn workspace(&self, call: &Call, resident: u32) -> u64 {
         match &self.tree {
-            Some(tree) => self.own(call, slots) + (tree.more)(call.problem),
-            None => self.gemm.workspace(call, slots),
+            Some(tree) => self.own(call, resident) + (tree.more)(call.problem),
+            None => self.gemm.workspace(call, resident),
         }
     }
 
     /// The grid and the arguments of a call.
-    pub(super) fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let Some(tree) = &self.tree else { return self.gemm.launch(call, slots) };
+    pub(super) fn launch(&self, call: &Call, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        let Some(tree) = &self.tree else { return self.gemm.launch(call, resident) };
         let begin = call.workspace.map_or(0, |workspace| workspace.address);
-        (tree.launch)(&self.gemm, call, begin + self.own(call, slots), slots)
+        (tree.launch)(&self.gemm, call, begin + self.own(call, resident), resident)
     }
 }
 

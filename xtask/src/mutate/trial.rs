@@ -16,7 +16,7 @@ use super::record::Outcome;
 use super::subject::{Gemm, Subject};
 
 /// The number of resident clusters: few, so that persistent kernels compute several tiles per cluster.
-const SLOTS: u32 = 2;
+const RESIDENT: u32 = 2;
 /// The number of uses of each stage in addition to the arrivals that its barrier counts. One arrival too many
 /// or too few per use then adds up to a whole phase.
 const SPARE_USES: u32 = 2;
@@ -112,7 +112,7 @@ pub(super) enum Size {
         /// The number of tiles.
         tiles: u32,
         /// The number of resident clusters.
-        slots: u32,
+        resident: u32,
     },
     /// As [`Size::Divided`], with six tiles for eleven clusters. One of them computes the first part of a tile, and
     /// then the last part of the tile before. That part has so few k-tiles that one consumer can compute it while
@@ -126,7 +126,7 @@ pub(super) enum Size {
         /// The number of tiles.
         tiles: u32,
         /// The number of resident clusters.
-        slots: u32,
+        resident: u32,
     },
     /// As [`Size::Small`], with tiles that have the columns of one slice. They run the code of slices, and
     /// other tiles follow them. Only for kernels that slice tiles.
@@ -141,9 +141,9 @@ impl Purpose {
     }
 
     /// The number of resident clusters.
-    pub(super) fn slots(self, plan: &Plan) -> u32 {
+    pub(super) fn resident_clusters(self, plan: &Plan) -> u32 {
         match self.size {
-            Size::Divided { slots, .. } | Size::Sliced { slots, .. } => slots,
+            Size::Divided { resident, .. } | Size::Sliced { resident, .. } => resident,
             Size::DividedShort => 11,
             // One per tile, so that all tiles are split.
             Size::DividedWidths => products::widths(plan),
@@ -155,7 +155,7 @@ impl Purpose {
             | Size::OneMoreThanStages
             | Size::Long
             | Size::Narrow
-            | Size::NarrowOneMoreThanStages => SLOTS,
+            | Size::NarrowOneMoreThanStages => RESIDENT,
         }
     }
 }
@@ -170,13 +170,13 @@ const PURPOSES: [Purpose; 20] = [
     Purpose::new(0.0, true, Size::Small),
     Purpose { in_place: true, ..Purpose::new(1.0, false, Size::Small) },
     Purpose::new(1.0, false, Size::Empty),
-    Purpose::new(1.0, false, Size::Divided { tiles: 1, slots: 2 }),
-    Purpose::new(0.0, true, Size::Divided { tiles: 1, slots: 3 }),
-    Purpose::new(1.0, false, Size::Divided { tiles: 3, slots: 2 }),
+    Purpose::new(1.0, false, Size::Divided { tiles: 1, resident: 2 }),
+    Purpose::new(0.0, true, Size::Divided { tiles: 1, resident: 3 }),
+    Purpose::new(1.0, false, Size::Divided { tiles: 3, resident: 2 }),
     Purpose::new(1.0, false, Size::DividedShort),
     Purpose::new(1.0, false, Size::DividedWidths),
-    Purpose::new(1.0, false, Size::Sliced { tiles: 1, slots: 2 }),
-    Purpose::new(0.0, true, Size::Sliced { tiles: 4, slots: 3 }),
+    Purpose::new(1.0, false, Size::Sliced { tiles: 1, resident: 2 }),
+    Purpose::new(0.0, true, Size::Sliced { tiles: 4, resident: 3 }),
     Purpose::new(1.0, false, Size::Narrow),
     Purpose::new(1.0, true, Size::Narrow),
     Purpose::new(0.0, true, Size::Narrow),
@@ -318,9 +318,9 @@ impl Case {
         let [tile_m, tile_n, tile_k] = plan.mainloop.tile;
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
         let [cluster_tile_m, cluster_tile_n] = [tile_m * cluster_m, tile_n * cluster_n];
-        let slots = purpose.slots(&plan);
+        let resident = purpose.resident_clusters(&plan);
         let four = Tiles { m: 2, n: 2, k: 1 };
-        let persists = gemm.workers(four, SLOTS) < 4;
+        let persists = gemm.workers(four, RESIDENT) < 4;
         // For pingpong kernels each consumer gets the number of tiles that otherwise the whole CTA gets.
         let turns = plan.mainloop.consumers / plan.mainloop.sharing();
         let parts = slices(gemm);
@@ -340,10 +340,10 @@ impl Case {
                 None => return Ok(None),
             },
             Size::OneMoreThanStages if persists => {
-                ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
+                ((plan.ring.stages + 1) * RESIDENT * cluster_tile_m - 8, cluster_tile_n - 8)
             }
-            Size::Empty if plan.queue.slots > 0 => {
-                ((2 * plan.queue.slots + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
+            Size::Empty if plan.queue.entries > 0 => {
+                ((2 * plan.queue.entries + 1) * RESIDENT * cluster_tile_m - 8, cluster_tile_n - 8)
             }
             // A buffer has `4 * turns` rows of whole tiles, two per cluster and turn, and a partial row.
             Size::Small | Size::Empty | Size::Long if gemm.form() == Form::GroupedMasked => {
@@ -358,7 +358,9 @@ impl Case {
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::DividedShort => (6 / products::count(gemm) * cluster_tile_m - 8, cluster_tile_n - 8),
-            Size::OneStageTiles => ((2 * plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
+            Size::OneStageTiles => {
+                ((2 * plan.ring.stages + 1) * RESIDENT * cluster_tile_m - 8, cluster_tile_n)
+            }
             Size::DividedWidths | Size::Sliced { .. } | Size::Narrow | Size::NarrowOneMoreThanStages => {
                 return Ok(None);
             }
@@ -366,10 +368,10 @@ impl Case {
         let [rows, columns] = plan.oriented([m, n]);
         let mut problem =
             GemmProblem { m: rows, n: if purpose.odd { columns - 1 } else { columns }, k: tile_k };
-        if Products::new(gemm, problem, purpose).launch(gemm, slots).is_err() {
+        if Products::new(gemm, problem, purpose).launch(gemm, resident).is_err() {
             problem.n = columns;
         }
-        let launch = match Products::new(gemm, problem, purpose).launch(gemm, slots) {
+        let launch = match Products::new(gemm, problem, purpose).launch(gemm, resident) {
             // A kernel that loads C by tensor copies does not accept such a leading dimension.
             Err(_) if purpose.odd => return Ok(None),
             launch => launch.map_err(|error| error.to_string())?,
@@ -389,7 +391,7 @@ impl Case {
                 plan.ring.stages + 1
             }
             Size::Divided { .. } | Size::DividedShort | Size::DividedWidths => {
-                match least_divided(gemm, problem, slots) {
+                match least_divided(gemm, problem, resident) {
                     Some(k_tiles) => k_tiles,
                     None => return Ok(None),
                 }
@@ -407,11 +409,11 @@ impl Case {
             }
         };
         problem.k = (tile_k * k_tiles).saturating_sub(8);
-        if parts > 1 && !has_slices(gemm, problem, slots) {
-            return Err(format!("no tile of {problem:?} is sliced for {slots} clusters"));
+        if parts > 1 && !has_slices(gemm, problem, resident) {
+            return Err(format!("no tile of {problem:?} is sliced for {resident} clusters"));
         }
         let products = Products::new(gemm, problem, purpose);
-        let Some(launch) = products.launch(gemm, slots).map_err(|error| error.to_string())? else {
+        let Some(launch) = products.launch(gemm, resident).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
         let mut random = Fill::new(0x5EED);
@@ -454,13 +456,13 @@ fn sliced(purpose: Purpose, stages: u32, turns: u32) -> Option<u32> {
         // Few whole tiles, so that the ring also wraps many times during a slice.
         Size::Long => turns,
     };
-    Some(waves * SLOTS + 1)
+    Some(waves * RESIDENT + 1)
 }
 
 /// Whether the schedule of a problem has slices of tiles.
-fn has_slices(gemm: &Gemm, problem: GemmProblem, slots: u32) -> bool {
+fn has_slices(gemm: &Gemm, problem: GemmProblem, resident: u32) -> bool {
     let tiles = gemm.tiles(problem);
-    let workers = gemm.workers(tiles, slots);
+    let workers = gemm.workers(tiles, resident);
     let part = |work: &Work<u32>| work.slice.is_some_and(|slice| slice.count < slice.of);
     (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| part(&work)))
 }
@@ -478,13 +480,13 @@ fn beside(purpose: Purpose, stages: u32) -> u32 {
 
 /// The smallest number of k-tiles, from 2 to 63, for which tiles of a problem are split. `None` if they are
 /// not.
-fn least_divided(gemm: &Gemm, problem: GemmProblem, slots: u32) -> Option<u32> {
+fn least_divided(gemm: &Gemm, problem: GemmProblem, resident: u32) -> Option<u32> {
     let [.., tile_k] = gemm.plan().mainloop.tile;
     gemm.reduction()?;
     (2..64).find(|&k_tiles| {
         let mut tiles = gemm.tiles(GemmProblem { k: tile_k * k_tiles, ..problem });
         tiles.m *= products::count(gemm);
-        let workers = gemm.workers(tiles, slots);
+        let workers = gemm.workers(tiles, resident);
         // `split` has no meaning for a work unit with all of K.
         let divided = |work: &Work<u32>| work.split.is_some() && (work.k_begin > 0 || work.k_end < k_tiles);
         (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| divided(&work)))

@@ -19,19 +19,20 @@ use self::later::{First, Later};
 use self::parts::{ANY, Linear, addressed, split};
 use super::{Blocks, KEPT, LaunchBuilder, LaunchCache, Parts};
 use crate::arguments::{Arguments, Tree};
+use crate::buffer::Buffer;
 use crate::config::Composed;
 use crate::driver::counting::allocations;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
 use crate::kernel::{Kernel, told};
 use crate::operands::Visit;
-use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
+use crate::problem::{Call, GemmProblem, Launch};
 use crate::products::GroupedProblem;
 use crate::program::Program;
 use crate::spec::KernelSpec;
 
 /// Number of single-CTA clusters that are resident at once on an H200.
-const SLOTS: u32 = 132;
+const RESIDENT: u32 = 132;
 
 /// A kernel without a driver. An encoded map begins with its address; the rest is a digest of its
 /// description.
@@ -68,7 +69,7 @@ impl<E: Arguments + Clone> LaunchBuilder<Call<E>> for Stub {
     fn launch(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         self.launches.set(self.launches.get() + 1);
         let refused = |source| EngineError::Call { kernel: self.gemm.name().to_owned(), source };
-        let launch = self.gemm.launch(call, SLOTS).map_err(refused)?;
+        let launch = self.gemm.launch(call, RESIDENT).map_err(refused)?;
         launch.iter().try_for_each(|launch| told(&self.gemm, &self.program, call, launch))?;
         Ok(launch)
     }
@@ -119,7 +120,7 @@ fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() {
     let at = |i: u64| MatrixRef::new(i << 20, 512);
     let problem = GemmProblem { m: 128, n: 128, k: 256 };
     let base = Call::of(problem).a(1 << 30, 512).b(1 << 31, 512).d(1 << 32, 512);
-    let base = Call { workspace: Some(WorkspaceRef { address: 1 << 33, bytes: 1 << 30 }), ..base };
+    let base = Call { workspace: Some(Buffer { address: 1 << 33, bytes: 1 << 30 }), ..base };
     let rows = |i: u64, room| Call {
         products: GroupedProblem::GroupedMasked { count: 2, rows: i << 20, room },
         ..base
@@ -182,7 +183,7 @@ fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
         }
         Form::PointerArray => Call::grouped(3, 4096),
     };
-    let plain = Call { workspace: Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 }), ..plain };
+    let plain = Call { workspace: Some(Buffer { address: 1 << 30, bytes: 1 << 30 }), ..plain };
     let (mainloop, at) = (gemm.plan().mainloop, MatrixRef::new(1 << 29, 512).every(1 << 20));
     let scaled = mainloop.weights().is_some_and(|weights| weights.group > 0);
     let plain = Call {
@@ -314,7 +315,7 @@ fn arguments_of_mainloops_are_those_of_a_launch_made_afresh() {
 
 impl Stub {
     fn legal(gemm: &AnyGemm, call: &Call) -> bool {
-        gemm.launch(call, SLOTS).is_ok()
+        gemm.launch(call, RESIDENT).is_ok()
     }
 }
 

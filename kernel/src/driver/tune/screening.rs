@@ -23,7 +23,7 @@ pub struct Timed<K = AnyGemm> {
     /// The kernel.
     pub kernel: K,
     /// Number of its clusters that are resident at once.
-    pub slots: u32,
+    pub resident: u32,
     /// Time per launch in microseconds, from a few launches only.
     pub quick: f64,
 }
@@ -58,7 +58,7 @@ impl<K: Clone> Screening<K> {
         let (mut timed, mut candidates) = (Vec::new(), Vec::new());
         let mut rest = Duration::from_millis(60);
         for (kernel, program) in kernels.into_iter().zip(&programs) {
-            let slots = gpu.slots(program)?;
+            let resident = gpu.resident_clusters(program)?;
             let candidate = Candidate::written(gpu, (&kernel, program), inputs.sets(), operations)?;
             let own = &candidate.launches;
             // The card's clock falls under load. Without a rest, later kernels would be slower.
@@ -66,7 +66,7 @@ impl<K: Clone> Screening<K> {
             time(gpu, own, 1)?;
             let quick = time(gpu, own, 4)?.min(time(gpu, own, 4)?) * 1e6;
             rest = Duration::from_secs_f64((quick * 9e-6 * REST).clamp(0.002, 0.06));
-            timed.push(Timed { kernel, slots, quick });
+            timed.push(Timed { kernel, resident, quick });
             candidates.push(candidate);
         }
         let best = timed.iter().map(|timed| timed.quick).fold(f64::INFINITY, f64::min);
@@ -102,8 +102,8 @@ mod tests {
         assert!(!ranked.is_empty(), "{why}");
         for gemm in ranked.into_iter().map(|ranked| ranked.gemm) {
             let program = gemm.program().expect("legal");
-            let slots = engine.slots(&program).expect("legal");
-            let needed = gemm.workspace(&inputs.sets()[0], slots);
+            let resident = engine.resident_clusters(&program).expect("legal");
+            let needed = gemm.workspace(&inputs.sets()[0], resident);
             let workspace = engine.workspace(needed).expect("memory");
             // The first set and the last.
             for set in [&inputs.sets()[0], &inputs.sets()[inputs.sets().len() - 1]] {

@@ -4,13 +4,14 @@ use core::fmt;
 use std::thread;
 use std::time::Duration;
 
+use crate::buffer::Buffer;
 use crate::driver::gpu::Gpu;
 use crate::driver::stream::Stream;
 use crate::driver::timing::{Enqueue, Prepared};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::kernel::{Kernel, written};
-use crate::problem::{Launch, WorkspaceRef};
+use crate::problem::Launch;
 use crate::program::Program;
 
 /// A candidate to time.
@@ -23,15 +24,15 @@ pub struct Candidate<'a> {
     pub operations: f64,
     /// Number of the kernel's clusters that are resident at once; `None` if the candidate is not a kernel of
     /// this library.
-    pub slots: Option<u32>,
+    pub resident: Option<u32>,
 }
 
 impl fmt::Debug for Candidate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, launches, operations, slots } = self;
+        let Self { name, launches, operations, resident } = self;
         let mut debug = f.debug_struct("Candidate");
         debug.field("name", name).field("launches", &launches.len());
-        debug.field("operations", operations).field("slots", slots).finish()
+        debug.field("operations", operations).field("resident", resident).finish()
     }
 }
 
@@ -56,9 +57,9 @@ impl Candidate<'static> {
         calls: &[C],
         operations: f64,
     ) -> Result<Self, EngineError> {
-        let slots = gpu.slots(program)?;
+        let resident = gpu.resident_clusters(program)?;
         let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
-        let needed = calls.first().map_or(0, |call| kernel.workspace(call, slots));
+        let needed = calls.first().map_or(0, |call| kernel.workspace(call, resident));
         let workspace = gpu.workspace(needed)?;
         let steps = kernel.steps();
         let (mut launches, mut sequences) = (Vec::new(), Vec::<Box<dyn Enqueue>>::new());
@@ -71,18 +72,18 @@ impl Candidate<'static> {
                 sequences.push(Box::new(Sequence { name: program.name().to_owned(), launches: all }));
                 continue;
             }
-            launches.extend(kernel.launch(&call, slots).map_err(refused)?);
+            launches.extend(kernel.launch(&call, resident).map_err(refused)?);
         }
-        let candidate = Self::prepared(gpu, (program, slots), launches, workspace, operations)?;
+        let candidate = Self::prepared(gpu, (program, resident), launches, workspace, operations)?;
         Ok(Self { launches: candidate.launches.into_iter().chain(sequences).collect(), ..candidate })
     }
 
     /// Launches, and the workspace that they share.
     pub(super) fn prepared(
         gpu: &mut Gpu,
-        (program, slots): (&Program, u32),
+        (program, resident): (&Program, u32),
         all: Vec<Launch>,
-        workspace: Option<WorkspaceRef>,
+        workspace: Option<Buffer>,
         operations: f64,
     ) -> Result<Self, EngineError> {
         let mut launches: Vec<Box<dyn Enqueue>> = Vec::new();
@@ -91,9 +92,9 @@ impl Candidate<'static> {
         }
         // The launches keep the memory that they need.
         if let Some(workspace) = workspace {
-            gpu.free(workspace.buffer())?;
+            gpu.free(workspace)?;
         }
-        Ok(Self { name: program.name().to_owned(), launches, operations, slots: Some(slots) })
+        Ok(Self { name: program.name().to_owned(), launches, operations, resident: Some(resident) })
     }
 }
 
@@ -202,7 +203,7 @@ impl Turns {
             let least = seconds[i].iter().copied().fold(f64::INFINITY, f64::min);
             candidates[i].operations / least
         };
-        let ours = |i: &usize| candidates[*i].slots.is_some();
+        let ours = |i: &usize| candidates[*i].resident.is_some();
         let best = (0..candidates.len()).filter(ours).map(rate).fold(0.0, f64::max);
         let far = |i: usize| turn >= 2 && ours(&i) && self.near.is_some_and(|near| rate(i) * near < best);
         (0..candidates.len()).map(far).collect()
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn those_that_are_far_from_the_best_are_left_out_after_two_turns() {
         let candidate =
-            |slots| Candidate { name: String::new(), launches: Vec::new(), operations: 1.0, slots };
+            |resident| Candidate { name: String::new(), launches: Vec::new(), operations: 1.0, resident };
         let candidates = [candidate(Some(1)), candidate(Some(1)), candidate(Some(1)), candidate(None)];
         let seconds = [vec![1.0, 2.0], vec![1.03, 1.03], vec![1.2, 1.05], vec![9.0, 9.0]];
         for (near, turn, want) in [

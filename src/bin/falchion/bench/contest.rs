@@ -74,7 +74,7 @@ impl<'p> Contest<'p> {
     /// Adds what is no kernel of ours.
     pub(super) fn add(&mut self, name: impl Into<String>, launches: Vec<Box<dyn Enqueue + 'p>>) {
         let operations = self.operations;
-        self.candidates.push(Candidate { name: name.into(), launches, operations, slots: None });
+        self.candidates.push(Candidate { name: name.into(), launches, operations, resident: None });
     }
 
     pub(super) fn ceiling(&mut self, Ceiling { prepared, operations, .. }: &'p Ceiling) {

@@ -277,8 +277,8 @@ mod tests {
                     kernel.form().described().then(|| layer.described(engine, set).expect("memory").0);
                 let mut call = described.unwrap_or_else(|| plain(inputs.sets())[0]);
                 let program = kernel.program().expect("legal");
-                let slots = engine.slots(&program).expect("legal");
-                call.workspace = engine.workspace(kernel.workspace(&call, slots)).expect("memory");
+                let resident = engine.resident_clusters(&program).expect("legal");
+                call.workspace = engine.workspace(kernel.workspace(&call, resident)).expect("memory");
                 Kernel::run(&kernel, engine, &call).expect("runs").expect("rows");
                 assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", kernel.name());
             }

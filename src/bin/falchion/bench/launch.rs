@@ -130,8 +130,8 @@ pub(super) fn small(types: Types, layout: &str) -> Result<AnyGemm, Failure> {
 fn prepare(gpu: &mut Gpu, name: &str, call: &Call) -> Result<Prepared, Failure> {
     let gemm = kernel::find(name)?;
     let program = gemm.program()?;
-    let slots = gpu.slots(&program)?;
-    let launch = gemm.launch(call, slots)?.ok_or_else(|| usage!("an empty product takes no time"))?;
+    let resident = gpu.resident_clusters(&program)?;
+    let launch = gemm.launch(call, resident)?.ok_or_else(|| usage!("an empty product takes no time"))?;
     Ok(gpu.prepare(&program, launch.grid, &launch.arguments)?)
 }
 

@@ -527,7 +527,7 @@ impl Bench {
         for (name, reason) in refused {
             progress.aside(|| writeln!(out(), "           {name} is left out: {reason}"))?;
         }
-        if contest.candidates.iter().any(|candidate| candidate.slots.is_some()) {
+        if contest.candidates.iter().any(|candidate| candidate.resident.is_some()) {
             let whole = contest.candidates.len() * protocol.turns.max(1) * protocol.states.len();
             let done = Cell::new(0);
             let step = || {

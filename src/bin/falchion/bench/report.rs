@@ -123,7 +123,7 @@ impl Figure {
             of: of.clone(),
             candidate: candidate.name.clone(),
             state,
-            slots: candidate.slots,
+            slots: candidate.resident,
             tflops,
             microseconds,
             megahertz: card.map(|[megahertz, _]| megahertz),

@@ -66,7 +66,7 @@ impl Rivals {
         writeln!(out(), "dense      {}", catalogue::own_words(gemm.name()))?;
         contest.kernel(gpu, report::DENSE, &gemm, &plain(sets))?;
         // It is compared with, as the library is.
-        contest.candidates.iter_mut().last().into_iter().for_each(|dense| dense.slots = None);
+        contest.candidates.iter_mut().last().into_iter().for_each(|dense| dense.resident = None);
         Ok(())
     }
 }

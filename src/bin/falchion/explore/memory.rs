@@ -133,11 +133,17 @@ fn parts(plan: &Plan, tiles: &[Tile]) -> Vec<Value> {
         "mbarriers of the queue",
         "barriers",
         plan.queue.barriers,
-        2 * plan.queue.slots * BARRIER_BYTES,
+        2 * plan.queue.entries * BARRIER_BYTES,
         None,
     );
     part("words", "words", plan.words_offset, plan.mainloop.consumers * WORD_BYTES, None);
-    part("queue of tile numbers", "words", plan.queue.words, plan.queue.slots * QueuePlan::CHUNK_BYTES, None);
+    part(
+        "queue of tile numbers",
+        "words",
+        plan.queue.words,
+        plan.queue.entries * QueuePlan::CHUNK_BYTES,
+        None,
+    );
     part("table of groups", "words", plan.table_offset, plan.form.table_bytes(), None);
     parts.sort_by_key(|(offset, _)| *offset);
     parts.into_iter().map(|(_, part)| part).collect()
@@ -189,9 +195,9 @@ fn barriers(plan: &Plan) -> Vec<Value> {
     row(plan.turns(), plan.turns_offset(), "turn", "turn", "the other consumer has multiplied its tile");
     let sources = plan.source_barriers_offset();
     row(plan.source_barriers(), sources, "C", "full", "the part of C for this buffer of D has arrived");
-    let (slots, queue) = (plan.queue.slots, plan.queue.barriers);
-    row(slots, queue, "drawn", "full", "the number of the next tile has been drawn");
-    let read = queue + slots * BARRIER_BYTES;
-    row(slots, read, "read", "empty", "every warp has read the number of its tile");
+    let (entries, queue) = (plan.queue.entries, plan.queue.barriers);
+    row(entries, queue, "drawn", "full", "the number of the next tile has been drawn");
+    let read = queue + entries * BARRIER_BYTES;
+    row(entries, read, "read", "empty", "every warp has read the number of its tile");
     all
 }

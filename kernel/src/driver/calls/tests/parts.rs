@@ -10,12 +10,13 @@ use cute_rs::atom::Major;
 use ptx::{VerifyError, WgmmaTypes};
 
 use super::Parts;
+use crate::buffer::Buffer;
 use crate::ceiling::{Ceiling, Rounds};
 use crate::compress::{Compress, Compression};
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Layouts, Memory, Visit};
-use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
+use crate::problem::{Call, GemmProblem, Launch};
 use crate::products::GroupedProblem;
 use crate::program::Program;
 use crate::transpose::{Transpose, Transposition};
@@ -105,7 +106,7 @@ fn full() -> Call {
         a: matrix(1),
         b: matrix(2),
         d: matrix(3),
-        workspace: Some(WorkspaceRef { address: 4 << 20, bytes: 256 }),
+        workspace: Some(Buffer { address: 4 << 20, bytes: 256 }),
         ..Call::of(GemmProblem { m: 64, n: 64, k: 64 })
     };
     let call = call.scaled(BlockScales { a: matrix(5), b: matrix(6) });

@@ -79,7 +79,7 @@ pub(in crate::bench) struct Timed {
 impl Timed {
     pub(super) fn new<K>(
         (spec, kernel): (String, Option<KernelSpec>),
-        &tune::Timed { slots, quick, .. }: &tune::Timed<K>,
+        &tune::Timed { resident: slots, quick, .. }: &tune::Timed<K>,
         predicted: f64,
         microseconds: Option<f64>,
     ) -> Self {
@@ -290,7 +290,7 @@ mod tests {
     fn seen(request: &Request<'_>, times: [Option<f64>; 2]) -> Tuned {
         let selection = kernel::search(&request.known(Known::Nothing), &Machine::h200(), 2);
         let timed = selection.ranked.into_iter().zip(times).map(|(ranked, time)| {
-            let of = tune::Timed { kernel: ranked.gemm, slots: 132, quick: 9.5 };
+            let of = tune::Timed { kernel: ranked.gemm, resident: 132, quick: 9.5 };
             Timed::new((catalogue::own_words(of.kernel.name()), of.kernel.spec()), &of, 10.25, time)
         });
         Tuned::new(request, "kk", State::Burst, timed.collect(), Others::default())
