@@ -33,7 +33,7 @@ use ptx::abi::Argument;
 use crate::extent::Extent;
 use crate::form::Forms;
 use crate::formula::Formula;
-use crate::mainloop::{Consumer, Fragment, WorkUnit};
+use crate::mainloop::{Consumer, Fragment, Pass};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{Bounded, Host, Shape, Site};
 
@@ -102,15 +102,7 @@ pub trait Evaluated: Epilogue {
 pub trait DeviceEpilogue<'f> {
     /// Emitted for a consumer warpgroup before it multiplies a work unit: starts loads that
     /// [`store`](Self::store) will need.
-    fn begin(
-        &self,
-        _f: &'f Builder,
-        _plan: &Plan,
-        _extent: Extent<'f>,
-        _consumer: Consumer<'f>,
-        _piece: WorkUnit<'f>,
-    ) {
-    }
+    fn begin(&self, Pass { .. }: Pass<'_, 'f>, _extent: Extent<'f>, _consumer: Consumer<'f>) {}
 
     /// Emitted for a consumer warpgroup: applies the epilogue to the warpgroup's fragment of a tile and
     /// stores it.

@@ -91,8 +91,8 @@ pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Accumulators, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Fragment, FragmentPair,
     FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaOperands, MmaPair, MmaSync, MmaSyncWith,
-    OperandMap, Origin, RowVariables, Simt, SimtElement, SimtPair, TensorCopies, TensorCopy, ThreadCopies,
-    ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit,
+    OperandMap, Origin, Pass, RowVariables, Simt, SimtElement, SimtPair, TensorCopies, TensorCopy,
+    ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,

@@ -332,6 +332,19 @@ pub trait MainloopEmitter: fmt::Debug + Send + Sync {
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument>;
 }
 
+/// What the code of a role for one work unit is emitted for.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass<'a, 'f> {
+    /// The program that is built.
+    pub f: &'f Builder,
+    /// Every number of the kernel.
+    pub plan: &'a Plan,
+    /// The role's position in the kernel's ring.
+    pub ring: Position<'f>,
+    /// The work unit.
+    pub piece: WorkUnit<'f>,
+}
+
 /// A mainloop inside a kernel: its parameters on the device.
 pub trait DeviceMainloop<'f> {
     /// Emitted for one thread at the start: prefetches what the copies will need.
@@ -362,14 +375,7 @@ pub trait DeviceMainloop<'f> {
     /// Emitted for the producer: copies a work unit into stages. [`MainloopSpec::producer`] says whether one
     /// thread or the warpgroup runs it. A mainloop with a producer must implement it; the default makes the
     /// program illegal.
-    fn load(
-        &self,
-        f: &'f Builder,
-        _plan: &Plan,
-        _cluster: ClusterPosition<'f>,
-        _ring: Position<'f>,
-        _piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, .. }: Pass<'_, 'f>, _cluster: ClusterPosition<'f>) {
         f.refuse("the mainloop's SPEC has a producer: write `DeviceMainloop::load`");
     }
 
@@ -377,29 +383,18 @@ pub trait DeviceMainloop<'f> {
     /// the plan of a tile of their width. The default multiplies by `wgmma` from stages that hold A's tile
     /// and then B's, laid out as [`Plan::operands`] says. A comes from registers if the spec's atom takes it
     /// from there.
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
-        multiplier::ring(f, plan, consumer, ring, piece, finish);
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        multiplier::ring(pass, consumer, finish);
     }
 
     /// Emitted for every warpgroup of a kernel without a producer ([`Roles::Unspecialised`](crate::Roles)):
-    /// loads a work unit and multiplies it. Of the two positions `[ring, ahead]`, the first is the
-    /// consumers', the second that of the thread that fills stages. A mainloop without a producer must
-    /// implement it; the default makes the program illegal.
+    /// loads a work unit and multiplies it. `ahead` is the position of the thread that fills stages. A mainloop
+    /// without a producer must implement it; the default makes the program illegal.
     fn load_and_multiply(
         &self,
-        f: &'f Builder,
-        plan: &Plan,
+        Pass { f, plan, piece, .. }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
-        _positions: [Position<'f>; 2],
-        piece: WorkUnit<'f>,
+        _ahead: Position<'f>,
     ) -> Accumulators<'f> {
         f.refuse("the mainloop's SPEC has no producer: write `DeviceMainloop::load_and_multiply`");
         Accumulators::F32(Fragment {

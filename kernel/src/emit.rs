@@ -4,8 +4,8 @@ use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Queue, QueueRole};
 use collective::skeleton::Cta;
 use collective::{
-    Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Peers, Plan,
-    Producer, Roles, Share, WorkUnit, exchange_in_cluster,
+    Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Pass, Peers,
+    Plan, Producer, Roles, Share, WorkUnit, exchange_in_cluster,
 };
 use ptx::{Builder, Number, Special, Value, Var};
 use scheduler::{Draw, Work, WorkLoop};
@@ -82,7 +82,7 @@ impl AnyGemm {
                 Producer::Warpgroup => QueueRole::Loaders,
             };
             each_piece(part, &|piece, _, _| {
-                mainloop.load(f, plan, cluster, position, piece);
+                mainloop.load(Pass { f, plan, ring: position, piece }, cluster);
             });
             if peers == Peers::Drain {
                 position.drain();
@@ -120,10 +120,9 @@ impl AnyGemm {
             let position = ring.consumer();
             mainloop.prologue(f, plan, consumer);
             let multiply = |piece, extent, share| {
-                epilogue.begin(f, plan, extent, consumer, piece);
-                mainloop.multiply(f, plan, consumer, position, piece, &|plan, sums| {
-                    store(plan, sums, extent, share);
-                });
+                let pass = Pass { f, plan, ring: position, piece };
+                epilogue.begin(pass, extent, consumer);
+                mainloop.multiply(pass, consumer, &|plan, sums| store(plan, sums, extent, share));
             };
             match plan.mainloop.roles {
                 Roles::Pingpong => {
@@ -145,11 +144,12 @@ impl AnyGemm {
             epilogue.finish(f, plan, thread);
         };
         let alone = |consumer: Consumer<'f>| {
-            let positions = [ring.consumer(), ring.consumer()];
+            let [position, ahead] = [ring.consumer(), ring.consumer()];
             mainloop.prologue(f, plan, consumer);
             each_piece(QueueRole::Loaders, &|piece, extent, share| {
-                epilogue.begin(f, plan, extent, consumer, piece);
-                let sums = mainloop.load_and_multiply(f, plan, consumer, positions, piece);
+                let pass = Pass { f, plan, ring: position, piece };
+                epilogue.begin(pass, extent, consumer);
+                let sums = mainloop.load_and_multiply(pass, consumer, ahead);
                 store(plan, sums, extent, share);
             });
             epilogue.finish(f, plan, thread);

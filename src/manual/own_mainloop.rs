@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use falchion::collective::pipeline::{ClusterPosition, Position};
 use falchion::collective::operands::{MainloopArguments, Visit};
+use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
     Consumer, DeviceMainloop, Finish, Form, Format, Forms, InFlight, Mainloop, MainloopEmitter,
-    MainloopNeeds, MainloopSpec, Matrix, OperandMap, OperandTile, WorkUnit, WarpgroupMma, TensorCopy, TileLayout,
+    MainloopNeeds, MainloopSpec, Matrix, OperandMap, OperandTile, Pass, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::prelude::*;
@@ -93,14 +93,7 @@ fn tiles(plan: &Plan) -> [OperandTile; 3] {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = tiles(plan).map(TensorCopy::new);
         let origins = self.0.map(|map| map.origin(piece));
         let bytes = f.constant(plan.ring.transaction_bytes());
@@ -113,22 +106,14 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         });
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let Pass { f, plan, piece, .. } = pass;
         let [a, b, second] = tiles(plan);
         let product =
             |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
         let (sums, others) = (product(b), product(second));
         consumer.each_stage(
-            f,
-            (ring, piece),
+            pass,
             InFlight::One,
             &|stage, accumulate| {
                 let both = [sums.find(stage), others.find(stage)];

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use falchion::ptx::Builder;
-use falchion::scheduler::{SchedulerTraits, Schedule, TileScheduler, Tiles, Work, WorkLoop};
+use falchion::scheduler::{Schedule, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop};
 
 /// The scheduler, as a type and as a value.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +34,14 @@ impl Schedule for Runs {
         let all = tiles.count().unwrap_or(0);
         let length = all.div_ceil(workers.max(1));
         let (first, end) = ((worker * length).min(all), (worker * length + length).min(all));
-        let piece =
-            move |id| Work { m: id / tiles.n, n: id % tiles.n, k_begin: 0, k_end: tiles.k, split: None, slice: None };
+        let piece = move |id| Work {
+            m: id / tiles.n,
+            n: id % tiles.n,
+            k_begin: 0,
+            k_end: tiles.k,
+            split: None,
+            slice: None,
+        };
         Box::new((first..end).rev().map(piece))
     }
     fn emit<'f>(&self, f: &'f Builder, WorkLoop { tiles, worker, workers, body, .. }: &mut WorkLoop<'_, 'f>) {

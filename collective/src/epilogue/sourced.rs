@@ -15,7 +15,7 @@ use super::tma::TmaDevice;
 use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::form::Batch;
-use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
+use crate::mainloop::{Consumer, Fragment, FragmentRow, Pass, begin, output_elements};
 use crate::operand::{MatrixRef, Widest};
 use crate::plan::{MBARRIER_BYTES, Plan};
 use crate::tree::Site;
@@ -182,14 +182,7 @@ pub(super) fn parameters(store: StoreSpec, plan: &Plan, c: Option<MatrixRef>, d:
 }
 
 impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
-    fn begin(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _extent: Extent<'f>,
-        consumer: Consumer<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn begin(&self, Pass { f, plan, piece, .. }: Pass<'_, 'f>, _extent: Extent<'f>, consumer: Consumer<'f>) {
         let elements =
             output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         f.if_(self.reads_c() & consumer.thread.equals(0), || {

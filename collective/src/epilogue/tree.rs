@@ -11,12 +11,12 @@ use ptx::{Builder, Value};
 use super::direct;
 use super::parts::{Held, Order, Parts};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated, Pass};
 use crate::element::Element;
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::formula::{Formula, Lowered};
-use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
+use crate::mainloop::{Consumer, Fragment, FragmentRow, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{
     AnyNode, Arithmetic, Begin, Bounded, Declare, EarlyRow, Host, Node, NodeState, NodeTraits, Parameters,
@@ -336,14 +336,7 @@ impl<'f> TreeDevice<'f> {
 }
 
 impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
-    fn begin(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        extent: Extent<'f>,
-        consumer: Consumer<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn begin(&self, Pass { f, plan, piece, .. }: Pass<'_, 'f>, extent: Extent<'f>, consumer: Consumer<'f>) {
         let Some(early) = self.early else { return };
         let elements =
             output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");

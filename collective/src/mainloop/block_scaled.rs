@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use ptx::{Builder, Value, Var};
 
 use super::promotion::of_wave;
-use super::{Accumulators, Consumer, Finish, Fragment, WarpgroupMma, WorkUnit};
-use crate::pipeline::{Position, Stage};
+use super::{Accumulators, Consumer, Finish, Fragment, Pass, WarpgroupMma, WorkUnit};
+use crate::pipeline::Stage;
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_ROWS, granule, scaled_blocks};
 
 /// The place of an operand's scales in a stage, for one thread.
@@ -59,14 +59,8 @@ struct Factors<'f> {
 }
 
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
-pub(super) fn multiply<'f>(
-    f: &'f Builder,
-    plan: &Plan,
-    consumer: Consumer<'f>,
-    ring: Position<'f>,
-    piece: WorkUnit<'f>,
-    finish: Finish<'_, 'f>,
-) {
+pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+    let Pass { f, plan, ring, piece } = pass;
     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let spec = &plan.mainloop;

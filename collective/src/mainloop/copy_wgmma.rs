@@ -13,7 +13,9 @@ use ptx::abi::Argument;
 use ptx::{Builder, Special, Value};
 
 use super::thread_copy::{Copying, ThreadCopy, ThreadOrigin, WIDTHS, thread_arguments};
-use super::{Accumulators, Consumer, DeviceMainloop, MainloopEmitter, WorkUnit, both_staged, multistage};
+use super::{
+    Accumulators, Consumer, DeviceMainloop, MainloopEmitter, Pass, WorkUnit, both_staged, multistage,
+};
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position};
 use crate::plan::{MainloopSpec, OperandTile, Plan};
@@ -108,14 +110,7 @@ impl MainloopEmitter for ThreadCopies {
 }
 
 impl<'f> DeviceMainloop<'f> for Sources<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _cluster: ClusterPosition<'f>) {
         let thread = f.special(Special::ThreadX) % 128;
         let Sources { a, b, k } = self.of(f, plan, piece);
         let [a_tile, b_tile] = plan.operands;
@@ -132,11 +127,9 @@ impl<'f> DeviceMainloop<'f> for Sources<'f> {
 
     fn load_and_multiply(
         &self,
-        f: &'f Builder,
-        plan: &Plan,
+        Pass { f, plan, piece, .. }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
-        _positions: [Position<'f>; 2],
-        piece: WorkUnit<'f>,
+        _ahead: Position<'f>,
     ) -> Accumulators<'f> {
         let copying = Copying { thread: f.special(Special::ThreadX), threads: plan.threads, chunks: 1 };
         let Sources { a, b, k } = self.of(f, plan, piece);

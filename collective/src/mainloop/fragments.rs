@@ -21,23 +21,15 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// two of these.
 ///
 /// ```
-/// use collective::pipeline::Position;
-/// use collective::{Consumer, Format, Fragments, InFlight, WorkUnit, Plan, PlanError, WarpgroupMma, Accumulators};
-/// use ptx::Builder;
+/// use collective::{Accumulators, Consumer, Format, Fragments, InFlight, Pass, PlanError, WarpgroupMma};
 ///
 /// /// A's elements are 8-bit floats in memory and are multiplied as bf16.
-/// fn multiply<'f>(
-///     f: &'f Builder,
-///     plan: &Plan,
-///     consumer: Consumer<'f>,
-///     ring: Position<'f>,
-///     piece: WorkUnit<'f>,
-/// ) -> Result<Accumulators<'f>, PlanError> {
+/// fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Result<Accumulators<'f>, PlanError> {
+///     let Pass { f, plan, piece, .. } = pass;
 ///     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
 ///     let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer)?;
 ///     consumer.each_stage(
-///         f,
-///         (ring, piece),
+///         pass,
 ///         InFlight::None,
 ///         &|stage, accumulate| {
 ///             a.load_converted(stage, &|pair| {

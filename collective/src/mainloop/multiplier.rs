@@ -7,8 +7,8 @@ use super::fragments::Fragments;
 use super::product::WarpgroupMma;
 use super::promotion::Promoted;
 use super::sums::{Accumulator, Accumulators};
-use super::{Consumer, Finish, InFlight, WorkUnit};
-use crate::pipeline::{Position, Stage};
+use super::{Consumer, Finish, InFlight, Pass};
+use crate::pipeline::Stage;
 use crate::plan::{AccumulatorType, CtaPlan, Plan, Source};
 
 const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
@@ -24,20 +24,14 @@ pub(super) struct Multiplier<'f, 'p, T: Accumulator> {
 
 /// Multiplies the stages of a work unit as they become full, releases them, and passes the accumulators to
 /// `finish`.
-pub(super) fn ring<'f>(
-    f: &'f Builder,
-    plan: &Plan,
-    consumer: Consumer<'f>,
-    ring: Position<'f>,
-    piece: WorkUnit<'f>,
-    finish: Finish<'_, 'f>,
-) {
+pub(super) fn ring<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+    let Pass { f, plan, .. } = pass;
     match plan.mainloop.atom.sums() {
-        AccumulatorType::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
-        AccumulatorType::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
+        AccumulatorType::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(pass, consumer, finish),
+        AccumulatorType::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(pass, consumer, finish),
         // No `wgmma` accumulates in f64.
         AccumulatorType::F32 | AccumulatorType::F64 => {
-            Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish);
+            Multiplier::<f32>::new(f, plan, consumer).ring(pass, consumer, finish);
         }
     }
 }
@@ -45,23 +39,17 @@ pub(super) fn ring<'f>(
 /// Multiplies the stages of a work unit in a kernel without a producer. `first` fills all stages; `next`
 /// refills the stage of a k-tile that has been multiplied.
 pub(super) fn in_turn<'f>(
-    f: &'f Builder,
-    plan: &Plan,
+    pass: Pass<'_, 'f>,
     consumer: Consumer<'f>,
-    ring: Position<'f>,
-    piece: WorkUnit<'f>,
     fills: (&dyn Fn(), &dyn Fn(Value<'f, u32>)),
 ) -> Accumulators<'f> {
+    let Pass { f, plan, .. } = pass;
     match plan.mainloop.atom.sums() {
-        AccumulatorType::S32 => {
-            Multiplier::<i32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
-        }
-        AccumulatorType::F16 => {
-            Multiplier::<u32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
-        }
+        AccumulatorType::S32 => Multiplier::<i32>::new(f, plan, consumer).in_turn(pass, consumer, fills),
+        AccumulatorType::F16 => Multiplier::<u32>::new(f, plan, consumer).in_turn(pass, consumer, fills),
         // No `wgmma` accumulates in f64.
         AccumulatorType::F32 | AccumulatorType::F64 => {
-            Multiplier::<f32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
+            Multiplier::<f32>::new(f, plan, consumer).in_turn(pass, consumer, fills)
         }
     }
 }
@@ -89,11 +77,12 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     /// If tiles may be narrowed, emits `finish` once per width. Otherwise accumulators of several widths
     /// would meet in the same variables. The assembler would have to move them, and it serializes
     /// instructions whose registers it moves.
-    fn ring(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: WorkUnit<'f>, finish: Finish<'_, 'f>) {
+    fn ring(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let piece = pass.piece;
         let [tile_n, step] = [self.plan.mainloop.tile[1], self.plan.mainloop.step];
         consumer.turns.begin();
         let Some(columns) = piece.columns.filter(|_| step > 0) else {
-            self.stages(consumer, ring, piece, tile_n);
+            self.stages(pass, consumer, tile_n);
             return finish(self.plan, self.result(consumer, piece, tile_n));
         };
         // Whole warps take this branch. The assembler cannot see that if `columns` comes from memory, so it
@@ -101,7 +90,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         self.as_wide_as(self.f.shuffle(columns, 0), tile_n, &|width| {
             let plan = self.plan.as_wide_as(width);
             let narrow = Multiplier::of(self.f, &plan, self.product.narrowed(&plan.mainloop));
-            narrow.stages(consumer, ring, piece, width);
+            narrow.stages(pass, consumer, width);
             finish(&plan, narrow.result(consumer, piece, width));
         });
     }
@@ -117,16 +106,16 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     }
 
     /// Multiplies the first `width` columns of a work unit; the accumulators of other columns become zero.
-    fn stages(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: WorkUnit<'f>, width: u32) {
+    fn stages(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, width: u32) {
         if let Some(sums) = &self.sums {
-            return self.promoted(sums, (consumer, ring, piece), width);
+            return self.promoted(sums, (pass, consumer), width);
         }
         let fragments = self.fragments(consumer);
         let in_flight = if fragments.is_some() { InFlight::None } else { InFlight::One };
         let multiply = |stage, accumulate| self.stage(fragments.as_ref(), stage, accumulate, width);
         // The assembler may reuse registers that nothing reads before the loop, so they are cleared after it.
         let rest = |multiplied| self.product.clear_from(if multiplied { width } else { 0 });
-        consumer.stages(self.f, (ring, piece), in_flight, &multiply, &rest);
+        consumer.stages(pass, in_flight, &multiply, &rest);
     }
 
     /// Multiplies the first `width` columns of a stage into the accumulators, which keep their old values if
@@ -152,9 +141,8 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
 
     fn in_turn(
         &self,
+        Pass { ring, piece, .. }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
         (first, next): (&dyn Fn(), &dyn Fn(Value<'f, u32>)),
     ) -> Accumulators<'f> {
         let (f, plan, width) = (self.f, self.plan, self.plan.mainloop.tile[1]);

@@ -19,22 +19,17 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// attention, of the scores and V.
 ///
 /// ```
-/// use collective::pipeline::Position;
-/// use collective::{Accumulator, Consumer, InFlight, WorkUnit, Plan, PlanError, WarpgroupMma, Accumulators};
-/// use ptx::Builder;
+/// use collective::{Accumulator, Accumulators, Consumer, InFlight, Pass, PlanError, WarpgroupMma};
 ///
 /// /// What the mainloops of this crate do if tiles are not narrowed.
 /// fn multiply<'f, T: Accumulator>(
-///     f: &'f Builder,
-///     plan: &Plan,
+///     pass: Pass<'_, 'f>,
 ///     consumer: Consumer<'f>,
-///     ring: Position<'f>,
-///     piece: WorkUnit<'f>,
 /// ) -> Result<Accumulators<'f>, PlanError> {
+///     let Pass { f, plan, piece, .. } = pass;
 ///     let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
 ///     consumer.each_stage(
-///         f,
-///         (ring, piece),
+///         pass,
 ///         InFlight::One,
 ///         &|stage, accumulate| product.multiply(stage, accumulate),
 ///         &|multiplied| if !multiplied { product.clear() },

@@ -7,8 +7,8 @@ use ptx::Var;
 use super::fragments::Fragments;
 use super::multiplier::Multiplier;
 use super::sums::{Accumulator, Accumulators};
-use super::{Consumer, WorkUnit};
-use crate::pipeline::{Position, Stage};
+use super::{Consumer, Pass, WorkUnit};
+use crate::pipeline::Stage;
 use crate::plan::MainloopSpec;
 
 /// The sums that accumulators are added to, by block, in the order of the accumulators.
@@ -27,7 +27,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
     pub(super) fn promoted(
         &self,
         sums: &Promoted<'f, T>,
-        (consumer, ring, piece): (Consumer<'f>, Position<'f>, WorkUnit<'f>),
+        (Pass { ring, piece, .. }, consumer): (Pass<'_, 'f>, Consumer<'f>),
         width: u32,
     ) {
         let f = self.f;

@@ -9,10 +9,10 @@ use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 use super::convert::{Converter, both};
 use super::stage_tile::{AnyTile, LoadTile, Loading, OperandMap, StageTile};
 use super::stages::Older;
-use super::{Consumer, Finish, WarpgroupMma, WorkUnit};
+use super::{Consumer, Finish, Pass, WarpgroupMma};
 use crate::form::Batch;
 use crate::operand::Matrix;
-use crate::pipeline::{Position, Stage};
+use crate::pipeline::Stage;
 use crate::plan::{Plan, WeightsSpec};
 use crate::tensor_map::{self, Dimension};
 
@@ -88,21 +88,15 @@ impl<'f> StageTile<'f> for Codes<'f> {
 }
 
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
-pub(super) fn multiply<'f>(
-    f: &'f Builder,
-    plan: &Plan,
-    consumer: Consumer<'f>,
-    ring: Position<'f>,
-    piece: WorkUnit<'f>,
-    finish: Finish<'_, 'f>,
-) {
+pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+    let Pass { f, plan, piece, .. } = pass;
     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let weights = plan.mainloop.weights().expect("called for weights in few bits");
     let registers = Registers::new(f, plan, weights, consumer);
     consumer.turns.begin();
     let multiply = |stage: Stage<'f>, older: Older<'_>| registers.multiply(&product, stage, older);
-    consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
+    consumer.in_sets(pass, &multiply, &|| product.clear());
     finish(plan, product.sums(consumer, piece));
 }
 

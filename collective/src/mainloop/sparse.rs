@@ -4,8 +4,8 @@ use ptx::{Builder, Value, Var};
 
 use super::stages::Older;
 use super::sums::{Accumulator, Accumulators};
-use super::{Consumer, Finish, WarpgroupMma, WorkUnit};
-use crate::pipeline::{Position, Stage};
+use super::{Consumer, Finish, Pass, WarpgroupMma};
+use crate::pipeline::Stage;
 use crate::plan::{AccumulatorType, Plan};
 use crate::sparse;
 
@@ -14,36 +14,24 @@ use crate::sparse;
 const FIRST: u32 = 0x4444_4444;
 
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
-pub(super) fn multiply<'f>(
-    f: &'f Builder,
-    plan: &Plan,
-    consumer: Consumer<'f>,
-    ring: Position<'f>,
-    piece: WorkUnit<'f>,
-    finish: Finish<'_, 'f>,
-) {
-    let sums = match plan.mainloop.atom.sums() {
-        AccumulatorType::S32 => sums::<i32>(f, plan, consumer, ring, piece),
-        AccumulatorType::F16 => sums::<u32>(f, plan, consumer, ring, piece),
+pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+    let sums = match pass.plan.mainloop.atom.sums() {
+        AccumulatorType::S32 => sums::<i32>(pass, consumer),
+        AccumulatorType::F16 => sums::<u32>(pass, consumer),
         // No `wgmma` accumulates in f64.
-        AccumulatorType::F32 | AccumulatorType::F64 => sums::<f32>(f, plan, consumer, ring, piece),
+        AccumulatorType::F32 | AccumulatorType::F64 => sums::<f32>(pass, consumer),
     };
-    finish(plan, sums);
+    finish(pass.plan, sums);
 }
 
-fn sums<'f, T: Accumulator>(
-    f: &'f Builder,
-    plan: &Plan,
-    consumer: Consumer<'f>,
-    ring: Position<'f>,
-    piece: WorkUnit<'f>,
-) -> Accumulators<'f> {
+fn sums<'f, T: Accumulator>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Accumulators<'f> {
+    let Pass { f, plan, piece, .. } = pass;
     let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let metadata = Metadata::new(f, plan, consumer);
     consumer.turns.begin();
     let multiply = |stage: Stage<'f>, older: Older<'_>| metadata.multiply(&product, stage, older);
-    consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
+    consumer.in_sets(pass, &multiply, &|| product.clear());
     product.sums(consumer, piece)
 }
 

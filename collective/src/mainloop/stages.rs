@@ -1,8 +1,8 @@
 //! Walking the stages of a work unit: waiting, multiplying, releasing.
 
-use ptx::{Builder, Value};
+use ptx::Value;
 
-use super::{Consumer, WorkUnit};
+use super::{Consumer, Pass};
 use crate::pipeline::{Position, Stage};
 
 /// Number of commit groups that may still run when a consumer moves on to the next stage.
@@ -32,14 +32,13 @@ impl<'f> Consumer<'f> {
     #[track_caller]
     pub fn each_stage(
         &self,
-        f: &'f Builder,
-        walk: (Position<'f>, WorkUnit<'f>),
+        pass: Pass<'_, 'f>,
         in_flight: InFlight,
         multiply: &dyn Fn(Stage<'f>, bool),
         rest: &dyn Fn(bool),
     ) {
         self.turns.begin();
-        self.stages(f, walk, in_flight, multiply, rest);
+        self.stages(pass, in_flight, multiply, rest);
     }
 
     /// As [`each_stage`](Self::each_stage), where each k-tile has a stage in each of several rings: the kernel's, and
@@ -47,14 +46,14 @@ impl<'f> Consumer<'f> {
     #[track_caller]
     pub fn each_stage_of<const RINGS: usize>(
         &self,
-        f: &'f Builder,
-        walk: ([Position<'f>; RINGS], WorkUnit<'f>),
+        pass: Pass<'_, 'f>,
+        rings: [Position<'f>; RINGS],
         in_flight: InFlight,
         multiply: &dyn Fn([Stage<'f>; RINGS], Value<'f, u32>, bool),
         rest: &dyn Fn(bool),
     ) {
         self.turns.begin();
-        self.stages_of(f, walk, in_flight, multiply, rest);
+        self.stages_of(pass, rings, in_flight, multiply, rest);
     }
 
     /// Walks the stages of a work unit whose instructions read registers that threads set for each stage.
@@ -66,8 +65,7 @@ impl<'f> Consumer<'f> {
     #[track_caller]
     pub(super) fn in_sets(
         &self,
-        f: &'f Builder,
-        (ring, piece): (Position<'f>, WorkUnit<'f>),
+        Pass { f, ring, piece, .. }: Pass<'_, 'f>,
         multiply: &dyn Fn(Stage<'f>, Older<'_>),
         clear: &dyn Fn(),
     ) {
@@ -102,21 +100,20 @@ impl<'f> Consumer<'f> {
     #[track_caller]
     pub(super) fn stages(
         &self,
-        f: &'f Builder,
-        (ring, piece): (Position<'f>, WorkUnit<'f>),
+        pass: Pass<'_, 'f>,
         in_flight: InFlight,
         multiply: &dyn Fn(Stage<'f>, bool),
         rest: &dyn Fn(bool),
     ) {
         let multiply = |[stage]: [Stage<'f>; 1], _, accumulate| multiply(stage, accumulate);
-        self.stages_of(f, ([ring], piece), in_flight, &multiply, rest);
+        self.stages_of(pass, [pass.ring], in_flight, &multiply, rest);
     }
 
     #[track_caller]
     fn stages_of<const RINGS: usize>(
         &self,
-        f: &'f Builder,
-        (rings, piece): ([Position<'f>; RINGS], WorkUnit<'f>),
+        Pass { f, piece, .. }: Pass<'_, 'f>,
+        rings: [Position<'f>; RINGS],
         in_flight: InFlight,
         multiply: &dyn Fn([Stage<'f>; RINGS], Value<'f, u32>, bool),
         rest: &dyn Fn(bool),

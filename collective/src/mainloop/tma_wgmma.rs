@@ -8,7 +8,7 @@ use ptx::{Builder, Value};
 
 use super::stage_tile::{AnyTile, LoadTile, Loading, OperandTiles};
 use super::{
-    Accumulators, Consumer, DeviceMainloop, Finish, MainloopEmitter, WorkUnit, block_scaled, both_staged,
+    Accumulators, Consumer, DeviceMainloop, Finish, MainloopEmitter, Pass, block_scaled, both_staged,
     multiplier, quantized,
 };
 use crate::operand::Matrix;
@@ -99,46 +99,31 @@ impl<'f> DeviceMainloop<'f> for Tiles<'f> {
         self.0.iter().for_each(|tile| tile.prepare(f, plan));
     }
 
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
         let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: None });
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             ring.produce(bytes, |stage| load(stage, k_tile));
         });
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let plan = pass.plan;
         let multiply = match plan.mainloop.weights() {
             Some(_) => quantized::multiply,
             None if plan.mainloop.is_sparse() => super::sparse::multiply,
             None if plan.mainloop.is_scaled() => block_scaled::multiply,
             None => multiplier::ring,
         };
-        multiply(f, plan, consumer, ring, piece, finish);
+        multiply(pass, consumer, finish);
     }
 
     fn load_and_multiply(
         &self,
-        f: &'f Builder,
-        plan: &Plan,
+        pass: Pass<'_, 'f>,
         consumer: Consumer<'f>,
-        [ring, ahead]: [Position<'f>; 2],
-        piece: WorkUnit<'f>,
+        ahead: Position<'f>,
     ) -> Accumulators<'f> {
+        let Pass { f, plan, piece, .. } = pass;
         let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
         let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
         let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: Some(loads) });
@@ -152,6 +137,6 @@ impl<'f> DeviceMainloop<'f> for Tiles<'f> {
             let next = k_tile + plan.ring.stages;
             f.if_(loads & next.less_than(piece.k_end), || fill(next));
         };
-        multiplier::in_turn(f, plan, consumer, ring, piece, (&first, &next))
+        multiplier::in_turn(pass, consumer, (&first, &next))
     }
 }

@@ -9,8 +9,8 @@ use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
     KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, MnMajor, OperandSpec,
-    OperandTile, Operands, Origin, Plan, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma, WarpgroupMma,
-    WorkUnit,
+    OperandTile, Operands, Origin, Pass, Plan, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
+    WarpgroupMma,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -123,14 +123,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         self.q.initialise();
     }
 
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let [q, key, v] = [Q, KEY.at(plan.ring.offset(2)), plan.operands[1]].map(TensorCopy::new);
         let [q_map, key_map, v_map] = self.maps.map(Origin::alone);
         let zero = f.constant(0);
@@ -146,11 +139,8 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
 
     fn multiply(
         &self,
-        f: &'f Builder,
-        plan: &Plan,
+        Pass { f, plan, ring, piece }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         let planned = "the tiles are those of the specs";

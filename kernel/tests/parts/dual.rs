@@ -9,7 +9,7 @@ use collective::operands::{MainloopArguments, Visit};
 use collective::pipeline::{ClusterPosition, Position, Ring, Stage};
 use collective::{
     Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Pass,
     Pingpong, Plan, Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma, WorkUnit,
 };
 use cute_rs::atom::Major;
@@ -100,14 +100,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         self.positions[1].skip(piece.k_end - piece.k_begin);
     }
 
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let [a, b] = plan.operands;
         let [a, b, gate] = [a, b, GATE].map(TensorCopy::new);
         let origins = self.maps.map(Origin::alone);
@@ -123,15 +116,8 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         });
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let Pass { f, plan, ring, piece } = pass;
         let [a, b] = plan.operands;
         let product =
             |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
@@ -149,7 +135,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             }
         };
         let rings = [ring, self.positions[1]];
-        consumer.each_stage_of(f, (rings, piece), InFlight::One, &multiply, &rest);
+        consumer.each_stage_of(pass, rings, InFlight::One, &multiply, &rest);
         for (sum, gate) in product.accumulators().iter().flatten().zip(gates.accumulators().iter().flatten())
         {
             sum.set(sum.get() * <Silu as Pointwise<1>>::apply((), [gate.get()]));

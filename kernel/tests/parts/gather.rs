@@ -8,11 +8,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
-use collective::pipeline::{ClusterPosition, Position};
+use collective::pipeline::ClusterPosition;
 use collective::{
     Cooperative, CopyWgmma, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop,
-    MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Operands, Plan, ThreadCopy, ThreadOrigin, Tile,
-    TileShape, TmaStore, WarpRoles, WorkUnit,
+    MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Operands, Pass, Plan, ThreadCopy, ThreadOrigin,
+    Tile, TileShape, TmaStore, WarpRoles,
 };
 use half::bf16;
 use kernel::{Composed, Gemm, GemmProblem};
@@ -100,14 +100,8 @@ impl MainloopEmitter for Emitter {
 const CHUNK: [u32; 2] = [16, 8];
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, pass: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+        let Pass { f, plan, ring, piece } = pass;
         let thread = f.special(Special::ThreadX) % 128;
         let [tile_m, _, tile_k] = plan.mainloop.tile;
         let [a_tile, b_tile] = plan.operands;

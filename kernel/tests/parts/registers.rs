@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use collective::pipeline::{ClusterPosition, Position};
+use collective::pipeline::ClusterPosition;
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
-    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Plan,
-    TensorCopies, ThreadCopies, Tile, TmaWgmma, WarpgroupMma, WorkUnit,
+    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Pass,
+    Plan, TensorCopies, ThreadCopies, Tile, TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
@@ -77,32 +77,17 @@ impl MainloopEmitter for Doubled {
 struct DoubledDevice<'f>(Box<dyn DeviceMainloop<'f> + 'f>);
 
 impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
-        self.0.load(f, plan, cluster, ring, piece);
+    fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
+        self.0.load(pass, cluster);
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let Pass { f, plan, piece, .. } = pass;
         let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
             .expect("the spec's tile");
         let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect("the spec's A");
         consumer.each_stage(
-            f,
-            (ring, piece),
+            pass,
             InFlight::None,
             &|stage, accumulate| {
                 a.load_converted(stage, &|pair| {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use collective::pipeline::{ClusterPosition, Position, Stage};
+use collective::pipeline::{ClusterPosition, Stage};
 use collective::{
     Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin, Plan, Real,
-    TensorCopy, Tile, TmaWgmma, WarpgroupMma, WorkUnit,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin, Pass, Plan, Real,
+    TensorCopy, Tile, TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem};
@@ -75,14 +75,7 @@ impl<const DEFECT: u8> MainloopEmitter for Emitter<DEFECT> {
 }
 
 impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = plan.operands.map(TensorCopy::new);
         let times = if DEFECT == TWICE { 2 } else { 1 };
         let more = if DEFECT == BYTES { 16 } else { 0 };
@@ -98,15 +91,8 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
         });
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let Pass { f, plan, ring, piece } = pass;
         let [a, b] = plan.operands;
         let b = if DEFECT == ELSEWHERE { b.at(plan.ring.stage_bytes) } else { b };
         let product =
@@ -141,7 +127,7 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
                 product.clear();
             }
         };
-        consumer.each_stage(f, (ring, piece), InFlight::None, &multiply, &rest); // line: each stage
+        consumer.each_stage(pass, InFlight::None, &multiply, &rest); // line: each stage
         f.store_shared(consumer.shared + plan.own_offset + consumer.thread * 4, 0, [consumer.thread]); // line: own
         finish(plan, product.sums(consumer, piece));
     }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
-use collective::pipeline::{ClusterPosition, Position};
+use collective::pipeline::ClusterPosition;
 use collective::{
     Accumulators, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format,
     Fragment, InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands,
-    Origin, Plan, StageSlot, TensorCopy, Tile, TmaWgmma, WarpgroupMma, WorkUnit,
+    Origin, Pass, Plan, StageSlot, TensorCopy, Tile, TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
@@ -87,14 +87,7 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        _: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = plan.operands.map(TensorCopy::new);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let k = k_tile * plan.mainloop.tile[2];
@@ -109,15 +102,8 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         });
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let Pass { f, plan, piece, .. } = pass;
         let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
             .expect("the spec's tile");
         let zeros = |block: &Vec<_>| block.iter().map(|_| f.variable(0.0f32)).collect::<Vec<_>>();
@@ -127,8 +113,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let [row, _] = fragment.start();
         let own = (row - piece.m) * 4 + plan.ring.offset(2);
         consumer.each_stage(
-            f,
-            (ring, piece),
+            pass,
             InFlight::None,
             &|stage, _| {
                 product.multiply(stage, false);

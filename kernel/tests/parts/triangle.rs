@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use collective::pipeline::{ClusterPosition, Position};
+use collective::pipeline::ClusterPosition;
 use collective::{
     Cooperative, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop, MainloopEmitter,
-    MainloopNeeds, MainloopSpec, Matrix, Operands, Plan, TensorCopies, Tile, TmaWgmma, WorkUnit,
+    MainloopNeeds, MainloopSpec, Matrix, Operands, Pass, Plan, TensorCopies, Tile, TmaWgmma, WorkUnit,
 };
 use half::bf16;
 use kernel::{Composed, GemmConfig, GemmProblem};
@@ -56,15 +56,8 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         Some([f.constant(0), (piece.m + m).div_ceil(k)])
     }
 
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
-        self.0.load(f, plan, cluster, ring, piece);
+    fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
+        self.0.load(pass, cluster);
     }
 }
 

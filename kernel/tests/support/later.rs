@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
-use collective::pipeline::{ClusterPosition, Position};
+use collective::pipeline::ClusterPosition;
 use collective::{
-    Cooperative, DeviceMainloop, KMajor, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Plan,
-    Tile, TmaWgmma, WorkUnit,
+    Cooperative, DeviceMainloop, KMajor, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Pass,
+    Plan, Tile, TmaWgmma, WorkUnit,
 };
 use half::bf16;
 use ptx::abi::Argument;
@@ -68,17 +68,11 @@ impl MainloopEmitter for LaterEmitter {
 }
 
 impl<'f> DeviceMainloop<'f> for LaterDevice<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
+    fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
+        let Pass { f, piece, .. } = pass;
         // The same number of k-tiles, beginning with the one that memory names.
         let first = f.load_global::<u32>(self.first, 0);
         let piece = WorkUnit { k_begin: piece.k_begin + first, k_end: piece.k_end + first, ..piece };
-        self.ours.load(f, plan, cluster, ring, piece);
+        self.ours.load(Pass { piece, ..pass }, cluster);
     }
 }

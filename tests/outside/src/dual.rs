@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use falchion::collective::operands::{MainloopArguments, Visit};
-use falchion::collective::pipeline::{ClusterPosition, Position};
+use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
-    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSpec, Matrix,
-    OperandTile, Origin, Real, TensorCopy, TileLayout, TileShape, WarpRoles, WarpgroupMma, WorkUnit,
+    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSpec,
+    Matrix, OperandTile, Origin, Pass, Real, TensorCopy, TileLayout, TileShape, WarpRoles, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
@@ -80,7 +80,7 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, f: &'f Builder, plan: &Plan, _: ClusterPosition<'f>, ring: Position<'f>, piece: WorkUnit<'f>) {
+    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = tiles(plan).map(TensorCopy::new);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
@@ -91,18 +91,12 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         });
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let Pass { f, plan, piece, .. } = pass;
         // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
         let [a, b, gate] = tiles(plan);
-        let of = |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let of =
+            |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
         let (up, gate) = (of(b), of(gate));
         let both = |stage, accumulate| {
             let found = [up.find(stage), gate.find(stage)];
@@ -110,10 +104,12 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             found.iter().for_each(|found| found.issue(accumulate));
             f.wgmma_commit();
         };
-        let rest = |multiplied: bool| if !multiplied {
-            [&up, &gate].into_iter().for_each(WarpgroupMma::clear);
+        let rest = |multiplied: bool| {
+            if !multiplied {
+                [&up, &gate].into_iter().for_each(WarpgroupMma::clear);
+            }
         };
-        consumer.each_stage(f, (ring, piece), InFlight::One, &both, &rest);
+        consumer.each_stage(pass, InFlight::One, &both, &rest);
         for (up, gate) in up.accumulators().iter().flatten().zip(gate.accumulators().iter().flatten()) {
             up.set(gate.get() * gate.get().sigmoid() * up.get());
         }

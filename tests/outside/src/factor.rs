@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use falchion::collective::pipeline::{ClusterPosition, Position};
 use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
-    Consumer, DeviceMainloop, Finish, Format, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix,
-    WorkUnit, Accumulators, TensorCopies,
+    Accumulators, Consumer, DeviceMainloop, Finish, Format, Mainloop, MainloopEmitter, MainloopNeeds,
+    MainloopSpec, Matrix, Pass, TensorCopies,
 };
 use falchion::prelude::*;
 use falchion::ptx::abi::Argument;
@@ -79,27 +79,13 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         self.factor.set(factor);
     }
 
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
-        self.inner.load(f, plan, cluster, ring, piece);
+    fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
+        self.inner.load(pass, cluster);
     }
 
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: WorkUnit<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
-        self.inner.multiply(f, plan, consumer, ring, piece, &|plan, sums| {
+    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+        let Pass { plan, .. } = pass;
+        self.inner.multiply(pass, consumer, &|plan, sums| {
             if let Accumulators::F32(fragment) = &sums {
                 fragment.blocks.iter().flatten().for_each(|sum| sum.set(sum.get() * self.factor.get()));
             }

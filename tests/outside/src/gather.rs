@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
-use falchion::collective::pipeline::{ClusterPosition, Position};
+use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
-    DeviceMainloop, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Origin, TensorCopy, TileShape,
-    WarpRoles, WorkUnit,
+    DeviceMainloop, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Origin, Pass, TensorCopy,
+    TileShape, WarpRoles,
 };
 use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
 use falchion::prelude::*;
@@ -50,7 +50,11 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
     }
     fn check(_: &Indices, a: Matrix, b: Matrix) -> Result<(), String> {
         let aligned = |of: Matrix| of.address % 16 == 0 && of.ld % 8 == 0;
-        if aligned(a) && aligned(b) { Ok(()) } else { Err("rows of A and B must begin at multiples of 16 B".into()) }
+        if aligned(a) && aligned(b) {
+            Ok(())
+        } else {
+            Err("rows of A and B must begin at multiples of 16 B".into())
+        }
     }
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Indices) -> Vec<Argument> {
         let b = plan.operands[1].tensor_map(b);
@@ -81,7 +85,8 @@ impl MainloopEmitter for Emitter {
 const CHUNK: u32 = 8;
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, f: &'f Builder, plan: &Plan, _: ClusterPosition<'f>, ring: Position<'f>, piece: WorkUnit<'f>) {
+    fn load(&self, pass: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+        let Pass { f, plan, ring, piece } = pass;
         let thread = f.special(Special::ThreadX) % 128;
         let [tile_m, _, tile_k] = plan.mainloop.tile;
         let [a_tile, b_tile] = plan.operands;
@@ -125,7 +130,9 @@ impl GemmFamily for GatherGemm {
         type Small = Gather<Tile<U64, U64, U64>, Cooperative<U1, Cluster<U1, U1>, U3>>;
         vec![
             AnyGemm::of::<Composed<Large, LinearCombination<f32>, Persistent<AlongM>>>("128x64"),
-            AnyGemm::of::<Composed<Small, LinearCombination<f32>, StreamK<AlongM, Ordered, EveryTile<U2>>>>("64x64-stream-k"),
+            AnyGemm::of::<Composed<Small, LinearCombination<f32>, StreamK<AlongM, Ordered, EveryTile<U2>>>>(
+                "64x64-stream-k",
+            ),
         ]
     }
     fn call(problem: GemmProblem) -> Call<Self::Arguments> {

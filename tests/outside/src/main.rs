@@ -31,9 +31,9 @@ use epilogue::HillOfSums;
 use factor::{Factor, Factored};
 use gather::GatherGemm;
 use layout::{Row, Slab};
+use mainloop::{Second, TwoB};
 use mlp::{Layers, Mlp};
 use rms_norm::{RmsNorm, Rows};
-use mainloop::{Second, TwoB};
 use scheduler::Runs;
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
@@ -77,7 +77,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     family::<OwnGemm<DualGemm>>(&mut engine, &problems, ("64x64-pingpong", of(200, 64, 136)))?;
     family::<OwnGemm<GatherGemm>>(&mut engine, &problems, ("64x64-stream-k", of(60, 16, 520)))?;
     let layers = |rows, hidden| Layers { rows, hidden };
-    family::<Mlp>(&mut engine, &[layers(200, 136), layers(1, 8), layers(9, 0), layers(0, 64)], ("consumers=1 stages=2", layers(264, 136)))
+    family::<Mlp>(
+        &mut engine,
+        &[layers(200, 136), layers(1, 8), layers(9, 0), layers(0, 64)],
+        ("consumers=1 stages=2", layers(264, 136)),
+    )
 }
 
 /// What each kernel of a family reaches: chosen, checked on any engine, proven, traced, kept on disk.
@@ -116,7 +120,8 @@ fn family<K: Reference>(
     let (kept, warnings) = RecordsOf::<K>::load(&cache, &key);
     std::fs::remove_dir_all(&folder)?;
     assert_eq!(warnings.len(), 0);
-    let times: Vec<_> = kept.lookup(&K::problem(&small)).iter().map(|of| (of.spec.clone(), of.microseconds)).collect();
+    let times: Vec<_> =
+        kept.lookup(&K::problem(&small)).iter().map(|of| (of.spec.clone(), of.microseconds)).collect();
     let best = K::measured(&small, &machine, &times).ok_or("it was kept")?;
     assert_eq!((best.kernel.spec(), best.microseconds), (Some(spec), 2.5));
     Ok(())

@@ -8,11 +8,14 @@ use falchion::collective::operands::{Contents, Extents, Memory, Visit};
 use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
-    Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, MainloopSpec, Matrix, OperandSpec, OperandTile, Origin,
-    Peers, Producer, Real, RegisterPlan, RingPlan, TensorCopy, TileLayout, WarpgroupMma, WorkUnit,
+    Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, MainloopSpec, Matrix, OperandSpec,
+    OperandTile, Origin, Peers, Producer, Real, RegisterPlan, RingPlan, TensorCopy, TileLayout, WarpgroupMma,
+    WorkUnit,
 };
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{Family, Kernel, KernelSpec, Launch, LaunchError, Machine, Predicted, Program, cheapest};
+use falchion::kernel::{
+    Family, Kernel, KernelSpec, Launch, LaunchError, Machine, Predicted, Program, cheapest,
+};
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Function, Special, Value, VerifyError, WgmmaTypes};
 use falchion::verify::family::{Expected, Inputs, Reference};
@@ -53,8 +56,10 @@ impl FromStr for Mlp {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.strip_prefix("consumers=").and_then(|text| text.split_once(" stages="));
-        let parts = parts.and_then(|(consumers, stages)| Some([consumers.parse().ok()?, stages.parse().ok()?]));
-        let [consumers, stages] = parts.ok_or_else(|| format!("`{text}` was found, consumers=COUNT stages=COUNT was needed"))?;
+        let parts =
+            parts.and_then(|(consumers, stages)| Some([consumers.parse().ok()?, stages.parse().ok()?]));
+        let [consumers, stages] =
+            parts.ok_or_else(|| format!("`{text}` was found, consumers=COUNT stages=COUNT was needed"))?;
         Ok(Self { consumers, stages })
     }
 }
@@ -89,7 +94,12 @@ impl Mlp {
         };
         let operands = [OperandSpec::k_major(Format::Bf16); 2];
         let tile = [64 * consumers, WIDTH, WIDTH];
-        Parts { tiles, rings, cta, product: MainloopSpec { operands, tile, consumers, ..KernelSpec::DEFAULT.mainloop } }
+        Parts {
+            tiles,
+            rings,
+            cta,
+            product: MainloopSpec { operands, tile, consumers, ..KernelSpec::DEFAULT.mainloop },
+        }
     }
 }
 
@@ -157,7 +167,15 @@ fn emit<'f>(f: &'f Builder, Parts { tiles, rings, cta, product }: Parts) {
             });
             release.arrive(of_x.empty);
             let zero = f.constant(0);
-            let unit = WorkUnit { m: row, n: zero, k_begin: zero, k_end: blocks, columns: None, group: None, record: None };
+            let unit = WorkUnit {
+                m: row,
+                n: zero,
+                k_begin: zero,
+                k_end: blocks,
+                columns: None,
+                group: None,
+                record: None,
+            };
             let fragment = out.fragment(consumer, unit);
             for row in fragment.rows(fragment.start(), 0) {
                 f.if_(row.row.less_than(rows), || {
@@ -192,7 +210,9 @@ impl Kernel<MlpCall> for Mlp {
             }
         }
         if hidden % 8 != 0 || rows.max(hidden) > 1 << 24 {
-            let reason = format!("there are {rows} rows and {hidden} hidden units, at most 2^24 and a multiple of 8 were needed");
+            let reason = format!(
+                "there are {rows} rows and {hidden} hidden units, at most 2^24 and a multiple of 8 were needed"
+            );
             return Err(LaunchError::Problem { reason });
         }
         let Parts { tiles, .. } = self.parts();
@@ -208,16 +228,27 @@ impl Kernel<MlpCall> for Mlp {
             rows.into(),
             hidden.into(),
         ];
-        Ok(Some(Launch { grid: Grid { ctas: [resident.min(rows.div_ceil(64 * self.consumers)), 1, 1] }, arguments }))
+        Ok(Some(Launch {
+            grid: Grid { ctas: [resident.min(rows.div_ceil(64 * self.consumers)), 1, 1] },
+            arguments,
+        }))
     }
 
     fn visit(&self, MlpCall { layers, x, weights: [first, second], d }: &mut MlpCall, visit: &mut dyn Visit) {
         let Some(Layers { rows, hidden }) = layers else { return };
         visit.count(rows);
         visit.count(hidden);
-        let of = |lines: u32, length: u32, bits| Extents { lines, ld: length.into(), ..Extents::line(bits, length.into()) };
+        let of = |lines: u32, length: u32, bits| Extents {
+            lines,
+            ld: length.into(),
+            ..Extents::line(bits, length.into())
+        };
         let read = if *rows > 0 { *hidden } else { 0 };
-        let inputs = [("X", 0, x, of(*rows, WIDTH, 16)), ("W1", 1, first, of(read, WIDTH, 16)), ("W2", 1, second, of(WIDTH, read, 16))];
+        let inputs = [
+            ("X", 0, x, of(*rows, WIDTH, 16)),
+            ("W1", 1, first, of(read, WIDTH, 16)),
+            ("W2", 1, second, of(WIDTH, read, 16)),
+        ];
         for (name, which, address, extents) in inputs {
             let contents = Contents::Multiplied(which, Format::Bf16);
             visit.memory(Memory { name, address, extents, contents, writes: false });
@@ -254,11 +285,17 @@ impl Family for Mlp {
     }
 
     fn ranked(layers: &Layers, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
-        cheapest([[2, 6], [1, 2]].map(|[consumers, stages]| Self { consumers, stages }), most, |kernel: &Self| {
-            let waves = layers.rows.div_ceil(64 * kernel.consumers).div_ceil(machine.multiprocessors);
-            // A consumer waits for each of its products; the products of several overlap.
-            f64::from(waves) * f64::from(layers.hidden.div_ceil(WIDTH)) * (1.0 + 0.2 * f64::from(kernel.consumers))
-        })
+        cheapest(
+            [[2, 6], [1, 2]].map(|[consumers, stages]| Self { consumers, stages }),
+            most,
+            |kernel: &Self| {
+                let waves = layers.rows.div_ceil(64 * kernel.consumers).div_ceil(machine.multiprocessors);
+                // A consumer waits for each of its products; the products of several overlap.
+                f64::from(waves)
+                    * f64::from(layers.hidden.div_ceil(WIDTH))
+                    * (1.0 + 0.2 * f64::from(kernel.consumers))
+            },
+        )
     }
 
     fn operations(Layers { rows, hidden }: &Layers) -> f64 {
@@ -268,7 +305,8 @@ impl Family for Mlp {
 
 impl Reference for Mlp {
     fn request(text: &str) -> Result<Layers, String> {
-        let extents = text.split_once('x').and_then(|(rows, hidden)| Some([rows.parse().ok()?, hidden.parse().ok()?]));
+        let extents =
+            text.split_once('x').and_then(|(rows, hidden)| Some([rows.parse().ok()?, hidden.parse().ok()?]));
         let [rows, hidden] = extents.ok_or_else(|| format!("`{text}` was found, ROWSxHIDDEN was needed"))?;
         Ok(Layers { rows, hidden })
     }

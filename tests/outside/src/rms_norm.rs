@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::{Family, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest};
+use falchion::kernel::{
+    Family, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest,
+};
 use falchion::prelude::bf16;
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
@@ -88,7 +90,9 @@ impl Kernel<Norm> for RmsNorm {
         let refused = |reason: String| Err(LaunchError::Problem { reason });
         for (name, value) in [("columns", columns.into()), ("X's leading dimension", x.ld), ("D's", d.ld)] {
             if value % u64::from(VECTOR) != 0 || value < columns.into() {
-                return refused(format!("{name} is {value}, a multiple of {VECTOR} from {columns} on was needed"));
+                return refused(format!(
+                    "{name} is {value}, a multiple of {VECTOR} from {columns} on was needed"
+                ));
             }
         }
         for (name, address) in [("X", x.address), ("the weights", weights), ("D", d.address)] {
@@ -118,7 +122,13 @@ impl Kernel<Norm> for RmsNorm {
         let all = Extents { lines: *rows, ..line };
         visit.matrix("X", (Contents::Source(Format::Bf16), false), x, all);
         let contents = Contents::Source(Format::Bf16);
-        visit.memory(Memory { name: "the weights", address: weights, extents: line, contents, writes: false });
+        visit.memory(Memory {
+            name: "the weights",
+            address: weights,
+            extents: line,
+            contents,
+            writes: false,
+        });
         visit.matrix("D", (Contents::Output(Format::Bf16), true), d, all);
     }
 }
@@ -152,12 +162,14 @@ fn emit<'f>(f: &'f Builder, warps: u32) {
             let [from, to] = [(x, x_ld), (d, d_ld)].map(|(at, ld)| at + row.get().cast::<u64>() * ld);
             let sum = f.variable(0.0f32);
             each(&|at| load(f, from + at).for_each(|x| sum.set(x.mul_add(x, sum.get()))));
-            let of_warp = [1, 2, 4, 8, 16].iter().fold(sum.get(), |sum, &mask| sum + f.shuffle_xor(sum, mask));
+            let of_warp =
+                [1, 2, 4, 8, 16].iter().fold(sum.get(), |sum, &mask| sum + f.shuffle_xor(sum, mask));
             // The last row's sums have been read.
             f.barrier_sync(0, threads);
             f.if_((thread % 32).equals(0), || f.store_shared(f.shared_base() + thread / 8, 0, [of_warp]));
             f.barrier_sync(0, threads);
-            let sums = (0..warps).map(|warp| f.load_shared_vector::<f32, 1>(f.shared_base(), 4 * warp as i32)[0]);
+            let sums =
+                (0..warps).map(|warp| f.load_shared_vector::<f32, 1>(f.shared_base(), 4 * warp as i32)[0]);
             let all = sums.reduce(|a, b| a + b).expect("a warp");
             let mean = Fast::divide(all, columns.cast::<f32>());
             let factor = Fast::of(Elementary::Rsqrt, mean + EPS);
@@ -205,7 +217,8 @@ impl Family for RmsNorm {
         cheapest(space, most, |kernel: &Self| {
             // Steps of a row, and what its two barriers take.
             let steps = f64::from(columns.div_ceil(32 * VECTOR * kernel.warps)) + 1.0;
-            let rows_each = f64::from(rows) / f64::from(machine.multiprocessors * (2048 / (32 * kernel.warps)).min(32));
+            let rows_each =
+                f64::from(rows) / f64::from(machine.multiprocessors * (2048 / (32 * kernel.warps)).min(32));
             rows_each.ceil() * steps
         })
     }

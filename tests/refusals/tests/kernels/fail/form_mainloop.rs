@@ -37,15 +37,8 @@ impl MainloopEmitter for First {
     }
 }
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: pipeline::ClusterPosition<'f>,
-        ring: pipeline::Position<'f>,
-        piece: WorkUnit<'f>,
-    ) {
-        self.0.load(f, plan, cluster, ring, WorkUnit { group: None, ..piece });
+    fn load(&self, pass: Pass<'_, 'f>, cluster: pipeline::ClusterPosition<'f>) {
+        self.0.load(Pass { piece: WorkUnit { group: None, ..pass.piece }, ..pass }, cluster);
     }
 }
 
