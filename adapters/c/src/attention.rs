@@ -12,7 +12,7 @@ use falchion_core::{Attend, Run, aligned as aligned_address, call_of, masked};
 
 use crate::description::{sized, words};
 use crate::gemm::{card_of, failed, machine_of, ordinal_of};
-use crate::{Failure, INVALID, Status, given, guard, invalid, text};
+use crate::{Failure, INVALID, Status, create, destroy, given, guard, invalid, text, write_bytes};
 
 /// The description of attention: `falchion_attention_desc`.
 #[repr(C)]
@@ -181,7 +181,7 @@ impl AttentionDescription {
         let at = |i: usize, [heads, length, d]: [u32; 3]| {
             let of = |given: u64, packed: u64| if given == 0 { packed } else { given };
             // The rows of packed sequences have all heads: how many there are is not known here.
-            let behind = packed && (page == 0 || i % 3 == 0);
+            let behind = packed && (page == 0 || i.is_multiple_of(3));
             let row = of(self.rows[i], u64::from(d) * if behind { heads.into() } else { 1 });
             let head = if behind { d.into() } else { u64::from(length).saturating_mul(row) };
             let head = of(self.head_strides[i], head);
@@ -330,17 +330,8 @@ unsafe fn make(
     budget: Option<u32>,
     attention: *mut *mut AttentionKernel,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees valid pointers, and they are used only here.
-        unsafe {
-            let Some(out) = attention.as_mut() else {
-                return invalid("attention is NULL, one was needed".to_owned());
-            };
-            *out = core::ptr::null_mut();
-            *out = Box::into_raw(Box::new(AttentionKernel::new(description, budget)?));
-        }
-        Ok(())
-    })
+    // SAFETY: the caller guarantees valid pointers, and they are used only here.
+    unsafe { create(attention, "attention", || AttentionKernel::new(description, budget)) }
 }
 
 /// Chooses a kernel for a description, or takes the kernel that its spec names.
@@ -377,13 +368,8 @@ pub unsafe extern "C" fn falchion_attention_tune(
 /// The kernel is null, or [`falchion_attention_create`] made it and it is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_attention_destroy(attention: *mut AttentionKernel) {
-    if !attention.is_null() {
-        guard(|| {
-            // SAFETY: `Box::into_raw` made the pointer.
-            drop(unsafe { Box::from_raw(attention) });
-            Ok(())
-        });
-    }
+    // SAFETY: the caller guarantees it.
+    unsafe { destroy(attention) }
 }
 
 /// Returns the text of the kernel's spec; that of the default kernel is empty.
@@ -438,13 +424,8 @@ pub unsafe extern "C" fn falchion_attention_workspace(
     attention: *const AttentionKernel,
     bytes: *mut u64,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees it.
-        let (attention, bytes) = unsafe { (given(attention, "attention")?, bytes.as_mut()) };
-        let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
-        *bytes = attention.workspace;
-        Ok(())
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { write_bytes(attention, "attention", bytes, |attention| Ok(attention.workspace)) }
 }
 
 /// Enqueues attention on a stream.

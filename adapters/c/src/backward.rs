@@ -12,7 +12,7 @@ use crate::attention::{
 };
 use crate::description::sized;
 use crate::gemm::{failed, ordinal_of};
-use crate::{Failure, INVALID, Status, given, guard, invalid};
+use crate::{Failure, INVALID, Status, create, destroy, given, guard, invalid, write_bytes};
 
 /// The arguments of a run: `falchion_attention_backward_args`.
 #[repr(C)]
@@ -131,17 +131,8 @@ pub unsafe extern "C" fn falchion_attention_backward_create(
     description: *const AttentionDescription,
     backward: *mut *mut BackwardKernel,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees valid pointers, and they are used only here.
-        unsafe {
-            let Some(out) = backward.as_mut() else {
-                return invalid("backward is NULL, one was needed".to_owned());
-            };
-            *out = core::ptr::null_mut();
-            *out = Box::into_raw(Box::new(BackwardKernel::new(description)?));
-        }
-        Ok(())
-    })
+    // SAFETY: the caller guarantees valid pointers, and they are used only here.
+    unsafe { create(backward, "backward", || BackwardKernel::new(description)) }
 }
 
 /// Frees the kernels; null is ignored.
@@ -150,13 +141,8 @@ pub unsafe extern "C" fn falchion_attention_backward_create(
 /// The pointer is null, or [`falchion_attention_backward_create`] made it and it is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_attention_backward_destroy(backward: *mut BackwardKernel) {
-    if !backward.is_null() {
-        guard(|| {
-            // SAFETY: `Box::into_raw` made the pointer.
-            drop(unsafe { Box::from_raw(backward) });
-            Ok(())
-        });
-    }
+    // SAFETY: the caller guarantees it.
+    unsafe { destroy(backward) }
 }
 
 /// Compiles the kernels for a card, in its primary context.
@@ -184,13 +170,8 @@ pub unsafe extern "C" fn falchion_attention_backward_workspace(
     backward: *const BackwardKernel,
     bytes: *mut u64,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees it.
-        let (backward, bytes) = unsafe { (given(backward, "backward")?, bytes.as_mut()) };
-        let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
-        *bytes = backward.workspace;
-        Ok(())
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { write_bytes(backward, "backward", bytes, |backward| Ok(backward.workspace)) }
 }
 
 /// Enqueues the gradient on a stream.

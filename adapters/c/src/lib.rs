@@ -89,6 +89,54 @@ unsafe fn given<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> 
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure(INVALID, format!("{name} is NULL, one was needed")))
 }
 
+/// Makes a value for a caller, who gets its address.
+///
+/// # Safety
+/// The pointer is null or may be written.
+unsafe fn create<T>(out: *mut *mut T, name: &str, make: impl FnOnce() -> Result<T, Failure>) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let out = unsafe { out.as_mut() };
+        let out = out.ok_or_else(|| Failure(INVALID, format!("{name} is NULL, one was needed")))?;
+        *out = core::ptr::null_mut();
+        *out = Box::into_raw(Box::new(make()?));
+        Ok(())
+    })
+}
+
+/// Frees a value; null is ignored.
+///
+/// # Safety
+/// The pointer is null, or [`create`] made it and it is no longer used.
+unsafe fn destroy<T>(value: *mut T) {
+    if !value.is_null() {
+        guard(|| {
+            // SAFETY: `Box::into_raw` made the pointer.
+            drop(unsafe { Box::from_raw(value) });
+            Ok(())
+        });
+    }
+}
+
+/// Writes a number of bytes that a value knows.
+///
+/// # Safety
+/// The value is null or valid, and `bytes` is null or may be written.
+unsafe fn write_bytes<T>(
+    value: *const T,
+    name: &str,
+    bytes: *mut u64,
+    of: impl FnOnce(&T) -> Result<u64, Failure>,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let (value, bytes) = unsafe { (given(value, name)?, bytes.as_mut()) };
+        let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
+        *bytes = of(value)?;
+        Ok(())
+    })
+}
+
 /// Returns the library's version, for example `0.1.0`.
 #[unsafe(no_mangle)]
 pub extern "C" fn falchion_version() -> *const c_char {
@@ -104,18 +152,13 @@ pub extern "C" fn falchion_last_error() -> *const c_char {
 /// # Safety
 /// As [`falchion_gemm_create`].
 unsafe fn make(description: *const Description, budget: Option<u32>, gemm: *mut *mut Gemm) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees valid pointers, and they are used only here.
-        unsafe {
-            let out =
-                gemm.as_mut().ok_or_else(|| Failure(INVALID, "gemm is NULL, one was needed".to_owned()))?;
-            *out = core::ptr::null_mut();
+    // SAFETY: the caller guarantees valid pointers, and they are used only here.
+    unsafe {
+        create(gemm, "gemm", || {
             given(description.cast::<usize>(), "desc")?;
-            let description = Description::read(description)?;
-            *out = Box::into_raw(Box::new(Gemm::new(&description, budget)?));
-        }
-        Ok(())
-    })
+            Gemm::new(&Description::read(description)?, budget)
+        })
+    }
 }
 
 /// Chooses a kernel for a description, or takes the kernel that its spec names.
@@ -162,13 +205,8 @@ pub unsafe extern "C" fn falchion_gemm_microseconds(gemm: *const Gemm) -> f64 {
 /// The kernel is null, or [`falchion_gemm_create`] made it and it is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_destroy(gemm: *mut Gemm) {
-    if !gemm.is_null() {
-        guard(|| {
-            // SAFETY: `Box::into_raw` made the pointer.
-            drop(unsafe { Box::from_raw(gemm) });
-            Ok(())
-        });
-    }
+    // SAFETY: the caller guarantees it.
+    unsafe { destroy(gemm) }
 }
 
 /// Returns the text of the kernel's spec.
@@ -207,13 +245,8 @@ pub unsafe extern "C" fn falchion_gemm_load(gemm: *mut Gemm, device: c_int) -> S
 /// The kernel is null or valid, and `bytes` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_workspace(gemm: *const Gemm, bytes: *mut u64) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees it.
-        let (gemm, bytes) = unsafe { (given(gemm, "gemm")?, bytes.as_mut()) };
-        let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
-        *bytes = gemm.workspace()?;
-        Ok(())
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { write_bytes(gemm, "gemm", bytes, Gemm::workspace) }
 }
 
 /// Enqueues a GEMM on a stream.

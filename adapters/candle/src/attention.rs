@@ -1,7 +1,5 @@
 //! Attention of candle's tensors, with its gradient: equal sequences, sequences of different lengths, and pages of a cache.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "cuda")]
@@ -15,7 +13,7 @@ use falchion::collective::Format;
 use falchion::kernel::Family;
 use falchion_core::{Attend, Backward, call_of, masked};
 
-use crate::plain::{Kept, Owned, Plain, Stored, address};
+use crate::plain::{Kept, Known, Owned, Stored, address, known};
 
 /// What [`attention`] computes in addition to `softmax(scale * q * kᵀ) * v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -320,23 +318,6 @@ impl Op {
         }
         Ok((o, shape.as_slice().into()))
     }
-}
-
-/// Kernels that were chosen, by what they were chosen for.
-type Known<Of, K> = Mutex<Option<HashMap<Of, Arc<Kept<K>>>>>;
-
-/// The kernel that is known for something, or the one that is made for it now.
-fn known<Of: Eq + Hash, K: Plain>(
-    all: &Known<Of, K>,
-    of: Of,
-    make: impl FnOnce(&Of) -> Result<K>,
-) -> Result<Arc<Kept<K>>> {
-    let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get_or_insert_default().get(&of) {
-        return Ok(Arc::clone(known));
-    }
-    let made = Arc::new(Kept::new(make(&of)?));
-    Ok(Arc::clone(lock().get_or_insert_default().entry(of).or_insert(made)))
 }
 
 /// The kernel for a request in a place.

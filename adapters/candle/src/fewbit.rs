@@ -1,7 +1,6 @@
 //! Linear layers whose weights have few bits: GPTQ's, AWQ's and MXFP4's files as they are.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
@@ -17,7 +16,7 @@ use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
 use falchion_core::{Epilogue, Gemm, Groups, Lines, Weights, aligned, formula};
 
 use crate::Activation;
-use crate::plain::{Kept, Owned, Stored, address};
+use crate::plain::{Kept, Known, Owned, Stored, address, known};
 
 /// A file's way of storing weights in few bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,18 +336,15 @@ impl Op {
     }
 }
 
-/// The kernel for a request in a place, chosen at its first use.
+/// What a kernel is chosen for: the card, the extents, the number of experts, the types and the epilogue.
+type Asked = (Option<usize>, GemmProblem, u32, Types, Option<Formula>);
+
+/// The kernel for a request in a place.
 fn kernel(request: &Request<'_>, place: Stored<'_>) -> Result<Arc<Kept<Gemm>>> {
-    type Known = HashMap<(Option<usize>, GemmProblem, u32, Types, Option<Formula>), Arc<Kept<Gemm>>>;
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    static ALL: Known<Asked, Gemm> = Mutex::new(None);
     let call = &request.call;
     let key = (place.card(), call.problem, call.products.count(), request.types, request.fusion);
-    if let Some(known) = lock().get_or_insert_default().get(&key) {
-        return Ok(Arc::clone(known));
-    }
-    let made = Gemm::new(request, None, &place.machine()?).map_err(Error::wrap)?;
-    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(Arc::new(Kept::new(made)))))
+    known(&ALL, key, |_| Gemm::new(request, None, &place.machine()?).map_err(Error::wrap))
 }
 
 impl CustomOp1 for Op {
@@ -438,7 +434,7 @@ impl FewBitExperts {
                 offsets.dtype()
             );
         }
-        let x = if x.layout().start_offset() % 8 == 0 { x.contiguous()? } else { x.copy()? };
+        let x = if x.layout().start_offset().is_multiple_of(8) { x.contiguous()? } else { x.copy()? };
         x.apply_op2_no_bwd(&offsets.contiguous()?, &self.0)
     }
 }

@@ -1,10 +1,9 @@
 //! Kernels at plain addresses: on candle's stream of a card, or in falchion's emulator on the host's memory.
 #![allow(unsafe_code, reason = "kernels read and write the tensors' memory")]
 
-#[cfg(feature = "cuda")]
 use std::collections::HashMap;
-#[cfg(feature = "cuda")]
-use std::sync::{Mutex, PoisonError};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::backend::BackendStorage;
 #[cfg(feature = "cuda")]
@@ -367,4 +366,21 @@ impl<K: Plain> Kept<K> {
         // SAFETY: the caller guarantees it; the stream is candle's, of the card's primary context, and the workspace is kept.
         unsafe { self.kernel.launch(ordinal, stream.cu_stream().cast(), &call) }.map_err(Error::wrap)
     }
+}
+
+/// Kernels that were chosen, by what they were chosen for.
+pub(crate) type Known<Of, K> = Mutex<Option<HashMap<Of, Arc<Kept<K>>>>>;
+
+/// The kernel that is known for something, or the one that is made for it now.
+pub(crate) fn known<Of: Eq + Hash, K: Plain>(
+    all: &Known<Of, K>,
+    of: Of,
+    make: impl FnOnce(&Of) -> Result<K>,
+) -> Result<Arc<Kept<K>>> {
+    let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get_or_insert_default().get(&of) {
+        return Ok(Arc::clone(known));
+    }
+    let made = Arc::new(Kept::new(make(&of)?));
+    Ok(Arc::clone(lock().get_or_insert_default().entry(of).or_insert(made)))
 }
