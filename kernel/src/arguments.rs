@@ -17,12 +17,7 @@ use crate::operands::{Extents, MainloopArguments, Visit, Visited};
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
 /// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own.
-pub trait Arguments: EpilogueArguments {}
-
-impl<T: EpilogueArguments> Arguments for T {}
-
-/// What a launch needs to know about the arguments of an epilogue.
-pub trait EpilogueArguments: Visited {
+pub trait Arguments: Visited {
     /// Whether A and B are read.
     fn multiplied(&self) -> bool {
         true
@@ -68,7 +63,7 @@ pub trait EpilogueArguments: Visited {
     }
 }
 
-impl EpilogueArguments for LinearArguments {
+impl Arguments for LinearArguments {
     fn multiplied(&self) -> bool {
         self.alpha != 0.0
     }
@@ -108,7 +103,7 @@ impl Visited for UnknownArguments {
     fn visit(&mut self, _: Extents, _: (Format, u32), _: &mut dyn Visit) {}
 }
 
-impl EpilogueArguments for UnknownArguments {
+impl Arguments for UnknownArguments {
     fn admits(&self, _kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Ok(())
     }
@@ -149,7 +144,7 @@ impl<A: MainloopArguments, E: Visited> Visited for WithMainloop<A, E> {
     }
 }
 
-impl<A: MainloopArguments, E: EpilogueArguments> EpilogueArguments for WithMainloop<A, E> {
+impl<A: MainloopArguments, E: Arguments> Arguments for WithMainloop<A, E> {
     fn multiplied(&self) -> bool {
         self.epilogue.multiplied()
     }
@@ -229,7 +224,7 @@ impl<X: Node> Visited for Tree<X> {
     }
 }
 
-impl<X: Node> EpilogueArguments for Tree<X> {
+impl<X: Node> Arguments for Tree<X> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Self::of(kernel).map(|_| ())
     }
@@ -256,7 +251,7 @@ impl Visited for FormulaArguments {
     }
 }
 
-impl EpilogueArguments for FormulaArguments {
+impl Arguments for FormulaArguments {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         formula_of(kernel, self).map(|_| ())
     }
@@ -279,7 +274,7 @@ impl<E: Epilogue> Visited for EpilogueArgs<E> {
     }
 }
 
-impl<E: Epilogue> EpilogueArguments for EpilogueArgs<E> {
+impl<E: Epilogue> Arguments for EpilogueArgs<E> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         let (epilogue, own) = (kernel.epilogue.name(), E::emitter().name());
         if own == epilogue { Ok(()) } else { Err(LaunchError::OtherTree { epilogue, tree: own }) }

@@ -7,7 +7,7 @@ use ptx::abi::Argument;
 use scheduler::Tiles;
 use scheduler::groups::Groups;
 
-use crate::arguments::{Arguments, EpilogueArguments};
+use crate::arguments::Arguments;
 use crate::buffer::Buffer;
 use crate::check::Checked;
 use crate::error::LaunchError;
@@ -88,11 +88,7 @@ impl AnyGemm {
 
     /// A call that stands in for GEMMs described in device memory. The host encodes tensor maps as templates;
     /// their matrices are where the kernel keeps its own maps.
-    fn templates<E: EpilogueArguments + Clone>(
-        &self,
-        call: &Call<E>,
-        resident: u32,
-    ) -> Result<Call<E>, LaunchError> {
+    fn templates<E: Arguments + Clone>(&self, call: &Call<E>, resident: u32) -> Result<Call<E>, LaunchError> {
         let mut nowhere = MatrixRef::new(Buffer::WORKSPACE_ALIGNMENT, 1 << 31);
         let d = nowhere;
         if call.products.count() > 0 {
@@ -108,7 +104,7 @@ impl AnyGemm {
 
     /// The matrices of the call's first GEMM, if they and the epilogue's arguments are legal for this kernel.
     /// `None` if there is nothing to compute.
-    pub(crate) fn checked<E: EpilogueArguments>(
+    pub(crate) fn checked<E: Arguments>(
         &self,
         call: &Call<E>,
         multiplied: bool,
@@ -132,7 +128,7 @@ impl AnyGemm {
         Ok(Some(checked))
     }
 
-    fn fill<E: EpilogueArguments>(
+    fn fill<E: Arguments>(
         &self,
         call: &Call<E>,
         products: GroupedProblem,

@@ -13,7 +13,7 @@ use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::form::Batch;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
-use crate::plan::{Peers, Plan, TileLayout};
+use crate::plan::{EpilogueSpec, Peers, Plan, TileLayout, TileNeeds};
 use crate::tensor_map::{Dimension, tensor_map};
 
 /// A row-major output matrix.
@@ -157,6 +157,25 @@ pub struct StoreSpec {
     pub layout: TileLayout,
     /// Whether it stores the transpose of D (swap-AB): its rows are D's columns.
     pub transposed: bool,
+}
+
+impl EpilogueSpec {
+    /// The spec of an epilogue that only stores.
+    pub const fn of(store: StoreSpec) -> Self {
+        Self {
+            output: store.format,
+            alignment: store.alignment(),
+            staged_bits: store.staged_bits(),
+            buffers: store.buffers(),
+            staging: store.layout,
+            registers: 0,
+            halvings: 0,
+            split: false,
+            needs: TileNeeds::NONE,
+            transposed: store.transposed,
+            sourced: false,
+        }
+    }
 }
 
 /// The output of a store, on the device.

@@ -8,7 +8,6 @@ use super::{
     AccumulatorType, Atom, CachePolicy, MmaKind, OperandTile, PlanError, StageSlot, TileLayout, WeightsSpec,
 };
 use crate::element::Format;
-use crate::epilogue::StoreSpec;
 use crate::form::Form;
 
 /// How the warpgroups of a CTA divide the work.
@@ -255,25 +254,6 @@ pub struct EpilogueSpec {
     pub transposed: bool,
     /// Whether tensor copies load C into the staging buffers, from which D is then stored.
     pub sourced: bool,
-}
-
-impl EpilogueSpec {
-    /// The spec of an epilogue that only stores.
-    pub const fn of(store: StoreSpec) -> Self {
-        Self {
-            output: store.format,
-            alignment: store.alignment(),
-            staged_bits: store.staged_bits(),
-            buffers: store.buffers(),
-            staging: store.layout,
-            registers: 0,
-            halvings: 0,
-            split: false,
-            needs: TileNeeds::NONE,
-            transposed: store.transposed,
-            sourced: false,
-        }
-    }
 }
 
 /// Elements of a tile that takes about as long to multiply as to load.

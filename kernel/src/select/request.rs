@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 
 use super::known::Known;
 use super::space::Space;
-use crate::arguments::{EpilogueArguments, UnknownArguments};
+use crate::arguments::{Arguments, UnknownArguments};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::operands::Layouts;
