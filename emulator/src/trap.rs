@@ -2,10 +2,12 @@
 
 mod display;
 mod fault;
+mod tensor;
 
 use ptx::Site;
 
 pub use fault::{Fault, Owner};
+pub use tensor::TensorFault;
 
 /// A fault and its place. Its `Display` text is the report that users read.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ mod exhibits;
 
 use std::fmt::Write;
 
-use emulator::{Failure, Fault};
+use emulator::{Failure, Fault, TensorFault};
 use exhibits::EXHIBITS;
 
 /// The page that this test writes and checks.
@@ -37,8 +37,10 @@ emulator's report for the first schedule that finds the bug. A test checks this 
 /// Whether the fault is the one that the exhibit is about.
 fn expected(name: &str, fault: &Fault) -> bool {
     match name {
-        "tensor-map-rewritten" => matches!(fault, Fault::TensorMapInFlight { .. }),
-        "store-map-not-fenced" => matches!(fault, Fault::TensorMapUnfenced { released: true, .. }),
+        "tensor-map-rewritten" => matches!(fault, Fault::Tensor(TensorFault::MapInFlight { .. })),
+        "store-map-not-fenced" => {
+            matches!(fault, Fault::Tensor(TensorFault::MapUnfenced { released: true, .. }))
+        }
         "proxy-fence-missing" => matches!(fault, Fault::MissingProxyFence { .. }),
         "fragments-overwritten" => matches!(fault, Fault::RegisterInFlight { write: true, .. }),
         "cluster-across-groups" => matches!(fault, Fault::Hang { .. }),

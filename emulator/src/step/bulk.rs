@@ -6,7 +6,7 @@ use ptx::inst::{AtomicOp, AtomicType, Bulk, Operand, Reduction};
 use super::Flow;
 use super::tma::{Boxed, LINE_ALIGNMENT, Load, Source};
 use crate::machine::Machine;
-use crate::trap::{Fault, InLane, Stop};
+use crate::trap::{Fault, InLane, Stop, TensorFault};
 use crate::warp::lanes;
 
 /// The type of a reduction on the elements of a map; `None` if the element type has no reduction.
@@ -35,7 +35,7 @@ pub(super) fn tensor_reduction(op: AtomicOp, element: TensorElement) -> Result<R
         };
         Some(Reduction { op, ty }).filter(|reduce| reduce.in_global())
     });
-    reduce.ok_or(Fault::TensorReduction { op: op.name(), element })
+    reduce.ok_or(Fault::Tensor(TensorFault::Reduction { op: op.name(), element }))
 }
 
 /// An asynchronous write from one CTA to one of its cluster.

@@ -19,7 +19,7 @@ use crate::launch::PARAMETERS;
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Who, together};
 use crate::tensor_map::{Map, decode, replaced};
-use crate::trap::{Fault, InLane, Stop};
+use crate::trap::{Fault, InLane, Stop, TensorFault};
 use crate::warp::{ALL, lanes};
 
 /// Alignment in bytes of a map in global or shared memory.
@@ -42,12 +42,12 @@ impl Machine<'_> {
         }
         let mut bytes = [0; TENSOR_MAP_BYTES];
         let known = self.memory.load(address, &mut bytes).is_ok();
-        let map = decode(&bytes).filter(|_| known).ok_or(Fault::TensorMap { address })?;
+        let map = decode(&bytes).filter(|_| known).ok_or(Fault::Tensor(TensorFault::Map { address }))?;
         if !address.is_multiple_of(ALIGNMENT.into()) {
             return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
         }
         self.map_is_used((warp, lane), address, None)?;
-        map.map_err(|reason| Fault::TensorMapFields { address, reason })
+        map.map_err(|reason| Fault::Tensor(TensorFault::MapFields { address, reason }))
     }
 
     /// Whether the map at an address is in global memory, so that it may change.
@@ -81,7 +81,7 @@ impl Machine<'_> {
             noted.map_err(|conflict| match conflict {
                 Conflict { unfenced: true, warp, pc, .. } => {
                     let other = Box::new(self.place_of(warp, Some(conflict.lane), pc));
-                    Fault::TensorMapUnfenced { address, released, other }
+                    Fault::Tensor(TensorFault::MapUnfenced { address, released, other })
                 }
                 conflict @ Conflict { unfenced: false, .. } => self.race(conflict, kind),
             })?;
@@ -192,7 +192,7 @@ impl Machine<'_> {
         self.map_is_written((warp, By::lane(lane)), address)?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
         self.memory.load(address, &mut bytes)?;
-        let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address })?;
+        let bytes = replaced(&bytes, field, value).ok_or(Fault::Tensor(TensorFault::Map { address }))?;
         self.memory.store(address, &bytes)
     }
 
@@ -204,7 +204,7 @@ impl Machine<'_> {
         let loading = self.loads.iter().any(|load| load.uses_map(address));
         let storing = self.warps.iter().any(|warp| warp.stores.iter().any(|store| store.map_at == address));
         if loading || storing {
-            return Err(Fault::TensorMapInFlight { address });
+            return Err(Fault::Tensor(TensorFault::MapInFlight { address }));
         }
         self.note_by(warp, by, (address, TENSOR_MAP_BYTES as u64), Kind::WRITE)
     }
@@ -237,7 +237,8 @@ impl Machine<'_> {
         let (offset, bytes) = self.shared_map(warp, address, self.warps[warp].views.of(lane))?;
         let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
         self.note_shared((warp, By::lane(lane)), range, Kind::WRITE)?;
-        let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address: address.into() })?;
+        let bytes = replaced(&bytes, field, value)
+            .ok_or(Fault::Tensor(TensorFault::Map { address: address.into() }))?;
         let cta = self.warps[warp].cta;
         for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact(16)) {
             self.ctas[cta].shared.store(at, chunk)?;

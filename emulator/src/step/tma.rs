@@ -14,7 +14,7 @@ use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
 use crate::tensor_map::{Map, swizzled};
-use crate::trap::{Fault, InLane, Stop};
+use crate::trap::{Fault, InLane, Stop, TensorFault};
 use crate::warp::{Blocked, Store, lanes};
 
 /// Alignment of a box in shared memory, in bytes.
@@ -133,15 +133,15 @@ pub(super) type Tensor<'a> = (Operand, &'a [Operand], Option<&'a [Operand]>);
 /// Refuses a base outside the bounding box and an offset with too many bits. Stores the offset in the map.
 pub(super) fn placed(map: &mut Map, start: &[i64; 5], offsets: [u32; 3]) -> Result<(), Fault> {
     let (bits, spatial) = (Im2colMap::corner_bits(map.rank), map.rank - 2);
-    let Some(walk) = &mut map.walk else { return Err(Fault::TensorMode { im2col: false }) };
+    let Some(walk) = &mut map.walk else { return Err(Fault::Tensor(TensorFault::Mode { im2col: false })) };
     for dim in 0..spatial {
         let ((low, high), base) = (walk.bounds[dim], start[dim + 1]);
         if !(low..=high).contains(&base) {
-            return Err(Fault::Im2colBase { dim: dim as u32, base, low, high });
+            return Err(Fault::Tensor(TensorFault::Im2colBase { dim: dim as u32, base, low, high }));
         }
         let offset = offsets[dim];
         if offset >> bits != 0 {
-            return Err(Fault::Im2colOffset { dim: dim as u32, offset, bits });
+            return Err(Fault::Tensor(TensorFault::Im2colOffset { dim: dim as u32, offset, bits }));
         }
         walk.offsets[dim] = offset.into();
     }
@@ -177,15 +177,15 @@ impl Machine<'_> {
             let map_at = maps[lane];
             let mut map = self.tensor_map((warp, lane), map_at).lane(lane)?;
             if map.walk.is_some() != im2col.is_some() {
-                return Err(Fault::TensorMode { im2col: map.walk.is_some() }.lane(lane));
+                return Err(Fault::Tensor(TensorFault::Mode { im2col: map.walk.is_some() }).lane(lane));
             }
             if map.rank != coords.len() {
                 let (map, coordinates) = (map.rank as u32, coords.len() as u32);
-                return Err(Fault::TensorRank { map, coordinates }.lane(lane));
+                return Err(Fault::Tensor(TensorFault::Rank { map, coordinates }).lane(lane));
             }
             let (at, bytes) = (starts[lane][0], map.element.bytes());
             if at * i64::from(bytes) % i64::from(LINE_ALIGNMENT) != 0 {
-                return Err(Fault::TensorAlignment { at, bytes }.lane(lane));
+                return Err(Fault::Tensor(TensorFault::Alignment { at, bytes }).lane(lane));
             }
             if im2col.is_some() {
                 placed(&mut map, &starts[lane], offsets[lane]).lane(lane)?;
@@ -265,7 +265,9 @@ impl Machine<'_> {
             if map_at != LINE && (0..map.rows()).all(|index| map.row(&start, index).is_none()) {
                 let mut first = [0; LINE_ALIGNMENT as usize];
                 let address = map.address;
-                self.memory.load(address, &mut first).map_err(|_| Fault::TensorBase { address })?;
+                self.memory
+                    .load(address, &mut first)
+                    .map_err(|_| Fault::Tensor(TensorFault::Base { address }))?;
             }
             let rows = (0..map.rows()).filter_map(|index| map.row(&start, index));
             let rows = rows.map(|row| (row.address, (row.end - row.start) as u64));
@@ -528,13 +530,13 @@ impl Machine<'_> {
 /// box may end after the end of the tensor.
 fn begins_inside(map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
     if let Some(dim) = start.iter().position(|&at| at < 0) {
-        return Err(Fault::TensorBefore { dim: dim as u32, at: start[dim] });
+        return Err(Fault::Tensor(TensorFault::Before { dim: dim as u32, at: start[dim] }));
     }
     let Some(walk) = &map.walk else { return Ok(()) };
     for dim in 0..map.rank - 2 {
         let ((low, high), extent) = (walk.bounds[dim], map.dims[dim + 1]);
         if low < 0 || high >= extent as i64 {
-            return Err(Fault::Im2colBounds { dim: dim as u32, low, high, extent });
+            return Err(Fault::Tensor(TensorFault::Im2colBounds { dim: dim as u32, low, high, extent }));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Hazards of tensor copies and matrix multiplies.
 
-use emulator::{Fault, Owner, Wait};
+use emulator::{Fault, Owner, TensorFault, Wait};
 use ptx::inst::ProxySpace;
 use ptx::{TensorLoad, WgmmaOperands, WgmmaTypes};
 
@@ -213,13 +213,13 @@ pub(crate) fn cases() -> Vec<Case> {
                 k.finish();
             });
         }),
-        Case::new("no tensor map at the address", 32, fault!(Fault::TensorMap { .. }), |k| {
+        Case::new("no tensor map at the address", 32, fault!(Fault::Tensor(TensorFault::Map { .. })), |k| {
             k.f.prefetch_tensor_map(if k.broken { k.data } else { k.map });
         }),
         Case::new(
             "coordinates that do not fit the map",
             32,
-            fault!(Fault::TensorRank { map: 2, coordinates: 3 }),
+            fault!(Fault::Tensor(TensorFault::Rank { map: 2, coordinates: 3 })),
             |k| {
                 k.zero(BOX_BYTES);
                 let zero = k.f.constant(0);
@@ -237,7 +237,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a tensor load that begins inside of 16 bytes",
             32,
-            fault!(Fault::TensorAlignment { at: -4, bytes: 2 }),
+            fault!(Fault::Tensor(TensorFault::Alignment { at: -4, bytes: 2 })),
             |k| {
                 k.init();
                 let load =
@@ -254,7 +254,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a tensor load of nothing through a map that begins before the memory",
             32,
-            fault!(Fault::TensorBase { .. }),
+            fault!(Fault::Tensor(TensorFault::Base { .. })),
             |k| {
                 k.init();
                 let barrier = k.barrier();
@@ -271,7 +271,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a tensor store that begins before the tensor",
             32,
-            fault!(Fault::TensorBefore { dim: 1, at: -1 }),
+            fault!(Fault::Tensor(TensorFault::Before { dim: 1, at: -1 })),
             |k| {
                 k.zero(BOX_BYTES);
                 k.once(|| {

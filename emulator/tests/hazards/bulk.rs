@@ -1,7 +1,7 @@
 //! Hazards of bulk copies, reductions by copies, asynchronous stores to another CTA, and rare operations on
 //! mbarriers.
 
-use emulator::{Fault, Owner};
+use emulator::{Fault, Owner, TensorFault};
 use ptx::inst::{Arrival, Phase, ProxySpace};
 use ptx::{AtomicOp, AtomicType, BulkLoad, MbarrierOrder, Special, Value};
 
@@ -148,7 +148,7 @@ fn copies() -> Vec<Case> {
         Case::new(
             "a tensor reduction that its elements do not have",
             32,
-            |fault| matches!(fault, Fault::TensorReduction { op: "inc", .. }),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::Reduction { op: "inc", .. })),
             |k| {
                 k.zero(BOX_BYTES);
                 let op = if k.broken { AtomicOp::Inc } else { AtomicOp::Add };

@@ -1,6 +1,6 @@
 //! Hazards with tensor maps that other CTAs use, and with earlier grids.
 
-use emulator::Fault;
+use emulator::{Fault, TensorFault};
 use ptx::{AtomicOp, AtomicType, BulkLoad, LoadOrder, MapChange, Scope};
 
 use crate::tensor_maps::MAP;
@@ -16,7 +16,7 @@ fn maps() -> Vec<Case> {
         grid(
             "a map rewritten by another CTA before the copies through it have ended",
             2,
-            |f| race(f) || matches!(f, Fault::TensorMapInFlight { .. }),
+            |f| race(f) || matches!(f, Fault::Tensor(TensorFault::MapInFlight { .. })),
             |k| {
                 let f = k.f;
                 let used = 2;
@@ -57,7 +57,7 @@ fn maps() -> Vec<Case> {
         grid(
             "a map acquired at another CTA's address",
             2,
-            fault!(Fault::TensorMapUnfenced { .. } | Fault::TensorMap { .. }),
+            fault!(Fault::Tensor(TensorFault::MapUnfenced { .. }) | Fault::Tensor(TensorFault::Map { .. })),
             |k| {
                 let f = k.f;
                 k.in_cta(0, || {

@@ -1,6 +1,6 @@
 //! Copies in im2col mode: the map's kind, the base, the filter offset.
 
-use emulator::Fault;
+use emulator::{Fault, TensorFault};
 use ptx::{MapChange, Scope, TensorLoad, Value};
 
 use crate::{BOX_BYTES, Case, Kernel};
@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a copy in tile mode through an im2col map",
             32,
-            |fault| matches!(fault, Fault::TensorMode { im2col: true }),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::Mode { im2col: true })),
             |k| {
                 k.init();
                 if !k.broken {
@@ -40,7 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a copy in im2col mode through a tiled map",
             32,
-            |fault| matches!(fault, Fault::TensorMode { im2col: false }),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::Mode { im2col: false })),
             |k| {
                 k.init();
                 k.pixels_from(if k.broken { k.map } else { k.pixels }, [0; 4], [0; 2]);
@@ -49,7 +49,9 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a base outside of the bounding box",
             32,
-            |fault| matches!(fault, Fault::Im2colBase { dim: 1, base: 1, low: -1, high: 0 }),
+            |fault| {
+                matches!(fault, Fault::Tensor(TensorFault::Im2colBase { dim: 1, base: 1, low: -1, high: 0 }))
+            },
             |k| {
                 k.init();
                 // The tensor has a pixel 1, but the bounding box does not: no filter begins there.
@@ -59,7 +61,9 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a filter offset of too many bits",
             32,
-            |fault| matches!(fault, Fault::Im2colOffset { dim: 0, offset: 256, bits: 8 }),
+            |fault| {
+                matches!(fault, Fault::Tensor(TensorFault::Im2colOffset { dim: 0, offset: 256, bits: 8 }))
+            },
             |k| {
                 k.init();
                 k.pixels_from(k.pixels, [0; 4], [if k.broken { 256 } else { 255 }, 0]);
@@ -68,7 +72,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a part of an im2col map replaced",
             32,
-            |fault| matches!(fault, Fault::TensorMapFields { reason, .. } if reason.contains("im2col")),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::MapFields { reason, .. }) if reason.contains("im2col")),
             |k| {
                 let copy = k.base + 4096;
                 k.init();
@@ -100,7 +104,12 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "an im2col store through a bounding box that is not inside of the tensor",
             32,
-            |fault| matches!(fault, Fault::Im2colBounds { dim: 0, low: -1, high: 0, extent: 2 }),
+            |fault| {
+                matches!(
+                    fault,
+                    Fault::Tensor(TensorFault::Im2colBounds { dim: 0, low: -1, high: 0, extent: 2 })
+                )
+            },
             |k| {
                 k.zero(BOX_BYTES);
                 k.once(|| {

@@ -1,6 +1,6 @@
 //! Hazards: memory that is overwritten while copies and multiplies may still read it.
 
-use emulator::Fault;
+use emulator::{Fault, TensorFault};
 use ptx::{MapChange, MbarrierOrder, Scope, TensorLoad};
 
 use crate::tensor_maps::MAP;
@@ -118,7 +118,7 @@ fn global() -> Vec<Case> {
         grid(
             "a map rewritten by another CTA before the stores through it have ended",
             2,
-            |f| race(f) || matches!(f, Fault::TensorMapInFlight { .. }),
+            |f| race(f) || matches!(f, Fault::Tensor(TensorFault::MapInFlight { .. })),
             |k| {
                 let f = k.f;
                 k.in_cta(0, || {
@@ -148,7 +148,7 @@ fn global() -> Vec<Case> {
         Case::new(
             "a map in global memory changed in place while another warp's load uses it",
             64,
-            |f| race(f) || matches!(f, Fault::TensorMapInFlight { .. }),
+            |f| race(f) || matches!(f, Fault::Tensor(TensorFault::MapInFlight { .. })),
             |k| {
                 k.barriers([1], 64);
                 k.in_warp(0, || {

@@ -68,7 +68,7 @@ fn sweep(case: &Case, broken: bool) -> Outcome {
 
 /// The name of a fault's variant.
 fn kind(fault: &Fault) -> String {
-    let text = format!("{fault:?}");
+    let text = format!("{fault:?}").replacen("Tensor(", "Tensor", 1);
     text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
         "TensorRank" | "TensorMode" | "TensorAlignment" | "TensorBase" | "TensorBefore" | "Multicast" => {
             "cp.async.bulk.tensor"
         }
-        "Im2colBounds" | "Im2colBase" | "Im2colOffset" => "Tensors: im2col mode",
+        "TensorIm2colBounds" | "TensorIm2colBase" | "TensorIm2colOffset" => "Tensors: im2col mode",
         "Registers" | "RegistersTwice" => "setmaxnreg",
         "ExitInFlight" => "exit; completion of asynchronous operations",
         "Trapped" => "trap",

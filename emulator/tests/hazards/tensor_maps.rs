@@ -1,6 +1,6 @@
 //! Hazards of tensor maps that the kernel changes: use without the fences, and changes during a use.
 
-use emulator::Fault;
+use emulator::{Fault, TensorFault};
 use ptx::{LoadOrder, MapChange, Scope, Special, Value};
 
 use crate::{Case, Kernel};
@@ -43,11 +43,11 @@ impl<'f> Kernel<'f> {
 }
 
 fn unfenced(fault: &Fault) -> bool {
-    matches!(fault, Fault::TensorMapUnfenced { released: false, .. })
+    matches!(fault, Fault::Tensor(TensorFault::MapUnfenced { released: false, .. }))
 }
 
 fn not_acquired(fault: &Fault) -> bool {
-    matches!(fault, Fault::TensorMapUnfenced { released: true, .. })
+    matches!(fault, Fault::Tensor(TensorFault::MapUnfenced { released: true, .. }))
 }
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -140,7 +140,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a map that changes while a load uses it",
             32,
-            |fault| matches!(fault, Fault::TensorMapInFlight { .. }),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::MapInFlight { .. })),
             |k| {
                 k.init();
                 k.published(Scope::Gpu);
@@ -154,7 +154,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a map that changes before its group has been read",
             32,
-            |fault| matches!(fault, Fault::TensorMapInFlight { .. }),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::MapInFlight { .. })),
             |k| {
                 k.init();
                 k.published(Scope::Gpu);
@@ -171,7 +171,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a map pointed to half a chunk",
             32,
-            |fault| matches!(fault, Fault::TensorMapFields { .. }),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::MapFields { .. })),
             |k| {
                 k.init();
                 k.changed(k.data + if k.broken { 8u64 } else { 0 });
@@ -183,7 +183,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a change of what is no map",
             32,
-            |fault| matches!(fault, Fault::TensorMap { .. }),
+            |fault| matches!(fault, Fault::Tensor(TensorFault::Map { .. })),
             |k| {
                 k.zero(MAP + 128);
                 k.f.warp_sync();
