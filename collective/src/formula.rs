@@ -115,7 +115,7 @@ impl Lowered {
     }
 
     /// The nodes, each before its children; none if the formula is refused for such operands.
-    pub fn items(self) -> &'static [Item] {
+    pub(crate) fn items(self) -> &'static [Item] {
         self.tree().map_or(&[], |tree| &tree.items)
     }
 

@@ -89,9 +89,9 @@ pub use formula::{Formula, FormulaArguments, FormulaError, FormulaFunction, Inpu
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use group_scales::GroupScales;
 pub use mainloop::{
-    Accumulator, Accumulators, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Fragment, FragmentPair,
-    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaOperands, MmaPair, MmaSync, MmaSyncWith,
-    OperandMap, Origin, Pass, RowVariables, Simt, SimtElement, SimtPair, TensorCopies, TensorCopy,
+    AccumulatorElement, Accumulators, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Fragment,
+    FragmentPair, FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaOperands, MmaPair, MmaSync,
+    MmaSyncWith, OperandMap, Origin, Pass, RowVariables, Simt, SimtPair, TensorCopies, TensorCopy,
     ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit,
 };
 pub use operand::{

@@ -29,12 +29,12 @@ mod tma_wgmma;
 
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
-pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
+pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtPair};
 pub use product::{MmaOperands, WarpgroupMma};
 pub use stage_tile::OperandMap;
 pub(crate) use stage_tile::{AnyTile, BoxTile};
 pub use stages::InFlight;
-pub use sums::{Accumulator, Accumulators};
+pub use sums::{AccumulatorElement, Accumulators};
 pub use tensor_copy::{Origin, TensorCopy};
 pub use thread_copy::{ThreadCopy, ThreadOrigin};
 pub use tma_wgmma::{TensorCopies, TmaWgmma};

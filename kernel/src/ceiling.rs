@@ -16,7 +16,7 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use collective::{Accumulator, Format, Plan};
+use collective::{AccumulatorElement, Format, Plan};
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Grid;
@@ -151,7 +151,7 @@ fn at<'f>(descriptor: &MatrixDescriptor, address: Value<'f, u32>) -> Value<'f, u
 /// Metadata of eight chunks of which the first elements are kept.
 const FIRST: u32 = 0x4444_4444;
 
-fn emit<T: Accumulator>(f: &Builder, types: WgmmaTypes, of: Operands) {
+fn emit<T: AccumulatorElement>(f: &Builder, types: WgmmaTypes, of: Operands) {
     let (a_bytes, stage_bytes) = (of.a_bytes(), of.stage_bytes());
     let density = if of.sparse { 2 } else { 1 };
     let depth = ROW_BYTES * 8 / types.element_bits();

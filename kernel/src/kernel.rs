@@ -106,7 +106,7 @@ pub trait Kernel<C> {
     ///
     /// # Errors
     /// The first illegal record, the first memory that is not lent, or records that were not lent as
-    /// [`Records`](crate::driver::Records).
+    /// [`DeviceRecords`](crate::driver::DeviceRecords).
     #[cfg(feature = "driver")]
     fn check_records(&self, _call: &C, _lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
         Ok(())

@@ -16,7 +16,9 @@ use collective::{
     Cooperative, DirectStore, Format, KMajor, LinearCombination, MatrixRef, Operands, Record, Tile, TmaWgmma,
     TreeEpilogue,
 };
-use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, LoadedProgram, Records, Stream, StreamRef};
+use kernel::driver::{
+    Context, DeviceRecords, DeviceSlice, Enqueue, Loaded, LoadedProgram, Stream, StreamRef,
+};
 use kernel::{
     AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Kernel, Program, Transpose,
     Transposition, Tree,
@@ -451,7 +453,7 @@ fn records_are_lent_with_what_they_name() {
             ),
             ("a product of no rows, of nobody", Record { m: 0, addresses: [1 << 33; 4], ..good }, 1.0, ""),
         ] {
-            let records = Records::upload(gpu.context(), &[good, second]).expect("memory");
+            let records = DeviceRecords::upload(gpu.context(), &[good, second]).expect("memory");
             let mut call = Call { workspace, ..records.call() };
             (call.epilogue.alpha, call.epilogue.beta) = (1.0, beta);
             let [a, b, c, d] = memories.each_ref().map(DeviceSlice::from);

@@ -6,7 +6,7 @@ use ptx::{Builder, Value};
 use super::fragments::Fragments;
 use super::product::WarpgroupMma;
 use super::promotion::Promoted;
-use super::sums::{Accumulator, Accumulators};
+use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, Finish, InFlight, Pass};
 use crate::pipeline::Stage;
 use crate::plan::{AccumulatorType, CtaPlan, Plan, Source};
@@ -14,7 +14,7 @@ use crate::plan::{AccumulatorType, CtaPlan, Plan, Source};
 const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
 
 /// Emits the matrix instructions of one consumer warpgroup.
-pub(super) struct Multiplier<'f, 'p, T: Accumulator> {
+pub(super) struct Multiplier<'f, 'p, T: AccumulatorElement> {
     pub(super) f: &'f Builder,
     pub(super) plan: &'p Plan,
     pub(super) product: WarpgroupMma<'f, T>,
@@ -54,7 +54,7 @@ pub(super) fn in_turn<'f>(
     }
 }
 
-impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
+impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
     fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
         let product = WarpgroupMma::new(f, &plan.mainloop, plan.operands, consumer.part).expect(PLANNED);
         Self::of(f, plan, product)

@@ -23,7 +23,7 @@ use super::sums::PlainSum;
 use super::{Accumulators, Consumer, Fragment, WorkUnit, begin, output_elements, tiled};
 use crate::plan::{AccumulatorType, AtomTypes, CtaPlan, Plan, RingPlan};
 
-pub use types::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
+pub use types::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtPair};
 
 const PLANNED: &str = "the plan admits only tiles that the atom multiplies";
 

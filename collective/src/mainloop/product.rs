@@ -8,7 +8,7 @@ use cute_rs::{CoordLayout, Layout, LayoutError, Partition};
 use ptx::{Builder, Value, Var, WgmmaOperands, WgmmaSource, WgmmaTypes};
 
 use super::fragments::Fragments;
-use super::sums::{Accumulator, Accumulators};
+use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, Fragment, WorkUnit, begin, output_elements, tiled_mma};
 use crate::pipeline::Stage;
 use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
@@ -19,10 +19,10 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// attention, of the scores and V.
 ///
 /// ```
-/// use collective::{Accumulator, Accumulators, Consumer, InFlight, Pass, PlanError, WarpgroupMma};
+/// use collective::{AccumulatorElement, Accumulators, Consumer, InFlight, Pass, PlanError, WarpgroupMma};
 ///
 /// /// What the mainloops of this crate do if tiles are not narrowed.
-/// fn multiply<'f, T: Accumulator>(
+/// fn multiply<'f, T: AccumulatorElement>(
 ///     pass: Pass<'_, 'f>,
 ///     consumer: Consumer<'f>,
 /// ) -> Result<Accumulators<'f>, PlanError> {
@@ -86,7 +86,7 @@ pub(super) struct Located<'f> {
 }
 
 /// Accumulators of a thread of a consumer warpgroup, by block: those of one wave.
-fn accumulators<'f, T: Accumulator>(f: &'f Builder, spec: &MainloopSpec) -> Vec<Vec<Var<'f, T>>> {
+fn accumulators<'f, T: AccumulatorElement>(f: &'f Builder, spec: &MainloopSpec) -> Vec<Vec<Var<'f, T>>> {
     let [blocks, _] = spec.wave(0);
     let count = spec.accumulators() / (blocks.end - blocks.start);
     blocks.map(|_| (0..count).map(|_| f.uninitialised()).collect()).collect()
@@ -99,7 +99,7 @@ impl OperandTile {
     }
 }
 
-impl<'f, T: Accumulator> WarpgroupMma<'f, T> {
+impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
     /// The product of A's tile and B's, for the warpgroup with index `part` among those that share the tile
     /// ([`Consumer::part`]). Tile, atom and roles are those of `spec`.
     ///
@@ -285,7 +285,7 @@ impl<'f, T: Accumulator> WarpgroupMma<'f, T> {
     }
 }
 
-impl<'f, T: Accumulator> MmaOperands<'_, 'f, T> {
+impl<'f, T: AccumulatorElement> MmaOperands<'_, 'f, T> {
     /// Only the first `width` columns.
     #[track_caller]
     pub(super) fn narrowed(self, width: u32) -> Self {

@@ -6,15 +6,15 @@ use ptx::Var;
 
 use super::fragments::Fragments;
 use super::multiplier::Multiplier;
-use super::sums::{Accumulator, Accumulators};
+use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, Pass, WorkUnit};
 use crate::pipeline::Stage;
 use crate::plan::MainloopSpec;
 
 /// The sums that accumulators are added to, by block, in the order of the accumulators.
-pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, <T as Accumulator>::Sum>>>;
+pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, <T as AccumulatorElement>::Sum>>>;
 
-impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
+impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
     /// Number of k-tiles between two additions, and number of equal parts, in instructions, into which a
     /// k-tile is divided. One of the two is 1.
     fn intervals(&self) -> [u32; 2] {

@@ -3,7 +3,7 @@
 use ptx::{Builder, Value, Var};
 
 use super::stages::Older;
-use super::sums::{Accumulator, Accumulators};
+use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, Finish, Pass, WarpgroupMma};
 use crate::pipeline::Stage;
 use crate::plan::{AccumulatorType, Plan};
@@ -24,7 +24,7 @@ pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: F
     finish(pass.plan, sums);
 }
 
-fn sums<'f, T: Accumulator>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Accumulators<'f> {
+fn sums<'f, T: AccumulatorElement>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Accumulators<'f> {
     let Pass { f, plan, piece, .. } = pass;
     let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
@@ -59,7 +59,12 @@ impl<'f, 'p> Metadata<'f, 'p> {
     /// waits until the instructions that read them are complete. `older` is emitted as soon as the whole
     /// stage before has been multiplied. Without `older` there is no stage before, and the accumulators are
     /// overwritten.
-    fn multiply<T: Accumulator>(&self, product: &WarpgroupMma<'f, T>, stage: Stage<'f>, older: Older<'_>) {
+    fn multiply<T: AccumulatorElement>(
+        &self,
+        product: &WarpgroupMma<'f, T>,
+        stage: Stage<'f>,
+        older: Older<'_>,
+    ) {
         let Self { f, plan, .. } = *self;
         let spec = &plan.mainloop;
         let (units, unit_k) = (spec.metadata_words(), sparse::unit_k(spec.operands[0].format));

@@ -12,7 +12,7 @@ use super::Fragment;
     message = "`{Self}` is no type of accumulators",
     note = "`wgmma` sums in `f32`, in `i32` for integers, or in `f16`, of which a `u32` holds two"
 )]
-pub trait Accumulator: Number + Default {
+pub trait AccumulatorElement: Number + Default {
     /// The accumulator type in the instruction's name.
     const SUMS: WgmmaSum;
 
@@ -35,7 +35,7 @@ pub trait Accumulator: Number + Default {
 /// Registers that each hold one accumulator.
 macro_rules! one_per_register {
     ($($of:ty: $name:ident;)+) => {$(
-        impl Accumulator for $of {
+        impl AccumulatorElement for $of {
             const SUMS: WgmmaSum = WgmmaSum::$name;
 
             type Sum = Self;
@@ -62,7 +62,7 @@ one_per_register! {
     i32: S32;
 }
 
-impl Accumulator for u32 {
+impl AccumulatorElement for u32 {
     const SUMS: WgmmaSum = WgmmaSum::F16;
 
     type Sum = f32;

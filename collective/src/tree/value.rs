@@ -11,17 +11,17 @@ use super::leaf::uniform;
 use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, Supplied, Supply};
 
 /// The traits of a node from those of its children.
-pub type FactsOf = fn(&[NodeTraits]) -> Result<NodeTraits, &'static str>;
+type TraitsOf = fn(&[NodeTraits]) -> Result<NodeTraits, &'static str>;
 
 /// A kind of node as a value.
 #[derive(Clone, Copy)]
-pub struct NodeValue {
+pub(crate) struct NodeValue {
     /// The Rust type, with `AnyNode` for children.
-    pub rust: &'static str,
+    pub(crate) rust: &'static str,
     /// The name, with [`AnyNode::name`] for children.
-    pub name: fn() -> String,
+    pub(crate) name: fn() -> String,
     /// The traits from those of the children.
-    pub traits: FactsOf,
+    pub(crate) traits: TraitsOf,
     declare: for<'f> fn(&mut Declare<'f>) -> Begin<'f>,
     supply: fn(&mut dyn Supply, Shape) -> Arc<dyn AnyArguments>,
 }
@@ -34,12 +34,15 @@ impl fmt::Debug for NodeValue {
 
 impl NodeValue {
     /// The node `N`, whose children are [`AnyNode`]s and whose Rust type is `rust`.
-    pub const fn of<N: Supplied<Arguments: Send + Sync>>(rust: &'static str, traits: FactsOf) -> Self {
+    pub(crate) const fn of<N: Supplied<Arguments: Send + Sync>>(
+        rust: &'static str,
+        traits: TraitsOf,
+    ) -> Self {
         Self { rust, name: N::name, traits, declare: N::declare, supply: supply::<N> }
     }
 
     /// The number of children.
-    pub fn children(&self) -> usize {
+    pub(crate) fn children(&self) -> usize {
         self.rust.matches("AnyNode").count()
     }
 }
@@ -48,7 +51,7 @@ impl NodeValue {
 ///
 /// # Errors
 /// The children cannot be combined.
-pub fn combined<N: Node>(children: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
+pub(crate) fn combined<N: Node>(children: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
     children.iter().try_fold(N::TRAITS, |traits, child| traits.beside(*child))
 }
 
@@ -56,18 +59,18 @@ pub fn combined<N: Node>(children: &[NodeTraits]) -> Result<NodeTraits, &'static
 #[derive(Clone, Debug)]
 pub struct Item {
     /// Its kind.
-    pub node: &'static NodeValue,
+    pub(crate) node: &'static NodeValue,
     /// The number of a [`Literal`]; else 0.
-    pub number: f64,
+    pub(crate) number: f64,
     /// Its name in error messages; empty if it has none.
-    pub label: &'static str,
+    pub(crate) label: &'static str,
     /// The names of its own arguments.
-    pub inputs: Vec<Argument>,
+    pub(crate) inputs: Vec<Argument>,
 }
 
 /// An argument of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Argument {
+pub(crate) enum Argument {
     /// The caller gives it under this name.
     Named(&'static str),
     /// The tree gives it.
@@ -175,7 +178,7 @@ impl Supplied for AnyNode {
 
 /// A number of the tree, a constant of the kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Literal;
+pub(crate) struct Literal;
 
 impl Node for Literal {
     type Arguments = f64;

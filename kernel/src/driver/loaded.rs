@@ -107,14 +107,14 @@ impl<K> Loaded<K> {
     /// All memory that the call accesses must be part of `lent`: matrices up to their last element, the
     /// workspace, the offsets of groups, and what the epilogue reads and writes. D, the workspace and what
     /// the epilogue writes must be lent as writable. For GEMMs that [`Record`](collective::Record)s describe,
-    /// lend the [`Records`](super::Records) and the matrices of each.
+    /// lend the [`DeviceRecords`](super::DeviceRecords) and the matrices of each.
     ///
     /// If the stream is being captured, the launch becomes part of the graph, whether the shape is known or
     /// not. [`DeviceSlice`] says who keeps the memory.
     ///
     /// # Errors
     /// The first illegal argument, memory that is not lent, records that were not lent as
-    /// [`Records`](super::Records), an epilogue that does not report all memory it accesses, or a launch that
+    /// [`DeviceRecords`](super::DeviceRecords), an epilogue that does not report all memory it accesses, or a launch that
     /// the driver rejects. Faults while the kernel runs are reported by a later call.
     pub fn launch<'s, C: Clone>(
         &mut self,

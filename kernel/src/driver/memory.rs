@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use collective::Record;
 
 use super::context::{Context, lock};
-use super::records::Records;
+use super::records::DeviceRecords;
 use super::stream::Held;
 use super::sys::RawStream;
 use crate::error::EngineError;
@@ -97,11 +97,11 @@ impl Memories {
 
 /// Device memory that its owner lends to a launch: an address and a number of bytes.
 ///
-/// A [`DeviceMemory`] converts to it, and so do [`Records`]. With the feature `cudarc`, `cudarc::read` and
+/// A [`DeviceMemory`] converts to it, and so do [`DeviceRecords`]. With the feature `cudarc`, `cudarc::read` and
 /// `cudarc::write` lend cudarc's slices. For other memory nothing proves that an address is valid, so
 /// [`readable`](Self::readable) and [`writable`](Self::writable) are `unsafe`.
 ///
-/// A launch may be captured into a graph. The graph keeps [`DeviceMemory`] and [`Records`]. If another
+/// A launch may be captured into a graph. The graph keeps [`DeviceMemory`] and [`DeviceRecords`]. If another
 /// library captures, they are kept as long as the process runs. All other memory is kept by its owner: as
 /// long as the graph may be replayed.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ pub struct DeviceSlice<'a> {
     /// The only stream that it may be used on, if there is one.
     stream: Option<usize>,
     /// The records in it, if it holds records.
-    records: Option<&'a Records>,
+    records: Option<&'a DeviceRecords>,
     /// The memory that it is, if it is of this library.
     memory: Option<&'a DeviceMemory>,
 }
@@ -169,7 +169,7 @@ impl<'a> DeviceSlice<'a> {
     }
 
     /// The records that begin at an address.
-    pub(super) fn records(&self, address: u64) -> Option<&'a Records> {
+    pub(super) fn records(&self, address: u64) -> Option<&'a DeviceRecords> {
         self.records.filter(|records| records.address() == address)
     }
 
@@ -188,11 +188,11 @@ impl<'a> From<&'a DeviceMemory> for DeviceSlice<'a> {
     }
 }
 
-impl<'a> From<&'a Records> for DeviceSlice<'a> {
-    fn from(records: &'a Records) -> Self {
+impl<'a> From<&'a DeviceRecords> for DeviceSlice<'a> {
+    fn from(records: &'a DeviceRecords) -> Self {
         let bytes = (records.as_slice().len() * Record::BYTES[0] as usize) as u64;
         let (address, records) = (records.address(), Some(records));
-        let memory = records.map(Records::memory);
+        let memory = records.map(DeviceRecords::memory);
         Self { address, bytes, writable: false, stream: None, records, memory }
     }
 }

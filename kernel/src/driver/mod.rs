@@ -100,7 +100,7 @@ pub use load::Origin;
 pub use loaded::Loaded;
 pub use loaded_program::LoadedProgram;
 pub use memory::{DeviceMemory, DeviceSlice, Memories};
-pub use records::Records;
+pub use records::DeviceRecords;
 pub use stream::{Held, Stream, StreamRef};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]

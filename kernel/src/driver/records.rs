@@ -21,7 +21,7 @@ use crate::products::GroupedProblem;
 ///
 /// ```no_run
 /// use collective::{MatrixRef, Record};
-/// use kernel::driver::{DeviceSlice, Loaded, Records, Stream};
+/// use kernel::driver::{DeviceSlice, Loaded, DeviceRecords, Stream};
 /// use kernel::{Buffer, EngineError};
 ///
 /// fn experts(
@@ -30,19 +30,19 @@ use crate::products::GroupedProblem;
 ///     products: &[Record],
 ///     (weights, sums, workspace): (DeviceSlice<'_>, DeviceSlice<'_>, DeviceSlice<'_>),
 /// ) -> Result<(), EngineError> {
-///     let records = Records::upload(stream.context(), products)?; // waits; keep it
+///     let records = DeviceRecords::upload(stream.context(), products)?; // waits; keep it
 ///     let mut call = records.call();
 ///     call.workspace = Some(Buffer::new(workspace.address(), workspace.bytes()));
 ///     loaded.launch(stream, &call, &[weights, sums, workspace, DeviceSlice::from(&records)])
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Records {
+pub struct DeviceRecords {
     records: Vec<Record>,
     memory: DeviceMemory,
 }
 
-impl Records {
+impl DeviceRecords {
     /// Copies records to new device memory of a context, and waits for the copy.
     ///
     /// # Errors

@@ -65,15 +65,6 @@ impl MmaSyncWith<i8> for u8 {}
 impl MmaSyncWith<Self> for u8 {}
 impl MmaSyncWith<Self> for f64 {}
 
-/// Element types that `fma` multiplies.
-#[diagnostic::on_unimplemented(
-    message = "plain instructions do not multiply `{Self}`",
-    note = "`Simt` multiplies `f32`; tensor cores multiply other elements: `MmaSync` or `TmaWgmma`"
-)]
-pub trait SimtElement: Element {}
-
-impl SimtElement for f32 {}
-
 /// Operands of [`MmaSync`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pair of operands that `mma.sync` multiplies",
@@ -97,7 +88,7 @@ where
 /// Operands of [`Simt`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pair of operands that plain instructions multiply",
-    note = "write `Operands<A, B>` with A and B of `f32`"
+    note = "write `Operands<A, B>` with A and B of `f32`; tensor cores multiply other elements: `MmaSync` or `TmaWgmma`"
 )]
 pub trait SimtPair: 'static {
     /// A and B.
@@ -106,10 +97,7 @@ pub trait SimtPair: 'static {
     const ATOM: Atom;
 }
 
-impl<A: Operand, B: Operand<Element = A::Element>> SimtPair for Operands<A, B>
-where
-    A::Element: SimtElement,
-{
+impl<A: Operand<Element = f32>, B: Operand<Element = f32>> SimtPair for Operands<A, B> {
     const OPERANDS: [OperandSpec; 2] = [A::SPEC, B::SPEC];
     const ATOM: Atom = checked::<A, B>(MmaKind::Simt);
 }
