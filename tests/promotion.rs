@@ -41,6 +41,10 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
         ("dtype=e4m3 tile=256x128x128 promote=2 waves=4 cluster=1x2 scheduler=stream-k", ""),
         ("dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=256x128x128 waves=2 cluster=1x2", ""),
         ("dtype=f16 tile=256x128x64 sums=f16 promote=2 waves=2", ""),
+        ("dtype=e4m3 sparse=a tile=256x128x128 promote=2 waves=2", ""),
+        ("dtype=bf16 sparse=b swap=yes tile=128x64x128 promote=1", ""),
+        ("dtype=e4m3 sparse=a tile=128x64x128 promote=4", "promoted within a k-tile"),
+        ("dtype=e4m3 sparse=a tile=128x64x128 waves=2", "leave InWaves out"),
         ("dtype=e4m3 tile=128x64x128 waves=2", "leave InWaves out"),
         ("dtype=e4m3 tile=128x64x128 promote=8 waves=2", "promoted within a k-tile"),
         (

@@ -396,12 +396,16 @@ impl Draw {
         let k = if a.format.bits() == 32 { [32, 64] } else { [64, 128] };
         tile[2] = if wild { tile[2] } else { self.of(&k) };
         let layout = if wild { b.layout } else { TileLayout::Widest };
+        // An instruction multiplies twice the K of a dense one.
+        let steps = tile[2] / (2 * atom.k());
+        let within = atom.promote > 0 && steps.is_multiple_of(atom.promote);
         let mainloop = MainloopSpec {
             operands: [
                 OperandSpec { sparse: true, major: if wild { a.major } else { Major::K }, ..a },
                 OperandSpec { layout, sparse: wild && self.once_in(3), ..b },
             ],
-            atom: Atom { promote: if wild { atom.promote } else { 0 }, sparse: true, ..atom },
+            atom: Atom { promote: if wild || within { atom.promote } else { 0 }, sparse: true, ..atom },
+            waves: if wild || within { spec.mainloop.waves } else { 1 },
             tile,
             ..if wild { spec.mainloop } else { self.read_by_threads(spec.mainloop) }
         };

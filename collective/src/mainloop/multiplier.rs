@@ -4,7 +4,7 @@
 use ptx::{Builder, Value};
 
 use super::fragments::Fragments;
-use super::product::WarpgroupMma;
+use super::product::{MmaOperands, WarpgroupMma};
 use super::promotion::Promoted;
 use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, Finish, InFlight, Pass};
@@ -55,7 +55,7 @@ pub(super) fn in_turn<'f>(
 }
 
 impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
-    fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
+    pub(super) fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
         let product = WarpgroupMma::new(f, &plan.mainloop, plan.operands, consumer.part).expect(PLANNED);
         Self::of(f, plan, product)
     }
@@ -72,6 +72,21 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
         let registers = self.plan.mainloop.atom.a == Source::Registers;
         let fragments = || Fragments::new(self.f, &self.plan.mainloop, self.plan.operands[0], consumer);
         registers.then(|| fragments().expect(PLANNED))
+    }
+
+    /// Loads a stage's fragments, if A comes from registers. The result issues instructions that overwrite the accumulators.
+    pub(super) fn loaded<'a>(
+        &self,
+        fragments: Option<&'a Fragments<'f>>,
+        stage: Stage<'f>,
+    ) -> impl Fn(&MmaOperands<'_, 'f, T>) + use<'a, 'f, T> {
+        if let Some(fragments) = fragments {
+            fragments.load(stage);
+        }
+        move |found| match fragments {
+            Some(fragments) => found.issue_registers(fragments, false),
+            None => found.issue(false),
+        }
     }
 
     /// If tiles may be narrowed, emits `finish` once per width. Otherwise accumulators of several widths
@@ -151,8 +166,9 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
         if let Some(sums) = &self.sums {
             self.clear_promoted(sums);
             f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-                let stage = (fragments.as_ref(), ring.acquire());
-                self.by_parts(sums, stage, width, self.parts(), &|| {
+                let stage = ring.acquire();
+                let issue = self.loaded(fragments.as_ref(), stage);
+                self.by_parts(sums, (stage, &issue), width, self.parts(), &|| {
                     f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads);
                 });
                 next(k_tile);

@@ -4,10 +4,9 @@ use core::ops::Range;
 
 use ptx::Var;
 
-use super::fragments::Fragments;
 use super::multiplier::Multiplier;
 use super::sums::{AccumulatorElement, Accumulators};
-use super::{Consumer, Pass, WorkUnit};
+use super::{Consumer, MmaOperands, Pass, WorkUnit};
 use crate::pipeline::Stage;
 use crate::plan::MainloopSpec;
 
@@ -43,7 +42,8 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
         let [k_tiles, parts] = self.intervals();
         let one = || {
             let stage = ring.acquire();
-            self.by_parts(sums, (fragments.as_ref(), stage), width, parts, &|| free(stage));
+            let issue = self.loaded(fragments.as_ref(), stage);
+            self.by_parts(sums, (stage, &issue), width, parts, &|| free(stage));
         };
         let count = piece.k_end - piece.k_begin;
         if k_tiles == 1 {
@@ -74,20 +74,17 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
         consumer.turns.pass();
     }
 
-    /// Multiplies a stage in parts, and adds up after each. `free` is emitted after the instructions of the
-    /// last part are complete.
+    /// Multiplies a stage in parts, and adds up after each. `issue` issues the instructions of a part, and `free` is
+    /// emitted after those of the last part are complete.
     pub(super) fn by_parts(
         &self,
         sums: &Promoted<'f, T>,
-        (fragments, stage): (Option<&Fragments<'f>>, Stage<'f>),
+        (stage, issue): (Stage<'f>, &dyn Fn(&MmaOperands<'_, 'f, T>)),
         width: u32,
         parts: u32,
         free: &dyn Fn(),
     ) {
         let f = self.f;
-        if let Some(fragments) = fragments {
-            fragments.load(stage);
-        }
         let found = self.product.find(stage).narrowed(width);
         let spec = &self.plan.mainloop;
         let steps = spec.tile[2] / spec.atom.k() / parts;
@@ -95,11 +92,7 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
             let steps: Range<u32> = part * steps..(part + 1) * steps;
             for wave in 0..spec.waves {
                 f.wgmma_fence();
-                let found = found.clone().part(steps.clone()).wave(wave);
-                match fragments {
-                    Some(fragments) => found.issue_registers(fragments, false),
-                    None => found.issue(false),
-                }
+                issue(&found.clone().part(steps.clone()).wave(wave));
                 f.wgmma_commit();
                 f.wgmma_wait(0);
                 if (part + 1, wave + 1) == (parts, spec.waves) {

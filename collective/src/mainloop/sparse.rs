@@ -2,9 +2,11 @@
 
 use ptx::{Builder, Value, Var};
 
+use super::multiplier::Multiplier;
+use super::promotion::Promoted;
 use super::stages::Older;
 use super::sums::{AccumulatorElement, Accumulators};
-use super::{Consumer, Finish, Pass, WarpgroupMma};
+use super::{Consumer, Finish, MmaOperands, Pass, WarpgroupMma};
 use crate::pipeline::Stage;
 use crate::plan::{AccumulatorType, Plan};
 use crate::sparse;
@@ -26,13 +28,16 @@ pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: F
 
 fn sums<'f, T: AccumulatorElement>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Accumulators<'f> {
     let Pass { f, plan, piece, .. } = pass;
-    let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)
-        .expect("the plan admits only tiles that wgmma multiplies");
-    let metadata = Metadata::new(f, plan, consumer);
+    let multiplier = Multiplier::<T>::new(f, plan, consumer);
+    let (product, metadata) = (&multiplier.product, Metadata::new(f, plan, consumer));
     consumer.turns.begin();
-    let multiply = |stage: Stage<'f>, older: Older<'_>| metadata.multiply(&product, stage, older);
-    consumer.in_sets(pass, &multiply, &|| product.clear());
-    product.sums(consumer, piece)
+    if let Some(sums) = &multiplier.sums {
+        metadata.promoted(&multiplier, sums, (pass, consumer));
+    } else {
+        let multiply = |stage: Stage<'f>, older: Older<'_>| metadata.multiply(product, stage, older);
+        consumer.in_sets(pass, &multiply, &|| product.clear());
+    }
+    multiplier.result(consumer, piece, plan.mainloop.tile[1])
 }
 
 /// A thread's metadata, and its place in a stage.
@@ -53,6 +58,44 @@ impl<'f, 'p> Metadata<'f, 'p> {
         let unit = |_| (0..spec.blocks()).map(|_| f.uninitialised()).collect();
         let words = (0..spec.metadata_words()).map(unit).collect();
         Self { f, plan, first: first + plan.ring.offset(2), words }
+    }
+
+    /// Multiplies the stages of a work unit, and adds the accumulators to sums after each part of a stage. A stage's metadata
+    /// is loaded when no instruction runs any more.
+    fn promoted<T: AccumulatorElement>(
+        &self,
+        multiplier: &Multiplier<'f, '_, T>,
+        sums: &Promoted<'f, T>,
+        (Pass { ring, piece, .. }, consumer): (Pass<'_, 'f>, Consumer<'f>),
+    ) {
+        let (f, spec) = (self.f, &self.plan.mainloop);
+        let steps = sparse::unit_k(spec.operands[0].format) / spec.atom.k();
+        multiplier.clear_promoted(sums);
+        f.repeat(piece.k_end - piece.k_begin, |_| {
+            let stage = ring.acquire();
+            (0..).zip(&self.words).for_each(|(unit, words)| self.load(stage, unit, words));
+            let issue = |found: &MmaOperands<'_, 'f, T>| {
+                found.issue_sparse(false, |block, step| {
+                    (self.words[(step / steps) as usize][block as usize], step % steps)
+                });
+            };
+            multiplier.by_parts(sums, (stage, &issue), spec.tile[1], multiplier.parts(), &|| {
+                // Orders the other lanes' reads of the stage before the warp's arrival.
+                f.warp_sync();
+                consumer.release.arrive(stage.empty);
+            });
+        });
+        consumer.turns.pass();
+    }
+
+    /// Loads the metadata of a stage's unit along K.
+    fn load(&self, stage: Stage<'f>, unit: u32, words: &[Var<'f, u32>]) {
+        let units = self.plan.mainloop.metadata_words();
+        for (block, word) in (0..).zip(words) {
+            let offset = (block * units + unit) * sparse::WORDS * 4;
+            let [loaded] = self.f.load_shared_vector(stage.address + self.first, offset.cast_signed());
+            word.set(loaded.where_or(loaded.more_than(0), FIRST));
+        }
     }
 
     /// Multiplies a stage, one commit group per unit of metadata along K. Before registers are overwritten,
@@ -77,11 +120,7 @@ impl<'f, 'p> Metadata<'f, 'p> {
                     older();
                 }
             }
-            for (block, word) in (0..).zip(words) {
-                let offset = (block * units + unit) * sparse::WORDS * 4;
-                let [loaded] = f.load_shared_vector(stage.address + self.first, offset.cast_signed());
-                word.set(loaded.where_or(loaded.more_than(0), FIRST));
-            }
+            self.load(stage, unit, words);
             f.wgmma_fence();
             let part = found.clone().part(unit * steps..(unit + 1) * steps);
             part.issue_sparse(older.is_some() || unit > 0, |block, step| {

@@ -77,8 +77,8 @@ impl MainloopSpec {
             "metadata takes one of the four tiles that a stage can have after A and B: leave the last three of `more` empty"
         } else if self.is_scaled() {
             "blocks with scales are multiplied dense: leave the scales out"
-        } else if self.atom.promote > 0 {
-            "sums of sparse operands are not promoted: leave the promotion out"
+        } else if self.atom.promote > k / self.atom.k() {
+            "sums of sparse operands are promoted within a k-tile: promote after at most the instructions of a tile's K"
         } else if self.step > 0 {
             "tiles of sparse operands are not narrowed: use Tile, not Fitted"
         } else if matches!(self.producer, Producer::Warpgroup) {

@@ -24,6 +24,7 @@ const SPECS: &[(&str, &str)] = &[
     ),
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
     ("promoted-waves", "dtype=e4m3 tile=128x64x128 promote=2 waves=2"),
+    ("sparse-promoted-waves", "dtype=e4m3 sparse=a tile=128x64x128 promote=1 waves=2"),
     ("scaled-waves-1x2", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=256x32x128 waves=2 cluster=1x2"),
     ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),
     (
