@@ -199,7 +199,7 @@ fn what_cannot_be_sparse_is_refused() {
         ),
         ("sparse=a swizzle-b=32", "use a swizzle of 64 or 128 bytes"),
         ("sparse=a weights-a=s4", "from shared memory, without conversion"),
-        ("dtype=e4m3 sparse=a promote=4", "promoted within a k-tile"),
+        ("dtype=e4m3 sparse=a promote=8", "promoted within a k-tile"),
         ("sparse=a step=32", "use Tile, not Fitted"),
         ("sparse=a load=copy", "use TmaWgmma"),
         ("sparse=a roles=unspecialised", "use Cooperative or Pingpong"),
