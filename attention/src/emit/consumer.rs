@@ -1,5 +1,7 @@
 //! The consumers: scores, weights, and their products with values.
 
+use std::cell::OnceCell;
+
 use collective::pipeline::Stage;
 use collective::queue::QueueRole;
 use collective::{Consumer, Fragments, WarpgroupMma, WorkUnit};
@@ -50,7 +52,7 @@ impl<'f> Kernel<'_, 'f> {
         let softmax = Softmax::new(f, plan.spec.format, fragments.each_ref());
         let store = Store::new(self, consumer, values.fragment(consumer, tile));
         let positions = self.rings.map(|ring| ring.consumer());
-        let (q, block) = (Held::new(f), f.variable(0u32));
+        let (q, block) = (Held { f, place: OnceCell::new() }, f.variable(0u32));
         let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
         let walk = self.walk(QueueRole::Reader);
         consumer.turns.start();
@@ -93,24 +95,29 @@ impl<'f> Kernel<'_, 'f> {
 }
 
 /// A stage in variables, from one tile to the next.
-#[derive(Clone, Copy)]
 struct Held<'f> {
-    address: Var<'f, u32>,
-    empty: Var<'f, u32>,
+    f: &'f Builder,
+    /// Address and empty barrier, from the first stage on.
+    place: OnceCell<[Var<'f, u32>; 2]>,
 }
 
 impl<'f> Held<'f> {
-    fn new(f: &'f Builder) -> Self {
-        Self { address: f.variable(0), empty: f.variable(0) }
-    }
-
     fn set(&self, stage: Stage<'f>) {
-        self.address.set(stage.address);
-        self.empty.set(stage.empty);
+        let place = [stage.address, stage.empty];
+        match self.place.get() {
+            Some(held) => held.iter().zip(place).for_each(|(held, value)| held.set(value)),
+            None => drop(self.place.set(place.map(|value| self.f.variable(value)))),
+        }
     }
 
     fn stage(&self) -> Stage<'f> {
-        let (address, empty) = (self.address.get(), self.empty.get());
+        let [address, empty] = match self.place.get() {
+            Some(held) => held.each_ref().map(|held| held.get()),
+            None => {
+                self.f.refuse("a tile begins with its queries");
+                [self.f.constant(0); 2]
+            }
+        };
         Stage { address, full: empty, empty }
     }
 }
@@ -170,7 +177,7 @@ impl<'f> Consuming<'_, 'f> {
                 || {
                     self.block.set(self.block.get() - 1);
                     self.next(unit, masked);
-                    store.release();
+                    store.release(true);
                 },
             );
         };
@@ -182,7 +189,7 @@ impl<'f> Consuming<'_, 'f> {
         if self.kernel.scores.masks() && !from_first {
             walk(begin, true);
         }
-        store.release();
+        store.release(false);
     }
 
     /// The weights of a block, while the values of the block after it are multiplied.

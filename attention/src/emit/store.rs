@@ -96,14 +96,17 @@ impl<'a, 'f> Store<'a, 'f> {
         }
     }
 
-    /// Emitted when a tile has begun: releases the queries of the tile before, when O has been copied from there.
-    pub(super) fn release(&self) {
+    /// Emitted when a tile has begun: releases the queries of the tile before, when O has been copied from there. `again` says whether
+    /// that is asked again before the tile is stored.
+    pub(super) fn release(&self, again: bool) {
         let (f, Consumer { thread, release, .. }) = (self.kernel.f, self.consumer);
         if let Some(pending) = self.pending {
             f.if_(pending.get().differs_from(0), || {
                 f.if_(thread.equals(0), || f.bulk_wait(0, true));
                 release.arrive(pending.get());
-                pending.set(0);
+                if again {
+                    pending.set(0);
+                }
             });
         }
     }

@@ -43,11 +43,27 @@ const ATTENTION: [(&str, &[&str]); 5] = [
     ("d=64 tile=64x64 stages=1 store=direct", FULL),
     ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
 ];
-const FULL: &[&str] = &["1x2/1x70x50 d=64", "1x8/8x130x40 d=64", "1x2/2x200x470 d=64"];
-const CAUSAL: &[&str] =
-    &["1x2/1x70x50 d=64 mask=causal", "1x8/8x260x40 d=64 mask=causal", "1x2/2x260x470 d=64 mask=causal"];
-const PAGES: &[&str] =
-    &["2x4/2x1x60 d=64 pages=16", "8x4/2x1x40 d=64 pages=16", "1x2/1x40x300 d=64 pages=16"];
+const FULL: &[&str] = &[
+    "1x2/1x70x50 d=64",
+    "1x8/8x130x40 d=64",
+    "1x8/8x130x100 d=64",
+    "1x8/8x130x190 d=64",
+    "1x2/2x200x470 d=64",
+];
+const CAUSAL: &[&str] = &[
+    "1x2/1x70x50 d=64 mask=causal",
+    "1x8/8x260x40 d=64 mask=causal",
+    "1x8/8x130x130 d=64 mask=causal",
+    "1x8/8x100x190 d=64 mask=causal",
+    "1x2/2x260x470 d=64 mask=causal",
+];
+const PAGES: &[&str] = &[
+    "2x4/2x1x60 d=64 pages=16",
+    "8x4/2x1x40 d=64 pages=16",
+    "8x4/2x1x100 d=64 pages=16",
+    "8x4/2x1x190 d=64 pages=16",
+    "1x2/1x40x300 d=64 pages=16",
+];
 
 /// Kernels of attention.
 fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
