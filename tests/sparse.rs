@@ -103,7 +103,7 @@ fn chosen_kernels_multiply_what_they_are_chosen_for() {
                 assert_eq!(selection.ranked.len(), 2, "{types}: {:?}", selection.refused);
                 for gemm in selection.ranked.into_iter().map(|ranked| ranked.gemm) {
                     seed += 1;
-                    assert_eq!(Types::of_kernel(&gemm), types, "{}", gemm.name());
+                    assert_eq!(Types::of_plan(&gemm.plan()), types, "{}", gemm.name());
                     let mut emulator = Emulator::new().with_multiprocessors(8);
                     let (product, program) = (product(&gemm, problem, seed), gemm.program().expect("legal"));
                     let sums = product.sums(accumulators(&gemm), &|_| ());

@@ -48,7 +48,7 @@ impl Layouts {
     pub fn of(gemm: &AnyGemm) -> Self {
         let plan = &gemm.plan;
         let halvings = plan.epilogue.halvings;
-        Self { halvings, ..Self::new(Types::of_kernel(gemm), plan.majors()) }
+        Self { halvings, ..Self::new(Types::of_plan(&gemm.plan), plan.majors()) }
     }
 }
 

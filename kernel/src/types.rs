@@ -4,7 +4,6 @@ use core::fmt;
 
 use collective::{Code, Format, Plan, WeightsSpec, sparse};
 
-use crate::gemm::AnyGemm;
 use crate::spec::Named;
 
 /// Element types of a product's matrices, which blocks of its operands have scales, which operand lies in memory in few bits, and which
@@ -85,11 +84,6 @@ impl Types {
             _ => return None,
         };
         Some(types.scaled(scaled).weights(weights).sparse(sparse))
-    }
-
-    /// The types of a kernel.
-    pub fn of_kernel(gemm: &AnyGemm) -> Self {
-        Self::of_plan(&gemm.plan)
     }
 
     /// The types of a kernel with this plan.

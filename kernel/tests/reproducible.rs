@@ -66,7 +66,7 @@ fn other_summations_give_other_bits() {
     ] {
         let specs = [one, other].map(kernel);
         assert_ne!(specs[0].summation(), specs[1].summation(), "{one} and {other}");
-        let types = Types::of_kernel(&specs[0].kernel().expect("legal"));
+        let types = Types::of_plan(&specs[0].kernel().expect("legal").plan());
         let problem = GemmProblem { m: 64, n: 64, k: 448 };
         let matrices = Matrices::new(types, problem, 0.0, &mut Rng::with_seed(1));
         let bits = specs.map(|spec| {

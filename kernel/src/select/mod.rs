@@ -415,7 +415,7 @@ mod tests {
                 }
                 assert!(!selection.ranked.is_empty(), "{types} {form:?}: {:?}", selection.refused);
                 let best = first(&selection);
-                assert_eq!((best.form(), Types::of_kernel(best)), (form, types), "{best:?}");
+                assert_eq!((best.form(), Types::of_plan(&best.plan)), (form, types), "{best:?}");
                 let times = selection.ranked.iter().map(|ranked| ranked.prediction.microseconds);
                 assert!(times.is_sorted(), "{types} {form:?}");
             }

@@ -260,7 +260,7 @@ impl<'a> Request<'a> {
             None => gemm.epilogue.linear().is_some(),
             Some(fusion) => gemm.spec().is_some_and(|spec| spec.fusion() == Some(fusion)),
         };
-        Types::of_kernel(gemm) == self.stored()
+        Types::of_plan(&gemm.plan) == self.stored()
             && plan.majors() == self.majors
             && self.call.products.for_form(plan.form).is_ok()
             && (!plan.form.divides_k() || GroupedProblem::K_STEP.is_multiple_of(plan.mainloop.tile[2]))

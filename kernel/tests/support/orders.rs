@@ -268,7 +268,7 @@ pub(crate) fn trial(
     let (base, random) = (kernel(text), &mut Rng::with_seed(seed));
     let other = member(&base, random);
     let gemms = [base, other].map(|spec| spec.kernel().expect("a legal spec"));
-    let types = Types::of_kernel(&gemms[0]);
+    let types = Types::of_plan(&gemms[0].plan());
     let problem = GemmProblem {
         m: 16 * random.u32(1..=12),
         n: 16 * random.u32(1..=12),

@@ -440,6 +440,6 @@ pub(crate) fn layout(entry: &AnyGemm) -> String {
 
 /// The kernels of the catalogue for these types and directions.
 pub(crate) fn of(types: Types, directions: &str) -> Vec<AnyGemm> {
-    let fits = |entry: &AnyGemm| Types::of_kernel(entry) == types && layout(entry) == directions;
+    let fits = |entry: &AnyGemm| Types::of_plan(&entry.plan()) == types && layout(entry) == directions;
     kernel::catalogue().into_iter().filter(|entry| fits(entry)).collect()
 }

@@ -171,7 +171,7 @@ impl Schedule {
         let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
         let prediction = call.map(|call| {
             let request =
-                Request { call, ..Request::packed(Types::of_kernel(&entry), plan.majors(), call.problem) };
+                Request { call, ..Request::packed(Types::of_plan(&plan), plan.majors(), call.problem) };
             machine.predict(&entry, &launched.request(request))
         });
         let described = launched.described();

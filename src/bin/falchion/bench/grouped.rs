@@ -189,7 +189,7 @@ type Plans = BTreeMap<[u32; 3], Planned>;
 fn ours(types: Types) -> Vec<AnyGemm> {
     let fits = |entry: &AnyGemm| {
         matches!(entry.form(), Form::GroupedContiguous | Form::PointerArray)
-            && Types::of_kernel(entry) == types
+            && Types::of_plan(&entry.plan()) == types
             && entry.plan().majors() == [Major::K; 2]
             && !entry.name().contains("unaligned")
     };

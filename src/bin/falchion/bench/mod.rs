@@ -184,7 +184,7 @@ impl BenchArgs {
         let kernel = launch::small(types, &self.layout)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        let mut record = self.record(&gpu, None, Types::of_kernel(&kernel))?;
+        let mut record = self.record(&gpu, None, Types::of_plan(&kernel.plan()))?;
         record.launches = launch::measure(&mut gpu, kernel)?;
         self.write(&record)
     }
@@ -200,7 +200,7 @@ impl BenchArgs {
     ) -> Result<(), Failure> {
         let named = named(given)?;
         let types = match named.first() {
-            Some(first) => Types::of_kernel(first),
+            Some(first) => Types::of_plan(&first.plan()),
             None => self.types(given)?,
         };
         let (kernels, choice) = if !named.is_empty() {
@@ -243,7 +243,7 @@ impl BenchArgs {
     fn grouped(&mut self, given: &Given, protocol: Protocol) -> Result<(), Failure> {
         let names = kernel_names(given)?;
         let types = match names.first() {
-            Some(name) => Types::of_kernel(&catalogue::find(name)?),
+            Some(name) => Types::of_plan(&catalogue::find(name)?.plan()),
             None => TypeArgs::read(given).types()?,
         };
         if types.has_sparse() {
@@ -290,7 +290,7 @@ impl BenchArgs {
         let types = match named.first() {
             Some(first) => {
                 self.layout = catalogue::layout(first);
-                Types::of_kernel(first)
+                Types::of_plan(&first.plan())
             }
             None => self.types(given)?,
         };
@@ -450,7 +450,7 @@ fn kernel_names(given: &Given) -> Result<Vec<String>, Failure> {
 /// The kernels of --kernel, which all take matrices of the same types and directions.
 fn named(given: &Given) -> Result<Vec<AnyGemm>, Failure> {
     let named = kernel_names(given)?.iter().map(|name| timed(name)).collect::<Result<Vec<_>, Failure>>()?;
-    let what = |entry: &AnyGemm| (Types::of_kernel(entry), catalogue::layout(entry));
+    let what = |entry: &AnyGemm| (Types::of_plan(&entry.plan()), catalogue::layout(entry));
     let Some(first) = named.first().map(what) else { return Ok(named) };
     match named.iter().find(|entry| what(entry) != first) {
         None => Ok(named),
