@@ -10,6 +10,9 @@ use super::{Consumer, MmaOperands, Pass, WorkUnit};
 use crate::pipeline::Stage;
 use crate::plan::MainloopSpec;
 
+/// Issues the instructions that multiply located operands, which overwrite the accumulators.
+pub(super) type Issue<'a, 'f, T> = &'a dyn Fn(&MmaOperands<'_, 'f, T>);
+
 /// The sums that accumulators are added to, by block, in the order of the accumulators.
 pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, <T as AccumulatorElement>::Sum>>>;
 
@@ -79,7 +82,7 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
     pub(super) fn by_parts(
         &self,
         sums: &Promoted<'f, T>,
-        (stage, issue): (Stage<'f>, &dyn Fn(&MmaOperands<'_, 'f, T>)),
+        (stage, issue): (Stage<'f>, Issue<'_, 'f, T>),
         width: u32,
         parts: u32,
         free: &dyn Fn(),
