@@ -78,14 +78,16 @@ def timed(problem, backward):
     found = re.match(r"(\d+)x(\d+)(?:/(\d+))?x(\d+)(?:x(\d+))?", problem)
     batch, heads, shared, queries, keys = (int(text) if text else None for text in found.groups())
     shared, keys = shared or heads, keys or queries
-    d = int((re.search(r"\bd=(\d+)", problem) or [0, 128])[1])
+    found = re.search(r"\bd=(\d+)(?:x(\d+))?", problem)
+    d = int(found[1]) if found else 128
+    dv = int(found[2] or d) if found else d
     causal = "mask=causal" in problem
 
-    def normal(heads, length):
+    def normal(heads, length, d=d):
         return torch.randn(batch, heads, length, d, device="cuda", dtype=torch.bfloat16)
 
-    of_set = 2 * batch * d * (2 * heads * queries + 2 * shared * keys)
-    sets = [(normal(heads, queries), normal(shared, keys), normal(shared, keys)) for _ in range(min(8, 1 + ROTATED_BYTES // of_set))]
+    of_set = 2 * batch * (d + dv) * (heads * queries + shared * keys)
+    sets = [(normal(heads, queries), normal(shared, keys), normal(shared, keys, dv)) for _ in range(min(8, 1 + ROTATED_BYTES // of_set))]
     call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != shared)
     part = 0.5 if causal else 1.0
     if backward:
@@ -97,12 +99,12 @@ def timed(problem, backward):
                 gradients = torch.randn_like(outputs[0])
                 gradient = lambda o, each: torch.autograd.grad(o, each, gradients, retain_graph=True)
                 microseconds = burst([lambda o=o, each=each: gradient(o, each) for o, each in zip(outputs, of_sets)])
-        return microseconds, f"{part * 10 * batch * heads * queries * keys * d / microseconds / 1e6:.0f} TFLOP/s"
+        return microseconds, f"{part * 2 * batch * heads * queries * keys * (3 * d + 2 * dv) / microseconds / 1e6:.0f} TFLOP/s"
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), torch.no_grad():
         microseconds = burst([lambda of=of: call(*of) for of in sets])
     if queries == 1:
-        return microseconds, f"{4 * batch * shared * keys * d / microseconds / 1e6:.2f} TB/s"
-    return microseconds, f"{part * 4 * batch * heads * queries * keys * d / microseconds / 1e6:.0f} TFLOP/s"
+        return microseconds, f"{2 * batch * shared * keys * (d + dv) / microseconds / 1e6:.2f} TB/s"
+    return microseconds, f"{part * 2 * batch * heads * queries * keys * (d + dv) / microseconds / 1e6:.0f} TFLOP/s"
 
 
 def main():

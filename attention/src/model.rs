@@ -1,5 +1,4 @@
-//! A prediction of a kernel's time. Its numbers are from some thirty kernels and shapes on an H100, and its factors from 348 more at 58
-//! problems.
+//! A prediction of a kernel's time. Its numbers are fitted to some 170 kernels at 30 problems on an H100, and were tried at 36 others.
 
 use collective::Format;
 use kernel::Machine;
@@ -7,40 +6,55 @@ use kernel::Machine;
 use crate::family::AttentionRequest;
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
-use crate::spec::{AttentionSpec, Mask, Parts};
+use crate::spec::{AttentionSpec, Lengths, Mask, Parts};
 
 /// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
 const RATE: f64 = 4096.0;
-/// Cycles of an SM for a score: its mask, its exponential, its sum, and its conversion.
-const WEIGHT: f64 = 0.07;
+/// Cycles of an SM for a score: its mask, its exponential, its sum, and its conversion to 16 bits, or to 8.
+const WEIGHT: [f64; 2] = [0.044, 0.0786];
+/// Cycles of a block to rescale O, per element; and, per row, to find out that it needs not.
+const RESCALED: f64 = 0.0206;
+const LAZY: f64 = 1.74;
 /// The part of the shorter of products and weights that the longer one does not cover, while consumers take turns.
-const UNCOVERED: f64 = 0.25;
+const UNCOVERED: f64 = 0.38;
+/// Factor of both, if there are three consumers.
+const THREE: f64 = 0.94;
 /// Cycles of a block of keys, and of a tile, in addition.
-const BLOCK: f64 = 250.0;
-const TILE: f64 = 3500.0;
+const BLOCK: f64 = 265.0;
+const TILE: f64 = 2850.0;
 /// More cycles of a tile if there is one stage of Q, so that queries are loaded after the last tile was stored; if a
-/// mask grows; and, fewer, if tiles overlap.
-const ALONE: f64 = 3500.0;
-const MASKED: f64 = 2000.0;
-const OVERLAPPED: f64 = 450.0;
-/// Factor of a block if O is rescaled lazily: with as many elements of O as scores per thread, or with fewer.
-const LAZY: [f64; 2] = [0.985, 1.02];
+/// mask grows, for two consumers and for each further one; and, fewer, if tiles of 16 bits overlap without such a mask. Others
+/// gain nothing.
+const ALONE: f64 = 3330.0;
+const MASKED: [f64; 2] = [1400.0, 1750.0];
+const OVERLAPPED: f64 = 340.0;
 /// Microseconds of a launch.
 const LAUNCH: f64 = 3.0;
 
-/// Cycles of a part in addition: its results go to memory, and a counter says whether it is the last.
+/// Microseconds of a launch whose keys are divided, and cycles of a part, in addition: its results go to memory, and a counter says
+/// whether it is the last.
+const DIVIDED: f64 = 4.0;
 const PART: f64 = 2500.0;
 /// Cycles to merge a part of some rows.
 const MERGED: f64 = 60.0;
 /// Measured over computed cycles, and over the time to copy as many bytes.
-const MEASURED: f64 = 1.14;
+const MEASURED: f64 = 1.116;
 const ONLY_READ: f64 = 0.92;
 /// The part of computing and loading that the longer of both does not cover.
 const SHORTER: f64 = 0.05;
 /// Most bytes per cycle that one SM loads.
-const LOADED: f64 = 48.0;
-/// The same, if its warps convert them.
-const CONVERTED: f64 = 20.0;
+const LOADED: f64 = 50.0;
+/// Cycles of a block whose values are transposed, or that is converted from a cache; and bytes per cycle.
+const TRANSPOSED: [f64; 2] = [1230.0, 39.0];
+const CONVERTED: [f64; 2] = [490.0, 12.9];
+
+/// Blocks of keys that tiles of `rows` queries see in the mean under a causal mask.
+fn causal_blocks([queries, keys]: [u32; 2], rows: u32, block: u32) -> f64 {
+    let common = (1..=rows.min(block)).rev().find(|by| rows.is_multiple_of(*by) && block.is_multiple_of(*by));
+    let [queries, keys, rows, block] = [queries, keys, rows, block].map(f64::from);
+    let whole = (keys - queries + (queries + rows) / 2.0) / block;
+    (whole + 0.5 * (1.0 - f64::from(common.unwrap_or(1)) / block)).min((keys / block).ceil())
+}
 
 impl Attention {
     /// Predicted microseconds.
@@ -52,13 +66,12 @@ impl Attention {
         let scores = f64::from(rows) * f64::from(block);
         let rate = RATE * machine.tensor * 16.0 / f64::from(plan.spec.format.bits());
         let products = 2.0 * scores * f64::from(d + dv) / rate;
-        let weights = scores * WEIGHT;
-        let both = if turns && rows > 64 {
-            products.max(weights) + UNCOVERED * products.min(weights)
-        } else {
-            products + weights
-        };
-        let factor = if lazy { LAZY[usize::from(block > dv)] } else { 1.0 };
+        let bytes = plan.spec.format.bits() == 8;
+        let rescaled = f64::from(rows) * if lazy { LAZY } else { RESCALED * f64::from(dv) };
+        let weights = scores * WEIGHT[usize::from(bytes)] + rescaled;
+        let uncovered = if turns && rows > 64 { UNCOVERED } else { 1.0 };
+        let of_consumers = if rows > 128 { THREE } else { 1.0 };
+        let both = of_consumers * (products.max(weights) + uncovered * products.min(weights));
         let grows = mask == Mask::Causal;
         let per_tile = rows / pack;
         // Tiles of all sequences, and the blocks of one in the mean.
@@ -70,10 +83,7 @@ impl Attention {
             let around = |keys: f64| ((keys + f64::from(per_tile)) / f64::from(block) + 1.0).min(blocks);
             // Tiles of a causal mask are dealt out so that CTAs have about as many blocks.
             let of_tile = match mask {
-                Mask::Causal if keys >= queries => {
-                    let least = f64::from(keys - queries) / f64::from(block);
-                    (least + blocks) / 2.0 + 0.5
-                }
+                Mask::Causal if keys >= queries => causal_blocks([queries, keys], per_tile, block),
                 Mask::Window => around(left + right),
                 Mask::Chunked => around(left / 2.0),
                 Mask::Full | Mask::Causal => blocks,
@@ -88,24 +98,39 @@ impl Attention {
             Parts::Count(count) => f64::from(count),
             Parts::Keys(part) => f64::from(keys.div_ceil(part).max(1)),
         };
-        let tile =
-            TILE + if plan.rings[0].stages == 1 { ALONE } else { 0.0 } + if grows { MASKED } else { 0.0 }
-                - if plan.overlaps { OVERLAPPED } else { 0.0 };
-        let merging = if parts == Parts::One { 0.0 } else { PART + MERGED * divided };
         let all = f64::from(if pack > 1 { shared } else { heads }) * tiles * divided;
-        let waves = (all / f64::from(machine.multiprocessors)).ceil();
-        let blocks = (seen / divided).ceil();
+        let waves = all / f64::from(machine.multiprocessors);
+        let alone = if plan.rings[0].stages == 1 { ALONE } else { 0.0 };
+        let masked =
+            if grows { MASKED[0] + MASKED[1] * (f64::from(rows) / 64.0 - 2.0).max(0.0) } else { 0.0 };
+        let overlaps = plan.overlaps && waves > 1.0 && !grows && !bytes;
+        let overlapped = if overlaps { OVERLAPPED } else { 0.0 };
+        let tile = TILE + alone + masked - overlapped;
+        let merging = if parts == Parts::One { 0.0 } else { PART + MERGED * divided };
+        // Tiles that differ are dealt out, or drawn, so that CTAs end together.
+        let differ = grows || plan.spec.lengths == Lengths::Packed;
+        let waves = if differ { waves.max(1.0) } else { waves.ceil() };
+        let blocks = if parts == Parts::One { seen } else { (seen / divided).ceil() };
         let format = plan.spec.format;
         let cache = plan.spec.cache.unwrap_or(format);
         let bytes_of = |format: Format, rows: f64| rows * f64::from(d + dv) * f64::from(format.bytes());
-        let loading =
-            bytes_of(cache, f64::from(block)) / if plan.narrow.is_some() { CONVERTED } else { LOADED };
-        let block_cycles = (factor * (both + BLOCK)).max(loading);
+        let of_block = bytes_of(cache, f64::from(block));
+        let loading = if bytes {
+            TRANSPOSED[0] + f64::from(block * dv) / TRANSPOSED[1]
+        } else if plan.narrow.is_some() {
+            CONVERTED[0] + of_block / CONVERTED[1]
+        } else {
+            of_block / LOADED
+        };
+        let block_cycles = (both + BLOCK).max(loading);
         let computed = MEASURED * waves * (blocks * block_cycles + tile + merging) / machine.cycles;
         // Everything comes from memory once.
         let rows = f64::from(heads) * f64::from(queries) * f64::from(batch);
         let bytes = bytes_of(format, rows) + bytes_of(cache, f64::from(shared) * read);
-        let loaded = ONLY_READ * bytes / machine.dram;
-        LAUNCH + computed.max(loaded) + SHORTER * computed.min(loaded)
+        // The longest part ends last.
+        let longest = if blocks > seen / divided { blocks * divided / seen } else { 1.0 };
+        let loaded = ONLY_READ * bytes * longest / machine.dram;
+        let launch = LAUNCH + if parts == Parts::One { 0.0 } else { DIVIDED };
+        launch + computed.max(loaded) + SHORTER * computed.min(loaded)
     }
 }

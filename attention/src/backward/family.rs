@@ -11,27 +11,42 @@ use crate::kernel::Attention;
 use crate::problem::{AttentionProblem, HeadsRef, Packed};
 use crate::spec::{Lengths, Mask};
 
-/// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
-const RATE: f64 = 4096.0;
+/// Operations of products, per SM and cycle of an H200.
+const RATE: f64 = 3190.0;
 /// Cycles of an SM for a score in addition to its products: what is not covered by those of the other consumer.
-const SCORE: f64 = 0.055;
+const SCORE: f64 = 0.06;
+/// Factors of both: of one consumer, and more for each 32 queries that are missing to 64.
+const ONE: f64 = 1.4;
+const NARROW: f64 = 0.3;
 /// Cycles of a tile of queries, and of a block of keys, in addition.
 const TILE: f64 = 250.0;
-const BLOCK: f64 = 4000.0;
+const BLOCK: f64 = 11500.0;
+/// More cycles of a tile that adds to dQ in its order, of 64 columns and of more; and if there is one stage of Q, without an order
+/// and with one.
+const ORDERED: [f64; 2] = [60.0, 450.0];
+const ALONE: [f64; 2] = [5000.0, 3000.0];
+/// Bytes per element of Q that the first and the last program move: with zeros for dQ, and without.
+const BYTES: [f64; 2] = [14.0, 10.0];
 /// Microseconds of three launches; and megabytes per microsecond of the first and the last program.
 const LAUNCHES: f64 = 6.0;
 const MEGABYTES: f64 = 2.5;
 
 impl AttentionBackward {
-    /// Predicted microseconds. The numbers of this model are from a few kernels on an H100.
+    /// Predicted microseconds. The numbers of this model are from some 30 kernels at 14 problems on an H100.
     fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
         let AttentionProblem { heads: [heads, shared], .. } = request.problem;
-        let BackwardSpec { tile: [rows, block], mask, .. } = self.plan().spec;
+        let BackwardSpec { tile: [rows, block], mask, deterministic, .. } = self.plan().spec;
+        let ordered = usize::from(deterministic);
         let [wide, wide_v] = self.plan().wide.map(f64::from);
         // Scores are computed twice if dV has a program of its own.
         let products = 3.0 * wide + 2.0 * wide_v + if self.plan().divided { wide } else { 0.0 };
         let scores = f64::from(rows) * f64::from(block);
-        let tile = scores * (2.0 * products / (RATE * machine.tensor) + SCORE) + TILE;
+        let consumers = if block == 64 { ONE } else { 1.0 };
+        let narrow = 1.0 + NARROW * (2.0 - f64::from(rows) / 32.0).max(0.0);
+        let tile = consumers * narrow * scores * (2.0 * products / (RATE * machine.tensor) + SCORE)
+            + TILE
+            + if deterministic { ORDERED[usize::from(wide > 64.0)] } else { 0.0 }
+            + if self.plan().q_ring.stages == 1 { ALONE[ordered] } else { 0.0 };
         let share = f64::from(heads) / f64::from(shared.max(1));
         // Blocks of keys of all sequences, their tiles of queries, and all queries.
         let (mut blocks, mut tiles, mut all) = (0.0, 0.0, 0.0);
@@ -54,7 +69,7 @@ impl AttentionBackward {
         let waves = blocks / f64::from(machine.multiprocessors);
         let waves = if mask == Mask::Full { waves.ceil() } else { waves.max(1.0) + 0.5 };
         let elements = f64::from(heads) * all * wide;
-        let passes = elements * 14.0 / 1e6 / MEGABYTES;
+        let passes = elements * BYTES[ordered] / 1e6 / MEGABYTES;
         LAUNCHES + passes + waves * (tiles * share * tile + BLOCK) / machine.cycles
     }
 }
@@ -146,7 +161,9 @@ impl Family for AttentionBackward {
         // The plan refuses what does not fit; the first one says why, if nothing does.
         let queries = [64, 128, 80, 48, 32].into_iter();
         let tiles = queries.flat_map(|queries| [128, 64].into_iter().map(move |keys| [queries, keys]));
-        let space = tiles.map(|tile| BackwardSpec { tile, ..spec });
+        // An order of adds costs time, and saves zeros: short sequences are faster with it.
+        let space = tiles
+            .flat_map(|tile| [false, true].map(|deterministic| BackwardSpec { tile, deterministic, ..spec }));
         cheapest(space, most, |kernel: &Self| kernel.predict(request, machine))
     }
 
