@@ -1,4 +1,5 @@
-//! A prediction of a kernel's time. Its numbers are fitted to some 170 kernels at 30 problems on an H100, and were tried at 36 others.
+//! A prediction of a kernel's time. Its numbers are fitted to some 200 kernels at 27 problems on an H100. At 36 problems that were measured
+//! after that, its first choice was within 3 % of the best at 33; what it missed is in it now.
 
 use collective::Format;
 use kernel::Machine;
