@@ -30,11 +30,9 @@ const ALONE: f64 = 3330.0;
 const MASKED: [f64; 2] = [1400.0, 1750.0];
 const OVERLAPPED: f64 = 340.0;
 /// Microseconds of a launch.
-const LAUNCH: f64 = 3.0;
+const LAUNCH: f64 = 5.0;
 
-/// Microseconds of a launch whose keys are divided, and cycles of a part, in addition: its results go to memory, and a counter says
-/// whether it is the last.
-const DIVIDED: f64 = 4.0;
+/// Cycles of a part in addition: its results go to memory, and a counter says whether it is the last.
 const PART: f64 = 2500.0;
 /// Cycles to merge a part of some rows.
 const MERGED: f64 = 60.0;
@@ -131,7 +129,6 @@ impl Attention {
         // The longest part ends last.
         let longest = if blocks > seen / divided { blocks * divided / seen } else { 1.0 };
         let loaded = ONLY_READ * bytes * longest / machine.dram;
-        let launch = LAUNCH + if parts == Parts::One { 0.0 } else { DIVIDED };
-        launch + computed.max(loaded) + SHORTER * computed.min(loaded)
+        LAUNCH + computed.max(loaded) + SHORTER * computed.min(loaded)
     }
 }
