@@ -84,7 +84,7 @@ impl Kernel<Traffic> for Moves {
         Program::new(Function::build(entry, |f| emit(f, *self)))
     }
 
-    fn launch(&self, of: &Traffic, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, of: &Traffic, _resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Traffic { steps, rounds, source, target, .. } = *of;
         let grid = Grid { ctas: [of.ctas(), 1, 1] };
         let arguments = vec![source.into(), target.into(), steps.into(), rounds.into()];

@@ -103,7 +103,7 @@ impl Kernel<Rounds> for Ceiling {
         }))
     }
 
-    fn launch(&self, of: &Rounds, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, of: &Rounds, _resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Rounds { ctas, rounds, operands, sums } = *of;
         let arguments = vec![operands.into(), sums.into(), rounds.into()];
         Ok((ctas > 0).then_some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))

@@ -117,7 +117,7 @@ impl Kernel<Compression> for Compress {
     /// [`LaunchError::Extent`]. For each matrix: [`LaunchError::Null`], [`LaunchError::Address`] (not a
     /// multiple of an element's or a word's bytes), [`LaunchError::ShortLd`], [`LaunchError::Pitch`] (2^40
     /// B or more) and [`LaunchError::End`]. [`LaunchError::Grid`].
-    fn launch(&self, what: &Compression, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, what: &Compression, _resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Compression { rows, k, dense, values, metadata, found } = *what;
         GemmProblem { m: rows, n: 0, k }.limited()?;
         if rows == 0 || k == 0 {

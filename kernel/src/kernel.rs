@@ -52,7 +52,7 @@ pub trait Kernel<C> {
 
     /// Bytes of workspace that a call needs on a GPU that holds `resident` of the kernel's clusters at
     /// once.
-    fn workspace(&self, _call: &C, _slots: u32) -> u64 {
+    fn workspace(&self, _call: &C, _resident: u32) -> u64 {
         0
     }
 

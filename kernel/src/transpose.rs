@@ -123,7 +123,7 @@ impl Kernel<Transposition> for Transpose {
     /// [`LaunchError::Address`] (not a multiple of an element's bytes), [`LaunchError::ShortLd`],
     /// [`LaunchError::Pitch`] and [`LaunchError::Distance`] (2^40 B or more), [`LaunchError::End`].
     /// [`LaunchError::Overlap`] if two D matrices share an element. [`LaunchError::TooManyTiles`].
-    fn launch(&self, what: &Transposition, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, what: &Transposition, _resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Transposition { rows, columns, count, a, d } = *what;
         GemmProblem { m: rows, n: columns, k: 0 }.limited()?;
         if rows == 0 || columns == 0 || count == 0 {

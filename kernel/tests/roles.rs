@@ -180,7 +180,7 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
         SchedulerTraits::WHOLE
     }
 
-    fn workers(&self, tiles: Tiles<u32>, _slots: u32) -> u32 {
+    fn workers(&self, tiles: Tiles<u32>, _resident: u32) -> u32 {
         (tiles.m * tiles.n).min(1)
     }
 

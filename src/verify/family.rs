@@ -302,6 +302,7 @@ impl<C: Clone> Checks<C> {
         kernel.visit(&mut call, &mut places);
         let pieces = places.pieces;
         if let Some(error) = failed {
+            buffers.into_iter().try_for_each(|buffer| engine.free(buffer))?;
             return Err(error.into());
         }
         let mut fill = Fill::new(seed);
@@ -335,16 +336,17 @@ impl<C: Clone> Checks<C> {
         for of in self.pieces.iter().filter(|of| of.piece.writes) {
             engine.write(of.buffer, &of.before)?;
         }
-        kernel.run(engine, &call).map_err(|error| {
+        let ran = kernel.run(engine, &call);
+        if let Some(workspace) = workspace {
+            engine.free(workspace)?;
+        }
+        ran.map_err(|error| {
             if let EngineError::Call { source, .. } = error {
                 FamilyError::Call(source)
             } else {
                 FamilyError::Engine(error)
             }
         })?;
-        if let Some(workspace) = workspace {
-            engine.free(workspace)?;
-        }
         let expected =
             kernel.expect(request, &Inputs { pieces: &self.pieces, seed: self.seed, most: self.most });
         let mut agreed = Agreed { compared: 0, ratio: 0.0 };
