@@ -11,12 +11,11 @@ use candle_core::{DType, Error, Layout, Result, Storage, bail};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::cudarc::{read, write};
-use falchion::kernel::driver::{self, Chooser, DeviceSlice, GemmDesc};
+use falchion::kernel::driver::{Chooser, DeviceSlice, GemmDesc};
 use falchion::kernel::{EngineError, GemmProblem, Types};
 use float8::F8E4M3;
 use half::{bf16, f16};
 
-use crate::Activation;
 use crate::experts::Experts;
 use crate::product::{Extents, Product};
 use crate::scaled::Scaled;
@@ -60,15 +59,6 @@ fn problem(&Extents { m, n, k, .. }: &Extents) -> Result<GemmProblem> {
         Err(_) => bail!("an extent is {extent}, less than 2^32 was needed"),
     };
     Ok(GemmProblem { m: number(m)?, n: number(n)?, k: number(k)? })
-}
-
-fn activation(activation: Activation) -> driver::Activation {
-    match activation {
-        Activation::Identity => driver::Activation::Identity,
-        Activation::Relu => driver::Activation::Relu,
-        Activation::Gelu => driver::Activation::Gelu,
-        Activation::Silu => driver::Activation::Silu,
-    }
 }
 
 /// Calls a generic function with the elements' type.
@@ -132,11 +122,10 @@ fn multiply<T: Half>(
     {
         bail!("the bias has {} elements, {} were needed", bias.len(), extents.n);
     }
-    let activation = activation(product.activation);
     enqueue::<T, T>([a, b], extents.elements()[2], |chooser, stream, slices| match &bias {
         Some(bias) => {
             let bias = read(bias, stream);
-            chooser.enqueue(stream, &what.biased(activation, bias.slice()), slices)
+            chooser.enqueue(stream, &what.biased(product.activation, bias.slice()), slices)
         }
         None => chooser.enqueue(stream, &what, slices),
     })
@@ -223,7 +212,7 @@ pub(crate) fn scaled(
         match &bias {
             Some(bias) => {
                 let bias = read(bias, stream);
-                chooser.enqueue(stream, &what.biased(activation(scaled.activation), bias.slice()), slices)
+                chooser.enqueue(stream, &what.biased(scaled.activation, bias.slice()), slices)
             }
             None => chooser.enqueue(stream, &what, slices),
         }

@@ -35,7 +35,8 @@ mod scaled;
 
 pub use attention::{Attention, Lines, attention, attention_paged, attention_varlen};
 pub use experts::experts;
-pub use fewbit::{FewBitExperts, FewBitLinear, FewBits};
+pub use falchion_core::{Activation, FewBits};
+pub use fewbit::{FewBitExperts, FewBitLinear};
 pub use linear::Linear;
 pub use product::matmul;
 pub use routing::Routing;
@@ -57,28 +58,12 @@ pub fn prepare(
     device.synchronize()
 }
 
-/// The activation that follows a linear layer's bias, in the same kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// No activation.
-    #[default]
-    Identity,
-    /// `max(x, 0)`.
-    Relu,
-    /// GELU by tanh, as [`Tensor::gelu`](candle_core::Tensor::gelu).
-    Gelu,
-    /// `x / (1 + exp(-x))`, as [`Tensor::silu`](candle_core::Tensor::silu).
-    Silu,
-}
-
-impl Activation {
-    /// Applies it by candle's own operation.
-    fn of(self, y: candle_core::Tensor) -> candle_core::Result<candle_core::Tensor> {
-        match self {
-            Self::Identity => Ok(y),
-            Self::Relu => y.relu(),
-            Self::Gelu => y.gelu(),
-            Self::Silu => y.silu(),
-        }
+/// Applies an activation by candle's own operation.
+fn activated(activation: Activation, y: candle_core::Tensor) -> candle_core::Result<candle_core::Tensor> {
+    match activation {
+        Activation::Identity => Ok(y),
+        Activation::Relu => y.relu(),
+        Activation::Gelu => y.gelu(),
+        Activation::Silu => y.silu(),
     }
 }

@@ -3,8 +3,8 @@
 use candle_core::{Result, Tensor};
 use candle_nn::{Module, VarBuilder};
 
-use crate::Activation;
 use crate::product::{Product, stored};
+use crate::{Activation, activated};
 
 /// A linear layer, `y = activation(x * wᵀ + b)` in one kernel. Use it in place of [`candle_nn::Linear`].
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Module for Linear {
         let product = Product { transposed: [transposed, !flipped], activation: self.activation };
         let y = match &self.bias {
             Some(bias) => x.apply_op3(&weight, &bias.contiguous()?, product)?,
-            None => self.activation.of(x.apply_op2(&weight, product)?)?,
+            None => activated(self.activation, x.apply_op2(&weight, product)?)?,
         };
         y.reshape(shape)
     }

@@ -6,7 +6,7 @@ use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Re
 use candle_nn::{Module, VarBuilder};
 
 use crate::product::Extents;
-use crate::{Activation, cpu};
+use crate::{Activation, activated, cpu};
 
 /// The number of elements along K, and of a weight's rows, that share a scale.
 pub(crate) const BLOCK: usize = 128;
@@ -261,7 +261,7 @@ impl Module for ScaledLinear {
         let weight = self.weight.contiguous()?;
         let y = match &self.bias {
             Some(bias) => codes.apply_op3_no_bwd(&weight, &bias.contiguous()?, &op)?,
-            None => self.activation.of(codes.apply_op2_no_bwd(&weight, &op)?)?,
+            None => activated(self.activation, codes.apply_op2_no_bwd(&weight, &op)?)?,
         };
         y.reshape([lead, &[n]].concat())
     }

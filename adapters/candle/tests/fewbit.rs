@@ -118,7 +118,7 @@ fn gptqs_files_are_layers() -> Result<()> {
                 ("bias", bias.clone()),
             ]);
             let vb = file(tensors, DType::F16, &device)?;
-            let layer = FewBitLinear::load(k, n, FewBits::Gptq { bits, group, v2 }, &vb)?;
+            let layer = FewBitLinear::load(k, n, FewBits::Gptq { v2 }, &vb)?;
             compare(&layer, &weight, [n, k], DType::F16, &device, Some(&bias))?;
             prepare(&layer, (&[1, 16], k), (DType::F16, &device))?;
         }
@@ -150,7 +150,7 @@ fn awqs_files_are_layers() -> Result<()> {
             ("qzeros", Tensor::from_vec(packed(&mixed(&zeros), 4), (k / group, n / 8), &Device::Cpu)?),
             ("scales", Tensor::from_vec(scales, (k / group, n), &Device::Cpu)?.to_dtype(DType::BF16)?),
         ]);
-        let layer = FewBitLinear::load(k, n, FewBits::Awq { group }, &file(tensors, DType::BF16, &device)?)?;
+        let layer = FewBitLinear::load(k, n, None, &file(tensors, DType::BF16, &device)?)?;
         compare(&layer, &weight, [n, k], DType::BF16, &device, None)?;
     }
     Ok(())
@@ -308,14 +308,14 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     let two = Tensor::ones((2, 16), of, device)?;
     for (needed, found) in [
         (
-            "bits of a code",
+            "qweight has shape [6, 16], [8, 16] with 4 bits",
             FewBitLinear::gptq([&words(6, 16)?, &scales, &words(1, 2)?], None, (3, false), None),
         ),
         ("groups of 32 were needed", {
             let mixed = Tensor::from_vec((0..64).map(|i| i32::from(i < 3)).collect::<Vec<_>>(), 64, device)?;
             FewBitLinear::gptq([&words(8, 16)?, &two, &words(2, 2)?], Some(&mixed), (4, false), None)
         }),
-        ("the bias has shape [3]", {
+        ("bias has shape [3], [16] was needed", {
             let bias = Tensor::zeros(3, of, device)?;
             FewBitLinear::gptq([&words(8, 16)?, &scales, &words(1, 2)?], Some(&index), (4, false), Some(bias))
         }),

@@ -10,13 +10,17 @@
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
 //! * [`Weights`]: few-bit weights, from codes or from files of GPTQ, AWQ and MXFP4.
+//! * [`Layer`]: a linear layer from the [`Tensors`] of a file, by name; [`FewBit`] is its product.
 
 mod attention;
 mod backward;
 mod described;
+mod fewbit;
+mod file;
 mod gemm;
 mod host;
 mod kept;
+mod layer;
 mod slots;
 mod weights;
 mod words;
@@ -24,8 +28,14 @@ mod words;
 pub use attention::{Attend, call_of, masked, rounded};
 pub use backward::Backward;
 pub use described::{Described, Epilogue};
+pub use falchion::kernel::driver::Activation;
+pub use fewbit::{FewBit, FewBitMemory};
+#[cfg(feature = "safetensors")]
+pub use file::Prefixed;
+pub use file::{Stored, Tensors, missing};
 pub use gemm::{Gemm, Refusal, aligned};
 pub use host::Run;
+pub use layer::{FewBits, Layer, bias};
 pub use slots::{Kind, Slot, slots};
 pub use weights::{Groups, Lines, Weights};
 pub use words::{formula, majors, types};
