@@ -16,6 +16,8 @@ use falchion::verify::family::{self, Reference};
 mod cache;
 #[path = "attention/extremes.rs"]
 mod extremes;
+#[path = "attention/latent.rs"]
+mod latent;
 
 /// A case of one sequence and one head.
 fn case(queries: u32, keys: u32, d: u32) -> Case {
@@ -426,6 +428,9 @@ fn problems() {
         ("2x8/2x1x700 d=64 cache=e4m3", "cache=e4m3"),
         ("2x4/2x200 format=e4m3 mask=causal", "store=direct"),
         ("1x4/2x3x300 d=192x128 cache=e4m3 pages=64 format=f16", "cache=e4m3"),
+        ("1x128/1x1x300 d=576x512", "pack=64"),
+        ("2x16/1x2x500 d=576x512 pages=64 mask=causal", "pack=16 parts="),
+        ("1x32/1x1x1500 d=576x512 fixed=on", "pack=32 part=1024"),
     ] {
         let request = Attention::request(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let again = Attention::problem(&request);

@@ -1,4 +1,4 @@
-//! The program texts of every named kernel, and of kernels whose stages hold more than the tiles of A and B,
+//! The program texts of every named kernel, of kernels whose stages hold more than the tiles of A and B, and of some of attention
 //! must not change unnoticed.
 //!
 //! `tests/digests.txt` has a digest of each text without the entry's name. An intended change updates that
@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use collective::Formula;
+use falchion::attention::Attention;
 use falchion::verify::Format;
 use falchion::verify::fusions::any_columns;
-use kernel::AnyGemm;
+use kernel::{AnyGemm, Family, Kernel, Program};
 use rayon::prelude::*;
 
 const TABLE: &str = include_str!("digests.txt");
@@ -18,7 +19,10 @@ const TABLE: &str = include_str!("digests.txt");
 /// 64-bit FNV-1a hash of a kernel's text, with `kernel` in place of the entry's name. The header has the version with which
 /// the table was begun: the printed one follows from the instructions.
 fn digest(gemm: &AnyGemm) -> u64 {
-    let program = gemm.program().unwrap_or_else(|error| panic!("{}: {error}", gemm.name()));
+    digest_of(&gemm.program().unwrap_or_else(|error| panic!("{}: {error}", gemm.name())))
+}
+
+fn digest_of(program: &Program) -> u64 {
     let text = program.text().replace(program.name(), "kernel");
     let text = text.split_once('\n').map_or(String::new(), |(_, body)| format!(".version 8.4\n{body}"));
     text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
@@ -51,6 +55,25 @@ const FORMS_OF_MORE: [&str; 7] = [
     "sparse=a tile=64x32x128 roles=pingpong l2-a=evict-first l2-b=evict-last",
 ];
 
+/// Kernels of attention.
+const ATTENTION: [&str; 8] = [
+    "d=64 tile=192x128 mask=causal",
+    "tile=128x128 mask=causal lazy=on overlap=on",
+    "d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal",
+    "d=128 cache=e4m3 tile=64x64 pages=32 pack=4 parts=3",
+    "d=576x512 tile=64x32 pack=64",
+    "d=576x512 tile=64x32 pack=64 parts=8 pages=64 mask=causal",
+    "d=576x512 tile=64x32 pack=16 lengths=packed mask=causal part=1024 order=drawn",
+    "d=576x512 tile=64x32 lazy=on softcap=on alibi=on sinks=on store=direct output=f32",
+];
+
+fn of_attention() -> impl Iterator<Item = (String, u64)> {
+    ATTENTION.into_iter().map(|text| {
+        let kernel = Attention::of_spec(&text.parse().expect("a spec")).expect("legal");
+        (format!("attention {text}"), digest_of(&kernel.program().expect("a program")))
+    })
+}
+
 fn kernels_of_more() -> impl Iterator<Item = AnyGemm> {
     let placed =
         |spec| ["", " form=batched", " cluster=2x1", " cluster=1x2"].map(|place| format!("{spec}{place}"));
@@ -68,8 +91,9 @@ fn kernels() -> Vec<AnyGemm> {
 
 #[test]
 fn programs_are_what_they_were() {
-    let now: BTreeMap<String, u64> =
+    let mut now: BTreeMap<String, u64> =
         kernels().par_iter().map(|gemm| (gemm.name().to_owned(), digest(gemm))).collect();
+    now.extend(of_attention());
     if std::env::var_os("DIGESTS").is_some() {
         let mut table = String::new();
         for (name, digest) in &now {
@@ -89,7 +113,7 @@ fn programs_are_what_they_were() {
         now.iter().filter(|(name, digest)| before.get(*name) != Some(digest)).map(|(name, _)| name).collect();
     let gone: Vec<&String> = before.keys().filter(|name| !now.contains_key(*name)).collect();
     assert!(changed.is_empty() && gone.is_empty(), "changed or new: {changed:?}; gone: {gone:?}");
-    assert_eq!(now.len(), 565);
+    assert_eq!(now.len(), 573);
 }
 
 /// A kernel's spec makes the same kernel again. So does the text of the spec, with defaults written out or

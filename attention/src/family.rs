@@ -7,7 +7,7 @@ use kernel::operands::Contents;
 use kernel::{Family, Machine, Predicted, cheapest};
 
 use crate::kernel::Attention;
-use crate::plan::AttentionError;
+use crate::plan::{AttentionError, LatentPlan};
 use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
 
@@ -117,21 +117,27 @@ impl AttentionRequest {
             && (!self.fixed || self.fixed_specs().any(|of| of == *spec))
     }
 
-    /// Rows of a tile per query, if the heads of Q that share one of K are rows of it.
+    /// Rows of a tile per query, if the heads of Q that share one of K are rows of it; in latent attention, of several tiles if they are
+    /// too many for one.
     fn share(&self) -> u32 {
         let [heads, shared] = self.problem.heads;
         let share = if shared > 0 && heads.is_multiple_of(shared) { heads / shared } else { 1 };
-        if share <= 64 { share.next_power_of_two() } else { 1 }
+        match share {
+            ..=64 => share.next_power_of_two(),
+            _ if self.spec().is_latent() => 1 << share.trailing_zeros().min(6),
+            _ => 1,
+        }
     }
 
     /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not.
     fn parts(&self, spec: &AttentionSpec, machine: &Machine) -> Vec<Parts> {
         let AttentionSpec { tile: [rows, block], pack, .. } = *spec;
+        let [heads, shared] = self.problem.heads;
+        let heads = heads / spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
         let per_tile = (rows / pack).max(1);
         let tiles = self.lengths().into_iter().map(|[queries, _]| queries.div_ceil(per_tile));
         let tiles = tiles.fold(0, u32::saturating_add);
-        let [heads, shared] = self.problem.heads;
-        let tiles = tiles.saturating_mul(if pack > 1 { shared } else { heads }).max(1);
+        let tiles = tiles.saturating_mul(heads).max(1);
         let blocks = self.problem.keys.div_ceil(block);
         let mut all: Vec<u32> = [1, 2, 4].map(|twice| machine.multiprocessors * twice / 2 / tiles).to_vec();
         all.extend([2, 4]);
@@ -316,8 +322,12 @@ impl Family for Attention {
             (Lengths::Equal, Some(page)) => [queries, page],
             (Lengths::Equal, None) => [queries, keys],
         };
-        let read = [at(heads, of_queries, d), at(shared, of_keys, d), at(shared, of_keys, dv)];
-        let mut call = AttentionCall::new(problem, read, at(heads, of_queries, dv));
+        let [q, k, o] = [at(heads, of_queries, d), at(shared, of_keys, d), at(heads, of_queries, dv)];
+        let mut call = if request.spec().is_latent() {
+            AttentionCall::latent(problem, [q, k], o)
+        } else {
+            AttentionCall::new(problem, [q, k, at(shared, of_keys, dv)], o)
+        };
         // Any address that is not 0 says that it is stored.
         call.log_sum_exp = u64::from(request.log_sum_exp) << 8;
         call.counts = request.counts().to_vec();
@@ -398,6 +408,7 @@ impl Family for Attention {
             let all = [128, 192, 176, 160, 144, 112, 96, 80, 64, 48].into_iter();
             all.filter(move |&keys| keys <= most_keys).map(move |keys| [rows, keys])
         });
+        let tiles = tiles.chain(spec.is_latent().then_some(LatentPlan::TILE));
         let time = |kernel: &Self| kernel.predict(request, machine);
         if request.fixed {
             if !request.workspace {
@@ -416,9 +427,12 @@ impl Family for Attention {
                 switches.map(|(overlap, lazy)| AttentionSpec { tile, pack, order, overlap, lazy, ..spec })
             })
         });
+        let lazy = [false, true].into_iter().take(if spec.is_latent() { 2 } else { 1 });
         let divided = tiles.flat_map(|tile| {
             let spec = AttentionSpec { tile, pack: share, ..spec };
-            request.parts(&spec, machine).into_iter().map(move |parts| AttentionSpec { parts, ..spec })
+            let lazy = lazy.clone();
+            let of = move |parts| lazy.clone().map(move |lazy| AttentionSpec { parts, lazy, ..spec });
+            request.parts(&spec, machine).into_iter().flat_map(of)
         });
         cheapest(whole.chain(divided), most, time)
     }

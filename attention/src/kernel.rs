@@ -2,71 +2,20 @@
 
 use std::sync::Arc;
 
-use collective::{Bounded, Format, MatrixRef, OperandTile, QueuePlan};
+use collective::{Bounded, Format, OperandTile, QueuePlan};
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Buffer, Kernel, Launch, LaunchError, MatrixRule, Program};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{Function, VerifyError};
 
+use crate::checks::{LIMIT, check_begin, check_packed, check_pages, check_problem, check_tensor, refused};
 use crate::emit;
 use crate::maps::{Rows, map_of, map_of_pages, outside};
 use crate::masks::of_spec;
 use crate::plan::{AttentionError, AttentionPlan};
-use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
+use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef};
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Order, Parts};
-
-/// Extents are below this.
-const LIMIT: u32 = 1 << 31;
-
-pub(crate) fn refused<T>(reason: String) -> Result<T, LaunchError> {
-    Err(LaunchError::Problem { reason })
-}
-
-/// Checks the addresses of tables in device memory.
-fn check_tables(tables: impl IntoIterator<Item = (&'static str, u64)>) -> Result<(), LaunchError> {
-    for (name, address) in tables {
-        if address == 0 {
-            return Err(LaunchError::Null { name });
-        }
-        if !address.is_multiple_of(4) {
-            return Err(LaunchError::Address { name, address, alignment: 4 });
-        }
-    }
-    Ok(())
-}
-
-/// Checks a cache for pages of `page` keys and sequences of at most `keys`. The numbers themselves are in device memory.
-fn check_pages(pages: &Pages, page: u32, keys: u32) -> Result<(), LaunchError> {
-    check_tables([("the numbers of keys", pages.lengths)])?;
-    let (name, needed) = ("the number of pages", keys.div_ceil(page));
-    if pages.count >= LIMIT {
-        return Err(LaunchError::Extent { name, extent: pages.count.into(), limit: LIMIT });
-    }
-    if keys > 0 && pages.count == 0 {
-        return refused(format!("the cache has no page, {needed} were needed for {keys} keys"));
-    }
-    if pages.each < needed {
-        return refused(format!(
-            "the table has {} pages per sequence, {needed} of {page} keys were needed for {keys} keys",
-            pages.each
-        ));
-    }
-    if keys > 0 { check_tables([("the table of pages", pages.table)]) } else { Ok(()) }
-}
-
-/// Checks where sequences begin, for `sides` of queries and keys. The numbers themselves are in device memory.
-pub(crate) fn check_packed(packed: &Packed, sides: usize) -> Result<(), LaunchError> {
-    let names = ["the beginnings of queries", "the beginnings of keys"];
-    check_tables(names.into_iter().zip(packed.begins).take(sides))?;
-    let names = ["the number of all queries", "the number of all keys"];
-    for (name, extent) in names.into_iter().zip(packed.rows).take(sides) {
-        if extent >= LIMIT {
-            return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
-        }
-    }
-    Ok(())
-}
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
 /// say.
@@ -188,8 +137,9 @@ impl Attention {
             }
         };
         let rows = u64::from(heads).saturating_mul(all);
+        let of_query = self.plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
         let counters = across
-            .saturating_mul(u64::from(if pack > 1 { shared } else { heads }))
+            .saturating_mul(u64::from(heads / of_query))
             .saturating_mul(counters_of_tile(&self.plan).into());
         let aligned = |bytes: u64| bytes.checked_next_multiple_of(256).unwrap_or(u64::MAX);
         let sums = aligned(counters.saturating_mul(4));
@@ -238,61 +188,6 @@ fn counters_of_tile(plan: &AttentionPlan) -> u32 {
     plan.cta.consumers * 4
 }
 
-/// Checks a problem.
-pub(crate) fn check_problem(problem: &AttentionProblem) -> Result<(), LaunchError> {
-    let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = *problem;
-    for (name, extent) in [
-        ("the number of sequences", batch),
-        ("the number of heads", heads),
-        ("the number of queries", queries),
-        ("the number of keys", keys),
-    ] {
-        if extent >= LIMIT {
-            return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
-        }
-    }
-    if shared == 0 && heads > 0 || shared > 0 && !heads.is_multiple_of(shared) {
-        return refused(format!(
-            "there are {heads} heads of queries and {shared} of keys, a multiple of the latter was needed"
-        ));
-    }
-    if !(scale > 0.0 && scale.is_finite()) {
-        return refused(format!("the scale is {scale}, a finite number above zero was needed"));
-    }
-    Ok(())
-}
-
-/// Checks a tensor with `rows` rows of `d` elements.
-pub(crate) fn check_tensor(
-    (name, of): (&'static str, HeadsRef),
-    [batch, heads, rows, d]: [u32; 4],
-    (format, alignment): (Format, u64),
-) -> Result<(), LaunchError> {
-    let HeadsRef { address, row, head, batch: sequence } = of;
-    let rule = MatrixRule { name, contiguous: d, lines: rows, bits: format.bits().into(), alignment };
-    let rows = MatrixRef::new(address, row);
-    rule.check(rows)?;
-    rule.batch(heads, rows.every(head))?;
-    rule.batch(batch, rows.every(sequence))?;
-    Ok(())
-}
-
-/// Checks that a tensor map of sequences of different lengths, which begins `most` rows before the tensor, is possible.
-pub(crate) fn check_begin(
-    (name, of): (&'static str, HeadsRef),
-    most: u32,
-    bytes: u32,
-) -> Result<(), LaunchError> {
-    let least = u64::from(most) * of.row * u64::from(bytes);
-    if of.address >= least {
-        return Ok(());
-    }
-    refused(format!(
-        "{name} is at {:#x}, an address from {least:#x} on was needed: sequences of different lengths are copied by a tensor map that begins before them",
-        of.address
-    ))
-}
-
 impl Kernel<AttentionCall> for Attention {
     fn program(&self) -> Result<Program, VerifyError> {
         let plan = &self.plan;
@@ -306,8 +201,18 @@ impl Kernel<AttentionCall> for Attention {
         let (heads, pack) = (problem.heads, self.plan.spec.pack);
         if pack > 1 && u64::from(heads[0]) > u64::from(heads[1]) * u64::from(pack) {
             let [heads, shared] = heads;
+            let latent = self.plan.latent.is_some();
+            if !latent || !(heads / shared).is_multiple_of(pack) {
+                let multiple = if latent { ", or a multiple of that," } else { "" };
+                return refused(format!(
+                    "{heads} heads of queries and {shared} of keys were given, at most {pack} times as many of queries{multiple} were needed by pack={pack}"
+                ));
+            }
+        }
+        if self.plan.latent.is_some() && v != HeadsRef::default() {
             return refused(format!(
-                "{heads} heads of queries and {shared} of keys were given, at most {pack} times as many of queries were needed by pack={pack}"
+                "V is at {:#x}, no V was needed: with d=576x512 it is the first 512 columns of K (AttentionCall::latent)",
+                v.address
             ));
         }
         let given = [counts.len(), reals.len()];
@@ -345,7 +250,9 @@ impl Kernel<AttentionCall> for Attention {
         check_tensor(("Q", q), [sequences, heads, all_queries, d], (format, 16))?;
         let [k, v] = if keys > 0 && all_keys > 0 && caches > 0 {
             check_tensor(("K", k), [caches, shared, all_keys, d], (cache, 16))?;
-            check_tensor(("V", v), [caches, shared, all_keys, dv], (cache, 16))?;
+            if plan.latent.is_none() {
+                check_tensor(("V", v), [caches, shared, all_keys, dv], (cache, 16))?;
+            }
             [k, v]
         } else {
             // Nothing is read. The tensor maps must still be legal, and begin in memory.
@@ -372,7 +279,9 @@ impl Kernel<AttentionCall> for Attention {
             return Err(LaunchError::Null { name: "the sinks" });
         }
         let queries_per_tile = rows / pack;
-        let (groups, share) = if pack > 1 { (shared, heads / shared) } else { (heads, 1) };
+        // Heads of tiles, and heads of Q that are rows of one.
+        let share = plan.spec.rows_of_query(heads / shared);
+        let groups = heads / share;
         let across = if differ {
             u64::from(all_queries / queries_per_tile) + u64::from(batch)
         } else {
@@ -396,7 +305,7 @@ impl Kernel<AttentionCall> for Attention {
             ("V", v, k_rows, (differ || page.is_some(), cache.bytes())),
             ("O", o, q_rows, (differ, output.bytes())),
         ] {
-            if begins {
+            if begins && !(name == "V" && plan.latent.is_some()) {
                 check_begin((name, of), rows.most, bytes)?;
             }
         }
@@ -404,14 +313,12 @@ impl Kernel<AttentionCall> for Attention {
             Some(page) => map_of_pages(tile, of, [caches, shared, page, d]),
             None => map_of(tile, of, [batch, shared, d], k_rows, [1, 1]),
         };
-        let [k_tile, v_tile] = plan.copied();
-        let [k_map, v_map] = [of_keys(&k_tile, k, d), of_keys(&v_tile, v, dv)];
-        let without_keys = [&k_map, &v_map].map(|map| outside(map, q.address));
-        let mut arguments: Vec<Argument> = vec![
-            map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, [pack, share]).into(),
-            k_map.into(),
-            v_map.into(),
-        ];
+        let read = plan.copied().into_iter().zip([(k, d), (v, dv)]).take(plan.operands() - 1);
+        let maps: Vec<_> = read.map(|(tile, (of, d))| of_keys(&tile, of, d)).collect();
+        let without_keys: Vec<_> = maps.iter().map(|map| outside(map, q.address)).collect();
+        let mut arguments: Vec<Argument> =
+            vec![map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, [pack, share]).into()];
+        arguments.extend(maps.into_iter().map(Argument::from));
         match &plan.output {
             Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, [pack, share]).into()),
             None => {
@@ -446,11 +353,10 @@ impl Kernel<AttentionCall> for Attention {
             arguments.push(if keys == 0 { u32::MAX } else { caches }.into());
         }
         if differ || page.is_some() {
-            arguments.extend(without_keys.map(Argument::from));
+            arguments.extend(without_keys.into_iter().map(Argument::from));
         }
-        let (ctas, of_keys) = (resident.min(tiles).max(1), heads / shared);
         // Heads of tiles that share a head of keys.
-        let share = if pack > 1 { 1 } else { of_keys };
+        let (ctas, sharing) = (resident.min(tiles).max(1), groups / shared);
         if let Some(Divided { count, rows, addresses, .. }) = divided {
             arguments.extend([count.into(), Argument::from(rows)]);
             arguments.extend(addresses.map(Argument::from));
@@ -458,8 +364,12 @@ impl Kernel<AttentionCall> for Attention {
         if self.of_counter() > 0 {
             arguments.push(address.into());
         }
-        let section = self.section([sequences, groups * parts, share * parts], across, ctas);
-        arguments.extend([queries, keys, groups, of_keys, tiles, across, section].map(Argument::from));
+        let section = self.section([sequences, groups * parts, sharing * parts], across, ctas);
+        let of_tile = if pack > 1 { share } else { sharing };
+        arguments.extend([queries, keys, groups, of_tile, tiles, across, section].map(Argument::from));
+        if plan.latent.is_some() && pack > 1 {
+            arguments.push(sharing.into());
+        }
         arguments.extend([scale, factor * core::f32::consts::LOG2_E, factor].map(Argument::from));
         arguments.extend(counts.iter().map(|count| Argument::from(count.cast_unsigned())));
         arguments.extend(reals.iter().copied().map(Argument::from));
@@ -522,6 +432,10 @@ impl Kernel<AttentionCall> for Attention {
             ("V", v, with(read, dv), Contents::Multiplied(1, cache)),
             ("O", o, with(extents, dv), Contents::Output(output)),
         ] {
+            // Latent attention reads its V where it reads K.
+            if name == "V" && self.plan.latent.is_some() {
+                continue;
+            }
             let writes = name == "O";
             let bits =
                 if let Contents::Multiplied(_, of) | Contents::Output(of) = contents { of.bits() } else { 8 };

@@ -15,6 +15,9 @@
 //! K and V in `e4m3` are converted to Q's format by the other warps of the producer warpgroup, from rings of their own into those
 //! that consumers read. Their factors are multiplied into scores and into O.
 //!
+//! In latent attention V is the first columns of K, and is not loaded. Two consumers have the same 64 queries, and half of O's columns
+//! each. They compute the scores of every second block, and exchange weights through shared memory.
+//!
 //! Blocks of keys that no query of a tile sees are left out. Producer and consumers compute the range of blocks
 //! by the same function, from [`Scores::seen`]. Only blocks that some query does not see whole are masked; they
 //! have a loop of their own.
@@ -25,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backward;
+mod checks;
 mod count;
 mod emit;
 #[cfg(feature = "records")]
@@ -44,7 +48,7 @@ pub use count::Count;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
-pub use plan::{AttentionError, AttentionPlan, NarrowPlan};
+pub use plan::{AttentionError, AttentionPlan, LatentPlan, NarrowPlan};
 pub use problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
 pub use scores::{Scope, Scores, consistent};
 pub use spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};

@@ -18,6 +18,8 @@ const RESCALED: f64 = 0.0206;
 const LAZY: f64 = 1.74;
 /// The part of the shorter of products and weights that the longer one does not cover, while consumers take turns.
 const UNCOVERED: f64 = 0.38;
+/// Cycles of the scores of latent attention over those of their arithmetic: instructions of 32 columns wait for shared memory. Not measured.
+const NARROW: f64 = 1.5;
 /// Factor of both, if there are three consumers.
 const THREE: f64 = 0.94;
 /// Cycles of a block of keys, and of a tile, in addition.
@@ -64,9 +66,13 @@ impl Attention {
             plan.spec;
         let scores = f64::from(rows) * f64::from(block);
         let rate = RATE * machine.tensor * 16.0 / f64::from(plan.spec.format.bits());
-        let products = 2.0 * scores * f64::from(d + dv) / rate;
+        let latent = plan.latent.is_some();
+        let of_scores = f64::from(d) * if latent { NARROW } else { 1.0 };
+        let products = 2.0 * scores * (of_scores + f64::from(dv)) / rate;
         let bytes = plan.spec.format.bits() == 8;
-        let rescaled = f64::from(rows) * if lazy { LAZY } else { RESCALED * f64::from(dv) };
+        // Consumers of latent attention rescale once per pair of blocks, and meet as often.
+        let of_pair = if latent { 0.5 } else { 1.0 };
+        let rescaled = of_pair * f64::from(rows) * if lazy { LAZY } else { RESCALED * f64::from(dv) };
         let weights = scores * WEIGHT[usize::from(bytes)] + rescaled;
         let uncovered = if turns && rows > 64 { UNCOVERED } else { 1.0 };
         let of_consumers = if rows > 128 { THREE } else { 1.0 };
@@ -97,7 +103,8 @@ impl Attention {
             Parts::Count(count) => f64::from(count),
             Parts::Keys(part) => f64::from(keys.div_ceil(part).max(1)),
         };
-        let all = f64::from(if pack > 1 { shared } else { heads }) * tiles * divided;
+        let of_query = plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
+        let all = f64::from(heads / of_query) * tiles * divided;
         let waves = all / f64::from(machine.multiprocessors);
         let alone = if plan.rings[0].stages == 1 { ALONE } else { 0.0 };
         let masked =
@@ -112,8 +119,9 @@ impl Attention {
         let blocks = if parts == Parts::One { seen } else { (seen / divided).ceil() };
         let format = plan.spec.format;
         let cache = plan.spec.cache.unwrap_or(format);
-        let bytes_of = |format: Format, rows: f64| rows * f64::from(d + dv) * f64::from(format.bytes());
-        let of_block = bytes_of(cache, f64::from(block));
+        let bytes_of = |format: Format, rows: f64, d: u32| rows * f64::from(d) * f64::from(format.bytes());
+        let of_key = if latent { d } else { d + dv };
+        let of_block = bytes_of(cache, f64::from(block), of_key);
         let loading = if bytes {
             TRANSPOSED[0] + f64::from(block * dv) / TRANSPOSED[1]
         } else if plan.narrow.is_some() {
@@ -121,11 +129,11 @@ impl Attention {
         } else {
             of_block / LOADED
         };
-        let block_cycles = (both + BLOCK).max(loading);
+        let block_cycles = (both + of_pair * BLOCK).max(loading);
         let computed = MEASURED * waves * (blocks * block_cycles + tile + merging) / machine.cycles;
         // Everything comes from memory once.
         let rows = f64::from(heads) * f64::from(queries) * f64::from(batch);
-        let bytes = bytes_of(format, rows) + bytes_of(cache, f64::from(shared) * read);
+        let bytes = bytes_of(format, rows, d + dv) + bytes_of(cache, f64::from(shared) * read, of_key);
         // The longest part ends last.
         let longest = if blocks > seen / divided { blocks * divided / seen } else { 1.0 };
         let loaded = ONLY_READ * bytes * longest / machine.dram;

@@ -78,15 +78,15 @@ pub enum AttentionError {
 pub struct AttentionPlan {
     /// The spec.
     pub spec: AttentionSpec,
-    /// The CTA. Each consumer warpgroup has 64 queries.
+    /// The CTA. Each consumer warpgroup has 64 queries; those of latent attention have the same ones.
     pub cta: CtaPlan,
-    /// Tiles of Q, K and V.
+    /// Tiles of Q, K and V: in latent attention, a consumer's part of V.
     pub tiles: [OperandTile; 3],
-    /// The tile of weights in registers.
+    /// The tile of weights in registers; in latent attention, in a stage of K.
     pub weights: OperandTile,
     /// A consumer's part of O's tile in shared memory; `None` if O is stored directly.
     pub output: Option<OperandTile>,
-    /// The rings of Q, K and V.
+    /// The rings of Q, K and V; that of V has no stages in latent attention.
     pub rings: [RingPlan; 3],
     /// What is loaded of K and V, if these are converted on the way.
     pub narrow: Option<NarrowPlan>,
@@ -98,6 +98,51 @@ pub struct AttentionPlan {
     pub values: MainloopSpec,
     /// Whether the end of a tile overlaps with the beginning of the next one.
     pub overlaps: bool,
+    /// What latent attention has in addition.
+    pub latent: Option<LatentPlan>,
+}
+
+/// The plan of latent attention. Its two consumers have the same queries, and half of O's columns each. They compute the scores of
+/// every second block of keys, and exchange weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentPlan {
+    /// Offset in a stage of K of the columns that V does not have, in bytes. A block's weights replace them when its scores are
+    /// computed.
+    pub weights: u32,
+    /// Offset in shared memory of what consumers tell each other: two numbers of each thread, the largest scores, and then as many
+    /// sums.
+    pub exchange: u32,
+}
+
+impl LatentPlan {
+    /// Bytes of the numbers of a consumer's threads.
+    pub(crate) const NUMBERS: u32 = 128 * 8;
+    /// Consumers.
+    const CONSUMERS: u32 = 2;
+    /// Blocks of keys in shared memory: two pairs, one of which is loaded while the other is multiplied.
+    const STAGES: u32 = 4;
+    /// Queries per tile, and keys per block.
+    pub(crate) const TILE: [u32; 2] = [64, 32];
+
+    /// The first number of which latent attention has another one, and what it has.
+    const fn refused(spec: &AttentionSpec) -> Option<(&'static str, u32, &'static str)> {
+        let AttentionSpec { tile: [rows, keys], stages, overlap, .. } = *spec;
+        if rows != Self::TILE[0] {
+            return Some(("the number of queries per tile", rows, "64 with d=576x512"));
+        }
+        if keys != Self::TILE[1] {
+            return Some(("the number of keys per block", keys, "32 with d=576x512"));
+        }
+        if let Some(stages) = stages
+            && stages != Self::STAGES
+        {
+            return Some(("stages", stages, "4 or auto with d=576x512"));
+        }
+        if overlap {
+            return Some(("overlap", 1, "off with d=576x512, since shared memory has one tile of queries,"));
+        }
+        None
+    }
 }
 
 /// Blocks of K and V as they are in memory: in another format, or, of 8-bit V, with elements of a key next to each other, where
@@ -141,12 +186,23 @@ impl AttentionPlan {
         let Some(types) = multiplied(format) else {
             return Err(AttentionError::Format { field: "format", format, needed: "bf16, f16 or e4m3" });
         };
-        let bytes = format.bits() == 8;
+        let (bytes, latent) = (format.bits() == 8, spec.is_latent());
         if let Some(cache) = spec.cache
             && (bytes || !same(cache, Format::E4m3))
         {
             let needed = if bytes { "Q's format alone" } else { "e4m3" };
             return Err(AttentionError::Format { field: "cache", format: cache, needed });
+        }
+        if latent && bytes {
+            return Err(AttentionError::Format {
+                field: "format",
+                format,
+                needed: "bf16 or f16 with d=576x512",
+            });
+        }
+        if latent && let Some(format) = spec.cache {
+            let needed = "Q's format alone with d=576x512";
+            return Err(AttentionError::Format { field: "cache", format, needed });
         }
         let divided = !matches!(spec.parts, Parts::One);
         let direct = divided || matches!(spec.store, OutputStore::Direct);
@@ -159,12 +215,19 @@ impl AttentionPlan {
             };
             return Err(AttentionError::Format { field: "output", format: output, needed });
         }
-        if !matches!(d, 64 | 96 | 128 | 192 | 256) {
-            return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
+        if !matches!(d, 64 | 96 | 128 | 192 | 256 | 576) {
+            return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192, 256 or 576"));
         }
-        if dv != d && !(d == 192 && dv == 128) {
+        if d == 576 && dv != 512 {
+            let needed = "512 with 576 of Q and K, of which V is the first ones,";
+            return Err(number("d of V and O", dv, needed));
+        }
+        if dv != d && !(d == 192 && dv == 128) && !latent {
             let needed = "the number of Q and K, or 128 with their 192,";
             return Err(number("d of V and O", dv, needed));
+        }
+        if latent && let Some((field, value, needed)) = LatentPlan::refused(&spec) {
+            return Err(number(field, value, needed));
         }
         if !matches!(rows, 64 | 128 | 192) {
             return Err(number("the number of queries per tile", rows, "64, 128 or 192"));
@@ -211,7 +274,9 @@ impl AttentionPlan {
                 "a power of two up to 64",
             ));
         }
-        let consumers = rows / 64;
+        // Each consumer of latent attention has all rows of a tile, and a part of O's columns.
+        let [consumers, sharing] = if latent { [LatentPlan::CONSUMERS; 2] } else { [rows / 64, 1] };
+        let dv = dv / sharing;
         let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
             OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
             OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
@@ -251,7 +316,7 @@ impl AttentionPlan {
             (3, _) => 32,
             (1, Some(_)) => 96,
             // More would be taken from consumers.
-            (2, Some(page)) if page < 64 => 40,
+            (2, Some(page)) if page < 64 || latent => 40,
             _ => 24,
         };
         let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
@@ -260,13 +325,14 @@ impl AttentionPlan {
             return Err(AttentionError::Registers { need, have: consumer, rows, keys });
         }
 
-        let [q_ring, k_ring, v_ring] =
-            [RingPlan::of(&[q.room()]), RingPlan::of(&[k.room()]), RingPlan::of(&[v.room()])];
+        let v_ring = if latent { RingPlan::of(&[]) } else { RingPlan::of(&[v.room()]) };
+        let [q_ring, k_ring] = [RingPlan::of(&[q.room()]), RingPlan::of(&[k.room()])];
         let (one_q, two_q) = (q_ring.need(1), q_ring.need(2));
         let each = k_ring.need(1) + v_ring.need(1);
         let entries = if matches!(spec.order, Order::Drawn) { QueuePlan::ENTRIES } else { 0 };
         let (_, of_queue) = QueuePlan::placed(entries, 0);
-        let have = limits.shared_bytes - of_queue;
+        let exchanged = if latent { 2 * consumers * LatentPlan::NUMBERS } else { 0 };
+        let have = limits.shared_bytes - of_queue - exchanged;
         let narrow = if spec.is_scaled() {
             let (Ok(k), Ok(v)) = (
                 OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest),
@@ -287,6 +353,7 @@ impl AttentionPlan {
             Some(stages) => stages,
             // Converted blocks are multiplied at once; those that are loaded hide the latency.
             None if narrow.is_some() => 2,
+            None if latent => LatentPlan::STAGES,
             // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
             None if two_q + 2 * each <= have => min((have - two_q) / each, MOST_STAGES),
             None => 2,
@@ -327,22 +394,30 @@ impl AttentionPlan {
             narrow_rings[0].arrivals(1, CONVERTERS),
             narrow_rings[1].arrivals(1, CONVERTERS),
         ];
-        let counts = [queries, k_stages, stages, if bytes { 0 } else { in_flight }, in_flight];
+        let v_stages = if latent { 0 } else { stages };
+        let counts = [queries, k_stages, v_stages, if bytes { 0 } else { in_flight }, in_flight];
         let ([q_ring, k_ring, v_ring, narrow_k, narrow_v], shared_bytes) =
             RingPlan::placed_together(rings, counts, 0);
+        let (exchange, shared_bytes) = (shared_bytes, shared_bytes + exchanged);
         let (queue, shared_bytes) = QueuePlan::placed(entries, shared_bytes);
+        let of_values = v.room().bytes * sharing;
+        let (weights, latent) = if latent {
+            (weights.at(of_values), Some(LatentPlan { weights: of_values, exchange }))
+        } else {
+            (weights, None)
+        };
         let narrow = match narrow {
             Some(NarrowPlan { tiles, .. }) => Some(NarrowPlan { tiles, rings: [narrow_k, narrow_v] }),
             None => None,
         };
 
-        let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
+        let base = MainloopSpec { consumers: consumers / sharing, ..KernelSpec::DEFAULT.mainloop };
         let operand = OperandSpec::k_major(format);
         let scores =
             MainloopSpec { operands: [operand; 2], atom: Atom::shared(types), tile: [rows, keys, d], ..base };
         let values = MainloopSpec {
             operands: [operand, OperandSpec { major: v.major(), ..operand }],
-            atom: Atom::registers(types),
+            atom: if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) },
             tile: [rows, dv, keys],
             ..base
         };
@@ -356,7 +431,7 @@ impl AttentionPlan {
                 cluster: 1,
                 peers: Peers::Apart,
                 overlaps: divided,
-                turns: spec.turns && consumers > 1,
+                turns: spec.turns && consumers > sharing,
             },
             tiles: [q, k, v],
             weights,
@@ -367,11 +442,22 @@ impl AttentionPlan {
             scores,
             values,
             overlaps: spec.overlap && queries > 1,
+            latent,
         })
     }
 }
 
 impl AttentionPlan {
+    /// Tensors that are read: Q, K and V, or Q and K.
+    pub(crate) fn operands(&self) -> usize {
+        if self.latent.is_some() { 2 } else { 3 }
+    }
+
+    /// Whether consumers divide the rows of a tile.
+    pub(crate) fn rows_are_divided(&self) -> bool {
+        self.cta.consumers > 1 && self.latent.is_none()
+    }
+
     /// The tiles of K and V as copies load them: in the format of memory, whole, or page by page.
     pub(crate) fn copied(&self) -> [OperandTile; 2] {
         let [_, k, v] = self.tiles;

@@ -104,7 +104,7 @@ impl Pages {
         for (sequence, &keys) in lengths.iter().enumerate() {
             let needed = keys.div_ceil(page.max(1)) as usize;
             if needed > each || (sequence + 1) * each > table.len() {
-                return crate::kernel::refused(format!(
+                return crate::checks::refused(format!(
                     "sequence {sequence} has {keys} keys, which need {needed} pages; the table has {each} per sequence, and {} in all",
                     table.len()
                 ));
@@ -112,7 +112,7 @@ impl Pages {
             let own = &table[sequence * each..][..needed];
             if let Some(i) = own.iter().position(|&page| page >= self.count) {
                 let (page, count) = (own[i], self.count);
-                return crate::kernel::refused(format!(
+                return crate::checks::refused(format!(
                     "page {i} of sequence {sequence} is page {page} of a cache of {count} pages"
                 ));
             }
@@ -139,7 +139,7 @@ pub struct AttentionCall {
     pub q: HeadsRef,
     /// Keys.
     pub k: HeadsRef,
-    /// Values.
+    /// Values; nothing in latent attention, where they are the first 512 columns of the keys.
     pub v: HeadsRef,
     /// The output.
     pub o: HeadsRef,
@@ -164,11 +164,17 @@ pub struct AttentionCall {
     pub reals: Vec<f32>,
 }
 
+const NO_TENSOR: HeadsRef = HeadsRef { address: 0, row: 0, head: 0, batch: 0 };
 const NO_PAGES: Pages = Pages { lengths: 0, table: 0, each: 0, count: 0 };
 const NO_FACTORS: Factors = Factors { addresses: [0; 3], per_head: false };
 const NONE: Packed = Packed { begins: [0; 2], rows: [0; 2] };
 
 impl AttentionCall {
+    /// As [`new`](Self::new), for latent attention: K is V, too.
+    pub const fn latent(problem: AttentionProblem, [q, k]: [HeadsRef; 2], o: HeadsRef) -> Self {
+        Self::new(problem, [q, k, NO_TENSOR], o)
+    }
+
     /// A call without log-sum-exp and without arguments for scores.
     pub const fn new(problem: AttentionProblem, [q, k, v]: [HeadsRef; 3], o: HeadsRef) -> Self {
         Self {

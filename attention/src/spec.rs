@@ -82,7 +82,8 @@ pub struct AttentionSpec {
     pub cache: Option<Format>,
     /// Format of O.
     pub output: Format,
-    /// Elements of a head of Q and K, and of V and O.
+    /// Elements of a head of Q and K, and of V and O. 576 and 512 are latent attention: V is the first 512 columns of K, and
+    /// no tensor of its own.
     pub head: [u32; 2],
     /// Queries per tile (64 per consumer warpgroup), and keys per block.
     pub tile: [u32; 2],
@@ -101,8 +102,8 @@ pub struct AttentionSpec {
     /// Number of keys in a page, if K and V lie in pages of a cache: [`Pages`](crate::Pages). 16 to 256, a divisor or a multiple of
     /// the number of keys per block.
     pub pages: Option<u32>,
-    /// Rows of a tile per query: 1, or at least as many as heads of Q that share a head of K and V. A tile of 64 rows then
-    /// has `64 / pack` queries. More than 1 pays if there are few queries.
+    /// Rows of a tile per query: 1, or at least as many as heads of Q that share a head of K and V; in latent attention also a
+    /// divisor of their number. A tile of 64 rows then has `64 / pack` queries. More than 1 pays if there are few queries.
     pub pack: u32,
     /// Whether the keys of a tile are divided into parts: for few queries and many keys. O may be in `f32`; how it is stored is
     /// not chosen.
@@ -143,6 +144,20 @@ impl AttentionSpec {
         turns: true,
         overlap: false,
     };
+
+    /// Whether V is the first columns of K.
+    pub const fn is_latent(&self) -> bool {
+        self.head[0] == 576 && self.head[1] == 512
+    }
+
+    /// Heads of Q that are rows of a tile for the same query, of those that share a head of K.
+    pub(crate) fn rows_of_query(&self, share: u32) -> u32 {
+        match self.pack {
+            1 => 1,
+            pack if self.is_latent() => share.min(pack),
+            _ => share,
+        }
+    }
 
     /// Whether Q, or K and V, have 8 bits, and factors.
     pub(crate) const fn is_scaled(&self) -> bool {

@@ -271,7 +271,10 @@ impl Case {
             None => [batch, shared, keys],
         };
         let formats = [spec.format, spec.cache.unwrap_or(spec.format)].map(named);
-        let [q, mut k, mut v] = self.operands([batch, heads, queries], of_keys, formats, spec.head);
+        // The values of latent attention are keys.
+        let of_values = if spec.is_latent() { [0; 3] } else { of_keys };
+        let [q, mut k, mut v] =
+            self.operands([batch, heads, queries], [of_keys, of_values], formats, spec.head);
         let keys_of = Keys { spec: &spec, pages: &pages, extents: of_keys };
         // The keys of a sequence without queries, and what is no sequence's.
         let mut read = vec![false; k.rows()];
@@ -282,7 +285,10 @@ impl Case {
         }
         if !sequences.is_empty() {
             for row in (0..k.rows()).filter(|&row| !read[row]) {
-                [&mut k, &mut v].into_iter().for_each(|tensor| tensor.poison(row));
+                k.poison(row);
+                if !spec.is_latent() {
+                    v.poison(row);
+                }
             }
         }
         let o = Tensor::new(output, self.layout, [batch, heads, queries, spec.head[1]], || {
@@ -334,7 +340,11 @@ impl Case {
             sinks: if spec.sinks { buffers[5].address } else { 0 },
             counts: self.counts.clone(),
             reals: self.reals.clone(),
-            ..AttentionCall::new(problem, [q, k, v], o)
+            ..if spec.is_latent() {
+                AttentionCall::latent(problem, [q, k], o)
+            } else {
+                AttentionCall::new(problem, [q, k, v], o)
+            }
         };
         if spec.lengths == Lengths::Packed {
             call.packed = Packed { begins: [buffers[6].address, buffers[7].address], rows: [queries, keys] };
@@ -353,11 +363,11 @@ impl Case {
         Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, factors, sequences, pages, call })
     }
 
-    /// Q, K and V, for the extents of Q and of K: sequences or pages, heads, and rows.
+    /// Q, K and V, for the extents of each: sequences or pages, heads, and rows.
     fn operands(
         &self,
         of_queries: [u32; 3],
-        of_keys: [u32; 3],
+        [of_keys, of_values]: [[u32; 3]; 2],
         [format, cache]: [Format; 2],
         [d, dv]: [u32; 2],
     ) -> [Tensor; 3] {
@@ -390,7 +400,7 @@ impl Case {
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
         let q = operand(with(of_queries, d), true);
         let k = operand(with(of_keys, d), false);
-        [q, k, self.uniform(0x1234, cache, with(of_keys, dv))]
+        [q, k, self.uniform(0x1234, cache, with(of_values, dv))]
     }
 
     /// Uniform numbers from -2 to 2.
@@ -525,7 +535,12 @@ impl Uploaded<'_> {
             return Err(fault("the log-sum-exp".to_owned(), got, wanted));
         }
         checked.log_sum_exp.add(&wanted, got);
-        let wanted = row.outputs(o.format, o.extents[3] as usize, &|key| v.values(seen[key]));
+        let dv = o.extents[3] as usize;
+        let of_key = |key: usize| match spec.is_latent() {
+            true => k.values(seen[key])[..dv].to_vec(),
+            false => v.values(seen[key]),
+        };
+        let wanted = row.outputs(o.format, dv, &of_key);
         for (column, (bits, wanted)) in o.row(after, index).zip(wanted).enumerate() {
             let got = o.format.decode(bits);
             if !wanted.admits(bits) {

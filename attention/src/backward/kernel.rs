@@ -12,7 +12,7 @@ use super::call::BackwardCall;
 use super::emit;
 use super::plan::{BackwardError, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
-use crate::kernel::{check_begin, check_packed, check_problem, check_tensor};
+use crate::checks::{check_begin, check_packed, check_problem, check_tensor};
 use crate::maps::{Rows, map_of};
 use crate::masks::of_mask;
 use crate::plan::AttentionPlan;

@@ -39,20 +39,11 @@ impl<'f> Kernel<'_, 'f> {
             WarpgroupMma::<f32>::new(f, &plan.values, [plan.weights, v], consumer.part).expect(planned);
         let weights = Fragments::new(f, &plan.values, plan.weights, consumer).expect(planned);
         let zero = f.constant(0);
-        let tile = WorkUnit {
-            m: zero,
-            n: zero,
-            k_begin: zero,
-            k_end: zero,
-            columns: None,
-            group: None,
-            record: None,
-        };
-        let fragments = [scores.fragment(consumer, tile), values.fragment(consumer, tile)];
-        let softmax = Softmax::new(f, plan.spec.format, fragments.each_ref());
-        let store = Store::new(self, consumer, values.fragment(consumer, tile));
+        let fragments = [scores.fragment(consumer, from(zero)), values.fragment(consumer, from(zero))];
+        let softmax = Softmax::new(f, plan.spec.format, fragments.each_ref(), None);
+        let store = Store::new(self, consumer, values.fragment(consumer, from(zero)));
         let positions = self.rings.map(|ring| ring.consumer());
-        let (q, block) = (Held { f, place: OnceCell::new() }, f.variable(0u32));
+        let (q, block) = (Held::new(f), f.variable(0u32));
         let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
         let walk = self.walk(QueueRole::Reader);
         consumer.turns.start();
@@ -62,7 +53,7 @@ impl<'f> Kernel<'_, 'f> {
             let finish = |statistics: &[Statistics<'f>], v: Stage<'f>| {
                 f.wgmma_wait(0);
                 consumer.release.arrive(v.empty);
-                of.softmax.finish(self, tile.get(), statistics, consumer.thread);
+                of.softmax.finish(self, tile.get(), statistics, consumer);
                 store.store(tile.get(), of.q.stage());
                 self.merge(tile.get(), consumer);
             };
@@ -94,15 +85,25 @@ impl<'f> Kernel<'_, 'f> {
     }
 }
 
-/// A stage in variables, from one tile to the next.
-struct Held<'f> {
+/// All of a tile, from this column on.
+pub(crate) fn from<'f>(column: Value<'f, u32>) -> WorkUnit<'f> {
+    let zero = column.builder().constant(0);
+    WorkUnit { m: zero, n: column, k_begin: zero, k_end: zero, columns: None, group: None, record: None }
+}
+
+/// A stage in variables, from one tile or step to the next.
+pub(super) struct Held<'f> {
     f: &'f Builder,
     /// Address and empty barrier, from the first stage on.
     place: OnceCell<[Var<'f, u32>; 2]>,
 }
 
 impl<'f> Held<'f> {
-    fn set(&self, stage: Stage<'f>) {
+    pub(super) fn new(f: &'f Builder) -> Self {
+        Self { f, place: OnceCell::new() }
+    }
+
+    pub(super) fn set(&self, stage: Stage<'f>) {
         let place = [stage.address, stage.empty];
         match self.place.get() {
             Some(held) => held.iter().zip(place).for_each(|(held, value)| held.set(value)),
@@ -110,11 +111,11 @@ impl<'f> Held<'f> {
         }
     }
 
-    fn stage(&self) -> Stage<'f> {
+    pub(super) fn stage(&self) -> Stage<'f> {
         let [address, empty] = match self.place.get() {
             Some(held) => held.each_ref().map(|held| held.get()),
             None => {
-                self.f.refuse("a tile begins with its queries");
+                self.f.refuse("a stage is acquired before it is used");
                 [self.f.constant(0); 2]
             }
         };
@@ -152,17 +153,11 @@ impl<'f> Consuming<'_, 'f> {
 
     /// Begins a tile: the scores of its last block become weights.
     fn begin(&self, unit: QueryTile<'f>) {
-        let (f, softmax) = (self.kernel.f, &self.softmax);
+        let softmax = &self.softmax;
         let block = unit.blocks[1] - 1;
         self.block.set(block);
         softmax.begin();
-        let [begin, end] = unit.whole;
-        let whole = block.at_least(begin) & block.less_than(end);
-        if self.kernel.scores.changes() {
-            softmax.score(self.kernel, unit, block, true);
-        } else {
-            f.if_(!whole, || softmax.score(self.kernel, unit, block, true));
-        }
+        softmax.score_any(self.kernel, unit, block);
         let [to_log2, _] = self.kernel.to_exponents(&unit);
         softmax.weigh(to_log2, false);
     }

@@ -1,6 +1,6 @@
 //! Merging the parts of keys: with `s_p` the log-sum-exp of part `p`, and `s` that of all, `O = sum exp(s_p - s) * O_p`.
 
-use collective::{Accuracy, Consumer, CtaPlan, Fast, Real};
+use collective::{Accuracy, Consumer, Fast, Real};
 use ptx::{AtomicOp, AtomicSem, Builder, Location, Scope, Value, Var};
 
 use super::softmax::exp2;
@@ -42,8 +42,10 @@ impl<'f> Part<'f> {
     }
 }
 
-/// Parts whose elements are loaded at the same time.
-const TOGETHER: u32 = 8;
+/// Elements of a lane, of parts that are loaded at the same time.
+const TOGETHER: u32 = 64;
+/// Most parts that are.
+const MOST_TOGETHER: u32 = 8;
 
 impl<'f> Parts<'f> {
     pub(super) fn declare(f: &'f Builder) -> Self {
@@ -110,7 +112,7 @@ impl<'f> Kernel<'_, 'f> {
         let (warp, lane) = (thread / 32, thread % 32);
         let counter = (part.counter * plan.cta.consumers + warpgroup) * 4 + warp;
         let counter = Location::global(parts.counters + counter.mul_wide(4u32), 0);
-        f.barrier_sync(CtaPlan::consumer_barrier(warpgroup), 128);
+        self.meet(consumer);
         let ready = f.variable(0u32);
         f.if_(lane.equals(0), || {
             let order = (AtomicSem::AcquireRelease, Scope::Gpu);
@@ -124,9 +126,13 @@ impl<'f> Kernel<'_, 'f> {
                 f.store_ordered(ptx::StoreOrder::Relaxed(Scope::Gpu), counter, [f.constant(0u32)]);
             });
             let left = (unit.lengths[0] - unit.row) * plan.spec.pack;
-            let first = warpgroup * 64;
+            // All warps of the consumers that have the same rows merge some of these.
+            let (first, own, warps) = match plan.latent {
+                Some(_) => (f.constant(0), warpgroup * 4 + warp, plan.cta.consumers * 4),
+                None => (warpgroup * 64, warp, 4),
+            };
             let end = left.max(first).min(first + 64);
-            let row = f.variable(first + warp);
+            let row = f.variable(first + own);
             f.while_(
                 || row.get().less_than(end),
                 || {
@@ -134,7 +140,7 @@ impl<'f> Kernel<'_, 'f> {
                     f.if_(at.less_than(unit.lengths[0]), || {
                         self.merge_row(&unit, (part, parts), lane, [at, head]);
                     });
-                    row.set(row.get() + 4);
+                    row.set(row.get() + warps);
                 },
             );
         });
@@ -165,7 +171,7 @@ impl<'f> Kernel<'_, 'f> {
         let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
         let total = f.variable(0.0f32);
         let values: Vec<Var<'f, f32>> = (0..dv / 32).map(|_| f.variable(0.0f32)).collect();
-        let first = f.variable(0u32);
+        let (first, together) = (f.variable(0u32), (TOGETHER / (dv / 32)).min(MOST_TOGETHER));
         f.while_(
             || first.get().less_than(part.count),
             || {
@@ -179,14 +185,14 @@ impl<'f> Kernel<'_, 'f> {
                         (0..dv.cast_signed() / 32).map(|column| f.load_global(from, column * 128)).collect();
                     (weight.where_or(there, f.constant(0.0)), elements)
                 };
-                let loaded: Vec<_> = (0..TOGETHER).map(load).collect();
+                let loaded: Vec<_> = (0..together).map(load).collect();
                 for (weight, elements) in loaded {
                     total.set(total.get() + weight);
                     for (value, element) in values.iter().zip(elements) {
                         value.set(element.mul_add(weight, value.get()));
                     }
                 }
-                first.set(first.get() + TOGETHER);
+                first.set(first.get() + together);
             },
         );
         let (none, total) = (total.get().equals(0.0), total.get());

@@ -2,29 +2,34 @@
 
 mod consumer;
 mod convert;
+mod latent;
 mod lengths;
 mod merge;
 mod pages;
 mod producer;
 pub(crate) mod softmax;
 mod store;
+mod walk;
 
 use collective::pipeline::{ClusterPosition, Position, Release, Ring, Turns};
-use collective::queue::{self, Queue};
+use collective::queue;
 use collective::skeleton::Cta;
 use collective::{Arrivals, Consumer};
 use ptx::{Builder, Special, Value, Var};
 
+pub(crate) use self::consumer::from;
 pub(crate) use self::lengths::Lengths;
 use self::merge::{Part, Parts};
 use self::pages::Pages;
+pub(crate) use self::store::slab;
+use self::walk::Walk;
 use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// The kernel's parameters, in the order of a launch's arguments.
 struct Parameters<'f> {
-    /// Tensor maps of Q, K and V.
-    maps: [Value<'f, u64>; 3],
+    /// Tensor maps of Q, K and V, if V is a tensor of its own.
+    maps: Vec<Value<'f, u64>>,
     output: Output<'f>,
     /// Address of the log-sum-exp; 0 if it is not needed.
     log_sum_exp: Value<'f, u64>,
@@ -37,14 +42,16 @@ struct Parameters<'f> {
     packed: Option<Lengths<'f>>,
     pages: Option<Pages<'f>>,
     /// The tensor maps of K and V for boxes without keys, if those of boxes with keys begin before their tensors.
-    outside: Option<[Value<'f, u64>; 2]>,
+    outside: Option<Vec<Value<'f, u64>>>,
     parts: Option<Parts<'f>>,
     /// Address of the counter from which tiles are drawn.
     counter: Option<Value<'f, u64>>,
     /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
     heads: Value<'f, u32>,
-    /// Heads of Q per head of K and V.
+    /// Heads of Q per head of K and V; if heads are packed, those that are rows of one tile.
     share: Value<'f, u32>,
+    /// Heads of tiles per head of K and V, if heads are packed and these may be several.
+    groups: Option<Value<'f, u32>>,
     tiles: Value<'f, u32>,
     /// Tiles of queries per head. If lengths differ, some are empty.
     across: Value<'f, u32>,
@@ -107,77 +114,6 @@ struct QueryTile<'f> {
     whole: [Value<'f, u32>; 2],
     /// Whether no block before `whole` is needed, for any tile.
     from_first: bool,
-}
-
-/// The tiles of a CTA, one after the other.
-///
-/// CTAs draw tiles, or take them in rounds. If later queries see more keys, a section of heads begins with a round, and every
-/// second round is dealt out in the reverse order: tiles get shorter within a section, so every CTA gets about the
-/// same work.
-#[derive(Clone, Copy)]
-struct Walk<'f> {
-    tiles: Value<'f, u32>,
-    of_section: Value<'f, u32>,
-    /// First tile of the round.
-    first: Var<'f, u32>,
-    /// One past the last tile of the section.
-    end: Var<'f, u32>,
-    /// Whether the round is dealt out in the reverse order.
-    odd: Option<Var<'f, u32>>,
-    /// The queue of tiles, if they are drawn: then `first` is the CTA's tile.
-    queue: Option<Queue<'f>>,
-}
-
-impl<'f> Walk<'f> {
-    /// Whether there is a tile.
-    fn is_at_tile(&self) -> Value<'f, bool> {
-        self.first.get().less_than(self.tiles)
-    }
-
-    /// The tile's number.
-    fn index(&self) -> Value<'f, u32> {
-        if self.queue.is_some() {
-            return self.first.get();
-        }
-        let f = self.tiles.builder();
-        let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
-        let reverse = self.odd.map(|odd| odd.get().differs_from(0));
-        self.first.get() + reverse.map_or(cta, |reverse| (ctas - 1 - cta).where_or(reverse, cta))
-    }
-
-    /// Requests the next tile, if the executing thread draws. Does not wait for the answer.
-    fn ask(&self) {
-        if let Some(queue) = &self.queue {
-            queue.ask(self.tiles);
-        }
-    }
-
-    /// Advances to the next tile, which was requested.
-    fn advance(&self) {
-        if let Some(queue) = &self.queue {
-            // Each CTA begins with the tile of its number. After each tile one is drawn, so the counter ends at zero.
-            return self.first.set(queue.answer() + self.tiles.builder().special(Special::GridX));
-        }
-        self.next_round();
-        self.seek();
-    }
-
-    fn next_round(&self) {
-        let ctas = self.tiles.builder().special(Special::GridX);
-        let next = (self.first.get() + ctas).min(self.end.get());
-        self.first.set(next);
-        let further = (next + self.of_section).min(self.tiles);
-        self.end.set(further.where_or(next.equals(self.end.get()), self.end.get()));
-        if let Some(odd) = self.odd {
-            odd.set(odd.get() ^ 1);
-        }
-    }
-
-    /// Skips rounds in which the CTA has no tile.
-    fn seek(&self) {
-        let misses = || self.is_at_tile() & self.index().at_least(self.end.get());
-        self.tiles.builder().while_(misses, || self.next_round());
-    }
 }
 
 /// A tile of queries in variables.
@@ -270,12 +206,16 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
         ),
         None => kernel.produce(),
     };
-    cta.roles(produce, |warpgroup| kernel.consume(kernel.consumer(warpgroup)));
+    cta.roles(produce, |warpgroup| match plan.latent {
+        Some(latent) => kernel.consume_latent(latent, kernel.consumer(warpgroup)),
+        None => kernel.consume(kernel.consumer(warpgroup)),
+    });
 }
 
 impl<'f> Parameters<'f> {
     fn declare(f: &'f Builder, plan: &AttentionPlan, scores: &dyn AnyScores) -> Self {
-        let maps = ["q_map", "k_map", "v_map"].map(|name| f.tensor_map(name));
+        let read = &["q_map", "k_map", "v_map"][..plan.operands()];
+        let maps = read.iter().map(|name| f.tensor_map(name)).collect();
         let output = match plan.output {
             Some(_) => Output::Tma(f.tensor_map("o_map")),
             None => Output::Direct {
@@ -293,12 +233,14 @@ impl<'f> Parameters<'f> {
         let paged = plan.spec.pages.is_some();
         let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths::declare(f, !paged));
         let pages = plan.spec.pages.map(|page| Pages::declare(f, page));
+        let without_keys = &["k_outside", "v_outside"][..plan.operands() - 1];
         let outside =
-            (paged || packed.is_some()).then(|| ["k_outside", "v_outside"].map(|name| f.tensor_map(name)));
+            (paged || packed.is_some()).then(|| without_keys.iter().map(|name| f.tensor_map(name)).collect());
         let parts = (plan.spec.parts != crate::spec::Parts::One).then(|| Parts::declare(f));
         let counter = (plan.queue.entries > 0).then(|| f.param("counter"));
         let [queries, keys, heads, share, tiles, across, section] =
             ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
+        let groups = (plan.latent.is_some() && plan.spec.pack > 1).then(|| f.param("groups"));
         let [scale, to_log2, to_ln] = ["scale", "to_log2", "to_ln"].map(|name| f.param(name));
         let counts = scores.counts().iter().map(|name| f.param::<u32>(name).bits_as()).collect();
         let reals = scores.reals().iter().map(|name| f.param(name)).collect();
@@ -316,6 +258,7 @@ impl<'f> Parameters<'f> {
             counter,
             heads,
             share,
+            groups,
             tiles,
             across,
             section,
@@ -332,33 +275,11 @@ impl<'f> Parameters<'f> {
     /// The tensor map of K (1) or V (2), for a box that has keys or not.
     fn map_of(&self, i: usize, has_keys: Value<'f, bool>) -> Value<'f, u64> {
         let map = self.maps[i];
-        self.outside.map_or(map, |outside| map.where_or(has_keys, outside[i - 1]))
+        self.outside.as_ref().map_or(map, |outside| map.where_or(has_keys, outside[i - 1]))
     }
 }
 
 impl<'f> Kernel<'_, 'f> {
-    /// The CTA's place among the tiles, at its first one. Every role has its own, so all walk the same tiles.
-    fn walk(&self, part: queue::QueueRole) -> Walk<'f> {
-        let (f, Parameters { tiles, across, section, counter, .. }) = (self.f, &self.parameters);
-        if let Some(counter) = counter {
-            let queue = Some(Queue::of(f, self.plan.queue, self.shared, *counter, part));
-            let first = f.variable(f.special(Special::CtaX));
-            return Walk { tiles: *tiles, of_section: *tiles, first, end: first, odd: None, queue };
-        }
-        let grows = self.scores.grows();
-        let of_section = if grows { *across * *section } else { *tiles };
-        let walk = Walk {
-            tiles: *tiles,
-            of_section,
-            first: f.variable(0u32),
-            end: f.variable(of_section.min(*tiles)),
-            odd: grows.then(|| f.variable(0u32)),
-            queue: None,
-        };
-        walk.seek();
-        walk
-    }
-
     /// The tile at which a walk is. If there is none with this number, the walk goes on to the next one; it may end.
     fn tile_at(&self, walk: &Walk<'f>) -> QueryTile<'f> {
         let f = self.f;
@@ -509,7 +430,12 @@ impl<'f> Kernel<'_, 'f> {
 
     /// The head of K and V of a tile.
     fn head_of_keys(&self, tile: &QueryTile<'f>) -> Value<'f, u32> {
-        if self.plan.spec.pack > 1 { tile.head } else { tile.head / self.parameters.share }
+        let Parameters { groups, share, .. } = self.parameters;
+        match (self.plan.spec.pack, groups) {
+            (1, _) => tile.head / share,
+            (_, None) => tile.head,
+            (_, Some(groups)) => tile.head / groups,
+        }
     }
 
     /// The query and the head of Q of a row of a tile.
@@ -545,7 +471,7 @@ impl<'f> Kernel<'_, 'f> {
         Consumer {
             shared,
             warpgroup,
-            part: if self.plan.cta.consumers > 1 { warpgroup } else { f.constant(0) },
+            part: if self.plan.rows_are_divided() { warpgroup } else { f.constant(0) },
             thread,
             release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
             turns: Turns::in_loop(f, &self.plan.cta, warpgroup),

@@ -24,8 +24,9 @@ pub(super) struct Pages<'f> {
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'f> {
     page: Value<'f, u32>,
-    /// Rows of the page that are keys.
+    /// Rows of the page that are keys, and the row at which the piece begins.
     keys: Value<'f, u32>,
+    first: Value<'f, u32>,
     /// The number of the part of the block.
     slice: u32,
     /// The row of the tensor map at which the block would begin, if all of it was there.
@@ -35,7 +36,7 @@ pub(super) struct Piece<'f> {
 impl<'f> Piece<'f> {
     /// Whether there is anything of it. If not, it is outside of the tensor map, and becomes zero.
     pub(super) fn has_keys(&self) -> Value<'f, bool> {
-        self.keys.more_than(0)
+        self.keys.more_than(self.first)
     }
 
     pub(super) fn origin(&self, of: Origin<'f>) -> Origin<'f> {
@@ -85,7 +86,8 @@ impl<'f> Pages<'f> {
             // Entries after the last page are loaded, too, but not used.
             let entry: Value<'f, u32> = f.load_global(own + index.min(self.each - 1).mul_wide(4u32), 0);
             let row = f.constant(page) - keys + (key - before) - slice * page;
-            Piece { page: entry, keys, slice, row }
+            let first = if page > plan.spec.tile[1] { key - before } else { f.constant(0) };
+            Piece { page: entry, keys, first, slice, row }
         };
         let pieces: Vec<_> =
             (group * together..plan.pages_of_block().min((group + 1) * together)).map(piece).collect();

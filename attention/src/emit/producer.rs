@@ -62,7 +62,11 @@ impl<'f> Kernel<'_, 'f> {
             }
         };
         let load_k = |tile, block| load(1, tile, block);
-        let load_v = |tile, block| load(2, tile, block);
+        let load_v = |tile, block| {
+            if plan.latent.is_none() {
+                load(2, tile, block);
+            }
+        };
         let first = |tile: QueryTile<'f>| {
             let [row, sequence] = self.place(&tile, 0);
             let row = row + tile.row;

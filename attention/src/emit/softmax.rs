@@ -2,10 +2,11 @@
 
 use core::f32::consts::{LN_2, LOG2_E};
 
-use collective::{Accuracy, Fast, Format, Fragment, Real};
+use collective::{Accuracy, Consumer, Fast, Format, Fragment, Packed, Real};
 use ptx::inst::{AluOp, ApproxOp, Vote};
 use ptx::{Builder, Value, Var};
 
+use super::latent::Exchange;
 use super::{Kernel, QueryTile};
 use crate::scores::DeviceScope;
 
@@ -38,6 +39,8 @@ pub(super) struct Softmax<'f> {
     first: [Value<'f, u32>; 2],
     /// The exponent of 2 of the largest weight.
     shift: f32,
+    /// With the other consumer that has scores of these queries, if there is one.
+    exchange: Option<Exchange<'f>>,
 }
 
 /// Combines the four lanes that share a row.
@@ -60,7 +63,12 @@ const LAZY: f32 = 8.0;
 
 impl<'f> Softmax<'f> {
     /// The queries whose scores and elements of O are in these fragments, which begin at query 0 and key 0.
-    pub(super) fn new(f: &'f Builder, format: Format, [scores, out]: [&Fragment<'f, f32>; 2]) -> Self {
+    pub(super) fn new(
+        f: &'f Builder,
+        format: Format,
+        [scores, out]: [&Fragment<'f, f32>; 2],
+        exchange: Option<Exchange<'f>>,
+    ) -> Self {
         let pairs = scores.variables(0).into_iter().zip(out.variables(0));
         let row =
             |(scores, out): (collective::RowVariables<'f, f32>, collective::RowVariables<'f, f32>)| Row {
@@ -71,7 +79,7 @@ impl<'f> Softmax<'f> {
                 sum: f.uninitialised(),
             };
         let shift = if format.bits() == 8 { LAZY } else { 0.0 };
-        Self { f, rows: pairs.map(row).collect(), first: scores.start(), shift }
+        Self { f, rows: pairs.map(row).collect(), first: scores.start(), shift, exchange }
     }
 
     /// An exponent, less that of the largest weight.
@@ -84,6 +92,17 @@ impl<'f> Softmax<'f> {
         for row in &self.rows {
             row.most.set(f32::NEG_INFINITY);
             row.sum.set(0.0);
+        }
+    }
+
+    /// As `score`, for a block of which it is not known whether every query sees it whole.
+    pub(super) fn score_any(&self, kernel: &Kernel<'_, 'f>, unit: QueryTile<'f>, block: Value<'f, u32>) {
+        let [begin, end] = unit.whole;
+        let whole = block.at_least(begin) & block.less_than(end);
+        if kernel.scores.changes() {
+            self.score(kernel, unit, block, true);
+        } else {
+            self.f.if_(!whole, || self.score(kernel, unit, block, true));
         }
     }
 
@@ -141,9 +160,15 @@ impl<'f> Softmax<'f> {
     /// If it is lazy, weights stay relative to an older largest score while they are at most 2^8.
     pub(super) fn weigh(&self, to_log2: Value<'f, f32>, lazy: bool) -> Vec<Value<'f, f32>> {
         let f = self.f;
-        let each = |row: &Row<'f>| {
+        let largest = |row: &Row<'f>| {
             let largest = row.scores.iter().map(|(_, score)| score.get()).reduce(Real::max);
-            let largest = largest.unwrap_or(f.constant(f32::NEG_INFINITY));
+            largest.unwrap_or(f.constant(f32::NEG_INFINITY))
+        };
+        let exchange = self.exchange.as_ref();
+        let of_both = exchange
+            .map(|with| with.joined(0, &self.rows.iter().map(largest).collect::<Vec<_>>(), Real::max));
+        let each = |(i, row): (usize, &Row<'f>)| {
+            let largest = of_both.as_ref().map_or_else(|| largest(row), |of_both| of_both[i]);
             let before = row.most.get();
             let most = Real::max(before, across(f, largest, Real::max));
             let most =
@@ -161,7 +186,13 @@ impl<'f> Softmax<'f> {
             row.sum.set(row.sum.get().mul_add(kept, sum));
             kept
         };
-        self.rows.iter().map(each).collect()
+        self.rows.iter().enumerate().map(each).collect()
+    }
+
+    /// The weights, rounded, two neighbours at a time, by row.
+    pub(super) fn packed(&self, format: Format) -> Vec<Vec<Packed<'f>>> {
+        let pair = |pair: &[(u32, Var<'f, f32>)]| format.pack(self.f, [pair[0].1.get(), pair[1].1.get()]);
+        self.rows.iter().map(|row| row.scores.chunks_exact(2).map(pair).collect()).collect()
     }
 
     /// Multiplies the elements of O by the factors of their rows.
@@ -181,7 +212,16 @@ impl<'f> Softmax<'f> {
 
     /// The statistics of all rows, before the next tile begins.
     pub(super) fn statistics(&self) -> Vec<Statistics<'f>> {
-        self.rows.iter().map(|row| Statistics { most: row.most.get(), sum: row.sum.get() }).collect()
+        let exchange = self.exchange.as_ref();
+        let sums = |with: &Exchange<'f>| {
+            with.joined(1, &self.rows.iter().map(|row| row.sum.get()).collect::<Vec<_>>(), |a, b| a + b)
+        };
+        let of_both = exchange.map(sums);
+        let of_row = |(i, row): (usize, &Row<'f>)| {
+            let most = row.most.get();
+            Statistics { most, sum: of_both.as_ref().map_or_else(|| row.sum.get(), |of_both| of_both[i]) }
+        };
+        self.rows.iter().enumerate().map(of_row).collect()
     }
 
     /// Ends a tile: divides O by the sums of weights, and stores the log-sum-exp.
@@ -190,7 +230,7 @@ impl<'f> Softmax<'f> {
         kernel: &Kernel<'_, 'f>,
         unit: QueryTile<'f>,
         statistics: &[Statistics<'f>],
-        thread: Value<'f, u32>,
+        consumer: Consumer<'f>,
     ) {
         let f = self.f;
         let super::Parameters { parts, log_sum_exp, sinks, .. } = kernel.parameters;
@@ -223,7 +263,9 @@ impl<'f> Softmax<'f> {
             unit.factors.map_or(factor, |[_, v]| factor * v.bits_as::<f32>())
         };
         self.rescale(&totals.iter().map(factor).collect::<Vec<_>>());
-        let speaks = (thread % 4).equals(0);
+        let speaks = (consumer.thread % 4).equals(0);
+        // One consumer speaks for both.
+        let speaks = if self.exchange.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
         let speaks = if parts.is_some() { speaks } else { speaks & log_sum_exp.differs_from(0) };
         f.if_(speaks, || {
             for (&[at, head], &Total { sum, most: base, .. }) in places.iter().zip(&totals) {

@@ -2,11 +2,19 @@
 
 use collective::pipeline::Stage;
 use collective::{Consumer, CtaPlan, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
-use cute_rs::atom::smem;
+use cute_rs::atom::{Major, smem};
 use ptx::{ProxySpace, Value, Var};
 
 use super::merge::{Part, Parts};
 use super::{Kernel, Output, QueryTile};
+
+/// The places of a thread in a slab of a tile with 64 rows, and the slab's columns.
+pub(crate) fn slab<'f>(tile: &OperandTile, thread: Value<'f, u32>) -> (StagedRows<'f>, u32) {
+    let columns = tile.swizzle().elements(tile.bits());
+    let layout = smem::tile(Major::K, tile.swizzle(), tile.bits(), 64, columns);
+    let layout = layout.expect("the plan has checked the tile");
+    (StagedRows::new(tile.format(), layout, [64, columns], thread), columns)
+}
 
 /// A consumer's part of O.
 pub(super) struct Store<'a, 'f> {
@@ -22,12 +30,7 @@ pub(super) struct Store<'a, 'f> {
 
 impl<'a, 'f> Store<'a, 'f> {
     pub(super) fn new(kernel: &'a Kernel<'a, 'f>, consumer: Consumer<'f>, out: Fragment<'f, f32>) -> Self {
-        let staged = kernel.plan.output.map(|tile| {
-            let columns = tile.swizzle().elements(tile.bits());
-            let slab = smem::tile(tile.major(), tile.swizzle(), tile.bits(), 64, columns);
-            let slab = slab.expect("the plan has checked the tile");
-            (tile, StagedRows::new(tile.format(), slab, [64, columns], consumer.thread))
-        });
+        let staged = kernel.plan.output.map(|tile| (tile, slab(&tile, consumer.thread).0));
         let several = staged.is_some() && kernel.plan.rings[0].stages > 1;
         let pending = several.then(|| kernel.f.variable(0));
         Self { kernel, consumer, out, staged, pending }
@@ -65,9 +68,10 @@ impl<'a, 'f> Store<'a, 'f> {
         let width = tile.swizzle().elements(tile.bits());
         let row_bytes = width * tile.bits() / 8;
         let slab_bytes = self.kernel.plan.spec.tile[0] * row_bytes;
-        let first = q.address + part * (64 * row_bytes);
         let [_, columns] = tile.extents();
         let slabs = columns / width;
+        let first_column = self.kernel.first_column(self.consumer);
+        let first = q.address + part * (64 * row_bytes) + first_column / width * slab_bytes;
         for slab in 0..slabs {
             let pairs = (width / 8) as usize;
             let of_row = |row: &FragmentRow<'f, f32>| -> Vec<Packed<'f>> {
@@ -83,7 +87,7 @@ impl<'a, 'f> Store<'a, 'f> {
         f.barrier_sync(CtaPlan::consumer_barrier(warpgroup), 128);
         f.if_(thread.equals(0), || {
             for slab in 0..slabs {
-                self.copy(map, first + slab * slab_bytes, unit, slab * width);
+                self.copy(map, first + slab * slab_bytes, unit, first_column + slab * width);
             }
             f.bulk_commit();
             if self.pending.is_none() {
@@ -112,14 +116,14 @@ impl<'a, 'f> Store<'a, 'f> {
     }
 
     /// Starts the copy of a slab, which begins at a column of O.
-    fn copy(&self, map: Value<'f, u64>, slab: Value<'f, u32>, unit: QueryTile<'f>, column: u32) {
+    fn copy(&self, map: Value<'f, u64>, slab: Value<'f, u32>, unit: QueryTile<'f>, column: Value<'f, u32>) {
         let f = self.kernel.f;
         let pack = self.kernel.plan.spec.pack;
         let row = unit.row + self.consumer.part * (64 / pack);
         // Tensor stores skip rows after the last one; a part without any row stores nothing.
         f.if_(row.less_than(unit.lengths[0]), || {
             let [first, sequence] = self.kernel.place(&unit, 0);
-            let (column, row) = (f.constant(column), first + row);
+            let row = first + row;
             if pack > 1 {
                 let place = [column, f.constant(0), row, unit.head, sequence];
                 f.tensor_store(map, slab, place.map(Value::cast));

@@ -179,7 +179,7 @@ impl Case {
         let [first_q, first_k] = [0, 1].map(|side| places.extents(side, &problem));
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
         let nothing = |extents| Tensor::new(format, self.layout, extents, || format.round(f64::NAN));
-        let [mut q, mut k, mut v] = self.operands(first_q, first_k, [format; 2], [d, dv]);
+        let [mut q, mut k, mut v] = self.operands(first_q, [first_k; 2], [format; 2], [d, dv]);
         let mut o = nothing(with(first_q, dv));
         let mut d_o = self.uniform(0x5678, format, with(first_q, dv));
         if packed {

@@ -20,6 +20,7 @@ impl Reference for Attention {
         let asked = Self::new(AttentionSpec { mask, ..self.plan().spec });
         let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
         let (format, output) = (named(request.format), named(request.output));
+        let latent = self.plan().latent.is_some();
         let row_of =
             |name, length: u32, row: usize| inputs.elements(name, row * length as usize, length as usize);
         let (lengths, table) = (request.lengths(), inputs.numbers("the table of pages"));
@@ -71,7 +72,11 @@ impl Reference for Attention {
             }
             row.factor(factor_v);
             let within = |wanted: Wanted| (wanted.value, wanted.bound());
-            let o = row.outputs(output, dv as usize, &|key| row_of("V", dv, seen[key]));
+            let of_key = |key: usize| match latent {
+                true => inputs.elements("K", seen[key] * d as usize, dv as usize),
+                false => row_of("V", dv, seen[key]),
+            };
+            let o = row.outputs(output, dv as usize, &of_key);
             let o = (index * dv as usize, o.into_iter().map(within).collect());
             (o, (index, vec![within(row.log_sum_exp())]))
         });
@@ -100,6 +105,10 @@ impl Reference for Attention {
         });
         let consumers = self.plan().cta.consumers;
         let turns = match (consumers, turns) {
+            _ if self.plan().latent.is_some() => {
+                "Two warpgroups have half of the columns of V each, and the scores of every second block."
+                    .to_owned()
+            }
             (1, _) => "One warpgroup computes everything.".to_owned(),
             (_, true) => format!(
                 "{consumers} warpgroups take turns: while one multiplies, the others compute weights."
@@ -125,13 +134,24 @@ impl Reference for Attention {
         let [q, k, v] = plan.rings;
         let [producer, consumer] = plan.cta.registers;
         let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
-        vec![
-            row("consumer warpgroups", plan.cta.consumers, "of 64 queries each"),
+        let latent = plan.latent.is_some();
+        let of_consumer = if latent { "of the same 64 queries" } else { "of 64 queries each" };
+        let of_values = (!latent).then(|| row("stages of V", v.stages, "blocks of values"));
+        [
+            row("consumer warpgroups", plan.cta.consumers, of_consumer),
             row("stages of Q", q.stages, "tiles of queries"),
-            row("stages of K", k.stages, "blocks of keys"),
-            row("stages of V", v.stages, "blocks of values"),
+            row(
+                "stages of K",
+                k.stages,
+                if latent { "blocks of keys, and of values" } else { "blocks of keys" },
+            ),
+        ]
+        .into_iter()
+        .chain(of_values)
+        .chain([
             row("registers, producer", producer, "after setmaxnreg"),
             row("registers, consumer", consumer, "after setmaxnreg"),
-        ]
+        ])
+        .collect()
     }
 }

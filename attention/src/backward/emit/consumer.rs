@@ -3,13 +3,12 @@
 use collective::pipeline::{ClusterPosition, Position, Release, Stage, Turns};
 use collective::{
     Arrivals, Consumer, CtaPlan, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows,
-    WarpgroupMma, WorkUnit,
+    WarpgroupMma,
 };
-use cute_rs::atom::smem;
 use ptx::{Builder, ProxySpace, Special, Value, Var};
 
 use super::{Kernel, Parameters, QueryTile};
-use crate::emit::softmax::exp2;
+use crate::emit::{from, slab, softmax::exp2};
 
 /// What a consumer computes with.
 struct Consuming<'a, 'f> {
@@ -38,12 +37,6 @@ struct Consuming<'a, 'f> {
     staged: StagedRows<'f>,
     /// Which buffer of dS is next, if there are two: its offset.
     buffer: Option<Var<'f, u32>>,
-}
-
-/// All of a tile, from its first element.
-fn whole<'f>(f: &'f Builder) -> WorkUnit<'f> {
-    let zero = f.constant(0);
-    WorkUnit { m: zero, n: zero, k_begin: zero, k_end: zero, columns: None, group: None, record: None }
 }
 
 /// A consumer warpgroup.
@@ -82,17 +75,10 @@ pub(super) fn fragment<'f>(
     product: &WarpgroupMma<'f, f32>,
     consumer: Consumer<'f>,
 ) -> Fragment<'f, f32> {
-    product.fragment(consumer, whole(f))
+    product.fragment(consumer, from(f.constant(0)))
 }
 
 const PLANNED: &str = "the plan has checked the tiles";
-
-/// The places of a thread in a slab of a tile with 64 rows, and the slab's columns.
-fn slab<'f>(tile: &OperandTile, thread: Value<'f, u32>) -> (StagedRows<'f>, u32) {
-    let columns = tile.swizzle().elements(tile.bits());
-    let layout = smem::tile(cute_rs::atom::Major::K, tile.swizzle(), tile.bits(), 64, columns);
-    (StagedRows::new(tile.format(), layout.expect(PLANNED), [64, columns], thread), columns)
-}
 
 impl<'f> Kernel<'_, 'f> {
     /// Emitted for a consumer warpgroup.
