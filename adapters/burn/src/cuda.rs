@@ -2,25 +2,30 @@
 //! of the whole context keep the order: our launches wait for what cubecl has enqueued before, and what
 //! cubecl enqueues later waits for our launches.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
-use burn::tensor::DType;
+use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::cubecl::cuda::CudaRuntime;
 use burn_cubecl::kernel::{into_contiguous, untile};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeDevice};
 use cubecl_runtime::runtime::Runtime;
-use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, result, sys};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::GemmProblem;
 use falchion::kernel::driver::{self, Chooser, DeviceSlice, GemmDesc, StreamRef};
+use falchion::kernel::{Buffer, GemmProblem};
 
+use falchion_core::{FewBit, FewBitMemory};
+
+use crate::fewbit::kernel;
 use crate::product::{Backend, Extents, Product};
-use crate::{Activation, Error};
+use crate::{Activation, Error, FewBitLinear};
 
 /// A card: the stream of our launches, and the kernels that were chosen and compiled so far.
 struct Card {
@@ -28,6 +33,8 @@ struct Card {
     chooser: Chooser,
     /// The events before and after a launch; the mutex admits one launch at a time.
     events: Mutex<[sys::CUevent; 2]>,
+    /// Workspaces of products with few-bit weights, by their rows.
+    workspaces: Mutex<HashMap<(u32, FewBit), CudaSlice<u8>>>,
 }
 
 // SAFETY: events are handles that the driver accepts from any thread.
@@ -63,7 +70,7 @@ fn card(ordinal: usize) -> Result<Arc<Card>, Error> {
     let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(words);
     let events = Mutex::new([event()?, event()?]);
     let chooser = Chooser::new(&driver::Context::primary(ordinal).map_err(words)?).map_err(words)?;
-    let card = Arc::new(Card { stream, chooser, events });
+    let card = Arc::new(Card { stream, chooser, events, workspaces: Mutex::default() });
     cards.push((ordinal, Arc::clone(&card)));
     Ok(card)
 }
@@ -167,13 +174,6 @@ impl Backend for CubeBackend {
             None => what,
         };
         let d = empty_device_contiguous_dtype(a.client.clone(), a.device.clone(), extents.shape(), dtype);
-        let activation = match product.activation {
-            Activation::Identity => driver::Activation::Identity,
-            Activation::Relu => driver::Activation::Relu,
-            Activation::Gelu => driver::Activation::Gelu,
-            Activation::Silu => driver::Activation::Silu,
-        };
-
         // Addresses of the tensors; cubecl keeps their memory while these resources are held. When it answers, it
         // has enqueued all earlier work.
         let resource = |tensor: &CubeTensor| {
@@ -199,7 +199,7 @@ impl Backend for CubeBackend {
                 (Some(bias), Some(of_bias)) => {
                     // SAFETY: as above.
                     let slice = unsafe { DeviceSlice::readable(of_bias.resource().ptr, bytes(bias)) };
-                    what.biased(activation, slice)
+                    what.biased(product.activation, slice)
                 }
                 _ => what,
             };
@@ -207,4 +207,70 @@ impl Backend for CubeBackend {
         })?;
         Ok(d)
     }
+}
+
+/// A layer with few-bit weights.
+pub(crate) fn few_bits(layer: &FewBitLinear, rows: u32, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+    let x = into_contiguous(untile(
+        x.try_into_primitive::<CubeBackend>().map_err(|error| words(format!("{error:?}")))?,
+    ));
+    let CubeDevice::Cuda(device) = &x.device else {
+        return Err(Error::Device {
+            argument: "x",
+            found: format!("{:?}", x.device),
+            needed: "Cuda".to_owned(),
+        });
+    };
+    let (ordinal, what) = (device.index, layer.what);
+    let machine = || driver::Context::primary(ordinal).and_then(|of| of.machine()).map_err(words);
+    let kernel = kernel((Some(ordinal), rows, what), machine)?;
+    kernel.load(ordinal).map_err(words)?;
+    let shape = [rows as usize, what.shape[0] as usize].into();
+    let d = empty_device_contiguous_dtype(x.client.clone(), x.device.clone(), shape, x.dtype);
+
+    // As for other GEMMs, cubecl keeps the memory while these resources are held.
+    let resource = |tensor: &CubeTensor| {
+        x.client
+            .get_resource::<<CudaRuntime as Runtime>::Server>(tensor.handle.clone())
+            .map_err(|error| Error::Card(format!("{error:?}")))
+    };
+    let of_ints = |tensor: &Tensor<1, Int>| {
+        let tensor = tensor.clone().try_into_primitive::<CubeBackend>();
+        resource(&tensor.map_err(|error| words(format!("{error:?}")))?)
+    };
+    let of_bias = layer.bias.as_ref().map(|bias| {
+        let bias = bias.clone().try_into_primitive::<CubeBackend>();
+        resource(&bias.map_err(|error| words(format!("{error:?}")))?)
+    });
+    let [of_x, of_d, of_units] = [resource(&x)?, resource(&d)?, of_ints(&layer.units)?];
+    let of_scales = layer.scales.as_ref().map(of_ints).transpose()?;
+    let of_zeros = layer.zeros.as_ref().map(of_ints).transpose()?;
+    let of_bias = of_bias.transpose()?;
+    let memory = FewBitMemory {
+        x: of_x.resource().ptr,
+        units: of_units.resource().ptr,
+        lines: [&of_scales, &of_zeros].map(|of| of.as_ref().map_or(0, |of| of.resource().ptr)),
+        bias: of_bias.as_ref().map_or(0, |of| of.resource().ptr),
+        offsets: 0,
+        d: of_d.resource().ptr,
+    };
+    let mut call = what.call_of(&kernel, rows, memory);
+    let card = card(ordinal)?;
+    card.in_order(|_, _| {
+        let bytes = kernel.workspace(&call).unwrap_or(0);
+        let mut all = card.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > 0 {
+            let room = match all.entry((rows, what)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    new.insert(card.stream.alloc_zeros::<u8>(bytes as usize).map_err(words)?)
+                }
+            };
+            call.workspace = Some(Buffer::new(room.device_ptr(&card.stream).0, bytes));
+        }
+        // SAFETY: the stream is of the card's primary context. cubecl keeps the memory longer than this call, and its next user waits
+        // for the launch, as all work of the context does. The workspace is kept, for launches of this stream alone.
+        unsafe { kernel.launch(ordinal, card.stream.cu_stream().cast(), &call) }.map_err(words)
+    })?;
+    Ok(Tensor::from_primitive::<CubeBackend>(d))
 }

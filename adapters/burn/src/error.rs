@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-/// Why a GEMM was refused.
+use falchion_core::Refusal;
+
+/// Why a GEMM or a file was refused.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -33,6 +35,8 @@ pub enum Error {
         /// What was needed, in words.
         needed: String,
     },
+    /// A tensor of a file is missing or does not fit: its name, what it has and what was needed.
+    File(String),
     /// The message of falchion, cubecl or the driver.
     Card(String),
 }
@@ -49,9 +53,16 @@ impl fmt::Display for Error {
             Self::Device { argument, found, needed } => {
                 write!(f, "{argument} is on {found}, {needed} was needed")
             }
-            Self::Card(words) => words.fmt(f),
+            Self::File(words) | Self::Card(words) => words.fmt(f),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+/// Of a layer in a file.
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::File(refusal.to_string())
+    }
+}

@@ -8,6 +8,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
+use crate::activation::activated_in_32_bits;
 use crate::product::{Backend, Product, shape};
 use crate::{Activation, Error};
 
@@ -61,7 +62,7 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         // operation.
         if tracked && activation != Activation::Identity {
             let d = Self::product(Product { transposed, ..Product::default() }, a, b, bias)?;
-            return Ok(activation.in_32_bits::<Self>(d));
+            return Ok(activated_in_32_bits::<Self>(activation, d));
         }
         let bias_primitive = bias.as_ref().map(|bias| bias.primitive().clone());
         let d = B::product(product, a.primitive().clone(), b.primitive().clone(), bias_primitive)?;

@@ -1,4 +1,4 @@
-//! Linear layers and batched GEMMs for [burn](https://burn.dev)'s tensors, with falchion's kernels for
+//! Linear layers, also of files in few bits, and batched GEMMs for [burn](https://burn.dev)'s tensors, with falchion's kernels for
 //! Hopper. Use [`Linear`] in place of
 //! `burn::nn::Linear`, and [`matmul`] in place of `Tensor::matmul`.
 //!
@@ -19,6 +19,7 @@
 
 mod activation;
 mod error;
+mod fewbit;
 mod gradient;
 mod linear;
 mod plain;
@@ -27,7 +28,9 @@ mod product;
 #[cfg(feature = "cuda")]
 mod cuda;
 
-pub use activation::Activation;
 pub use error::Error;
+pub use falchion_core::{Activation, FewBits};
+pub use fewbit::FewBitLinear;
 pub use linear::Linear;
 pub use product::{Product, linear, matmul, product};
+pub use safetensors::SafeTensors;

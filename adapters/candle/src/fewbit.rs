@@ -199,7 +199,7 @@ impl FewBitLinear {
     }
 
     /// A layer in MXFP4: `blocks`, `(out, in / 2)` or `(out, in / 32, 16)` bytes of two codes each, and `scales`, `(out, in / 32)` bytes
-    /// that mean `2^(e - 127)`. `dtype` is the layer's type.
+    /// that mean `2^(e - 127)`. `dtype` is the layer's type, `BF16`.
     ///
     /// # Errors
     /// A shape or a type that does not fit; an error of candle.

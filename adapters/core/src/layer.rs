@@ -21,7 +21,7 @@ pub enum FewBits {
     /// bits.
     Fp8,
     /// MXFP4: `blocks`, or `weight`, of bytes of two codes each, `(out, in / 2)` or `(out, in / 32, 16)`, and `scales`, or `weight_scale`,
-    /// `(out, in / 32)` bytes that mean `2^(e - 127)`.
+    /// `(out, in / 32)` bytes that mean `2^(e - 127)`. Inputs and outputs are `bf16`.
     Mxfp4,
 }
 

@@ -167,11 +167,14 @@ impl Weights {
     }
 
     /// Weights in MXFP4: `blocks` (N, K / 2) of two codes per byte, the first in the low half, and `scales` (N, K / 32), bytes that
-    /// mean `2^(e - 127)`.
+    /// mean `2^(e - 127)`. They are multiplied in `bf16`.
     ///
     /// # Errors
-    /// Sizes that do not fit.
+    /// Another format; sizes that do not fit.
     pub fn mxfp4(format: Format, [n, k]: [u32; 2], [blocks, scales]: [&[u8]; 2]) -> Result<Self, Refusal> {
+        if format != Format::Bf16 {
+            return invalid(format!("MXFP4 is multiplied in {format}, bf16 was needed, which holds its scales"));
+        }
         let codes = weights::of_pairs([n, k], blocks).map_err(refused)?;
         let groups = k.div_ceil(32) as usize;
         if scales.len() != n as usize * groups {
