@@ -176,6 +176,44 @@ impl<'py> Array<'py> {
         ))
     }
 
+    /// A table of whole numbers of 32 bits. torch's and numpy's own integers have 64: in the host's memory they are converted, if they fit.
+    /// On a card the caller has to do it, because it takes memory and a launch, which nobody expects in a captured graph.
+    pub(crate) fn table(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let (table, py) = (Self::of(name, object)?, object.py());
+        if table.format.is_some() || table.bytes != 8 {
+            return Ok(table);
+        }
+        if let Place::Cuda(ordinal) = table.place {
+            return invalid(format!(
+                "{name} has elements of int64 on cuda:{ordinal}, int32 was needed: pass {name}.to(torch.int32)"
+            ));
+        }
+        if table.shape().iter().all(|&extent| extent > 0) {
+            for end in [intern!(py, "min"), intern!(py, "max")] {
+                let number: i64 =
+                    table.object.call_method0(end)?.call_method0(intern!(py, "item"))?.extract()?;
+                if i32::try_from(number).is_err() {
+                    return invalid(format!(
+                        "{name} has the number {number}, numbers that int32 holds were needed"
+                    ));
+                }
+            }
+        }
+        let converted = match table.library {
+            Library::Numpy => table.object.call_method1(intern!(py, "astype"), (intern!(py, "int32"),)),
+            Library::Torch => {
+                let dtype = py.import(intern!(py, "torch"))?.getattr(intern!(py, "int32"))?;
+                table.object.call_method1(intern!(py, "to"), (dtype,))
+            }
+        };
+        Self::of(name, &converted?)
+    }
+
+    /// Whether its elements are whole numbers of 32 bits.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bytes == 4 && self.format != Some(Format::F32)
+    }
+
     /// The tensor of an exchange; `None` for a type, a place or a rank that is refused with its attributes.
     fn exchanged(object: &Bound<'py, PyAny>, exchange: &Exchange) -> Option<Self> {
         let tensor = exchange.tensor(object)?;

@@ -58,6 +58,7 @@ static CHOSEN: LazyLock<Mutex<HashMap<Key, Arc<Chosen>>>> = LazyLock::new(Mutex:
 ///
 /// Keys in pages of a cache: `k` and `v` are (pages, G, keys of a page, D), `block_table` (B, pages of a sequence) has the pages of
 /// each sequence in the order of its keys, and `cache_seqlens` (B,) its number of keys, both int32. A page has 16 to 256 keys.
+/// Tables of int64 are converted to int32 in the host's memory, and refused on a card.
 ///
 /// `attention_backward` computes gradients; `falchion.torch.attention` has them. Raises `ValueError` with the argument, its value and what was needed.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]

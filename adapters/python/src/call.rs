@@ -270,7 +270,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         ));
     }
     let [m, n, k] = [extent("a", &a, of_a[0])?, extent("b", &b, of_b[1])?, extent("a", &a, of_a[1])?];
-    let groups = asked.groups.as_ref().map(|groups| Array::of("groups", groups)).transpose()?;
+    let groups = asked.groups.as_ref().map(|groups| Array::table("groups", groups)).transpose()?;
     let several = match stored.iter().any(Option::is_some) {
         false => many(&a, &b, [n.into(), b.last(2)[0]], groups)?,
         true if stored[1].as_ref().is_some_and(|of| of.count > 0) && groups.is_some() => {

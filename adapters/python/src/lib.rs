@@ -49,7 +49,7 @@ pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
 /// (M, K/128) or (M/128, K/128) and (K/128, N) or (K/128, N/128), rounded up.
 ///
 /// `groups` are the offsets of groups of rows (int32, one more than there are groups): rows `groups[i]` up to
-/// `groups[i + 1]` of `a` are multiplied by `b[i]`, as experts do.
+/// `groups[i + 1]` of `a` are multiplied by `b[i]`, as experts do. int64 is converted in the host's memory, and refused on a card.
 ///
 /// `reproducible`: the bits of a row of the result depend on nothing but that row, `b` and the epilogue. `spec` names the kernel.
 ///

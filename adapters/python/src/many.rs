@@ -35,11 +35,11 @@ pub(crate) fn many<'py>(
     let [rows, _] = a.last(1);
     if let Some(offsets) = groups {
         let count = offsets.last(0)[0] - 1;
-        if offsets.rank() != 1 || count < 1 || offsets.bytes != 4 || offsets.last(0)[1] != 1 {
+        if offsets.rank() != 1 || count < 1 || !offsets.is_whole() || offsets.last(0)[1] != 1 {
             return invalid(format!(
-                "groups has shape {} and elements of {} bytes, a contiguous vector of one int32 more than there are groups was needed",
+                "groups has shape {} of {}, a contiguous vector of one int32 more than there are groups was needed",
                 offsets.shape_words(),
-                offsets.bytes
+                offsets.type_words()
             ));
         }
         if a.rank() != 2 || matrices != count || b.rank() == 2 {

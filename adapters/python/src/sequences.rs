@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::{Array, Place, invalid, shape_words};
-use crate::heads::{packed, words};
+use crate::heads::packed;
 
 /// The arguments that say where sequences are.
 #[derive(Default)]
@@ -35,13 +35,12 @@ const NAMES: [&str; 2] = ["cu_seqlens_q", "cu_seqlens_k"];
 
 /// A table of whole numbers of 32 bits, in the place of Q, with this number of dimensions; packed.
 fn table<'py>(name: &str, object: &Bound<'py, PyAny>, rank: usize, q: &Array<'py>) -> PyResult<Array<'py>> {
-    let table = Array::of(name, object)?;
-    let whole = table.bytes == 4 && table.format != Some(falchion::collective::Format::F32);
-    if table.rank() != rank || !whole || table.place != q.place {
+    let table = Array::table(name, object)?;
+    if table.rank() != rank || !table.is_whole() || table.place != q.place {
         return invalid(format!(
             "{name} has shape {} of {} in {}, {rank} dimensions of int32 in {} were needed",
             table.shape_words(),
-            words(&table),
+            table.type_words(),
             table.place.words(),
             q.place.words()
         ));

@@ -191,3 +191,21 @@ def test_refusals(words, call):
     with pytest.raises(ValueError) as error:
         call()
     assert words in str(error.value)
+
+
+def test_tables_of_64_bits_are_converted():
+    rng = np.random.default_rng(11)
+    q, k = (rng.standard_normal((2, rows, 64)).astype(np.float16) for rows in (9, 30))
+    begins, of_keys = [0, 4, 9], [0, 11, 30]
+    both = [falchion.attention(q, k, k, cu_seqlens_q=np.array(begins, of), cu_seqlens_k=np.array(of_keys, of)) for of in (np.int32, np.int64)]
+    np.testing.assert_array_equal(*both)
+    cache = rng.standard_normal((5, 2, 16, 64)).astype(np.float16)
+    paged = [falchion.attention(q[None, :, :4], cache, cache, block_table=np.array([[3, 0, 4]], of), cache_seqlens=np.array([41], of)) for of in (np.int32, np.int64)]
+    np.testing.assert_array_equal(*paged)
+    for wrong, words in (
+        (np.array([0, 2**40, 9]), "cu_seqlens_q has the number 1099511627776, numbers that int32 holds were needed"),
+        (np.array([0, 4, 9], np.int16), "cu_seqlens_q has shape .3,. of int16 in the host's memory, 1 dimensions of int32"),
+        (np.array([0, 4, 9], np.float32), "of float32 in the host's memory"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            falchion.attention(q, k, k, cu_seqlens_q=wrong, cu_seqlens_k=np.array(of_keys))

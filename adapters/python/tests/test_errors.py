@@ -34,6 +34,7 @@ B = np.ones((4, 5), np.float16)
         ("beta is 2, and c is not given", lambda: falchion.matmul(A, B, beta=2)),
         ("c has shape (3, 4)", lambda: falchion.matmul(A, B, beta=2, c=A)),
         ("groups has shape (3, 5)", lambda: falchion.matmul(A, B[None], groups=np.ones((3, 5), np.int32))),
+        ("groups has shape (2,) of float32", lambda: falchion.matmul(A, B[None], groups=np.array([0, 3], "f4"))),
         ("scale_a has shape (2,)", lambda: falchion.matmul(A, B, scale_a=np.ones(2, "f4"), scale_b=np.ones(5, "f4"))),
         ("spec: a spec has no key `tail`", lambda: falchion.matmul(A, B, spec="tail=1")),
         ("spec: dtype is `bf16`, `f16` was needed", lambda: falchion.matmul(A, B, spec="dtype=bf16")),

@@ -205,3 +205,26 @@ def test_attention_has_torchs_gradients(causal):
         close(torch.from_numpy(found), expected.grad, 5e-3)
     with pytest.raises(ValueError, match="log_sum_exp has shape .1, 4, 70. of float32"):
         falchion.attention_backward(*arguments[:5], arguments[5][:1])
+
+
+def test_tables_are_torchs_own_integers():
+    torch.manual_seed(12)
+    x, weight, offsets = torch.randn(20, 24), torch.randn(3, 16, 24), torch.tensor([0, 5, 5, 20])
+    assert offsets.dtype == torch.int64
+    assert torch.equal(ft.experts(x, weight, offsets), ft.experts(x, weight, offsets.to(torch.int32)))
+    q, begins = torch.randn(2, 90, 64).half().requires_grad_(), torch.tensor([0, 30, 90])
+    ft.attention(q, q, q, cu_seqlens_q=begins).float().sum().backward()
+    cache, table, lengths = torch.randn(5, 2, 16, 64).half(), torch.tensor([[3, 0, 4]]), torch.tensor([41])
+    paged = [ft.attention(q.detach()[None, :, :4], cache, cache, block_table=table.to(of), cache_seqlens=lengths.to(of)) for of in (torch.int32, torch.int64)]
+    assert torch.equal(*paged)
+
+    class OnCard(torch.Tensor):
+        """A tensor that says that it is on a card, where tables are not converted."""
+
+        is_cuda = True
+        get_device = lambda self: 1
+
+    with pytest.raises(ValueError, match=r"groups has elements of int64 on cuda:1, int32 was needed: pass groups.to.torch.int32."):
+        falchion.matmul(x, weight.mT, groups=offsets.as_subclass(OnCard))
+    with pytest.raises(ValueError, match="groups has the number -3000000000, numbers that int32 holds"):
+        falchion.matmul(x, weight.mT, groups=torch.tensor([-3000000000, 5, 5, 20]))

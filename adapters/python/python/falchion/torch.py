@@ -167,7 +167,7 @@ torch.library.register_autograd("falchion::experts", _gradient_of_experts, setup
 
 def experts(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
     """`x[i] @ weight[e].T` for the rows i of each expert e, in one launch: x is (rows, in), sorted by expert, weight (experts, out,
-    in), and offsets (experts + 1) in int32 say where each expert's rows begin; the last is the number of rows. The gradient of the
+    in), and offsets (experts + 1) in int32 (on a CPU also int64) say where each expert's rows begin; the last is the number of rows. The gradient of the
     weight takes one launch per expert and copies the offsets to the host."""
     return torch.ops.falchion.experts(x, weight, offsets)
 
