@@ -50,15 +50,7 @@ const STEPS: [Step; 4] = [
 ];
 
 /// Crates outside the workspace that have lock files.
-const OUTSIDE: [&str; 7] = [
-    "adapters/burn",
-    "adapters/c",
-    "adapters/candle",
-    "adapters/core",
-    "adapters/cust",
-    "adapters/python",
-    "parallel",
-];
+const OUTSIDE: [&str; 3] = ["adapters/burn", "adapters/candle", "adapters/cust"];
 
 /// Runs all checks and lists those that failed.
 pub(crate) fn all() -> Result<(), Error> {

@@ -2,6 +2,7 @@
 //!
 //! - `test` installs NVIDIA's assembler, then runs all tests of the workspace and all examples. Run it before
 //!   you send a change.
+//! - `outside` is the part of `test` that is no test of the workspace: examples, crates outside it, and tests in Python.
 //! - `check` makes the checks that run no code of the workspace: format, lints, documentation, dependencies
 //!   (Rust version, licences, sources), lock files of the adapters, and the files and
 //!   profiles of the packages.
@@ -53,6 +54,12 @@ enum Task {
         #[arg(long)]
         long: bool,
     },
+    /// Run the examples, the crates outside the workspace and the tests in Python, on what `test` has built; `test` does it, too
+    Outside {
+        /// Test the adapter for Python as a wheel
+        #[arg(long)]
+        long: bool,
+    },
     /// Check format, lints, documentation, dependencies (Rust version, licences, sources) and the files of
     /// the packages
     Check,
@@ -79,6 +86,7 @@ fn main() -> ExitCode {
 fn perform(task: &Task) -> Result<(), Error> {
     match task {
         Task::Test { no_ptxas, long } => test::run(test::Choice { ptxas: !no_ptxas, fresh: *long }),
+        Task::Outside { long } => test::outside(*long),
         Task::Check => check::all(),
         Task::Mutate(arguments) => mutate::run(arguments),
         Task::Package => unpacked::run(),

@@ -1,39 +1,68 @@
-//! Builds the wheel of `adapters/python`, installs it in a fresh virtual environment, and runs its tests there.
+//! Runs the tests of `adapters/python` in a fresh virtual environment: on the module that the tests' build has made, or on a wheel.
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::cargo;
 use crate::error::Error;
 
 /// What the tests need from the package index.
-const PACKAGES: [&str; 4] = ["maturin>=1.9,<2", "numpy", "ml_dtypes", "pytest"];
+const PACKAGES: [&str; 3] = ["numpy", "ml_dtypes", "pytest"];
+
+/// What makes the wheel.
+const MATURIN: &str = "maturin>=1.9,<2";
+
+/// The environment variable, and its value, with which the module does not link a Python of its own. A wheel is built with it, too.
+pub(crate) const MODULE: (&str, &str) = ("PYO3_BUILD_EXTENSION_MODULE", "1");
 
 /// Runs the tests. Returns why they were skipped, if they were.
-pub(crate) fn run(target: &Path) -> Result<Option<String>, Error> {
+pub(crate) fn run(target: &Path, wheel: bool) -> Result<Option<String>, Error> {
     let home = target.join("python");
-    let (environment, wheels) = (home.join("environment"), home.join("wheels"));
+    let environment = home.join("environment");
     // What an earlier run left is not part of a fresh environment; it may not be there.
     let _ = fs::remove_dir_all(&home);
     let made = Command::new("python3").args(["-m", "venv"]).arg(&environment).stdin(Stdio::null()).status();
     if !made.is_ok_and(|status| status.success()) {
         return Ok(Some("no python3 with venv and pip".to_owned()));
     }
-    let program = |name: &str| environment.join("bin").join(name);
+    let python = || Command::new(environment.join("bin/python"));
     let install = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"];
-    let mut packages = Command::new(program("python"));
-    start(packages.args(install).args(PACKAGES))?;
-    // With the libraries that the adapter for C was built with.
-    let mut build = Command::new(program("maturin"));
-    build.args(["build", "--profile", "ci", "--manifest-path", "adapters/python/Cargo.toml", "--out"]);
-    start(build.arg(&wheels).env("CARGO_TARGET_DIR", target))?;
-    let mut wheel = Command::new(program("python"));
-    start(wheel.args(install).arg("--no-index").arg("--find-links").arg(&wheels).arg("falchion"))?;
-    let mut tests = Command::new(program("python"));
-    start(tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "adapters/python/tests"]))?;
+    start(python().args(install).args(PACKAGES))?;
+    let mut tests = python();
+    tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "adapters/python/tests"]);
+    if wheel {
+        let wheels = home.join("wheels");
+        start(python().args(install).arg(MATURIN))?;
+        let mut build = Command::new(environment.join("bin/maturin"));
+        build.args(["build", "--profile", "ci", "--manifest-path", "adapters/python/Cargo.toml", "--out"]);
+        start(build.arg(&wheels).env("CARGO_TARGET_DIR", target))?;
+        start(python().args(install).arg("--no-index").arg("--find-links").arg(&wheels).arg("falchion"))?;
+    } else {
+        tests.env("PYTHONPATH", packages(&home, &target.join("ci"))?);
+    }
+    start(&mut tests)?;
     Ok(None)
+}
+
+/// A folder with the package, as a wheel has it: the files in Python beside the module that is in `built`.
+fn packages(home: &Path, built: &Path) -> Result<PathBuf, Error> {
+    let packages = home.join("packages");
+    let package = packages.join("falchion");
+    let wrong = |path: &Path, source| Error::CannotWrite { path: path.to_owned(), source };
+    fs::create_dir_all(&package).map_err(|source| wrong(&package, source))?;
+    let sources = Path::new("adapters/python/python/falchion");
+    let files = fs::read_dir(sources).map_err(|source| wrong(sources, source))?;
+    let mut files: Vec<(PathBuf, PathBuf)> = files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter_map(|path| Some((package.join(path.file_name()?), path)))
+        .collect();
+    files.push((package.join("_native.abi3.so"), built.join("lib_native.so")));
+    for (to, from) in files.iter().filter(|(_, from)| from.is_file()) {
+        fs::copy(from, to).map_err(|source| wrong(to, source))?;
+    }
+    Ok(packages)
 }
 
 /// Prints a command and runs it.

@@ -2,7 +2,8 @@
 //! they were skipped.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::PathBuf;
 
 use crate::cargo;
@@ -18,19 +19,12 @@ pub(crate) struct Skipped(PathBuf);
 impl Skipped {
     /// Empties the file of an earlier run.
     pub(crate) fn begin() -> Result<Self, Error> {
-        let path = cargo::target_directory()?.join("skipped.txt");
+        let path = path()?;
         let emptied = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, ""));
         match emptied {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(Error::CannotWrite { path, source }),
         }
-    }
-
-    /// Adds tests that this program itself has skipped.
-    pub(crate) fn add(&self, tests: &str, reason: &str) -> Result<(), Error> {
-        let mut text = fs::read_to_string(&self.0).unwrap_or_default();
-        text.push_str(&format!("skipped: {tests} ({reason})\n"));
-        fs::write(&self.0, text).map_err(|source| Error::CannotWrite { path: self.0.clone(), source })
     }
 
     pub(crate) fn path(&self) -> &OsStr {
@@ -41,6 +35,18 @@ impl Skipped {
     pub(crate) fn report(&self) -> String {
         summary(&fs::read_to_string(&self.0).unwrap_or_default())
     }
+}
+
+/// Adds tests that this program itself has skipped, as tests that write beside it do.
+pub(crate) fn add(tests: &str, reason: &str) -> Result<(), Error> {
+    let path = path()?;
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let added = file.and_then(|mut file| file.write_all(format!("skipped: {tests} ({reason})\n").as_bytes()));
+    added.map_err(|source| Error::CannotWrite { path, source })
+}
+
+fn path() -> Result<PathBuf, Error> {
+    Ok(cargo::target_directory()?.join("skipped.txt"))
 }
 
 fn summary(text: &str) -> String {

@@ -4,7 +4,10 @@
 //! runs dominate the time, and one profile means one build. It also keeps the build outputs away from the
 //! running `xtask` program, which some systems would refuse to replace.
 
-use std::path::Path;
+use std::env;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use crate::cargo;
 use crate::error::Error;
@@ -14,6 +17,9 @@ use crate::python;
 use crate::skipped::{self, Skipped};
 
 const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
+
+/// Builds what [`TEST`] runs, and the libraries for C and Python.
+const BUILD: [&str; 6] = ["build", "--workspace", "--all-features", "--all-targets", "--profile", "ci"];
 
 /// Tests that need the assembler are marked `ignore`, so that a plain `cargo test` reports that it skips
 /// them.
@@ -44,8 +50,8 @@ pub(crate) struct Choice {
     pub(crate) fresh: bool,
 }
 
-/// Runs all tests, then the examples, then the crates outside the workspace. Without the assembler it reports
-/// that the tests that need it are skipped.
+/// Builds all tests and runs them; beside them, [`outside`]. Without the assembler it reports that the tests that need it
+/// are skipped.
 pub(crate) fn run(choice: Choice) -> Result<(), Error> {
     let notice = "xtask: no kernel is assembled in this run (--no-ptxas)";
     let ptxas = if choice.ptxas {
@@ -56,30 +62,61 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
         eprintln!("{notice}");
         None
     };
-    let arguments = if choice.ptxas { [&TEST[..], &WITH_IGNORED].concat() } else { TEST.to_vec() };
+    cargo::run(&BUILD, |command| {
+        command.envs([python::MODULE]);
+    })?;
     let skipped = Skipped::begin()?;
+    let outside = choice.ptxas.then(|| Beside::start(choice.fresh)).transpose()?;
+    let arguments = if choice.ptxas { [&TEST[..], &WITH_IGNORED].concat() } else { TEST.to_vec() };
     let tested = cargo::run(&arguments, |command| {
-        command.envs([QUICK, NO_CACHE]).env(skipped::VARIABLE, skipped.path());
+        command.envs([QUICK, NO_CACHE, python::MODULE]).env(skipped::VARIABLE, skipped.path());
         match &ptxas {
             Some(ptxas) => command.env(ptxas::VARIABLE, &ptxas.path),
             None => command.env_remove(ptxas::VARIABLE),
         };
         command.envs(seed(choice.fresh)).envs(choice.fresh.then_some(LONG));
     });
-    let examples = if tested.is_ok() { examples::run().map(Some) } else { Ok(None) };
-    let outside = match &ptxas {
-        Some(ptxas) if tested.is_ok() => outside(&ptxas.path, &skipped),
-        Some(_) | None => Ok(()),
-    };
+    let outside = outside.map_or(Ok(()), Beside::end);
     eprintln!("\n{}", skipped.report());
-    if let Ok(Some(count)) = examples {
-        eprintln!("xtask: {count} examples ran");
-    }
     if !choice.ptxas {
         eprintln!("{notice}");
     }
-    tested.and(examples.map(|_| ())).and(outside)
+    tested.and(outside)
 }
+
+/// `cargo xtask outside` in a process of its own: few tests keep two cores busy until their end. What it prints is kept until
+/// the tests have printed all of theirs.
+struct Beside {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Beside {
+    fn start(long: bool) -> Result<Self, Error> {
+        let log = cargo::target_directory()?.join("outside.log");
+        let file = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
+        let (out, error) = file.map_err(|source| Error::CannotWrite { path: log.clone(), source })?;
+        let own = env::current_exe().map_err(|source| Error::CannotStart { command: OUTSIDE.to_owned(), source })?;
+        let mut command = Command::new(own);
+        command.arg("outside").args(long.then_some("--long")).stdin(Stdio::null()).stdout(out).stderr(error);
+        match command.spawn() {
+            Ok(process) => Ok(Self { process, log }),
+            Err(source) => Err(Error::CannotStart { command: OUTSIDE.to_owned(), source }),
+        }
+    }
+
+    fn end(mut self) -> Result<(), Error> {
+        let status = self.process.wait();
+        eprint!("{}", fs::read_to_string(&self.log).unwrap_or_default());
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Error::CommandFailed { command: OUTSIDE.to_owned(), status }),
+            Err(source) => Err(Error::CannotStart { command: OUTSIDE.to_owned(), source }),
+        }
+    }
+}
+
+const OUTSIDE: &str = "cargo xtask outside";
 
 /// The seed of property tests, or `None` for new cases in each run. Failing cases are kept in files
 /// `*.proptest-regressions` either way.
@@ -87,29 +124,23 @@ fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the crates outside the workspace that depend on the library, and the tests of the adapters for C and Python
-/// and of layers on several GPUs.
-/// `tests/ahead`, which makes kernels ahead of time, is built without an assembler and with one.
-fn outside(ptxas: &Path, skipped: &Skipped) -> Result<(), Error> {
-    let target = cargo::target_directory()?;
+/// Runs the examples, the crates outside the workspace that depend on the library, and the tests of the adapter for Python:
+/// on what [`run`] has built. `tests/ahead`, which makes kernels ahead of time, is built without an assembler and with one.
+pub(crate) fn outside(long: bool) -> Result<(), Error> {
+    let (target, ptxas) = (cargo::target_directory()?, ptxas::ensure()?);
+    eprintln!("xtask: {} examples ran", examples::run()?);
+    if let Some(reason) = python::run(&target, long)? {
+        skipped::add("the adapter for Python", &reason)?;
+    }
     for (manifest, ptxas) in [
         ("tests/outside/Cargo.toml", None),
         ("tests/ahead/Cargo.toml", None),
-        ("tests/ahead/Cargo.toml", Some(ptxas)),
+        ("tests/ahead/Cargo.toml", Some(&ptxas.path)),
     ] {
         cargo::run(&["run", "--profile", "ci", "--manifest-path", manifest], |command| {
             command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
             command.envs(ptxas.map(|path| (ptxas::VARIABLE, path)));
         })?;
-    }
-    // The C compiler is the one that Rust uses as its linker.
-    for manifest in ["adapters/c/Cargo.toml", "parallel/Cargo.toml"] {
-        cargo::run(&["test", "--profile", "ci", "--manifest-path", manifest], |command| {
-            command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
-        })?;
-    }
-    if let Some(reason) = python::run(&target)? {
-        skipped.add("the adapter for Python", &reason)?;
     }
     Ok(())
 }
