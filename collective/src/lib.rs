@@ -55,7 +55,6 @@ mod fixup;
 mod form;
 pub mod formula;
 pub mod functions;
-mod group_scales;
 mod mainloop;
 mod operand;
 pub mod operands;
@@ -65,7 +64,6 @@ pub mod queue;
 pub mod random;
 mod real;
 mod record;
-mod scales;
 mod sentence;
 pub mod skeleton;
 pub mod sparse;
@@ -87,12 +85,12 @@ pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
 pub use formula::{Formula, FormulaArguments, FormulaError, FormulaFunction, Input};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
-pub use group_scales::GroupScales;
 pub use mainloop::{
-    AccumulatorElement, Accumulators, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Fragment,
-    FragmentPair, FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaOperands, MmaPair, MmaSync,
-    MmaSyncWith, OperandMap, Origin, Pass, RowVariables, Simt, SimtPair, TensorCopies, TensorCopy,
-    ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit,
+    AccumulatorElement, Accumulators, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish,
+    Fragment, FragmentPair, FragmentRow, Fragments, GroupScales, InFlight, Mainloop, MainloopEmitter,
+    MmaOperands, MmaPair, MmaSync, MmaSyncWith, OperandMap, Origin, Pass, RowVariables, Simt, SimtPair,
+    TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit,
+    metadata_arguments,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,
@@ -107,7 +105,6 @@ pub use real::{
     Accuracy, Arithmetic, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Needs, Number, Real,
 };
 pub use record::{Record, RecordDevice};
-pub use scales::BlockScales;
 pub use sentence::Sentence;
 pub use tile::{
     AsManyAsFit, Cluster, ClusterShape, Cooperative, EachThread, EachWarp, Fitted, Pingpong, StageCount,

@@ -16,14 +16,9 @@
 //! # Ok::<(), sparse::SparseError>(())
 //! ```
 
-mod map;
-
 use cute_rs::Layout;
 
 use crate::element::Format;
-
-pub use map::arguments;
-pub(crate) use map::tiles;
 
 /// Rows per block of metadata.
 pub const ROWS: u32 = 64;

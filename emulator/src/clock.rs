@@ -15,7 +15,9 @@
 mod foreign;
 mod view;
 
-use crate::warp::{ALL, lanes};
+use ptx::inst::Scope;
+
+use crate::lanes::{ALL, lanes};
 
 use foreign::{Count, Foreign};
 
@@ -272,6 +274,17 @@ const COUNTERS: u32 = 1 << COUNTER_BITS;
 const COUNTER_BITS: u32 = 12;
 
 impl Team {
+    /// Whether scope `a` of one warp includes the other warp, and scope `b` of the other warp includes the first. Warps are
+    /// numbered in the grid.
+    pub(crate) fn together(self, a: Scope, b: Scope, (one, other): (u32, u32)) -> bool {
+        let both = |scope: Scope| match scope {
+            Scope::Cta => one / self.per_cta.max(1) == other / self.per_cta.max(1),
+            Scope::Cluster => one / self.warps.max(1) == other / self.warps.max(1),
+            Scope::Gpu | Scope::System => true,
+        };
+        both(a) && both(b)
+    }
+
     /// The cluster's index, modulo the number of clusters that such numbers can distinguish.
     fn cluster(self) -> u32 {
         (self.first / self.warps.max(1)) & ((COUNTER - 1) >> COUNTER_BITS)

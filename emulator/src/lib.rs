@@ -108,22 +108,27 @@
 
 #![forbid(unsafe_code)]
 
+mod barrier;
 mod clock;
 mod descriptor;
 mod error;
+mod flight;
 mod float;
+mod lanes;
 mod launch;
 mod machine;
 mod mbarrier;
 mod memory;
+mod multiply;
 mod numerics;
+mod observe;
 mod program;
+mod progress;
 mod race;
-mod residents;
+mod run;
 mod schedule;
 mod shared;
 mod step;
-mod strand;
 mod tensor_map;
 mod trace;
 mod trap;

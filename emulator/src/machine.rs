@@ -1,41 +1,25 @@
-//! One cluster in execution: its CTAs, their warps, and the schedule that runs them.
+//! One cluster in execution: its CTAs, their warps, and what is in flight.
 
-mod pace;
 mod report;
-mod turn;
 
-use pace::Pace;
-use turn::Turn;
-
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ptx::inst::Inst;
 
+use crate::barrier::{ClusterBarrier, NamedBarrier};
 use crate::clock::Team;
-use crate::launch::Launch;
+use crate::flight::{Arrival, Load};
+use crate::launch::{Launch, Report};
 use crate::memory::Memory;
+use crate::multiply::{Scratch, Warpgroup};
 use crate::program::{Action, Program};
+use crate::progress::Standing;
 use crate::race::SharedRaces;
-use crate::residents::{Outcome, Standing};
 use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Places, Shared};
-use crate::step::{Arrival, ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
 use crate::trace::Tracer;
-use crate::trap::Trap;
 use crate::warp::Warp;
 use crate::word::Word;
-
-/// Maximum number of instructions in one turn of a warp, under the schedules that run warps in turn.
-const TURN: u32 = 4096;
-/// Average number of warp turns after which a cluster yields to others under random schedules.
-const TURNS_OF_CLUSTER: usize = 64;
-/// The same number after a store, an atomic or a reduction that other CTAs may wait for. It is small, so that
-/// the other CTAs sometimes run before this CTA does anything else.
-const SIGNALS_OF_CLUSTER: usize = 2;
-/// Number of consecutive polls without a new value, after which a cluster lets others run.
-const LOOKS: u32 = 256;
-/// Number of rounds without progress after which polling warps count as hung.
-const IDLE_ROUNDS: u32 = 1 << 16;
 
 /// One CTA.
 #[derive(Debug)]
@@ -71,17 +55,6 @@ pub(crate) struct Arrived {
     pub(crate) phase: (usize, u32),
 }
 
-/// Counts of what a cluster did, for the [`Report`](crate::Report).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) ctas: u64,
-    pub(crate) instructions: u64,
-    pub(crate) wgmmas: u64,
-    pub(crate) multiply_adds: u64,
-    pub(crate) tensor_loads: u64,
-    pub(crate) tensor_stores: u64,
-}
-
 /// A cluster in execution.
 #[derive(Debug)]
 pub(crate) struct Machine<'p> {
@@ -99,26 +72,40 @@ pub(crate) struct Machine<'p> {
     pub(crate) fruitless: u32,
     pub(crate) standing: Standing,
     /// Number of consecutive rounds in which warps only polled.
-    idle: u32,
+    pub(crate) idle: u32,
     /// How often the cluster was found to only wait, since it last made progress.
-    stuck: u32,
-    pace: Pace,
+    pub(crate) stuck: u32,
+    pub(crate) pace: Pace,
     /// Tensor loads in flight, oldest first.
     pub(crate) loads: VecDeque<Load>,
     /// Arrivals that take effect when the `cp.async` copies of their threads are done, oldest first.
     pub(crate) arrivals: VecDeque<Arrival>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: Report,
     pub(crate) scratch: Scratch,
     /// Buffer for one row of a box.
     pub(crate) buffer: Vec<u8>,
     /// Records the trace, if one is requested.
     pub(crate) tracer: Option<Box<Tracer>>,
-    random: Random,
+    pub(crate) random: Random,
     /// Whether the last turn of a warp ended with an operation that other clusters may wait for.
-    signalled: bool,
+    pub(crate) signalled: bool,
     /// The priorities of the warps under random schedules with odd seeds; the lowest value runs first.
-    ranks: Vec<u64>,
-    fuel: u64,
+    pub(crate) ranks: Vec<u64>,
+    pub(crate) fuel: u64,
+}
+
+/// The steps in which the asynchronous work in flight will complete.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    pub(crate) now: u64,
+    /// Per load in flight, oldest first.
+    pub(crate) loads: VecDeque<u64>,
+    /// The next multiply of each warpgroup, by CTA and warpgroup.
+    pub(crate) multiplies: HashMap<(usize, usize), u64>,
+    /// The step until which the tensor cores of each CTA are busy.
+    pub(crate) busy: HashMap<usize, u64>,
+    /// Stores in flight, by warp, operation, lane and group.
+    pub(crate) stores: HashMap<(usize, usize, usize, u64), u64>,
 }
 
 /// Asynchronous work that could complete now.
@@ -219,7 +206,7 @@ impl<'p> Machine<'p> {
             pace: Pace::default(),
             loads: VecDeque::new(),
             arrivals: VecDeque::new(),
-            counts: Counts::default(),
+            counts: Report::default(),
             scratch: Scratch::default(),
             buffer: Vec::new(),
             tracer,
@@ -230,213 +217,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Runs the warps until all have exited or all wait for other clusters. With `yields` a random schedule
-    /// may also stop at other moments. After [`Outcome::Waits`] and [`Outcome::Yields`] it can be called
-    /// again.
-    pub(crate) fn run(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
-        // Whatever the warps waited for in an earlier run may have happened.
-        (self.fruitless, self.idle) = (0, 0);
-        match self.options.schedule {
-            Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
-            Schedule::Paced => self.run_paced(),
-            Schedule::Random => self.run_random(yields),
-        }
-    }
-
-    /// Whether a cluster that was set aside may have something to do: asynchronous work can complete, a warp that can
-    /// continue is not polling words, or one of the polled words has changed.
-    pub(crate) fn is_stirred(&self) -> bool {
-        let completes = self.first_completion().is_some();
-        completes
-            || self.warps.iter().any(|warp| {
-                let changed = |&(address, bytes, seen): &(u64, usize, u64)| {
-                    let mut buffer = [0; 8];
-                    let loaded = self.memory.load(address, &mut buffer[..bytes.min(8)]);
-                    loaded.is_err() || u64::from_le_bytes(buffer) != seen
-                };
-                let looks = !warp.watched.is_empty();
-                !warp.exited && warp.blocked.is_none() && (!looks || warp.watched.iter().any(changed))
-            })
-    }
-
-    /// Called after the last run, whether it succeeded or not.
-    pub(crate) fn finish(&mut self) {
-        if let Some(recorder) = self.options.trace {
-            self.observe_end(recorder);
-        }
-    }
-
     /// The next pseudo-random number.
     pub(crate) fn random(&mut self) -> u64 {
         self.random.next()
-    }
-
-    /// Called when something other than waiting has happened.
-    fn goes_on(&mut self) {
-        self.fruitless = 0;
-        self.idle = 0;
-        self.stuck = 0;
-        self.launch.progress.goes_on(&mut self.standing);
-    }
-
-    fn run_rounds(&mut self) -> Result<Outcome, Box<Trap>> {
-        let backwards = self.options.schedule == Schedule::Latest;
-        let count = self.warps.len();
-        while self.warps.iter().any(|warp| !warp.exited) {
-            let (mut progress, mut long, mut polled) = (false, false, false);
-            for position in 0..count {
-                let warp = if backwards { count - 1 - position } else { position };
-                if self.ready(warp) {
-                    match self.turn(warp, TURN)? {
-                        Turn::Progress => progress = true,
-                        Turn::Long => long = true,
-                        Turn::Idle => polled |= self.warps[warp].may_run(),
-                    }
-                }
-            }
-            if progress {
-                self.goes_on();
-                continue;
-            }
-            let completion = if backwards { self.last_completion() } else { self.first_completion() };
-            match completion {
-                Some(completion) => {
-                    self.happen(completion)?;
-                    self.goes_on();
-                }
-                None if self.fruitless >= LOOKS => {
-                    if !self.is_stuck() {
-                        return Ok(Outcome::Waits);
-                    }
-                }
-                None if long => self.idle = 0,
-                None if polled && self.idle < IDLE_ROUNDS => {
-                    self.idle += 1;
-                    let _some = self.idle.is_multiple_of(LOOKS) && self.is_stuck();
-                }
-                None if self.go_ahead() => {}
-                None => return Err(self.hang()),
-            }
-        }
-        Ok(Outcome::Done)
-    }
-
-    /// Runs under [`Schedule::Random`]. With odd seeds warps have priorities: the first warp that can
-    /// continue nearly always does, so that others fall far behind.
-    fn run_random(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
-        while self.ranks.len() < self.warps.len() {
-            self.ranks.push(self.random.next());
-        }
-        let ranked = self.options.seed % 2 == 1;
-        while self.warps.iter().any(|warp| !warp.exited) {
-            let mut ready = Vec::with_capacity(self.warps.len());
-            for warp in 0..self.warps.len() {
-                if self.ready(warp) {
-                    ready.push(warp);
-                }
-            }
-            let mut turn = Turn::Idle;
-            if !ready.is_empty() {
-                let any = ready[self.random.below(ready.len())];
-                let first = ready.iter().copied().min_by_key(|&warp| self.ranks[warp]).unwrap_or(any);
-                let warp = if ranked && self.random.below(32) > 0 { first } else { any };
-                let quantum = 1 + self.random.below(64) as u32;
-                self.signalled = false;
-                turn = self.turn(warp, quantum)?;
-                // A warp that only polls must not keep others from writing the word that it polls.
-                if turn == Turn::Idle || self.random.below(64) == 0 {
-                    self.ranks[warp] = self.random.next();
-                }
-            }
-            let mut happened = false;
-            if ready.is_empty() || self.random.below(2) == 0 {
-                let mut completions: Vec<Completion> = self.completions().collect();
-                if !completions.is_empty() {
-                    let index = self.random.below(completions.len());
-                    self.happen(completions.swap_remove(index))?;
-                    happened = true;
-                }
-            }
-            self.idle = if turn != Turn::Idle || happened { 0 } else { self.idle + 1 };
-            if turn == Turn::Progress || happened {
-                self.goes_on();
-            }
-            if self.idle > 0 && self.idle.is_multiple_of(LOOKS) {
-                let _some = self.is_stuck();
-            }
-            if ((ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS) && !self.go_ahead() {
-                return Err(self.hang());
-            }
-            if self.fruitless >= LOOKS && !self.is_stuck() {
-                return Ok(Outcome::Waits);
-            }
-            let turns = if self.signalled { SIGNALS_OF_CLUSTER } else { TURNS_OF_CLUSTER };
-            if yields && self.random.below(turns) == 0 {
-                return Ok(Outcome::Yields);
-            }
-        }
-        Ok(Outcome::Done)
-    }
-
-    // ---- asynchronous work ----
-
-    /// All asynchronous work that could complete now: loads from the oldest, then arrivals, then multiplies,
-    /// then stores.
-    fn completions(&self) -> impl DoubleEndedIterator<Item = Completion> + '_ {
-        let loads = (0..self.loads.len()).map(Completion::Load);
-        let groups = self.program.function.threads.div_ceil(128) as usize;
-        let groups = (0..self.ctas.len()).flat_map(move |cta| (0..groups).map(move |group| (cta, group)));
-        let multiplies = groups.filter_map(|(cta, group)| {
-            let undone = self.multiplied(cta, group) < self.multipliable(cta, group);
-            undone.then_some(Completion::Multiply { cta, group })
-        });
-        let stores = self.warps.iter().enumerate().flat_map(|(warp, state)| {
-            let undone = state.stores.iter().enumerate().filter(|(_, store)| !store.done);
-            undone.map(move |(index, _)| Completion::Store { warp, index })
-        });
-        let arrivals = (0..self.arrivals.len()).map(Completion::Arrival);
-        loads.chain(arrivals).chain(multiplies).chain(stores)
-    }
-
-    fn first_completion(&self) -> Option<Completion> {
-        self.completions().next()
-    }
-
-    fn last_completion(&self) -> Option<Completion> {
-        self.completions().next_back()
-    }
-
-    /// Completes one asynchronous operation. A fault is reported at the instruction that issued it.
-    fn happen(&mut self, completion: Completion) -> Result<(), Box<Trap>> {
-        self.observe_completion(&completion);
-        let happened = self.carry_out(completion);
-        self.observe_phases();
-        happened
-    }
-
-    fn carry_out(&mut self, completion: Completion) -> Result<(), Box<Trap>> {
-        match completion {
-            Completion::Load(index) => {
-                let Some(load) = self.loads.remove(index) else { return Ok(()) };
-                let (warp, pc, lane) = load.by;
-                self.land(load).map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
-            }
-            Completion::Arrival(index) => {
-                let Some(arrival) = self.arrivals.remove(index) else { return Ok(()) };
-                let (warp, pc, lane) = arrival.by;
-                self.copies_done(arrival).map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
-            }
-            Completion::Multiply { cta, group } => {
-                let until = self.multiplied(cta, group) + 1;
-                let warp = cta * (self.program.function.threads / 32) as usize + group * 4;
-                self.multiply_until(cta, group, until).map_err(|fault| self.trap(warp, fault.into()))
-            }
-            Completion::Store { warp, index } => {
-                let (cta, store) = (self.warps[warp].cta, self.warps[warp].stores[index].clone());
-                self.warps[warp].stores[index].done = true;
-                let written = self.write_box(cta, &store);
-                written.map_err(|fault| self.trap(warp, fault.by(warp, store.pc, Some(store.lane))))
-            }
-        }
     }
 }

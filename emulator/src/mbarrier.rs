@@ -19,7 +19,6 @@ use ptx::inst::{MbarrierOrder, Scope};
 
 use crate::clock::View;
 use crate::trap::Fault;
-use crate::views::Views;
 
 /// Largest arrival count, and largest magnitude of the outstanding bytes.
 pub(crate) const LIMIT: u32 = (1 << 20) - 1;
@@ -182,15 +181,14 @@ impl Mbarrier {
 
     /// Refuses a wait that comes too late for one of the lanes of a mask. A lane that knows of k completed phases
     /// waits for phase k or phase k-1, the one with this parity. Two phases later the mbarrier would give the
-    /// wrong answer.
-    pub(crate) fn in_time(
+    /// wrong answer. `views` are what the lanes know.
+    pub(crate) fn in_time<'v>(
         &self,
-        offset: u32,
-        (mask, parity): (u32, u32),
-        views: &Views,
+        (offset, parity): (u32, u32),
+        views: impl Iterator<Item = &'v View>,
     ) -> Result<(), Fault> {
         let knows = |view: &View| u64::from(view.executed(self.index).saturating_sub(self.base));
-        let Some(known) = views.groups(mask).map(|(_, view)| knows(view)).min() else { return Ok(()) };
+        let Some(known) = views.map(knows).min() else { return Ok(()) };
         let behind = if known & 1 == u64::from(parity & 1) { 0 } else { 1 };
         if self.index != usize::MAX && self.phase + behind >= known + 2 {
             return Err(Fault::MbarrierMissed { offset, parity: parity & 1, phase: self.phase, known });

@@ -152,16 +152,6 @@ pub(crate) struct Conflict {
     pub(crate) unfenced: bool,
 }
 
-/// Whether scope `a` of one warp includes the other warp, and scope `b` of the other warp includes the first.
-pub(crate) fn together(a: Scope, b: Scope, (one, other): (u32, u32), team: Team) -> bool {
-    let both = |scope: Scope| match scope {
-        Scope::Cta => one / team.per_cta.max(1) == other / team.per_cta.max(1),
-        Scope::Cluster => one / team.warps.max(1) == other / team.warps.max(1),
-        Scope::Gpu | Scope::System => true,
-    };
-    both(a) && both(b)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

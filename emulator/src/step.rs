@@ -19,12 +19,6 @@ mod tensor_map;
 mod tma;
 mod wgmma;
 
-pub(crate) use atomic::changed;
-pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
-pub(crate) use copy::{Arrival, ThreadCopy};
-pub(crate) use tma::{Load, MapRead};
-pub(crate) use wgmma::{Scratch, Warpgroup};
-
 use ptx::inst::Inst;
 
 use crate::clock::Counts;

@@ -35,11 +35,12 @@
 mod banks;
 mod chrome;
 mod lanes;
-mod record;
 mod svg;
+mod tracer;
 
+pub(crate) use banks::{together, wavefronts};
 pub use lanes::Lane;
-pub(crate) use record::Tracer;
+pub(crate) use tracer::{Issued, Run, Tracer};
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -50,15 +51,15 @@ use crate::trap::Wait;
 
 /// Collects the trace of a launch. Pass it as [`Options::trace`](crate::Options::trace).
 #[derive(Debug, Default)]
-pub struct Recorder(Mutex<Recorded>);
+pub struct Recorder(pub(crate) Mutex<Recorded>);
 
 #[derive(Debug, Default)]
-struct Recorded {
-    kernel: String,
-    events: Vec<Event>,
+pub(crate) struct Recorded {
+    pub(crate) kernel: String,
+    pub(crate) events: Vec<Event>,
     /// By index of the operation in the program.
-    shared: BTreeMap<usize, SharedAccess>,
-    phases: Vec<Phase>,
+    pub(crate) shared: BTreeMap<usize, SharedAccess>,
+    pub(crate) phases: Vec<Phase>,
 }
 
 /// Everything that a launch did, up to its end or to the trap that ended it.

@@ -12,8 +12,9 @@ use ptx::Scope;
 use ptx::inst::MbarrierOrder;
 
 use crate::clock::{Team, View};
+use crate::lanes::{ALL, lanes};
 use crate::mbarrier::{Mbarrier, Released};
-use crate::warp::{ALL, lanes};
+use crate::trap::Fault;
 use crate::word::Releases;
 
 /// A memory fence: the lanes that executed it last, its scope, what the lanes knew, and the warp's count at
@@ -93,6 +94,11 @@ impl Views {
         let mut all = View::default();
         self.groups.iter().for_each(|(_, view)| all.join(view));
         all
+    }
+
+    /// Refuses a wait for an mbarrier that comes too late for one of the lanes of a mask.
+    pub(crate) fn in_time(&self, mask: u32, barrier: &Mbarrier, place: (u32, u32)) -> Result<(), Fault> {
+        barrier.in_time(place, self.groups(mask).map(|(_, view)| view))
     }
 
     /// Called when a wait of the lanes of a mask for an mbarrier has succeeded.

@@ -1,21 +1,19 @@
 //! A warp: 32 lanes that execute together, a stack of lane masks and a register file.
 
+mod strand;
+
 use std::collections::{BTreeMap, VecDeque};
+
+use strand::Strand;
 
 use ptx::Type;
 use ptx::inst::{MbarrierOrder, Operand, Reg};
 
+use crate::flight::{MapRead, Store, ThreadCopy};
+use crate::lanes::{ALL, Lanes, lanes};
 use crate::program::{Program, class};
-use crate::step::{MapRead, ThreadCopy};
-use crate::strand::Strand;
 use crate::trap::Fault;
 use crate::views::Views;
-
-/// Every lane.
-pub(crate) const ALL: u32 = u32::MAX;
-
-/// One value per lane.
-pub(crate) type Lanes<T> = [T; 32];
 
 /// An open block of the program: an `if` or a loop.
 #[derive(Clone, Copy, Debug)]
@@ -324,35 +322,6 @@ fn merge<T: Copy>(into: &mut Lanes<T>, values: &Lanes<T>, active: u32) {
     }
 }
 
-/// Extends the hash `all` of a sequence of numbers by one more number.
-pub(crate) fn mix(all: u64, value: u64) -> u64 {
-    (all ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
-}
-
-/// The lanes of a mask, lowest first.
-pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
-    (0..32).filter(move |lane| mask >> lane & 1 == 1)
-}
-
-/// A tensor store or bulk copy out of shared memory, in flight.
-#[derive(Clone, Debug)]
-pub(crate) struct Store {
-    /// The lane that issued it, and the operation.
-    pub(crate) lane: usize,
-    pub(crate) pc: usize,
-    /// Number of groups that the lane had committed before.
-    pub(crate) group: u64,
-    pub(crate) source: u32,
-    pub(crate) map: crate::tensor_map::Map,
-    /// The map's generic address.
-    pub(crate) map_at: u64,
-    pub(crate) start: [i64; 5],
-    /// How elements are combined with those in global memory; `None` for a plain store.
-    pub(crate) reduce: Option<ptx::inst::Reduction>,
-    /// Whether it has written global memory.
-    pub(crate) done: bool,
-}
-
 /// A warp.
 #[derive(Debug)]
 pub(crate) struct Warp<'p> {
@@ -493,8 +462,6 @@ mod tests {
 
     #[test]
     fn masks() {
-        assert_eq!(lanes(0b1010).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(lanes(ALL).count(), 32);
         let mut values = [7; 32];
         values[3] = 8;
         assert_eq!(same(&values, !8), Some(7), "an inactive lane does not count");

@@ -16,8 +16,7 @@ use ptx::Scope;
 use ptx::inst::{AtomicOp, AtomicType};
 
 use crate::clock::{Letter, Team, View};
-use crate::race::together;
-use crate::step::changed;
+use crate::numerics::changed;
 
 /// A release: its scope, the releasing warp, and what the releasing thread knew.
 pub(crate) type Release = (Scope, u32, Arc<Letter>);
@@ -81,7 +80,7 @@ impl Releases {
         let wide = self.wide.iter().filter(move |_| all);
         let each = self.each.iter().flat_map(|each| each.iter());
         let each = each.filter(move |((by_scope, by), _)| {
-            (!all || *by_scope < Scope::Gpu) && together(*by_scope, scope, (*by, warp), team)
+            (!all || *by_scope < Scope::Gpu) && team.together(*by_scope, scope, (*by, warp))
         });
         wide.chain(each.map(|(_, letter)| letter))
     }

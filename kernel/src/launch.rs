@@ -2,7 +2,7 @@
 //! kernel's parameters.
 
 use collective::tree::Shape;
-use collective::{BlockScales, GroupScales, Matrix, MatrixRef, sparse};
+use collective::{BlockScales, GroupScales, Matrix, MatrixRef, metadata_arguments};
 use ptx::abi::Argument;
 use scheduler::Tiles;
 use scheduler::groups::Groups;
@@ -181,7 +181,7 @@ impl AnyGemm {
         let all = [
             scales.map(|of| of.arguments(plan, operands)),
             groups.map(|of| of.arguments(plan, a)),
-            metadata.map(|of| sparse::arguments(plan, of, a)),
+            metadata.map(|of| metadata_arguments(plan, of, a)),
         ];
         let all: Result<Vec<_>, _> = all.into_iter().flatten().collect();
         Ok(all.map_err(|reason| LaunchError::Problem { reason })?.concat())

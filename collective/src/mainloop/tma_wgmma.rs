@@ -11,10 +11,11 @@ use super::{
     Accumulators, Consumer, DeviceMainloop, Finish, MainloopEmitter, Pass, block_scaled, both_staged,
     multiplier, quantized,
 };
+use super::{group_scales, metadata, scales};
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position};
 use crate::plan::{MainloopSpec, Plan};
-use crate::{group_scales, scales, sparse};
+use crate::sparse;
 
 /// The warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`. Addresses, leading
 /// dimensions and strides of operands must be multiples of 16 B; for others use
@@ -31,7 +32,7 @@ pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 /// The emitter of [`TmaWgmma`], also for [`BlockScaled`](crate::BlockScaled), [`Quantized`](crate::Quantized)
 /// and [`Sparse`](crate::Sparse) operands. The plan holds all numbers. After the parameters of the operands
 /// follow those of [`BlockScales`](crate::BlockScales), [`GroupScales`](crate::GroupScales) or
-/// [metadata](crate::sparse::arguments).
+/// [metadata](crate::metadata_arguments).
 #[derive(Clone, Copy, Debug)]
 pub struct TensorCopies;
 
@@ -57,7 +58,7 @@ impl MainloopEmitter for TensorCopies {
         };
         tiles.extend(scales::tiles(f, plan));
         tiles.extend(group_scales::tiles(f, plan));
-        tiles.extend(sparse::tiles(f, plan));
+        tiles.extend(metadata::tiles(f, plan));
         Box::new(Tiles(tiles))
     }
 

@@ -7,7 +7,7 @@ use ptx::Scope;
 
 use super::foreign::Foreign;
 use super::{Clock, Counts, Team};
-use crate::warp::lanes;
+use crate::lanes::lanes;
 
 /// What a thread knows, and which part of it asynchronous work may rely on: everything before a proxy fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -39,7 +39,7 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn trap(&self, warp: usize, stop: Stop) -> Box<Trap> {
+    pub(crate) fn trap(&self, warp: usize, stop: Stop) -> Box<Trap> {
         let (warp, pc) = stop.by.unwrap_or((warp, self.warps[warp].pc));
         let place = Some(self.place(warp, pc, stop.lane));
         let region = stop.fault.offset().and_then(|offset| self.program.function.region(offset));
@@ -61,7 +61,7 @@ impl Machine<'_> {
         Box::new(Trap { kernel: self.program.function.name.clone(), fault, region: None, place: None })
     }
 
-    pub(super) fn out_of_fuel(&self) -> Box<Trap> {
+    pub(crate) fn out_of_fuel(&self) -> Box<Trap> {
         let fault = Fault::Fuel { limit: self.options.fuel, warps: self.waiting() };
         Box::new(Trap { kernel: self.program.function.name.clone(), fault, region: None, place: None })
     }

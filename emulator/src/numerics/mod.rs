@@ -24,6 +24,7 @@
 //! corrected by the results of `falchion verify --suite instructions` on an H200 (`docs/hardware.md`): the
 //! limit -133, that zeros have no exponent, and the sign of zero.
 
+mod atomic;
 mod sum;
 mod unpack;
 
@@ -32,6 +33,7 @@ use core::ops::Range;
 use ptx::WgmmaTypes;
 use ptx::inst::{WgmmaElement, WgmmaSum};
 
+pub(crate) use self::atomic::{changed, flushed};
 use self::sum::{Rounding, Rule};
 use self::unpack::{Format, Unpacked};
 

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use ptx::Scope;
 
-use super::{By, Conflict, Kind, Who, together};
+use super::{By, Conflict, Kind, Who};
 use crate::clock::{Clock, NEVER};
-use crate::warp::lanes;
+use crate::lanes::lanes;
 
 /// Number of bytes of a chunk. Masks have one bit per byte.
 pub(super) const CHUNK: u64 = 16;
@@ -234,7 +234,7 @@ impl Record {
             (Some(a), Some(b)) => {
                 self.kind.size == kind.size
                     && self.kind.asynchronous == kind.asynchronous
-                    && together(a, b, (self.warp, warp), team)
+                    && team.together(a, b, (self.warp, warp))
             }
             _ => false,
         };

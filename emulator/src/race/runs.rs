@@ -1,7 +1,7 @@
 //! The byte ranges that the lanes of a warp access, with neighbouring accesses merged.
 
 use super::By;
-use crate::warp::{Lanes, lanes};
+use crate::lanes::{Lanes, lanes};
 
 /// A contiguous range of bytes that lanes of a warp access together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

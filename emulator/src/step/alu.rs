@@ -8,8 +8,10 @@ use ptx::Type;
 use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
 
 use crate::float::{self, bits32, from_bf16, from_f16, max32, min32};
+use crate::lanes::Lanes;
+use crate::numerics::flushed;
 use crate::trap::Fault;
-use crate::warp::{Lanes, Registers};
+use crate::warp::Registers;
 
 pub(super) fn alu(registers: &mut Registers<'_>, alu: &Alu) -> Result<(), Fault> {
     let Some((types, result)) = alu.op.types() else { return Ok(()) };
@@ -187,11 +189,6 @@ fn wide(ty: Type, a: u32, b: u32) -> u64 {
     } else {
         u64::from(a) * u64::from(b)
     }
-}
-
-/// Replaces a subnormal number by zero of the same sign.
-fn flushed(x: f32) -> f32 {
-    if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
 }
 
 fn approximate(op: ApproxOp, x: f64) -> f64 {

@@ -4,9 +4,10 @@ use ptx::Type;
 use ptx::inst::{BinaryOp, CompareOp, Operand, Reg, UnaryOp};
 
 use crate::float::{self, bits32, max32, max64, min32, min64};
+use crate::lanes::Lanes;
 use crate::program::class;
 use crate::trap::Fault;
-use crate::warp::{Lanes, Registers};
+use crate::warp::Registers;
 
 #[inline]
 fn map<T: Copy, U>(a: &Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {

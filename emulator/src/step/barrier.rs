@@ -1,54 +1,17 @@
 //! Named barriers, the cluster barrier, mbarriers and fences.
 
-use std::collections::BTreeMap;
-
 use ptx::Scope;
 use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
 
 use super::Flow;
-use crate::clock::View;
+use crate::barrier::{ClusterBarrier, NamedBarrier};
+use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Lanes, lanes};
+use crate::warp::Blocked;
 
 /// Number of past rounds of a named barrier with results kept for warps that have not continued yet.
 const RESULTS: usize = 64;
-
-/// A named barrier of a CTA.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NamedBarrier {
-    /// How often it has completed.
-    pub(crate) generation: u64,
-    /// Number of threads of the current round. Set by the first warp that arrives.
-    pub(crate) threads: u32,
-    /// Number of threads that have arrived.
-    pub(crate) arrived: u32,
-    /// Warps that have arrived, one bit each.
-    warps: u32,
-    /// The warp that arrived last, and its operation.
-    pub(crate) last: (usize, usize),
-    /// Number of threads that arrived with a true predicate.
-    trues: u32,
-    /// For past rounds, by generation: the number of true predicates, and the number of threads.
-    pub(crate) results: BTreeMap<u64, (u32, u32)>,
-    /// What the threads that have arrived know.
-    gathered: View,
-    /// What the threads of the last round knew.
-    pub(crate) released: View,
-}
-
-/// The barrier of a cluster.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ClusterBarrier {
-    /// How often it has completed.
-    pub(crate) generation: u64,
-    /// Number of warps that have arrived. Warps that have exited are not counted.
-    pub(crate) arrived: u32,
-    /// What the warps that have arrived know.
-    gathered: View,
-    /// What the warps of the last round knew.
-    pub(crate) released: View,
-}
 
 impl Machine<'_> {
     /// `bar.sync` and `bar.arrive`: every warp counts all its threads.

@@ -4,10 +4,11 @@ use ptx::abi::TensorElement;
 use ptx::inst::{AtomicOp, AtomicType, Bulk, Operand, Reduction};
 
 use super::Flow;
-use super::tma::{Boxed, LINE_ALIGNMENT, Load, Source};
+use super::tma::{Boxed, LINE_ALIGNMENT};
+use crate::flight::{Load, Source};
+use crate::lanes::lanes;
 use crate::machine::Machine;
 use crate::trap::{Fault, InLane, Stop, TensorFault};
-use crate::warp::lanes;
 
 /// The type of a reduction on the elements of a map; `None` if the element type has no reduction.
 fn reduced(element: TensorElement) -> Option<AtomicType> {

@@ -4,13 +4,14 @@ use ptx::Special;
 use ptx::inst::{Operand, Reg};
 
 use super::Flow;
-use super::barrier::NamedBarrier;
+use crate::barrier::NamedBarrier;
 use crate::clock::View;
+use crate::lanes::{ALL, lanes, mix};
 use crate::machine::{Cta, Machine};
 use crate::program::Action;
 use crate::schedule::{Options, Random, Schedule};
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Frame, Warp, lanes, mix};
+use crate::warp::{Blocked, Frame, Warp};
 
 /// Number of SMs of an H200.
 const MULTIPROCESSORS: u32 = 132;

@@ -7,37 +7,13 @@ use ptx::inst::{Address, CopyAsync, MbarrierOrder, Operand};
 
 use super::Flow;
 use crate::clock::NEVER;
+use crate::flight::{Arrival, ThreadCopy};
+use crate::lanes::lanes;
 use crate::machine::Machine;
-use crate::mbarrier::Published;
 use crate::race::{By, Claim, Kind};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, InLane, Stop};
-use crate::warp::lanes;
-
-/// A `cp.async` that its thread has not waited for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadCopy {
-    pub(crate) lane: usize,
-    pub(crate) pc: usize,
-    /// Number of groups that the lane had committed before.
-    pub(crate) group: u64,
-    pub(crate) offset: u32,
-    pub(crate) bytes: u32,
-    /// The source: address and number of bytes.
-    source: (u64, u64),
-}
-
-/// An arrival at an mbarrier that takes effect when the copies of a thread are done.
-#[derive(Clone, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) by: (usize, usize, usize),
-    pub(crate) cta: usize,
-    pub(crate) barrier: u32,
-    pub(crate) copies: Vec<ThreadCopy>,
-    /// What the thread knew when it issued the arrival.
-    pub(crate) published: Vec<Published>,
-}
 
 impl Machine<'_> {
     pub(super) fn copy_async(&mut self, warp: usize, copy: &CopyAsync) -> Result<Flow, Stop> {

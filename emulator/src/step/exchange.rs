@@ -3,8 +3,9 @@
 use ptx::Type;
 use ptx::inst::{Operand, ReduceOp, Shuffle, Vote, WarpInst};
 
+use crate::lanes::lanes;
 use crate::trap::Fault;
-use crate::warp::{Registers, Warp, lanes};
+use crate::warp::{Registers, Warp};
 
 /// The member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
 /// of them.

@@ -18,11 +18,12 @@ use ptx::WgmmaTypes;
 use ptx::inst::{MmaTypes, Operand, Reg, WarpMatrix};
 
 use super::Flow;
+use crate::lanes::Lanes;
 use crate::machine::Machine;
 use crate::numerics::Exact;
 use crate::race::Kind;
 use crate::trap::{Fault, InLane, Stop};
-use crate::warp::{Lanes, Registers};
+use crate::warp::Registers;
 
 const ROWS: usize = 16;
 const COLUMNS: usize = 8;

@@ -9,12 +9,13 @@ use ptx::{Scope, Space};
 
 use super::Flow;
 use super::barrier::alike;
+use crate::lanes::{Lanes, lanes};
 use crate::machine::{Arrived, Machine};
 use crate::mbarrier::{Mbarrier, Published, Used, pending};
 use crate::shared::reported;
 use crate::trap::{Fault, InLane, Stop};
 use crate::views::Views;
-use crate::warp::{Blocked, Lanes, Warp, lanes};
+use crate::warp::{Blocked, Warp};
 
 /// An operation on an mbarrier. It gets the mbarrier, its offset for reports and the lane's number, and
 /// returns whether the phase completed.
@@ -236,7 +237,7 @@ impl Machine<'_> {
             Phase::Parity(parity) => {
                 let parities = registers.read(parity)?;
                 self.look(warp, dst, (barrier, &parities), order, |barrier, at, (mask, parity), views| {
-                    barrier.in_time(at, (mask, parity), views)?;
+                    views.in_time(mask, barrier, (at, parity))?;
                     Ok((barrier.passed(parity), parity & 1))
                 })
             }
@@ -252,7 +253,7 @@ impl Machine<'_> {
         let parities = self.warps[warp].registers.read(parity)?;
         let mut waiting: Vec<(u32, u32, u32)> = Vec::new();
         self.each_barrier(warp, (barrier, &parities), |warp, barrier, offset, (mask, parity)| {
-            barrier.in_time(reported(offset), (mask, parity), &warp.views)?;
+            warp.views.in_time(mask, barrier, (reported(offset), parity))?;
             if barrier.passed(parity) {
                 warp.views.acquire(mask, barrier, order);
             } else {

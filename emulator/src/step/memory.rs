@@ -6,12 +6,12 @@ use ptx::{Space, Type};
 use super::Flow;
 use super::atomic::from_bytes;
 use crate::clock::View;
+use crate::lanes::{Lanes, lanes};
 use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
 use crate::race::Kind;
 use crate::shared::{BASE, Shared};
 use crate::trap::{Fault, InLane, Stop};
-use crate::warp::{Lanes, lanes};
 
 /// Number of bits of a shared address below the CTA's rank.
 const RANK_SHIFT: u32 = 24;

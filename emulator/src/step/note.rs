@@ -9,13 +9,13 @@ use ptx::Space;
 
 use super::memory::split;
 use crate::clock::{EARLIER, View};
+use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, runs};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, InLane, Stop};
 use crate::views::Views;
-use crate::warp::{ALL, Lanes, lanes};
 
 /// The target of an access.
 #[derive(Clone, Copy, Debug)]

@@ -15,12 +15,12 @@ use super::barrier::alike;
 use super::memory::aligned_lanes;
 use super::tma::LINE;
 use crate::clock::{Clock, NEVER, View};
+use crate::lanes::{ALL, lanes};
 use crate::launch::PARAMETERS;
 use crate::machine::Machine;
-use crate::race::{By, Conflict, Kind, Who, together};
+use crate::race::{By, Conflict, Kind, Who};
 use crate::tensor_map::{Map, decode, replaced};
 use crate::trap::{Fault, InLane, Stop, TensorFault};
-use crate::warp::{ALL, lanes};
 
 /// Alignment in bytes of a map in global or shared memory.
 const ALIGNMENT: u32 = 128;
@@ -95,7 +95,7 @@ impl Machine<'_> {
         let (number, team) = (self.number(warp), self.team);
         let mut all = Clock::default();
         for (&by, clock) in &self.warps[warp].views.of(lane).maps.released {
-            let seen = clock.export(team).filtered(|writer| together(by, scope, (writer, number), team));
+            let seen = clock.export(team).filtered(|writer| team.together(by, scope, (writer, number)));
             all.import(&seen, team);
         }
         all

@@ -4,96 +4,24 @@ use ptx::abi::{Im2colMap, TENSOR_MAP_BYTES};
 use ptx::inst::{AtomicOp, Operand, Reduction, Scope};
 
 use super::Flow;
-use super::atomic::{changed, from_bytes};
+use super::atomic::from_bytes;
 use super::bulk::tensor_reduction;
 use super::tensor_map::Held;
 use crate::clock::NEVER;
+use crate::flight::{Load, MapRead, Source, Store};
+use crate::lanes::lanes;
 use crate::machine::Machine;
 use crate::mbarrier::Landed;
+use crate::numerics::changed;
 use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
 use crate::tensor_map::{Map, swizzled};
 use crate::trap::{Fault, InLane, Stop, TensorFault};
-use crate::warp::{Blocked, Store, lanes};
+use crate::warp::Blocked;
 
 /// Alignment of a box in shared memory, in bytes.
 const BOX_ALIGNMENT: u32 = 128;
-
-/// The source of a load.
-#[derive(Clone, Debug)]
-pub(crate) enum Source {
-    /// A box of a tensor in global memory, or contiguous bytes.
-    Global {
-        map: Map,
-        start: [i64; 5],
-        /// The map's generic address.
-        map_at: u64,
-        /// Whether the issuer has waited until the map was read.
-        map_read: bool,
-    },
-    /// Shared memory of a CTA: index of the CTA, offset and number of bytes.
-    Shared(usize, u32, u32),
-    /// Registers.
-    Registers(Vec<u8>),
-}
-
-impl Load {
-    /// Number of bytes that it writes.
-    pub(crate) fn bytes(&self) -> u32 {
-        match &self.source {
-            Source::Global { map, .. } => map.box_bytes(),
-            Source::Shared(_, _, bytes) => *bytes,
-            Source::Registers(bytes) => bytes.len() as u32,
-        }
-    }
-
-    /// Whether it may still read the tensor map at an address.
-    pub(crate) fn uses_map(&self, address: u64) -> bool {
-        matches!(&self.source, Source::Global { map_at, map_read: false, .. } if *map_at == address)
-    }
-
-    /// Whether it reads or writes a CTA's shared memory.
-    pub(crate) fn touches(&self, cta: usize) -> bool {
-        self.cta == cta || matches!(self.source, Source::Shared(from, _, _) if from == cta)
-    }
-}
-
-/// A load in flight to one CTA.
-#[derive(Clone, Debug)]
-pub(crate) struct Load {
-    /// The CTA that receives the bytes.
-    pub(crate) cta: usize,
-    pub(crate) target: u32,
-    pub(crate) barrier: u32,
-    pub(crate) source: Source,
-    /// How elements are combined with those in shared memory; `None` for a plain copy.
-    pub(crate) reduce: Option<Reduction>,
-    /// Number of groups that the issuing lane had committed before.
-    pub(crate) group: u64,
-    /// The warp that issued it, the operation, and the lane.
-    pub(crate) by: (usize, usize, usize),
-}
-
-/// The read of a tensor map in global memory by a load that its thread has not waited for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MapRead {
-    at: u64,
-    pc: usize,
-    lane: usize,
-    /// Number of groups that the lane had committed before.
-    group: u64,
-    /// The mbarrier phase at which the read is over at the latest.
-    until: Option<(u32, u32)>,
-}
-
-impl MapRead {
-    /// Whether every access that comes after the later read `other` also comes after this one.
-    fn is_before(&self, other: &Self) -> bool {
-        let same = (self.at, self.pc, self.lane) == (other.at, other.pc, other.lane);
-        same && self.until.map(|(number, _)| number) == other.until.map(|(number, _)| number)
-    }
-}
 
 /// A box of a tensor, as one lane names it in a copy.
 #[derive(Clone, Debug)]

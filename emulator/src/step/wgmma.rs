@@ -5,105 +5,19 @@
 //! decides. The first wait by a warp releases the shared memory. Each warp's registers stay owned until that
 //! warp itself has waited.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-
-mod fast;
-mod operands;
-
 use ptx::Operand;
 use ptx::inst::{Inst, Reg, WgmmaA};
 
-use self::fast::Fast;
-use self::operands::Matrices;
 use super::Flow;
-use crate::descriptor::{Chunks, Tile};
+use crate::descriptor::Tile;
+use crate::lanes::ALL;
 use crate::machine::Machine;
-use crate::numerics::{Exact, Numerics};
+use crate::multiply::{Multiply, Scratch, WHOLE};
+use crate::numerics::Numerics;
 use crate::schedule::Schedule;
-use crate::shared::{Mark, Shared};
+use crate::shared::Shared;
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Lanes};
-
-/// Every warp of a warpgroup, one bit each.
-const WHOLE: u8 = 0xF;
-
-/// A multiply in flight: not every warp of the warpgroup has waited for it.
-#[derive(Clone, Debug)]
-struct Multiply {
-    /// Its operation in the program.
-    pc: usize,
-    a: u64,
-    b: u64,
-    accumulate: bool,
-    /// For a sparse multiply: the metadata register of each warp.
-    metadata: Option<Box<[Lanes<u32>; 4]>>,
-    /// Warps that have issued it, one bit each.
-    issued: u8,
-    /// Warps that have waited for it, one bit each.
-    retired: u8,
-    /// A and B, if they are in shared memory.
-    operands: [Option<Arc<Chunks>>; 2],
-    /// The mbarrier phases that each warp must have observed.
-    landed: Vec<Mark>,
-    /// The chunks that threads have accessed.
-    touched: Vec<u32>,
-}
-
-/// The state of the collective instructions of a warpgroup.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Warpgroup {
-    multiplies: VecDeque<Multiply>,
-    /// Number of the first of `multiplies`, of the first that is not done, and of the first that owns its
-    /// shared memory.
-    first: u64,
-    done: u64,
-    owned: u64,
-    /// Other collective instructions: the operation, and the warps that have executed it.
-    collectives: VecDeque<(usize, u8)>,
-    first_collective: u64,
-}
-
-impl Warpgroup {
-    /// Number of multiplies that are done.
-    pub(crate) fn done(&self) -> u64 {
-        self.done
-    }
-
-    /// The first other collective instruction that not every warp has executed, and the warps that have, one
-    /// bit each.
-    pub(crate) fn incomplete(&self) -> Option<(usize, u8)> {
-        self.collectives.front().copied()
-    }
-
-    /// The operation of the first multiply that is not done.
-    pub(crate) fn next(&self) -> Option<usize> {
-        self.multiplies.get((self.done - self.first) as usize).map(|multiply| multiply.pc)
-    }
-}
-
-/// Buffers that multiplies reuse: the layout of operands, and the operands in the form that the arithmetic
-/// uses.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    chunks: HashMap<Tile, Arc<Chunks>>,
-    matrices: Matrices,
-    fast: Fast,
-    exact: Exact,
-}
-
-/// Maximum number of operands in the cache of layouts.
-const KEPT: usize = 1 << 10;
-
-impl Scratch {
-    /// The offsets of the chunks of an operand.
-    fn chunks(&mut self, tile: Tile) -> Arc<Chunks> {
-        if self.chunks.len() >= KEPT {
-            self.chunks.clear();
-        }
-        Arc::clone(self.chunks.entry(tile).or_insert_with(|| Arc::new(Chunks::new(tile))))
-    }
-}
+use crate::warp::Blocked;
 
 /// The operands in shared memory.
 fn tiles(inst: &Inst, descriptors: (u64, u64)) -> Result<[Option<Tile>; 2], Fault> {

@@ -6,7 +6,7 @@ const BANKS: usize = 32;
 /// The number of wavefronts of an access, and the number that its bytes would take without conflicts.
 /// `places` are the offsets that the lanes access, `None` for an inactive lane; `lanes` lanes are served
 /// together.
-pub(super) fn wavefronts(places: &[Option<u32>], bytes: u32, lanes: usize) -> (u64, u64) {
+pub(crate) fn wavefronts(places: &[Option<u32>], bytes: u32, lanes: usize) -> (u64, u64) {
     let mut taken = 0;
     let mut all = Vec::new();
     for part in places.chunks(lanes.max(1)) {
@@ -31,7 +31,7 @@ fn words(place: u32, bytes: u32) -> impl Iterator<Item = u32> {
 }
 
 /// The number of lanes that are served together if each accesses `bytes` bytes.
-pub(super) fn together(bytes: u32) -> usize {
+pub(crate) fn together(bytes: u32) -> usize {
     match bytes {
         0..=4 => 32,
         5..=8 => 16,

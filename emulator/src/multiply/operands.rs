@@ -4,19 +4,20 @@ use ptx::WgmmaTypes;
 use ptx::inst::{Int8, Reg, WgmmaElement, WgmmaSum};
 
 use crate::descriptor::Chunks;
+use crate::lanes::Lanes;
 use crate::shared::Shared;
 use crate::trap::Fault;
-use crate::warp::{Lanes, Registers};
+use crate::warp::Registers;
 
 /// A `(64, k_a)` and B `(n, k_b)`, with K contiguous. The bits of an element are zero-extended. Single-bit
 /// elements are kept in words of 32 bits; then each word counts as an element.
 #[derive(Debug)]
-pub(super) struct Matrices {
-    pub(super) types: WgmmaTypes,
-    pub(super) a: Vec<u32>,
-    pub(super) b: Vec<u32>,
-    pub(super) k_a: usize,
-    pub(super) k_b: usize,
+pub(crate) struct Matrices {
+    pub(crate) types: WgmmaTypes,
+    pub(crate) a: Vec<u32>,
+    pub(crate) b: Vec<u32>,
+    pub(crate) k_a: usize,
+    pub(crate) k_b: usize,
     /// For a sparse A: the position along K of each of its elements. Empty otherwise.
     places: Vec<u16>,
     /// Number of bytes of an element.
@@ -31,7 +32,7 @@ impl Default for Matrices {
 }
 
 impl Matrices {
-    pub(super) fn begin(&mut self, types: WgmmaTypes, n: u32, sparse: bool) {
+    pub(crate) fn begin(&mut self, types: WgmmaTypes, n: u32, sparse: bool) {
         self.types = types;
         self.width = if types.a() == WgmmaElement::B1 { 4 } else { types.element_bits() as usize / 8 };
         self.k_a = 32 / self.width;
@@ -41,17 +42,17 @@ impl Matrices {
         self.places.clear();
     }
 
-    pub(super) fn fill_a(&mut self, shared: &Shared, chunks: &Chunks) {
+    pub(crate) fn fill_a(&mut self, shared: &Shared, chunks: &Chunks) {
         fill(&mut self.a, self.k_a, self.width, shared, chunks);
     }
 
-    pub(super) fn fill_b(&mut self, shared: &Shared, chunks: &Chunks) {
+    pub(crate) fn fill_b(&mut self, shared: &Shared, chunks: &Chunks) {
         fill(&mut self.b, self.k_b, self.width, shared, chunks);
     }
 
     /// Fills A from registers. With p elements per register, register r of lane 4g + c holds row g + 8 (r %
     /// 2), elements pc.. of half r / 2 of the slice of K.
-    pub(super) fn fill_fragment(&mut self, quarter: usize, fragment: &[Lanes<u32>; 4]) {
+    pub(crate) fn fill_fragment(&mut self, quarter: usize, fragment: &[Lanes<u32>; 4]) {
         let packed = 4 / self.width;
         for (r, lanes) in fragment.iter().enumerate() {
             for (lane, bits) in lanes.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Matrices {
 
     /// Finds the position along K of every element of a sparse A. [`ptx::WgmmaSparse`] documents the
     /// metadata.
-    pub(super) fn select(&mut self, selector: u32, metadata: &[Lanes<u32>; 4]) -> Result<(), Fault> {
+    pub(crate) fn select(&mut self, selector: u32, metadata: &[Lanes<u32>; 4]) -> Result<(), Fault> {
         let (kept, of) = if self.width == 4 { (1, 2) } else { (2, 4) };
         let chunks = self.k_a / kept;
         for row in 0..64 {
@@ -95,7 +96,7 @@ impl Matrices {
     }
 
     /// For a sparse A: the positions along K of the elements of a row.
-    pub(super) fn places(&self, row: usize) -> Option<&[u16]> {
+    pub(crate) fn places(&self, row: usize) -> Option<&[u16]> {
         self.places.get(row * self.k_a..(row + 1) * self.k_a)
     }
 
@@ -108,7 +109,7 @@ impl Matrices {
     }
 
     /// An element of D, for integer types.
-    pub(super) fn integer(&self, row: usize, column: usize, old: i32) -> i32 {
+    pub(crate) fn integer(&self, row: usize, column: usize, old: i32) -> i32 {
         let WgmmaTypes::Int8 { a: of_a, b: of_b, saturate } = self.types else {
             let bits: u32 = self.pairs(row, column).map(|(a, b)| (a & b).count_ones()).sum();
             return old.wrapping_add(bits.cast_signed());
@@ -124,7 +125,7 @@ impl Matrices {
 
     /// Replaces each element of D that one warp holds, given its row, column and old bits. Value v of lane 4g
     /// + c is in row g + 8 (v / 2 % 2), column 8 (v / 4) + 2c + v % 2.
-    pub(super) fn each_sum(
+    pub(crate) fn each_sum(
         &self,
         registers: &mut Registers<'_>,
         quarter: usize,

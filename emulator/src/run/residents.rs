@@ -9,19 +9,17 @@
 //! at once takes time with the square of their number: 8000 that wait in a chain, 10 s.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::rounds::Outcome;
 use crate::launch::{Launch, Report};
-use crate::machine::{Counts, Machine};
+use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::program::Program;
+use crate::progress::Standing;
 use crate::schedule::Options;
 use crate::trap::Trap;
-
-/// Number of turns after which a waiting cluster counts as hung, while no other cluster makes progress.
-const IDLE_TURNS: u32 = 1 << 10;
 
 /// Largest number of clusters in a grid for which clusters that could continue are set aside. A cluster that
 /// is set aside keeps its shared memory.
@@ -29,68 +27,6 @@ const MOST_YIELDING: u64 = 32;
 
 /// How long an idle host thread sleeps before it looks for work again.
 const LISTEN: Duration = Duration::from_micros(200);
-
-/// How a cluster's turn ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Every warp has exited.
-    Done,
-    /// The cluster waits for other clusters.
-    Waits,
-    /// The cluster could continue, but lets others run.
-    Yields,
-}
-
-/// Progress of the clusters of a launch, shared between host threads.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// Number of clusters that have begun and do not wait.
-    active: AtomicUsize,
-    /// How often a cluster has begun, or has continued after waiting.
-    events: AtomicU64,
-}
-
-/// One cluster's part of [`Progress`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
-    active: bool,
-    /// The number of events at the end of its last turn, and the number of turns since it changed.
-    events: u64,
-    idle: u32,
-}
-
-impl Progress {
-    /// Called when a cluster does something other than waiting.
-    pub(crate) fn goes_on(&self, standing: &mut Standing) {
-        if !standing.active {
-            standing.active = true;
-            self.active.fetch_add(1, Relaxed);
-            self.events.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Called when a cluster waits or has ended.
-    fn pauses(&self, standing: &mut Standing) {
-        if standing.active {
-            standing.active = false;
-            self.active.fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// Counts a turn in which a cluster only waited. Returns whether the cluster seems to be hung.
-    fn idles(&self, standing: &mut Standing) -> bool {
-        self.pauses(standing);
-        let events = self.events.load(Relaxed);
-        standing.idle = if events == standing.events { standing.idle + 1 } else { 0 };
-        standing.events = events;
-        standing.idle > IDLE_TURNS
-    }
-
-    /// Whether no cluster has made progress since the last turn of this cluster.
-    fn stands(&self, standing: &Standing) -> bool {
-        self.events.load(Relaxed) == standing.events && self.active.load(Relaxed) == 0
-    }
-}
 
 /// Clusters that have not begun, and those set aside.
 struct Queue<'p> {
@@ -233,7 +169,7 @@ impl<'p> Residents<'p> {
         queue
     }
 
-    fn ended(&self, index: u64, outcome: Result<Counts, Box<Trap>>) {
+    fn ended(&self, index: u64, outcome: Result<Report, Box<Trap>>) {
         let mut queue = self.turn_over();
         match outcome {
             Ok(counts) => {

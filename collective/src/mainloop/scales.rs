@@ -3,7 +3,7 @@
 use ptx::Builder;
 use ptx::abi::{Argument, TensorElement};
 
-use crate::mainloop::{AnyTile, BoxTile, WorkUnit};
+use super::{AnyTile, BoxTile, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
 use crate::tensor_map::{Companion, Dimension};

@@ -1,75 +1,20 @@
 //! Recording of a trace. The machine's loop calls these functions at each operation, wait and completion;
 //! they do not change the run.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::PoisonError;
 
 use ptx::inst::{Inst, WarpMatrix};
 use ptx::{Space, Type};
 
-use super::banks::{together, wavefronts};
-use super::{Activity, Class, Event, Phase, Recorder, SharedAccess, Track};
+use crate::flight::Store;
+use crate::lanes::lanes;
 use crate::machine::{Completion, Machine};
 use crate::program::Action;
 use crate::shared::reported;
+use crate::trace::{
+    Activity, Class, Event, Issued, Phase, Recorder, Run, SharedAccess, Track, together, wavefronts,
+};
 use crate::trap::Wait;
-use crate::warp::{Store, lanes};
-
-/// What one cluster has done so far.
-#[derive(Debug, Default)]
-pub(crate) struct Tracer {
-    /// The current step.
-    pub(crate) now: u64,
-    /// Whether each operation is a step of its own, as under the schedules that run one warp at a time.
-    pub(crate) serial: bool,
-    events: Vec<Event>,
-    warps: Vec<WarpState>,
-    /// The steps in which the copies in flight were issued, by warp, operation, lane and receiving CTA.
-    copies: HashMap<(usize, usize, usize, usize), VecDeque<u64>>,
-    /// By CTA and warpgroup: the pending multiplies, and the step in which the last one completed.
-    multiplies: HashMap<(usize, usize), (VecDeque<Issued>, u64)>,
-    /// The ranges that loads have written, by CTA and offset: the number of bytes and the stage.
-    landed: BTreeMap<(usize, u32), (u32, Option<u32>)>,
-    /// By operation: executions, wavefronts, ideal wavefronts.
-    shared: BTreeMap<usize, [u64; 3]>,
-    /// Number of loads and of stores in flight before the current operation.
-    before: [usize; 2],
-    /// Number of phases that each mbarrier has completed so far, by CTA and offset.
-    completed: BTreeMap<(usize, u32), u64>,
-    phases: Vec<Phase>,
-}
-
-#[derive(Debug, Default)]
-struct WarpState {
-    run: Option<Run>,
-    waiting: Option<(u64, usize, Wait, Option<u32>)>,
-}
-
-/// Consecutive instructions of a warp.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    class: Class,
-    scope: usize,
-    pc: usize,
-    start: u64,
-    end: u64,
-    instructions: u64,
-}
-
-/// A multiply that the first warp of a warpgroup has issued.
-#[derive(Clone, Copy, Debug)]
-struct Issued {
-    pc: usize,
-    start: u64,
-    stage: Option<u32>,
-}
-
-impl Tracer {
-    pub(crate) fn new(warps: usize, serial: bool) -> Self {
-        let warps = (0..warps).map(|_| WarpState::default()).collect();
-        Self { serial, warps, ..Self::default() }
-    }
-}
 
 /// The class of an operation, derived from its name.
 fn class(action: &Action) -> Class {
@@ -350,13 +295,5 @@ impl Machine<'_> {
         let rows: Vec<Option<u32>> =
             addresses.iter().take(count * 8).map(|address| Some(address & 0xFF_FFFF)).collect();
         wavefronts(&rows, 16, 8)
-    }
-}
-
-impl Tracer {
-    /// The step in which a copy that completes now was issued.
-    fn issued(&mut self, key: (usize, usize, usize, usize)) -> u64 {
-        let queue = self.copies.get_mut(&key);
-        queue.and_then(VecDeque::pop_front).unwrap_or(self.now)
     }
 }

@@ -3,10 +3,10 @@
 use ptx::abi::{Argument, TensorElement};
 use ptx::{Builder, Value};
 
-use super::{ROWS, WORDS, unit_k};
-use crate::mainloop::{AnyTile, BoxTile, WorkUnit};
+use super::{AnyTile, BoxTile, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::Plan;
+use crate::sparse::{ROWS, WORDS, unit_k};
 use crate::tensor_map::{Companion, Dimension};
 
 /// The values of the metadata's kernel parameters, for the kernel's operand A. The leading dimension counts

@@ -3,7 +3,7 @@
 use ptx::abi::{Argument, TensorElement};
 use ptx::{Builder, Value};
 
-use crate::mainloop::{AnyTile, BoxTile, WorkUnit};
+use super::{AnyTile, BoxTile, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{Plan, WeightsSpec};
 use crate::tensor_map::{Companion, Dimension};

@@ -9,9 +9,10 @@
 //! while others stay in it. Such a strand waits for the rest of its warp before an instruction that needs the
 //! whole warp.
 
+use crate::lanes::ALL;
 use crate::program::{Action, Program};
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Frame, Warp};
+use crate::warp::{Blocked, Frame, Warp};
 
 /// Lanes with a program counter of their own, while other lanes of their warp are the current ones.
 #[derive(Clone, Debug)]

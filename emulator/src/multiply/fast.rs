@@ -10,7 +10,7 @@ use crate::warp::Registers;
 /// Operands as floats, in the layout of the accumulators. For a sparse multiply they are in the order of the
 /// matrices.
 #[derive(Debug, Default)]
-pub(super) struct Fast {
+pub(crate) struct Fast {
     /// Per 8 rows: an element of A per k and lane.
     a: Vec<[f32; 32]>,
     /// Per 8 columns and parity of the column: an element of B per k and each of 4 lanes.
@@ -19,7 +19,7 @@ pub(super) struct Fast {
 
 impl Fast {
     /// Converts the operands.
-    pub(super) fn begin(&mut self, matrices: &Matrices, negate: bool) {
+    pub(crate) fn begin(&mut self, matrices: &Matrices, negate: bool) {
         let k = matrices.k_a;
         let (from_a, from_b) = (element(matrices.types.a()), element(matrices.types.b()));
         let from_a = |bits| if negate { -from_a(bits) } else { from_a(bits) };
@@ -49,7 +49,7 @@ impl Fast {
     }
 
     /// Adds one warp's products to its accumulators.
-    pub(super) fn multiply(
+    pub(crate) fn multiply(
         &self,
         matrices: &Matrices,
         registers: &mut Registers<'_>,

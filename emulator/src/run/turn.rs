@@ -2,13 +2,14 @@
 
 use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, Ordered, Scope};
 
-use super::Machine;
+use crate::lanes::ALL;
+use crate::machine::Machine;
 use crate::program::Action;
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::step::Flow;
 use crate::trap::Trap;
-use crate::warp::{ALL, Blocked};
+use crate::warp::Blocked;
 
 /// Number of consecutive polls without a new value, after which other lanes of the warp run.
 const SPINS: u32 = 64;
@@ -213,7 +214,7 @@ impl Machine<'_> {
                 let (views, missed) = (&mut warp.views, &mut warp.missed);
                 waiting.retain(|(offset, parity, lanes)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), (*lanes, *parity), views) {
+                    if let Err(fault) = views.in_time(*lanes, barrier, (reported(*offset), *parity)) {
                         *missed = Some(fault);
                         return false;
                     }

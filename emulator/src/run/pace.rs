@@ -3,13 +3,12 @@
 //! A step is one instruction per warp. The durations are round numbers of the right order of magnitude. They
 //! make the activities overlap that overlap on a GPU; they are not a timing model.
 
-use std::collections::{HashMap, VecDeque};
-
 use ptx::inst::Inst;
 
-use super::{Completion, IDLE_ROUNDS, LOOKS, Machine, Turn};
+use super::rounds::{IDLE_ROUNDS, LOOKS, Outcome};
+use super::turn::Turn;
+use crate::machine::{Completion, Machine, Pace};
 use crate::program::Action;
-use crate::residents::Outcome;
 use crate::trap::Trap;
 
 /// Number of steps before the first byte of a copy arrives.
@@ -18,20 +17,6 @@ const LATENCY: u64 = 400;
 const BYTES: u64 = 64;
 /// Number of columns of D that a matrix multiply finishes per step.
 const COLUMNS: u64 = 2;
-
-/// The steps in which the asynchronous work in flight will complete.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
-    now: u64,
-    /// Per load in flight, oldest first.
-    loads: VecDeque<u64>,
-    /// The next multiply of each warpgroup, by CTA and warpgroup.
-    multiplies: HashMap<(usize, usize), u64>,
-    /// The step until which the tensor cores of each CTA are busy.
-    busy: HashMap<usize, u64>,
-    /// Stores in flight, by warp, operation, lane and group.
-    stores: HashMap<(usize, usize, usize, u64), u64>,
-}
 
 impl Machine<'_> {
     pub(super) fn run_paced(&mut self) -> Result<Outcome, Box<Trap>> {

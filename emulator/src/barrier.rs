@@ -1,0 +1,41 @@
+//! Named barriers and the barrier of a cluster: who has arrived, and what they know.
+
+use std::collections::BTreeMap;
+
+use crate::clock::View;
+
+/// A named barrier of a CTA.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NamedBarrier {
+    /// How often it has completed.
+    pub(crate) generation: u64,
+    /// Number of threads of the current round. Set by the first warp that arrives.
+    pub(crate) threads: u32,
+    /// Number of threads that have arrived.
+    pub(crate) arrived: u32,
+    /// Warps that have arrived, one bit each.
+    pub(crate) warps: u32,
+    /// The warp that arrived last, and its operation.
+    pub(crate) last: (usize, usize),
+    /// Number of threads that arrived with a true predicate.
+    pub(crate) trues: u32,
+    /// For past rounds, by generation: the number of true predicates, and the number of threads.
+    pub(crate) results: BTreeMap<u64, (u32, u32)>,
+    /// What the threads that have arrived know.
+    pub(crate) gathered: View,
+    /// What the threads of the last round knew.
+    pub(crate) released: View,
+}
+
+/// The barrier of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClusterBarrier {
+    /// How often it has completed.
+    pub(crate) generation: u64,
+    /// Number of warps that have arrived. Warps that have exited are not counted.
+    pub(crate) arrived: u32,
+    /// What the warps that have arrived know.
+    pub(crate) gathered: View,
+    /// What the warps of the last round knew.
+    pub(crate) released: View,
+}
