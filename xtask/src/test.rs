@@ -96,7 +96,8 @@ impl Beside {
         let log = cargo::target_directory()?.join("outside.log");
         let file = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, error) = file.map_err(|source| Error::CannotWrite { path: log.clone(), source })?;
-        let own = env::current_exe().map_err(|source| Error::CannotStart { command: OUTSIDE.to_owned(), source })?;
+        let own = env::current_exe()
+            .map_err(|source| Error::CannotStart { command: OUTSIDE.to_owned(), source })?;
         let mut command = Command::new(own);
         command.arg("outside").args(long.then_some("--long")).stdin(Stdio::null()).stdout(out).stderr(error);
         match command.spawn() {

@@ -191,11 +191,10 @@ impl Machine<'_> {
             self.counts.tensor_loads += u64::from(map_at != LINE);
             let until = self.phase_of(cta, barrier_offset);
             if map_at != LINE && (0..map.rows()).all(|index| map.row(&start, index).is_none()) {
-                let mut first = [0; LINE_ALIGNMENT as usize];
+                // One byte says it: a card knows whole pages, and a tensor may be shorter than what the copy reads.
                 let address = map.address;
-                self.memory
-                    .load(address, &mut first)
-                    .map_err(|_| Fault::Tensor(TensorFault::Base { address }))?;
+                let found = self.memory.load(address, &mut [0]);
+                found.map_err(|_| Fault::Tensor(TensorFault::Base { address }))?;
             }
             let rows = (0..map.rows()).filter_map(|index| map.row(&start, index));
             let rows = rows.map(|row| (row.address, (row.end - row.start) as u64));

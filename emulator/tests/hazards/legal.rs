@@ -1,7 +1,7 @@
 //! Unusual programs that the ISA allows: none of them may trap.
 
 use emulator::Fault;
-use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, ProxySpace, Scope, StoreOrder};
+use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, ProxySpace, Scope, StoreOrder, TensorLoad};
 
 use crate::tools::{ACQUIRE, RELAXED, RELEASE};
 use crate::{BOX_BYTES, Case, Kernel};
@@ -24,6 +24,17 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn copies() -> Vec<Case> {
     vec![
+        legal("a box outside of a tensor of four bytes", 32, |k| {
+            k.barriers([1], 32);
+            k.once(|| {
+                k.f.mbarrier_arrive_expect(k.bar(0), BOX_BYTES);
+                let (barrier, map) = (k.bar(0), k.short_map);
+                let load = TensorLoad { map, dst: k.base, barrier, multicast: None, hint: None };
+                k.f.tensor_load(load, [k.f.constant(32), k.f.constant(0)]);
+            });
+            k.f.mbarrier_wait(k.bar(0), 0);
+        })
+        .isa("cp.async.bulk.tensor: elements outside are zeros; the card reads whole pages"),
         legal("bytes announced after the copy has been issued", 32, |k| {
             k.barriers([1], 32);
             k.once(|| {

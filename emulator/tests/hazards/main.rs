@@ -64,6 +64,8 @@ struct Kernel<'f> {
     out_map: Value<'f, u64>,
     /// The tensor map of two boxes, of which `data` is the second one. There is no memory where it begins.
     early_map: Value<'f, u64>,
+    /// The tensor map of one number, which is all of its memory.
+    short_map: Value<'f, u64>,
     /// The im2col map of `data`: two images of 2 x 2 pixels with 64 channels, for a filter of 3 x 3.
     pixels: Value<'f, u64>,
     /// The same for `out`.
@@ -103,7 +105,8 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
     };
     let function = Function::build(entry, |f| {
         let (data, out, flag) = (f.param("data"), f.param("out"), f.param("flag"));
-        let [map, out_map, early_map] = ["map", "out_map", "early_map"].map(|name| f.tensor_map(name));
+        let [map, out_map, early_map, short_map] =
+            ["map", "out_map", "early_map", "short_map"].map(|name| f.tensor_map(name));
         let (pixels, out_pixels) = (f.tensor_map("pixels"), f.tensor_map("out_pixels"));
         let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
         (case.program)(Kernel {
@@ -114,6 +117,7 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
             map,
             out_map,
             early_map,
+            short_map,
             pixels,
             out_pixels,
             base,
@@ -153,7 +157,13 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
     let bytes = u64::from(BOX_BYTES);
     let early =
         TensorMap { dims: vec![64, 16], reach: Some([bytes, 2 * bytes]), ..map(data.wrapping_sub(bytes)) };
-    let (tiled, walked) = ([map(data), map(out), early], [pixels(data), stored]);
+    let short = TensorMap {
+        element: TensorElement::U32,
+        dims: vec![1, 1],
+        box_dims: vec![32, 8],
+        ..map(memory.upload(&[0; 4]))
+    };
+    let (tiled, walked) = ([map(data), map(out), early, short], [pixels(data), stored]);
     let mut arguments: Vec<Argument> = vec![data.into(), out.into(), flag.into()];
     arguments.extend(tiled.into_iter().map(Argument::from));
     arguments.extend(walked.into_iter().map(Argument::from));
