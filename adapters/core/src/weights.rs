@@ -173,7 +173,9 @@ impl Weights {
     /// Another format; sizes that do not fit.
     pub fn mxfp4(format: Format, [n, k]: [u32; 2], [blocks, scales]: [&[u8]; 2]) -> Result<Self, Refusal> {
         if format != Format::Bf16 {
-            return invalid(format!("MXFP4 is multiplied in {format}, bf16 was needed, which holds its scales"));
+            return invalid(format!(
+                "MXFP4 is multiplied in {format}, bf16 was needed, which holds its scales"
+            ));
         }
         let codes = weights::of_pairs([n, k], blocks).map_err(refused)?;
         let groups = k.div_ceil(32) as usize;
