@@ -214,6 +214,15 @@ impl<'py> Array<'py> {
         self.bytes == 4 && self.format != Some(Format::F32)
     }
 
+    /// The numbers of a table, if it is in the host's memory.
+    pub(crate) fn numbers(&self) -> PyResult<Option<Vec<i64>>> {
+        if self.place != Place::Host {
+            return Ok(None);
+        }
+        let flat = self.object.call_method1("reshape", (-1,))?;
+        flat.call_method0("tolist")?.extract().map(Some)
+    }
+
     /// The tensor of an exchange; `None` for a type, a place or a rank that is refused with its attributes.
     fn exchanged(object: &Bound<'py, PyAny>, exchange: &Exchange) -> Option<Self> {
         let tensor = exchange.tensor(object)?;

@@ -237,7 +237,10 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         None => Array::of(name, object),
     };
     let [a, b] = [array(0, "a", &ordered)?, array(1, "b", &asked.b)?];
-    let views = &asked.views;
+    let mut views = asked.views;
+    // Rows of all leading dimensions, as a layer's inputs are.
+    views.rows[0] |=
+        a.rank() != 2 && stored[0].is_none() && stored[1].as_ref().is_some_and(|of| of.count == 0);
     let lead = (views.rows[0] && !views.turned[0]).then(|| a.shape()).filter(|shape| shape.len() != 2);
     let [a, b] = [views.of(0, "a", a)?, views.of(1, "b", b)?];
     let out = asked.out.as_ref().map(|out| Array::of("out", out)).transpose()?;
@@ -263,8 +266,13 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
             Some(_) => crate::array::shape_words(&shape),
             None => array.shape_words(),
         };
+        let hint = if stored[1].is_none() && b.rank() > 1 && of_a[1] == of_b[1] {
+            "; a view of b with its last two dimensions swapped has that"
+        } else {
+            ""
+        };
         return invalid(format!(
-            "a has shape {} and b {}, (M, K) and (K, N) were needed",
+            "a has shape {} and b {}, (M, K) and (K, N) were needed{hint}",
             words(0, &a, of_a),
             words(1, &b, of_b)
         ));

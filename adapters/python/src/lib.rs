@@ -42,8 +42,8 @@ pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
 /// contiguous, as in a transposed view of a row-major weight. Other operands are copied first. `out` is never copied.
 ///
 /// `epilogue` is the text of a formula, for example "gelu(acc + bias[n])" or "alpha*acc + beta*c". Its arguments are given
-/// by name; numbers are numbers, and arrays have the types of their elements. What it writes (`store`, `reduce_sum`) is
-/// written into the arguments' arrays. Without it, the result is `alpha * (a @ b) + beta * c`.
+/// by name; numbers are numbers, and arrays have the types of their elements. What it writes is written into the
+/// arguments' arrays: "gelu(store(pre[m,n], acc))" with `pre` (M, N), "reduce_sum(sums[n], acc)". Without it, the result is `alpha * (a @ b) + beta * c`.
 ///
 /// `scale_a` and `scale_b` multiply operands: two numbers; arrays of one float32; vectors of (M,) and (N,); or blocks of
 /// (M, K/128) or (M/128, K/128) and (K/128, N) or (K/128, N/128), rounded up.
@@ -140,5 +140,5 @@ mod _native {
     #[pymodule_export]
     use super::plan::{Kernel, plan, result, tune};
     #[pymodule_export]
-    use super::stored::{Operand, awq, compress, gptq, mxfp4, pack};
+    use super::stored::{Operand, awq, compress, fp8, gptq, mxfp4, pack};
 }

@@ -50,6 +50,15 @@ pub(crate) fn many<'py>(
                 count + 1
             ));
         }
+        if let Some(found) = offsets.numbers()?
+            && (found.first().is_some_and(|&first| first < 0)
+                || found.last().is_some_and(|&last| last > rows)
+                || !found.is_sorted())
+        {
+            return invalid(format!(
+                "groups is {found:?}, numbers from 0 to the {rows} rows of a that do not fall were needed"
+            ));
+        }
         let (count, address) = (extent("groups", &offsets, count)?, offsets.address);
         let products = GroupedProblem::GroupedContiguous { count, offsets: address };
         return Ok(Many { products, shape: vec![rows, n], offsets: Some(offsets) });

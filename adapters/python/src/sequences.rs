@@ -4,7 +4,7 @@ use falchion::attention::{Packed, Pages};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::array::{Array, Place, invalid, shape_words};
+use crate::array::{Array, invalid, shape_words};
 use crate::heads::packed;
 
 /// The arguments that say where sequences are.
@@ -48,18 +48,9 @@ fn table<'py>(name: &str, object: &Bound<'py, PyAny>, rank: usize, q: &Array<'py
     if packed(&table) { Ok(table) } else { table.copied(name, false) }
 }
 
-/// The numbers of a table, if it is in the host's memory.
-fn numbers(table: &Array<'_>) -> PyResult<Option<Vec<i64>>> {
-    if table.place != Place::Host {
-        return Ok(None);
-    }
-    let flat = table.object.call_method1("reshape", (-1,))?;
-    flat.call_method0("tolist")?.extract().map(Some)
-}
-
 /// Where sequences begin: the table's address, and the length of the longest.
 fn begins(name: &str, table: &Array<'_>, most: Option<u32>, all: i64) -> PyResult<(u64, i64)> {
-    let longest = match numbers(table)? {
+    let longest = match table.numbers()? {
         None => None,
         Some(found) => {
             let steps = found.windows(2).map(|pair| pair[1] - pair[0]);
@@ -142,10 +133,26 @@ impl<'py> Sequences<'py> {
                     each: number(each),
                     count: number(count),
                 };
-                if let (Some(lengths), Some(all)) = (numbers(&lengths)?, numbers(&all)?) {
+                if let (Some(lengths), Some(all)) = (lengths.numbers()?, all.numbers()?) {
+                    if let Some(length) = lengths.iter().find(|&&length| length < 0) {
+                        return invalid(format!("cache_seqlens has {length}, 0 or more was needed"));
+                    }
+                    let used = |at: usize| at as i64 % each * page < lengths[at / each as usize];
+                    if let Some(at) = (0..all.len()).find(|&at| all[at] < 0 && used(at)) {
+                        let (sequence, last) = (at as i64 / each, count - 1);
+                        return invalid(format!(
+                            "block_table has page {} in sequence {sequence}, which has {} keys: 0 to {last} was needed",
+                            all[at], lengths[sequence as usize]
+                        ));
+                    }
                     let small = |numbers: Vec<i64>| numbers.into_iter().map(number).collect::<Vec<u32>>();
                     let checked = table.check(number(page), &small(lengths), &small(all));
-                    checked.map_err(|error| PyValueError::new_err(format!("block_table: {error}")))?;
+                    checked.map_err(|error| {
+                        let shape = k.shape_words();
+                        PyValueError::new_err(format!(
+                            "block_table: {error}, as k of shape {shape} says, (pages, heads, keys of a page, d)"
+                        ))
+                    })?;
                 }
                 keys = max_seqlen[1].map_or(each * page, i64::from);
                 of_keys = vec![count, shared, page];

@@ -224,6 +224,18 @@ pub(crate) fn mxfp4<'py>(
     parts(py, dtype, |format| Weights::mxfp4(format, shape, [blocks, scales]))
 }
 
+/// Weights in fp8 with scales of blocks.
+#[pyfunction]
+pub(crate) fn fp8<'py>(
+    py: Python<'py>,
+    dtype: &str,
+    shape: [u32; 2],
+    codes: &[u8],
+    scales: Vec<f32>,
+) -> PyResult<Parts<'py>> {
+    parts(py, dtype, |format| Weights::fp8(format, shape, codes, &scales))
+}
+
 /// The kept elements of a matrix and their metadata. Elements are given as `uint32`, row by row.
 #[pyfunction]
 pub(crate) fn compress<'py>(

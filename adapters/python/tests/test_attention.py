@@ -209,3 +209,12 @@ def test_tables_of_64_bits_are_converted():
     ):
         with pytest.raises(ValueError, match=words):
             falchion.attention(q, k, k, cu_seqlens_q=wrong, cu_seqlens_k=np.array(of_keys))
+    for table, lengths, words in (
+        ([[3, -1, 4]], [41], "block_table has page -1 in sequence 0, which has 41 keys: 0 to 4 was needed"),
+        ([[3, 0, 4]], [-2], "cache_seqlens has -2, 0 or more was needed"),
+        ([[3, 0, 4]], [50], r"sequence 0 has 50 keys, which need 4 pages; .* as k of shape .5, 2, 16, 64. says, .pages, heads, keys of a page, d."),
+    ):
+        with pytest.raises(ValueError, match=words):
+            falchion.attention(q[None, :, :4], cache, cache, block_table=np.array(table), cache_seqlens=np.array(lengths))
+    unused = falchion.attention(q[None, :, :4], cache, cache, block_table=np.array([[3, -1, -1]]), cache_seqlens=np.array([16]))
+    np.testing.assert_array_equal(unused, falchion.attention(q[None, :, :4], cache, cache, block_table=np.array([[3, 0, 0]]), cache_seqlens=np.array([16])))

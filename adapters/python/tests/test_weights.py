@@ -162,3 +162,31 @@ def test_experts_have_scales_of_blocks(shared):
         scales = np.repeat(np.repeat(of_w[0 if shared else i], 128, 0)[:n], 128, 1)
         expected = wide[offsets[i] : offsets[i + 1]] @ (w[i].astype(float) * scales).T
         assert np.abs(y[offsets[i] : offsets[i + 1]].astype(float) - expected).max() < 0.01 * np.abs(expected).max()
+
+
+@pytest.mark.skipif(ml_dtypes is None, reason="ml_dtypes has float8")
+def test_fp8_files_are_weights_of_inputs_in_16_bits():
+    n, k = 144, 200
+    codes = RNG.standard_normal((n, k)).astype(ml_dtypes.float8_e4m3fn)
+    scales = (RNG.integers(64, 128, (2, 2)) / 1024).astype(np.float32)
+    wide = codes.astype(float) * np.repeat(np.repeat(scales, 128, 0)[:n], 128, 1)[:, :k]
+    for dtype in ("bfloat16", "float16"):
+        x = inputs(9, k, getattr(ml_dtypes, dtype, np.float16))
+        found = falchion.matmul(x, weights.fp8(codes, scales, dtype=dtype))
+        expected = x.astype(float) @ wide.T
+        assert np.abs(found.astype(float) - expected).max() < 0.01 * np.abs(expected).max()
+    with pytest.raises(ValueError, match="there are 2 scales, 4 were needed: one per 128 x 128"):
+        weights.fp8(codes, scales[:1])
+
+
+@pytest.mark.skipif(ml_dtypes is None, reason="ml_dtypes has bfloat16")
+def test_inputs_of_layers_have_any_leading_dimensions():
+    blocks, scales = RNG.integers(0, 256, (40, 2, 16)).astype(np.uint8), RNG.integers(120, 130, (40, 2)).astype(np.uint8)
+    for operand in (weights.mxfp4(blocks, scales), weights.mxfp4(blocks.reshape(40, 32), scales)):
+        x = inputs(6, 64, ml_dtypes.bfloat16)
+        y = falchion.matmul(x, operand)
+        for shape in ((2, 3, 64), (1, 6, 1, 64), (6, 64)):
+            found = falchion.matmul(x.reshape(shape), operand)
+            assert found.shape == (*shape[:-1], 40)
+            np.testing.assert_array_equal(found.reshape(6, 40).view(np.uint16), y.view(np.uint16))
+        assert falchion.matmul(x[0], operand).shape == (40,)

@@ -217,7 +217,8 @@ impl Lower<'_> {
         indices: &[Index],
         needed: &str,
     ) -> Result<(&'static str, Place), FormulaError> {
-        let needed = || self.error(expr, format!("a place to write to was needed: {needed}"));
+        let needed =
+            || self.error(expr, format!("a place to write to was needed before the value: {needed}"));
         let Is::Place(place) = &expr.is else { return Err(needed()) };
         if place.each {
             return Err(self.error(expr, "what is written is shared by all GEMMs of a launch: leave `l` out"));

@@ -214,6 +214,7 @@ fn refusals_point_at_the_mistake() {
         ("gated(silu, gated(silu, acc))", 0, "a Gated stands inside of another"),
         ("gated(sum, acc)", 6, "the function of the gate was needed: one of identity,"),
         ("reduce_sum(acc, acc)", 11, "a place to write to was needed"),
+        ("store(acc, aux[m,n])", 6, "a place to write to was needed before the value: a matrix aux[m,n]"),
         ("reduce_sum(out[m,n], acc)", 11, "a place to write to was needed"),
         ("reduce_sum(out[l,n], acc)", 11, "what is written is shared by all GEMMs"),
         ("reduce_sum(out[n]:bf16, acc)", 11, "values are reduced in f32"),

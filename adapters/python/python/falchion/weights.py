@@ -1,4 +1,4 @@
-"""Few-bit weights as operands: from codes, from GPTQ's and AWQ's files, from MXFP4, or rounded here.
+"""Few-bit weights as operands: from codes, from GPTQ's and AWQ's files, from fp8 with scales of blocks, from MXFP4, or rounded here.
 
 Each function takes arrays of numpy or tensors of torch, and returns a `falchion.Operand` in the host's memory, which
 `falchion.matmul` takes as `b`, of shape (K, N). `operand.to("cuda")` moves it to a card.
@@ -13,7 +13,7 @@ import numpy as np
 from . import _native
 from ._native import Operand
 
-__all__ = ["awq", "gptq", "mxfp4", "pack", "quantize"]
+__all__ = ["awq", "fp8", "gptq", "mxfp4", "pack", "quantize"]
 
 
 def _host(array: Any) -> np.ndarray:
@@ -95,9 +95,19 @@ def awq(qweight: Any, scales: Any, qzeros: Any) -> Operand:
 
 
 def mxfp4(blocks: Any, scales: Any, *, dtype: str = "bfloat16") -> Operand:
-    """Weights in MXFP4: blocks (N, K / 2) of two codes per byte, the first in the low half, and scales (N, K / 32)."""
-    n, pairs = _matrix("blocks", blocks, "(N, K / 2)")
+    """Weights in MXFP4: blocks (N, K / 2) or (N, K / 32, 16) of two codes per byte, the first in the low half, and scales (N, K / 32).
+    They are multiplied in bfloat16."""
+    if blocks.ndim == 3 and blocks.shape[2] == 16:
+        blocks = blocks.reshape(blocks.shape[0], -1)
+    n, pairs = _matrix("blocks", blocks, "(N, K / 2) or (N, K / 32, 16)")
     return _operand(n, 2 * pairs, dtype, _native.mxfp4(dtype, [n, 2 * pairs], _bytes(blocks), _bytes(scales)))
+
+
+def fp8(weight: Any, scales: Any, *, dtype: str = "bfloat16") -> Operand:
+    """Weights of DeepSeek's and Qwen's files: `weight` (N, K) of float8_e4m3fn, and `weight_scale_inv` (N / 128, K / 128) of float32, rounded
+    up. Inputs stay in 16 bits; with inputs in 8 bits, pass `scale_a` and `scale_b` to `matmul`."""
+    shape = list(_matrix("weight", weight, "(N, K)"))
+    return _operand(*shape, dtype, _native.fp8(dtype, shape, _bytes(weight), _host(scales).astype(np.float32).ravel().tolist()))
 
 
 def quantize(weight: Any, *, code: str = "s4", group: int = 128) -> Operand:
