@@ -9,7 +9,7 @@ use collective::queue::QueueRole;
 use collective::{Consumer, CtaPlan, StagedRows, WarpgroupMma};
 use ptx::{Builder, ProxySpace, Value, Var};
 
-use super::consumer::from;
+use super::consumer::{Held, from};
 use super::softmax::Softmax;
 use super::store::{Store, slab};
 use super::{CurrentTile, Kernel, QueryTile};
@@ -150,21 +150,42 @@ impl<'f> Consuming<'_, 'f> {
             self.consumer.release.arrive(k.empty);
             left.set(end - 1);
         });
-        f.while_(
-            || left.get().more_than(begin),
-            || {
+        f.if_(left.get().more_than(begin), || {
+            let held = [Held::new(f), Held::new(f)];
+            let release = || held.iter().for_each(|k| self.consumer.release.arrive(k.stage().empty));
+            let own = |[a, b]: [Stage<'f>; 2]| {
+                let address = a.address.where_or(second.equals(0), b.address);
+                Stage { address, ..a }
+            };
+            let next = || {
                 let pair = [self.keys.acquire(), self.keys.acquire()];
-                let [a, b] = pair;
-                let own = Stage { address: a.address.where_or(second.equals(0), b.address), ..a };
-                self.multiply_keys([q, own]);
+                self.multiply_keys([q, own(pair)]);
+                pair
+            };
+            held.iter().zip(next()).for_each(|(held, k)| held.set(k));
+            f.wgmma_wait(0);
+            let step = || {
+                let pair = held.each_ref().map(Held::stage);
                 left.set(left.get() - 2);
-                f.wgmma_wait(0);
-                self.weigh(unit, left.get() + 1 - second, |rows| self.write(own, rows));
+                self.weigh(unit, left.get() + 1 - second, |rows| self.write(own(pair), rows));
                 self.multiply_values(&pair);
-                f.wgmma_wait(0);
-                pair.iter().for_each(|k| self.consumer.release.arrive(k.empty));
-            },
-        );
+            };
+            f.while_(
+                || left.get().more_than(begin + 2),
+                || {
+                    step();
+                    // The scores of the next pair begin when these products end, whose stages are released in time for the pair after it.
+                    let pair = next();
+                    f.wgmma_wait(1);
+                    release();
+                    held.iter().zip(pair).for_each(|(held, k)| held.set(k));
+                    f.wgmma_wait(0);
+                },
+            );
+            step();
+            f.wgmma_wait(0);
+            release();
+        });
     }
 
     /// Starts the scores of a block.

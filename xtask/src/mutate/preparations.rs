@@ -36,12 +36,13 @@ impl<K, C> Calls<K, C> {
 
 /// Specs of attention, of which the program differs in how warps wait for each other, and problems. Two CTAs have several tiles each:
 /// with one block of keys, with more of them than a ring has stages, and whole and partial ones.
-const ATTENTION: [(&str, &[&str]); 5] = [
+const ATTENTION: [(&str, &[&str]); 6] = [
     ("d=64 tile=64x64 stages=2", FULL),
     ("d=64 tile=128x64 stages=2 mask=causal", CAUSAL),
     ("d=64 tile=128x64 stages=2 mask=causal overlap=on turns=off", CAUSAL),
     ("d=64 tile=64x64 stages=1 store=direct", FULL),
     ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
+    ("d=576x512 tile=64x32 pack=16 mask=causal", LATENT),
 ];
 const FULL: &[&str] = &[
     "1x2/1x70x50 d=64",
@@ -63,6 +64,13 @@ const PAGES: &[&str] = &[
     "8x4/2x1x100 d=64 pages=16",
     "8x4/2x1x190 d=64 pages=16",
     "1x2/1x40x300 d=64 pages=16",
+];
+
+/// One block of keys, odd and even numbers of them, more than a ring has stages, and several tiles of a CTA.
+const LATENT: &[&str] = &[
+    "1x16/1x3x20 d=576x512 mask=causal",
+    "2x16/1x9x90 d=576x512 mask=causal",
+    "1x16/1x17x256 d=576x512 mask=causal",
 ];
 
 /// Kernels of attention.
