@@ -316,7 +316,8 @@ impl AttentionPlan {
             (3, _) => 32,
             (1, Some(_)) => 96,
             // More would be taken from consumers.
-            (2, Some(page)) if page < 64 || latent => 40,
+            (2, Some(page)) if page < 64 => 40,
+            (2, _) if latent => 40,
             _ => 24,
         };
         let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));

@@ -1,4 +1,4 @@
-//! NVIDIA's assembler compiles every kernel of the catalogue and every instruction the printer can write.
+//! NVIDIA's assembler compiles every kernel of the catalogue, latent attention, and every instruction the printer can write.
 //!
 //! `cargo xtask test` downloads `ptxas`, names it in `FALCHION_PTXAS`, and runs these tests with the others.
 
@@ -82,6 +82,24 @@ fn kernels_that_prepare_operands_assemble_without_spills() {
         .filter_map(|program| refused(program.name(), &program))
         .collect();
     assert_eq!(failures, [""; 0]);
+}
+
+/// Latent attention, of which the assembler takes the order of products badly if it is another one; and the producer with the most
+/// coordinates.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn latent_attention_assembles_without_spills_or_serialization() {
+    use falchion::attention::Attention;
+    let kernels = [
+        "pack=64",
+        "pack=64 lazy=on parts=8 pages=64 mask=causal",
+        "mask=window softcap=on alibi=on sinks=on lengths=packed pages=16 pack=2 part=64 order=drawn output=f32",
+    ];
+    let refused = |words: &str| {
+        let spec = format!("d=576x512 tile=64x32 {words}").parse().expect("a spec");
+        refused(words, &Attention::new(spec).expect("legal").program().expect("a legal program"))
+    };
+    assert_eq!(kernels.into_iter().filter_map(refused).collect::<Vec<_>>(), [""; 0]);
 }
 
 /// A kernel that the assembler refuses or complains about, with its message.

@@ -1,7 +1,7 @@
 //! Storing O.
 
 use collective::pipeline::Stage;
-use collective::{Consumer, CtaPlan, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
+use collective::{Consumer, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
 use cute_rs::atom::{Major, smem};
 use ptx::{ProxySpace, Value, Var};
 
@@ -64,7 +64,7 @@ impl<'a, 'f> Store<'a, 'f> {
         unit: QueryTile<'f>,
         rows: &[FragmentRow<'f, f32>],
     ) {
-        let (f, Consumer { thread, part, warpgroup, release, .. }) = (self.kernel.f, self.consumer);
+        let (f, Consumer { thread, part, release, .. }) = (self.kernel.f, self.consumer);
         let width = tile.swizzle().elements(tile.bits());
         let row_bytes = width * tile.bits() / 8;
         let slab_bytes = self.kernel.plan.spec.tile[0] * row_bytes;
@@ -84,7 +84,7 @@ impl<'a, 'f> Store<'a, 'f> {
             }
         }
         f.fence_proxy_async(ProxySpace::Shared);
-        f.barrier_sync(CtaPlan::consumer_barrier(warpgroup), 128);
+        self.kernel.meet(self.consumer);
         f.if_(thread.equals(0), || {
             for slab in 0..slabs {
                 self.copy(map, first + slab * slab_bytes, unit, first_column + slab * width);

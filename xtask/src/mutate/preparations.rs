@@ -70,6 +70,7 @@ const PAGES: &[&str] = &[
 const LATENT: &[&str] = &[
     "1x16/1x3x20 d=576x512 mask=causal",
     "2x16/1x9x90 d=576x512 mask=causal",
+    "1x16/1x9x160 d=576x512 mask=causal",
     "1x16/1x17x256 d=576x512 mask=causal",
 ];
 
