@@ -45,7 +45,7 @@ pub struct FewBitLinear {
 }
 
 impl FewBitLinear {
-    /// Reads a layer from a safetensors file: the tensors whose names begin with a prefix and a dot, by the names
+    /// Reads a layer from a safetensors file: the tensors whose names begin with a prefix and a dot (or `_`), by the names
     /// that the file's tool gives them. `bits` says how they are stored; with `None` their names and shapes say
     /// it ([`FewBits::found`]). `dtype` is the layer's type, `BF16` or `F16`, to which scales and the bias are
     /// rounded.

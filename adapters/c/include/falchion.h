@@ -58,7 +58,7 @@ typedef struct {
     uint32_t alignment;
     /* The card to choose for: 1 is the driver's card 0. 0 chooses for an H200 and asks no card. */
     uint32_t card;
-    /* sizeof(falchion_gemm_args); 0 for its fields up to workspace_bytes. */
+    /* sizeof(falchion_gemm_args); 0 for its fields up to workspace_bytes, which is refused if the GEMM needs later ones. */
     size_t args_size;
     /* The epilogue as text, for example "gelu(alpha*acc + bias[n]:f32)"; NULL is alpha * A * B + beta * C. The manual of falchion's
      * collective::formula has the language. falchion_gemm_args passes its arguments by name. D's format is that of types, where it names
@@ -111,7 +111,7 @@ typedef struct {
 typedef struct {
     const void *a, *b, *c; /* C may be D; C may be NULL where beta is 0 */
     void *d;
-    float alpha, beta;
+    float alpha, beta; /* factors without an epilogue as text: set alpha to 1 for a plain product, 0 makes D beta * C */
     /* Device memory of falchion_gemm_workspace() bytes. Zero it once; after that only launches on one stream may use it. The
      * emulator ignores it. */
     void *workspace;

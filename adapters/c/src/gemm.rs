@@ -147,6 +147,24 @@ impl Gemm {
                 "epilogue: `{name}` is memory for sums in a fixed order, which this interface does not pass: use reduce_sum"
             ));
         }
+        let own = ["alpha", "beta", "c"];
+        let types = request.types;
+        let products = request.call.products;
+        let later = match products {
+            GroupedProblem::One | GroupedProblem::Batched { .. } => None,
+            _ => Some("groups"),
+        };
+        let later = later
+            .or(gemm.slots().iter().any(|slot| !own.contains(&slot.name)).then_some("inputs"))
+            .or(types.has_weights().then_some("group_scales"))
+            .or(types.is_scaled().then_some("scale_a and scale_b"))
+            .or(types.has_sparse().then_some("metadata"));
+        if let Some(field) = later.filter(|_| asked.args_size == 0) {
+            let needed = size_of::<Arguments>();
+            return invalid(format!(
+                "args_size is 0, sizeof(falchion_gemm_args), {needed}, was needed, which covers {field}"
+            ));
+        }
         Ok(Self { name: text(&gemm.name()), ptx: text(gemm.program().text()), gemm, asked })
     }
 

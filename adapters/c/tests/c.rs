@@ -163,6 +163,24 @@ fn descriptions_that_are_none_are_refused() {
         ("no flag", Description { flags: 2, ..bf16 }, INVALID, "flags is 0x2"),
         ("no formula", Description { epilogue: c(c"gelu(acc"), ..bf16 }, INVALID, "epilogue: `)` was needed"),
         (
+            "arguments beyond the first fields",
+            Description { epilogue: c(c"relu(store(pre[m,n], acc))"), args_size: 0, ..bf16 },
+            INVALID,
+            "args_size is 0, sizeof(falchion_gemm_args), 120, was needed, which covers inputs",
+        ),
+        (
+            "weights without a place for scales",
+            Description { types: c(c"bf16-e2m1g32"), args_size: 0, ..NOTHING },
+            INVALID,
+            "which covers group_scales",
+        ),
+        (
+            "weights in a type that does not hold their scales",
+            Description { types: c(c"f16-e2m1g32"), ..NOTHING },
+            NO_KERNEL,
+            "e2m1 is multiplied in bf16",
+        ),
+        (
             "sums in a fixed order",
             Description { epilogue: c(c"ordered_sum(sums[n], acc)"), ..bf16 },
             INVALID,

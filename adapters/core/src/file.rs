@@ -75,7 +75,7 @@ mod safe {
             let all = if self.prefix.is_empty() {
                 [name.to_owned(), name.to_owned()]
             } else {
-                ['.', '_'].map(|joint| format!("{}{joint}{name}", self.prefix))
+                ['.', '_'].map(|joint| format!("{}{joint}{name}", self.prefix.trim_end_matches('.')))
             };
             let [first, second] = all;
             if self.file.tensor(&first).is_err() && self.file.tensor(&second).is_ok() {

@@ -73,7 +73,12 @@ impl Gemm {
             Some(spec) => served(of_text(spec, request)?, request, machine)?,
             None => fastest(request, machine).map_err(|refused| {
                 let Types { a, b, d, .. } = request.types;
-                let none = || format!("no kernel multiplies {a} by {b} in these directions and stores {d}");
+                let none = || match request.types.has_weights() {
+                    true => format!(
+                        "no kernel multiplies such weights in {a} and stores {d}; e2m1 is multiplied in bf16"
+                    ),
+                    false => format!("no kernel multiplies {a} by {b} in these directions and stores {d}"),
+                };
                 let reason = refused.map_or_else(none, |error| error.to_string());
                 let GemmProblem { m, n, k } = request.call.problem;
                 let fused = request.fusion.map_or_else(String::new, |of| format!(" with {}", of.text()));

@@ -14,7 +14,7 @@ pub fn types(text: &str) -> Result<(Types, Option<Format>), Refusal> {
     let Some(types) = Types::named(text) else {
         let all = Format::ALL.map(Format::name).join(", ");
         return Err(Refusal::Invalid(format!(
-            "types is \"{text}\", one to three of {all} with `-` between them were needed"
+            "types is \"{text}\", one to three of {all} with `-` between them were needed, or for few-bit weights a code and its group, as bf16-s4g128 and bf16-e2m1g32 (MXFP4)"
         )));
     };
     // The words of scales, and of a sparse operand, follow those of the formats.
