@@ -348,7 +348,7 @@ pub struct Pass<'a, 'f> {
     /// The role's position in the kernel's ring.
     pub ring: Position<'f>,
     /// The work unit.
-    pub piece: WorkUnit<'f>,
+    pub unit: WorkUnit<'f>,
 }
 
 /// A mainloop inside a kernel: its parameters on the device.
@@ -370,13 +370,13 @@ pub trait DeviceMainloop<'f> {
     /// Emitted per work unit, for every role: the k-tiles that are needed, if the device knows that some are not,
     /// such as those of a triangle. All roles get the part of the work unit's own range that lies in it, which may be
     /// empty. A split of K works with that: units add up what they have.
-    fn range(&self, _f: &'f Builder, _plan: &Plan, _piece: WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> {
+    fn range(&self, _f: &'f Builder, _plan: &Plan, _unit: WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> {
         None
     }
 
     /// Emitted for a pingpong consumer that leaves a work unit to another one: advances its positions in rings of the
     /// mainloop's own ([`Position::skip`]). Its position in the kernel's ring is advanced already.
-    fn skip(&self, _f: &'f Builder, _plan: &Plan, _piece: WorkUnit<'f>) {}
+    fn skip(&self, _f: &'f Builder, _plan: &Plan, _unit: WorkUnit<'f>) {}
 
     /// Emitted for the producer: copies a work unit into stages. [`MainloopSpec::producer`] says whether one
     /// thread or the warpgroup runs it. A mainloop with a producer must implement it; the default makes the
@@ -398,7 +398,7 @@ pub trait DeviceMainloop<'f> {
     /// without a producer must implement it; the default makes the program illegal.
     fn load_and_multiply(
         &self,
-        Pass { f, plan, piece, .. }: Pass<'_, 'f>,
+        Pass { f, plan, unit, .. }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
         _ahead: Position<'f>,
     ) -> Accumulators<'f> {
@@ -409,7 +409,7 @@ pub trait DeviceMainloop<'f> {
                 .expect("a plan admits only tiles that wgmma multiplies"),
             shared: consumer.shared,
             warpgroup: consumer.warpgroup,
-            first: [piece.m, piece.n],
+            first: [unit.m, unit.n],
             columns: plan.mainloop.tile[1],
             thread: consumer.thread,
         })

@@ -153,7 +153,7 @@ impl Plan {
         if needs.consecutive && epilogue.split {
             return Err(PlanError::Rule {
                 rule: "the epilogue takes a tile's columns from both halves of N (Split), and the mainloop's NEEDS say that they \
-                       follow each other: use Alternating or Blocks<U8>, or load them from `piece.n / 2` on and set \
+                       follow each other: use Alternating or Blocks<U8>, or load them from `unit.n / 2` on and set \
                        `consecutive: false` in NEEDS",
             });
         }

@@ -81,8 +81,8 @@ impl AnyGemm {
                 Producer::Thread => QueueRole::Loader,
                 Producer::Warpgroup => QueueRole::Loaders,
             };
-            each_piece(part, &|piece, _, _| {
-                mainloop.load(Pass { f, plan, ring: position, piece }, cluster);
+            each_piece(part, &|unit, _, _| {
+                mainloop.load(Pass { f, plan, ring: position, unit }, cluster);
             });
             if peers == Peers::Drain {
                 position.drain();
@@ -119,22 +119,22 @@ impl AnyGemm {
         let consume = |consumer: Consumer<'f>| {
             let position = ring.consumer();
             mainloop.prologue(f, plan, consumer);
-            let multiply = |piece, extent, share| {
-                let pass = Pass { f, plan, ring: position, piece };
+            let multiply = |unit, extent, share| {
+                let pass = Pass { f, plan, ring: position, unit };
                 epilogue.begin(pass, extent, consumer);
                 mainloop.multiply(pass, consumer, &|plan, sums| store(plan, sums, extent, share));
             };
             match plan.mainloop.roles {
                 Roles::Pingpong => {
                     let turn = f.variable(0u32);
-                    each_piece(QueueRole::Reader, &|piece, extent, share| {
+                    each_piece(QueueRole::Reader, &|unit, extent, share| {
                         let own = next_turn(f, plan, turn).equals(consumer.warpgroup);
                         f.if_else(
                             own,
-                            || multiply(piece, extent, share),
+                            || multiply(unit, extent, share),
                             || {
-                                position.skip(piece.k_end - piece.k_begin);
-                                mainloop.skip(f, plan, piece);
+                                position.skip(unit.k_end - unit.k_begin);
+                                mainloop.skip(f, plan, unit);
                             },
                         );
                     });
@@ -146,8 +146,8 @@ impl AnyGemm {
         let alone = |consumer: Consumer<'f>| {
             let [position, ahead] = [ring.consumer(), ring.consumer()];
             mainloop.prologue(f, plan, consumer);
-            each_piece(QueueRole::Loaders, &|piece, extent, share| {
-                let pass = Pass { f, plan, ring: position, piece };
+            each_piece(QueueRole::Loaders, &|unit, extent, share| {
+                let pass = Pass { f, plan, ring: position, unit };
                 epilogue.begin(pass, extent, consumer);
                 let sums = mainloop.load_and_multiply(pass, consumer, ahead);
                 store(plan, sums, extent, share);
@@ -215,12 +215,12 @@ impl AnyGemm {
             });
             let columns = columns(f, plan, n, extent);
             let (group, record) = (extent.group, extent.record);
-            let mut piece = WorkUnit { m, n, k_begin, k_end, columns, group, record };
-            if let Some([first, end]) = mainloop.range(f, plan, piece) {
-                piece.k_begin = k_begin.max(first);
-                piece.k_end = k_end.min(end).max(piece.k_begin);
+            let mut unit = WorkUnit { m, n, k_begin, k_end, columns, group, record };
+            if let Some([first, end]) = mainloop.range(f, plan, unit) {
+                unit.k_begin = k_begin.max(first);
+                unit.k_end = k_end.min(end).max(unit.k_begin);
             }
-            body(piece, extent, share);
+            body(unit, extent, share);
         };
         self.scheduler.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
         if let Some(Drawn(queue)) = drawn.filter(|_| self.cta().peers == Peers::Drain) {

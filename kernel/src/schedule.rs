@@ -30,13 +30,13 @@ pub enum ScheduleError {
     Drawn(CoverageError),
     /// The host model has more work units than a check records.
     #[error(
-        "scheduler `{scheduler}`: {pieces} work units are too many to check, at most {most}: check fewer tiles"
+        "scheduler `{scheduler}`: {units} work units are too many to check, at most {most}: check fewer tiles"
     )]
     TooLarge {
         /// The scheduler's name.
         scheduler: String,
         /// Number of work units that there may be.
-        pieces: u64,
+        units: u64,
         /// Largest number of work units that is checked.
         most: u64,
     },
@@ -63,7 +63,7 @@ pub enum ScheduleError {
     },
     /// Device and host disagree.
     #[error(
-        "scheduler `{scheduler}`: work unit {piece} of worker {worker} is {host:?} on the host and {device:?} on the device"
+        "scheduler `{scheduler}`: work unit {unit} of worker {worker} is {host:?} on the host and {device:?} on the device"
     )]
     Disagree {
         /// The scheduler's name.
@@ -71,7 +71,7 @@ pub enum ScheduleError {
         /// The worker.
         worker: u32,
         /// Index of the work unit in the worker's sequence.
-        piece: usize,
+        unit: usize,
         /// The host's work unit; `None` if the worker's work has ended.
         host: Option<Work<u32>>,
         /// The device's work unit; `None` if the worker's work has ended.
@@ -89,7 +89,7 @@ pub enum ScheduleError {
 }
 
 /// Largest number of work units that a check records.
-const MOST_PIECES: u64 = 1 << 20;
+const MOST_UNITS: u64 = 1 << 20;
 
 /// Bytes per work unit in the device's record.
 const RECORD: u32 = 48;
@@ -108,10 +108,10 @@ pub fn check_schedule(
     tiles: Tiles<u32>,
     resident: u32,
 ) -> Result<(), ScheduleError> {
-    let pieces = (u64::from(tiles.m) * u64::from(tiles.n)).saturating_mul(tiles.k.max(1).into());
-    let pieces = pieces.saturating_mul(schedule.traits().slices.into());
-    if pieces > MOST_PIECES {
-        return Err(ScheduleError::TooLarge { scheduler: schedule.name(), pieces, most: MOST_PIECES });
+    let units = (u64::from(tiles.m) * u64::from(tiles.n)).saturating_mul(tiles.k.max(1).into());
+    let units = units.saturating_mul(schedule.traits().slices.into());
+    if units > MOST_UNITS {
+        return Err(ScheduleError::TooLarge { scheduler: schedule.name(), units, most: MOST_UNITS });
     }
     scheduler::covers(schedule, tiles, resident).map_err(ScheduleError::Host)?;
     let workers = schedule.workers(tiles, resident);
@@ -125,13 +125,13 @@ pub fn check_schedule(
     let mut memory = Memory::new();
     let device = recorder(room).run(&mut memory, None, (emulator::Schedule::Default, 0))?;
     for (worker, (host, device)) in (0..).zip(host.iter().zip(&device)) {
-        for piece in 0..host.len().max(device.len()) {
-            let (host, device) = (host.get(piece).copied(), device.get(piece).copied());
+        for unit in 0..host.len().max(device.len()) {
+            let (host, device) = (host.get(unit).copied(), device.get(unit).copied());
             if seen(host, tiles) != seen(device, tiles) {
                 return Err(ScheduleError::Disagree {
                     scheduler: schedule.name(),
                     worker,
-                    piece,
+                    unit,
                     host,
                     device,
                 });
@@ -141,9 +141,9 @@ pub fn check_schedule(
     if schedule.traits().draws {
         let counter = memory.upload(&[0; 4]);
         for order in [(emulator::Schedule::Latest, 0), (emulator::Schedule::Random, 1)] {
-            let device = recorder(pieces as u32).run(&mut memory, Some(counter), order)?;
-            let pieces = device.into_iter().map(Vec::into_iter);
-            scheduler::covered(schedule, tiles, workers, pieces).map_err(ScheduleError::Drawn)?;
+            let device = recorder(units as u32).run(&mut memory, Some(counter), order)?;
+            let units = device.into_iter().map(Vec::into_iter);
+            scheduler::covered(schedule, tiles, workers, units).map_err(ScheduleError::Drawn)?;
             let value = memory.read(counter, 4).map_or(u32::MAX, |bytes| number(&bytes, 0));
             if value != 0 {
                 return Err(ScheduleError::Counter { scheduler: schedule.name(), value });
@@ -265,13 +265,13 @@ impl Recorder<'_> {
             .map_err(|failure| failed(failure.to_string()))?;
         let all = memory.read(records, bytes.max(1)).map_err(|error| failed(format!("{error:?}")))?;
         let by_worker = all.chunks(room as usize * RECORD as usize);
-        Ok(by_worker.take(workers as usize).map(pieces).collect())
+        Ok(by_worker.take(workers as usize).map(units).collect())
     }
 }
 
 /// The work units in a worker's record.
-fn pieces(bytes: &[u8]) -> Vec<Work<u32>> {
-    let pieces = bytes.chunks_exact(RECORD as usize).map(|record| {
+fn units(bytes: &[u8]) -> Vec<Work<u32>> {
+    let units = bytes.chunks_exact(RECORD as usize).map(|record| {
         let [m, n, k_begin, k_end, unit, first, last, tile] =
             [0, 1, 2, 3, 4, 5, 6, 7].map(|i| number(record, i));
         let [of_slice, count, of] = [8, 9, 10].map(|i| number(record, i));
@@ -279,7 +279,7 @@ fn pieces(bytes: &[u8]) -> Vec<Work<u32>> {
         let slice = (of != u32::MAX).then_some(Slice { first: of_slice, count, of });
         Work { m, n, k_begin, k_end, split, slice }
     });
-    pieces.take_while(|work| work.m != u32::MAX).collect()
+    units.take_while(|work| work.m != u32::MAX).collect()
 }
 
 /// One word of a record; all ones if there is none.

@@ -185,7 +185,7 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
     }
 
     fn work(&self, tiles: Tiles<u32>, _: u32, _: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        let piece = move |tile| Work {
+        let unit = move |tile| Work {
             m: tile / tiles.n,
             n: tile % tiles.n,
             k_begin: 0,
@@ -195,8 +195,8 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
         };
         match MISTAKE {
             IDLE => Box::new(core::iter::empty()),
-            ENDLESS => Box::new((0..tiles.m * tiles.n).cycle().map(piece)),
-            _ => Box::new((0..tiles.m * tiles.n).map(piece)),
+            ENDLESS => Box::new((0..tiles.m * tiles.n).cycle().map(unit)),
+            _ => Box::new((0..tiles.m * tiles.n).map(unit)),
         }
     }
 
@@ -234,7 +234,7 @@ fn mistakes_of_a_scheduler_are_found_and_named() {
         "{endless}"
     );
     let turned = check_schedule(&Wrong::<TURNED>, tiles, 132).expect_err("turned");
-    assert!(matches!(turned, ScheduleError::Disagree { worker: 0, piece: 0, .. }), "{turned}");
+    assert!(matches!(turned, ScheduleError::Disagree { worker: 0, unit: 0, .. }), "{turned}");
     let stuck = check_schedule(&Wrong::<STUCK>, tiles, 132).expect_err("stuck");
     assert!(matches!(stuck, ScheduleError::Device { room: 6, .. }), "{stuck}");
     for (error, name) in [(idle, "wrong_1"), (turned, "wrong_3"), (stuck, "wrong_2"), (endless, "wrong_4")] {

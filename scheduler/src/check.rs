@@ -104,8 +104,8 @@ impl std::error::Error for CoverageError {}
 /// The first fault found: a work unit that must not exist, or a tile that is not computed exactly once.
 pub fn covers(schedule: &dyn Schedule, tiles: Tiles<u32>, resident: u32) -> Result<(), CoverageError> {
     let workers = schedule.workers(tiles, resident);
-    let pieces = (0..workers).map(|worker| schedule.work(tiles, worker, workers));
-    covered(schedule, tiles, workers, pieces)
+    let units = (0..workers).map(|worker| schedule.work(tiles, worker, workers));
+    covered(schedule, tiles, workers, units)
 }
 
 /// Makes the check of [`covers`] on work units that you provide, one iterator per worker. Use it for work
@@ -117,7 +117,7 @@ pub fn covered(
     schedule: &dyn Schedule,
     tiles: Tiles<u32>,
     workers: u32,
-    pieces: impl IntoIterator<Item = impl Iterator<Item = Work<u32>>>,
+    units: impl IntoIterator<Item = impl Iterator<Item = Work<u32>>>,
 ) -> Result<(), CoverageError> {
     let error = |fault| Err(CoverageError { scheduler: schedule.name(), tiles, workers, fault });
     let Tiles { m, n, k } = tiles;
@@ -127,8 +127,8 @@ pub fn covered(
         .saturating_mul(slices.into());
     let mut by_tile = BTreeMap::<[u32; 3], Vec<[u32; 2]>>::new();
     let mut count = 0u64;
-    for (worker, pieces) in (0..).zip(pieces) {
-        for work in pieces {
+    for (worker, units) in (0..).zip(units) {
+        for work in units {
             let Work { m: row, n: column, k_begin, k_end, slice, .. } = work;
             let (first, end) = slice.map_or((0, slices), |slice| (slice.first, slice.first + slice.count));
             count += 1;
@@ -158,15 +158,15 @@ pub fn covered(
     for row in 0..m {
         for [column, slice] in (0..n).flat_map(|column| (0..slices).map(move |slice| [column, slice])) {
             let tile = [row, column];
-            let Some(pieces) = by_tile.get_mut(&[row, column, slice]) else {
+            let Some(units) = by_tile.get_mut(&[row, column, slice]) else {
                 return error(CoverageFault::Missing { tile });
             };
-            pieces.sort_unstable();
-            if k == 0 && pieces.len() > parts as usize {
+            units.sort_unstable();
+            if k == 0 && units.len() > parts as usize {
                 return error(CoverageFault::Twice { tile, k: 0 });
             }
             let mut reached = 0;
-            for &mut [begin, end] in pieces {
+            for &mut [begin, end] in units {
                 if begin < reached {
                     return error(CoverageFault::Twice { tile, k: begin });
                 }

@@ -37,12 +37,12 @@ pub struct Dynamic<R>(PhantomData<R>);
 scheduler!([R: Raster] Dynamic<R>, Rule::Dynamic);
 
 /// Emits a worker's loop over its numbers below `count`. The first number is the worker's own, the others are
-/// drawn, if there is a counter; `piece` gives the work unit of a number.
+/// drawn, if there is a counter; `unit` gives the work unit of a number.
 pub(crate) fn drawn<'f>(
     f: &'f Builder,
     count: Value<'f, u32>,
     WorkLoop { worker, workers, draw, body, .. }: &mut WorkLoop<'_, 'f>,
-    piece: &dyn Fn(Value<'f, u32>) -> Work<Value<'f, u32>>,
+    unit: &dyn Fn(Value<'f, u32>) -> Work<Value<'f, u32>>,
 ) {
     let (id, workers) = (f.variable(*worker), *workers);
     f.while_(
@@ -51,7 +51,7 @@ pub(crate) fn drawn<'f>(
             if let Some(draw) = draw {
                 draw.ask(count);
             }
-            body(piece(id.get()));
+            body(unit(id.get()));
             id.set(match draw {
                 Some(draw) => workers + draw.answer(),
                 None => id.get() + workers,

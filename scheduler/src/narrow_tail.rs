@@ -45,14 +45,14 @@ pub(crate) const MOST_PARTS: u32 = 8;
 pub(crate) const MOST_WORKERS: u32 = 1 << 16;
 
 /// The number of work units of a launch, and the work unit of a number.
-pub(crate) fn pieces<I: Index>(
+pub(crate) fn units<I: Index>(
     raster: RasterSpec,
     parts: u32,
     tiles: Tiles<I>,
     workers: I,
 ) -> (I, impl Fn(I) -> Work<I>) {
     let numbers = numbers(parts, tiles, workers);
-    (numbers.all, move |id| piece(raster, parts, (id, numbers), tiles))
+    (numbers.all, move |id| unit(raster, parts, (id, numbers), tiles))
 }
 
 fn numbers<I: Index>(parts: u32, Tiles { m, n, .. }: Tiles<I>, workers: I) -> Numbers<I> {
@@ -62,7 +62,7 @@ fn numbers<I: Index>(parts: u32, Tiles { m, n, .. }: Tiles<I>, workers: I) -> Nu
     Numbers { whole: all - sliced, all: all + sliced * (parts - 1) }
 }
 
-fn piece<I: Index>(
+fn unit<I: Index>(
     raster: RasterSpec,
     parts: u32,
     (id, Numbers { whole, .. }): (I, Numbers<I>),

@@ -143,16 +143,16 @@ impl SchedulerSpec {
 
     /// How many numbers workers share out, and the work unit of a number; for the rules of which a worker may compute several units.
     #[track_caller]
-    fn pieces<'i, I: Index + 'i>(self, tiles: Tiles<I>, workers: I) -> (I, Pieces<'i, I>) {
+    fn units<'i, I: Index + 'i>(self, tiles: Tiles<I>, workers: I) -> (I, Pieces<'i, I>) {
         let raster = self.raster;
         match self.rule {
             Rule::DividedTail { parts, least } => {
-                let (count, piece) = Tailed { raster, parts, least }.pieces(tiles, workers);
-                (count, Box::new(piece))
+                let (count, unit) = Tailed { raster, parts, least }.units(tiles, workers);
+                (count, Box::new(unit))
             }
             Rule::NarrowTail { parts } => {
-                let (count, piece) = narrow_tail::pieces(raster, parts, tiles, workers);
-                (count, Box::new(piece))
+                let (count, unit) = narrow_tail::units(raster, parts, tiles, workers);
+                (count, Box::new(unit))
             }
             Rule::OneTile
             | Rule::Persistent
@@ -269,8 +269,8 @@ impl Schedule for SchedulerSpec {
                 Box::new(self.streamed().into_iter().flat_map(move |rule| rule.work(tiles, worker, workers)))
             }
             Rule::Persistent | Rule::Dynamic | Rule::DividedTail { .. } | Rule::NarrowTail { .. } => {
-                let (count, piece) = self.pieces(tiles, workers);
-                Box::new((worker..count).step_by(workers as usize).map(piece))
+                let (count, unit) = self.units(tiles, workers);
+                Box::new((worker..count).step_by(workers as usize).map(unit))
             }
         }
     }
@@ -286,8 +286,8 @@ impl Schedule for SchedulerSpec {
                 }
             }
             Rule::Persistent | Rule::Dynamic | Rule::DividedTail { .. } | Rule::NarrowTail { .. } => {
-                let (count, piece) = self.pieces(tiles, loop_.workers);
-                drawn(f, count, loop_, &piece);
+                let (count, unit) = self.units(tiles, loop_.workers);
+                drawn(f, count, loop_, &unit);
             }
         }
     }

@@ -241,7 +241,7 @@ impl Streamed {
 
     /// The work unit of a Stream-K unit in `tile`, when `begin..end` of the unit is left to compute. K-tiles
     /// are counted over all split tiles.
-    fn piece<I: Index>(
+    fn in_tile<I: Index>(
         &self,
         shares: &Shares<I>,
         tiles: Tiles<I>,
@@ -313,7 +313,7 @@ impl Streamed {
             core::iter::from_fn(move || {
                 (begin < end).then(|| {
                     let tile = (end - 1) / tiles.k;
-                    let work = rule.piece(&shares, tiles, [unit, tile, begin, end]);
+                    let work = rule.in_tile(&shares, tiles, [unit, tile, begin, end]);
                     end = begin.max(tile * tiles.k);
                     work
                 })
@@ -350,16 +350,16 @@ impl Streamed {
             let divided = position.get().less_than(shares.units) & begin.less_than(end);
             f.break_if(!(divided | id.get().less_than(all)));
             let tile = ((end - 1) / some.k).where_or(divided, id.get());
-            let piece = self.piece(&shares, some, [unit, tile, begin, end]);
-            let k_begin = piece.k_begin.where_or(divided, 0);
-            let k_end = piece.k_end.where_or(divided, tiles.k);
+            let work = self.in_tile(&shares, some, [unit, tile, begin, end]);
+            let k_begin = work.k_begin.where_or(divided, 0);
+            let k_end = work.k_end.where_or(divided, tiles.k);
             // Advance before the work unit is computed: fewer registers are live during it.
             let start = tile * some.k;
             let done = begin.at_least(start);
             id.set(id.get().where_or(divided, id.get() + workers));
             position.set((position.get() + workers).where_or(divided & done, position.get()));
             left.set(f.constant(u32::MAX).where_or(done, start));
-            body(Work { k_begin, k_end, ..piece });
+            body(Work { k_begin, k_end, ..work });
         });
     }
 }

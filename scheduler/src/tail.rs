@@ -71,7 +71,7 @@ impl Tailed {
         whole + divided * self.parts
     }
 
-    fn piece<I: Index>(self, id: I, Numbers { whole, .. }: Numbers<I>, tiles: Tiles<I>) -> Work<I> {
+    fn unit<I: Index>(self, id: I, Numbers { whole, .. }: Numbers<I>, tiles: Tiles<I>) -> Work<I> {
         let unit = id.most(whole) - whole;
         let (tile, part) = (unit / self.parts, unit % self.parts);
         let (m, n) = self.raster.tile(id.less(whole, id, whole + tile), tiles);
@@ -84,9 +84,9 @@ impl Tailed {
     }
 
     /// The number of work units of a launch, and the work unit of a number.
-    pub(crate) fn pieces<I: Index>(self, tiles: Tiles<I>, workers: I) -> (I, impl Fn(I) -> Work<I>) {
+    pub(crate) fn units<I: Index>(self, tiles: Tiles<I>, workers: I) -> (I, impl Fn(I) -> Work<I>) {
         let numbers = self.numbers(tiles, workers);
-        (self.count(numbers), move |id| self.piece(id, numbers, tiles))
+        (self.count(numbers), move |id| self.unit(id, numbers, tiles))
     }
 
     /// As if every tile were split. The host may know only the largest possible number of tiles, and a

@@ -51,7 +51,7 @@ pub struct Timeline {
 #[derive(Default)]
 struct Sum {
     k_tiles: u32,
-    pieces: u64,
+    units: u64,
     /// The time at which the last work unit so far has been multiplied.
     end: u64,
     /// Spans that wait for the tile's work units.
@@ -161,45 +161,45 @@ impl<W: Fn(u32) -> Pieces> Run<'_, W> {
     fn step(&mut self, time: u64, slot: u32) {
         let drawn = &mut self.drawn;
         let next = self.present.get_mut(&slot).and_then(|(worker, rest)| {
-            let pieces = drawn.as_mut().unwrap_or(rest);
-            Some((*worker, pieces.next()?))
+            let units = drawn.as_mut().unwrap_or(rest);
+            Some((*worker, units.next()?))
         });
-        let Some((worker, piece)) = next else {
+        let Some((worker, unit)) = next else {
             if let Some(worker) = self.workers.next() {
                 self.present.insert(slot, (worker, (self.work)(worker)));
                 self.free.push(Reverse((time, slot)));
             }
             return;
         };
-        let length = piece.k_end - piece.k_begin;
-        let end = time + (self.length)(&piece);
-        let multiply = Span { slot, worker, start: time, end, activity: Activity::Multiply(piece) };
+        let length = unit.k_end - unit.k_begin;
+        let end = time + (self.length)(&unit);
+        let multiply = Span { slot, worker, start: time, end, activity: Activity::Multiply(unit) };
         self.spans.push(multiply);
         let divided = length < self.tiles.k;
         match self.reduction.filter(|_| divided) {
             None => self.free.push(Reverse((end, slot))),
-            Some(reduction) => self.exchange(reduction, multiply, piece),
+            Some(reduction) => self.exchange(reduction, multiply, unit),
         }
     }
 
     /// The exchange of partial sums after a work unit of a split tile has been multiplied.
-    fn exchange(&mut self, reduction: ReductionKind, multiply: Span, piece: Work<u32>) {
+    fn exchange(&mut self, reduction: ReductionKind, multiply: Span, unit: Work<u32>) {
         let Span { slot, end, .. } = multiply;
-        let sum = self.sums.entry((piece.m, piece.n)).or_default();
-        sum.k_tiles += piece.k_end - piece.k_begin;
-        sum.pieces += 1;
+        let sum = self.sums.entry((unit.m, unit.n)).or_default();
+        sum.k_tiles += unit.k_end - unit.k_begin;
+        sum.units += 1;
         sum.end = sum.end.max(end);
-        let wait = Span { start: end, activity: Activity::Wait(piece), ..multiply };
+        let wait = Span { start: end, activity: Activity::Wait(unit), ..multiply };
         match reduction {
             ReductionKind::Atomic => self.add_up(wait, 1),
-            ReductionKind::Ordered if piece.k_end < self.tiles.k => self.free.push(Reverse((end, slot))),
+            ReductionKind::Ordered if unit.k_end < self.tiles.k => self.free.push(Reverse((end, slot))),
             ReductionKind::Ordered | ReductionKind::Separate | ReductionKind::Clustered => {
                 sum.waiting.push(wait);
             }
         }
-        let sum = self.sums.entry((piece.m, piece.n)).or_default();
+        let sum = self.sums.entry((unit.m, unit.n)).or_default();
         if sum.k_tiles == self.tiles.k {
-            let (ready, others) = (sum.end, sum.pieces - 1);
+            let (ready, others) = (sum.end, sum.units - 1);
             for wait in core::mem::take(&mut sum.waiting) {
                 self.add_up(Span { end: wait.start.max(ready), ..wait }, others);
             }
@@ -209,15 +209,15 @@ impl<W: Fn(u32) -> Pieces> Run<'_, W> {
     /// Ends the wait of a slot, which then adds `sums` partial sums.
     fn add_up(&mut self, wait: Span, sums: u64) {
         let cost = u64::from(self.reduction.map_or(0, ReductionKind::cost));
-        let (Activity::Multiply(piece) | Activity::Wait(piece) | Activity::FixUp(piece)) = wait.activity;
+        let (Activity::Multiply(unit) | Activity::Wait(unit) | Activity::FixUp(unit)) = wait.activity;
         // The cost scales with the width of the tile, as its multiplication does.
-        let all = u64::from(piece.k_end - piece.k_begin).max(1);
-        let end = wait.end + (sums * cost * (self.length)(&piece)).div_ceil(all);
+        let all = u64::from(unit.k_end - unit.k_begin).max(1);
+        let end = wait.end + (sums * cost * (self.length)(&unit)).div_ceil(all);
         if wait.end > wait.start {
             self.spans.push(wait);
         }
-        if let (true, Activity::Wait(piece)) = (end > wait.end, wait.activity) {
-            self.spans.push(Span { start: wait.end, end, activity: Activity::FixUp(piece), ..wait });
+        if let (true, Activity::Wait(unit)) = (end > wait.end, wait.activity) {
+            self.spans.push(Span { start: wait.end, end, activity: Activity::FixUp(unit), ..wait });
         }
         self.free.push(Reverse((end, wait.slot)));
     }

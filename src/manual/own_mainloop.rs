@@ -93,13 +93,13 @@ fn tiles(plan: &Plan) -> [OperandTile; 3] {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = tiles(plan).map(TensorCopy::new);
-        let origins = self.0.map(|map| map.origin(piece));
+        let origins = self.0.map(|map| map.origin(unit));
         let bytes = f.constant(plan.ring.transaction_bytes());
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
             ring.produce(bytes, |stage| {
-                for ((copy, origin), mn) in copies.iter().zip(origins).zip([piece.m, piece.n, piece.n]) {
+                for ((copy, origin), mn) in copies.iter().zip(origins).zip([unit.m, unit.n, unit.n]) {
                     copy.load(f, stage, origin, [mn, k_tile * plan.mainloop.tile[2]]);
                 }
             });
@@ -107,7 +107,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     }
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, piece, .. } = pass;
+        let Pass { f, plan, unit, .. } = pass;
         let [a, b, second] = tiles(plan);
         let product =
             |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
@@ -131,6 +131,6 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         for (sum, other) in sums.accumulators().iter().flatten().zip(others.accumulators().iter().flatten()) {
             sum.set(sum.get() + other.get());
         }
-        finish(plan, sums.sums(consumer, piece));
+        finish(plan, sums.sums(consumer, unit));
     }
 }

@@ -34,7 +34,7 @@ impl Schedule for Runs {
         let all = tiles.count().unwrap_or(0);
         let length = all.div_ceil(workers.max(1));
         let (first, end) = ((worker * length).min(all), (worker * length + length).min(all));
-        let piece = move |id| Work {
+        let unit = move |id| Work {
             m: id / tiles.n,
             n: id % tiles.n,
             k_begin: 0,
@@ -42,7 +42,7 @@ impl Schedule for Runs {
             split: None,
             slice: None,
         };
-        Box::new((first..end).rev().map(piece))
+        Box::new((first..end).rev().map(unit))
     }
     fn emit<'f>(&self, f: &'f Builder, WorkLoop { tiles, worker, workers, body, .. }: &mut WorkLoop<'_, 'f>) {
         let all = tiles.m * tiles.n;

@@ -182,13 +182,13 @@ pub(super) fn parameters(store: StoreSpec, plan: &Plan, c: Option<MatrixRef>, d:
 }
 
 impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
-    fn begin(&self, Pass { f, plan, piece, .. }: Pass<'_, 'f>, _extent: Extent<'f>, consumer: Consumer<'f>) {
+    fn begin(&self, Pass { f, plan, unit, .. }: Pass<'_, 'f>, _extent: Extent<'f>, consumer: Consumer<'f>) {
         let elements =
             output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         f.if_(self.reads_c() & consumer.thread.equals(0), || {
-            let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
+            let first = begin(&elements, [unit.m, unit.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];
-            let copies = Copies::new(self.store.format, f, plan, place, self.source(piece.group), first);
+            let copies = Copies::new(self.store.format, f, plan, place, self.source(unit.group), first);
             // The last tile may still be in the buffers.
             f.bulk_wait(0, true);
             for part in 0..copies.count {

@@ -336,13 +336,13 @@ impl<'f> TreeDevice<'f> {
 }
 
 impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
-    fn begin(&self, Pass { f, plan, piece, .. }: Pass<'_, 'f>, extent: Extent<'f>, consumer: Consumer<'f>) {
+    fn begin(&self, Pass { f, plan, unit, .. }: Pass<'_, 'f>, extent: Extent<'f>, consumer: Consumer<'f>) {
         let Some(early) = self.early else { return };
         let elements =
             output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         let places = [Some(consumer.thread), Some(consumer.part)];
-        let [_, column] = begin(&elements, [piece.m, piece.n], places);
-        let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);
+        let [_, column] = begin(&elements, [unit.m, unit.n], places);
+        let whole = (unit.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);
         early.load(f, column, whole);
     }
 

@@ -60,21 +60,21 @@ struct Factors<'f> {
 
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
 pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-    let Pass { f, plan, ring, piece } = pass;
+    let Pass { f, plan, ring, unit } = pass;
     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let spec = &plan.mainloop;
     let zeros = |_| (0..spec.block_sums()).map(|_| f.variable(0.0f32)).collect();
     let sums: Vec<Vec<Var<'f, f32>>> = (0..spec.blocks()).map(zeros).collect();
-    let fragment = product.fragment_of((consumer, piece), spec.tile[1], sums);
-    let firsts = firsts(plan, &fragment, piece);
+    let fragment = product.fragment_of((consumer, unit), spec.tile[1], sums);
+    let firsts = firsts(plan, &fragment, unit);
     consumer.turns.begin();
     let (ring, first) = ring.early();
     let operands = product.locate(first);
     // In waves, a consumer adds while the other multiplies, and the addresses of its next scales are computed
     // meanwhile.
     let held =
-        (spec.waves > 1).then(|| addresses(plan, (first, piece.k_begin)).map(|address| f.variable(address)));
+        (spec.waves > 1).then(|| addresses(plan, (first, unit.k_begin)).map(|address| f.variable(address)));
     let multiply = |k_tile: Value<'f, u32>, [begins, ends]: [bool; 2]| {
         let stage = if begins { ring.acquire() } else { ring.wait() };
         let starts = match held {
@@ -126,14 +126,14 @@ pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: F
     // Between two k-tiles of a turn nothing branches, so the assembler moves the question whether the next stage is
     // full, and what is known of that stage, among the additions.
     let unrolled = spec.unrolled();
-    let turns = (piece.k_end - piece.k_begin) / unrolled;
-    let rest = piece.k_begin + turns * unrolled;
+    let turns = (unit.k_end - unit.k_begin) / unrolled;
+    let rest = unit.k_begin + turns * unrolled;
     f.repeat(turns, |turn| {
         for i in 0..unrolled {
-            multiply(piece.k_begin + turn * unrolled + i, [i == 0, i + 1 == unrolled]);
+            multiply(unit.k_begin + turn * unrolled + i, [i == 0, i + 1 == unrolled]);
         }
     });
-    f.repeat_from(rest, piece.k_end, |k_tile| multiply(k_tile, [true; 2]));
+    f.repeat_from(rest, unit.k_end, |k_tile| multiply(k_tile, [true; 2]));
     consumer.turns.pass();
     finish(plan, Accumulators::F32(fragment));
 }
@@ -149,8 +149,8 @@ fn element(fragment: &Fragment<'_, f32>, block: usize, value: usize) -> [u32; 2]
 }
 
 /// The thread's first row of A and of B, relative to the first row whose scale is in a stage.
-fn firsts<'f>(plan: &Plan, fragment: &Fragment<'f, f32>, piece: WorkUnit<'f>) -> [Value<'f, u32>; 2] {
-    let (starts, tile) = (fragment.start(), [piece.m, piece.n]);
+fn firsts<'f>(plan: &Plan, fragment: &Fragment<'f, f32>, unit: WorkUnit<'f>) -> [Value<'f, u32>; 2] {
+    let (starts, tile) = (fragment.start(), [unit.m, unit.n]);
     [0, 1].map(|operand| {
         let first = starts[operand] - tile[operand];
         let extent = plan.mainloop.tile[operand];

@@ -2,7 +2,7 @@
 //! reads.
 //!
 //! A tensor copy needs rows that begin at multiples of 16 B. Here the producer's 128 threads copy instead.
-//! Each copies 16 B of a tile at a time, in the largest pieces that the operand's address and leading
+//! Each copies 16 B of a tile at a time, in the largest units that the operand's address and leading
 //! dimension allow: `cp.async` of 16, 8 or 4 B, or single elements through registers. Elements outside the
 //! matrix become zero.
 
@@ -40,9 +40,9 @@ struct Sources<'f> {
 
 impl<'f> Sources<'f> {
     /// The sources of a work unit.
-    fn of(self, f: &'f Builder, plan: &Plan, piece: WorkUnit<'f>) -> Self {
-        let Some(record) = piece.record else {
-            return Self { a: self.a.of(piece.group), b: self.b.of(piece.group), ..self };
+    fn of(self, f: &'f Builder, plan: &Plan, unit: WorkUnit<'f>) -> Self {
+        let Some(record) = unit.record else {
+            return Self { a: self.a.of(unit.group), b: self.b.of(unit.group), ..self };
         };
         let [m, n, k] = record.extents(f, plan);
         let source = |Described { address, ld }: Described<'f>, mn, tile: OperandTile| {
@@ -110,36 +110,36 @@ impl MainloopEmitter for ThreadCopies {
 }
 
 impl<'f> DeviceMainloop<'f> for Sources<'f> {
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _cluster: ClusterPosition<'f>) {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _cluster: ClusterPosition<'f>) {
         let thread = f.special(Special::ThreadX) % 128;
-        let Sources { a, b, k } = self.of(f, plan, piece);
+        let Sources { a, b, k } = self.of(f, plan, unit);
         let [a_tile, b_tile] = plan.operands;
         // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
         let a = ThreadCopy::new(f, a_tile, a, k, thread);
         let b = ThreadCopy::new(f, b_tile, b, k, thread);
-        let n = if plan.epilogue.split { piece.n >> 1 } else { piece.n };
-        ring.fill_by_threads([piece.k_begin, piece.k_end], |stage, k_tile| {
+        let n = if plan.epilogue.split { unit.n >> 1 } else { unit.n };
+        ring.fill_by_threads([unit.k_begin, unit.k_end], |stage, k_tile| {
             let k = k_tile * plan.mainloop.tile[2];
-            a.copy(stage, [piece.m, k]);
+            a.copy(stage, [unit.m, k]);
             b.copy(stage, [n, k]);
         });
     }
 
     fn load_and_multiply(
         &self,
-        Pass { f, plan, piece, .. }: Pass<'_, 'f>,
+        Pass { f, plan, unit, .. }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
         _ahead: Position<'f>,
     ) -> Accumulators<'f> {
         let copying = Copying { thread: f.special(Special::ThreadX), threads: plan.threads, chunks: 1 };
-        let Sources { a, b, k } = self.of(f, plan, piece);
+        let Sources { a, b, k } = self.of(f, plan, unit);
         let [a_tile, b_tile] = plan.operands;
         let a = ThreadCopy::by(f, a_tile, a, k, copying);
         let b = ThreadCopy::by(f, b_tile, b, k, copying);
-        let n = if plan.epilogue.split { piece.n >> 1 } else { piece.n };
-        multistage::multiply(f, plan, consumer, piece, &|stage, k_tile| {
+        let n = if plan.epilogue.split { unit.n >> 1 } else { unit.n };
+        multistage::multiply(f, plan, consumer, unit, &|stage, k_tile| {
             let k = k_tile * plan.mainloop.tile[2];
-            a.copy_to(stage, [piece.m, k]);
+            a.copy_to(stage, [unit.m, k]);
             b.copy_to(stage, [n, k]);
         })
     }

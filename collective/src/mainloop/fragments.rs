@@ -25,7 +25,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///
 /// /// A's elements are 8-bit floats in memory and are multiplied as bf16.
 /// fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Result<Accumulators<'f>, PlanError> {
-///     let Pass { f, plan, piece, .. } = pass;
+///     let Pass { f, plan, unit, .. } = pass;
 ///     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
 ///     let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer)?;
 ///     consumer.each_stage(
@@ -40,7 +40,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///         },
 ///         &|multiplied| if !multiplied { product.clear() },
 ///     );
-///     Ok(product.sums(consumer, piece))
+///     Ok(product.sums(consumer, unit))
 /// }
 /// ```
 #[derive(Debug)]

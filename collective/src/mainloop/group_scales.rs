@@ -60,10 +60,10 @@ impl GroupScales {
 pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
     let Some(weights) = plan.mainloop.weights() else { return Vec::new() };
     let ([batched, _], k) = (plan.operand_batches(), plan.mainloop.tile[2]);
-    let place = move |piece: WorkUnit<'f>, k_tile: Value<'f, u32>| {
+    let place = move |unit: WorkUnit<'f>, k_tile: Value<'f, u32>| {
         let group =
             if weights.group > k { k_tile / (weights.group / k) } else { k_tile * (k / weights.group) };
-        vec![piece.m, group]
+        vec![unit.m, group]
     };
     // (BLK_M, GROUPS, PIPE)
     let tile = |names, number| BoxTile::declare(f, names, batched, number, place);

@@ -50,17 +50,17 @@ impl<'f> OwnMaps<'f> {
         self,
         f: &'f Builder,
         plan: &Plan,
-        piece: WorkUnit<'f>,
+        unit: WorkUnit<'f>,
         loads: Option<Value<'f, bool>>,
     ) -> [Value<'f, u64>; 2] {
         let maps = |pair: Value<'f, u32>| {
             let a = self.address + pair.mul_wide(Plan::MAP_PAIR_BYTES);
             [a, a + u64::from(Plan::MAP_PAIR_BYTES / 2)]
         };
-        if let (Some(record), Some(group)) = (piece.record, piece.group) {
+        if let (Some(record), Some(group)) = (unit.record, unit.group) {
             let product = group + 1;
             // An empty range of k-tiles needs no copies.
-            let mut changes = product.differs_from(self.product.get()) & piece.k_begin.less_than(piece.k_end);
+            let mut changes = product.differs_from(self.product.get()) & unit.k_begin.less_than(unit.k_end);
             if let Some(loads) = loads {
                 changes = changes & loads;
             }

@@ -34,9 +34,8 @@ pub fn arguments(plan: &Plan, given: MatrixRef, a: Matrix) -> Result<Vec<Argumen
 pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Option<AnyTile<'f>> {
     let ([batched, _], units) = (plan.operand_batches(), plan.mainloop.metadata_words());
     // (WORDS, UNITS, BLK_M / 64, PIPE)
-    let place = move |piece: WorkUnit<'f>, k_tile: Value<'f, u32>| {
-        vec![f.constant(0), k_tile * units, piece.m / ROWS]
-    };
+    let place =
+        move |unit: WorkUnit<'f>, k_tile: Value<'f, u32>| vec![f.constant(0), k_tile * units, unit.m / ROWS];
     let declare = || BoxTile::declare(f, ["metadata_map", "metadata_step"], batched, 2, place);
     plan.mainloop.is_sparse().then(declare)
 }

@@ -93,12 +93,12 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
     /// would meet in the same variables. The assembler would have to move them, and it serializes
     /// instructions whose registers it moves.
     fn ring(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let piece = pass.piece;
+        let unit = pass.unit;
         let [tile_n, step] = [self.plan.mainloop.tile[1], self.plan.mainloop.step];
         consumer.turns.begin();
-        let Some(columns) = piece.columns.filter(|_| step > 0) else {
+        let Some(columns) = unit.columns.filter(|_| step > 0) else {
             self.stages(pass, consumer, tile_n);
-            return finish(self.plan, self.result(consumer, piece, tile_n));
+            return finish(self.plan, self.result(consumer, unit, tile_n));
         };
         // Whole warps take this branch. The assembler cannot see that if `columns` comes from memory, so it
         // is broadcast.
@@ -106,7 +106,7 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
             let plan = self.plan.as_wide_as(width);
             let narrow = Multiplier::of(self.f, &plan, self.product.narrowed(&plan.mainloop));
             narrow.stages(pass, consumer, width);
-            finish(&plan, narrow.result(consumer, piece, width));
+            finish(&plan, narrow.result(consumer, unit, width));
         });
     }
 
@@ -156,7 +156,7 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
 
     fn in_turn(
         &self,
-        Pass { ring, piece, .. }: Pass<'_, 'f>,
+        Pass { ring, unit, .. }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
         (first, next): (&dyn Fn(), &dyn Fn(Value<'f, u32>)),
     ) -> Accumulators<'f> {
@@ -165,7 +165,7 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
         first();
         if let Some(sums) = &self.sums {
             self.clear_promoted(sums);
-            f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+            f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
                 let stage = ring.acquire();
                 let issue = self.loaded(fragments.as_ref(), stage);
                 self.by_parts(sums, (stage, &issue), width, self.parts(), &|| {
@@ -173,7 +173,7 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
                 });
                 next(k_tile);
             });
-            return self.result(consumer, piece, width);
+            return self.result(consumer, unit, width);
         }
         let step = |k_tile: Value<'f, u32>, accumulate: bool| {
             self.stage(fragments.as_ref(), ring.acquire(), accumulate, width);
@@ -182,10 +182,10 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
             next(k_tile);
         };
         let multiply = || {
-            step(piece.k_begin, false);
-            f.repeat_from(piece.k_begin + 1, piece.k_end, |k_tile| step(k_tile, true));
+            step(unit.k_begin, false);
+            f.repeat_from(unit.k_begin + 1, unit.k_end, |k_tile| step(k_tile, true));
         };
-        f.if_else(piece.k_begin.less_than(piece.k_end), multiply, || self.product.clear());
-        self.result(consumer, piece, width)
+        f.if_else(unit.k_begin.less_than(unit.k_end), multiply, || self.product.clear());
+        self.result(consumer, unit, width)
     }
 }

@@ -35,26 +35,26 @@ pub(super) fn multiply<'f>(
     f: &'f Builder,
     plan: &Plan,
     consumer: Consumer<'f>,
-    piece: WorkUnit<'f>,
+    unit: WorkUnit<'f>,
     fill: Fill<'_, 'f>,
 ) -> Accumulators<'f> {
     let atom = plan.mainloop.atom;
     match (atom.types, atom.sums()) {
         (AtomTypes::MmaSync(types), AccumulatorType::F32) => {
-            by_warps::<f32>(f, plan, types, (consumer, piece), fill)
+            by_warps::<f32>(f, plan, types, (consumer, unit), fill)
         }
         (AtomTypes::MmaSync(types), AccumulatorType::S32) => {
-            by_warps::<i32>(f, plan, types, (consumer, piece), fill)
+            by_warps::<i32>(f, plan, types, (consumer, unit), fill)
         }
         (AtomTypes::MmaSync(_), AccumulatorType::F64) => {
             let doubles = Operands::<f64>::new(f, plan, consumer);
-            doubles.walk(consumer, piece, fill, &|stage| doubles.multiply_doubles(stage));
-            doubles.sums(consumer, piece)
+            doubles.walk(consumer, unit, fill, &|stage| doubles.multiply_doubles(stage));
+            doubles.sums(consumer, unit)
         }
         (AtomTypes::MmaSync(_), AccumulatorType::F16) | (AtomTypes::Wgmma(_) | AtomTypes::Simt, _) => {
             let threads = Operands::<f32>::new(f, plan, consumer);
-            threads.walk(consumer, piece, fill, &|stage| threads.multiply_plainly(stage));
-            threads.sums(consumer, piece)
+            threads.walk(consumer, unit, fill, &|stage| threads.multiply_plainly(stage));
+            threads.sums(consumer, unit)
         }
     }
 }
@@ -63,12 +63,12 @@ fn by_warps<'f, T: PlainSum>(
     f: &'f Builder,
     plan: &Plan,
     types: MmaTypes,
-    (consumer, piece): (Consumer<'f>, WorkUnit<'f>),
+    (consumer, unit): (Consumer<'f>, WorkUnit<'f>),
     fill: Fill<'_, 'f>,
 ) -> Accumulators<'f> {
     let warps = Operands::<T>::new(f, plan, consumer);
-    warps.walk(consumer, piece, fill, &|stage| warps.multiply_by_warps(types, stage));
-    warps.sums(consumer, piece)
+    warps.walk(consumer, unit, fill, &|stage| warps.multiply_by_warps(types, stage));
+    warps.sums(consumer, unit)
 }
 
 /// A thread's view of a multiply: the places of its parts of A and B in a stage, and its accumulators.
@@ -104,7 +104,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
     fn walk(
         &self,
         consumer: Consumer<'f>,
-        piece: WorkUnit<'f>,
+        unit: WorkUnit<'f>,
         fill: Fill<'_, 'f>,
         multiply: &dyn Fn(Value<'f, u32>),
     ) {
@@ -119,7 +119,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
             let next = stage.get() + stage_bytes;
             stage.set(begin.where_or(next.equals(begin + stages * stage_bytes), next));
         };
-        let (first, end) = (piece.k_begin, piece.k_end);
+        let (first, end) = (unit.k_begin, unit.k_end);
         let count = (end - first).where_or(first.less_than(end), 0);
         // All threads have read the stages of the work unit before.
         f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads);
@@ -145,10 +145,10 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
     }
 
     /// The accumulators of the warpgroup after all k-tiles.
-    fn sums(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>) -> Accumulators<'f> {
+    fn sums(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>) -> Accumulators<'f> {
         let elements = output_elements(&self.plan.mainloop).expect(PLANNED);
         T::handed_on(Fragment {
-            first: begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]),
+            first: begin(&elements, [unit.m, unit.n], [None, Some(consumer.part)]),
             blocks: self.accumulators.clone(),
             elements,
             columns: self.plan.mainloop.tile[1],

@@ -26,7 +26,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///     pass: Pass<'_, 'f>,
 ///     consumer: Consumer<'f>,
 /// ) -> Result<Accumulators<'f>, PlanError> {
-///     let Pass { f, plan, piece, .. } = pass;
+///     let Pass { f, plan, unit, .. } = pass;
 ///     let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
 ///     consumer.each_stage(
 ///         pass,
@@ -34,7 +34,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///         &|stage, accumulate| product.multiply(stage, accumulate),
 ///         &|multiplied| if !multiplied { product.clear() },
 ///     );
-///     Ok(product.sums(consumer, piece))
+///     Ok(product.sums(consumer, unit))
 /// }
 /// ```
 #[derive(Debug)]
@@ -183,30 +183,30 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
 
     /// The accumulators of the warpgroup as a fragment, after all stages have been multiplied.
     #[track_caller]
-    pub fn fragment(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>) -> Fragment<'f, T::Sum> {
+    pub fn fragment(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>) -> Fragment<'f, T::Sum> {
         self.f.for_caller(|| {
             let single = self.accumulators.iter().map(|block| T::single(self.f, block)).collect();
-            self.fragment_of((consumer, piece), self.spec.tile[1], single)
+            self.fragment_of((consumer, unit), self.spec.tile[1], single)
         })
     }
 
     /// The same fragment as [`Accumulators`], to be handed to the epilogue.
     #[track_caller]
-    pub fn sums(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>) -> Accumulators<'f> {
-        T::sums(self.fragment(consumer, piece))
+    pub fn sums(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>) -> Accumulators<'f> {
+        T::sums(self.fragment(consumer, unit))
     }
 
     /// The fragment of these accumulators, by block, for the first `columns` columns of the tile.
     #[track_caller]
     pub(super) fn fragment_of(
         &self,
-        (consumer, piece): (Consumer<'f>, WorkUnit<'f>),
+        (consumer, unit): (Consumer<'f>, WorkUnit<'f>),
         columns: u32,
         blocks: Vec<Vec<Var<'f, T::Sum>>>,
     ) -> Fragment<'f, T::Sum> {
         Fragment {
             columns,
-            first: begin(&self.elements, [piece.m, piece.n], [None, Some(consumer.part)]),
+            first: begin(&self.elements, [unit.m, unit.n], [None, Some(consumer.part)]),
             blocks,
             elements: self.elements,
             shared: consumer.shared,

@@ -29,7 +29,7 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
     pub(super) fn promoted(
         &self,
         sums: &Promoted<'f, T>,
-        (Pass { ring, piece, .. }, consumer): (Pass<'_, 'f>, Consumer<'f>),
+        (Pass { ring, unit, .. }, consumer): (Pass<'_, 'f>, Consumer<'f>),
         width: u32,
     ) {
         let f = self.f;
@@ -48,7 +48,7 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
             let issue = self.loaded(fragments.as_ref(), stage);
             self.by_parts(sums, (stage, &issue), width, parts, &|| free(stage));
         };
-        let count = piece.k_end - piece.k_begin;
+        let count = unit.k_end - unit.k_begin;
         if k_tiles == 1 {
             f.repeat(count, |_| one());
         } else {
@@ -130,10 +130,10 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
     }
 
     /// The result of the warpgroup for the tile: the promoted sums if there are any, else the accumulators.
-    pub(super) fn result(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>, width: u32) -> Accumulators<'f> {
+    pub(super) fn result(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>, width: u32) -> Accumulators<'f> {
         let single = || self.product.accumulators().iter().map(|block| T::single(self.f, block)).collect();
         let blocks = self.sums.clone().unwrap_or_else(single);
-        T::sums(self.product.fragment_of((consumer, piece), width, blocks))
+        T::sums(self.product.fragment_of((consumer, unit), width, blocks))
     }
 }
 

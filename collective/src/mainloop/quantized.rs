@@ -68,7 +68,7 @@ impl<'f> StageTile<'f> for Codes<'f> {
 
     fn load<'a>(
         &'a self,
-        Loading { f, plan, cluster, piece, .. }: Loading<'f, 'a>,
+        Loading { f, plan, cluster, unit, .. }: Loading<'f, 'a>,
     ) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
         let (Self(weights, map), [m, _, k]) = (self, plan.mainloop.tile);
         let (block_bytes, lines) = (weights.bytes(unit::ROWS, k), k / unit::k(weights.code.bits()) * LINES);
@@ -81,7 +81,7 @@ impl<'f> StageTile<'f> for Codes<'f> {
                 multicast: cluster.row_mask(),
                 hint: plan.mainloop.operands[0].cache.bits(),
             };
-            map.copy(f, load, vec![f.constant(0), k_tile * lines, piece.m / unit::ROWS + slice], piece);
+            map.copy(f, load, vec![f.constant(0), k_tile * lines, unit.m / unit::ROWS + slice], unit);
         };
         (f.constant(plan.ring.tile_bytes(0)), Box::new(load))
     }
@@ -89,7 +89,7 @@ impl<'f> StageTile<'f> for Codes<'f> {
 
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
 pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-    let Pass { f, plan, piece, .. } = pass;
+    let Pass { f, plan, unit, .. } = pass;
     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let weights = plan.mainloop.weights().expect("called for weights in few bits");
@@ -97,7 +97,7 @@ pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: F
     consumer.turns.begin();
     let multiply = |stage: Stage<'f>, older: Older<'_>| registers.multiply(&product, stage, older);
     consumer.in_sets(pass, &multiply, &|| product.clear());
-    finish(plan, product.sums(consumer, piece));
+    finish(plan, product.sums(consumer, unit));
 }
 
 /// Registers of a consumer for everything except accumulators, fragments, and the codes and factors they are

@@ -80,8 +80,8 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
     let tile = |(i, names): (usize, _)| {
         let (rows, anywhere) = (plan.mainloop.operands[i].scaled, plan.begins_anywhere()[i]);
         // (BLK_MN, 1, PIPE), or (4, BLK_MN / 128, PIPE)
-        BoxTile::declare(f, names, plan.operand_batches()[i], 2 + i, move |piece: WorkUnit<'f>, k_tile| {
-            let first = [piece.m, piece.n][i];
+        BoxTile::declare(f, names, plan.operand_batches()[i], 2 + i, move |unit: WorkUnit<'f>, k_tile| {
+            let first = [unit.m, unit.n][i];
             match rows {
                 // A copy begins at a multiple of 16 bytes.
                 1 if anywhere => vec![first / FETCHED_SCALES * FETCHED_SCALES, k_tile],

@@ -27,7 +27,7 @@ pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: F
 }
 
 fn sums<'f, T: AccumulatorElement>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Accumulators<'f> {
-    let Pass { f, plan, piece, .. } = pass;
+    let Pass { f, plan, unit, .. } = pass;
     let multiplier = Multiplier::<T>::new(f, plan, consumer);
     let (product, metadata) = (&multiplier.product, Metadata::new(f, plan, consumer));
     consumer.turns.begin();
@@ -37,7 +37,7 @@ fn sums<'f, T: AccumulatorElement>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -
         let multiply = |stage: Stage<'f>, older: Older<'_>| metadata.multiply(product, stage, older);
         consumer.in_sets(pass, &multiply, &|| product.clear());
     }
-    multiplier.result(consumer, piece, plan.mainloop.tile[1])
+    multiplier.result(consumer, unit, plan.mainloop.tile[1])
 }
 
 /// A thread's metadata, and its place in a stage.
@@ -66,12 +66,12 @@ impl<'f, 'p> Metadata<'f, 'p> {
         &self,
         multiplier: &Multiplier<'f, '_, T>,
         sums: &Promoted<'f, T>,
-        (Pass { ring, piece, .. }, consumer): (Pass<'_, 'f>, Consumer<'f>),
+        (Pass { ring, unit, .. }, consumer): (Pass<'_, 'f>, Consumer<'f>),
     ) {
         let (f, spec) = (self.f, &self.plan.mainloop);
         let steps = sparse::unit_k(spec.operands[0].format) / spec.atom.k();
         multiplier.clear_promoted(sums);
-        f.repeat(piece.k_end - piece.k_begin, |_| {
+        f.repeat(unit.k_end - unit.k_begin, |_| {
             let stage = ring.acquire();
             (0..).zip(&self.words).for_each(|(unit, words)| self.load(stage, unit, words));
             let issue = |found: &MmaOperands<'_, 'f, T>| {

@@ -14,7 +14,7 @@ pub(crate) struct Loading<'f, 'p> {
     pub f: &'f Builder,
     pub plan: &'p Plan,
     pub cluster: ClusterPosition<'f>,
-    pub piece: WorkUnit<'f>,
+    pub unit: WorkUnit<'f>,
     /// Whether the executing thread is the one that loads; `None` if no other thread executes this.
     pub loads: Option<Value<'f, bool>>,
 }
@@ -66,14 +66,14 @@ impl<'f> OperandMap<'f> {
 
     /// The matrix of a work unit's GEMM, for this CTA only.
     #[track_caller]
-    pub fn origin(&self, piece: WorkUnit<'f>) -> Origin<'f> {
+    pub fn origin(&self, unit: WorkUnit<'f>) -> Origin<'f> {
         let f = self.address.builder();
-        f.for_caller(|| Origin { matrix: self.coordinate(piece), ..Origin::alone(self.address) })
+        f.for_caller(|| Origin { matrix: self.coordinate(unit), ..Origin::alone(self.address) })
     }
 
     /// The coordinate of a work unit's GEMM; `None` if the map has no batch.
-    fn coordinate(&self, piece: WorkUnit<'f>) -> Option<Value<'f, u32>> {
-        self.step.zip(piece.group).map(|(step, group)| group * step)
+    fn coordinate(&self, unit: WorkUnit<'f>) -> Option<Value<'f, u32>> {
+        self.step.zip(unit.group).map(|(step, group)| group * step)
     }
 
     /// Starts the copy of one box. `first` is where it begins, innermost coordinate first.
@@ -82,9 +82,9 @@ impl<'f> OperandMap<'f> {
         f: &'f Builder,
         load: TensorLoad<'f>,
         first: Vec<Value<'f, u32>>,
-        piece: WorkUnit<'f>,
+        unit: WorkUnit<'f>,
     ) {
-        tensor_load(f, load, first.into_iter().chain(self.coordinate(piece)));
+        tensor_load(f, load, first.into_iter().chain(self.coordinate(unit)));
     }
 }
 
@@ -108,9 +108,9 @@ impl<'f> OperandTiles<'f> {
         self.maps.iter().map(|(_, map)| map.address).collect()
     }
 
-    fn bytes(&self, Loading { f, plan, piece, .. }: Loading<'f, '_>) -> Value<'f, u32> {
+    fn bytes(&self, Loading { f, plan, unit, .. }: Loading<'f, '_>) -> Value<'f, u32> {
         let of_tile = |i| plan.ring.tile_bytes(i);
-        match piece.columns {
+        match unit.columns {
             None => f.constant(self.maps.iter().map(|&(i, _)| of_tile(i)).sum()),
             Some(columns) => {
                 let [part, parts] = plan.mainloop.parts();
@@ -134,15 +134,15 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
     }
 
     fn load<'a>(&'a self, of: Loading<'f, 'a>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
-        let Loading { f, plan, cluster, piece, loads } = of;
+        let Loading { f, plan, cluster, unit, loads } = of;
         let bytes = self.bytes(of);
-        let own = self.own.map(|own| own.of(f, plan, piece, loads).to_vec());
+        let own = self.own.map(|own| own.of(f, plan, unit, loads).to_vec());
         let sources = self.maps.iter().zip(own.unwrap_or_else(|| self.addresses()));
         let sources: Vec<_> =
-            sources.map(|(&(i, map), address)| (i, address, map.coordinate(piece))).collect();
+            sources.map(|(&(i, map), address)| (i, address, map.coordinate(unit))).collect();
         let load = move |stage: Stage<'f>, k_tile: Value<'f, u32>| {
             let k = k_tile * plan.operands[sources[0].0].k;
-            let [m, n] = [piece.m, if plan.epilogue.split { piece.n >> 1 } else { piece.n }];
+            let [m, n] = [unit.m, if plan.epilogue.split { unit.n >> 1 } else { unit.n }];
             let origins = sources.iter().map(|&(i, map, matrix)| {
                 let (mn, slice, receivers) = match i {
                     0 => (m, cluster.n, cluster.row_mask()),
@@ -152,7 +152,7 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
             });
             for (i, mn, origin) in origins.collect::<Vec<_>>() {
                 let copy = TensorCopy::new(plan.operands[i]);
-                match piece.columns.filter(|_| i == 1) {
+                match unit.columns.filter(|_| i == 1) {
                     None => copy.load(f, stage, origin, [mn, k]),
                     Some(columns) => {
                         copy.load_columns(f, stage, origin, [mn, k], (columns, plan.mainloop.cluster[0]));
@@ -196,12 +196,12 @@ impl<'f> StageTile<'f> for BoxTile<'f> {
 
     fn load<'a>(
         &'a self,
-        Loading { f, plan, piece, .. }: Loading<'f, 'a>,
+        Loading { f, plan, unit, .. }: Loading<'f, 'a>,
     ) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
         let load = move |stage: Stage<'f>, k_tile| {
             let (map, dst) = (self.map.address, stage.address + plan.ring.offset(self.number));
             let load = TensorLoad { map, dst, barrier: stage.full, multicast: None, hint: None };
-            self.map.copy(f, load, (self.place)(piece, k_tile), piece);
+            self.map.copy(f, load, (self.place)(unit, k_tile), unit);
         };
         (f.constant(plan.ring.tile_bytes(self.number)), Box::new(load))
     }

@@ -65,7 +65,7 @@ impl<'f> Consumer<'f> {
     #[track_caller]
     pub(super) fn in_sets(
         &self,
-        Pass { f, ring, piece, .. }: Pass<'_, 'f>,
+        Pass { f, ring, unit, .. }: Pass<'_, 'f>,
         multiply: &dyn Fn(Stage<'f>, Older<'_>),
         clear: &dyn Fn(),
     ) {
@@ -80,7 +80,7 @@ impl<'f> Consumer<'f> {
             let first = ring.acquire();
             multiply(first, None);
             let older = f.variable(first.empty);
-            f.repeat_from(piece.k_begin + 1, piece.k_end, |_| {
+            f.repeat_from(unit.k_begin + 1, unit.k_end, |_| {
                 let stage = ring.acquire();
                 multiply(stage, Some(&|| free(older.get())));
                 older.set(stage.empty);
@@ -93,7 +93,7 @@ impl<'f> Consumer<'f> {
             clear();
             self.turns.pass();
         };
-        f.for_caller(|| f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing));
+        f.for_caller(|| f.if_else(unit.k_begin.less_than(unit.k_end), all, nothing));
     }
 
     /// As [`each_stage`](Self::each_stage), when the consumer's turn has already begun.
@@ -112,7 +112,7 @@ impl<'f> Consumer<'f> {
     #[track_caller]
     fn stages_of<const RINGS: usize>(
         &self,
-        Pass { f, piece, .. }: Pass<'_, 'f>,
+        Pass { f, unit, .. }: Pass<'_, 'f>,
         rings: [Position<'f>; RINGS],
         in_flight: InFlight,
         multiply: &dyn Fn([Stage<'f>; RINGS], Value<'f, u32>, bool),
@@ -126,11 +126,11 @@ impl<'f> Consumer<'f> {
             rest(false);
             self.turns.pass();
         };
-        let each = |body: &dyn Fn(Value<'f, u32>)| f.repeat_from(piece.k_begin + 1, piece.k_end, body);
+        let each = |body: &dyn Fn(Value<'f, u32>)| f.repeat_from(unit.k_begin + 1, unit.k_end, body);
         let one = || {
             // The first stages overwrite the accumulators, so they need not be cleared.
             let first = acquire();
-            multiply(first, piece.k_begin, false);
+            multiply(first, unit.k_begin, false);
             // The stages before the current ones: their instructions may still be running.
             let older = first.map(|stage| f.variable(stage.empty));
             each(&|k_tile| {
@@ -154,7 +154,7 @@ impl<'f> Consumer<'f> {
                 f.warp_sync();
                 stages.iter().for_each(|stage| release(stage.empty));
             };
-            whole(piece.k_begin, false);
+            whole(unit.k_begin, false);
             each(&|k_tile| whole(k_tile, true));
             self.turns.pass();
             rest(true);
@@ -163,6 +163,6 @@ impl<'f> Consumer<'f> {
             InFlight::One => one(),
             InFlight::None => none(),
         };
-        f.for_caller(|| f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing));
+        f.for_caller(|| f.if_else(unit.k_begin.less_than(unit.k_end), all, nothing));
     }
 }

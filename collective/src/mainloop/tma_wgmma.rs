@@ -100,9 +100,9 @@ impl<'f> DeviceMainloop<'f> for Tiles<'f> {
         self.0.iter().for_each(|tile| tile.prepare(f, plan));
     }
 
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
-        let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: None });
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
+        let (bytes, load) = self.load(Loading { f, plan, cluster, unit, loads: None });
+        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
             ring.produce(bytes, |stage| load(stage, k_tile));
         });
     }
@@ -124,19 +124,19 @@ impl<'f> DeviceMainloop<'f> for Tiles<'f> {
         consumer: Consumer<'f>,
         ahead: Position<'f>,
     ) -> Accumulators<'f> {
-        let Pass { f, plan, piece, .. } = pass;
+        let Pass { f, plan, unit, .. } = pass;
         let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
         let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
-        let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: Some(loads) });
+        let (bytes, load) = self.load(Loading { f, plan, cluster, unit, loads: Some(loads) });
         let fill = |k_tile| ahead.fill(bytes, |stage| load(stage, k_tile));
         let first = || {
-            let first = (piece.k_end - piece.k_begin).min(plan.ring.stages) + piece.k_begin;
-            f.if_(loads, || f.repeat_from(piece.k_begin, first, fill));
+            let first = (unit.k_end - unit.k_begin).min(plan.ring.stages) + unit.k_begin;
+            f.if_(loads, || f.repeat_from(unit.k_begin, first, fill));
         };
         // The stage that has just been multiplied is the next to be filled.
         let next = |k_tile: Value<'f, u32>| {
             let next = k_tile + plan.ring.stages;
-            f.if_(loads & next.less_than(piece.k_end), || fill(next));
+            f.if_(loads & next.less_than(unit.k_end), || fill(next));
         };
         multiplier::in_turn(pass, consumer, (&first, &next))
     }

@@ -23,7 +23,7 @@ pub struct MainloopNeeds {
     /// [`WorkUnit::columns`](crate::WorkUnit::columns) of a tile that is narrowed or sliced.
     pub whole_n: bool,
     /// A tile's columns must follow each other in B. False if the mainloop loads the columns from
-    /// `piece.n / 2` on where [`EpilogueSpec::split`](crate::EpilogueSpec::split) takes them from both halves
+    /// `unit.n / 2` on where [`EpilogueSpec::split`](crate::EpilogueSpec::split) takes them from both halves
     /// of N.
     pub consecutive: bool,
     /// The cluster must be one CTA. False if the mainloop loads its slice of each tile for all CTAs that

@@ -123,23 +123,23 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         self.q.initialise();
     }
 
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let [q, key, v] = [Q, KEY.at(plan.ring.offset(2)), plan.operands[1]].map(TensorCopy::new);
         let [q_map, key_map, v_map] = self.maps.map(Origin::alone);
         let zero = f.constant(0);
         self.filled
-            .produce(f.constant(OWN.transaction_bytes()), |stage| q.load(f, stage, q_map, [piece.m, zero]));
-        f.repeat_from(piece.k_begin, piece.k_end, |tile| {
+            .produce(f.constant(OWN.transaction_bytes()), |stage| q.load(f, stage, q_map, [unit.m, zero]));
+        f.repeat_from(unit.k_begin, unit.k_end, |tile| {
             ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
                 key.load(f, stage, key_map, [tile * KEYS, zero]);
-                v.load(f, stage, v_map, [piece.n, tile * KEYS]);
+                v.load(f, stage, v_map, [unit.n, tile * KEYS]);
             });
         });
     }
 
     fn multiply(
         &self,
-        Pass { f, plan, ring, piece }: Pass<'_, 'f>,
+        Pass { f, plan, ring, unit }: Pass<'_, 'f>,
         consumer: Consumer<'f>,
         finish: Finish<'_, 'f>,
     ) {
@@ -150,7 +150,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let p = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect(planned);
         let q = self.read.acquire();
         out.clear();
-        f.repeat_from(piece.k_begin, piece.k_end, |_| {
+        f.repeat_from(unit.k_begin, unit.k_end, |_| {
             let stage = ring.acquire();
             let found = scores.find_in([q, stage]);
             f.wgmma_fence();
@@ -163,7 +163,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             consumer.release.arrive(stage.empty);
         });
         consumer.release.arrive(q.empty);
-        finish(plan, out.sums(consumer, piece));
+        finish(plan, out.sums(consumer, unit));
     }
 }
 

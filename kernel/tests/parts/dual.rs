@@ -96,28 +96,28 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn skip(&self, _: &'f Builder, _: &Plan, piece: WorkUnit<'f>) {
-        self.positions[1].skip(piece.k_end - piece.k_begin);
+    fn skip(&self, _: &'f Builder, _: &Plan, unit: WorkUnit<'f>) {
+        self.positions[1].skip(unit.k_end - unit.k_begin);
     }
 
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let [a, b] = plan.operands;
         let [a, b, gate] = [a, b, GATE].map(TensorCopy::new);
         let origins = self.maps.map(Origin::alone);
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
             let k = k_tile * plan.mainloop.tile[2];
             ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
-                a.load(f, stage, origins[0], [piece.m, k]);
-                b.load(f, stage, origins[1], [piece.n, k]);
+                a.load(f, stage, origins[0], [unit.m, k]);
+                b.load(f, stage, origins[1], [unit.n, k]);
             });
             self.positions[0].produce(f.constant(GATE.room().bytes), |stage| {
-                gate.load(f, stage, origins[2], [piece.n, k]);
+                gate.load(f, stage, origins[2], [unit.n, k]);
             });
         });
     }
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, ring, piece } = pass;
+        let Pass { f, plan, ring, unit } = pass;
         let [a, b] = plan.operands;
         let product =
             |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
@@ -140,7 +140,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         {
             sum.set(sum.get() * <Silu as Pointwise<1>>::apply((), [gate.get()]));
         }
-        finish(plan, product.sums(consumer, piece));
+        finish(plan, product.sums(consumer, unit));
     }
 }
 

@@ -101,7 +101,7 @@ const CHUNK: [u32; 2] = [16, 8];
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
     fn load(&self, pass: Pass<'_, 'f>, _: ClusterPosition<'f>) {
-        let Pass { f, plan, ring, piece } = pass;
+        let Pass { f, plan, ring, unit } = pass;
         let thread = f.special(Special::ThreadX) % 128;
         let [tile_m, _, tile_k] = plan.mainloop.tile;
         let [a_tile, b_tile] = plan.operands;
@@ -112,21 +112,21 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let rows: Vec<_> = (0..tile_m / lines)
             .map(|pass| {
                 let (row, index) = (line + pass * lines, f.variable(0i32));
-                let inside = (piece.m + row).less_than(self.m);
-                f.if_(inside, || index.set(f.load_global(self.indices + (piece.m + row).mul_wide(4), 0)));
+                let inside = (unit.m + row).less_than(self.m);
+                f.if_(inside, || index.set(f.load_global(self.indices + (unit.m + row).mul_wide(4), 0)));
                 let begin = index.get().cast::<u32>().cast::<u64>() * self.ld;
                 let place = layout.apply_modes(&[row, element]).expect("two modes") * 2 + plan.ring.offset(0);
                 (self.a + begin + element.mul_wide(2), place, inside)
             })
             .collect();
-        ring.fill_by_threads([piece.k_begin, piece.k_end], |stage, k_tile| {
+        ring.fill_by_threads([unit.k_begin, unit.k_end], |stage, k_tile| {
             let first = k_tile * tile_k;
             let left = (self.k - first.min(self.k)).max(element) - element;
             for &(source, place, inside) in &rows {
                 let size = (left.min(CHUNK[1]) * 2).where_or(inside, 0);
                 f.copy_async(CHUNK[0], stage.address + place, (source + first.mul_wide(2), 0), Some(size));
             }
-            b.copy(stage, [piece.n, first]);
+            b.copy(stage, [unit.n, first]);
         });
     }
 }

@@ -82,7 +82,7 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
     }
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, piece, .. } = pass;
+        let Pass { f, plan, unit, .. } = pass;
         let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
             .expect("the spec's tile");
         let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect("the spec's A");
@@ -102,7 +102,7 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
                 }
             },
         );
-        finish(plan, product.sums(consumer, piece));
+        finish(plan, product.sums(consumer, unit));
     }
 }
 

@@ -75,14 +75,14 @@ impl<const DEFECT: u8> MainloopEmitter for Emitter<DEFECT> {
 }
 
 impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = plan.operands.map(TensorCopy::new);
         let times = if DEFECT == TWICE { 2 } else { 1 };
         let more = if DEFECT == BYTES { 16 } else { 0 };
         let bytes = f.constant(plan.ring.transaction_bytes() * times + more);
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
             let load = |stage| {
-                let tiles = || copies.iter().zip(self.0).zip([piece.m, piece.n]);
+                let tiles = || copies.iter().zip(self.0).zip([unit.m, unit.n]);
                 for ((copy, map), mn) in (0..times).flat_map(|_| tiles()) {
                     copy.load(f, stage, Origin::alone(map), [mn, k_tile * 64]); // line: load
                 }
@@ -92,7 +92,7 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
     }
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, ring, piece } = pass;
+        let Pass { f, plan, ring, unit } = pass;
         let [a, b] = plan.operands;
         let b = if DEFECT == ELSEWHERE { b.at(plan.ring.stage_bytes) } else { b };
         let product =
@@ -100,11 +100,11 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
         let sums: Vec<_> = product.accumulators().iter().flatten().collect();
         if DEFECT == KEPT {
             product.clear();
-            f.repeat_from(piece.k_begin, piece.k_end, |_| {
+            f.repeat_from(unit.k_begin, unit.k_end, |_| {
                 product.multiply(ring.acquire(), true);
                 f.wgmma_wait(0);
             });
-            return finish(plan, product.sums(consumer, piece));
+            return finish(plan, product.sums(consumer, unit));
         }
         let multiply = |stage: Stage<'f>, accumulate| {
             if DEFECT == UNFENCED {
@@ -129,7 +129,7 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
         };
         consumer.each_stage(pass, InFlight::None, &multiply, &rest); // line: each stage
         f.store_shared(consumer.shared + plan.own_offset + consumer.thread * 4, 0, [consumer.thread]); // line: own
-        finish(plan, product.sums(consumer, piece));
+        finish(plan, product.sums(consumer, unit));
     }
 }
 

@@ -87,15 +87,15 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = plan.operands.map(TensorCopy::new);
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
             let k = k_tile * plan.mainloop.tile[2];
             ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
-                for ((copy, map), mn) in copies.iter().zip(self.maps).zip([piece.m, piece.n]) {
+                for ((copy, map), mn) in copies.iter().zip(self.maps).zip([unit.m, unit.n]) {
                     copy.load(f, stage, Origin::alone(map), [mn, k]);
                 }
-                let line = piece.m / plan.mainloop.tile[0] * self.k_tiles + k_tile;
+                let line = unit.m / plan.mainloop.tile[0] * self.k_tiles + k_tile;
                 let (src, dst) = (self.scales + line.mul_wide(LINE), stage.address + plan.ring.offset(2));
                 f.bulk_load(BulkLoad { src, dst, barrier: stage.full, multicast: None, hint: None }, LINE);
             });
@@ -103,15 +103,15 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     }
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, piece, .. } = pass;
+        let Pass { f, plan, unit, .. } = pass;
         let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
             .expect("the spec's tile");
         let zeros = |block: &Vec<_>| block.iter().map(|_| f.variable(0.0f32)).collect::<Vec<_>>();
         let sums: Vec<_> = product.accumulators().iter().map(zeros).collect();
-        let fragment = product.fragment(consumer, piece);
+        let fragment = product.fragment(consumer, unit);
         // The position of the scale of the thread's first row in a stage.
         let [row, _] = fragment.start();
-        let own = (row - piece.m) * 4 + plan.ring.offset(2);
+        let own = (row - unit.m) * 4 + plan.ring.offset(2);
         consumer.each_stage(
             pass,
             InFlight::None,

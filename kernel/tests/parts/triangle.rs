@@ -51,9 +51,9 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn range(&self, f: &'f Builder, plan: &Plan, piece: WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> {
+    fn range(&self, f: &'f Builder, plan: &Plan, unit: WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> {
         let [m, _, k] = plan.mainloop.tile;
-        Some([f.constant(0), (piece.m + m).div_ceil(k)])
+        Some([f.constant(0), (unit.m + m).div_ceil(k)])
     }
 
     fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {

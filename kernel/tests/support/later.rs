@@ -69,10 +69,10 @@ impl MainloopEmitter for LaterEmitter {
 
 impl<'f> DeviceMainloop<'f> for LaterDevice<'f> {
     fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
-        let Pass { f, piece, .. } = pass;
+        let Pass { f, unit, .. } = pass;
         // The same number of k-tiles, beginning with the one that memory names.
         let first = f.load_global::<u32>(self.first, 0);
-        let piece = WorkUnit { k_begin: piece.k_begin + first, k_end: piece.k_end + first, ..piece };
-        self.ours.load(Pass { piece, ..pass }, cluster);
+        let unit = WorkUnit { k_begin: unit.k_begin + first, k_end: unit.k_end + first, ..unit };
+        self.ours.load(Pass { unit, ..pass }, cluster);
     }
 }

@@ -25,7 +25,7 @@ for which, and what overlaps. Shared-memory bank conflicts are printed per instr
 
 /// Largest number of k-tiles and epilogues in a trace. Each has some hundred events of all warps; all take a
 /// minute or two.
-const MOST_PIECES: u128 = 1 << 16;
+const MOST_UNITS: u128 = 1 << 16;
 
 /// Memory for the events of one k-tile or epilogue, in bytes.
 const PIECE_BYTES: u128 = 40_000;
@@ -100,10 +100,10 @@ impl Run {
         let Tiles { m, n, k } = entry.tiles(problem);
         let tiles = u128::from(m) * u128::from(n) * u128::from(entry.plan().cluster_size());
         let pieces = tiles * (u128::from(k) + 1);
-        if pieces > MOST_PIECES {
+        if pieces > MOST_UNITS {
             refuse!(
                 "{what} make {tiles} tiles of {k} k-tiles and an epilogue, {pieces} k-tiles and epilogues in all; at most \
-                 {MOST_PIECES} are traced: lower --m, --n or --k"
+                 {MOST_UNITS} are traced: lower --m, --n or --k"
             );
         }
         let matrices =

@@ -80,11 +80,11 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, Pass { f, plan, ring, piece }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
         let copies = tiles(plan).map(TensorCopy::new);
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
             ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
-                for ((copy, map), mn) in copies.iter().zip(self.0).zip([piece.m, piece.n, piece.n]) {
+                for ((copy, map), mn) in copies.iter().zip(self.0).zip([unit.m, unit.n, unit.n]) {
                     copy.load(f, stage, Origin::alone(map), [mn, k_tile * plan.mainloop.tile[2]]);
                 }
             });
@@ -92,7 +92,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     }
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, piece, .. } = pass;
+        let Pass { f, plan, unit, .. } = pass;
         // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
         let [a, b, gate] = tiles(plan);
         let of =
@@ -113,7 +113,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         for (up, gate) in up.accumulators().iter().flatten().zip(gate.accumulators().iter().flatten()) {
             up.set(gate.get() * gate.get().sigmoid() * up.get());
         }
-        finish(plan, up.sums(consumer, piece));
+        finish(plan, up.sums(consumer, unit));
     }
 }
 

@@ -86,7 +86,7 @@ const CHUNK: u32 = 8;
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
     fn load(&self, pass: Pass<'_, 'f>, _: ClusterPosition<'f>) {
-        let Pass { f, plan, ring, piece } = pass;
+        let Pass { f, plan, ring, unit } = pass;
         let thread = f.special(Special::ThreadX) % 128;
         let [tile_m, _, tile_k] = plan.mainloop.tile;
         let [a_tile, b_tile] = plan.operands;
@@ -95,15 +95,15 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         // The thread's rows of A, the same in all k-tiles.
         let row = |pass: u32| {
             let (row, index) = (line + pass * lines, f.variable(0u32));
-            let inside = (piece.m + row).less_than(self.m);
-            f.if_(inside, || index.set(f.load_global(self.indices + (piece.m + row).mul_wide(4), 0)));
+            let inside = (unit.m + row).less_than(self.m);
+            f.if_(inside, || index.set(f.load_global(self.indices + (unit.m + row).mul_wide(4), 0)));
             let source = self.a + index.get().cast::<u64>() * self.ld + element.mul_wide(2);
             // (BLK_M, BLK_K)
             let place = layout.apply_modes(&[row, element]).expect("two modes") * 2 + plan.ring.offset(0);
             (source, place, inside)
         };
         let rows: Vec<_> = (0..tile_m / lines).map(row).collect();
-        ring.fill_by_threads([piece.k_begin, piece.k_end], |stage, k_tile| {
+        ring.fill_by_threads([unit.k_begin, unit.k_end], |stage, k_tile| {
             let first = k_tile * tile_k;
             let left = (self.k - first.min(self.k)).max(element) - element;
             for &(source, place, inside) in &rows {
@@ -113,7 +113,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             f.if_(thread.equals(0), || {
                 // Its own arrival comes later, so the phase cannot end before these bytes are announced.
                 f.mbarrier_transact(false, stage.full, plan.ring.tile_bytes(1), true);
-                b.load(f, stage, Origin::alone(self.b), [piece.n, first]);
+                b.load(f, stage, Origin::alone(self.b), [unit.n, first]);
             });
         });
     }

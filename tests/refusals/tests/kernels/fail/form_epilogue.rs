@@ -15,7 +15,7 @@ use typenum::{U1, U64};
 type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
 type Linear = LinearCombination<bf16>;
 
-/// Leaves out which output a piece is of.
+/// Leaves out which output a unit is of.
 #[derive(Debug)]
 struct Mine;
 struct Device<'f>(Box<dyn DeviceEpilogue<'f> + 'f>);

@@ -14,7 +14,7 @@ use typenum::{U1, U64};
 
 type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
 
-/// Leaves out which product a piece is of.
+/// Leaves out which product a unit is of.
 #[derive(Debug)]
 struct First;
 struct Device<'f>(Box<dyn DeviceMainloop<'f> + 'f>);
@@ -38,7 +38,7 @@ impl MainloopEmitter for First {
 }
 impl<'f> DeviceMainloop<'f> for Device<'f> {
     fn load(&self, pass: Pass<'_, 'f>, cluster: pipeline::ClusterPosition<'f>) {
-        self.0.load(Pass { piece: WorkUnit { group: None, ..pass.piece }, ..pass }, cluster);
+        self.0.load(Pass { unit: WorkUnit { group: None, ..pass.unit }, ..pass }, cluster);
     }
 }
 
