@@ -1,6 +1,6 @@
 //! Calls that are refused, each with what was given and what is needed; and calls with nothing to compute.
 
-use kernel::{Buffer, Call, GemmProblem, LaunchError, LinearArguments, MatrixRef, find};
+use kernel::{AnyGemm, Buffer, Call, GemmProblem, KernelSpec, LaunchError, LinearArguments, MatrixRef, find};
 use ptx::abi::{Argument, Promotion};
 
 /// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
@@ -162,36 +162,43 @@ fn divided_tiles_need_a_workspace() {
     assert_eq!(find("128x256-bf16-kk").expect("a catalogue name").workspace(&call, 132), 0);
 }
 
-/// What L2 fetches for copies of A and B: single lines for tiles limited by DRAM, pairs for large tiles and groups of rows.
+/// What L2 fetches for copies of A and B: single lines for tiles limited by DRAM, pairs for large tiles and groups of rows, and for
+/// what is read once what the card's memory wants.
 #[test]
 fn small_tiles_fetch_single_lines() {
-    use collective::Form;
+    use collective::{CachePolicy, Form};
 
     for form in [Form::GroupedContiguous, Form::GroupedMasked] {
         let plan = find("64x64-2x1-bf16-kk").expect("a catalogue name").plan();
-        let [grouped, single] = [form, Form::Single].map(|form| plan.mainloop.promotion(form));
+        let [grouped, single] =
+            [form, Form::Single].map(|form| plan.mainloop.promotion(form, CachePolicy::Normal));
         assert_eq!((grouped, single), (Promotion::B256, Promotion::B128), "{form:?}");
     }
-    for (kind, promotion) in [
-        ("64x16-swap", Promotion::B128),
-        ("64x64-2x1", Promotion::B128),
-        ("128x128-pingpong", Promotion::B128),
-        ("128x128-direct", Promotion::B128),
-        ("256x128-1x2", Promotion::B256),
-        ("128x256", Promotion::B256),
-        ("128x320", Promotion::B256),
-    ] {
-        let gemm = find(&format!("{kind}-bf16-kk")).expect("a catalogue name");
+    let fetched = |gemm: &AnyGemm| {
         let call = legal().with(LinearArguments::default());
         let launch = gemm.launch(&call, 132).expect("legal").expect("rows");
-        let fetched: Vec<_> = launch
-            .arguments
-            .iter()
-            .filter_map(|argument| match argument {
-                Argument::TensorMap(map) => Some(map.promotion),
-                Argument::Scalar(..) | Argument::Im2colMap(_) => None,
-            })
-            .collect();
-        assert_eq!(fetched[..2], [promotion; 2], "{kind}: A's and B's");
+        let maps = launch.arguments.iter().filter_map(|argument| match argument {
+            Argument::TensorMap(map) => Some(map.promotion),
+            Argument::Scalar(..) | Argument::Im2colMap(_) => None,
+        });
+        maps.take(2).collect::<Vec<_>>()
+    };
+    for (kind, promotions) in [
+        ("64x16-swap", [Promotion::ByCard, Promotion::B128]),
+        ("64x64-2x1", [Promotion::B128, Promotion::ByCard]),
+        ("128x128-pingpong", [Promotion::B128; 2]),
+        ("128x128-direct", [Promotion::B128; 2]),
+        ("256x128-1x2", [Promotion::B256; 2]),
+        ("128x256", [Promotion::B256; 2]),
+        ("128x320", [Promotion::B256; 2]),
+    ] {
+        let gemm = find(&format!("{kind}-bf16-kk")).expect("a catalogue name");
+        assert_eq!(fetched(&gemm), promotions, "{kind}: A's and B's");
+    }
+    for (tile, promotions) in
+        [("64x64x64", [Promotion::B128, Promotion::ByCard]), ("128x256x64", [Promotion::B256; 2])]
+    {
+        let spec: KernelSpec = format!("tile={tile} l2-b=evict-first").parse().expect("a spec");
+        assert_eq!(fetched(&spec.kernel().expect("legal")), promotions, "{tile}");
     }
 }

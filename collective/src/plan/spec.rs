@@ -332,12 +332,16 @@ impl MainloopSpec {
 
     /// How much L2 fetches per access of a tensor copy: two lines, since the second often belongs to the next
     /// k-tile. For one GEMM in tiles so small that memory is the limit, one line: these have enough copies in flight, and
-    /// an H200 then loads single lines 3 % faster. Groups of rows read their weights once, and an H100 takes 2 to 5 % less time
-    /// for them by two lines.
-    pub const fn promotion(&self, form: Form) -> Promotion {
+    /// an H200 then loads single lines 3 % faster. What is read once, and so evicted first, an H100 loads by two lines 1 % faster,
+    /// and groups of rows, which read their weights once, 2 to 5 %.
+    pub const fn promotion(&self, form: Form, cache: CachePolicy) -> Promotion {
         let [m, n, _] = self.tile;
-        let grouped = matches!(form, Form::GroupedContiguous | Form::GroupedMasked);
-        if grouped || m * n >= LARGE_TILE { Promotion::B256 } else { Promotion::B128 }
+        match (form, cache) {
+            (Form::GroupedContiguous | Form::GroupedMasked, _) => Promotion::B256,
+            _ if m * n >= LARGE_TILE => Promotion::B256,
+            (_, CachePolicy::EvictFirst) => Promotion::ByCard,
+            (_, CachePolicy::Normal | CachePolicy::EvictLast) => Promotion::B128,
+        }
     }
 
     /// Number of columns that B's copies load at a time, and number of such parts per tile. Tiles that are
@@ -507,7 +511,10 @@ impl MainloopSpec {
                 return Err(b.misfit("B", n, k));
             }
         };
-        let promotion = self.promotion(form);
-        Ok([OperandTile { promotion, ..a_tile }, OperandTile { promotion, ..b_tile }])
+        let promotions = [self.promotion(form, a.cache), self.promotion(form, b.cache)];
+        Ok([
+            OperandTile { promotion: promotions[0], ..a_tile },
+            OperandTile { promotion: promotions[1], ..b_tile },
+        ])
     }
 }
