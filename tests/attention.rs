@@ -43,6 +43,20 @@ fn run(name: &str, kernel: &Attention, case: &Case, (schedule, seed): (Schedule,
 
 const DEFAULT: (Schedule, u64) = (Schedule::Default, 0);
 
+/// The schedules of a test's cases: in long runs all for each case, else one, and another one for the next case. Seven, so that a table's
+/// column does not always have the same one.
+#[derive(Default)]
+struct Schedules(usize);
+
+impl Schedules {
+    fn next(&mut self) -> Vec<(Schedule, u64)> {
+        let all: Vec<_> = Schedule::sweep(3).collect();
+        let number = self.0 % all.len();
+        self.0 += 1;
+        if std::env::var_os("FALCHION_LONG").is_some() { all } else { vec![all[number]] }
+    }
+}
+
 #[test]
 fn lengths() {
     for spec in ["d=64 tile=64x64", "d=64 tile=64x64 mask=causal"] {
@@ -243,13 +257,14 @@ impl Scores for Wrong {
 
 #[test]
 fn masks_and_scores_of_ones_own() {
+    let mut schedules = Schedules::default();
     let spec: AttentionSpec = "d=64 tile=128x64".parse().expect("a spec");
     let near = Attention::with::<Near>(spec).expect("legal");
     for [before, after] in [[0, 0], [70, 3], [1, 200], [1000, 1000]] {
         for (queries, keys) in [(300, 270), (130, 400), (65, 1)] {
             let case = of_heads(case(queries, keys, 64), 1, [4, 2]);
             let case = Case { counts: vec![before, after], reals: vec![0.25], ..case };
-            for schedule in Schedule::sweep(1) {
+            for schedule in schedules.next() {
                 run("near", &near, &case, schedule);
             }
         }
@@ -316,6 +331,7 @@ fn masks_and_scores_of_specs() {
 /// Sequences of different lengths in one launch, also without queries or keys. Those without queries have keys of NaN.
 #[test]
 fn lengths_that_differ() {
+    let mut schedules = Schedules::default();
     let mixed =
         vec![[1, 1], [0, 90], [130, 0], [65, 200], [0, 0], [64, 64], [3, 129], [0, 7], [200, 70], [1, 300]];
     for (spec, layout) in [
@@ -330,15 +346,14 @@ fn lengths_that_differ() {
     ] {
         let kernel = kernel(spec);
         let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
-        let others = [vec![[0, 4]; 3], vec![[5, 0]], vec![[70, 70]; 5]].map(|lengths| (lengths, None));
-        for (lengths, swept) in others.into_iter().chain([(mixed.clone(), Some(Schedule::sweep(1)))]) {
+        for lengths in [mixed.clone(), vec![[0, 4]; 3], vec![[5, 0]], vec![[70, 70]; 5]] {
             let case = Case {
                 lengths: Some(lengths),
                 layout,
                 counts: counts.clone(),
                 ..of_heads(case(0, 0, 64), 1, [4, 2])
             };
-            for schedule in core::iter::once(DEFAULT).chain(swept.into_iter().flatten().skip(1)) {
+            for schedule in schedules.next() {
                 run(spec, &kernel, &case, schedule);
             }
         }
@@ -348,6 +363,7 @@ fn lengths_that_differ() {
 /// Heads that share K and V as rows of one tile.
 #[test]
 fn packed_heads() {
+    let mut schedules = Schedules::default();
     for (spec, layout) in [
         ("d=64 tile=64x64 pack=4 mask=causal", Layout::HeadsFirst),
         ("d=64 tile=128x64 pack=8 alibi=on sinks=on", Layout::LengthFirst),
@@ -364,7 +380,7 @@ fn packed_heads() {
         {
             let case = of_heads(case(lengths[0], lengths[1], 64), 2, [2 * heads, 2]);
             let case = Case { layout, reals: reals.clone(), ..case };
-            for schedule in Schedule::sweep(1) {
+            for schedule in schedules.next() {
                 run(spec, &kernel, &case, schedule);
             }
         }

@@ -73,6 +73,11 @@ impl AttentionRequest {
         }
     }
 
+    /// Whether V is the first columns of K: no tensor of its own.
+    pub fn is_latent(&self) -> bool {
+        self.spec().is_latent()
+    }
+
     /// The request's words of a spec.
     fn spec(&self) -> AttentionSpec {
         let Self { format, cache, output, head, mask, lengths, pages, .. } = *self;

@@ -7,6 +7,7 @@ use super::*;
 /// those of a sequence.
 #[test]
 fn pages_of_keys() {
+    let mut schedules = Schedules::default();
     let ragged = vec![[5, 0], [5, 1], [5, 200], [5, 64], [5, 63], [5, 129], [5, 16]];
     let differ = vec![[1, 1], [0, 90], [70, 0], [3, 200], [0, 0], [64, 64], [2, 129]];
     for (spec, layout) in [
@@ -40,7 +41,7 @@ fn pages_of_keys() {
             vec![of(ragged.clone(), 5, 0, 3), of(vec![[1, 300]], 1, 0, 0), of(vec![[2, 0]], 2, 0, 0)]
         };
         for case in cases {
-            for schedule in Schedule::sweep(1) {
+            for schedule in schedules.next() {
                 run(spec, &kernel, &case, schedule);
             }
         }
@@ -99,6 +100,7 @@ fn pages_that_are_not_there() {
 /// rows without keys. The workspace is as it was after each launch.
 #[test]
 fn parts_of_keys() {
+    let mut schedules = Schedules::default();
     for (spec, layout) in [
         ("d=64 tile=64x64 pack=4 parts=5", Layout::HeadsFirst),
         ("d=64 tile=128x64 parts=3 mask=causal sinks=on overlap=on", Layout::Gaps),
@@ -116,7 +118,7 @@ fn parts_of_keys() {
             let differ = vec![lengths, [0, 9], [2, 200], [lengths[0], 1]];
             let lengths = spec.contains("packed").then_some(differ);
             let case = Case { lengths, layout, counts: counts.clone(), ..case };
-            for schedule in Schedule::sweep(1) {
+            for schedule in schedules.next() {
                 run(spec, &kernel, &case, schedule);
             }
         }
@@ -177,6 +179,7 @@ fn parts_at_fixed_keys_have_the_same_bits_in_every_batch() {
 /// lengths that differ, and both formats of queries.
 #[test]
 fn caches_of_8_bits() {
+    let mut schedules = Schedules::default();
     for (spec, layout, per_head) in [
         ("d=64 cache=e4m3 tile=64x64", Layout::HeadsFirst, true),
         ("d=64 cache=e4m3 format=f16 tile=128x32 mask=causal", Layout::LengthFirst, false),
@@ -202,7 +205,7 @@ fn caches_of_8_bits() {
             let case = of_heads(case(lengths[0], lengths[1], d), 2, [2 * pack, 2]);
             let (counts, reals) = (counts.clone(), reals.clone());
             let case = Case { lengths: own.then_some(all), layout, counts, reals, per_head, ..case };
-            for schedule in Schedule::sweep(1) {
+            for schedule in schedules.next() {
                 let checked = run(spec, &kernel, &case, schedule);
                 assert!(lengths[1] == 0 || checked.o.ratio > 0.005, "{spec}: bounds that say nothing");
             }
@@ -228,6 +231,7 @@ fn refused(table: &[(&str, &str)]) {
 /// Q, K and V in 8 bits: every head dimension, masks, lengths, pages, parts, packed heads, sinks, and all formats of O.
 #[test]
 fn operands_of_8_bits() {
+    let mut schedules = Schedules::default();
     for (spec, layout, per_head) in [
         ("format=e4m3 d=64 tile=64x64 store=direct", Layout::HeadsFirst, true),
         ("format=e4m3 tile=128x128 mask=causal store=direct", Layout::LengthFirst, false),
@@ -258,7 +262,7 @@ fn operands_of_8_bits() {
             let case = of_heads(case(lengths[0], lengths[1], d), 2, [2 * pack, 2]);
             let (counts, reals) = (counts.clone(), reals.clone());
             let case = Case { lengths: own.then_some(all), layout, values, counts, reals, per_head, ..case };
-            for schedule in Schedule::sweep(1) {
+            for schedule in schedules.next() {
                 let checked = run(spec, &kernel, &case, schedule);
                 assert!(lengths != [70, 130] || checked.o.ratio > 0.005, "{spec}: bounds that say nothing");
             }

@@ -202,7 +202,7 @@ typedef struct {
     const char *types;               /* "bf16" or "f16"; "bf16-f32", "f16-f32": O is float */
     uint32_t batch, heads, kv_heads; /* heads is a multiple of kv_heads, whose 0 means heads: consecutive heads of Q share one of K and V */
     uint32_t queries, keys;          /* of a sequence */
-    uint32_t d, dv;                  /* elements of a head of Q and K, and of V and O (0 means d): 64, 96, 128, 192 or 256 */
+    uint32_t d, dv;                  /* elements of a head of Q and K, and of V and O (0 means d): 64, 96, 128, 192 or 256; 576 with 512 is latent attention: V is the first 512 elements of K, and NULL */
     float scale;                     /* 0 means 1 / sqrt(d) */
     uint32_t flags;                  /* FALCHION_CAUSAL and the others, or 0 */
     uint32_t card;                   /* as falchion_gemm_desc */

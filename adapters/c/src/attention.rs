@@ -195,6 +195,7 @@ impl AttentionDescription {
         let rows = if page == 0 { keys } else { page };
         let read = [at(0, [heads, queries, d]), at(1, [shared, rows, d]), at(2, [shared, rows, dv])];
         let o = at(3, [heads, queries, dv]);
+        let views = [self.rows[2], self.head_strides[2], self.sequences[2]];
         let bytes = u64::from(output.bytes());
         let address = if alignment == 0 { 256 } else { u64::from(alignment) };
         let places = [address, o.row * bytes, o.head * bytes, o.batch * bytes];
@@ -210,7 +211,16 @@ impl AttentionDescription {
             workspace: flags & WORKSPACE != 0,
             ..AttentionRequest::new(problem, d)
         };
-        Ok((Asked { request, call: call_of(&request, problem, read, o), aligned }, spec))
+        let [q, k, mut v] = read;
+        if request.is_latent() {
+            if views != [0; 3] {
+                return invalid(format!(
+                    "the strides of V are {views:?}, zeros were needed: it is the first {dv} of the {d} elements of K's heads"
+                ));
+            }
+            v = HeadsRef::default();
+        }
+        Ok((Asked { request, call: call_of(&request, problem, [q, k, v], o)?, aligned }, spec))
     }
 }
 
@@ -278,7 +288,7 @@ impl AttentionKernel {
         let tried = AttentionCall {
             q: read(q),
             k: read(k),
-            v: read(v),
+            v: if request.is_latent() { v } else { read(v) },
             o: far(o, if aligned { 256 } else { 4 }),
             workspace: Some(Buffer::new(aligned_address(256), bytes)),
             ..tried

@@ -88,6 +88,38 @@ fn expected(
     (o.collect(), sum.ln())
 }
 
+/// V is the first 512 of the 576 elements of K, and NULL.
+#[test]
+fn latent_attention_has_no_v() {
+    let mut of = described(c"bf16-f32");
+    (of.heads, of.kv_heads, of.queries, of.d, of.dv, of.alignment) = (16, 1, 1, 576, 512, 4);
+    let (q, k) = (Room::new(2 * 16 * 576, 7), Room::new(2 * 90 * 576, 5));
+    let mut o = vec![f32::NAN; 2 * 16 * 512];
+    // SAFETY: the structure may be zero.
+    let zeros: AttentionArguments = unsafe { core::mem::zeroed() };
+    let arguments = AttentionArguments { q: q.at(), k: k.at(), o: o.as_mut_ptr().cast(), ..zeros };
+    let mut kernel: *mut AttentionKernel = null_mut();
+    // SAFETY: the structures are valid, and so is the memory that they name.
+    unsafe {
+        of.rows[2] = 512;
+        assert_ne!(falchion_attention_create(&of, &mut kernel), OK);
+        assert!(last().contains("the strides of V are [512, 0, 0], zeros were needed"), "{}", last());
+        of.rows[2] = 0;
+        assert_eq!(falchion_attention_create(&of, &mut kernel), OK, "{}", last());
+        assert_eq!(falchion_attention_emulate(kernel, &arguments), OK, "{}", last());
+        let given = AttentionArguments { v: k.at(), ..arguments };
+        assert_ne!(falchion_attention_emulate(kernel, &given), OK);
+        assert!(last().contains("no V was needed"), "{}", last());
+        falchion_attention_destroy(kernel);
+    }
+    for (at, found) in o.chunks(512).enumerate() {
+        let (wanted, _) = expected(&of, [&q, &k, &k], [at / 16, at % 16, 0], false);
+        for (x, (&found, wanted)) in found.iter().zip(wanted).enumerate() {
+            assert!((f64::from(found) - wanted).abs() <= 1e-2, "head {at}, element {x}: {found}, {wanted}");
+        }
+    }
+}
+
 #[test]
 fn attention_is_emulated_on_the_hosts_memory() {
     for (flags, length_first, spec) in

@@ -256,7 +256,11 @@ impl Op {
             ..AttentionRequest::new(falchion_core::rounded(problem), number(d)?)
         };
         let o = HeadsRef::heads_first(0, [number(heads)?, number(length)?, number(dv)?]);
-        let call = call_of(&request, problem, [heads_of(q), heads_of(k), heads_of(v)], o);
+        if request.is_latent() {
+            bail!("{}: heads of 576 with 512 of v are latent attention, which has no function here: use AttentionCall::latent", dims());
+        }
+        let read = [heads_of(q), heads_of(k), heads_of(v)];
+        let call = call_of(&request, problem, read, o).map_err(Error::wrap)?;
         Ok(Asked { request, call, shape: [batch, heads, length, dv] })
     }
 

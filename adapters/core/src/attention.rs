@@ -238,14 +238,28 @@ pub fn masked(causal: bool, window: Option<[i32; 2]>) -> Result<(Mask, [i32; 2])
     Ok(if causal { (Mask::Causal, [0; 2]) } else { (Mask::Window, numbers) })
 }
 
-/// A call without log-sum-exp, sequences of different lengths, or pages, with the numbers of the request's mask.
+/// A call without log-sum-exp, sequences of different lengths, or pages, with the numbers of the request's mask. In latent attention V is a
+/// part of K, and nothing here.
+///
+/// # Errors
+/// V is another tensor in latent attention.
 pub fn call_of(
     request: &AttentionRequest,
     problem: AttentionProblem,
-    tensors: [HeadsRef; 3],
+    [q, k, v]: [HeadsRef; 3],
     o: HeadsRef,
-) -> AttentionCall {
-    AttentionCall { counts: request.counts().to_vec(), ..AttentionCall::new(problem, tensors, o) }
+) -> Result<AttentionCall, Refusal> {
+    let call = match request.is_latent() {
+        true if v == HeadsRef::default() => AttentionCall::latent(problem, [q, k], o),
+        true => {
+            let [d, dv] = request.head;
+            return Err(Refusal::Invalid(format!(
+                "v is a tensor of its own, the first {dv} of the {d} elements of each head of k were needed: a view of them, or none"
+            )));
+        }
+        false => AttentionCall::new(problem, [q, k, v], o),
+    };
+    Ok(AttentionCall { counts: request.counts().to_vec(), ..call })
 }
 
 /// The problem for which a kernel is chosen in place of another one: lengths are rounded up to one of four steps per power of

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use falchion::attention::{AttentionProblem, AttentionRequest, Lengths, Mask};
+use falchion::attention::{AttentionProblem, AttentionRequest, HeadsRef, Lengths, Mask};
 use falchion::collective::Format;
 use falchion_core::{Attend, Run, call_of, masked};
 use pyo3::exceptions::PyValueError;
@@ -15,6 +15,9 @@ use crate::call::{KEPT, machine, of_engine, of_refusal};
 use crate::heads::{aligned, format, heads_of, on_16, readable, sums, words, writable};
 use crate::place::{self, Workspaces};
 use crate::sequences::{Given, Sequences};
+
+/// Elements of a head of q and k, and of v, where v is the first elements of k.
+const LATENT: [i64; 2] = [576, 512];
 
 /// What a choice depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,15 +63,18 @@ static CHOSEN: LazyLock<Mutex<HashMap<Key, Arc<Chosen>>>> = LazyLock::new(Mutex:
 /// each sequence in the order of its keys, and `cache_seqlens` (B,) its number of keys, both int32. A page has 16 to 256 keys.
 /// Tables of int64 are converted to int32 in the host's memory, and refused on a card.
 ///
+/// Latent attention (DeepSeek's absorbed form): heads of q and k have 576 elements, and v is None, or the view `k[..., :512]`. k is read once.
+/// Give the model's `scale`.
+///
 /// `attention_backward` computes gradients; `falchion.torch.attention` has them. Raises `ValueError` with the argument, its value and what was needed.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
-#[pyo3(signature = (q, k, v, *, causal=false, window=None, scale=None, out=None, log_sum_exp=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, block_table=None, cache_seqlens=None, types=None, spec=None))]
+#[pyo3(signature = (q, k, v=None, *, causal=false, window=None, scale=None, out=None, log_sum_exp=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, block_table=None, cache_seqlens=None, types=None, spec=None))]
 pub(crate) fn attention<'py>(
     py: Python<'py>,
     q: Bound<'py, PyAny>,
     k: Bound<'py, PyAny>,
-    v: Bound<'py, PyAny>,
+    v: Option<Bound<'py, PyAny>>,
     causal: bool,
     window: Option<[i32; 2]>,
     scale: Option<f32>,
@@ -89,8 +95,8 @@ pub(crate) fn attention<'py>(
     });
     let named = named.transpose()?;
     let mask = masked(causal, window).map_err(|refusal| of_refusal(&refusal))?;
-    let [q, k, v] = [("q", &q), ("k", &k), ("v", &v)].map(|(name, object)| readable(name, object));
-    let [q, k, v] = [q?, k?, v?];
+    let [q, k] = [readable("q", &q)?, readable("k", &k)?];
+    let v = v.map(|v| readable("v", &v)).transpose()?;
     let format = format(&q, named)?;
     let given = Given {
         cu_seqlens: [cu_seqlens_q, cu_seqlens_k],
@@ -99,7 +105,8 @@ pub(crate) fn attention<'py>(
         cache_seqlens,
     };
     let sequences = Sequences::of(&given, &q, &k)?;
-    for (name, array) in [("k", &k), ("v", &v)] {
+    for (name, array) in [("k", Some(&k)), ("v", v.as_ref())] {
+        let Some(array) = array else { continue };
         let rank = sequences.of_keys.len() + 1;
         if array.place != q.place || array.rank() != rank || array.bytes != 2 || array.format != q.format {
             return invalid(format!(
@@ -112,8 +119,16 @@ pub(crate) fn attention<'py>(
             ));
         }
     }
-    let [[rows, _], [heads, _], [d, _], [dv, _]] = [q.last(1), q.last(2), q.last(0), v.last(0)];
-    for (name, array, d) in [("k", &k, d), ("v", &v, dv)] {
+    let [[rows, _], [heads, _], [d, _]] = [q.last(1), q.last(2), q.last(0)];
+    let dv = v.as_ref().map_or(LATENT[1], |v| v.last(0)[0]);
+    if v.is_none() && d != LATENT[0] {
+        return invalid(format!(
+            "v is None and heads have {d} elements, a v was needed, or heads of {} elements",
+            LATENT[0]
+        ));
+    }
+    for (name, array, d) in [("k", Some(&k), d), ("v", v.as_ref(), dv)] {
+        let Some(array) = array else { continue };
         if array.shape() != sequences.keys_of(d) {
             return invalid(format!(
                 "{name} has shape {}, {} was needed",
@@ -127,8 +142,8 @@ pub(crate) fn attention<'py>(
     let Ok([of_batch, of_heads, shared, queries, keys, of_d, of_dv]) = all(extents) else {
         return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
     };
-    let [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, array)| aligned(py, name, array));
-    let [q, k, v] = [q?, k?, v?];
+    let [q, k] = [aligned(py, "q", q)?, aligned(py, "k", k)?];
+    let v = v.map(|v| aligned(py, "v", v)).transpose()?;
     // The results.
     let shape = &[q.0.last(3)[0], heads, rows, dv][4 - q.0.rank()..];
     let o = match &out {
@@ -192,7 +207,14 @@ pub(crate) fn attention<'py>(
         spec,
     };
     let chosen = choose(py, key, &request)?;
-    let mut call = call_of(&request, problem, [q.1, k.1, v.1], of_o);
+    // The first elements of k's heads are v: the same place, and the same strides of what there is more than one of.
+    let is_view = |of: &Array<'_>, k: &Array<'_>| {
+        let same = (1..4).all(|i| k.last(i)[0] < 2 || k.last(i)[1] == of.last(i)[1]);
+        of.address == k.address && same
+    };
+    let of_v = v.as_ref().filter(|(of, _)| !(request.is_latent() && is_view(of, &k.0)));
+    let read = [q.1, k.1, of_v.map_or(HeadsRef::default(), |(_, of)| *of)];
+    let mut call = call_of(&request, problem, read, of_o).map_err(|refusal| of_refusal(&refusal))?;
     call.log_sum_exp = sums.as_ref().map_or(0, |sums| sums.address);
     call.packed = packed.unwrap_or_default();
     call.pages = pages.map(|(_, pages)| pages).unwrap_or_default();

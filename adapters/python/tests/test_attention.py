@@ -87,6 +87,24 @@ def test_random_calls(seed):
         assert wrong is None, (wrong, trace)
 
 
+@pytest.mark.parametrize("shape", [(2, 5, 2, 1, 70), (1, 16, 3, 1, 33), (1, 4, 1, 2, 1)])
+def test_latent_attention_reads_k_once(shape):
+    batch, heads, length, shared, keys = shape
+    rng = np.random.default_rng(keys)
+    q = tensor(rng, (batch, heads * shared, length, 576), np.float16, 1)
+    k = tensor(rng, (batch, shared, keys, 576), np.float16, 1)
+    wanted, of_sums = expected(q, k, k[..., :512], True, 0.07)
+    for v in (), (k[..., :512],):
+        o, sums = falchion.attention(q, k, *v, causal=True, scale=0.07, log_sum_exp=True)
+        assert o.shape == wanted.shape and np.abs(o.astype(float) - wanted).max() <= 2.0**-8 * max(1.0, np.abs(wanted).max())
+        seen = np.isfinite(of_sums)
+        assert np.abs(sums[seen] - of_sums[seen]).max() <= 1e-3 and (np.isfinite(sums) == seen).all()
+    with pytest.raises(ValueError, match="v is a tensor of its own, the first 512 of the 576 elements"):
+        falchion.attention(q, k, k[..., :512].copy())
+    with pytest.raises(ValueError, match="v is None and heads have 64 elements"):
+        falchion.attention(q[..., :64], k[..., :64])
+
+
 def test_log_sum_exp_is_written_where_it_is_asked_for():
     q = np.random.default_rng(3).standard_normal((2, 70, 64)).astype(np.float16)
     sums = np.full((2, 70), np.nan, np.float32)

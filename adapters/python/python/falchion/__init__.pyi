@@ -52,7 +52,7 @@ def matmul(
 def attention(
     q: Any,
     k: Any,
-    v: Any,
+    v: Any | None = None,
     *,
     causal: bool = False,
     window: tuple[int, int] | None = None,

@@ -205,7 +205,7 @@ torch.library.register_autograd("falchion::attention", _gradient_of_attention, s
 def attention(
     q: Tensor,
     k: Tensor,
-    v: Tensor,
+    v: Tensor | None = None,
     *,
     causal: bool = False,
     window: tuple[int, int] | None = None,
@@ -215,7 +215,7 @@ def attention(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
     head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
-    for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, but not for keys in pages.
+    for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, but not for keys in pages. Without `v`, heads have 576 elements, and the first 512 of `k` are `v`.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
     at the first key, which is the same where there are as many queries as keys.
@@ -223,6 +223,8 @@ def attention(
     for name in sequences:
         if name not in _SEQUENCES:
             raise ValueError(f"{name} is given, one of {', '.join(_SEQUENCES)} was needed")
+    if v is None:
+        v = k[..., :512]
     recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if not recorded and _plain(q, k, v):
         return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **sequences)
