@@ -8,12 +8,13 @@ use collective::Plan;
 use scheduler::SchedulerSpec;
 
 use super::dealing::{Dealing, Dealt};
-use super::model::{Kernel, Prediction, Subject, norm};
-use super::space::{Class, Entry, Space};
+use super::model::{Kernel, Prediction, norm};
+use super::space::{Class, Entry, Space, Subject};
 use super::step::Fixed;
 use super::table::Table;
 use super::tiling::{Counts, Seen, Tiled, Tiling, View};
 use super::{Machine, Request};
+use crate::gemm::AnyGemm;
 
 /// Kernels as numbers, for one machine.
 #[derive(Default)]
@@ -273,6 +274,23 @@ impl Asked<'_> {
     pub(super) fn slices_nothing(&self, i: usize) -> bool {
         let Candidate { kernel, dealing, .. } = &self.all.kernels[i];
         kernel.slices > 1.0 && self.dealt(*dealing).slices == 0.0
+    }
+}
+
+impl Machine {
+    /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
+    pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
+        let AnyGemm { plan, traits, scheduler, overlaps, .. } = gemm;
+        let scheduler = Arc::clone(scheduler);
+        self.predict_subject(&Subject { plan, traits: *traits, scheduler, overlaps: *overlaps }, request)
+    }
+
+    pub(super) fn predict_subject(&self, subject: &Subject<'_>, request: &Request<'_>) -> Prediction {
+        let mut one = Candidates::default();
+        one.add(subject, self);
+        let mut asked = one.asked(request, self);
+        asked.deal(0);
+        asked.predict(0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use scheduler::{Divided, Schedule, SchedulerTraits, Tiles};
 
 use super::Machine;
-use super::model::Subject;
+use super::space::Subject;
 use super::tiling::{Counts, Seen, Tiled, ceil};
 
 /// How a kernel deals its tiles to workers.

@@ -7,7 +7,7 @@ use collective::{Form, Format};
 use cute_rs::atom::Major;
 
 use super::space::Entry;
-use super::{Card, Machine, Request, near};
+use super::{Card, Machine, Request};
 use crate::spec::KernelSpec;
 use crate::types::Types;
 
@@ -49,6 +49,19 @@ const RECORDS: [(Card, Types, &str); 3] = [
     (Card::H100, Types::of(Format::E4m3).scaled([1, 128]), include_str!("h100_scaled.txt")),
 ];
 
+/// A kernel at a shape, as a point. The squared distance of two points says how similar they are.
+pub(super) type Point = [f32; 24];
+
+/// A measured kernel.
+pub(super) struct Row {
+    pub(super) point: Point,
+    /// The logarithm of measured over predicted time.
+    pub(super) error: f32,
+    /// The variance of the unexplained rest. Kernels far from the best are measured and predicted with less
+    /// care.
+    pub(super) doubt: f32,
+}
+
 /// Measurements at one shape.
 pub(super) struct Shape {
     pub(super) extents: [u32; 3],
@@ -59,7 +72,7 @@ pub(super) struct Shape {
     /// The logarithms of the extents.
     pub(super) logarithms: [f64; 3],
     /// What corrects the model; made when a choice first needs it.
-    pub(super) rows: OnceLock<Vec<near::Row>>,
+    pub(super) rows: OnceLock<Vec<Row>>,
 }
 
 /// Records of a card. A text is parsed when it is first needed: a choice needs few of them.
@@ -101,9 +114,13 @@ impl Shape {
     fn parse(extents: &str, kernels: &'static str) -> Option<Self> {
         let extents: Vec<u32> = extents.split('x').filter_map(|extent| extent.parse().ok()).collect();
         let extents = extents.try_into().ok()?;
-        let (compares, logarithms) = (kernels.contains(' '), near::logarithms(extents));
+        let (compares, logarithms) = (kernels.contains(' '), logarithms(extents));
         Some(Self { extents, kernels, compares, logarithms, rows: OnceLock::new() })
     }
+}
+
+pub(super) fn logarithms(extents: [u32; 3]) -> [f64; 3] {
+    extents.map(|extent| f64::from(extent.max(1)).log2())
 }
 
 /// One of the records, read at the first use.

@@ -8,17 +8,14 @@
 //!
 //! Whole spaces of kernels are ranked by the model, so it contains no loop over tiles.
 
-use std::sync::Arc;
-
 use collective::{CachePolicy, Plan};
-use scheduler::{ReductionKind, Schedule, SchedulerTraits};
+use scheduler::ReductionKind;
 
-use super::candidates::Candidates;
+use super::Machine;
 use super::dealing::Dealt;
+use super::space::Subject;
 use super::step::{Fixed, Step, bits_of};
 use super::tiling::{Seen, Tiled};
-use super::{Machine, Request};
-use crate::gemm::AnyGemm;
 
 /// The model's prediction. Times are in microseconds. The times of resources overlap, so they do not add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,15 +40,6 @@ pub struct Prediction {
     pub dram_bytes: f64,
     /// What limits a k-tile.
     pub(super) step: Step,
-}
-
-/// A kernel for the model.
-pub(super) struct Subject<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) traits: SchedulerTraits,
-    pub(super) scheduler: Arc<dyn Schedule>,
-    /// Whether it may begin while the kernel before it still runs.
-    pub(super) overlaps: bool,
 }
 
 /// What the model uses of a kernel, in addition to its tiles, how it deals them, and the time of a k-tile.
@@ -247,21 +235,6 @@ impl Kernel {
 }
 
 impl Machine {
-    /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
-    pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
-        let AnyGemm { plan, traits, scheduler, overlaps, .. } = gemm;
-        let scheduler = Arc::clone(scheduler);
-        self.predict_subject(&Subject { plan, traits: *traits, scheduler, overlaps: *overlaps }, request)
-    }
-
-    pub(super) fn predict_subject(&self, subject: &Subject<'_>, request: &Request<'_>) -> Prediction {
-        let mut one = Candidates::default();
-        one.add(subject, self);
-        let mut asked = one.asked(request, self);
-        asked.deal(0);
-        asked.predict(0)
-    }
-
     /// Time of a launch before anything is multiplied.
     fn launch_of(&self, Subject { plan, traits, overlaps, .. }: &Subject<'_>) -> f64 {
         let ([m, n, k], [a, b]) = (plan.mainloop.tile.map(f64::from), bits_of(plan));

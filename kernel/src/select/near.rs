@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use collective::{CachePolicy, Roles, StorePath};
 use scheduler::{DivideSpec, RasterSpec, Rule};
 
-use super::known::{self, Shape, Shipped};
+use super::known::{self, Point, Row, Shape, Shipped, logarithms};
 use super::space::Entry;
 use super::{Machine, Prediction, Request};
 use crate::problem::GemmProblem;
@@ -36,19 +36,6 @@ const SPREAD_OF_SHAPES: f32 = 0.03;
 
 /// The model's error is limited to this; larger errors are outliers.
 const MOST: f64 = 0.4;
-
-/// A kernel at a shape, as a point. The squared distance of two points says how similar they are.
-type Point = [f32; 24];
-
-/// A measured kernel.
-pub(super) struct Row {
-    point: Point,
-    /// The logarithm of measured over predicted time.
-    error: f32,
-    /// The variance of the unexplained rest. Kernels far from the best are measured and predicted with less
-    /// care.
-    doubt: f32,
-}
 
 /// The point of a kernel: logarithms of the extents as the kernel sees them, properties of its spec, and how
 /// full its last wave is.
@@ -145,10 +132,6 @@ impl Shipped {
             self.kernels(shape).map(row).collect()
         })
     }
-}
-
-pub(super) fn logarithms(extents: [u32; 3]) -> [f64; 3] {
-    extents.map(|extent| f64::from(extent.max(1)).log2())
 }
 
 /// The shapes nearest to a problem or to its transpose, by the logarithms of their extents.

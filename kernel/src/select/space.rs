@@ -11,9 +11,8 @@ use collective::{
     Roles, StorePath, StoreSpec, TileLayout,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule, SchedulerSpec};
+use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule, Schedule, SchedulerSpec, SchedulerTraits};
 
-use super::model::Subject;
 use super::table::Table;
 use crate::legal;
 use crate::products::GroupedProblem;
@@ -80,6 +79,15 @@ pub(super) struct Space {
     pub(super) copied: bool,
     /// Whether all kernels sum in the same order.
     pub(super) reproducible: bool,
+}
+
+/// A kernel for the model.
+pub(super) struct Subject<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) traits: SchedulerTraits,
+    pub(super) scheduler: Arc<dyn Schedule>,
+    /// Whether it may begin while the kernel before it still runs.
+    pub(super) overlaps: bool,
 }
 
 /// A legal spec, with what the model needs of it.
