@@ -56,6 +56,9 @@ enum Task {
     },
     /// Run the examples, the crates outside the workspace and the tests in Python, on what `test` has built; `test` does it, too
     Outside {
+        /// Run the examples alone; ptxas is not needed then
+        #[arg(long)]
+        no_ptxas: bool,
         /// Test the adapter for Python as a wheel
         #[arg(long)]
         long: bool,
@@ -86,7 +89,7 @@ fn main() -> ExitCode {
 fn perform(task: &Task) -> Result<(), Error> {
     match task {
         Task::Test { no_ptxas, long } => test::run(test::Choice { ptxas: !no_ptxas, fresh: *long }),
-        Task::Outside { long } => test::outside(*long),
+        Task::Outside { no_ptxas, long } => test::outside(test::Choice { ptxas: !no_ptxas, fresh: *long }),
         Task::Check => check::all(),
         Task::Mutate(arguments) => mutate::run(arguments),
         Task::Package => unpacked::run(),

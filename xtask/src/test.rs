@@ -66,7 +66,7 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
         command.envs([python::MODULE]);
     })?;
     let skipped = Skipped::begin()?;
-    let outside = choice.ptxas.then(|| Beside::start(choice.fresh)).transpose()?;
+    let outside = Beside::start(choice)?;
     let arguments = if choice.ptxas { [&TEST[..], &WITH_IGNORED].concat() } else { TEST.to_vec() };
     let tested = cargo::run(&arguments, |command| {
         command.envs([QUICK, NO_CACHE, python::MODULE]).env(skipped::VARIABLE, skipped.path());
@@ -76,7 +76,7 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
         };
         command.envs(seed(choice.fresh)).envs(choice.fresh.then_some(LONG));
     });
-    let outside = outside.map_or(Ok(()), Beside::end);
+    let outside = outside.end();
     eprintln!("\n{}", skipped.report());
     if !choice.ptxas {
         eprintln!("{notice}");
@@ -92,14 +92,18 @@ struct Beside {
 }
 
 impl Beside {
-    fn start(long: bool) -> Result<Self, Error> {
+    fn start(choice: Choice) -> Result<Self, Error> {
         let log = cargo::target_directory()?.join("outside.log");
         let file = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, error) = file.map_err(|source| Error::CannotWrite { path: log.clone(), source })?;
         let own = env::current_exe()
             .map_err(|source| Error::CannotStart { command: OUTSIDE.to_owned(), source })?;
         let mut command = Command::new(own);
-        command.arg("outside").args(long.then_some("--long")).stdin(Stdio::null()).stdout(out).stderr(error);
+        command
+            .arg("outside")
+            .args(choice.fresh.then_some("--long"))
+            .args((!choice.ptxas).then_some("--no-ptxas"));
+        command.stdin(Stdio::null()).stdout(out).stderr(error);
         match command.spawn() {
             Ok(process) => Ok(Self { process, log }),
             Err(source) => Err(Error::CannotStart { command: OUTSIDE.to_owned(), source }),
@@ -125,12 +129,16 @@ fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the examples, the crates outside the workspace that depend on the library, and the tests of the adapter for Python:
-/// on what [`run`] has built. `tests/ahead`, which makes kernels ahead of time, is built without an assembler and with one.
-pub(crate) fn outside(long: bool) -> Result<(), Error> {
-    let (target, ptxas) = (cargo::target_directory()?, ptxas::ensure()?);
+/// Runs the examples and, where kernels are assembled, the tests of the adapter for Python and the crates outside the workspace that
+/// depend on the library: on what [`run`] has built. `tests/ahead`, which makes kernels ahead of time, is built without an assembler
+/// and with one.
+pub(crate) fn outside(choice: Choice) -> Result<(), Error> {
     eprintln!("xtask: {} examples ran", examples::run()?);
-    if let Some(reason) = python::run(&target, long)? {
+    if !choice.ptxas {
+        return Ok(());
+    }
+    let (target, ptxas) = (cargo::target_directory()?, ptxas::ensure()?);
+    if let Some(reason) = python::run(&target, choice.fresh)? {
         skipped::add("the adapter for Python", &reason)?;
     }
     for (manifest, ptxas) in [
