@@ -145,9 +145,12 @@ impl AttentionSpec {
         overlap: false,
     };
 
+    /// The heads of latent attention: elements of Q and K, and of V, which is the first columns of K.
+    pub const LATENT: [u32; 2] = [576, 512];
+
     /// Whether V is the first columns of K.
     pub const fn is_latent(&self) -> bool {
-        self.head[0] == 576 && self.head[1] == 512
+        self.head[0] == Self::LATENT[0] && self.head[1] == Self::LATENT[1]
     }
 
     /// Heads of Q that are rows of a tile for the same query, of those that share a head of K.

@@ -54,14 +54,16 @@ fn packages(home: &Path, built: &Path) -> Result<PathBuf, Error> {
     fs::create_dir_all(&package).map_err(|source| wrong(&package, source))?;
     let sources = Path::new("adapters/python/python/falchion");
     let files = fs::read_dir(sources).map_err(|source| wrong(sources, source))?;
-    let mut files: Vec<(PathBuf, PathBuf)> = files
-        .filter_map(|file| Some(file.ok()?.path()))
-        .filter_map(|path| Some((package.join(path.file_name()?), path)))
-        .collect();
-    files.push((package.join("_native.abi3.so"), built.join("lib_native.so")));
-    for (to, from) in files.iter().filter(|(_, from)| from.is_file()) {
-        fs::copy(from, to).map_err(|source| wrong(to, source))?;
+    for file in files {
+        let file = file.map_err(|source| wrong(sources, source))?;
+        // What Python has left there is a folder.
+        if file.path().is_file() {
+            let to = package.join(file.file_name());
+            fs::copy(file.path(), &to).map_err(|source| wrong(&to, source))?;
+        }
     }
+    let module = built.join("lib_native.so");
+    fs::copy(&module, package.join("_native.abi3.so")).map_err(|source| wrong(&module, source))?;
     Ok(packages)
 }
 

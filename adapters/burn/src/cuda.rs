@@ -23,7 +23,7 @@ use falchion::kernel::{Buffer, GemmProblem};
 
 use falchion_core::{FewBit, FewBitMemory};
 
-use crate::fewbit::kernel;
+use crate::fewbit::{KEPT, kernel};
 use crate::product::{Backend, Extents, Product};
 use crate::{Activation, Error, FewBitLinear};
 
@@ -260,6 +260,9 @@ pub(crate) fn few_bits(layer: &FewBitLinear, rows: u32, x: Tensor<2>) -> Result<
         let bytes = kernel.workspace(&call).unwrap_or(0);
         let mut all = card.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes > 0 {
+            if all.len() >= KEPT {
+                all.clear();
+            }
             let room = match all.entry((rows, what)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {

@@ -147,6 +147,9 @@ impl FewBitLinear {
     }
 }
 
+/// Most kernels that are kept, and most workspaces: each number of rows has its own. When there are so many, all are forgotten.
+pub(crate) const KEPT: usize = 1024;
+
 /// What a kernel is chosen for: the card (`None` is the host), the rows, and the product.
 type Asked = (Option<usize>, u32, FewBit);
 
@@ -162,5 +165,10 @@ pub(crate) fn kernel(
     }
     let (_, rows, what) = asked;
     let made = what.kernel(rows, &machine()?).map_err(|refusal| Error::Card(refusal.to_string()))?;
-    Ok(Arc::clone(lock().get_or_insert_default().entry(asked).or_insert(Arc::new(made))))
+    let (mut all, made) = (lock(), Arc::new(made));
+    let all = all.get_or_insert_default();
+    if all.len() >= KEPT {
+        all.clear();
+    }
+    Ok(Arc::clone(all.entry(asked).or_insert(made)))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use falchion::attention::{AttentionProblem, AttentionRequest, HeadsRef, Lengths, Mask};
+use falchion::attention::{AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask};
 use falchion::collective::Format;
 use falchion_core::{Attend, Run, call_of, masked};
 use pyo3::exceptions::PyValueError;
@@ -15,9 +15,6 @@ use crate::call::{KEPT, machine, of_engine, of_refusal};
 use crate::heads::{aligned, format, heads_of, on_16, readable, sums, words, writable};
 use crate::place::{self, Workspaces};
 use crate::sequences::{Given, Sequences};
-
-/// Elements of a head of q and k, and of v, where v is the first elements of k.
-const LATENT: [i64; 2] = [576, 512];
 
 /// What a choice depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -120,11 +117,12 @@ pub(crate) fn attention<'py>(
         }
     }
     let [[rows, _], [heads, _], [d, _]] = [q.last(1), q.last(2), q.last(0)];
-    let dv = v.as_ref().map_or(LATENT[1], |v| v.last(0)[0]);
-    if v.is_none() && d != LATENT[0] {
+    let latent = AttentionSpec::LATENT.map(i64::from);
+    let dv = v.as_ref().map_or(latent[1], |v| v.last(0)[0]);
+    if v.is_none() && d != latent[0] {
         return invalid(format!(
             "v is None and heads have {d} elements, a v was needed, or heads of {} elements",
-            LATENT[0]
+            latent[0]
         ));
     }
     for (name, array, d) in [("k", Some(&k), d), ("v", v.as_ref(), dv)] {

@@ -96,6 +96,17 @@ def test_attention_is_an_operation():
         close(ft.attention(q, k, v), torch.nn.functional.scaled_dot_product_attention(*wide))
 
 
+def test_latent_attention_has_no_v():
+    torch.manual_seed(5)
+    q, k = (torch.randn(2, heads, length, 576, dtype=torch.float16) for heads, length in ((16, 3), (1, 70)))
+    wide = [x.double() for x in (q, k, k[..., :512])]
+    expected = torch.nn.functional.scaled_dot_product_attention(*wide, scale=0.07, enable_gqa=True)
+    for o in (ft.attention(q, k, scale=0.07), torch.compile(ft.attention, backend="aot_eager")(q, k, scale=0.07)):
+        close(o, expected)
+    with pytest.raises(ValueError, match="v is None and heads have 64 elements"):
+        ft.attention(q[..., :64], k[..., :64])
+
+
 def test_linear_takes_any_dimensions():
     torch.manual_seed(6)
     w, b = torch.randn(40, 24), torch.randn(40)

@@ -224,6 +224,8 @@ def attention(
         if name not in _SEQUENCES:
             raise ValueError(f"{name} is given, one of {', '.join(_SEQUENCES)} was needed")
     if v is None:
+        if k.shape[-1] != 576:
+            raise ValueError(f"v is None and heads have {k.shape[-1]} elements, a v was needed, or heads of 576 elements")
         v = k[..., :512]
     recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if not recorded and _plain(q, k, v):
