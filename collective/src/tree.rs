@@ -79,7 +79,7 @@ pub use host::{Host, HostMemory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Cyclic, Load, Residual, ResidualArgument};
 pub use named::{Label, Named};
-pub use ordered::{OrderedColumn, OrderedDestination, OrderedRow, OrderedScalar, ReducedInOrder, Scratch};
+pub use ordered::{OrderedColumn, OrderedDestination, OrderedRow, OrderedScalar, Scratch};
 pub use quantize::Quantize;
 pub(crate) use quantize::quantized;
 pub use reduce::{

@@ -11,8 +11,8 @@ use ptx::{Builder, Location, StoreOrder, Value};
 
 use super::reduce::{across, join_pair, to_column, to_number};
 use super::{
-    Begin, Bounded, ColumnArgument, Declare, Destination, Host, Node, NodeState, NodeTile, NodeTraits, Pair,
-    Part, Reduce, RowArgument, Shape, Site, Spell, State,
+    Begin, ColumnArgument, Declare, Destination, Node, NodeState, NodeTile, Pair, Part, Reduce, Reduced,
+    RowArgument, Shape, Site, State, Supply,
 };
 
 /// Device memory for partial results. Its address must be a multiple of 16 bytes. It must be zero before the
@@ -21,7 +21,7 @@ use super::{
 pub struct Scratch {
     /// Device address.
     pub address: u64,
-    /// Size in bytes: see [`ReducedInOrder::scratch_bytes`].
+    /// Size in bytes: see [`Reduced::scratch_bytes`].
     pub bytes: u64,
 }
 
@@ -113,21 +113,17 @@ fn finish<'f, O: Reduce>(f: &'f Builder, address: Value<'f, u64>, total: Value<'
     f.store_global(address, 0, [O::combine(before, total)]);
 }
 
-/// As [`Reduced`](super::Reduced), in a fixed order: the result has the same bits in every run of a kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct ReducedInOrder<Op, To, X>(PhantomData<(Op, To, X)>);
-
 /// As [`ReduceRow`](super::ReduceRow), in a fixed order: the result has the same bits in every run, for
 /// kernels of every tile shape.
-pub type OrderedRow<Op, X> = ReducedInOrder<Op, RowArgument, X>;
+pub type OrderedRow<Op, X> = Reduced<Op, (RowArgument, Scratch), X>;
 
 /// As [`ReduceColumn`](super::ReduceColumn), in a fixed order: the result has the same bits in every run of a
 /// kernel.
-pub type OrderedColumn<Op, X> = ReducedInOrder<Op, ColumnArgument, X>;
+pub type OrderedColumn<Op, X> = Reduced<Op, (ColumnArgument, Scratch), X>;
 
 /// As [`ReduceScalar`](super::ReduceScalar), in a fixed order: the result has the same bits in every run of a
 /// kernel.
-pub type OrderedScalar<Op, X> = ReducedInOrder<Op, u64, X>;
+pub type OrderedScalar<Op, X> = Reduced<Op, (u64, Scratch), X>;
 
 /// A [`Destination`] to which values can be reduced in order.
 pub trait OrderedDestination: Destination {
@@ -138,42 +134,33 @@ pub trait OrderedDestination: Destination {
     fn ordered<'f, O: Reduce>(tile: &NodeTile<'f>, places: [Value<'f, u64>; 2], x: &Begin<'f>) -> State<'f>;
 }
 
-impl<Op, D: OrderedDestination, X> ReducedInOrder<Op, D, X> {
+impl<Op, D: OrderedDestination, X> Reduced<Op, (D, Scratch), X> {
     /// Bytes of [`Scratch`] for a value of this shape, enough for every tile shape.
     pub fn scratch_bytes(shape: Shape) -> u64 {
         D::scratch_bytes(shape)
     }
 }
 
-impl<O: Reduce, D: OrderedDestination, X: Node> Node for ReducedInOrder<O, D, X> {
-    type Arguments = ((D, Scratch), X::Arguments);
-    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS.in_single() };
+impl<D: OrderedDestination> Destination for (D, Scratch) {
+    const NAME: &'static str = D::NAME;
+    const IN_ORDER: bool = true;
 
-    fn name() -> String {
-        format!("o{}{}_{}", D::NAME, O::name(), X::name())
+    fn visit(&mut self, shape: Shape, site: &mut Site<'_>) {
+        self.0.visit(shape, site);
+        self.1.visit(D::scratch_bytes(shape), site);
     }
 
-    fn spell(out: &mut Spell) {
-        out.node::<Self>(&[X::name()]);
-        X::spell(out);
+    fn supply(from: &mut dyn Supply, identity: f32, shape: Shape) -> Self {
+        (D::supply(from, identity, shape), from.scratch(D::scratch_bytes(shape)))
     }
 
-    fn visit(((to, scratch), x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
-        let mut here = site.then(O::name());
-        to.visit(shape, &mut here);
-        scratch.visit(D::scratch_bytes(shape), &mut here);
-        X::visit(x, shape, site);
+    fn at(&self, at: [u32; 2]) -> u64 {
+        self.0.at(at)
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
         let (places, x) = ([declare.param(), declare.param()], X::declare(declare));
         Box::new(move |tile| D::ordered::<O>(tile, places, &x))
-    }
-
-    fn evaluate(host: &mut Host<'_>, ((to, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
-        let value = X::evaluate(host, x, at);
-        host.reduce::<O>(to.address() + 4 * u64::from(D::of(at)), at, value);
-        value
     }
 }
 

@@ -13,7 +13,7 @@ use ptx::{Builder, Location, Value};
 
 use super::{
     Begin, Bounded, ColumnArgument, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part,
-    RowArgument, Shape, Site, Spell, State,
+    RowArgument, Shape, Site, Spell, State, Supply,
 };
 use crate::real::Real;
 
@@ -241,28 +241,24 @@ impl<'f> RowPartials<'f> {
 }
 
 /// Where the results of a reduction go, as the caller says it: [`RowArgument`], [`ColumnArgument`], or the address of
-/// one number.
+/// one number; with [`Scratch`](super::Scratch) beside it, in a fixed order.
 pub trait Destination: Clone + PartialEq + 'static {
     /// Its part of a node's name.
     const NAME: &'static str;
+    /// Whether values are combined in a fixed order, tile by whole tile.
+    const IN_ORDER: bool = false;
 
     /// Visits it for a value of this shape.
     fn visit(&mut self, shape: Shape, site: &mut Site<'_>);
 
-    /// Device address of the first result.
-    fn address(&self) -> u64;
+    /// The results for a value of this shape, which hold this identity at first.
+    fn supply(from: &mut dyn Supply, identity: f32, shape: Shape) -> Self;
 
-    /// Number of results for a value of this shape.
-    fn len(shape: Shape) -> u32;
+    /// Device address of the result to which element (row, column) goes.
+    fn at(&self, at: [u32; 2]) -> u64;
 
-    /// The results at this address, for a value of this shape.
-    fn at(address: u64, shape: Shape) -> Self;
-
-    /// Which result element (row, column) goes to.
-    fn of(at: [u32; 2]) -> u32;
-
-    /// The state of a node that reduces by atomic operations to the results at an address.
-    fn atomic<'f, O: Reduce>(result: Value<'f, u64>, x: State<'f>) -> State<'f>;
+    /// As [`Node::declare`], for X reduced to what [`visit`](Self::visit) names.
+    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f>;
 }
 
 /// X, also reduced by `Op` to a [`Destination`].
@@ -287,10 +283,14 @@ pub type Amax<X> = ReduceScalar<AbsMax, X>;
 
 impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
     type Arguments = (D, X::Arguments);
-    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS.in_single() };
+    const TRAITS: NodeTraits = {
+        let x = X::TRAITS.in_single();
+        NodeTraits { effects: true, whole_tiles: x.whole_tiles || D::IN_ORDER, ..x }
+    };
 
     fn name() -> String {
-        format!("{}{}_{}", D::NAME, O::name(), X::name())
+        let order = if D::IN_ORDER { "o" } else { "" };
+        format!("{order}{}{}_{}", D::NAME, O::name(), X::name())
     }
 
     fn spell(out: &mut Spell) {
@@ -304,13 +304,12 @@ impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (result, x) = (declare.param(), X::declare(declare));
-        Box::new(move |tile| D::atomic::<O>(tile.place(result), x(tile)))
+        D::declare::<O, X>(declare)
     }
 
     fn evaluate(host: &mut Host<'_>, (to, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
         let value = X::evaluate(host, x, at);
-        host.reduce::<O>(to.address() + 4 * u64::from(D::of(at)), at, value);
+        host.reduce::<O>(to.at(at), at, value);
         value
     }
 }
@@ -323,25 +322,20 @@ impl Destination for RowArgument {
         site.reduces(&mut self.address, self.len.into());
     }
 
-    fn address(&self) -> u64 {
-        self.address
+    fn supply(from: &mut dyn Supply, identity: f32, shape: Shape) -> Self {
+        Self { address: from.reduced(identity, shape.n), len: shape.n }
     }
 
-    fn len(shape: Shape) -> u32 {
-        shape.n
+    fn at(&self, [_, column]: [u32; 2]) -> u64 {
+        self.address + 4 * u64::from(column)
     }
 
-    fn at(address: u64, shape: Shape) -> Self {
-        Self { address, len: shape.n }
-    }
-
-    fn of([_, column]: [u32; 2]) -> u32 {
-        column
-    }
-
-    fn atomic<'f, O: Reduce>(base: Value<'f, u64>, x: State<'f>) -> State<'f> {
-        let op = PhantomData::<O>;
-        Box::new(ToRow { base, first: None, partial: Vec::new(), x: [x], op })
+    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (result, x) = (declare.param(), X::declare(declare));
+        Box::new(move |tile| {
+            let (base, op) = (tile.place(result), PhantomData::<O>);
+            Box::new(ToRow { base, first: None, partial: Vec::new(), x: [x(tile)], op })
+        })
     }
 }
 
@@ -393,29 +387,25 @@ impl Destination for ColumnArgument {
         site.reduces(&mut self.address, self.len.into());
     }
 
-    fn address(&self) -> u64 {
-        self.address
+    fn supply(from: &mut dyn Supply, identity: f32, shape: Shape) -> Self {
+        Self { address: from.reduced(identity, shape.m), len: shape.m }
     }
 
-    fn len(shape: Shape) -> u32 {
-        shape.m
+    fn at(&self, [row, _]: [u32; 2]) -> u64 {
+        self.address + 4 * u64::from(row)
     }
 
-    fn at(address: u64, shape: Shape) -> Self {
-        Self { address, len: shape.m }
-    }
-
-    fn of([row, _]: [u32; 2]) -> u32 {
-        row
-    }
-
-    fn atomic<'f, O: Reduce>(base: Value<'f, u64>, x: State<'f>) -> State<'f> {
-        to_column::<O>(x, move |tile, rows| {
-            let f = tile.f;
-            for (row, partial) in rows.across::<O>(f) {
-                let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
-                f.if_(leads, || O::store(f, base + row.mul_wide(4), partial));
-            }
+    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (result, x) = (declare.param(), X::declare(declare));
+        Box::new(move |tile| {
+            let base = tile.place(result);
+            to_column::<O>(x(tile), move |tile, rows| {
+                let f = tile.f;
+                for (row, partial) in rows.across::<O>(f) {
+                    let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
+                    f.if_(leads, || O::store(f, base + row.mul_wide(4), partial));
+                }
+            })
         })
     }
 }
@@ -464,25 +454,21 @@ impl Destination for u64 {
         site.reduces(self, 1);
     }
 
-    fn address(&self) -> u64 {
+    fn supply(from: &mut dyn Supply, identity: f32, _shape: Shape) -> Self {
+        from.reduced(identity, 1)
+    }
+
+    fn at(&self, _at: [u32; 2]) -> u64 {
         *self
     }
 
-    fn len(_shape: Shape) -> u32 {
-        1
-    }
-
-    fn at(address: u64, _shape: Shape) -> Self {
-        address
-    }
-
-    fn of(_at: [u32; 2]) -> u32 {
-        0
-    }
-
-    fn atomic<'f, O: Reduce>(address: Value<'f, u64>, x: State<'f>) -> State<'f> {
-        to_number::<O>(x, move |tile, all| {
-            tile.f.if_((tile.thread % 32).equals(0), || O::store(tile.f, address, all));
+    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (result, x) = (declare.param(), X::declare(declare));
+        Box::new(move |tile| {
+            let address = tile.place(result);
+            to_number::<O>(x(tile), move |tile, all| {
+                tile.f.if_((tile.thread % 32).equals(0), || O::store(tile.f, address, all));
+            })
         })
     }
 }

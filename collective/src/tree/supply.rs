@@ -7,9 +7,9 @@ use super::quantize::BLOCK;
 use super::value::Item;
 use super::{
     Accumulator, AuxStore, Bound, ColumnArgument, ColumnVector, Compute, Constant, Cyclic, Destination,
-    Dropout, DropoutArgument, Each, EachArgument, GateOrder, Gated, Label, Let, Load, Named, Node,
-    OrderedDestination, Quantize, Reduce, Reduced, ReducedInOrder, Residual, ResidualArgument, Rotate,
-    RowArgument, RowVector, Scalar, ScalarPointer, Scratch, Shape, TopKSoftmax,
+    Dropout, DropoutArgument, Each, EachArgument, GateOrder, Gated, Label, Let, Load, Named, Node, Quantize,
+    Reduce, Reduced, Residual, ResidualArgument, Rotate, RowArgument, RowVector, Scalar, ScalarPointer,
+    Scratch, Shape, TopKSoftmax,
 };
 use crate::element::{Element, Format};
 use crate::functions::{Pointwise, Scalars};
@@ -112,11 +112,7 @@ supplied! {
         (from.output(T::FORMAT, shape), X::supply(from, shape))
     };
     [O: Reduce, D: Destination, X: Supplied] Reduced<O, D, X>, |from, shape| {
-        (D::at(from.reduced(O::IDENTITY, D::len(shape)), shape), X::supply(from, shape))
-    };
-    [O: Reduce, D: OrderedDestination, X: Supplied] ReducedInOrder<O, D, X>, |from, shape| {
-        let to = D::at(from.reduced(O::IDENTITY, D::len(shape)), shape);
-        ((to, from.scratch(D::scratch_bytes(shape))), X::supply(from, shape))
+        (D::supply(from, O::IDENTITY, shape), X::supply(from, shape))
     };
     [T: Element, X: Supplied] Quantize<T, X>, |from, shape| {
         let of_blocks = Shape { m: shape.n.div_ceil(BLOCK), n: shape.m };
