@@ -33,7 +33,7 @@ impl Load {
 
     /// Whether it may still read the tensor map at an address.
     pub(crate) fn uses_map(&self, address: u64) -> bool {
-        matches!(&self.source, Source::Global { map_at, map_read: false, .. } if *map_at == address)
+        matches!(&self.source, Source::Global { map_at, map_read: false, .. } if *map_at == Some(address))
     }
 
     /// Whether it reads or writes a CTA's shared memory.
@@ -49,8 +49,8 @@ pub(crate) enum Source {
     Global {
         map: Map,
         start: [i64; 5],
-        /// The map's generic address.
-        map_at: u64,
+        /// The map's generic address, if there is a map.
+        map_at: Option<u64>,
         /// Whether the issuer has waited until the map was read.
         map_read: bool,
     },
@@ -90,8 +90,8 @@ pub(crate) struct Store {
     pub(crate) group: u64,
     pub(crate) source: u32,
     pub(crate) map: Map,
-    /// The map's generic address.
-    pub(crate) map_at: u64,
+    /// The map's generic address, if there is a map.
+    pub(crate) map_at: Option<u64>,
     pub(crate) start: [i64; 5],
     /// How elements are combined with those in global memory; `None` for a plain store.
     pub(crate) reduce: Option<Reduction>,

@@ -11,8 +11,15 @@ use crate::trap::{Fault, Owner};
 
 /// Where dynamic shared memory begins in the shared window.
 pub(crate) const BASE: u32 = 0x400;
+/// Number of bits of a shared address below the CTA's rank.
+pub(crate) const RANK_SHIFT: u32 = 24;
 /// Number of bytes of one [`Granule`].
 const GRANULE: u32 = 16;
+
+/// The CTA's rank and the offset of a shared address.
+pub(crate) fn split(address: u32) -> (u32, u32) {
+    (address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1))
+}
 
 /// The state of 16 bytes.
 #[derive(Clone, Copy, Debug)]

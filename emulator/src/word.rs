@@ -21,6 +21,11 @@ use crate::numerics::changed;
 /// A release: its scope, the releasing warp, and what the releasing thread knew.
 pub(crate) type Release = (Scope, u32, Arc<Letter>);
 
+/// The value of a word with these bytes in memory.
+pub(crate) fn from_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
+}
+
 /// Number of values that are kept, including the last one.
 const KEPT: usize = 8;
 /// Number of consecutive accesses of a thread that may miss the last write. The next one sees it.

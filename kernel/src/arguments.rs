@@ -10,9 +10,9 @@ use collective::{
 };
 use ptx::abi::Argument;
 
-use crate::check::check_c;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
+use crate::matrix_rule::check_c;
 use crate::operands::{Extents, MainloopArguments, Visit, Visited};
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a

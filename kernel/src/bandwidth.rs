@@ -7,10 +7,10 @@ use collective::Plan;
 use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Special, VerifyError};
 
+use crate::call::Launch;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Memory, Visit};
-use crate::problem::Launch;
 use crate::program::Program;
 
 /// Threads per CTA, and CTAs per SM.

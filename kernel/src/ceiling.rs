@@ -23,10 +23,10 @@ use ptx::abi::Grid;
 use ptx::inst::WgmmaSum;
 use ptx::{Builder, Entry, Function, ProxySpace, Special, Value, VerifyError, WgmmaOperands, WgmmaTypes};
 
+use crate::call::Launch;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Memory, Visit};
-use crate::problem::Launch;
 use crate::program::Program;
 
 const WARPGROUPS: u32 = 2;

@@ -7,11 +7,12 @@ use collective::sparse::{self, SparseError};
 use collective::{Format, MatrixRef};
 use ptx::VerifyError;
 
-use crate::check::MatrixRule;
+use crate::call::Launch;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
+use crate::matrix_rule::MatrixRule;
 use crate::operands::{Contents, Extents, Memory, Visit};
-use crate::problem::{GemmProblem, Launch};
+use crate::problem::GemmProblem;
 use crate::program::Program;
 
 /// A kernel that compresses a 2:4 sparse operand. It writes the kept elements of each row, the metadata that

@@ -7,10 +7,11 @@ use collective::{Epilogue, Form, Mainloop, Plan};
 use scheduler::{TileScheduler, Tiles};
 
 use crate::arguments::EpilogueArgs;
+use crate::call::{Call, Launch};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::legal;
-use crate::problem::{Call, GemmProblem, Launch};
+use crate::problem::GemmProblem;
 use crate::program::Program;
 use crate::typed_mainloop::MainloopType;
 

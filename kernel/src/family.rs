@@ -1,13 +1,16 @@
 //! Families of kernels: what a kernel of many, described by a spec, adds to [`Kernel`].
 
+mod problem;
+
 use core::fmt::{Debug, Display};
 use core::str::FromStr;
 
-use crate::disk::records::Problem;
+pub use problem::Problem;
+
+use crate::call::Call;
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::operands::Contents;
-use crate::problem::Call;
 use crate::select::{Known, Machine, Ranked, Request, Selection, impossible, measured, search};
 use crate::spec::KernelSpec;
 

@@ -9,13 +9,13 @@ use ptx::abi::Argument;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
+use crate::call::{Call, Launch};
 #[cfg(feature = "driver")]
 use crate::driver::DeviceSlice;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
 use crate::operands::{Layouts, Memory, Visit};
-use crate::problem::{Call, Launch};
 use crate::program::Program;
 
 /// A kernel that takes calls `C`. [`AnyGemm`] is one for a [`Call`] with the arguments of any epilogue;
@@ -210,7 +210,7 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
 
     #[cfg(feature = "driver")]
     fn check_records(&self, call: &Call<E>, lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
-        crate::driver::records::check(self, call, lent)
+        crate::driver::footprint::check_records(self, call, lent)
     }
 }
 

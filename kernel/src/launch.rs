@@ -9,10 +9,11 @@ use scheduler::groups::Groups;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
+use crate::call::{Call, Launch};
 use crate::check::Checked;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
+use crate::problem::{EXTENT_LIMIT, GemmProblem};
 use crate::products::GroupedProblem;
 
 impl AnyGemm {

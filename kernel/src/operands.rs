@@ -16,8 +16,9 @@ use collective::{BlockScales, Format, GroupScales, LinearArguments, Record, spar
 use cute_rs::atom::{Major, unit};
 
 use crate::buffer::Buffer;
+use crate::call::Call;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem};
+use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::types::Types;
 pub use collective::operands::{Contents, Extents, MainloopArguments, Memory, Path, Visit};

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
+use crate::call::{Call, Launch};
 #[cfg(feature = "driver")]
 use crate::driver::DeviceSlice;
 #[cfg(feature = "driver")]
@@ -14,7 +15,7 @@ use crate::family::{Family, Predicted, cheapest};
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::operands::{Layouts, Visit};
-use crate::problem::{Call, GemmProblem, Launch};
+use crate::problem::GemmProblem;
 use crate::program::Program;
 use crate::select::{Machine, Request};
 

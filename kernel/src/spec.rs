@@ -12,6 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod error;
 mod keys;
 mod nearest;
 #[cfg(feature = "serde")]
@@ -28,8 +29,7 @@ use collective::{
 };
 use scheduler::{RasterSpec, Rule, SchedulerSpec};
 
-pub use text::SpecError;
-pub(crate) use words::Named;
+pub use error::SpecError;
 
 use crate::gemm::AnyGemm;
 use crate::legal::{self, IllegalKernel};

@@ -14,11 +14,13 @@ use ptx::abi::Grid;
 
 pub use operands::KMajorRequest;
 
-use crate::check::{MatrixRule, apart};
+use crate::call::Launch;
+use crate::check::apart;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
+use crate::matrix_rule::MatrixRule;
 use crate::operands::{Contents, Extents, Visit};
-use crate::problem::{GemmProblem, Launch};
+use crate::problem::GemmProblem;
 use crate::program::Program;
 use crate::select::Machine;
 

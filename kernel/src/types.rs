@@ -4,7 +4,7 @@ use core::fmt;
 
 use collective::{Code, Format, Plan, WeightsSpec, sparse};
 
-use crate::spec::Named;
+use crate::named::Named;
 
 /// Element types of a product's matrices, which blocks of its operands have scales, which operand lies in memory in few bits, and which
 /// is sparse.

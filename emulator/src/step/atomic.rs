@@ -20,7 +20,7 @@ use crate::numerics::changed;
 use crate::race::Kind;
 use crate::schedule::Schedule;
 use crate::trap::{Fault, InLane, Stop};
-use crate::word::{Choice, Made, Publishes, Reduce, Releases, Visitor, Word};
+use crate::word::{Choice, Made, Publishes, Reduce, Releases, Visitor, Word, from_bytes};
 
 /// How an access to one word is ordered.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +39,6 @@ enum Act<'c> {
     Change(&'c dyn Fn(u64) -> Option<u64>),
     /// An atomic operation without a result.
     Reduce(Reduce),
-}
-
-pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
 }
 
 impl Machine<'_> {

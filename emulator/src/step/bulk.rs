@@ -1,43 +1,13 @@
 //! Bulk copies without a tensor map, reductions by copies, and asynchronous stores to another CTA.
 
-use ptx::abi::TensorElement;
-use ptx::inst::{AtomicOp, AtomicType, Bulk, Operand, Reduction};
+use ptx::inst::{Bulk, Operand, Reduction};
 
 use super::Flow;
 use super::tma::{Boxed, LINE_ALIGNMENT};
 use crate::flight::{Load, Source};
 use crate::lanes::lanes;
 use crate::machine::Machine;
-use crate::trap::{Fault, InLane, Stop, TensorFault};
-
-/// The type of a reduction on the elements of a map; `None` if the element type has no reduction.
-fn reduced(element: TensorElement) -> Option<AtomicType> {
-    match element {
-        TensorElement::U8 | TensorElement::U16 | TensorElement::F64 => None,
-        TensorElement::U32 => Some(AtomicType::U32),
-        TensorElement::S32 => Some(AtomicType::S32),
-        TensorElement::U64 => Some(AtomicType::U64),
-        TensorElement::S64 => Some(AtomicType::S64),
-        TensorElement::F16 => Some(AtomicType::F16),
-        TensorElement::Bf16 => Some(AtomicType::Bf16),
-        TensorElement::F32 => Some(AtomicType::F32),
-    }
-}
-
-/// The reduction that a tensor copy does on a map's elements.
-pub(super) fn tensor_reduction(op: AtomicOp, element: TensorElement) -> Result<Reduction, Fault> {
-    let whole = |ty: &AtomicType| !op.is_untyped() || ty.register().is_integer();
-    let reduce = reduced(element).filter(whole).and_then(|ty| {
-        // Bitwise operations use unsigned types.
-        let ty = match (op.is_untyped(), ty.bytes()) {
-            (true, 4) => AtomicType::U32,
-            (true, 8) => AtomicType::U64,
-            _ => ty,
-        };
-        Some(Reduction { op, ty }).filter(|reduce| reduce.in_global())
-    });
-    reduce.ok_or(Fault::Tensor(TensorFault::Reduction { op: op.name(), element }))
-}
+use crate::trap::{Fault, InLane, Stop};
 
 /// An asynchronous write from one CTA to one of its cluster.
 struct Parcel {

@@ -4,21 +4,14 @@ use ptx::inst::{Address, Operand, Reg};
 use ptx::{Space, Type};
 
 use super::Flow;
-use super::atomic::from_bytes;
 use crate::clock::View;
 use crate::lanes::{Lanes, lanes};
 use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
 use crate::race::Kind;
-use crate::shared::{BASE, Shared};
+use crate::shared::{BASE, RANK_SHIFT, Shared, split};
 use crate::trap::{Fault, InLane, Stop};
-
-/// Number of bits of a shared address below the CTA's rank.
-const RANK_SHIFT: u32 = 24;
-
-pub(super) fn split(address: u32) -> (u32, u32) {
-    (address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1))
-}
+use crate::word::from_bytes;
 
 impl Cta {
     /// The offset of an address in the CTA's own shared memory. Refuses addresses of other CTAs.

@@ -7,13 +7,12 @@ use std::borrow::Cow;
 
 use ptx::Space;
 
-use super::memory::split;
 use crate::clock::{EARLIER, View};
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, runs};
 use crate::schedule::Schedule;
-use crate::shared::reported;
+use crate::shared::{reported, split};
 use crate::trap::{Fault, InLane, Stop};
 use crate::views::Views;
 

@@ -13,7 +13,6 @@ use ptx::inst::{Address, MapField, MapInst, Operand, Reg, Scope};
 use super::Flow;
 use super::barrier::alike;
 use super::memory::aligned_lanes;
-use super::tma::LINE;
 use crate::clock::{Clock, NEVER, View};
 use crate::lanes::{ALL, lanes};
 use crate::launch::PARAMETERS;
@@ -52,7 +51,7 @@ impl Machine<'_> {
 
     /// Whether the map at an address is in global memory, so that it may change.
     pub(super) fn may_change(&self, address: u64) -> bool {
-        address != LINE && !self.launch.maps.iter().any(|(at, _)| *at == address)
+        !self.launch.maps.iter().any(|(at, _)| *at == address)
     }
 
     /// Records that a copy of a warp reads a map in global memory, for as long as `held` says.
@@ -202,7 +201,8 @@ impl Machine<'_> {
             return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
         }
         let loading = self.loads.iter().any(|load| load.uses_map(address));
-        let storing = self.warps.iter().any(|warp| warp.stores.iter().any(|store| store.map_at == address));
+        let storing =
+            self.warps.iter().any(|warp| warp.stores.iter().any(|store| store.map_at == Some(address)));
         if loading || storing {
             return Err(Fault::Tensor(TensorFault::MapInFlight { address }));
         }

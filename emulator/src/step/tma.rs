@@ -1,11 +1,9 @@
 //! Tensor copies: issued by one thread, completed by the machine when the schedule decides.
 
-use ptx::abi::{Im2colMap, TENSOR_MAP_BYTES};
-use ptx::inst::{AtomicOp, Operand, Reduction, Scope};
+use ptx::abi::{Im2colMap, TENSOR_MAP_BYTES, TensorElement};
+use ptx::inst::{AtomicOp, AtomicType, Operand, Reduction, Scope};
 
 use super::Flow;
-use super::atomic::from_bytes;
-use super::bulk::tensor_reduction;
 use super::tensor_map::Held;
 use crate::clock::NEVER;
 use crate::flight::{Load, MapRead, Source, Store};
@@ -19,6 +17,7 @@ use crate::shared::{Shared, reported};
 use crate::tensor_map::{Map, swizzled};
 use crate::trap::{Fault, InLane, Stop, TensorFault};
 use crate::warp::Blocked;
+use crate::word::from_bytes;
 
 /// Alignment of a box in shared memory, in bytes.
 const BOX_ALIGNMENT: u32 = 128;
@@ -28,7 +27,8 @@ const BOX_ALIGNMENT: u32 = 128;
 pub(super) struct Boxed {
     pub(super) lane: usize,
     pub(super) map: Map,
-    pub(super) map_at: u64,
+    /// The map's generic address; `None` for a copy without a tensor map.
+    pub(super) map_at: Option<u64>,
     pub(super) start: [i64; 5],
 }
 
@@ -41,22 +41,49 @@ impl Boxed {
         if !bytes.is_multiple_of(LINE_ALIGNMENT) {
             return Err(Fault::BulkSize { bytes });
         }
-        Ok(Self { lane, map: Map::line(address, bytes), map_at: LINE, start: [0; 5] })
+        Ok(Self { lane, map: Map::line(address, bytes), map_at: None, start: [0; 5] })
     }
 
     /// The alignment of its bytes in shared memory.
     fn alignment(&self) -> u32 {
-        if self.map_at == LINE { LINE_ALIGNMENT } else { BOX_ALIGNMENT }
+        if self.map_at.is_none() { LINE_ALIGNMENT } else { BOX_ALIGNMENT }
     }
 }
 
 /// Alignment of addresses and sizes of bulk copies, in bytes.
 pub(super) const LINE_ALIGNMENT: u32 = 16;
-/// The map address of a copy without a tensor map.
-pub(super) const LINE: u64 = u64::MAX;
 
 /// A place in a tensor: the map, the coordinates, and in im2col mode the filter offsets.
 pub(super) type Tensor<'a> = (Operand, &'a [Operand], Option<&'a [Operand]>);
+
+/// The type of a reduction on the elements of a map; `None` if the element type has no reduction.
+fn reduced(element: TensorElement) -> Option<AtomicType> {
+    match element {
+        TensorElement::U8 | TensorElement::U16 | TensorElement::F64 => None,
+        TensorElement::U32 => Some(AtomicType::U32),
+        TensorElement::S32 => Some(AtomicType::S32),
+        TensorElement::U64 => Some(AtomicType::U64),
+        TensorElement::S64 => Some(AtomicType::S64),
+        TensorElement::F16 => Some(AtomicType::F16),
+        TensorElement::Bf16 => Some(AtomicType::Bf16),
+        TensorElement::F32 => Some(AtomicType::F32),
+    }
+}
+
+/// The reduction that a tensor copy does on a map's elements.
+fn tensor_reduction(op: AtomicOp, element: TensorElement) -> Result<Reduction, Fault> {
+    let whole = |ty: &AtomicType| !op.is_untyped() || ty.register().is_integer();
+    let reduce = reduced(element).filter(whole).and_then(|ty| {
+        // Bitwise operations use unsigned types.
+        let ty = match (op.is_untyped(), ty.bytes()) {
+            (true, 4) => AtomicType::U32,
+            (true, 8) => AtomicType::U64,
+            _ => ty,
+        };
+        Some(Reduction { op, ty }).filter(|reduce| reduce.in_global())
+    });
+    reduce.ok_or(Fault::Tensor(TensorFault::Reduction { op: op.name(), element }))
+}
 
 /// Refuses a base outside the bounding box and an offset with too many bits. Stores the offset in the map.
 pub(super) fn placed(map: &mut Map, start: &[i64; 5], offsets: [u32; 3]) -> Result<(), Fault> {
@@ -118,7 +145,7 @@ impl Machine<'_> {
             if im2col.is_some() {
                 placed(&mut map, &starts[lane], offsets[lane]).lane(lane)?;
             }
-            boxes.push(Boxed { lane, map, map_at, start: starts[lane] });
+            boxes.push(Boxed { lane, map, map_at: Some(map_at), start: starts[lane] });
         }
         Ok(boxes)
     }
@@ -188,9 +215,9 @@ impl Machine<'_> {
             let view = self.warps[warp].views.of(lane);
             self.ctas[cta].shared.reused((target, bytes), view, false)?;
             self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
-            self.counts.tensor_loads += u64::from(map_at != LINE);
+            self.counts.tensor_loads += u64::from(map_at.is_some());
             let until = self.phase_of(cta, barrier_offset);
-            if map_at != LINE && (0..map.rows()).all(|index| map.row(&start, index).is_none()) {
+            if map_at.is_some() && (0..map.rows()).all(|index| map.row(&start, index).is_none()) {
                 // One byte says it: a card knows whole pages, and a tensor may be shorter than what the copy reads.
                 let address = map.address;
                 let found = self.memory.load(address, &mut [0]);
@@ -199,10 +226,10 @@ impl Machine<'_> {
             let rows = (0..map.rows()).filter_map(|index| map.row(&start, index));
             let rows = rows.map(|row| (row.address, (row.end - row.start) as u64));
             self.note_copy((warp, lane), rows, until)?;
-            if self.may_change(map_at) {
-                self.map_is_used((warp, lane), map_at, Some(Held::Until(until)))?;
+            if let Some(at) = map_at.filter(|at| self.may_change(*at)) {
+                self.map_is_used((warp, lane), at, Some(Held::Until(until)))?;
                 let state = &mut self.warps[warp];
-                let read = MapRead { at: map_at, pc: by.1, lane, group: state.bulk_groups[lane], until };
+                let read = MapRead { at, pc: by.1, lane, group: state.bulk_groups[lane], until };
                 state.maps.retain(|old| !old.is_before(&read));
                 state.maps.push(read);
             }
@@ -318,7 +345,7 @@ impl Machine<'_> {
         take_box(shared, source, &map, &start)?;
         shared.observed(source, map.box_bytes(), &self.warps[warp].views.of(lane).known)?;
         self.order_async((warp, lane), (cta, source, map.box_bytes()), (false, true))?;
-        self.counts.tensor_stores += u64::from(map_at != LINE);
+        self.counts.tensor_stores += u64::from(map_at.is_some());
         let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
         let kind = match reduce {
             // Each element is changed in one step with respect to the whole device.
@@ -331,8 +358,8 @@ impl Machine<'_> {
                 self.note_in((warp, lane), pc, range, kind, NEVER)?;
             }
         }
-        if self.may_change(map_at) {
-            self.map_is_used((warp, lane), map_at, Some(Held::Going))?;
+        if let Some(at) = map_at.filter(|at| self.may_change(*at)) {
+            self.map_is_used((warp, lane), at, Some(Held::Going))?;
         }
         let mut store = Store { lane, pc, group, source, map, map_at, start, reduce, done: false };
         if self.options.schedule == Schedule::Earliest {
@@ -445,7 +472,8 @@ impl Machine<'_> {
             }
         }
         for store in warp.stores.iter().filter(|store| warp.covers(pending, store)) {
-            settle(store.map_at, (store.pc, store.lane), (number, By::lane(store.lane), NEVER));
+            let Some(at) = store.map_at else { continue };
+            settle(at, (store.pc, store.lane), (number, By::lane(store.lane), NEVER));
         }
         let mut maps = core::mem::take(&mut self.warps[index].maps);
         maps.retain(|read| !self.warps[index].waits_for(pending, read.lane, read.group));

@@ -9,9 +9,9 @@ use lru::LruCache;
 use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
+use crate::call::Launch;
 use crate::error::EngineError;
 use crate::operands::{Memory, Visit};
-use crate::problem::Launch;
 
 /// Makes launches of calls `C`.
 pub(super) trait LaunchBuilder<C>: Blocks {

@@ -12,16 +12,17 @@ use half::{bf16, f16};
 use lru::LruCache;
 
 use super::context::{Context, lock};
-use super::memory::DeviceSlice;
 use super::ready::{Ready, Step};
+use super::slice::DeviceSlice;
 use super::stream::StreamRef;
 use super::typed::InContext;
 #[cfg(feature = "cudarc")]
 use super::typed::{DeviceElement, enough};
 use crate::arguments::Tree;
+use crate::call::Call;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem};
+use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::select::{Machine, Request, fastest};
 use crate::types::Types;

@@ -25,7 +25,7 @@ use core::fmt;
 
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
 
-use super::memory::DeviceSlice;
+use super::slice::DeviceSlice;
 use super::stream::StreamRef;
 
 /// A loan of a cudarc slice, for the time in which work on it is enqueued.

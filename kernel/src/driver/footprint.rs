@@ -1,9 +1,16 @@
 //! The check that all memory of a call is lent.
 
-use super::memory::DeviceSlice;
+use collective::{MatrixRef, Record};
+
+use super::slice::DeviceSlice;
+use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::error::EngineError;
+use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::operands::{Memory, Path, Visit};
+use crate::problem::GemmProblem;
+use crate::products::GroupedProblem;
 
 /// The first memory that is not inside a slice.
 struct Lent<'a> {
@@ -51,4 +58,33 @@ pub(super) fn check<C: Clone>(
     let mut visit = Lent { kernel: name, lent, result: Ok(()) };
     kernel.visit(&mut call.clone(), &mut visit);
     visit.result
+}
+
+/// Checks each GEMM that a call's records describe, and that its memory is lent.
+///
+/// # Errors
+/// As [`Kernel::check_records`](crate::Kernel::check_records).
+pub(crate) fn check_records<E: Arguments + Clone>(
+    gemm: &AnyGemm,
+    call: &Call<E>,
+    lent: &[DeviceSlice<'_>],
+) -> Result<(), EngineError> {
+    let GroupedProblem::PointerArray { count: count @ 1.., records } = call.products else { return Ok(()) };
+    let name = gemm.entry_name();
+    let known = lent.iter().find_map(|slice| slice.records(records));
+    let known = known.and_then(|known| known.as_slice().get(..count as usize));
+    let known = known.ok_or_else(|| EngineError::Described { kernel: name.clone() })?;
+    for (index, record) in known.iter().enumerate() {
+        let Record { m, n, k, addresses, lds } = *record;
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], lds[i]));
+        let (problem, epilogue) = (GemmProblem { m, n, k }, call.epilogue.clone().with_c(c));
+        let product = Call { products: GroupedProblem::One, a, b, d, workspace: None, ..Call::of(problem) }
+            .with(epilogue);
+        let refused = |source| EngineError::Call { kernel: name.clone(), source };
+        gemm.checked(&product, product.epilogue.multiplied())
+            .map_err(refused)
+            .and_then(|_| check(gemm, &name, &product, lent))
+            .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
+    }
+    Ok(())
 }

@@ -122,10 +122,11 @@ impl Gpu {
 
 #[cfg(test)]
 mod tests {
+    use crate::call::Call;
     use crate::driver::counting::card;
     use crate::engine::Engine;
     use crate::error::EngineError;
-    use crate::problem::{Call, GemmProblem};
+    use crate::problem::GemmProblem;
 
     /// With a GPU: replaying a launch gives the same result as the launch itself; capturing alone computes
     /// nothing.

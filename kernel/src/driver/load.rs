@@ -165,12 +165,13 @@ fn stored(cache: &Cache, key: &Key, warnings: &mut Vec<CacheError>) -> Option<Co
 mod tests {
     use super::{Image, Origin};
     use crate::assembler;
+    use crate::call::Call;
     use crate::disk::Cache;
     use crate::driver::LoadedProgram;
     use crate::driver::counting::card;
     use crate::driver::module::Module;
     use crate::engine::Engine;
-    use crate::problem::{Call, GemmProblem};
+    use crate::problem::GemmProblem;
     use crate::spec::KernelSpec;
     use half::bf16;
 

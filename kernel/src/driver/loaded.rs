@@ -11,14 +11,14 @@ use super::calls::{Blocks, LaunchBuilder, LaunchCache};
 use super::context::Context;
 use super::footprint;
 use super::loaded_program::LoadedProgram;
-use super::memory::DeviceSlice;
+use super::slice::DeviceSlice;
 use super::stream::{Held, StreamRef};
 use super::tensor_map;
+use crate::call::Launch;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
 use crate::kernel::{Kernel, alone, told};
 use crate::operands::Visit;
-use crate::problem::Launch;
 use crate::program::Program;
 
 /// A compiled kernel that remembers its calls: a GEMM, or any other [`Kernel`]. A repeated call costs a look-up and a launch. A call that
@@ -216,11 +216,12 @@ mod tests {
     use collective::Record;
 
     use super::{Blocks, LaunchBuilder, Loaded};
+    use crate::call::Call;
     use crate::driver::DeviceSlice;
     use crate::driver::counting::allocations;
     use crate::driver::counting::card;
     use crate::engine::Engine;
-    use crate::problem::{Call, GemmProblem};
+    use crate::problem::GemmProblem;
     use crate::products::GroupedProblem;
 
     fn call(address: u64) -> Call {

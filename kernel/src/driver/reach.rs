@@ -107,7 +107,8 @@ mod tests {
 
     use super::{addresses, tensor_bytes};
     use crate::buffer::Buffer;
-    use crate::problem::{Call, GemmProblem};
+    use crate::call::Call;
+    use crate::problem::GemmProblem;
     use crate::products::GroupedProblem;
 
     /// Leading dimensions, distances and counts are not addresses. Every address is inside a matrix of the

@@ -10,15 +10,17 @@ use super::context::{Context, lock};
 use super::gpu::Gpu;
 use super::loaded::Loaded;
 use super::loaded_program::LoadedProgram;
-use super::memory::{DeviceMemory, DeviceSlice};
+use super::memory::DeviceMemory;
+use super::slice::DeviceSlice;
 use super::stream::StreamRef;
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
+use crate::call::Call;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::kernel::written;
-use crate::problem::{Call, GemmProblem};
+use crate::problem::GemmProblem;
 
 /// A workspace and its memory.
 type Workspace = (Buffer, DeviceMemory);

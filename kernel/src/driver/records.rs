@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use collective::{MatrixRef, Record};
+use collective::Record;
 
 use super::context::Context;
-use super::footprint;
-use super::memory::{DeviceMemory, DeviceSlice};
+use super::memory::DeviceMemory;
 use super::stream::Stream;
-use crate::arguments::Arguments;
+use crate::call::Call;
 use crate::error::EngineError;
-use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem};
-use crate::products::GroupedProblem;
 
 /// Records in device memory that nothing changes, so that a launch of the GEMMs they describe can be checked.
 ///
@@ -20,7 +16,7 @@ use crate::products::GroupedProblem;
 /// against the kernel's rules, and looks for the memory of each matrix in the other slices.
 ///
 /// ```no_run
-/// use collective::{MatrixRef, Record};
+/// use collective::Record;
 /// use kernel::driver::{DeviceSlice, Loaded, DeviceRecords, Stream};
 /// use kernel::{Buffer, EngineError};
 ///
@@ -74,33 +70,4 @@ impl DeviceRecords {
     pub fn address(&self) -> u64 {
         self.memory.address()
     }
-}
-
-/// Checks each GEMM that a call's records describe, and that its memory is lent.
-///
-/// # Errors
-/// As [`Kernel::check_records`](crate::Kernel::check_records).
-pub(crate) fn check<E: Arguments + Clone>(
-    gemm: &AnyGemm,
-    call: &Call<E>,
-    lent: &[DeviceSlice<'_>],
-) -> Result<(), EngineError> {
-    let GroupedProblem::PointerArray { count: count @ 1.., records } = call.products else { return Ok(()) };
-    let name = gemm.entry_name();
-    let known = lent.iter().find_map(|slice| slice.records(records));
-    let known = known.and_then(|known| known.as_slice().get(..count as usize));
-    let known = known.ok_or_else(|| EngineError::Described { kernel: name.clone() })?;
-    for (index, record) in known.iter().enumerate() {
-        let Record { m, n, k, addresses, lds } = *record;
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], lds[i]));
-        let (problem, epilogue) = (GemmProblem { m, n, k }, call.epilogue.clone().with_c(c));
-        let product = Call { products: GroupedProblem::One, a, b, d, workspace: None, ..Call::of(problem) }
-            .with(epilogue);
-        let refused = |source| EngineError::Call { kernel: name.clone(), source };
-        gemm.checked(&product, product.epilogue.multiplied())
-            .map_err(refused)
-            .and_then(|_| footprint::check(gemm, &name, &product, lent))
-            .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
-    }
-    Ok(())
 }

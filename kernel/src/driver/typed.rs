@@ -10,8 +10,8 @@ use collective::{Epilogue, F8E4M3, F8E5M2, Form, Format, LinearArguments};
 use half::{bf16, f16};
 
 use super::context::Context;
-use super::memory::DeviceSlice;
 use super::ready::{Ready, Step};
+use super::slice::DeviceSlice;
 use super::stream::{Stream, StreamRef};
 use crate::config::{Gemm, GemmConfig};
 use crate::error::EngineError;

@@ -4,7 +4,8 @@ use collective::{BlockScales, GroupScales, MatrixRef, sparse};
 
 use super::{Contents, Extents, Layouts, Memory, Visit, Visited};
 use crate::buffer::Buffer;
-use crate::problem::{Call, GemmProblem};
+use crate::call::Call;
+use crate::problem::GemmProblem;
 
 /// An address that is legal, and of no memory.
 const NOWHERE: u64 = 1 << 20;

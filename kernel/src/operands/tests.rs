@@ -5,7 +5,8 @@ use cute_rs::atom::Major;
 
 use super::{Layouts, Memory, Visit, Visited};
 use crate::buffer::Buffer;
-use crate::problem::{Call, GemmProblem};
+use crate::call::Call;
+use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::types::Types;
 

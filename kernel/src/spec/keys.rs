@@ -6,7 +6,7 @@ use collective::{
 };
 use scheduler::{DivideSpec, ReductionKind, Rule};
 
-use super::text::SpecError;
+use super::error::SpecError;
 use super::words::{Group, Operand, Scales, Word, refused};
 use super::{EpilogueKind, KernelSpec};
 

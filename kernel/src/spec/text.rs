@@ -3,66 +3,11 @@
 use core::fmt;
 use core::str::FromStr;
 
-use collective::{Format, FormulaError, MmaKind};
+use collective::{Format, MmaKind};
 
+use super::error::{SpecError, shortened};
 use super::keys::{Draft, KEYS};
 use super::{EpilogueKind, KernelSpec};
-use crate::legal::IllegalKernel;
-
-/// Why a text is not a legal spec of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// A word without `=`.
-    #[error("`{word}` is not a `key=value` of a spec")]
-    Word {
-        /// The word.
-        word: String,
-    },
-    /// A key that does not exist.
-    #[error("a spec has no key `{key}`; the keys are {}", KEYS.each_ref().map(|key| key.name).join(", "))]
-    Key {
-        /// The key.
-        key: String,
-    },
-    /// A key that is given twice.
-    #[error("`{key}` is given twice")]
-    Twice {
-        /// The key.
-        key: String,
-    },
-    /// A value that the key does not accept.
-    #[error("{key} is `{value}`, {needed} was needed")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// The value that was given.
-        value: String,
-        /// The values that the key accepts.
-        needed: String,
-    },
-    /// A key that the chosen scheduler or store does not have.
-    #[error("{key}={value} belongs to {of}")]
-    Unused {
-        /// The key.
-        key: &'static str,
-        /// The value that was given.
-        value: String,
-        /// What the key belongs to.
-        of: &'static str,
-    },
-    /// An epilogue that is no formula.
-    #[error("epilogue is neither linear nor sourced: {0}")]
-    Formula(#[from] FormulaError),
-    /// A legal text of an illegal kernel.
-    #[error("{error}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest legal spec has {nearest}")))]
-    Illegal {
-        /// The rule that the kernel breaks.
-        error: IllegalKernel,
-        /// The change that gives the nearest legal spec, as `key=value`.
-        nearest: Option<String>,
-    },
-}
 
 /// The words of a text, between blanks or commas. Neither ends a word inside of quotes or brackets, as in
 /// `epilogue=clamp(acc,0,1)`.
@@ -88,16 +33,6 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
         rest = after;
         (!word.is_empty()).then_some(word)
     })
-}
-
-/// The beginning of a user's text, to quote in an error.
-pub(super) fn shortened(text: &str) -> String {
-    const MOST: usize = 40;
-    if text.chars().count() <= MOST {
-        text.to_owned()
-    } else {
-        text.chars().take(MOST).chain(['…']).collect()
-    }
 }
 
 impl FromStr for EpilogueKind {
@@ -130,7 +65,10 @@ impl KernelSpec {
                 return Err(SpecError::Word { word: shortened(word) });
             };
             if KEYS.iter().all(|known| known.name != key) {
-                return Err(SpecError::Key { key: shortened(key) });
+                return Err(SpecError::Key {
+                    key: shortened(key),
+                    known: KEYS.each_ref().map(|key| key.name).to_vec(),
+                });
             }
             if words.iter().any(|(known, _)| *known == key) {
                 return Err(SpecError::Twice { key: key.to_owned() });

@@ -7,8 +7,9 @@ use collective::{
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule};
 
-use super::text::{SpecError, shortened};
+use super::error::{SpecError, shortened};
 use super::{EpilogueKind, KernelSpec};
+use crate::named::Named;
 
 /// Largest number in a spec. Products of a few of them do not overflow.
 const MOST: u32 = 4096;
@@ -23,22 +24,6 @@ pub(super) trait Word: Sized {
 
     /// Its text.
     fn text(&self) -> String;
-}
-
-/// One of some values, each with a name.
-pub(crate) trait Named: Copy + PartialEq + 'static {
-    /// All values.
-    fn all() -> Vec<(&'static str, Self)>;
-
-    /// The value of a name.
-    fn named(name: &str) -> Option<Self> {
-        Self::all().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
-    }
-
-    /// Its name; empty if it has none.
-    fn word(self) -> &'static str {
-        Self::all().into_iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
-    }
 }
 
 impl<T: Named> Word for T {

@@ -35,18 +35,17 @@
 //! {"problem":"single 4096x4096x4096 bf16 kk epilogue=linear","measured":[{"spec":"tile=128x256x64","us":172.4,"at":1764000000,"version":"0.1.0"}]}
 //! ```
 
-mod problem;
 mod text;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
 
-pub use problem::Problem;
 use serde::{Deserialize, Serialize};
 
 use super::{Cache, CacheError, Digest, Key, Kind};
 use crate::family::Family;
+pub use crate::family::Problem;
 use crate::gemm::AnyGemm;
 use crate::spec::KernelSpec;
 

@@ -7,12 +7,13 @@ use collective::operands::Legal;
 use collective::{Form, Record};
 
 use crate::buffer::Buffer;
+use crate::call::Call;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::family::Family;
 use crate::gemm::AnyGemm;
 use crate::operands::{Contents, Extents, Memory, Visit, Visited, random_contents};
-use crate::problem::{Call, GemmProblem};
+use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::select::Request;
 

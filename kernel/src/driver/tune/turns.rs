@@ -5,13 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use crate::buffer::Buffer;
+use crate::call::Launch;
 use crate::driver::gpu::Gpu;
 use crate::driver::stream::Stream;
 use crate::driver::timing::{Enqueue, Prepared};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::kernel::{Kernel, written};
-use crate::problem::Launch;
 use crate::program::Program;
 
 /// A candidate to time.

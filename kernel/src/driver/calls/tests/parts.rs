@@ -11,12 +11,13 @@ use ptx::{VerifyError, WgmmaTypes};
 
 use super::Parts;
 use crate::buffer::Buffer;
+use crate::call::{Call, Launch};
 use crate::ceiling::{Ceiling, Rounds};
 use crate::compress::{Compress, Compression};
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Layouts, Memory, Visit};
-use crate::problem::{Call, GemmProblem, Launch};
+use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::program::Program;
 use crate::transpose::{Transpose, Transposition};

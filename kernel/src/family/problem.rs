@@ -6,9 +6,9 @@ use core::str::FromStr;
 use collective::{Form, MatrixRef};
 use cute_rs::atom::Major;
 
+use crate::named::Named;
 use crate::problem::GemmProblem;
 use crate::select::Request;
-use crate::spec::Named;
 use crate::types::Types;
 
 /// A problem: everything that decides which kernel is fastest.
