@@ -4,7 +4,7 @@ use emulator::Schedule;
 use falchion::attention::backward::AttentionBackward;
 use falchion::attention::{
     Alibi, Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Causal, Chunked,
-    Count, HeadsRef, Mask, Packed, Pages, Scope, Scores, SoftCap, Window, consistent,
+    Count, HeadsRef, Mask, Packed, Pages, Parts, Scope, Scores, SoftCap, Window, consistent,
 };
 use falchion::collective::Real;
 use falchion::kernel::{Card, Family, Kernel, Machine};
@@ -35,8 +35,19 @@ fn kernel(spec: &str) -> Attention {
 }
 
 /// Checks a case under a schedule, on a device of a few SMs, so that CTAs have several tiles.
-fn run(name: &str, kernel: &Attention, case: &Case, (schedule, seed): (Schedule, u64)) -> Checked {
-    let mut engine = Emulator::new().with_multiprocessors(3).with_schedule(schedule, seed);
+fn run(name: &str, kernel: &Attention, case: &Case, schedule: (Schedule, u64)) -> Checked {
+    run_on(3, name, kernel, case, schedule)
+}
+
+/// The same on a device of any number of SMs.
+fn run_on(
+    sms: u32,
+    name: &str,
+    kernel: &Attention,
+    case: &Case,
+    (schedule, seed): (Schedule, u64),
+) -> Checked {
+    let mut engine = Emulator::new().with_multiprocessors(sms).with_schedule(schedule, seed);
     let checked = case.check(&mut engine, kernel);
     checked.unwrap_or_else(|error| panic!("{name}, {case:?}, {schedule:?} {seed}: {error}"))
 }
@@ -411,11 +422,21 @@ fn predictions_are_near_measurements() {
         (1, [32; 2], [16384; 2], "d=64 tile=192x128", 3626.6),
         (16, [64, 8], [1, 8192], "tile=64x128", 540.6),
         (16, [64, 8], [1, 8192], "tile=64x128 pack=8", 178.2),
+        (128, [128, 1], [1, 4096], "d=576x512 tile=64x32 pack=64", 297.2),
+        (128, [128, 1], [1, 4096], "d=576x512 tile=64x32 pack=64 lazy=on", 302.4),
+        (32, [64, 1], [1, 8192], "d=576x512 tile=64x32 pages=64 pack=64 parts=4 lazy=on", 132.5),
     ] {
         let spec: AttentionSpec = spec.parse().expect("a spec");
         let problem =
             AttentionProblem { heads, ..AttentionProblem::new(batch, heads[0], lengths, spec.head[0]) };
-        let request = AttentionRequest { mask: spec.mask, ..AttentionRequest::new(problem, spec.head[0]) };
+        let AttentionSpec { head, mask, pages, .. } = spec;
+        let request = AttentionRequest {
+            head,
+            mask,
+            pages,
+            workspace: spec.parts != Parts::One,
+            ..AttentionRequest::new(problem, head[0])
+        };
         let ranked = Attention::ranked(&request, &Machine::of(&Card::H100), usize::MAX).expect("kernels");
         let found = ranked.iter().find(|of| of.kernel.plan().spec == spec).expect("in the space");
         ratios.push((spec, lengths, (found.microseconds / measured).ln()));
@@ -460,6 +481,13 @@ fn problems() {
             family::check(&mut engine, &of.kernel, &request, (5, 60))
                 .unwrap_or_else(|error| panic!("{text}, {spec}: {error}"));
         }
+    }
+    // Each SM has a part of one of two tiles, or of the only one.
+    for (text, parts) in [("1x128/1x1x32768 d=576x512", 66), ("1x64/1x1x32768 d=576x512", 132)] {
+        let request = Attention::request(text).expect("a problem");
+        let mut ranked =
+            Attention::ranked(&request, &Machine::of(&Card::H100), usize::MAX).expect("kernels").into_iter();
+        assert!(ranked.any(|of| of.kernel.plan().spec.parts == Parts::Count(parts)), "{text}");
     }
     // Without a workspace keys are not divided; a kernel for every batch does not depend on it.
     let request = Attention::request("2x8/2x1x700 d=64").expect("a problem");

@@ -138,9 +138,8 @@ impl Attention {
         };
         let rows = u64::from(heads).saturating_mul(all);
         let of_query = self.plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
-        let counters = across
-            .saturating_mul(u64::from(heads / of_query))
-            .saturating_mul(counters_of_tile(&self.plan).into());
+        // One per tile.
+        let counters = across.saturating_mul(u64::from(heads / of_query));
         let aligned = |bytes: u64| bytes.checked_next_multiple_of(256).unwrap_or(u64::MAX);
         let sums = aligned(counters.saturating_mul(4));
         let outputs = aligned(rows.saturating_mul(u64::from(count) * 4)).saturating_add(sums);
@@ -181,11 +180,6 @@ struct Divided {
     addresses: [u64; 3],
     /// Bytes of the workspace.
     bytes: u64,
-}
-
-/// Number of counters per tile: one per consumer warp.
-fn counters_of_tile(plan: &AttentionPlan) -> u32 {
-    plan.cta.consumers * 4
 }
 
 impl Kernel<AttentionCall> for Attention {
@@ -355,7 +349,7 @@ impl Kernel<AttentionCall> for Attention {
         if differ || page.is_some() {
             arguments.extend(without_keys.into_iter().map(Argument::from));
         }
-        // Heads of tiles that share a head of keys.
+        // Heads of tiles that share a head of keys. CTAs that merge parts wait for others, so all must be resident.
         let (ctas, sharing) = (resident.min(tiles).max(1), groups / shared);
         if let Some(Divided { count, rows, addresses, .. }) = divided {
             arguments.extend([count.into(), Argument::from(rows)]);

@@ -4,6 +4,7 @@
 use collective::Format;
 use kernel::Machine;
 
+use crate::emit::{TOGETHER, columns_of_lane};
 use crate::family::AttentionRequest;
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
@@ -18,7 +19,10 @@ const RESCALED: f64 = 0.0206;
 const LAZY: f64 = 1.74;
 /// The part of the shorter of products and weights that the longer one does not cover, while consumers take turns.
 const UNCOVERED: f64 = 0.38;
-/// Cycles of the scores of latent attention over those of their arithmetic: instructions of 32 columns wait for shared memory. Not measured.
+/// Cycles of the scores of latent attention over those of their arithmetic: instructions of 32 columns wait for shared memory.
+///
+/// On an H100, a pair of blocks takes as long with `lazy=on` as without: 302.4 and 297.2 us at `128x128/1x1x4096`. Parts of 33 and 66 at
+/// `1x128/1x1x32768` (88.4 and 116.9 us, when one CTA merged a tile) say the same of a pair, about 2.1 us.
 const NARROW: f64 = 1.5;
 /// Factor of both, if there are three consumers.
 const THREE: f64 = 0.94;
@@ -34,13 +38,15 @@ const OVERLAPPED: f64 = 340.0;
 /// Microseconds of a launch.
 const LAUNCH: f64 = 5.0;
 
-/// Cycles of a part in addition: its results go to memory, and a counter says whether it is the last.
+/// Cycles of a part in addition: its results go to memory, and a counter says that they are there.
 const PART: f64 = 2500.0;
-/// Cycles to merge a part of some rows.
-const MERGED: f64 = 60.0;
+/// Cycles of a warp to merge some parts of a piece of a row, which it loads together. Not measured.
+const MERGED: f64 = 800.0;
 /// Measured over computed cycles, and over the time to copy as many bytes.
 const MEASURED: f64 = 1.116;
 const ONLY_READ: f64 = 0.92;
+/// The latter of latent attention, which loads one pair of blocks ahead: 132.5 us for 302 MB at `32x64/1x1x8192 pages=64` on an H100.
+const LATENT_READ: f64 = 1.09;
 /// The part of computing and loading that the longer of both does not cover.
 const SHORTER: f64 = 0.05;
 /// Most bytes per cycle that one SM loads.
@@ -72,7 +78,8 @@ impl Attention {
         let bytes = plan.spec.format.bits() == 8;
         // Consumers of latent attention rescale once per pair of blocks, and meet as often.
         let of_pair = if latent { 0.5 } else { 1.0 };
-        let rescaled = of_pair * f64::from(rows) * if lazy { LAZY } else { RESCALED * f64::from(dv) };
+        let rescaled = if lazy && !latent { LAZY } else { RESCALED * f64::from(dv) };
+        let rescaled = of_pair * f64::from(rows) * rescaled;
         let weights = scores * WEIGHT[usize::from(bytes)] + rescaled;
         let uncovered = if turns && rows > 64 { UNCOVERED } else { 1.0 };
         let of_consumers = if rows > 128 { THREE } else { 1.0 };
@@ -105,14 +112,27 @@ impl Attention {
         };
         let of_query = plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
         let all = f64::from(heads / of_query) * tiles * divided;
-        let waves = all / f64::from(machine.multiprocessors);
+        let sms = f64::from(machine.multiprocessors);
+        let waves = all / sms;
         let alone = if plan.rings[0].stages == 1 { ALONE } else { 0.0 };
         let masked =
             if grows { MASKED[0] + MASKED[1] * (f64::from(rows) / 64.0 - 2.0).max(0.0) } else { 0.0 };
         let overlaps = plan.overlaps && waves > 1.0 && !grows && !bytes;
         let overlapped = if overlaps { OVERLAPPED } else { 0.0 };
         let tile = TILE + alone + masked - overlapped;
-        let merging = if parts == Parts::One { 0.0 } else { PART + MERGED * divided };
+        // O of one part of all tiles, in f32; each SM loads its share of all parts.
+        let rows_of_o = f64::from(heads) * f64::from(queries) * f64::from(batch);
+        let of_o = rows_of_o * f64::from(dv) * 4.0;
+        let warps = all.min(sms) * f64::from(plan.cta.consumers * 4);
+        let pieces = rows_of_o * f64::from(dv / (32 * columns_of_lane(dv)));
+        let steps = (pieces / warps.max(1.0)).ceil() * (divided / f64::from(TOGETHER)).ceil();
+        let (part, merged) = match parts {
+            Parts::One => (0.0, 0.0),
+            _ => (
+                PART + of_o * divided / all.max(1.0) / LOADED,
+                (MERGED * steps).max(of_o * divided / sms / LOADED),
+            ),
+        };
         // Tiles that differ are dealt out, or drawn, so that CTAs end together.
         let differ = grows || plan.spec.lengths == Lengths::Packed;
         let waves = if differ { waves.max(1.0) } else { waves.ceil() };
@@ -130,13 +150,14 @@ impl Attention {
             of_block / LOADED
         };
         let block_cycles = (both + of_pair * BLOCK).max(loading);
-        let computed = MEASURED * waves * (blocks * block_cycles + tile + merging) / machine.cycles;
+        let of_tiles = waves * (blocks * block_cycles + tile + part);
+        let computed = MEASURED * (of_tiles + merged) / machine.cycles;
         // Everything comes from memory once.
-        let rows = f64::from(heads) * f64::from(queries) * f64::from(batch);
-        let bytes = bytes_of(format, rows, d + dv) + bytes_of(cache, f64::from(shared) * read, of_key);
+        let bytes = bytes_of(format, rows_of_o, d + dv) + bytes_of(cache, f64::from(shared) * read, of_key);
         // The longest part ends last.
         let longest = if blocks > seen / divided { blocks * divided / seen } else { 1.0 };
-        let loaded = ONLY_READ * bytes * longest / machine.dram;
+        let only_read = if latent { LATENT_READ } else { ONLY_READ };
+        let loaded = only_read * bytes * longest / machine.dram;
         LAUNCH + computed.max(loaded) + SHORTER * computed.min(loaded)
     }
 }

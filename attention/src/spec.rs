@@ -50,7 +50,7 @@ pub enum Order {
     Drawn,
 }
 
-/// Whether the keys of a tile are divided into parts. Each has a CTA of its own; the last one that is ready merges all, in
+/// Whether the keys of a tile are divided into parts. Each has a CTA of its own; all CTAs merge them at the end, in
 /// their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parts {

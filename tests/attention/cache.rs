@@ -96,7 +96,7 @@ fn pages_that_are_not_there() {
     uploaded.free(&mut engine).expect("memory");
 }
 
-/// Keys in parts, which the last CTA of a tile merges: also more parts than blocks, parts at fixed keys, masks, sinks, lengths that differ and
+/// Keys in parts, which all CTAs merge: also more parts than blocks, parts at fixed keys, masks, sinks, lengths that differ and
 /// rows without keys. The workspace is as it was after each launch.
 #[test]
 fn parts_of_keys() {
@@ -132,6 +132,29 @@ fn parts_of_keys() {
         let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
         let error = refused.map(|_| ()).expect_err(text).to_string();
         assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+/// CTAs that share the tiles they merge: all of them one tile, some CTAs more than there are shares, and several consumers. If one does not
+/// wait for all parts, there is a race.
+#[test]
+fn ctas_that_share_tiles_of_parts() {
+    for (spec, sms, batch, heads) in [
+        ("d=64 tile=64x32 pack=8 parts=7", 12, 1, [8, 1]),
+        ("d=128 tile=64x32 pack=4 parts=20", 17, 5, [3, 1]),
+        ("d=192x128 tile=128x32 parts=3", 7, 1, [2, 1]),
+        ("d=256 tile=64x32 pack=2 part=64 lengths=packed order=drawn", 9, 1, [2, 1]),
+        ("d=96 tile=192x32 parts=5 output=f32", 5, 1, [1, 1]),
+        ("d=576x512 tile=64x32 pack=64 parts=7", 12, 1, [64, 1]),
+        ("d=576x512 tile=64x32 pack=8 pages=32 parts=18 lazy=on", 11, 2, [8, 1]),
+    ] {
+        let kernel = kernel(spec);
+        let own = spec.contains("packed") || spec.contains("pages");
+        for (schedule, keys) in Schedule::sweep(2).zip([230, 600].into_iter().cycle()) {
+            let case = of_heads(case(3, keys, kernel.plan().spec.head[0]), batch, heads);
+            let lengths = own.then(|| vec![[3, keys], [3, 0], [3, 40]]);
+            run_on(sms, spec, &kernel, &Case { lengths, ..case }, schedule);
+        }
     }
 }
 

@@ -55,7 +55,7 @@ impl<'f> Kernel<'_, 'f> {
                 consumer.release.arrive(v.empty);
                 of.softmax.finish(self, tile.get(), statistics, consumer);
                 store.store(tile.get(), of.q.stage());
-                self.merge(tile.get(), consumer);
+                self.arrive(tile.get(), consumer);
             };
             of.first(tile.get());
             f.loop_(|| {
@@ -82,6 +82,7 @@ impl<'f> Kernel<'_, 'f> {
         });
         consumer.turns.finish();
         store.finish();
+        self.merge(consumer);
     }
 }
 

@@ -115,7 +115,7 @@ impl<'f> Kernel<'_, 'f> {
                 of.blocks(unit, q);
                 of.softmax.finish(self, unit, &of.softmax.statistics(), consumer);
                 store.store(unit, q);
-                self.merge(unit, consumer);
+                self.arrive(unit, consumer);
                 walk.advance();
                 let next = self.tile_at(&walk);
                 f.break_if(!walk.is_at_tile());
@@ -123,6 +123,7 @@ impl<'f> Kernel<'_, 'f> {
             });
         });
         store.finish();
+        self.merge(consumer);
     }
 }
 

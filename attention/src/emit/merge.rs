@@ -1,7 +1,13 @@
 //! Merging the parts of keys: with `s_p` the log-sum-exp of part `p`, and `s` that of all, `O = sum exp(s_p - s) * O_p`.
+//!
+//! A CTA that has finished its parts merges its share of all tiles: CTAs share a tile if there are fewer tiles than CTAs. It waits until
+//! all parts of the tile are there.
+//!
+//! No CTA waits for ever: it waits after its last part only, so those for whose parts it waits never wait for it, and all run, since a
+//! launch has at most as many CTAs as are resident at once ([`launch`](kernel::Kernel::launch)).
 
 use collective::{Accuracy, Consumer, Fast, Real};
-use ptx::{AtomicOp, AtomicSem, Builder, Location, Scope, Value, Var};
+use ptx::{AtomicOp, AtomicSem, Builder, LoadOrder, Location, Scope, Special, Value, Var};
 
 use super::softmax::exp2;
 use super::{Kernel, Output, QueryTile};
@@ -42,10 +48,15 @@ impl<'f> Part<'f> {
     }
 }
 
-/// Elements of a lane, of parts that are loaded at the same time.
-const TOGETHER: u32 = 64;
-/// Most parts that are.
-const MOST_TOGETHER: u32 = 8;
+/// Parts that are loaded at the same time.
+pub(crate) const TOGETHER: u32 = 16;
+
+/// Neighbouring columns of O that a lane merges. The lanes of a warp have a piece of a row.
+pub(crate) const fn columns_of_lane(dv: u32) -> u32 {
+    let columns = dv / 32;
+    let two = if columns.is_multiple_of(2) { 2 } else { 1 };
+    if columns.is_multiple_of(4) { 4 } else { two }
+}
 
 impl<'f> Parts<'f> {
     pub(super) fn declare(f: &'f Builder) -> Self {
@@ -87,6 +98,12 @@ impl<'f> Parts<'f> {
         self.outputs + (part.cast::<u64>() * self.rows + row) * (u64::from(plan.spec.head[1]) * 4)
     }
 
+    /// The counter of a tile. It counts the parts that are there, for each of the consumers that divide rows, and after these the warps
+    /// that merge them. It is zero before and after a launch.
+    fn counter(&self, part: Part<'f>) -> Location {
+        Location::global(self.counters + part.counter.mul_wide(4u32), 0)
+    }
+
     /// The log-sum-exp of a row of a part.
     fn sum(&self, part: Value<'f, u32>, row: Value<'f, u64>) -> Value<'f, f32> {
         part.builder().load_global(self.sums + (part.cast::<u64>() * self.rows + row) * 4, 0)
@@ -103,59 +120,83 @@ impl<'f> Kernel<'_, 'f> {
         }
     }
 
-    /// Emitted for a consumer warpgroup that has stored a part of a tile. If all others of the tile are there, it merges
-    /// them: each warp merges some of its rows.
-    pub(super) fn merge(&self, unit: QueryTile<'f>, consumer: Consumer<'f>) {
+    /// Emitted for a consumer warpgroup that has stored a part of a tile: it says so, with all others that have the same rows.
+    pub(super) fn arrive(&self, unit: QueryTile<'f>, consumer: Consumer<'f>) {
         let (Some(part), Some(parts)) = (unit.part, self.parameters.parts) else { return };
-        let (f, plan) = (self.f, self.plan);
-        let Consumer { warpgroup, thread, .. } = consumer;
-        let (warp, lane) = (thread / 32, thread % 32);
-        let counter = (part.counter * plan.cta.consumers + warpgroup) * 4 + warp;
-        let counter = Location::global(parts.counters + counter.mul_wide(4u32), 0);
         self.meet(consumer);
-        let ready = f.variable(0u32);
-        f.if_(lane.equals(0), || {
-            let order = (AtomicSem::AcquireRelease, Scope::Gpu);
-            ready.set(f.atomic(AtomicOp::Add, counter, f.constant(1u32), order));
-        });
-        f.warp_sync();
-        let ready = f.shuffle(ready.get(), 0);
-        f.if_(ready.equals(part.count - 1), || {
-            f.if_(lane.equals(0), || {
-                // Zero for the next launch.
-                f.store_ordered(ptx::StoreOrder::Relaxed(Scope::Gpu), counter, [f.constant(0u32)]);
-            });
-            let left = (unit.lengths[0] - unit.row) * plan.spec.pack;
-            // All warps of the consumers that have the same rows merge some of these.
-            let (first, own, warps) = match plan.latent {
-                Some(_) => (f.constant(0), warpgroup * 4 + warp, plan.cta.consumers * 4),
-                None => (warpgroup * 64, warp, 4),
-            };
-            let end = left.max(first).min(first + 64);
-            let row = f.variable(first + own);
-            f.while_(
-                || row.get().less_than(end),
-                || {
-                    let [at, head] = self.query(&unit, row.get());
-                    f.if_(at.less_than(unit.lengths[0]), || {
-                        self.merge_row(&unit, (part, parts), lane, [at, head]);
-                    });
-                    row.set(row.get() + warps);
-                },
-            );
+        let speaks = consumer.thread.equals(0);
+        let speaks = if self.plan.latent.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
+        self.f.if_(speaks, || {
+            let order = (AtomicSem::Release, Scope::Gpu);
+            self.f.reduce(AtomicOp::Add, parts.counter(part), [self.f.constant(1u32)], order);
         });
     }
 
-    /// Emitted for a warp: merges the parts of a row.
-    fn merge_row(
+    /// Emitted for a consumer warpgroup that has finished its tiles: merges the CTA's share of all tiles. Warps have pieces of rows.
+    pub(super) fn merge(&self, consumer: Consumer<'f>) {
+        let Some(parts) = self.parameters.parts else { return };
+        let (f, spec, consumers) = (self.f, self.plan.spec, self.plan.cta.consumers);
+        let super::Parameters { tiles, across, .. } = self.parameters;
+        let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
+        let all = tiles / parts.most;
+        // CTAs that share a tile. Each of their warps has every `step`-th piece, and so has each CTA about as many.
+        let sharing = (ctas / all).max(1);
+        let (warp, lane) = (consumer.warpgroup * 4 + consumer.thread / 32, consumer.thread % 32);
+        let (first, step) = (warp * sharing + cta % sharing, sharing * (consumers * 4));
+        let tile = f.variable(cta / sharing);
+        let of_row = spec.head[1] / (32 * columns_of_lane(spec.head[1]));
+        let arrivals = if self.plan.rows_are_divided() { consumers } else { 1 };
+        f.while_(
+            || tile.get().less_than(all),
+            || {
+                let part = Part { number: f.constant(0), count: f.constant(0), counter: tile.get() };
+                let unit = self.tile_of([tile.get() % across, tile.get() / across], Some(part));
+                let (part, exists) = (unit.part.unwrap_or(part), unit.exists.unwrap_or(f.constant(true)));
+                let queries = (unit.lengths[0] - unit.row).min(self.queries_per_tile());
+                let pieces = queries * (spec.pack * of_row);
+                f.if_(exists & first.less_than(pieces), || {
+                    f.if_(lane.equals(0), || {
+                        let (counter, arrived) = (parts.counter(part), part.count * arrivals);
+                        let waits = || {
+                            let [count] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Scope::Gpu), counter);
+                            count.less_than(arrived)
+                        };
+                        f.while_(waits, || {});
+                        // The last warp that has waited wraps the counter to zero, for the next launch.
+                        let last = arrived + pieces.min(step) - 1;
+                        f.atomic(AtomicOp::Inc, counter, last, (AtomicSem::Relaxed, Scope::Gpu));
+                    });
+                    f.warp_sync();
+                    let piece = f.variable(first);
+                    f.while_(
+                        || piece.get().less_than(pieces),
+                        || {
+                            let [at, head] = self.query(&unit, piece.get() / of_row);
+                            f.if_(at.less_than(unit.lengths[0]), || {
+                                let of = (lane, piece.get() % of_row);
+                                self.merge_piece(&unit, (part, parts), of, [at, head]);
+                            });
+                            piece.set(piece.get() + step);
+                        },
+                    );
+                });
+                tile.set(tile.get() + ctas / sharing);
+            },
+        );
+    }
+
+    /// Emitted for a warp: merges the parts of a piece of a row.
+    fn merge_piece(
         &self,
         unit: &QueryTile<'f>,
         (part, parts): (Part<'f>, Parts<'f>),
-        lane: Value<'f, u32>,
+        (lane, piece): (Value<'f, u32>, Value<'f, u32>),
         [at, head]: [Value<'f, u32>; 2],
     ) {
         let (f, AttentionSpec { output, head: [_, dv], .. }) = (self.f, self.plan.spec);
         let line = self.rows_before(unit, head) + at.cast::<u64>();
+        let own = columns_of_lane(dv);
+        let column = (piece * 32 + lane) * own;
         // Each lane has the largest of some parts.
         let (most, next) = (f.variable(f32::NEG_INFINITY), f.variable(lane));
         f.while_(
@@ -170,8 +211,8 @@ impl<'f> Kernel<'_, 'f> {
             .fold(most.get(), |most, mask| Real::max(most, f.shuffle_xor(most, mask)));
         let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
         let total = f.variable(0.0f32);
-        let values: Vec<Var<'f, f32>> = (0..dv / 32).map(|_| f.variable(0.0f32)).collect();
-        let (first, together) = (f.variable(0u32), (TOGETHER / (dv / 32)).min(MOST_TOGETHER));
+        let values: Vec<Var<'f, f32>> = (0..own).map(|_| f.variable(0.0f32)).collect();
+        let first = f.variable(0u32);
         f.while_(
             || first.get().less_than(part.count),
             || {
@@ -180,19 +221,22 @@ impl<'f> Kernel<'_, 'f> {
                     // After the last part it is loaded again, and has no weight.
                     let (there, number) = (number.less_than(part.count), number.min(part.count - 1));
                     let weight = exp2((parts.sum(number, line) - base) * core::f32::consts::LOG2_E);
-                    let from = parts.output(number, line, self.plan) + lane.mul_wide(4u32);
-                    let elements: Vec<Value<'f, f32>> =
-                        (0..dv.cast_signed() / 32).map(|column| f.load_global(from, column * 128)).collect();
+                    let from = parts.output(number, line, self.plan) + column.mul_wide(4u32);
+                    let elements: Vec<Value<'f, f32>> = match own {
+                        4 => f.load_global_vector::<f32, 4>(from, 0).into(),
+                        2 => f.load_global_vector::<f32, 2>(from, 0).into(),
+                        _ => vec![f.load_global(from, 0)],
+                    };
                     (weight.where_or(there, f.constant(0.0)), elements)
                 };
-                let loaded: Vec<_> = (0..together).map(load).collect();
+                let loaded: Vec<_> = (0..TOGETHER).map(load).collect();
                 for (weight, elements) in loaded {
                     total.set(total.get() + weight);
                     for (value, element) in values.iter().zip(elements) {
                         value.set(element.mul_add(weight, value.get()));
                     }
                 }
-                first.set(first.get() + together);
+                first.set(first.get() + TOGETHER);
             },
         );
         let (none, total) = (total.get().equals(0.0), total.get());
@@ -207,14 +251,14 @@ impl<'f> Kernel<'_, 'f> {
         };
         let row = address + before + head.cast::<u64>() * of_head + at.cast::<u64>() * stride;
         let bytes = output.bytes();
-        let target = row + lane.mul_wide(bytes);
-        for (value, column) in values.iter().zip((0..).step_by(32 * bytes as usize)) {
+        let target = row + column.mul_wide(bytes);
+        for (value, column) in values.iter().zip((0..).step_by(bytes as usize)) {
             let value = value.get() * factor;
             let [element, _] = output.unpack(f, output.pack(f, [value, value]));
             element.store_global(target, column);
         }
         let log_sum_exp = self.parameters.log_sum_exp;
-        f.if_(lane.equals(0) & log_sum_exp.differs_from(0), || {
+        f.if_((piece * 32 + lane).equals(0) & log_sum_exp.differs_from(0), || {
             let value = Fast::ln(total) + base;
             let value = f.constant(f32::NEG_INFINITY).where_or(none, value);
             f.store_global(log_sum_exp + line * 4, 0, [value]);

@@ -20,6 +20,7 @@ use ptx::{Builder, Special, Value, Var};
 pub(crate) use self::consumer::from;
 pub(crate) use self::lengths::Lengths;
 use self::merge::{Part, Parts};
+pub(crate) use self::merge::{TOGETHER, columns_of_lane};
 use self::pages::Pages;
 pub(crate) use self::store::slab;
 use self::walk::Walk;
@@ -302,8 +303,7 @@ impl<'f> Kernel<'_, 'f> {
 
     /// The tile with this number. Of each section of heads, the last queries come first if these see the most keys.
     fn query_tile(&self, index: Value<'f, u32>) -> QueryTile<'f> {
-        let (f, grows) = (self.f, self.scores.grows());
-        let Parameters { most, packed, pages, parts, heads, tiles, across, section, .. } = self.parameters;
+        let Parameters { pages, parts, tiles, across, section, .. } = self.parameters;
         // After the last tile there is no sequence, no number of keys, and no head with factors.
         let reads = pages.is_some() || self.parameters.factors.is_some();
         let index = if reads { index.min(tiles - 1) } else { index };
@@ -315,6 +315,13 @@ impl<'f> Kernel<'_, 'f> {
         let number = parts.map(|parts| head % parts.most);
         let head = parts.map_or(head, |parts| head / parts.most);
         let part = number.map(|number| Part { number, count: number, counter: head * across + tile });
+        self.tile_of([tile, head], part)
+    }
+
+    /// A tile of a head of all sequences, or a part of it.
+    fn tile_of(&self, [tile, head]: [Value<'f, u32>; 2], part: Option<Part<'f>>) -> QueryTile<'f> {
+        let (f, grows) = (self.f, self.scores.grows());
+        let Parameters { most, packed, pages, heads, across, .. } = self.parameters;
         let queries = self.queries_per_tile();
         let Some(lengths) = packed else {
             let tile = if grows { across - 1 - tile } else { tile };
