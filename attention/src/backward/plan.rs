@@ -114,6 +114,9 @@ pub struct BackwardPlan {
     pub scores: [MainloopSpec; 2],
     /// The products `dS^T Q` and `P^T dO`.
     pub sums: [MainloopSpec; 2],
+    /// Whether registers are left to read numbers of queries before they are needed, and to begin the product for dV before the
+    /// gradients of the scores are computed.
+    pub ahead: bool,
     /// The product for dQ.
     pub dq: MainloopSpec,
     /// Whether that is dQ transposed, `K^T dS^T`; otherwise `dS K`.
@@ -176,6 +179,7 @@ impl BackwardPlan {
         let kept = if divided { wide[0] / 2 } else { (wide[0] + wide[1]) / 2 };
         let of_dq = wide[0] * rows / (consumers * 128) + if divided { rows / 4 } else { rows / 2 } + 8;
         let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
+        let ahead = !divided && kept + rows + rows / 2 + WORKING <= consumer;
         if need > consumer {
             return Err(BackwardError::Registers { need, have: consumer, queries: rows });
         }
@@ -270,6 +274,7 @@ impl BackwardPlan {
             dq_ring,
             scores: [scores, gradients],
             sums: [of_k, of_v],
+            ahead,
             dq: MainloopSpec { operands: [across; 2], atom: shared, tile, ..base },
             dq_transposed,
         })

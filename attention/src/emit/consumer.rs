@@ -7,7 +7,7 @@ use collective::queue::QueueRole;
 use collective::{Consumer, Fragments, WarpgroupMma, WorkUnit};
 use ptx::{Builder, Value, Var};
 
-use super::softmax::{Softmax, Statistics};
+use super::softmax::{BOTH, FIRST, Relation, SECOND, Softmax, Statistics};
 use super::store::Store;
 use super::{CurrentTile, Kernel, Positions, QueryTile};
 
@@ -148,19 +148,20 @@ impl<'f> Consuming<'_, 'f> {
         self.values.clear();
         f.wgmma_wait(0);
         self.consumer.release.arrive(k.empty);
-        self.begin(unit);
+        let relations = self.begin(unit);
+        self.softmax.weigh(&relations, BOTH);
         self.weights.pack(self.scores.accumulators());
     }
 
-    /// Begins a tile: the scores of its last block become weights.
-    fn begin(&self, unit: QueryTile<'f>) {
+    /// Begins a tile with the scores of its last block. Returns what its weights are relative to.
+    fn begin(&self, unit: QueryTile<'f>) -> Vec<Relation<'f>> {
         let softmax = &self.softmax;
         let block = unit.blocks[1] - 1;
         self.block.set(block);
         softmax.begin();
         softmax.score_any(self.kernel, unit, block);
         let [to_log2, _] = self.kernel.to_exponents(&unit);
-        softmax.weigh(to_log2, false);
+        softmax.relate(to_log2, false)
     }
 
     /// Multiplies a tile's blocks, from the last to the first, except for the values of the first.
@@ -196,15 +197,19 @@ impl<'f> Consuming<'_, 'f> {
         f.wgmma_wait(1);
         release.arrive(k.empty);
         softmax.score(self.kernel, unit, self.block.get(), masked);
-        let lazy = self.kernel.plan.spec.lazy;
         let [to_log2, _] = self.kernel.to_exponents(&unit);
-        let factors = softmax.weigh(to_log2, lazy);
+        let relations = softmax.relate(to_log2, self.kernel.plan.spec.lazy);
+        // The product is there when a thread's first row has its weights. The weights of both are packed where it read the last ones.
+        softmax.weigh(&relations, FIRST);
+        softmax.settle();
         f.wgmma_wait(0);
         release.arrive(v.empty);
-        if lazy {
-            softmax.rescale_lazily(&factors);
+        if self.kernel.plan.rescales_last {
+            softmax.weigh(&relations, SECOND);
+            softmax.rescale_kept(&relations);
         } else {
-            softmax.rescale(&factors);
+            softmax.rescale_kept(&relations);
+            softmax.weigh(&relations, SECOND);
         }
         self.weights.pack(self.scores.accumulators());
     }
@@ -217,8 +222,11 @@ impl<'f> Consuming<'_, 'f> {
         f.wgmma_wait(1);
         self.consumer.release.arrive(k.empty);
         let statistics = self.softmax.statistics();
-        self.begin(next);
+        let relations = self.begin(next);
+        self.softmax.weigh(&relations, FIRST);
+        self.softmax.settle();
         finish(&statistics, v);
+        self.softmax.weigh(&relations, SECOND);
         self.values.clear();
         self.weights.pack(self.scores.accumulators());
         self.q.set(q);

@@ -10,7 +10,7 @@ use collective::{Consumer, CtaPlan, StagedRows, WarpgroupMma};
 use ptx::{Builder, ProxySpace, Value, Var};
 
 use super::consumer::{Held, from};
-use super::softmax::Softmax;
+use super::softmax::{BOTH, Softmax};
 use super::store::{Store, slab};
 use super::{CurrentTile, Kernel, QueryTile};
 use crate::plan::LatentPlan;
@@ -208,18 +208,14 @@ impl<'f> Consuming<'_, 'f> {
     ) {
         let (f, kernel, softmax) = (self.kernel.f, self.kernel, &self.softmax);
         softmax.score_any(kernel, unit, block);
-        let lazy = kernel.plan.spec.lazy;
         let [to_log2, _] = kernel.to_exponents(&unit);
-        let factors = softmax.weigh(to_log2, lazy);
+        let relations = softmax.relate(to_log2, kernel.plan.spec.lazy);
+        softmax.weigh(&relations, BOTH);
         if let [upper, lower] = &softmax.packed(kernel.plan.spec.format)[..] {
             write([upper, lower]);
         }
         f.fence_proxy_async(ProxySpace::Shared);
-        if lazy {
-            softmax.rescale_lazily(&factors);
-        } else {
-            softmax.rescale(&factors);
-        }
+        softmax.rescale_kept(&relations);
         meet(f, &kernel.plan.cta);
     }
 

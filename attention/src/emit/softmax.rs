@@ -1,6 +1,7 @@
 //! The online softmax: scores of a block become weights, relative to the largest score so far.
 
 use core::f32::consts::{LN_2, LOG2_E};
+use core::ops::Range;
 
 use collective::{Accuracy, Consumer, Fast, Format, Fragment, Packed, Real};
 use ptx::inst::{AluOp, ApproxOp, Vote};
@@ -43,6 +44,21 @@ pub(super) struct Softmax<'f> {
     exchange: Option<Exchange<'f>>,
 }
 
+/// The two rows of a thread.
+pub(super) const BOTH: Range<usize> = 0..2;
+pub(super) const FIRST: Range<usize> = 0..1;
+pub(super) const SECOND: Range<usize> = 1..2;
+
+/// What weights of a row are relative to.
+#[derive(Clone, Copy)]
+pub(super) struct Relation<'f> {
+    /// What scores are multiplied by to be exponents of 2, and what is then subtracted.
+    to_log2: Value<'f, f32>,
+    less: Value<'f, f32>,
+    /// The factor of what was summed before.
+    kept: Value<'f, f32>,
+}
+
 /// Combines the four lanes that share a row.
 fn across<'f>(
     f: &'f Builder,
@@ -56,6 +72,15 @@ fn across<'f>(
 /// the softmax.
 pub(crate) fn exp2(x: Value<'_, f32>) -> Value<'_, f32> {
     x.builder().alu(AluOp::ApproxFlush(ApproxOp::Exp2), &[x.operand()])
+}
+
+/// Emits a branch that needs weights. The assembler orders a wait for products freely among arithmetic, up to a branch: without one it
+/// waits first, and computes exponentials when nothing is multiplied. It does not know that no sum of weights is negative.
+pub(crate) fn settle<'f>(weights: impl Iterator<Item = Value<'f, f32>>) {
+    if let Some(sum) = weights.reduce(|a, b| a + b) {
+        let f = sum.builder();
+        f.if_(f.vote(Vote::Any, sum.less_than(0.0)), || f.trap());
+    }
 }
 
 /// The largest exponent of 2 of a weight, if sums are rescaled lazily, and of every 8-bit weight: 2^8 of a largest number of 448.
@@ -155,10 +180,10 @@ impl<'f> Softmax<'f> {
         }
     }
 
-    /// Replaces scores by their weights. Returns by row the factor of what was summed before.
+    /// What the weights of a block are relative to, by row: the largest score so far.
     ///
     /// If it is lazy, weights stay relative to an older largest score while they are at most 2^8.
-    pub(super) fn weigh(&self, to_log2: Value<'f, f32>, lazy: bool) -> Vec<Value<'f, f32>> {
+    pub(super) fn relate(&self, to_log2: Value<'f, f32>, lazy: bool) -> Vec<Relation<'f>> {
         let f = self.f;
         let largest = |row: &Row<'f>| {
             let largest = row.scores.iter().map(|(_, score)| score.get()).reduce(Real::max);
@@ -176,17 +201,29 @@ impl<'f> Softmax<'f> {
             row.most.set(most);
             // A row that has seen no key has weights of zero.
             let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
-            let less = self.shifted(base * to_log2, 1.0);
+            // Exactly 1 if the largest score is the same.
+            let kept = exp2((before - base) * to_log2);
+            Relation { to_log2, less: self.shifted(base * to_log2, 1.0), kept }
+        };
+        self.rows.iter().enumerate().map(each).collect()
+    }
+
+    /// Replaces the scores of these rows by weights.
+    pub(super) fn weigh(&self, relations: &[Relation<'f>], rows: Range<usize>) {
+        for (row, &Relation { to_log2, less, kept }) in
+            self.rows.iter().zip(relations).take(rows.end).skip(rows.start)
+        {
             let weights: Vec<_> =
                 row.scores.iter().map(|(_, score)| exp2(score.get().mul_add(to_log2, -less))).collect();
             row.scores.iter().zip(&weights).for_each(|((_, score), &weight)| score.set(weight));
-            // Exactly 1 if the largest score is the same.
-            let kept = exp2((before - base) * to_log2);
-            let sum = weights.into_iter().reduce(|a, b| a + b).unwrap_or(f.constant(0.0));
+            let sum = weights.into_iter().reduce(|a, b| a + b).unwrap_or(self.f.constant(0.0));
             row.sum.set(row.sum.get().mul_add(kept, sum));
-            kept
-        };
-        self.rows.iter().enumerate().map(each).collect()
+        }
+    }
+
+    /// The weights of the first row are computed before what follows.
+    pub(super) fn settle(&self) {
+        settle(self.rows.iter().take(1).map(|row| row.sum.get()));
     }
 
     /// The weights, rounded, two neighbours at a time, by row.
@@ -202,11 +239,12 @@ impl<'f> Softmax<'f> {
         }
     }
 
-    /// The same, but only if one of a warp's factors is not 1.
-    pub(super) fn rescale_lazily(&self, factors: &[Value<'f, f32>]) {
-        let differs = factors.iter().map(|&factor| factor.differs_from(1.0)).reduce(|a, b| a | b);
+    /// The same by what is kept of older sums, if one of a warp's factors is not 1.
+    pub(super) fn rescale_kept(&self, relations: &[Relation<'f>]) {
+        let differs = relations.iter().map(|of| of.kept.differs_from(1.0)).reduce(|a, b| a | b);
         if let Some(differs) = differs {
-            self.f.if_(self.f.vote(Vote::Any, differs), || self.rescale(factors));
+            let kept: Vec<_> = relations.iter().map(|of| of.kept).collect();
+            self.f.if_(self.f.vote(Vote::Any, differs), || self.rescale(&kept));
         }
     }
 

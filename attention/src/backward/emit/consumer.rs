@@ -8,7 +8,10 @@ use collective::{
 use ptx::{Builder, ProxySpace, Special, Value, Var};
 
 use super::{Kernel, Parameters, QueryTile};
-use crate::emit::{from, slab, softmax::exp2};
+use crate::emit::{
+    from, slab,
+    softmax::{exp2, settle},
+};
 
 /// What a consumer computes with.
 struct Consuming<'a, 'f> {
@@ -152,7 +155,7 @@ impl<'f> Consuming<'_, 'f> {
         f.wgmma_commit();
         f.wgmma_wait(0);
         self.mask(of);
-        self.weigh(q.address + ring.offset(1));
+        self.weigh(&self.rows, &self.of_queries(q.address + ring.offset(1)));
         self.weights.pack(self.scores.accumulators());
         // All threads of the warpgroup have read exponents.
         f.barrier_sync(CtaPlan::consumer_barrier(self.consumer.warpgroup), 128);
@@ -161,8 +164,8 @@ impl<'f> Consuming<'_, 'f> {
         self.consumer.release.arrive(q.empty);
     }
 
-    /// A tile of queries for dK and dQ, and for dV. No register of a product is used between its two fences and the products
-    /// that follow them.
+    /// A tile of queries for dK and dQ, and for dV. No register of a product is used between a fence and the products that follow
+    /// it.
     fn tile(&self, of: QueryTile<'f>) {
         let (f, plan) = (self.kernel.f, self.kernel.plan);
         let (with_values, ring) = (self.kernel.computes[1], plan.q_ring);
@@ -173,14 +176,27 @@ impl<'f> Consuming<'_, 'f> {
             product.issue(false);
             f.wgmma_commit();
         }
+        let [exponents, row_sums] = [1, 3].map(|slot| q.address + ring.offset(slot));
+        let ahead = |line| plan.ahead.then(|| self.of_queries(line));
+        let loaded = ahead(exponents);
         f.wgmma_wait(1);
         self.mask(of);
-        self.weigh(q.address + ring.offset(1));
+        let exponents = loaded.unwrap_or_else(|| self.of_queries(exponents));
+        let loaded = ahead(row_sums);
+        // The gradients of P are there when a thread's first row has its exponentials.
+        let (first, second) = self.rows.split_at(1);
+        self.weigh(first, &exponents);
+        settle(first.iter().flat_map(|[scores, _]| &scores.elements).map(|(_, weight)| weight.get()));
+        f.wgmma_wait(0);
+        self.weigh(second, &exponents);
         if with_values {
             self.weights.pack(self.scores.accumulators());
         }
-        f.wgmma_wait(0);
-        self.differ(q.address + ring.offset(3));
+        let multiply_values = || self.d_v.multiply_registers(&self.weights, d_o, true);
+        if plan.ahead {
+            multiply_values();
+        }
+        self.differ(&loaded.unwrap_or_else(|| self.of_queries(row_sums)));
         self.differences.pack(self.gradients.accumulators());
 
         let ds = plan.ds_ring;
@@ -193,12 +209,12 @@ impl<'f> Consuming<'_, 'f> {
         f.fence_proxy_async(ProxySpace::Shared);
         let differences = Stage { address: buffer, ..q };
         let of_dq = if plan.dq_transposed { [self.k, differences] } else { [differences, self.k] };
-        let (of_dv, of_dq, of_dk) = (self.d_v.find(d_o), self.d_q.find_in(of_dq), self.d_k.find(q));
-        f.wgmma_fence();
-        if with_values {
-            of_dv.issue_registers(&self.weights, true);
+        if with_values && !plan.ahead {
+            multiply_values();
         }
+        let (of_dq, of_dk) = (self.d_q.find_in(of_dq), self.d_k.find(q));
         self.meet();
+        f.wgmma_fence();
         of_dq.issue(false);
         f.wgmma_commit();
         of_dk.issue_registers(&self.differences, true);
@@ -246,22 +262,20 @@ impl<'f> Consuming<'_, 'f> {
     }
 
     /// Scores become P, by the exponents of their queries.
-    fn weigh(&self, exponents: Value<'f, u32>) {
+    fn weigh(&self, rows: &[[RowVariables<'f, f32>; 2]], exponents: &[Value<'f, f32>]) {
         let to_log2 = self.kernel.parameters.to_log2;
-        let exponents = self.of_queries(exponents);
-        for [scores, _] in &self.rows {
-            for (&(_, score), &exponent) in scores.elements.iter().zip(&exponents) {
+        for [scores, _] in rows {
+            for (&(_, score), &exponent) in scores.elements.iter().zip(exponents) {
                 score.set(exp2(score.get().mul_add(to_log2, -exponent)));
             }
         }
     }
 
     /// Gradients of P become those of the scores, by P and the row sums of their queries.
-    fn differ(&self, row_sums: Value<'f, u32>) {
-        let row_sums = self.of_queries(row_sums);
+    fn differ(&self, row_sums: &[Value<'f, f32>]) {
         for [scores, gradients] in &self.rows {
             let both = scores.elements.iter().zip(&gradients.elements);
-            for ((&(_, weight), &(_, gradient)), &row_sum) in both.zip(&row_sums) {
+            for ((&(_, weight), &(_, gradient)), &row_sum) in both.zip(row_sums) {
                 gradient.set(weight.get() * (gradient.get() - row_sum));
             }
         }
