@@ -128,10 +128,10 @@ impl Attention {
         let steps = (pieces / warps.max(1.0)).ceil() * (divided / f64::from(TOGETHER)).ceil();
         let (part, merged) = match parts {
             Parts::One => (0.0, 0.0),
-            _ => (
-                PART + of_o * divided / all.max(1.0) / LOADED,
-                (MERGED * steps).max(of_o * divided / sms / LOADED),
-            ),
+            Parts::Count(_) | Parts::Keys(_) => {
+                let stored = of_o * divided / all.max(1.0) / LOADED;
+                (PART + stored, (MERGED * steps).max(of_o * divided / sms / LOADED))
+            }
         };
         // Tiles that differ are dealt out, or drawn, so that CTAs end together.
         let differ = grows || plan.spec.lengths == Lengths::Packed;

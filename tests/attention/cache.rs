@@ -158,6 +158,23 @@ fn ctas_that_share_tiles_of_parts() {
     }
 }
 
+/// A sequence that is a little longer than the call says: it has wrong results, but no CTA waits for parts that nobody computes, and the
+/// workspace is as launches need it.
+#[test]
+fn a_sequence_longer_than_the_call_says() {
+    let (kernel, mut engine) =
+        (kernel("d=64 tile=64x32 pack=4 part=64 lengths=packed"), Emulator::new().with_multiprocessors(3));
+    let case = Case { lengths: Some(vec![[1, 70], [9, 60]]), ..of_heads(case(0, 0, 64), 1, [8, 2]) };
+    let uploaded = case.upload(&mut engine, &kernel).expect("memory");
+    let shorter = AttentionProblem { keys: 64, ..uploaded.call.problem };
+    let call = AttentionCall { problem: shorter, ..uploaded.call.clone() };
+    for call in [&call, &call, &uploaded.call] {
+        kernel.run(&mut engine, call).expect("it ends");
+    }
+    uploaded.compare(&mut engine).expect("right");
+    uploaded.free(&mut engine).expect("memory");
+}
+
 /// A sequence has the same bits in any batch, if its keys are divided at fixed ones: alone, or among others, whatever their lengths are.
 #[test]
 fn parts_at_fixed_keys_have_the_same_bits_in_every_batch() {

@@ -35,7 +35,7 @@ impl<K, C> Calls<K, C> {
 }
 
 /// Specs of attention, of which the program differs in how warps wait for each other, and problems. Two CTAs have several tiles each:
-/// with one block of keys, with more of them than a ring has stages, and whole and partial ones.
+/// with one block of keys, with more of them than a ring has stages, and whole and partial ones. Or both merge the parts of one tile.
 const ATTENTION: [(&str, &[&str]); 6] = [
     ("d=64 tile=64x64 stages=2", FULL),
     ("d=64 tile=128x64 stages=2 mask=causal", CAUSAL),
@@ -59,6 +59,7 @@ const CAUSAL: &[&str] = &[
     "1x2/2x260x470 d=64 mask=causal",
 ];
 const PAGES: &[&str] = &[
+    "1x2/1x1x60 d=64 pages=16",
     "2x4/2x1x60 d=64 pages=16",
     "8x4/2x1x40 d=64 pages=16",
     "8x4/2x1x100 d=64 pages=16",
