@@ -2,7 +2,7 @@
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
-use falchion::collective::{CopyWgmma, Fast, Fastest, Store};
+use falchion::collective::{CopyWgmma, Fast, Store};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -61,106 +61,8 @@ fn run<C>(
     }
 }
 
-/// Shapes of whole 64 x 32 tiles, with edges, and with odd extents that only direct stores support.
-const WHOLE: [(u32, u32, u32); 3] = [(128, 64, 64), (70, 48, 72), (1, 16, 8)];
-const ODD: [(u32, u32, u32); 2] = [(67, 41, 64), (3, 1, 8)];
-
-fn everywhere<X: Node>(mut arguments: impl FnMut(&mut Bench<'_>, GemmProblem) -> X::Arguments) {
-    run::<Small<DirectStore, X>>(&WHOLE, &mut arguments);
-    run::<Small<TmaStore, X>>(&WHOLE, &mut arguments);
-    run::<Small<DirectStore, X>>(&ODD, &mut arguments);
-}
-
 fn vector(bench: &mut Bench<'_>, len: u32) -> u64 {
     bench.random(Format::Bf16, len, 0).expect("memory")
-}
-
-fn zeros(bench: &mut Bench<'_>, len: u32) -> u64 {
-    bench.upload(&vec![0; 4 * len as usize]).expect("memory")
-}
-
-#[test]
-fn leaves_of_every_kind() {
-    type Half = Compute<Multiply, (Constant<U1, U2>, Accumulator)>;
-    everywhere::<Half>(|_, _| ((), ((), ())));
-    type Scaled = Compute<Multiply, (ScalarPointer<bf16>, Accumulator)>;
-    everywhere::<Scaled>(|bench, _| ((), (vector(bench, 1), ())));
-    type Rows = Compute<Multiply, (ColumnVector<bf16>, Accumulator)>;
-    everywhere::<Rows>(|bench, GemmProblem { m, .. }| {
-        ((), (ColumnArgument { address: vector(bench, m), len: m }, ()))
-    });
-    type Sum = Compute<Add, (Load<bf16>, Accumulator)>;
-    everywhere::<Sum>(|bench, GemmProblem { m, n, .. }| {
-        let ld = u64::from(n) + 3;
-        ((), (MatrixRef::new(vector(bench, m * (n + 3)), ld), ()))
-    });
-    type Linear = Compute<Add, (Residual<bf16>, Accumulator)>;
-    for beta in [0.0, -0.5] {
-        everywhere::<Linear>(|bench, GemmProblem { m, n, .. }| {
-            let c = MatrixRef::new(vector(bench, m * n), n.into());
-            ((), (ResidualArgument { beta, c: (beta != 0.0).then_some(c) }, ()))
-        });
-    }
-}
-
-#[test]
-fn functions_with_arguments() {
-    everywhere::<Compute<LeakyRelu, (Accumulator,)>>(|_, _| (0.25, ((),)));
-    everywhere::<Compute<Clamp, (Accumulator,)>>(|_, _| ([-2.0, 3.5], ((),)));
-    everywhere::<Compute<GeluTanh<Fastest>, (Accumulator,)>>(|_, _| ((), ((),)));
-    everywhere::<Compute<Gelu, (Accumulator,)>>(|_, _| ((), ((),)));
-}
-
-#[test]
-fn what_is_written_beside_d() {
-    type Kept = Compute<Relu, (AuxStore<bf16, Accumulator>,)>;
-    everywhere::<Kept>(|bench, GemmProblem { m, n, .. }| {
-        let ld = u64::from(n) + 1;
-        let address = bench.output(m as usize * (n as usize + 1) * 2).expect("memory");
-        ((), ((MatrixRef::new(address, ld), ()),))
-    });
-    everywhere::<ReduceRow<Sum, Accumulator>>(|bench, GemmProblem { n, .. }| {
-        (RowArgument { address: zeros(bench, n), len: n }, ())
-    });
-    everywhere::<ReduceColumn<AbsMax, Accumulator>>(|bench, GemmProblem { m, .. }| {
-        (ColumnArgument { address: zeros(bench, m), len: m }, ())
-    });
-    everywhere::<ReduceColumn<Sum, Accumulator>>(|bench, GemmProblem { m, .. }| {
-        (ColumnArgument { address: zeros(bench, m), len: m }, ())
-    });
-    everywhere::<Amax<Accumulator>>(|bench, _| (zeros(bench, 1), ()));
-    type Negative = ReduceRow<Max, Compute<Negate, (Compute<Absolute, (Accumulator,)>,)>>;
-    everywhere::<Negative>(|bench, GemmProblem { n, .. }| {
-        let least: Vec<u8> = (0..n).flat_map(|_| f32::NEG_INFINITY.to_le_bytes()).collect();
-        (RowArgument { address: bench.upload(&least).expect("memory"), len: n }, ((), (((), ((),)),)))
-    });
-}
-
-#[test]
-fn values_used_twice() {
-    type Squared = Let<Compute<Relu, (Accumulator,)>, Compute<Multiply, (Bound, Bound)>>;
-    everywhere::<Squared>(|_, _| (((), ((),)), ((), ((), ()))));
-    type Nested = Let<Accumulator, Let<Compute<Relu, (Bound,)>, Compute<Subtract, (Bound, Bound<U1>)>>>;
-    everywhere::<Nested>(|_, _| ((), (((), ((),)), ((), ((), ())))));
-}
-
-#[test]
-fn gated_pairs() {
-    type SwiGlu = Gated<Glu<Silu>, Accumulator>;
-    let shapes = [(128, 128, 64), (70, 80, 72), (3, 16, 8)];
-    run::<Small<DirectStore, SwiGlu>>(&shapes, |_, _| ((), ()));
-    run::<Small<TmaStore, SwiGlu>>(&shapes, |_, _| ((), ()));
-    run::<Small<DirectStore, SwiGlu>>(&[(66, 42, 8), (1, 2, 8)], |_, _| ((), ()));
-    // Nodes inside the gate see all columns, nodes around it half of them.
-    type Biased = Compute<
-        Multiply,
-        (RowVector<bf16>, Amax<Gated<Glu<Relu>, Compute<Add, (Accumulator, RowVector<bf16>)>>>),
-    >;
-    run::<Small<TmaStore, Biased>>(&shapes, |bench, GemmProblem { n, .. }| {
-        let inside = RowArgument { address: vector(bench, n), len: n };
-        let around = RowArgument { address: vector(bench, n / 2), len: n / 2 };
-        ((), (around, (zeros(bench, 1), ((), ((), ((), inside))))))
-    });
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! The named fusions: every kernel is compared with its tree, and with the same catalogue kernel without the
 //! fusion.
 
-#[path = "../kernel/tests/support/waits.rs"]
-mod waits;
-
 use cute_rs::atom::Major;
 use falchion::verify::fusions::ranked;
 use falchion::verify::{Bench, Format, Formula, FusedGemm, fused_catalogue};
@@ -69,16 +66,6 @@ fn divided_tiles_are_fused_like_whole_ones() {
     assert_eq!(failures, [""; 0]);
 }
 
-/// Fused kernels too may begin before their inputs are written.
-#[test]
-fn kernels_wait_before_they_touch_memory() {
-    let checked = failures(|kernel| {
-        let program = kernel.gemm.program().map_err(|error| error.to_string())?;
-        waits::fault(&program).map_or(Ok(()), Err)
-    });
-    assert_eq!(checked, [""; 0]);
-}
-
 /// The difference is only the fusion: mainloop and schedule are those of the catalogue's kernel.
 #[test]
 fn kinds_are_those_of_the_catalogue() {
@@ -139,62 +126,4 @@ fn calls_of_sets_run() {
         }
         assert_ne!(launches[0], launches[1]);
     }
-}
-
-/// The fused epilogues of CUTLASS's device tests for this architecture: how many tests have each, operands, and the epilogue as one
-/// line. Of 118 tests, 3 pack a mask into bits, 5 have an auxiliary matrix in another direction than D, and one maps a
-/// number to another.
-const OF_CUTLASS: [(u32, &str, &str); 26] = [
-    (24, "f16", "alpha*scale_a[0]:f32*scale_b[0]:f32*acc + scale_c[0]:f32*(beta*c) + bias[m]"),
-    (11, "e5m2", "e5m2((alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c)*scale_d[0]:f32)"),
-    (8, "e4m3", "f32(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c)"),
-    (7, "e4m3", "bf16(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c)"),
-    (8, "e4m3", "e4m3((alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:bf16 + beta*c)*scale_d[0]:f32)"),
-    (2, "e4m3", "bf16(relu(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c))"),
-    (1, "e4m3", "e4m3(relu(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:bf16 + beta*c)*scale_d[0]:f32)"),
-    (1, "e4m3", "bf16(relu(alpha*scale_a[m]:f32*scale_b[n]:f32*acc + bias[m]:f32 + beta*c))"),
-    (1, "e4m3", "f32(relu(alpha*scale_a[m]:f32*scale_b[n]:f32*acc + bias[m]:f32 + beta*c))"),
-    (1, "e4m3", "e4m3(relu(alpha*scale_a[m]:f32*scale_b[n]:f32*acc + bias[m]:f32 + beta*c)*scale_d[0]:f32)"),
-    (5, "f16", "relu(alpha*acc + beta*c)"),
-    (2, "f16", "relu(alpha*acc + bias[m]:f32 + beta*c)"),
-    (4, "f16", "relu(store(aux[m,n]:f16, alpha*acc + bias[m]:f32 + beta*c))"),
-    (2, "f16", "gelu(store(aux[m,n]:f16, alpha*acc + bias[m]:f32 + beta*c))"),
-    (2, "f16", "-store(aux[m,n]:f16, alpha*acc + bias[m]:f32 + beta*c)"),
-    (1, "f16", "relu(store(aux[m,n]:f16, alpha*acc + bias[m]:s8))"),
-    (6, "f16", "alpha*acc + aux[m,n] + beta*c"),
-    (1, "f16", "alpha*acc + aux[m,n]:f32 + beta*c"),
-    (4, "f16", "alpha*acc + bias[n]:f32 + beta*c"),
-    (1, "f16", "d_gelu(alpha*acc + beta*c, aux[m,n])"),
-    (2, "f16", "x = aux[m,n]; relu(alpha*acc + x) + x + beta*c"),
-    (2, "f16", "x = store(aux[m,n], alpha*acc + beta*c); max(x + bias[m], x)"),
-    (2, "f16", "reduce_sum(sums[n], alpha*acc + beta*c)"),
-    (2, "f16", "reduce_sum(sums[m], alpha*acc + beta*c)"),
-    (2, "f16", "reduce_sum(sums[0], alpha*acc + beta*c)"),
-    (
-        7,
-        "e4m3",
-        "e4m3(z = alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c; \
-         a = store(aux[m,n]:e4m3, reduce_amax(amax_aux[0], z)*scale_aux[0]:f32); \
-         reduce_amax(amax[0], relu(z))*scale_d[0]:f32)",
-    ),
-];
-
-#[test]
-fn fusions_of_cutlass_are_one_line() {
-    let tests: u32 = OF_CUTLASS.iter().map(|(tests, ..)| tests).sum();
-    assert_eq!(tests, 118 - 3 - 5 - 1);
-    let wrong = |&(_, dtype, text): &(u32, &str, &str)| {
-        let check = || -> Result<(), String> {
-            let spec = format!("tile=128x64x64 dtype={dtype} store=direct epilogue=\"{text}\"");
-            let gemm = KernelSpec::parse(&spec).map_err(|error| error.to_string())?.kernel();
-            let fused = FusedGemm::of(gemm.map_err(|error| error.to_string())?).ok_or("no formula")?;
-            let mut engine = Emulator::new();
-            let problem = GemmProblem { m: 150, n: 76, k: 144 };
-            fused.check(&mut Bench::new(&mut engine, 5), problem).map_err(|error| error.to_string())?;
-            Ok(())
-        };
-        check().err().map(|error| format!("{text}: {error}"))
-    };
-    let failures: Vec<String> = OF_CUTLASS.par_iter().filter_map(wrong).collect();
-    assert_eq!(failures, [""; 0]);
 }

@@ -7,7 +7,7 @@ use falchion::collective::functions::*;
 use falchion::collective::tree::*;
 use falchion::collective::{Arithmetic, Fast, Fastest, Formula, FormulaError};
 use falchion::prelude::*;
-use falchion::verify::{Bench, Sample, TreeError};
+use falchion::verify::{Bench, FusedGemm, Sample, TreeError};
 use random::{EXACT, FAMILIES, Family};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
@@ -41,7 +41,7 @@ type Matrix = Load<bf16>;
 type Half = Constant<U1, U2>;
 type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, Row)>;
 
-const TREES: [Check; 33] = [
+const TREES: [Check; 36] = [
     check::<Accumulator>,
     check::<Times<Half, Plus<Accumulator, Row>>>,
     check::<Plus<Times<Row, Accumulator>, Times<Column, Matrix>>>,
@@ -55,12 +55,15 @@ const TREES: [Check; 33] = [
     check::<ReduceRow<Max, Plus<Accumulator, Row>>>,
     check::<ReduceColumn<Sum, ReduceRow<AbsMax, Accumulator>>>,
     check::<ReduceColumn<Max, Compute<Subtract, (Accumulator, Column)>>>,
+    check::<ReduceColumn<AbsMax, Accumulator>>,
+    check::<ReduceRow<Max, Compute<Negate, (Compute<Absolute, (Accumulator,)>,)>>>,
     check::<Amax<Compute<GeluTanh<Fastest>, (Plus<Accumulator, Row>,)>>>,
     check::<ReduceScalar<Sum, Sigmoids<Accumulator>>>,
     check::<Let<Plus<Accumulator, Row>, Times<Bound, Sigmoids<Bound>>>>,
     check::<Let<Matrix, Let<Accumulator, Plus<Bound<U1>, Times<Bound, Bound>>>>>,
     check::<Gated<Glu<Silu<Fast>>, Accumulator>>,
     check::<Plus<Column, Gated<Glu<Relu>, Plus<Accumulator, Row>>>>,
+    check::<Times<Row, Amax<Gated<Glu<Relu>, Plus<Accumulator, Row>>>>>,
     check::<AuxStore<bf16, Gated<Maximum, AuxStore<bf16, Times<Scalar, Accumulator>>>>>,
     check::<ReduceRow<Sum, Gated<Add, ReduceRow<Sum, Accumulator>>>>,
     check::<Let<Gated<Glu<Tanh<Fast>>, Accumulator>, Times<Bound, Plus<Bound, Row>>>>,
@@ -82,7 +85,8 @@ const TREES: [Check; 33] = [
 #[test]
 fn typed_trees_on_random_shapes() {
     use rayon::prelude::*;
-    let failures: Vec<String> = (0..120u64)
+    const CASES: u64 = 4 * TREES.len() as u64;
+    let failures: Vec<String> = (0..CASES)
         .into_par_iter()
         .filter_map(|case| {
             let mut random = fastrand::Rng::with_seed(case);
@@ -101,7 +105,7 @@ fn typed_trees_on_random_shapes() {
                 .map(|error| format!("case {case}, tree {tree}, {problem:?}, kernel {kernel}: {error}"))
         })
         .collect();
-    assert!(failures.is_empty(), "{} of 120:\n{}", failures.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// Kernels in whose place a random tree is tried: stored directly and by tensor copies, in turns, with
@@ -179,13 +183,15 @@ fn draw_and_run(family: Family, case: u64) -> Result<(), String> {
     };
     let step = step * if wide { 8 } else { 1 };
     let problem = GemmProblem { m, n: n.next_multiple_of(step).min(most), k };
-    let gemm = random::kernel(spec, &text)?.kernel().map_err(|error| format!("{spec}: {error}"))?;
+    run(spec, &text, problem, case)
+}
+
+/// Runs the kernel of a spec with a formula on random matrices.
+fn run(spec: &str, formula: &str, problem: GemmProblem, seed: u64) -> Result<(), String> {
+    let gemm = random::kernel(spec, formula)?.kernel().map_err(|error| format!("{spec}: {error}"))?;
+    let fused = FusedGemm::of(gemm).ok_or("no formula")?;
     let mut engine = Emulator::new().with_multiprocessors(3);
-    let mut bench = Bench::new(&mut engine, case);
-    let shape = Shape { m, n: problem.n >> formula.halvings() };
-    let operand = gemm.plan().mainloop.operands[0].format;
-    let arguments = bench.sample(formula, operand, shape).map_err(|error| error.to_string())?;
-    let checked = bench.check_formula(&gemm, problem, &arguments);
+    let checked = fused.check(&mut Bench::new(&mut engine, seed), problem);
     checked.map(|_| ()).map_err(|error| format!("{spec}, {problem:?}: {error}"))
 }
 
@@ -297,23 +303,64 @@ fn usual_fusions_are_a_line_each() {
             texts.push(around.replace("{}", &bias.replace("{}", linear)));
         }
     }
+    let problem = GemmProblem { m: 70, n: 40, k: 72 };
     let wrong = |text: &String| {
-        let run = || -> Result<(), String> {
-            let gemm = random::kernel("tile=64x64x64 store=direct", text)?
-                .kernel()
-                .map_err(|error| error.to_string())?;
-            let formula: Formula = text.parse().map_err(|error: FormulaError| error.to_string())?;
-            let mut engine = Emulator::new();
-            let mut bench = Bench::new(&mut engine, 1);
-            let problem = GemmProblem { m: 70, n: 40, k: 72 };
-            let arguments = bench.sample(formula, falchion::collective::Format::Bf16, Shape { m: 70, n: 40 });
-            let checked = bench.check_formula(&gemm, problem, &arguments.map_err(|error| error.to_string())?);
-            checked.map(|_| ()).map_err(|error| error.to_string())
-        };
-        run().err().map(|error| format!("{text}: {error}"))
+        run("tile=64x64x64 store=direct", text, problem, 1).err().map(|error| format!("{text}: {error}"))
     };
     let failures: Vec<String> = texts.par_iter().filter_map(wrong).collect();
     assert_eq!((texts.len(), &failures[..]), (112, &[] as &[String]));
+}
+
+/// The fused epilogues of CUTLASS's device tests for this architecture: how many tests have each, operands, and the epilogue as one
+/// line. Of 118 tests, 3 pack a mask into bits, 5 have an auxiliary matrix in another direction than D, and one maps a
+/// number to another.
+const OF_CUTLASS: [(u32, &str, &str); 26] = [
+    (24, "f16", "alpha*scale_a[0]:f32*scale_b[0]:f32*acc + scale_c[0]:f32*(beta*c) + bias[m]"),
+    (11, "e5m2", "e5m2((alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c)*scale_d[0]:f32)"),
+    (8, "e4m3", "f32(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c)"),
+    (7, "e4m3", "bf16(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c)"),
+    (8, "e4m3", "e4m3((alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:bf16 + beta*c)*scale_d[0]:f32)"),
+    (2, "e4m3", "bf16(relu(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c))"),
+    (1, "e4m3", "e4m3(relu(alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:bf16 + beta*c)*scale_d[0]:f32)"),
+    (1, "e4m3", "bf16(relu(alpha*scale_a[m]:f32*scale_b[n]:f32*acc + bias[m]:f32 + beta*c))"),
+    (1, "e4m3", "f32(relu(alpha*scale_a[m]:f32*scale_b[n]:f32*acc + bias[m]:f32 + beta*c))"),
+    (1, "e4m3", "e4m3(relu(alpha*scale_a[m]:f32*scale_b[n]:f32*acc + bias[m]:f32 + beta*c)*scale_d[0]:f32)"),
+    (5, "f16", "relu(alpha*acc + beta*c)"),
+    (2, "f16", "relu(alpha*acc + bias[m]:f32 + beta*c)"),
+    (4, "f16", "relu(store(aux[m,n]:f16, alpha*acc + bias[m]:f32 + beta*c))"),
+    (2, "f16", "gelu(store(aux[m,n]:f16, alpha*acc + bias[m]:f32 + beta*c))"),
+    (2, "f16", "-store(aux[m,n]:f16, alpha*acc + bias[m]:f32 + beta*c)"),
+    (1, "f16", "relu(store(aux[m,n]:f16, alpha*acc + bias[m]:s8))"),
+    (6, "f16", "alpha*acc + aux[m,n] + beta*c"),
+    (1, "f16", "alpha*acc + aux[m,n]:f32 + beta*c"),
+    (4, "f16", "alpha*acc + bias[n]:f32 + beta*c"),
+    (1, "f16", "d_gelu(alpha*acc + beta*c, aux[m,n])"),
+    (2, "f16", "x = aux[m,n]; relu(alpha*acc + x) + x + beta*c"),
+    (2, "f16", "x = store(aux[m,n], alpha*acc + beta*c); max(x + bias[m], x)"),
+    (2, "f16", "reduce_sum(sums[n], alpha*acc + beta*c)"),
+    (2, "f16", "reduce_sum(sums[m], alpha*acc + beta*c)"),
+    (2, "f16", "reduce_sum(sums[0], alpha*acc + beta*c)"),
+    (
+        7,
+        "e4m3",
+        "e4m3(z = alpha*scale_a[0]:f32*scale_b[0]:f32*acc + bias[m]:f32 + beta*c; \
+         a = store(aux[m,n]:e4m3, reduce_amax(amax_aux[0], z)*scale_aux[0]:f32); \
+         reduce_amax(amax[0], relu(z))*scale_d[0]:f32)",
+    ),
+];
+
+#[test]
+fn fusions_of_cutlass_are_one_line() {
+    use rayon::prelude::*;
+    let tests: u32 = OF_CUTLASS.iter().map(|(tests, ..)| tests).sum();
+    assert_eq!(tests, 118 - 3 - 5 - 1);
+    let problem = GemmProblem { m: 150, n: 76, k: 144 };
+    let wrong = |&(_, dtype, text): &(u32, &str, &str)| {
+        let spec = format!("tile=128x64x64 dtype={dtype} store=direct");
+        run(&spec, text, problem, 5).err().map(|error| format!("{text}: {error}"))
+    };
+    let failures: Vec<String> = OF_CUTLASS.par_iter().filter_map(wrong).collect();
+    assert_eq!(failures, [""; 0]);
 }
 
 /// Every word of a formula is drawn.

@@ -21,10 +21,10 @@ fn building_is_a_function_of_the_type() {
     }
 }
 
-/// Kernels of one GEMM and of several. `tests/fusions.rs` checks those with fused epilogues.
+/// Kernels of one GEMM, of several, and with fused epilogues.
 #[test]
 fn kernels_wait_before_they_touch_memory() {
-    for entry in kernel::catalogue().into_iter().chain(kernel::several()) {
+    for entry in [kernel::catalogue(), kernel::several(), kernel::fused()].concat() {
         let program = entry.program().expect("a legal program");
         assert_eq!(waits::fault(&program), None, "{}", entry.name());
     }
