@@ -79,7 +79,11 @@ pub(crate) fn exp2(x: Value<'_, f32>) -> Value<'_, f32> {
 pub(crate) fn settle<'f>(weights: impl Iterator<Item = Value<'f, f32>>) {
     if let Some(sum) = weights.reduce(|a, b| a + b) {
         let f = sum.builder();
-        f.if_(f.vote(Vote::Any, sum.less_than(0.0)), || f.trap());
+        f.if_(f.vote(Vote::Any, sum.less_than(0.0)), || {
+            // The assembler adds this wait, and reports it, where a program ends before its products.
+            f.wgmma_wait(0);
+            f.trap();
+        });
     }
 }
 
