@@ -18,9 +18,9 @@ use barriers::{
     next_does_as_well, nothing_staged_yet, of_all_alone, of_one_warpgroup, only_use, orders_nothing,
 };
 use checks::{
-    advances, always_zero, copies_nothing_before, does_nothing, fenced_already, follows_its_load,
-    joins_the_next, next_step, not_read_again, nothing_behind, of_cta_alone, of_threads_alone, only,
-    untouched, waits_longer,
+    advances, always_zero, copies_nothing_before, does_nothing, ends_in_a_trap, fenced_already,
+    follows_its_load, joins_the_next, next_step, not_read_again, nothing_behind, of_cta_alone,
+    of_threads_alone, only, untouched, waits_longer,
 };
 use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, waits_for_a_turn};
 use threads::{begins_inside, either_way, may_repeat, meets_first, tells_the_same};
@@ -37,6 +37,12 @@ struct Entry {
 }
 
 const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "ends-in-a-trap",
+        targets: &["if", "wgmma.wait_group"],
+        covers: ends_in_a_trap,
+        why: "It is executed only on the way to a trap, where the original program would fail. No run of it does.",
+    },
     Entry {
         name: "waits-longer",
         targets: &["wgmma.wait_group", "cp.async.bulk.wait_group", "cp.async.wait_group"],

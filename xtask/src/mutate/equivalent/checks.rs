@@ -224,6 +224,19 @@ pub(super) fn does_nothing(function: &Function, mutation: &Mutation) -> bool {
         })
 }
 
+/// Whether the statement is executed only on the way to a trap, which ends a run of the original as a failure; or whether it decides
+/// that nothing is executed, where the original would trap.
+pub(super) fn ends_in_a_trap(function: &Function, mutation: &Mutation) -> bool {
+    let traps = |block: &[Statement]| matches!(block.last().and_then(Statement::inst), Some(Inst::Trap));
+    let all = numbered(function);
+    let Some(&statement) = all.get(mutation.index) else { return false };
+    if let Statement::If { then, otherwise, .. } = statement {
+        return mutation.change == Change::Force(false) && traps(then) && otherwise.is_empty();
+    }
+    around(&function.body, statement)
+        .is_some_and(|blocks| blocks.last().is_some_and(|place| traps(place.block)))
+}
+
 /// Whether an acquire load or atomic before the store has the same address, and no other ordered access or
 /// atomic uses that address.
 pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool {
