@@ -381,14 +381,6 @@ impl Kernel<BackwardCall> for BackwardStep {
         }))
     }
 
-    fn workspace(&self, call: &BackwardCall, _slots: u32) -> u64 {
-        self.of.workspace(&call.problem, &call.packed)
-    }
-
-    fn lend_workspace(&self, call: &mut BackwardCall, workspace: Option<Buffer>) {
-        call.workspace = workspace;
-    }
-
     fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         let passed = self.check(call)?;
         match self.step {

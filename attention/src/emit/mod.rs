@@ -20,6 +20,7 @@ use ptx::{Builder, Special, Value, Var};
 pub(crate) use self::consumer::from;
 pub(crate) use self::lengths::Lengths;
 use self::merge::{Part, Parts};
+#[cfg(feature = "records")]
 pub(crate) use self::merge::{TOGETHER, columns_of_lane};
 use self::pages::Pages;
 pub(crate) use self::store::slab;

@@ -111,6 +111,8 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             let BackwardCall { q, k, v, o, d_o, d_q, d_k, d_v, log_sum_exp, .. } = &mut call;
             [q, k, v, o, d_o, d_q, d_k, d_v].into_iter().for_each(|of| of.address = 256);
             *log_sum_exp = 256;
+            // All programs have one workspace, which is the caller's.
+            call.workspace = Some(Buffer::new(0, kernel.workspace(&call.problem, &call.packed)));
             Some((call, Vec::new()))
         };
         let problems = [[1, 1, rows - 8, 40], [2, 1, 2 * rows - 8, 2 * block - 8], [1, 1, 5 * rows, block]];
