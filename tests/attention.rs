@@ -442,9 +442,6 @@ fn predictions_are_near_measurements() {
         };
         let ranked = Attention::ranked(&request, &Machine::of(&Card::H100), usize::MAX).expect("kernels");
         let found = ranked.iter().find(|of| of.kernel.plan().spec == spec).expect("in the space");
-        if std::env::var("SHOW").is_ok() {
-            println!("{:.3} {spec} {lengths:?} of {:.1}", found.microseconds / measured, measured);
-        }
         ratios.push((spec, lengths, (found.microseconds / measured).ln()));
     }
     let mean = ratios.iter().map(|of| of.2).sum::<f64>() / ratios.len() as f64;
