@@ -3,6 +3,7 @@
 mod direct;
 mod doubles;
 mod factors;
+mod formula;
 mod linear;
 mod parts;
 mod sourced;
@@ -20,7 +21,6 @@ pub use staged_rows::StagedRows;
 pub use store::{Output, Store, StorePath, StoreSpec};
 pub use tma::TmaStore;
 pub use transposed::Transposed;
-pub(crate) use tree::spec as tree_spec;
 pub use tree::{TreeEpilogue, Treed};
 
 use core::fmt;

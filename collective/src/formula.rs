@@ -53,15 +53,13 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 pub use inputs::{FormulaArguments, Input};
 pub use own::FormulaFunction;
 pub use syntax::FormulaError;
 
 use crate::element::Format;
-use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed, tree_spec};
-use crate::plan::EpilogueSpec;
 use crate::tree::{Arithmetic, Item, NodeTraits};
 
 /// An epilogue's tree as a value, made from text. See the table in [`formula`](self).
@@ -111,6 +109,14 @@ impl Lowered {
         match &self.formula.0.trees[self.of] {
             Ok(tree) => Some(tree),
             Err(_) => None,
+        }
+    }
+
+    /// What the tree asks of the plan, or why it cannot be computed of such operands.
+    pub(crate) const fn checked(self) -> Result<NodeTraits, &'static str> {
+        match &self.formula.0.trees[self.of] {
+            Ok(tree) => Ok(tree.traits),
+            Err(sentence) => Err(sentence),
         }
     }
 
@@ -230,36 +236,6 @@ impl Formula {
             2
         };
         Lowered { formula: self, of }
-    }
-
-    /// What the epilogue asks of the plan, for operands of this format.
-    ///
-    /// # Errors
-    /// A sentence, if the tree cannot be computed of such operands, or stored in this way.
-    pub const fn spec(self, operand: Format, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
-        let of = self.lowered(operand);
-        let (whole, double) = match of.arithmetic() {
-            Arithmetic::S32 => (true, false),
-            Arithmetic::F64 => (false, true),
-            Arithmetic::F32 => (false, false),
-        };
-        if whole && (operand.is_float() || operand.bits() > 8) {
-            return Err("the formula is s32(..), computed in integers: operands of s8 or u8 were needed");
-        }
-        if whole != matches!(store.format, Format::S32) || double != matches!(store.format, Format::F64) {
-            return Err(
-                "a D of s32 is computed in integers, and is what a formula says: s32(..); a D of f64 is for operands of f64",
-            );
-        }
-        match &self.0.trees[of.of] {
-            Ok(tree) => tree_spec(tree.traits, store),
-            Err(sentence) => Err(sentence),
-        }
-    }
-
-    /// The epilogue, for operands of this format.
-    pub fn emitter(self, operand: Format, store: StoreSpec) -> Arc<dyn EpilogueEmitter> {
-        Arc::new(Treed::lowered(self.lowered(operand), store))
     }
 
     /// Reads a text.

@@ -35,7 +35,7 @@ pub use arithmetic::{
 };
 pub use gradient::Gradient;
 
-use crate::real::{Bounded, Dual, Real};
+use crate::real::{Bounded, Dual, Needs, Real};
 
 /// The scalar arguments of a function: `()`, `f32`, or `[f32; N]`. Each scalar is a kernel parameter.
 pub trait Scalars: Copy + PartialEq + Send + Sync + 'static {
@@ -158,4 +158,12 @@ pub fn evaluate_in<F: Pointwise<N>, R: Real, const N: usize>(
     let mut values = arguments.values().into_iter();
     let arguments = F::Arguments::gather(&mut || lift(values.next().unwrap_or(f32::NAN)));
     F::apply(arguments, x)
+}
+
+impl Needs {
+    /// What `F` needs.
+    pub fn of<F: Pointwise<N>, const N: usize>() -> Self {
+        let arguments = F::Arguments::of(F::Arguments::gather(&mut || 0.0));
+        evaluate_in::<F, Self, N>(arguments, [Self::default(); N], |_| Self::default())
+    }
 }

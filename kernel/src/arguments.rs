@@ -1,8 +1,9 @@
 //! Arguments of a kernel's epilogue, as a [`Call`](crate::Call) carries them.
 
+use core::any::type_name;
 use core::fmt;
 
-use collective::operands::{Legal, Site};
+use collective::operands::{Extents, Legal, MainloopArguments, Site, Visit};
 use collective::tree::{AnyNode, Node, Shape};
 use collective::{
     Epilogue, EpilogueEmitter, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef, Output,
@@ -13,7 +14,25 @@ use ptx::abi::Argument;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::matrix_rule::check_c;
-use crate::operands::{Extents, MainloopArguments, Visit, Visited};
+
+/// Arguments of an epilogue.
+pub trait Visited {
+    /// Visits every part, for the extents of D in a format, in a launch of `products` GEMMs.
+    fn visit(&mut self, d: Extents, of: (Format, u32), visit: &mut dyn Visit);
+
+    /// Visits arguments of the mainloop, as [`MainloopArguments::visit`]. By default there are none.
+    fn visit_mainloop(&mut self, _problem: [u32; 3], _visit: &mut dyn Visit) {}
+}
+
+impl Visited for () {
+    fn visit(&mut self, _: Extents, _: (Format, u32), _: &mut dyn Visit) {}
+}
+
+impl Visited for LinearArguments {
+    fn visit(&mut self, d: Extents, (format, _): (Format, u32), visit: &mut dyn Visit) {
+        Self::visit(self, d, format, visit);
+    }
+}
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
 /// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own.
@@ -288,5 +307,28 @@ impl<E: Epilogue> Arguments for EpilogueArgs<E> {
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
         E::parameters(&kernel.plan, &self.0, d)
+    }
+}
+
+impl AnyGemm {
+    /// Values of the mainloop's parameters for these operands, with its default arguments.
+    fn default_operands(&self, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
+        let known = self.mainloop_type.as_ref();
+        // A built-in mainloop has no arguments of its own.
+        let built_in = || Ok(self.mainloop.arguments(&self.plan, operands[0], operands[1]));
+        known.and_then(|known| (known.operands)(&self.plan, None, operands)).unwrap_or_else(built_in)
+    }
+
+    /// The same with arguments of the mainloop's own.
+    fn operands_with<A: MainloopArguments>(
+        &self,
+        own: &A,
+        operands: [Matrix; 2],
+    ) -> Result<Vec<Argument>, LaunchError> {
+        let known = self.mainloop_type.as_ref();
+        known.and_then(|known| (known.operands)(&self.plan, Some(own), operands)).unwrap_or_else(|| {
+            let mainloop = self.mainloop.name(&self.plan.mainloop);
+            Err(LaunchError::OtherMainloop { mainloop, given: type_name::<A>() })
+        })
     }
 }

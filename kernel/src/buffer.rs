@@ -1,7 +1,8 @@
 //! Device memory, by its address.
 
+use collective::operands::{Contents, Extents, Memory, Visit};
+
 use crate::error::LaunchError;
-use crate::operands::{Contents, Extents, Memory, Visit};
 
 /// A range of an engine's device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,12 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
+use collective::operands::MainloopArguments;
 use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
 use ptx::abi::{Argument, Grid};
 
 use crate::arguments::WithMainloop;
 use crate::buffer::Buffer;
 use crate::error::LaunchError;
-use crate::operands::MainloopArguments;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 

@@ -7,18 +7,15 @@ use std::time::Duration;
 use ptx::VerifyError;
 use ptx::abi::Argument;
 
-use crate::arguments::Arguments;
 use crate::buffer::Buffer;
-use crate::call::{Call, Launch};
-#[cfg(feature = "driver")]
-use crate::driver::DeviceSlice;
+use crate::call::Launch;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
-use crate::gemm::AnyGemm;
-use crate::operands::{Layouts, Memory, Visit};
+use crate::lent::{Lent, Unlent};
+use crate::operands::{Memory, Visit};
 use crate::program::Program;
 
-/// A kernel that takes calls `C`. [`AnyGemm`] is one for a [`Call`] with the arguments of any epilogue;
+/// A kernel that takes calls `C`. [`AnyGemm`](crate::AnyGemm) is one for a [`Call`](crate::Call) with the arguments of any epilogue;
 /// [`Transpose`](crate::Transpose), [`Compress`](crate::Compress) and [`Ceiling`](crate::Ceiling) are others.
 ///
 /// Whoever writes a kernel of another kind implements it once. [`Loaded`](crate::driver::Loaded) then compiles
@@ -105,10 +102,8 @@ pub trait Kernel<C> {
     /// Checks what records in device memory describe, and that this memory is lent. By default there are no records.
     ///
     /// # Errors
-    /// The first illegal record, the first memory that is not lent, or records that were not lent as
-    /// [`DeviceRecords`](crate::driver::DeviceRecords).
-    #[cfg(feature = "driver")]
-    fn check_records(&self, _call: &C, _lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
+    /// The first illegal record, the first memory that is not lent, or [records](Lent::records) that were not lent as such.
+    fn check_records(&self, _call: &C, _lent: &dyn Lent) -> Result<(), EngineError> {
         Ok(())
     }
 }
@@ -145,6 +140,21 @@ pub(crate) fn prepared<C: Clone>(
     let launch = kernel.launch(call, resident).map_err(refused)?;
     launch.iter().try_for_each(|launch| told(kernel, &program, call, launch))?;
     Ok((program, launch))
+}
+
+/// Checks that all memory that a call visits is lent.
+///
+/// # Errors
+/// The first memory that is not.
+pub(crate) fn check_lent<C: Clone>(
+    kernel: &(impl Kernel<C> + ?Sized),
+    name: &str,
+    call: &C,
+    lent: &dyn Lent,
+) -> Result<(), EngineError> {
+    let mut visit = Unlent::new(name, lent);
+    kernel.visit(&mut call.clone(), &mut visit);
+    visit.result
 }
 
 /// The memory that a call visits.
@@ -184,34 +194,6 @@ pub(crate) fn told<C: Clone>(
         }
     }
     Ok(())
-}
-
-impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
-    fn program(&self) -> Result<Program, VerifyError> {
-        Self::program(self)
-    }
-
-    fn workspace(&self, call: &Call<E>, resident: u32) -> u64 {
-        Self::workspace(self, call, resident)
-    }
-
-    fn lend_workspace(&self, call: &mut Call<E>, workspace: Option<Buffer>) {
-        call.workspace = workspace;
-    }
-
-    fn launch(&self, call: &Call<E>, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        Self::launch(self, call, resident)
-    }
-
-    fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
-        let multiplied = call.epilogue.multiplied();
-        call.visit(&Layouts { multiplied, ..Layouts::of(self) }, visit);
-    }
-
-    #[cfg(feature = "driver")]
-    fn check_records(&self, call: &Call<E>, lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
-        crate::driver::footprint::check_records(self, call, lent)
-    }
 }
 
 #[cfg(test)]

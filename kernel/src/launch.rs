@@ -2,7 +2,8 @@
 //! kernel's parameters.
 
 use collective::tree::Shape;
-use collective::{BlockScales, GroupScales, Matrix, MatrixRef, metadata_arguments};
+use collective::{BlockScales, GroupScales, Matrix, MatrixRef, Record, metadata_arguments};
+use ptx::VerifyError;
 use ptx::abi::Argument;
 use scheduler::Tiles;
 use scheduler::groups::Groups;
@@ -11,10 +12,15 @@ use crate::arguments::Arguments;
 use crate::buffer::Buffer;
 use crate::call::{Call, Launch};
 use crate::check::Checked;
-use crate::error::LaunchError;
+use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
+use crate::kernel::{Kernel, check_lent};
+use crate::lent::Lent;
+use crate::operands::{Layouts, Visit};
 use crate::problem::{EXTENT_LIMIT, GemmProblem};
 use crate::products::GroupedProblem;
+use crate::program::Program;
+use crate::typed_mainloop::MainloopType;
 
 impl AnyGemm {
     /// The tiles of all GEMMs of a launch as the scheduler numbers them. Where only the device knows their
@@ -187,6 +193,27 @@ impl AnyGemm {
         let all: Result<Vec<_>, _> = all.into_iter().flatten().collect();
         Ok(all.map_err(|reason| LaunchError::Problem { reason })?.concat())
     }
+
+    /// Checks that the roles gave a value for every parameter that they declare, and no more: `operands` by
+    /// the mainloop, `all` by all of them.
+    ///
+    /// The roles of a kernel that was made from a spec are built-in ones, which do.
+    fn check_counts(&self, operands: usize, all: usize) -> Result<(), LaunchError> {
+        let Some(MainloopType { arguments, parameters, .. }) = &self.mainloop_type else { return Ok(()) };
+        let &[of_mainloop, of_kernel] = parameters.get_or_init(|| self.count_parameters());
+        if operands != of_mainloop {
+            let role = format!("mainloop `{}`", self.mainloop.name(&self.plan.mainloop));
+            let own = Some(*arguments);
+            return Err(LaunchError::Parameters { role, own, given: operands, declared: of_mainloop });
+        }
+        if all != of_kernel {
+            let role =
+                format!("epilogue `{}` or scheduler `{}`", self.epilogue.name(), self.scheduler.name());
+            let [given, declared] = [all, of_kernel].map(|count| count - operands);
+            return Err(LaunchError::Parameters { role, own: None, given, declared });
+        }
+        Ok(())
+    }
 }
 
 /// What a call gives in addition to an operand, or `none` if it is not read. `None` if the kernel does not take
@@ -200,5 +227,51 @@ fn companion<T>(
         Some(_) if !taken => Err(not_taken),
         None if taken && read => Err(missing),
         given => Ok(taken.then(|| given.unwrap_or(none))),
+    }
+}
+
+impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
+    fn program(&self) -> Result<Program, VerifyError> {
+        Self::program(self)
+    }
+
+    fn workspace(&self, call: &Call<E>, resident: u32) -> u64 {
+        Self::workspace(self, call, resident)
+    }
+
+    fn lend_workspace(&self, call: &mut Call<E>, workspace: Option<Buffer>) {
+        call.workspace = workspace;
+    }
+
+    fn launch(&self, call: &Call<E>, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        Self::launch(self, call, resident)
+    }
+
+    fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
+        let multiplied = call.epilogue.multiplied();
+        call.visit(&Layouts { multiplied, ..Layouts::of(self) }, visit);
+    }
+
+    fn check_records(&self, call: &Call<E>, lent: &dyn Lent) -> Result<(), EngineError> {
+        let GroupedProblem::PointerArray { count: count @ 1.., records } = call.products else {
+            return Ok(());
+        };
+        let name = self.entry_name();
+        let known = lent.records(records).and_then(|known| known.get(..count as usize));
+        let known = known.ok_or_else(|| EngineError::Described { kernel: name.clone() })?;
+        for (index, record) in known.iter().enumerate() {
+            let Record { m, n, k, addresses, lds } = *record;
+            let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], lds[i]));
+            let (problem, epilogue) = (GemmProblem { m, n, k }, call.epilogue.clone().with_c(c));
+            let product =
+                Call { products: GroupedProblem::One, a, b, d, workspace: None, ..Call::of(problem) }
+                    .with(epilogue);
+            let refused = |source| EngineError::Call { kernel: name.clone(), source };
+            self.checked(&product, product.epilogue.multiplied())
+                .map_err(refused)
+                .and_then(|_| check_lent(self, &name, &product, lent))
+                .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
+        }
+        Ok(())
     }
 }

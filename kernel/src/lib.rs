@@ -80,6 +80,7 @@ mod groups;
 mod kernel;
 mod launch;
 pub mod legal;
+mod lent;
 mod matrix_rule;
 mod named;
 pub mod operands;
@@ -118,6 +119,7 @@ pub use family::{Family, Predicted, cheapest};
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;
 pub use kernel::Kernel;
+pub use lent::Lent;
 pub use matrix_rule::MatrixRule;
 #[cfg(feature = "records")]
 pub use own::{GemmFamily, OwnGemm};

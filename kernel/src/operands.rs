@@ -12,9 +12,10 @@ mod random;
 #[cfg(test)]
 mod tests;
 
-use collective::{BlockScales, Format, GroupScales, LinearArguments, Record, sparse, weights};
+use collective::{BlockScales, Format, GroupScales, Record, sparse, weights};
 use cute_rs::atom::{Major, unit};
 
+pub use crate::arguments::Visited;
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::gemm::AnyGemm;
@@ -50,25 +51,6 @@ impl Layouts {
         let plan = &gemm.plan;
         let halvings = plan.epilogue.halvings;
         Self { halvings, ..Self::new(Types::of_plan(&gemm.plan), plan.majors()) }
-    }
-}
-
-/// Arguments of an epilogue.
-pub trait Visited {
-    /// Visits every part, for the extents of D in a format, in a launch of `products` GEMMs.
-    fn visit(&mut self, d: Extents, of: (Format, u32), visit: &mut dyn Visit);
-
-    /// Visits arguments of the mainloop, as [`MainloopArguments::visit`]. By default there are none.
-    fn visit_mainloop(&mut self, _problem: [u32; 3], _visit: &mut dyn Visit) {}
-}
-
-impl Visited for () {
-    fn visit(&mut self, _: Extents, _: (Format, u32), _: &mut dyn Visit) {}
-}
-
-impl Visited for LinearArguments {
-    fn visit(&mut self, d: Extents, (format, _): (Format, u32), visit: &mut dyn Visit) {
-        Self::visit(self, d, format, visit);
     }
 }
 

@@ -6,14 +6,11 @@ use core::marker::PhantomData;
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
 use crate::call::{Call, Launch};
-#[cfg(feature = "driver")]
-use crate::driver::DeviceSlice;
-#[cfg(feature = "driver")]
-use crate::error::EngineError;
-use crate::error::LaunchError;
+use crate::error::{EngineError, LaunchError};
 use crate::family::{Family, Predicted, cheapest};
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
+use crate::lent::Lent;
 use crate::operands::{Layouts, Visit};
 use crate::problem::GemmProblem;
 use crate::program::Program;
@@ -86,8 +83,7 @@ impl<F: GemmFamily> Kernel<Call<F::Arguments>> for OwnGemm<F> {
         Kernel::visit(&self.kernel, call, visit);
     }
 
-    #[cfg(feature = "driver")]
-    fn check_records(&self, call: &Call<F::Arguments>, lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
+    fn check_records(&self, call: &Call<F::Arguments>, lent: &dyn Lent) -> Result<(), EngineError> {
         self.kernel.check_records(call, lent)
     }
 }

@@ -3,8 +3,6 @@
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::{Elementary, Level, Real};
-use crate::functions::Scalars;
-use crate::functions::{Pointwise, evaluate_in};
 
 /// What a function needs of the numbers that it computes with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,12 +14,6 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// What `F` needs.
-    pub fn of<F: Pointwise<N>, const N: usize>() -> Self {
-        let arguments = F::Arguments::of(F::Arguments::gather(&mut || 0.0));
-        evaluate_in::<F, Self, N>(arguments, [Self::default(); N], |_| Self::default())
-    }
-
     const fn and(self, other: Self) -> Self {
         Self { fractions: self.fractions || other.fractions, elementary: self.elementary || other.elementary }
     }

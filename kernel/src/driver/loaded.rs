@@ -9,7 +9,6 @@ use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 
 use super::calls::{Blocks, LaunchBuilder, LaunchCache};
 use super::context::Context;
-use super::footprint;
 use super::loaded_program::LoadedProgram;
 use super::slice::DeviceSlice;
 use super::stream::{Held, StreamRef};
@@ -17,7 +16,7 @@ use super::tensor_map;
 use crate::call::Launch;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
-use crate::kernel::{Kernel, alone, told};
+use crate::kernel::{Kernel, alone, check_lent, told};
 use crate::operands::Visit;
 use crate::program::Program;
 
@@ -131,8 +130,8 @@ impl<K> Loaded<K> {
             return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
         }
         alone(of, program.name())?;
-        footprint::check(of, program.name(), call, lent)?;
-        of.check_records(call, lent)?;
+        check_lent(of, program.name(), call, &lent)?;
+        of.check_records(call, &lent)?;
         let current = kernel.context().bind()?;
         if stream.is_captured(&current)? {
             let memory = lent.iter().filter_map(DeviceSlice::held);

@@ -70,7 +70,6 @@ mod context;
 mod counting;
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
-pub(crate) mod footprint;
 mod gpu;
 mod graph;
 mod library;

@@ -7,6 +7,7 @@ use super::memory::DeviceMemory;
 use super::records::DeviceRecords;
 use super::stream::Held;
 use super::sys::RawStream;
+use crate::lent::Lent;
 
 /// Device memory that its owner lends to a launch: an address and a number of bytes.
 ///
@@ -81,16 +82,22 @@ impl<'a> DeviceSlice<'a> {
         self.memory.map(DeviceMemory::held)
     }
 
-    /// The records that begin at an address.
-    pub(super) fn records(&self, address: u64) -> Option<&'a DeviceRecords> {
-        self.records.filter(|records| records.address() == address)
-    }
-
     /// Whether `bytes` bytes at an address are inside this slice, and are writable if `writes` is set.
-    pub(super) fn covers(&self, address: u64, bytes: u64, writes: bool) -> bool {
+    fn covers(&self, address: u64, bytes: u64, writes: bool) -> bool {
         let inside = address >= self.address
             && address.checked_add(bytes).is_some_and(|end| end - self.address <= self.bytes);
         inside && (self.writable || !writes)
+    }
+}
+
+impl Lent for &[DeviceSlice<'_>] {
+    fn covers(&self, address: u64, bytes: u64, writes: bool) -> bool {
+        self.iter().any(|slice| slice.covers(address, bytes, writes))
+    }
+
+    fn records(&self, address: u64) -> Option<&[Record]> {
+        let mut lent = self.iter().filter_map(|slice| slice.records);
+        lent.find(|records| records.address() == address).map(DeviceRecords::as_slice)
     }
 }
 
