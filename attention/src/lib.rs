@@ -42,6 +42,7 @@ mod plan;
 mod problem;
 mod scores;
 mod spec;
+mod words;
 
 pub use crate::kernel::Attention;
 pub use count::Count;

@@ -7,6 +7,7 @@ use collective::Format;
 
 use crate::plan::AttentionError;
 use crate::problem::AttentionProblem;
+use crate::words::{self, As, At, Key, OneOf, Pair, Refused, Word};
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,18 +186,22 @@ impl Default for AttentionSpec {
 }
 
 impl Mask {
-    /// Every mask.
-    pub const ALL: [Self; 4] = [Self::Full, Self::Causal, Self::Window, Self::Chunked];
+    /// Every mask, with its name in a spec's text.
+    pub(crate) const NAMES: [(&'static str, Self); 4] = [
+        ("full", Self::Full),
+        ("causal", Self::Causal),
+        ("window", Self::Window),
+        ("chunked", Self::Chunked),
+    ];
 
     /// Its name in a spec's text.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Causal => "causal",
-            Self::Window => "window",
-            Self::Chunked => "chunked",
-        }
+        Self::NAMES[self as usize].0
     }
+}
+
+impl Lengths {
+    pub(crate) const NAMES: [(&'static str, Self); 2] = [("equal", Self::Equal), ("packed", Self::Packed)];
 }
 
 /// The format of O, if a spec's text does not name it.
@@ -204,104 +209,88 @@ const fn output_of(format: Format) -> Format {
     if format.bits() == 8 { Format::Bf16 } else { format }
 }
 
-impl OutputStore {
-    /// Its name in a spec's text.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tma => "tma",
-            Self::Direct => "direct",
-        }
-    }
-}
-
-impl Parts {
-    fn text(self) -> String {
-        match self {
-            Self::One => "parts=1".to_owned(),
-            Self::Count(count) => format!("parts={count}"),
-            Self::Keys(keys) => format!("part={keys}"),
-        }
-    }
-}
+/// Every key, in the order in which a spec is printed.
+static KEYS: [Key<AttentionSpec>; 20] = [
+    Key::of(
+        "format",
+        "the name of a format",
+        &As(
+            |of, text| {
+                of.format = Format::named(text)?;
+                of.output = output_of(of.format);
+                Some(())
+            },
+            |of| of.format.text(),
+        ),
+    ),
+    Key::at("cache", "the name of a format", &At(|of| &mut of.cache)),
+    Key::at("output", "the name of a format", &At(|of| &mut of.output)),
+    Key::pair("d", "64, or 192x128 for Q and K x V", &Pair(|of| &mut of.head, true)),
+    Key::pair("tile", "queries x keys, for example 128x176", &Pair(|of| &mut of.tile, false)),
+    Key::of(
+        "stages",
+        "a number, or auto",
+        &As(
+            |of, text| {
+                of.stages = if text == "auto" { None } else { Some(text.parse().ok()?) };
+                Some(())
+            },
+            |of| of.stages.text(),
+        ),
+    ),
+    Key::one_of("mask", "full, causal, window or chunked", &OneOf(|of| &mut of.mask, &Mask::NAMES)),
+    Key::switch("softcap", &At(|of| &mut of.soft_cap)),
+    Key::switch("alibi", &At(|of| &mut of.alibi)),
+    Key::switch("sinks", &At(|of| &mut of.sinks)),
+    Key::one_of("lengths", "equal or packed", &OneOf(|of| &mut of.lengths, &Lengths::NAMES)),
+    Key::at("pages", "a number of keys", &At(|of| &mut of.pages)),
+    Key::at("pack", "a number of heads", &At(|of| &mut of.pack)),
+    Key::of(
+        "parts",
+        "a number of parts",
+        &As(
+            |of, text| {
+                let count = text.parse().ok()?;
+                of.parts = if count == 1 { Parts::One } else { Parts::Count(count) };
+                Some(())
+            },
+            |of| match of.parts {
+                Parts::One => 1.text(),
+                Parts::Count(count) => count.text(),
+                Parts::Keys(_) => None,
+            },
+        ),
+    ),
+    Key::of(
+        "part",
+        "a number of keys",
+        &As(
+            |of, text| {
+                of.parts = Parts::Keys(text.parse().ok()?);
+                Some(())
+            },
+            |of| if let Parts::Keys(keys) = of.parts { keys.text() } else { None },
+        ),
+    ),
+    Key::one_of(
+        "order",
+        "dealt or drawn",
+        &OneOf(|of| &mut of.order, &[("dealt", Order::Dealt), ("drawn", Order::Drawn)]),
+    ),
+    Key::switch("lazy", &At(|of| &mut of.lazy)),
+    Key::one_of(
+        "store",
+        "tma or direct",
+        &OneOf(|of| &mut of.store, &[("tma", OutputStore::Tma), ("direct", OutputStore::Direct)]),
+    ),
+    Key::switch("turns", &At(|of| &mut of.turns)),
+    Key::switch("overlap", &At(|of| &mut of.overlap)),
+];
 
 impl fmt::Display for AttentionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            format,
-            cache,
-            output,
-            head: [d, dv],
-            tile: [rows, keys],
-            stages,
-            mask,
-            soft_cap,
-            alibi,
-            sinks,
-            lengths,
-            pages,
-            pack,
-            parts,
-            order,
-            lazy,
-            store,
-            turns,
-            overlap,
-        } = *self;
-        let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
-        let stages = stages.map_or_else(|| "auto".to_owned(), |stages| stages.to_string());
-        let words = [
-            (self.format != Self::DEFAULT.format, format!("format={format}")),
-            (cache.is_some(), format!("cache={}", cache.unwrap_or(format))),
-            (output != output_of(format), format!("output={output}")),
-            (self.head != Self::DEFAULT.head, format!("d={heads}")),
-            (self.tile != Self::DEFAULT.tile, format!("tile={rows}x{keys}")),
-            (self.stages.is_some(), format!("stages={stages}")),
-            (mask != Self::DEFAULT.mask, format!("mask={}", mask.name())),
-            (soft_cap, "softcap=on".to_owned()),
-            (alibi, "alibi=on".to_owned()),
-            (sinks, "sinks=on".to_owned()),
-            (lengths != Lengths::Equal, "lengths=packed".to_owned()),
-            (pages.is_some(), format!("pages={}", pages.unwrap_or_default())),
-            (pack != 1, format!("pack={pack}")),
-            (parts != Parts::One, parts.text()),
-            (order == Order::Drawn, "order=drawn".to_owned()),
-            (lazy, "lazy=on".to_owned()),
-            (store != Self::DEFAULT.store, format!("store={}", store.name())),
-            (!turns, "turns=off".to_owned()),
-            (overlap, "overlap=on".to_owned()),
-        ];
-        let words: Vec<_> = words.into_iter().filter_map(|(differs, word)| differs.then_some(word)).collect();
-        f.write_str(&words.join(" "))
+        words::write(&KEYS, *self, Self::DEFAULT, f)
     }
-}
-
-/// One or two numbers with an `x` between them.
-fn numbers(text: &str) -> Option<[u32; 2]> {
-    let (first, second) = text.split_once('x').unwrap_or((text, text));
-    Some([first.parse().ok()?, second.parse().ok()?])
-}
-
-/// The `key=value` words of a text, between blanks or commas, as in specs of GEMMs. Each key stands once.
-///
-/// # Errors
-/// A key that stands twice, its value, and what was needed.
-pub(crate) fn words(text: &str) -> Result<Vec<(&str, &str)>, [String; 3]> {
-    let mut words: Vec<(&str, &str)> = Vec::new();
-    for word in text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()) {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        // Both say how keys are divided.
-        let same =
-            |other: &str| other == key || matches!((other, key), ("part", "parts") | ("parts", "part"));
-        if let Some((other, _)) = words.iter().find(|(other, _)| same(other)) {
-            return Err([
-                key.to_owned(),
-                value.to_owned(),
-                format!("`{other}` is given already, one of them"),
-            ]);
-        }
-        words.push((key, value));
-    }
-    Ok(words)
 }
 
 impl FromStr for AttentionSpec {
@@ -309,80 +298,7 @@ impl FromStr for AttentionSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        let mut spec = Self::DEFAULT;
-        let mut output = None;
-        let twice = |[key, value, needed]: [String; 3]| AttentionError::Word { key, value, needed };
-        for (key, value) in words(text).map_err(twice)? {
-            let refused = |needed: &str| AttentionError::Word {
-                key: key.to_owned(),
-                value: value.to_owned(),
-                needed: needed.to_owned(),
-            };
-            let format = || Format::named(value).ok_or_else(|| refused("the name of a format"));
-            match key {
-                "format" => spec.format = format()?,
-                "cache" => spec.cache = Some(format()?),
-                "output" => output = Some(format()?),
-                "d" => spec.head = numbers(value).ok_or_else(|| refused("64, or 192x128 for Q and K x V"))?,
-                "tile" => {
-                    let pair = value.contains('x').then(|| numbers(value)).flatten();
-                    spec.tile = pair.ok_or_else(|| refused("queries x keys, for example 128x176"))?;
-                }
-                "stages" if value == "auto" => spec.stages = None,
-                "stages" => spec.stages = Some(value.parse().map_err(|_| refused("a number, or auto"))?),
-                "mask" => {
-                    let named = Mask::ALL.into_iter().find(|mask| mask.name() == value);
-                    spec.mask = named.ok_or_else(|| refused("full, causal, window or chunked"))?;
-                }
-                "lengths" => {
-                    spec.lengths = match value {
-                        "equal" => Lengths::Equal,
-                        "packed" => Lengths::Packed,
-                        _ => return Err(refused("equal or packed")),
-                    };
-                }
-                "pages" => spec.pages = Some(value.parse().map_err(|_| refused("a number of keys"))?),
-                "pack" => spec.pack = value.parse().map_err(|_| refused("a number of heads"))?,
-                "parts" => {
-                    let count = value.parse().map_err(|_| refused("a number of parts"))?;
-                    spec.parts = if count == 1 { Parts::One } else { Parts::Count(count) };
-                }
-                "part" => spec.parts = Parts::Keys(value.parse().map_err(|_| refused("a number of keys"))?),
-                "order" => {
-                    spec.order = match value {
-                        "dealt" => Order::Dealt,
-                        "drawn" => Order::Drawn,
-                        _ => return Err(refused("dealt or drawn")),
-                    };
-                }
-                "store" => {
-                    let ways = [OutputStore::Tma, OutputStore::Direct];
-                    let named = ways.into_iter().find(|store| store.name() == value);
-                    spec.store = named.ok_or_else(|| refused("tma or direct"))?;
-                }
-                _ => {
-                    let switch = match key {
-                        "softcap" => &mut spec.soft_cap,
-                        "alibi" => &mut spec.alibi,
-                        "sinks" => &mut spec.sinks,
-                        "lazy" => &mut spec.lazy,
-                        "turns" => &mut spec.turns,
-                        "overlap" => &mut spec.overlap,
-                        _ => {
-                            return Err(refused(
-                                "one of the keys format, cache, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, part, order, lazy, store, turns, overlap",
-                            ));
-                        }
-                    };
-                    *switch = match value {
-                        "on" => true,
-                        "off" => false,
-                        _ => return Err(refused("on or off")),
-                    };
-                }
-            }
-        }
-        spec.output = output.unwrap_or(output_of(spec.format));
-        Ok(spec)
+        words::read(&KEYS, Self::DEFAULT, text)
+            .map_err(|Refused { key, value, needed }| AttentionError::Word { key, value, needed })
     }
 }

@@ -8,6 +8,7 @@ use collective::Format;
 use super::plan::BackwardError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
+use crate::words::{self, At, Key, OneOf, Pair, Refused};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
 /// from the [default](Self::DEFAULT).
@@ -67,22 +68,20 @@ impl Default for BackwardSpec {
     }
 }
 
+/// Every key, in the order in which a spec is printed.
+static KEYS: [Key<BackwardSpec>; 7] = [
+    Key::at("format", "the name of a format", &At(|of| &mut of.format)),
+    Key::pair("d", "elements of a head, for example 128 or 192x128", &Pair(|of| &mut of.head, true)),
+    Key::pair("tile", "queries x keys, for example 64x128", &Pair(|of| &mut of.tile, false)),
+    Key::one_of("mask", "full, causal, window or chunked", &OneOf(|of| &mut of.mask, &Mask::NAMES)),
+    Key::one_of("lengths", "equal or packed", &OneOf(|of| &mut of.lengths, &Lengths::NAMES)),
+    Key::switch("deterministic", &At(|of| &mut of.deterministic)),
+    Key::at("l2", "a number of MiB", &At(|of| &mut of.l2)),
+];
+
 impl fmt::Display for BackwardSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { format, head, tile: [queries, keys], mask, lengths, deterministic, l2 } = *self;
-        let [d, dv] = head;
-        let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
-        let words = [
-            (format != Self::DEFAULT.format, format!("format={format}")),
-            (head != Self::DEFAULT.head, format!("d={heads}")),
-            (self.tile != Self::DEFAULT.tile, format!("tile={queries}x{keys}")),
-            (mask != Self::DEFAULT.mask, format!("mask={}", mask.name())),
-            (lengths != Self::DEFAULT.lengths, "lengths=packed".to_owned()),
-            (deterministic, "deterministic=on".to_owned()),
-            (l2 != Self::DEFAULT.l2, format!("l2={l2}")),
-        ];
-        let words: Vec<_> = words.into_iter().filter_map(|(differs, word)| differs.then_some(word)).collect();
-        f.write_str(&words.join(" "))
+        words::write(&KEYS, *self, Self::DEFAULT, f)
     }
 }
 
@@ -91,56 +90,7 @@ impl FromStr for BackwardSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
     fn from_str(text: &str) -> Result<Self, BackwardError> {
-        let mut spec = Self::DEFAULT;
-        let twice = |[key, value, needed]: [String; 3]| BackwardError::Word { key, value, needed };
-        for (key, value) in crate::spec::words(text).map_err(twice)? {
-            let refused = |needed: &str| BackwardError::Word {
-                key: key.to_owned(),
-                value: value.to_owned(),
-                needed: needed.to_owned(),
-            };
-            match key {
-                "format" => {
-                    spec.format = Format::named(value).ok_or_else(|| refused("the name of a format"))?;
-                }
-                "d" => {
-                    let pair = value.split_once('x').unwrap_or((value, value));
-                    let (Ok(d), Ok(dv)) = (pair.0.parse(), pair.1.parse()) else {
-                        return Err(refused("elements of a head, for example 128 or 192x128"));
-                    };
-                    spec.head = [d, dv];
-                }
-                "tile" => {
-                    let pair = value.split_once('x').map(|(queries, keys)| (queries.parse(), keys.parse()));
-                    let Some((Ok(queries), Ok(keys))) = pair else {
-                        return Err(refused("queries x keys, for example 64x128"));
-                    };
-                    spec.tile = [queries, keys];
-                }
-                "mask" => {
-                    let named = Mask::ALL.into_iter().find(|mask| mask.name() == value);
-                    spec.mask = named.ok_or_else(|| refused("full, causal, window or chunked"))?;
-                }
-                "lengths" => {
-                    spec.lengths = match value {
-                        "equal" => Lengths::Equal,
-                        "packed" => Lengths::Packed,
-                        _ => return Err(refused("equal or packed")),
-                    };
-                }
-                "deterministic" => {
-                    spec.deterministic = match value {
-                        "on" => true,
-                        "off" => false,
-                        _ => return Err(refused("on or off")),
-                    };
-                }
-                "l2" => spec.l2 = value.parse().map_err(|_| refused("a number of MiB"))?,
-                _ => {
-                    return Err(refused("one of the keys format, d, tile, mask, lengths, deterministic, l2"));
-                }
-            }
-        }
-        Ok(spec)
+        words::read(&KEYS, Self::DEFAULT, text)
+            .map_err(|Refused { key, value, needed }| BackwardError::Word { key, value, needed })
     }
 }
