@@ -14,7 +14,7 @@ use cudarc::driver::CudaStream;
 use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories, Stream};
 use falchion::kernel::operands::{self, Contents, Visit};
 use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, Request};
-use falchion_core::{Described, Epilogue, Gemm};
+use falchion_core::{Described, Epilogue, Gemm, Plain};
 
 use self::collectives::emulated;
 use self::nccl::{Collective, Communicator};

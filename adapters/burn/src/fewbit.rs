@@ -1,14 +1,13 @@
 //! Linear layers whose weights have few bits, from files as they are.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::backend::DispatchDevice;
 use burn::module::Module;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use falchion::collective::Format;
 use falchion::kernel::Machine;
-use falchion_core::{FewBit, FewBits, Gemm, Layer, Prefixed};
+use falchion_core::{Choices, FewBit, FewBits, Gemm, Layer, Prefixed};
 use safetensors::SafeTensors;
 
 use crate::linear::{floats, format_of};
@@ -158,17 +157,8 @@ pub(crate) fn kernel(
     asked: Asked,
     machine: impl FnOnce() -> Result<Machine, Error>,
 ) -> Result<Arc<Gemm>, Error> {
-    static ALL: Mutex<Option<HashMap<Asked, Arc<Gemm>>>> = Mutex::new(None);
-    let lock = || ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get_or_insert_default().get(&asked) {
-        return Ok(Arc::clone(known));
-    }
-    let (_, rows, what) = asked;
-    let made = what.kernel(rows, &machine()?).map_err(|refusal| Error::Card(refusal.to_string()))?;
-    let (mut all, made) = (lock(), Arc::new(made));
-    let all = all.get_or_insert_default();
-    if all.len() >= KEPT {
-        all.clear();
-    }
-    Ok(Arc::clone(all.entry(asked).or_insert(made)))
+    static ALL: Choices<Asked, Gemm> = Choices::new(KEPT);
+    ALL.get(asked, |(_, rows, what)| {
+        what.kernel(*rows, &machine()?).map_err(|refusal| Error::Card(refusal.to_string()))
+    })
 }

@@ -8,11 +8,11 @@ use falchion::attention::{
 };
 use falchion::collective::Format;
 use falchion::kernel::{Buffer, Kernel};
-use falchion_core::{Attend, Run, aligned as aligned_address, call_of, masked};
+use falchion_core::{Attend, aligned as aligned_address, call_of, masked};
 
 use crate::description::{sized, words};
-use crate::gemm::{card_of, failed, machine_of, ordinal_of};
-use crate::{Failure, INVALID, Status, create, destroy, given, guard, invalid, text, write_bytes};
+use crate::object::{Choice, Object, emulate, launch, load};
+use crate::{Failure, Status, create, destroy, given, invalid, text, write_bytes};
 
 /// The description of attention: `falchion_attention_desc`.
 #[repr(C)]
@@ -265,20 +265,11 @@ impl AttentionKernel {
             (description, description.asked()?)
         };
         let Asked { request, call, aligned } = asked;
-        let attend = match (budget, card_of(description.card)) {
-            (None, None) => Attend::new(&request, spec, aligned, &machine_of(None)?),
-            (None, Some(card)) => {
-                match spec.map_or_else(|| Attend::recorded(&request, aligned, card), |_| Ok(None))? {
-                    Some(recorded) => Ok(recorded),
-                    None => Attend::new(&request, spec, aligned, &machine_of(Some(card))?),
-                }
-            }
-            (Some(_), None) => return invalid("card is 0, 1 or more was needed to tune on".to_owned()),
-            (Some(_), Some(_)) if spec.is_some() => {
-                return invalid("spec is given, NULL was needed to tune".to_owned());
-            }
-            (Some(budget), Some(card)) => Attend::tuned(&request, card, budget),
-        }?;
+        let attend = Choice { budget, card: description.card, spec }.kernel(
+            |card, budget| Attend::tuned(&request, card, budget),
+            |card| Attend::recorded(&request, aligned, card),
+            |machine| Attend::new(&request, spec, aligned, machine),
+        )?;
         // What a launch would refuse, whatever the addresses are.
         let tried = largest(&call, request.pages);
         let far = |of: HeadsRef, bytes| HeadsRef { address: 1 << 46 | aligned_address(bytes), ..of };
@@ -304,16 +295,22 @@ impl AttentionKernel {
             args_size,
         })
     }
+}
 
-    /// # Safety
-    /// The arguments have as many bytes as the description said.
+impl Object for AttentionKernel {
+    const NAME: &'static str = "attention";
+    const NOT_LOADED: &'static str = "the kernel is not loaded: call falchion_attention_load first";
+    type Plain = Attend;
+    type Arguments = AttentionArguments;
+
+    fn plain(&self) -> &Attend {
+        &self.attend
+    }
+
     unsafe fn call(&self, arguments: *const AttentionArguments) -> Result<AttentionCall, Failure> {
         let size = if self.args_size == 0 { FIRST[1] } else { self.args_size };
         // SAFETY: the caller guarantees it.
-        let arguments = unsafe {
-            given(arguments, "args")?;
-            sized(arguments, size, (FIRST[1], "falchion_attention_args"))?
-        };
+        let arguments = unsafe { sized(arguments, size, (FIRST[1], "falchion_attention_args")) }?;
         let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
         let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
         let AttentionCall { q, k, v, o, .. } = self.call;
@@ -418,11 +415,8 @@ pub unsafe extern "C" fn falchion_attention_microseconds(attention: *const Atten
 /// The kernel is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_attention_load(attention: *mut AttentionKernel, device: c_int) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees it.
-        let attention = unsafe { given(attention, "attention") }?;
-        attention.attend.load(ordinal_of(device)?).map_err(|error| failed(&error))
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { load(attention, device) }
 }
 
 /// Writes the size in bytes of the workspace that a launch needs at most.
@@ -450,18 +444,8 @@ pub unsafe extern "C" fn falchion_attention_launch(
     stream: *mut c_void,
     arguments: *const AttentionArguments,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees all of it.
-        unsafe {
-            let attention = given(attention, "attention")?;
-            let missing = || {
-                Failure(INVALID, "the kernel is not loaded: call falchion_attention_load first".to_owned())
-            };
-            let card = attention.attend.card().ok_or_else(missing)?;
-            let call = attention.call(arguments)?;
-            attention.attend.launch(card, stream, &call).map_err(|error| failed(&error))
-        }
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { launch(attention, stream, arguments) }
 }
 
 /// Runs the kernel in the emulator, on the host's memory.
@@ -474,13 +458,6 @@ pub unsafe extern "C" fn falchion_attention_emulate(
     attention: *mut AttentionKernel,
     arguments: *const AttentionArguments,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees all of it.
-        unsafe {
-            let attention = given(attention, "attention")?;
-            let call = attention.call(arguments)?;
-            attention.attend.emulate(&call, Run::default()).map_err(|error| failed(&error))?;
-        }
-        Ok(())
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { emulate(attention, arguments) }
 }

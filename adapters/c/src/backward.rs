@@ -5,14 +5,14 @@ use core::ffi::{c_int, c_void};
 use falchion::attention::backward::{BackwardCall, BackwardSpec};
 use falchion::attention::{AttentionCall, AttentionRequest, HeadsRef, Packed};
 use falchion::kernel::Buffer;
-use falchion_core::{Backward, Run};
+use falchion_core::Backward;
 
 use crate::attention::{
     Asked, AttentionDescription, CAUSAL, DETERMINISTIC, PACKED, WINDOW, check_flags, largest, read,
 };
 use crate::description::sized;
-use crate::gemm::{failed, ordinal_of};
-use crate::{Failure, INVALID, Status, create, destroy, given, guard, invalid, write_bytes};
+use crate::object::{Object, emulate, launch, load};
+use crate::{Failure, Status, create, destroy, invalid, write_bytes};
 
 /// The arguments of a run: `falchion_attention_backward_args`.
 #[repr(C)]
@@ -86,17 +86,24 @@ impl BackwardKernel {
         let workspace = backward.workspace(&call.problem, &largest(&call, None).packed);
         Ok(Self { backward, call, workspace, args_size: description.args_size })
     }
+}
 
-    /// # Safety
-    /// The arguments have as many bytes as the description said.
+impl Object for BackwardKernel {
+    const NAME: &'static str = "backward";
+    const NOT_LOADED: &'static str =
+        "the kernels are not loaded: call falchion_attention_backward_load first";
+    type Plain = Backward;
+    type Arguments = BackwardArguments;
+
+    fn plain(&self) -> &Backward {
+        &self.backward
+    }
+
     unsafe fn call(&self, arguments: *const BackwardArguments) -> Result<BackwardCall, Failure> {
         let whole = size_of::<BackwardArguments>();
         let size = if self.args_size == 0 { whole } else { self.args_size };
         // SAFETY: the caller guarantees it.
-        let arguments = unsafe {
-            given(arguments, "args")?;
-            sized(arguments, size, (whole, "falchion_attention_backward_args"))?
-        };
+        let arguments = unsafe { sized(arguments, size, (whole, "falchion_attention_backward_args")) }?;
         let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
         let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
         let AttentionCall { problem, q, k, v, o, ref counts, .. } = self.call;
@@ -154,11 +161,8 @@ pub unsafe extern "C" fn falchion_attention_backward_load(
     backward: *mut BackwardKernel,
     device: c_int,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees it.
-        let backward = unsafe { given(backward, "backward") }?;
-        backward.backward.load(ordinal_of(device)?).map_err(|error| failed(&error))
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { load(backward, device) }
 }
 
 /// Writes the size in bytes of the workspace that a launch needs.
@@ -184,16 +188,8 @@ pub unsafe extern "C" fn falchion_attention_backward_launch(
     stream: *mut c_void,
     arguments: *const BackwardArguments,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees all of it.
-        unsafe {
-            let backward = given(backward, "backward")?;
-            let missing = "the kernels are not loaded: call falchion_attention_backward_load first";
-            let card = backward.backward.card().ok_or_else(|| Failure(INVALID, missing.to_owned()))?;
-            let call = backward.call(arguments)?;
-            backward.backward.launch(card, stream, &call).map_err(|error| failed(&error))
-        }
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { launch(backward, stream, arguments) }
 }
 
 /// Runs the kernels in the emulator, on the host's memory.
@@ -205,12 +201,6 @@ pub unsafe extern "C" fn falchion_attention_backward_emulate(
     backward: *mut BackwardKernel,
     arguments: *const BackwardArguments,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees all of it.
-        unsafe {
-            let backward = given(backward, "backward")?;
-            let call = backward.call(arguments)?;
-            backward.backward.emulate(&call, Run::default()).map_err(|error| failed(&error))
-        }
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { emulate(backward, arguments) }
 }

@@ -1,16 +1,16 @@
 //! The kernel object of the C interface: chosen, loaded, launched, emulated.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_void};
 use std::ffi::CString;
 
 use falchion::collective::tree::{DropoutArgument, Scratch};
 use falchion::collective::{BlockScales, GroupScales, Input, LinearArguments, MatrixRef};
-use falchion::kernel::driver::Context;
-use falchion::kernel::{Buffer, Call, EngineError, GroupedProblem, Machine};
-use falchion_core::{Epilogue, Kind, Run, Slot};
+use falchion::kernel::{Buffer, Call, GroupedProblem};
+use falchion_core::{Epilogue, Kind, Slot};
 
 use crate::description::{Asked, Description, sized, words};
-use crate::{DRIVER, FAULT, Failure, INVALID, invalid, text};
+use crate::object::{Choice, Object};
+use crate::{Failure, invalid, text};
 
 /// The arguments of a run: `falchion_gemm_args`.
 #[repr(C)]
@@ -87,32 +87,6 @@ impl core::fmt::Debug for Gemm {
     }
 }
 
-pub(crate) fn failed(error: &EngineError) -> Failure {
-    let status = match error {
-        EngineError::Call { .. } => INVALID,
-        EngineError::Trap { .. } => FAULT,
-        _ => DRIVER,
-    };
-    Failure(status, error.to_string())
-}
-
-/// The number of a card that is counted from 1.
-pub(crate) fn card_of(card: u32) -> Option<usize> {
-    card.checked_sub(1).map(|ordinal| ordinal as usize)
-}
-
-/// The numbers from which kernels are chosen for a card; without one, those of an H200.
-pub(crate) fn machine_of(card: Option<usize>) -> Result<Machine, Failure> {
-    let Some(ordinal) = card else { return Ok(Machine::h200()) };
-    let context = Context::primary(ordinal).map_err(|error| failed(&error))?;
-    context.machine().map_err(|error| failed(&error))
-}
-
-/// The number of a device.
-pub(crate) fn ordinal_of(device: c_int) -> Result<usize, Failure> {
-    usize::try_from(device).or_else(|_| invalid(format!("device is {device}, 0 or more was needed")))
-}
-
 impl Gemm {
     /// A kernel that is chosen, or with a budget measured.
     ///
@@ -122,25 +96,11 @@ impl Gemm {
         // SAFETY: the caller guarantees it.
         let (asked, spec) = unsafe { description.asked() }?;
         let request = &asked.request;
-        let gemm = match (budget, card_of(description.card)) {
-            (None, None) => falchion_core::Gemm::new(request, spec, &machine_of(None)?),
-            (None, Some(card)) => {
-                // What was measured on this card comes first.
-                let recorded = match spec {
-                    None => falchion_core::Gemm::recorded(request, card)?,
-                    Some(_) => None,
-                };
-                match recorded {
-                    Some(recorded) => Ok(recorded),
-                    None => falchion_core::Gemm::new(request, spec, &machine_of(Some(card))?),
-                }
-            }
-            (Some(_), None) => return invalid("card is 0, 1 or more was needed to tune on".to_owned()),
-            (Some(_), Some(_)) if spec.is_some() => {
-                return invalid("spec is given, NULL was needed to tune".to_owned());
-            }
-            (Some(budget), Some(card)) => falchion_core::Gemm::tuned(request, card, budget),
-        }?;
+        let gemm = Choice { budget, card: description.card, spec }.kernel(
+            |card, budget| falchion_core::Gemm::tuned(request, card, budget),
+            |card| falchion_core::Gemm::recorded(request, card),
+            |machine| falchion_core::Gemm::new(request, spec, machine),
+        )?;
         let ordered = gemm.slots().iter().find(|slot| matches!(slot.kind, Kind::Scratch(_)));
         if let Some(Slot { name, .. }) = ordered {
             return invalid(format!(
@@ -166,59 +126,6 @@ impl Gemm {
             ));
         }
         Ok(Self { name: text(&gemm.name()), ptx: text(gemm.program().text()), gemm, asked })
-    }
-
-    /// The call for the memory at these addresses.
-    ///
-    /// # Safety
-    /// As many inputs as are counted can be read, and their names end in a zero.
-    unsafe fn call(&self, arguments: &Arguments) -> Result<Call<Epilogue>, Failure> {
-        let Arguments { a, b, c, d, alpha, beta, .. } = *arguments;
-        let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
-        let at = |matrix: MatrixRef, pointer| MatrixRef { address: address(pointer), ..matrix };
-        let call = self.asked.request.call;
-        let c = at(self.asked.c, c);
-        let epilogue = match self.asked.request.fusion {
-            None => Epilogue::Linear(LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c) }),
-            Some(_) => {
-                // SAFETY: the caller guarantees it.
-                let inputs = unsafe { self.inputs(arguments, c) }?;
-                let count = call.products.count();
-                Epilogue::Fused(self.gemm.slots().clone(), inputs, count)
-            }
-        };
-        let table = address(arguments.groups);
-        let products = match call.products {
-            GroupedProblem::GroupedContiguous { count, .. } => {
-                GroupedProblem::GroupedContiguous { count, offsets: table }
-            }
-            GroupedProblem::GroupedMasked { count, room, .. } => {
-                GroupedProblem::GroupedMasked { count, rows: table, room }
-            }
-            GroupedProblem::KGrouped { count, .. } => GroupedProblem::KGrouped { count, offsets: table },
-            GroupedProblem::PointerArray { count, .. } => {
-                GroupedProblem::PointerArray { count, records: table }
-            }
-            other => other,
-        };
-        let workspace = Some(Buffer::new(address(arguments.workspace), arguments.workspace_bytes));
-        let call = Call {
-            a: at(call.a, a),
-            b: at(call.b, b),
-            d: at(call.d, d.cast_const()),
-            products,
-            scales: call
-                .scales
-                .map(|of| BlockScales { a: at(of.a, arguments.scale_a), b: at(of.b, arguments.scale_b) }),
-            group_scales: call.group_scales.map(|of| GroupScales {
-                scales: at(of.scales, arguments.group_scales),
-                zeros: at(of.zeros, arguments.group_zeros),
-            }),
-            metadata: call.metadata.map(|of| at(of, arguments.metadata)),
-            workspace,
-            ..call
-        };
-        Ok(call.with(epilogue))
     }
 
     /// The inputs of the slots.
@@ -279,28 +186,8 @@ impl Gemm {
         Ok(all)
     }
 
-    /// The caller's arguments.
-    ///
-    /// # Safety
-    /// They have as many bytes as the description said.
-    unsafe fn arguments(&self, arguments: *const Arguments) -> Result<Arguments, Failure> {
-        let size = if self.asked.args_size == 0 { FIRST } else { self.asked.args_size };
-        // SAFETY: the caller guarantees it.
-        unsafe { sized(arguments, size, (FIRST, "falchion_gemm_args")) }
-    }
-
-    pub(crate) fn load(&self, device: c_int) -> Result<(), Failure> {
-        self.gemm.load(ordinal_of(device)?).map_err(|error| failed(&error))
-    }
-
     pub(crate) fn microseconds(&self) -> f64 {
         self.gemm.microseconds()
-    }
-
-    fn card(&self) -> Result<usize, Failure> {
-        let missing =
-            || Failure(INVALID, "the kernel is not loaded: call falchion_gemm_load first".to_owned());
-        self.gemm.card().ok_or_else(missing)
     }
 
     pub(crate) fn workspace(&self) -> Result<u64, Failure> {
@@ -308,31 +195,68 @@ impl Gemm {
         let linear = Epilogue::Linear(LinearArguments::default());
         Ok(self.gemm.workspace(&self.asked.request.call.with(linear)).unwrap_or(0))
     }
+}
 
-    /// # Safety
-    /// As `falchion_gemm_launch`.
-    pub(crate) unsafe fn launch(
-        &self,
-        stream: *mut c_void,
-        arguments: *const Arguments,
-    ) -> Result<(), Failure> {
-        let card = self.card()?;
-        // SAFETY: the caller guarantees all of it.
-        unsafe {
-            let call = self.call(&self.arguments(arguments)?)?;
-            self.gemm.launch(card, stream, &call).map_err(|error| failed(&error))
-        }
+impl Object for Gemm {
+    const NAME: &'static str = "gemm";
+    const NOT_LOADED: &'static str = "the kernel is not loaded: call falchion_gemm_load first";
+    type Plain = falchion_core::Gemm;
+    type Arguments = Arguments;
+
+    fn plain(&self) -> &falchion_core::Gemm {
+        &self.gemm
     }
 
-    /// # Safety
-    /// As `falchion_gemm_emulate`.
-    pub(crate) unsafe fn emulate(&self, arguments: *const Arguments) -> Result<(), Failure> {
-        // SAFETY: the caller guarantees all of it.
-        unsafe {
-            let call = self.call(&self.arguments(arguments)?)?;
-            self.gemm.emulate(&call, Run::default()).map_err(|error| failed(&error))?;
-        }
-        Ok(())
+    unsafe fn call(&self, arguments: *const Arguments) -> Result<Call<Epilogue>, Failure> {
+        let size = if self.asked.args_size == 0 { FIRST } else { self.asked.args_size };
+        // SAFETY: the caller guarantees it.
+        let arguments = unsafe { sized(arguments, size, (FIRST, "falchion_gemm_args")) }?;
+        let Arguments { a, b, c, d, alpha, beta, .. } = arguments;
+        let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
+        let at = |matrix: MatrixRef, pointer| MatrixRef { address: address(pointer), ..matrix };
+        let call = self.asked.request.call;
+        let c = at(self.asked.c, c);
+        let epilogue = match self.asked.request.fusion {
+            None => Epilogue::Linear(LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c) }),
+            Some(_) => {
+                // SAFETY: the caller guarantees it.
+                let inputs = unsafe { self.inputs(&arguments, c) }?;
+                let count = call.products.count();
+                Epilogue::Fused(self.gemm.slots().clone(), inputs, count)
+            }
+        };
+        let table = address(arguments.groups);
+        let products = match call.products {
+            GroupedProblem::GroupedContiguous { count, .. } => {
+                GroupedProblem::GroupedContiguous { count, offsets: table }
+            }
+            GroupedProblem::GroupedMasked { count, room, .. } => {
+                GroupedProblem::GroupedMasked { count, rows: table, room }
+            }
+            GroupedProblem::KGrouped { count, .. } => GroupedProblem::KGrouped { count, offsets: table },
+            GroupedProblem::PointerArray { count, .. } => {
+                GroupedProblem::PointerArray { count, records: table }
+            }
+            other => other,
+        };
+        let workspace = Some(Buffer::new(address(arguments.workspace), arguments.workspace_bytes));
+        let call = Call {
+            a: at(call.a, a),
+            b: at(call.b, b),
+            d: at(call.d, d.cast_const()),
+            products,
+            scales: call
+                .scales
+                .map(|of| BlockScales { a: at(of.a, arguments.scale_a), b: at(of.b, arguments.scale_b) }),
+            group_scales: call.group_scales.map(|of| GroupScales {
+                scales: at(of.scales, arguments.group_scales),
+                zeros: at(of.zeros, arguments.group_zeros),
+            }),
+            metadata: call.metadata.map(|of| at(of, arguments.metadata)),
+            workspace,
+            ..call
+        };
+        Ok(call.with(epilogue))
     }
 }
 

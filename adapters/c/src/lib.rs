@@ -7,6 +7,7 @@ mod attention;
 mod backward;
 mod description;
 mod gemm;
+mod object;
 mod prepare;
 
 use core::cell::RefCell;
@@ -236,7 +237,7 @@ pub unsafe extern "C" fn falchion_gemm_ptx(gemm: *const Gemm) -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_load(gemm: *mut Gemm, device: c_int) -> Status {
     // SAFETY: the caller guarantees it.
-    guard(|| unsafe { given(gemm, "gemm") }?.load(device))
+    unsafe { object::load(gemm, device) }
 }
 
 /// Writes the size in bytes of the workspace that a launch needs in addition to its matrices.
@@ -262,7 +263,7 @@ pub unsafe extern "C" fn falchion_gemm_launch(
     arguments: *const Arguments,
 ) -> Status {
     // SAFETY: the caller guarantees it.
-    guard(|| unsafe { given(gemm, "gemm")?.launch(stream, given(arguments, "args")?) })
+    unsafe { object::launch(gemm, stream, arguments) }
 }
 
 /// Runs the kernel in the emulator, on the host's memory.
@@ -273,5 +274,5 @@ pub unsafe extern "C" fn falchion_gemm_launch(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_emulate(gemm: *mut Gemm, arguments: *const Arguments) -> Status {
     // SAFETY: the caller guarantees it.
-    guard(|| unsafe { given(gemm, "gemm")?.emulate(given(arguments, "args")?) })
+    unsafe { object::emulate(gemm, arguments) }
 }

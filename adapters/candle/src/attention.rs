@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, CustomOp3, D, DType, Error, Layout, Result, Shape, Tensor, bail};
+use candle_core::{D, DType, Error, Layout, Result, Shape, Tensor, bail};
 use falchion::attention::backward::{BackwardCall, BackwardSpec};
 use falchion::attention::{
     AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
@@ -13,7 +11,8 @@ use falchion::collective::Format;
 use falchion::kernel::Family;
 use falchion_core::{Attend, Backward, call_of, masked};
 
-use crate::plain::{Kept, Known, Owned, Stored, address, known};
+use crate::operation::{Of, Operation};
+use crate::plain::{KEPT, Kept, Known, Owned, Part, Stored, address};
 
 /// What [`attention`] computes in addition to `softmax(scale * q * kᵀ) * v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,7 +53,7 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<
     let recorded = [q, k, v].iter().any(|x| x.track_op());
     let op = Op { what, sequences: Sequences::Equal, sums: recorded.then(Mutex::default) };
     let [q, k, v] = [q, k, v].map(readable);
-    q?.apply_op3(&k?, &v?, op)
+    q?.apply_op3(&k?, &v?, Of(op))
 }
 
 /// Where sequences of different lengths begin.
@@ -85,7 +84,7 @@ pub fn attention_varlen(
         Op { what, sequences: Sequences::Packed([queries?, keys?]), sums: recorded.then(Mutex::default) };
     // Rows before heads: a view with the heads first.
     let [q, k, v] = [q, k, v].map(|x| readable(&x.transpose(0, 1)?.unsqueeze(0)?));
-    q?.apply_op3(&k?, &v?, op)?.squeeze(0)?.transpose(0, 1)
+    q?.apply_op3(&k?, &v?, Of(op))?.squeeze(0)?.transpose(0, 1)
 }
 
 /// [`attention`] with keys in pages of a cache. `q` has shape `(batch, heads, length, d)`, `k` and `v` `(pages, groups, keys of a page,
@@ -103,7 +102,7 @@ pub fn attention_paged(
     let (table, lengths) = (self::table("table", table, 2)?, self::table("lengths", lengths, 1)?);
     let op = Op { what, sequences: Sequences::Paged { table, lengths }, sums: None };
     let [q, k, v] = [q, k, v].map(readable);
-    q?.apply_op3_no_bwd(&k?, &v?, &op)
+    q?.apply_op3_no_bwd(&k?, &v?, &Of(op))
 }
 
 /// A packed table of `u32`.
@@ -257,7 +256,10 @@ impl Op {
         };
         let o = HeadsRef::heads_first(0, [number(heads)?, number(length)?, number(dv)?]);
         if request.is_latent() {
-            bail!("{}: heads of 576 with 512 of v are latent attention, which has no function here: use AttentionCall::latent", dims());
+            bail!(
+                "{}: heads of 576 with 512 of v are latent attention, which has no function here: use AttentionCall::latent",
+                dims()
+            );
         }
         let read = [heads_of(q), heads_of(k), heads_of(v)];
         let call = call_of(&request, problem, read, o).map_err(Error::wrap)?;
@@ -297,8 +299,12 @@ impl Op {
         }
         Ok(())
     }
+}
 
-    fn run(&self, tensors: [(Stored<'_>, &Layout); 3]) -> Result<(Owned, Shape)> {
+impl Operation<3> for Op {
+    const NAME: &'static str = "falchion-attention";
+
+    fn run(&self, tensors: [Part<'_>; 3]) -> Result<(Owned, Shape)> {
         let (place, _) = tensors[0];
         let format = place.format("q")?;
         if tensors.iter().any(|(of, _)| of.dtype() != place.dtype()) {
@@ -322,70 +328,30 @@ impl Op {
         }
         Ok((o, shape.as_slice().into()))
     }
-}
 
-/// The kernel for a request in a place.
-fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Attend>>> {
-    static ALL: Known<(Option<usize>, String), Attend> = Mutex::new(None);
-    known(&ALL, (place.card(), falchion::attention::Attention::problem(request)), |_| {
-        Attend::new(request, None, true, &place.machine()?).map_err(Error::wrap)
-    })
-}
-
-impl CustomOp3 for Op {
-    fn name(&self) -> &'static str {
-        "falchion-attention"
-    }
-
-    fn cpu_fwd(
-        &self,
-        q: &CpuStorage,
-        of_q: &Layout,
-        k: &CpuStorage,
-        of_k: &Layout,
-        v: &CpuStorage,
-        of_v: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (o, shape) = self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Host(x), of)))?;
-        Ok((o.host()?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        q: &CudaStorage,
-        of_q: &Layout,
-        k: &CudaStorage,
-        of_k: &Layout,
-        v: &CudaStorage,
-        of_v: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (o, shape) = self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Card(x), of)))?;
-        Ok((o.card()?, shape))
-    }
-
-    fn bwd(
-        &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-        o: &Tensor,
-        grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+    fn gradients(&self, [q, k, v]: [&Tensor; 3], o: &Tensor, grad: &Tensor) -> Result<[Option<Tensor>; 3]> {
         let sums =
             self.sums.as_ref().and_then(|sums| sums.lock().unwrap_or_else(PoisonError::into_inner).clone());
         let Some(sums) = sums else { bail!("attention without a gradient was differentiated") };
         let (o, grad) = (o.contiguous()?, readable(grad)?);
         let gradient = Gradient { what: self.what, sequences: self.sequences.clone(), o, grad, sums };
-        let all = q.apply_op3_no_bwd(k, v, &gradient)?;
+        let all = q.apply_op3_no_bwd(k, v, &Of(gradient))?;
         let mut begin = 0;
         let [of_q, of_k, of_v] = [q, k, v].map(|x| {
             let part = all.narrow(0, begin, x.elem_count());
             begin += x.elem_count();
             part?.reshape(x.shape())
         });
-        Ok((Some(of_q?), Some(of_k?), Some(of_v?)))
+        Ok([Some(of_q?), Some(of_k?), Some(of_v?)])
     }
+}
+
+/// The kernel for a request in a place.
+fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Attend>>> {
+    static ALL: Known<(Option<usize>, String), Attend> = Known::new(KEPT);
+    ALL.get((place.card(), falchion::attention::Attention::problem(request)), |_| {
+        Attend::new(request, None, true, &place.machine()?).map(Kept::new).map_err(Error::wrap)
+    })
 }
 
 /// The gradients of Q, K and V, one after the other.
@@ -397,8 +363,10 @@ struct Gradient {
     sums: Tensor,
 }
 
-impl Gradient {
-    fn run(&self, tensors: [(Stored<'_>, &Layout); 3]) -> Result<(Owned, Shape)> {
+impl Operation<3> for Gradient {
+    const NAME: &'static str = "falchion-attention-gradient";
+
+    fn run(&self, tensors: [Part<'_>; 3]) -> Result<(Owned, Shape)> {
         let (place, _) = tensors[0];
         let layouts = tensors.map(|(_, layout)| layout);
         let op = Op { what: self.what, sequences: self.sequences.clone(), sums: None };
@@ -408,10 +376,7 @@ impl Gradient {
         let [of_q, of_k, of_v] = layouts.map(|layout| layout.shape().elem_count());
         let mut all = place.room(place.dtype(), of_q + of_k + of_v)?;
         let first = all.address();
-        let at = |(of, layout): (Stored<'_>, &Layout), heads: HeadsRef| HeadsRef {
-            address: of.address(layout),
-            ..heads
-        };
+        let at = |(of, layout): Part<'_>, heads: HeadsRef| HeadsRef { address: of.address(layout), ..heads };
         let packed = |before: usize, layout: &Layout| {
             let heads = heads_of(&Layout::contiguous(layout.shape().clone()));
             HeadsRef { address: first + (before * place.dtype().size_in_bytes()) as u64, ..heads }
@@ -444,43 +409,8 @@ impl Gradient {
 
 /// The kernels for the gradient of a request.
 fn backward(request: &AttentionRequest) -> Result<Arc<Kept<Backward>>> {
-    static ALL: Known<BackwardSpec, Backward> = Mutex::new(None);
+    static ALL: Known<BackwardSpec, Backward> = Known::new(KEPT);
     let AttentionRequest { format, head, mask, lengths, .. } = *request;
     let spec = BackwardSpec { format, head, mask, lengths, ..BackwardSpec::DEFAULT };
-    known(&ALL, spec, |&spec| Backward::new(spec).map_err(Error::wrap))
-}
-
-impl CustomOp3 for Gradient {
-    fn name(&self) -> &'static str {
-        "falchion-attention-gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        q: &CpuStorage,
-        of_q: &Layout,
-        k: &CpuStorage,
-        of_k: &Layout,
-        v: &CpuStorage,
-        of_v: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (all, shape) =
-            self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Host(x), of)))?;
-        Ok((all.host()?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        q: &CudaStorage,
-        of_q: &Layout,
-        k: &CudaStorage,
-        of_k: &Layout,
-        v: &CudaStorage,
-        of_v: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (all, shape) =
-            self.run([(q, of_q), (k, of_k), (v, of_v)].map(|(x, of)| (Stored::Card(x), of)))?;
-        Ok((all.card()?, shape))
-    }
+    ALL.get(spec, |&spec| Backward::new(spec).map(Kept::new).map_err(Error::wrap))
 }

@@ -1,20 +1,19 @@
 //! The operations on a CPU, by plain loops. Results differ from a kernel's only by the order of summation.
 
 use candle_core::cpu_backend::CpuStorage;
-use candle_core::{Layout, Result, WithDType, bail};
+use candle_core::{Result, WithDType, bail};
 use float8::F8E4M3;
 use half::bf16;
 
 use crate::Activation;
 use crate::experts::Experts;
+use crate::plain::Part;
 use crate::product::{Extents, Product};
 use crate::scaled::{BLOCK, Scaled};
 
-type Stored<'a> = (&'a CpuStorage, &'a Layout);
-
 /// The elements of a contiguous tensor.
-fn elements<'a, T: WithDType>((storage, layout): Stored<'a>) -> Result<&'a [T]> {
-    let all = storage.as_slice::<T>()?;
+fn elements<'a, T: WithDType>((storage, layout): Part<'a>) -> Result<&'a [T]> {
+    let all = storage.host()?.as_slice::<T>()?;
     let start = layout.start_offset();
     Ok(&all[start..start + layout.shape().elem_count()])
 }
@@ -65,7 +64,7 @@ fn multiply<T: WithDType>(
 /// Calls a generic function with the elements' type.
 macro_rules! of_type {
     ($storage:expr, $T:ident => $body:expr) => {
-        match $storage {
+        match $storage.host()? {
             CpuStorage::BF16(_) => {
                 type $T = half::bf16;
                 $body
@@ -89,8 +88,8 @@ macro_rules! of_type {
 pub(crate) fn product(
     product: &Product,
     extents: &Extents,
-    [a, b]: [Stored<'_>; 2],
-    bias: Option<Stored<'_>>,
+    [a, b]: [Part<'_>; 2],
+    bias: Option<Part<'_>>,
 ) -> Result<CpuStorage> {
     of_type!(a.0, T => {
         let (a, b) = (elements::<T>(a)?, elements::<T>(b)?);
@@ -112,7 +111,7 @@ pub(crate) fn experts(
     experts: &Experts,
     count: usize,
     &Extents { m, n, k, .. }: &Extents,
-    [x, weights, offsets]: [Stored<'_>; 3],
+    [x, weights, offsets]: [Part<'_>; 3],
 ) -> Result<CpuStorage> {
     let offsets = elements::<u32>(offsets)?;
     let product = Product { transposed: [false, experts.transposed], activation: Activation::Identity };
@@ -134,7 +133,7 @@ pub(crate) fn experts(
 }
 
 /// Rounds `f32` to `F8E4M3`.
-pub(crate) fn rounded(x: Stored<'_>) -> Result<CpuStorage> {
+pub(crate) fn rounded(x: Part<'_>) -> Result<CpuStorage> {
     let codes = elements::<f32>(x)?.iter().map(|&value| F8E4M3::from_f32(value));
     Ok(CpuStorage::F8E4M3(codes.collect()))
 }
@@ -143,8 +142,8 @@ pub(crate) fn rounded(x: Stored<'_>) -> Result<CpuStorage> {
 pub(crate) fn scaled(
     scaled: &Scaled,
     &Extents { m, n, k, .. }: &Extents,
-    [a, b]: [Stored<'_>; 2],
-    bias: Option<Stored<'_>>,
+    [a, b]: [Part<'_>; 2],
+    bias: Option<Part<'_>>,
 ) -> Result<CpuStorage> {
     let (a, b) = (elements::<F8E4M3>(a)?, elements::<F8E4M3>(b)?);
     let bias = bias.map(elements::<bf16>).transpose()?;

@@ -7,7 +7,7 @@ use candle_core::cuda_backend::cudarc::driver::{
     CudaStream, CudaView, DeviceRepr, LaunchConfig, PushKernelArg, ValidAsZeroBits,
 };
 use candle_core::cuda_backend::{CudaDType, CudaStorage, kernels};
-use candle_core::{DType, Error, Layout, Result, Storage, bail};
+use candle_core::{DType, Error, Result, Storage, bail};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::cudarc::{read, write};
@@ -17,10 +17,9 @@ use float8::F8E4M3;
 use half::{bf16, f16};
 
 use crate::experts::Experts;
+use crate::plain::{Part, Stored};
 use crate::product::{Extents, Product};
 use crate::scaled::Scaled;
-
-type Stored<'a> = (&'a CudaStorage, &'a Layout);
 
 /// The kernels that were chosen and compiled so far, per card.
 fn chooser(stream: &Arc<CudaStream>) -> Result<Arc<Chooser>> {
@@ -48,9 +47,9 @@ impl Half for f16 {
     const FORMAT: Format = Format::F16;
 }
 
-fn view<'a, T: CudaDType>((storage, layout): Stored<'a>) -> Result<CudaView<'a, T>> {
+fn view<'a, T: CudaDType>((storage, layout): Part<'a>) -> Result<CudaView<'a, T>> {
     let (start, count) = (layout.start_offset(), layout.shape().elem_count());
-    Ok(storage.as_cuda_slice::<T>()?.slice(start..start + count))
+    Ok(storage.cuda()?.as_cuda_slice::<T>()?.slice(start..start + count))
 }
 
 fn problem(&Extents { m, n, k, .. }: &Extents) -> Result<GemmProblem> {
@@ -74,11 +73,11 @@ macro_rules! of_type {
 
 /// Allocates a D of `count` elements and enqueues `multiply` of A and B into it.
 fn enqueue<T: CudaDType + DeviceRepr, D: CudaDType + DeviceRepr>(
-    [a, b]: [Stored<'_>; 2],
+    [a, b]: [Part<'_>; 2],
     count: usize,
     multiply: impl FnOnce(&Chooser, &CudaStream, [DeviceSlice<'_>; 3]) -> core::result::Result<(), EngineError>,
 ) -> Result<CudaStorage> {
-    let device = a.0.device().clone();
+    let device = a.0.cuda()?.device().clone();
     let stream = device.cuda_stream();
     let chooser = chooser(&stream)?;
     let (of_a, of_b) = (view::<T>(a)?, view::<T>(b)?);
@@ -95,8 +94,8 @@ fn enqueue<T: CudaDType + DeviceRepr, D: CudaDType + DeviceRepr>(
 pub(crate) fn product(
     product: &Product,
     extents: &Extents,
-    operands: [Stored<'_>; 2],
-    bias: Option<Stored<'_>>,
+    operands: [Part<'_>; 2],
+    bias: Option<Part<'_>>,
 ) -> Result<CudaStorage> {
     of_type!(operands[0].0, multiply(product, extents, operands, bias))
 }
@@ -104,8 +103,8 @@ pub(crate) fn product(
 fn multiply<T: Half>(
     product: &Product,
     extents: &Extents,
-    [a, b]: [Stored<'_>; 2],
-    bias: Option<Stored<'_>>,
+    [a, b]: [Part<'_>; 2],
+    bias: Option<Part<'_>>,
 ) -> Result<CudaStorage> {
     let problem = problem(extents)?;
     let [of_a, of_b] = product.transposed;
@@ -135,7 +134,7 @@ pub(crate) fn experts(
     experts: &Experts,
     count: usize,
     extents: &Extents,
-    [x, weights, offsets]: [Stored<'_>; 3],
+    [x, weights, offsets]: [Part<'_>; 3],
 ) -> Result<CudaStorage> {
     of_type!(x.0, grouped(experts, count, extents, [x, weights], offsets))
 }
@@ -144,10 +143,10 @@ fn grouped<T: Half>(
     experts: &Experts,
     count: usize,
     extents: &Extents,
-    [x, weights]: [Stored<'_>; 2],
-    offsets: Stored<'_>,
+    [x, weights]: [Part<'_>; 2],
+    offsets: Part<'_>,
 ) -> Result<CudaStorage> {
-    let device = x.0.device().clone();
+    let device = x.0.cuda()?.device().clone();
     let stream = device.cuda_stream();
     let chooser = chooser(&stream)?;
     let (x, weights, offsets) = (view::<T>(x)?, view::<T>(weights)?, view::<u32>(offsets)?);
@@ -166,8 +165,8 @@ fn grouped<T: Half>(
 }
 
 /// Rounds `f32` to `F8E4M3` by candle's kernel.
-pub(crate) fn rounded(x: Stored<'_>) -> Result<CudaStorage> {
-    let device = x.0.device().clone();
+pub(crate) fn rounded(x: Part<'_>) -> Result<CudaStorage> {
+    let device = x.0.cuda()?.device().clone();
     let (x, count) = (view::<f32>(x)?, x.1.shape().elem_count());
     let function = device.get_or_load_func("cast_f32_f8_e4m3", &kernels::CAST)?;
     #[allow(unsafe_code, reason = "a launch of candle's kernel")]
@@ -189,8 +188,8 @@ pub(crate) fn rounded(x: Stored<'_>) -> Result<CudaStorage> {
 pub(crate) fn scaled(
     scaled: &Scaled,
     extents: &Extents,
-    operands: [Stored<'_>; 2],
-    bias: Option<Stored<'_>>,
+    operands: [Part<'_>; 2],
+    bias: Option<Part<'_>>,
 ) -> Result<CudaStorage> {
     let types = Types::of(Format::E4m3).scaled([1, 128]);
     let what = GemmDesc::new(types, [Major::K; 2], problem(extents)?);
@@ -205,7 +204,8 @@ pub(crate) fn scaled(
     let (Storage::Cuda(of_a), Storage::Cuda(of_b)) = (&*a.0, &*b.0) else {
         bail!("scales are on another device than the codes");
     };
-    let (of_a, of_b) = (view::<f32>((of_a, a.1))?, view::<f32>((of_b, b.1))?);
+    let of = |(of, layout)| view::<f32>((Stored::Card(of), layout));
+    let (of_a, of_b) = (of((of_a, a.1))?, of((of_b, b.1))?);
     enqueue::<F8E4M3, bf16>(operands, extents.elements()[2], |chooser, stream, slices| {
         let (of_a, of_b) = (read(&of_a, stream), read(&of_b, stream));
         let what = what.scaled([of_a.slice(), of_b.slice()]);

@@ -1,10 +1,9 @@
 //! Mixtures of experts: an MoE grouped GEMM of groups of rows, each with its own weight.
 
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
+use candle_core::{DType, Layout, Result, Shape, Tensor, bail};
 
-use crate::cpu;
+use crate::operation::{Of, Operation};
+use crate::plain::{Owned, Part, in_place};
 use crate::product::{Extents, Product};
 
 /// Groups of rows of X, each multiplied by its own weight or the weight's transpose.
@@ -31,52 +30,23 @@ impl Experts {
     }
 }
 
-impl CustomOp3 for Experts {
-    fn name(&self) -> &'static str {
-        "falchion-experts"
+impl Operation<3> for Experts {
+    const NAME: &'static str = "falchion-experts";
+
+    fn run(&self, all: [Part<'_>; 3]) -> Result<(Owned, Shape)> {
+        let [x, weights, offsets] = all;
+        let (count, extents) = self.extents(x.1, weights.1, offsets.1)?;
+        Ok((in_place!(x.0, experts(self, count, &extents, all))?, (extents.m, extents.n).into()))
     }
 
-    fn cpu_fwd(
+    fn gradients(
         &self,
-        x: &CpuStorage,
-        of_x: &Layout,
-        weights: &CpuStorage,
-        of_weights: &Layout,
-        offsets: &CpuStorage,
-        of_offsets: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (count, extents) = self.extents(of_x, of_weights, of_offsets)?;
-        let shape = (extents.m, extents.n).into();
-        let all = [(x, of_x), (weights, of_weights), (offsets, of_offsets)];
-        Ok((cpu::experts(self, count, &extents, all)?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        of_x: &Layout,
-        weights: &CudaStorage,
-        of_weights: &Layout,
-        offsets: &CudaStorage,
-        of_offsets: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (count, extents) = self.extents(of_x, of_weights, of_offsets)?;
-        let shape = (extents.m, extents.n).into();
-        let all = [(x, of_x), (weights, of_weights), (offsets, of_offsets)];
-        Ok((crate::cuda::experts(self, count, &extents, all)?, shape))
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weights: &Tensor,
-        offsets: &Tensor,
+        [x, weights, offsets]: [&Tensor; 3],
         _: &Tensor,
         grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+    ) -> Result<[Option<Tensor>; 3]> {
         let grad = grad.contiguous()?;
-        let of_x = grad.apply_op3(weights, offsets, Self { transposed: !self.transposed })?;
+        let of_x = grad.apply_op3(weights, offsets, Of(Self { transposed: !self.transposed }))?;
         // One GEMM per expert: the host must know the length of its K.
         let ends = offsets.to_vec1::<u32>()?;
         let (_, rows, columns) = weights.dims3()?;
@@ -87,10 +57,10 @@ impl CustomOp3 for Experts {
             }
             let [x, grad] = [x.narrow(0, begin, count)?, grad.narrow(0, begin, count)?];
             let (first, second) = if self.transposed { (&grad, &x) } else { (&x, &grad) };
-            first.apply_op2(second, Product::plain([true, false]))
+            first.apply_op2(second, Of(Product::plain([true, false])))
         });
         let of_weights = Tensor::stack(&of_weights.collect::<Result<Vec<_>>>()?, 0)?;
-        Ok((Some(of_x), Some(of_weights), None))
+        Ok([Some(of_x), Some(of_weights), None])
     }
 }
 
@@ -108,5 +78,9 @@ pub fn experts(x: &Tensor, weights: &Tensor, offsets: &Tensor) -> Result<Tensor>
     if offsets.dtype() != DType::U32 {
         bail!("offsets are {:?}, u32 was needed", offsets.dtype());
     }
-    x.contiguous()?.apply_op3(&weights.contiguous()?, &offsets.contiguous()?, Experts { transposed: true })
+    x.contiguous()?.apply_op3(
+        &weights.contiguous()?,
+        &offsets.contiguous()?,
+        Of(Experts { transposed: true }),
+    )
 }

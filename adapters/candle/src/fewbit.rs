@@ -1,19 +1,14 @@
 //! Linear layers whose weights have few bits: GPTQ's, AWQ's and MXFP4's files as they are.
 
-use std::sync::Mutex;
-
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, DType, Device, Error, Layout, Result, Shape, Tensor, bail,
-};
+use candle_core::{DType, Device, Error, Result, Shape, Tensor, bail};
 use candle_nn::{Module, VarBuilder};
 use falchion::collective::Format;
 use falchion_core::{
     Activation, FewBit, FewBitMemory, FewBits, Gemm, Layer, Lines, Refusal, Stored, Tensors, missing,
 };
 
-use crate::plain::{Known, Owned, Stored as Place, address, known};
+use crate::operation::{Of, Operation};
+use crate::plain::{KEPT, Kept, Known, Owned, Part, address};
 
 /// A linear layer whose weights have few bits and are scaled per group of inputs, `y = activation(x * wᵀ + b)` in one kernel. Inputs,
 /// outputs and the bias have the layer's type, `bf16` or `f16`. Use it for inference: it has no gradient.
@@ -258,13 +253,13 @@ impl Module for FewBitLinear {
             None if x.layout().start_offset() % 8 == 0 => x.contiguous()?,
             None => x.copy()?,
         };
-        x.apply_op1_no_bwd(&self.op)?.reshape([lead, &[n]].concat())
+        x.apply_op1_no_bwd(&Of(self.op.clone()))?.reshape([lead, &[n]].concat())
     }
 }
 
 impl Op {
     /// `offsets` is the address of where each expert's rows begin.
-    fn run(&self, (x, of_x): (Place<'_>, &Layout), offsets: u64) -> Result<(Owned, Shape)> {
+    fn multiply(&self, (x, of_x): Part<'_>, offsets: u64) -> Result<(Owned, Shape)> {
         let what = &self.what;
         if x.format("x")? != what.format {
             bail!("x is {:?}, the layer's type {} was needed", x.dtype(), what.format);
@@ -276,10 +271,10 @@ impl Op {
         if m == 0 {
             return Ok((d, (m, n).into()));
         }
-        static ALL: Known<(Option<usize>, u32, FewBit), Gemm> = Mutex::new(None);
+        static ALL: Known<(Option<usize>, u32, FewBit), Gemm> = Known::new(KEPT);
         let rows = number(m)?;
-        let made = |_: &_| what.kernel(rows, &x.machine()?).map_err(Error::wrap);
-        let kernel = known(&ALL, (x.card(), rows, *what), made)?;
+        let made = |_: &_| what.kernel(rows, &x.machine()?).map(Kept::new).map_err(Error::wrap);
+        let kernel = ALL.get((x.card(), rows, *what), made)?;
         let at =
             |tensor: &Option<Tensor>| tensor.as_ref().map_or(Ok(0), |tensor| address("the layer", tensor, x));
         let memory = FewBitMemory {
@@ -298,20 +293,19 @@ impl Op {
     }
 }
 
-impl CustomOp1 for Op {
-    fn name(&self) -> &'static str {
-        "falchion-few-bit-linear"
-    }
+impl Operation<1> for Op {
+    const NAME: &'static str = "falchion-few-bit-linear";
 
-    fn cpu_fwd(&self, x: &CpuStorage, of_x: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (d, shape) = self.run((Place::Host(x), of_x), 0)?;
-        Ok((d.host()?, shape))
+    fn run(&self, [x]: [Part<'_>; 1]) -> Result<(Owned, Shape)> {
+        self.multiply(x, 0)
     }
+}
 
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, x: &CudaStorage, of_x: &Layout) -> Result<(CudaStorage, Shape)> {
-        let (d, shape) = self.run((Place::Card(x), of_x), 0)?;
-        Ok((d.card()?, shape))
+impl Operation<2> for Op {
+    const NAME: &'static str = "falchion-few-bit-experts";
+
+    fn run(&self, [x, (offsets, of_offsets)]: [Part<'_>; 2]) -> Result<(Owned, Shape)> {
+        self.multiply(x, offsets.address(of_offsets))
     }
 }
 
@@ -379,35 +373,6 @@ impl FewBitExperts {
             );
         }
         let x = if x.layout().start_offset().is_multiple_of(8) { x.contiguous()? } else { x.copy()? };
-        x.apply_op2_no_bwd(&offsets.contiguous()?, &self.0)
-    }
-}
-
-impl CustomOp2 for Op {
-    fn name(&self) -> &'static str {
-        "falchion-few-bit-experts"
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        of_x: &Layout,
-        offsets: &CpuStorage,
-        of_offsets: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (d, shape) = self.run((Place::Host(x), of_x), Place::Host(offsets).address(of_offsets))?;
-        Ok((d.host()?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        of_x: &Layout,
-        offsets: &CudaStorage,
-        of_offsets: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (d, shape) = self.run((Place::Card(x), of_x), Place::Card(offsets).address(of_offsets))?;
-        Ok((d.card()?, shape))
+        x.apply_op2_no_bwd(&offsets.contiguous()?, &Of(self.0.clone()))
     }
 }

@@ -28,6 +28,7 @@ mod cuda;
 mod experts;
 mod fewbit;
 mod linear;
+mod operation;
 mod plain;
 mod product;
 mod routing;

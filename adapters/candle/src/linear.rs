@@ -3,6 +3,7 @@
 use candle_core::{Result, Tensor};
 use candle_nn::{Module, VarBuilder};
 
+use crate::operation::Of;
 use crate::product::{Product, stored};
 use crate::{Activation, activated};
 
@@ -66,7 +67,7 @@ impl Module for Linear {
         let rows = shape[..shape.len() - 1].iter().product::<usize>();
         let (x, transposed) = stored(&x.reshape((rows, inputs))?)?;
         let (weight, flipped) = stored(&self.weight)?;
-        let product = Product { transposed: [transposed, !flipped], activation: self.activation };
+        let product = Of(Product { transposed: [transposed, !flipped], activation: self.activation });
         let y = match &self.bias {
             Some(bias) => x.apply_op3(&weight, &bias.contiguous()?, product)?,
             None => activated(self.activation, x.apply_op2(&weight, product)?)?,

@@ -1,9 +1,10 @@
 //! Kernels at plain addresses: on candle's stream of a card, or in falchion's emulator on the host's memory.
 #![allow(unsafe_code, reason = "kernels read and write the tensors' memory")]
 
+#[cfg(feature = "cuda")]
 use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "cuda")]
+use std::sync::{Mutex, PoisonError};
 
 use candle_core::backend::BackendStorage;
 #[cfg(feature = "cuda")]
@@ -14,15 +15,13 @@ use candle_core::op::BackpropOp;
 use candle_core::{CpuStorage, DType, Error, Layout, Result, Storage, Tensor, bail};
 #[cfg(feature = "cuda")]
 use candle_core::{CudaStorage, Device};
-use falchion::attention::AttentionCall;
-use falchion::attention::backward::BackwardCall;
 use falchion::collective::Format;
 #[cfg(feature = "cuda")]
 use falchion::kernel::Buffer;
+use falchion::kernel::Machine;
 #[cfg(feature = "cuda")]
 use falchion::kernel::driver::Context;
-use falchion::kernel::{Call, EngineError, Machine};
-use falchion_core::{Attend, Backward, Epilogue, Gemm, Run};
+use falchion_core::{Choices, Plain, Run};
 use half::{bf16, f16};
 
 /// Memory of a tensor: the host's, or a card's.
@@ -33,7 +32,26 @@ pub(crate) enum Stored<'a> {
     Card(&'a CudaStorage),
 }
 
-impl Stored<'_> {
+/// A tensor's memory, and where its elements are.
+pub(crate) type Part<'a> = (Stored<'a>, &'a Layout);
+
+impl<'a> Stored<'a> {
+    pub(crate) fn host(self) -> Result<&'a CpuStorage> {
+        match self {
+            Self::Host(host) => Ok(host),
+            #[cfg(feature = "cuda")]
+            Self::Card(_) => bail!("a tensor is on a card, one in the host's memory was needed"),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn cuda(self) -> Result<&'a CudaStorage> {
+        match self {
+            Self::Card(card) => Ok(card),
+            Self::Host(_) => bail!("a tensor is in the host's memory, one on a card was needed"),
+        }
+    }
+
     pub(crate) fn dtype(&self) -> DType {
         match self {
             Self::Host(host) => host.dtype(),
@@ -163,6 +181,19 @@ impl Stored<'_> {
     }
 }
 
+/// Calls a function of the host's operations, or of the card's, by the place of a tensor.
+macro_rules! in_place {
+    ($place:expr, $function:ident($($argument:expr),*)) => {
+        match $place {
+            $crate::plain::Stored::Host(_) => $crate::cpu::$function($($argument),*).map($crate::plain::Owned::Host),
+            #[cfg(feature = "cuda")]
+            $crate::plain::Stored::Card(_) => $crate::cuda::$function($($argument),*).map($crate::plain::Owned::Card),
+        }
+    };
+}
+
+pub(crate) use in_place;
+
 /// A result of a kernel.
 pub(crate) enum Owned {
     Host(CpuStorage),
@@ -231,80 +262,6 @@ fn same(a: &CudaDevice, b: &CudaDevice) -> bool {
     Device::Cuda(a.clone()).same_device(&Device::Cuda(b.clone()))
 }
 
-/// Kernels that run at plain addresses.
-pub(crate) trait Plain {
-    type Call: Clone;
-
-    #[cfg(feature = "cuda")]
-    fn layout(&self, call: &Self::Call) -> [u64; 4];
-    #[cfg(feature = "cuda")]
-    fn lend(call: &mut Self::Call, workspace: Buffer);
-    #[cfg(feature = "cuda")]
-    fn load(&self, ordinal: usize) -> core::result::Result<(), EngineError>;
-
-    /// # Safety
-    /// As the kernel's own function.
-    unsafe fn emulate(&self, call: &Self::Call) -> core::result::Result<(), EngineError>;
-
-    /// # Safety
-    /// As the kernel's own function.
-    #[cfg(feature = "cuda")]
-    unsafe fn launch(
-        &self,
-        ordinal: usize,
-        stream: *mut core::ffi::c_void,
-        call: &Self::Call,
-    ) -> core::result::Result<(), EngineError>;
-}
-
-macro_rules! plain {
-    ($kernel:ty, $call:ty, $layout:expr) => {
-        impl Plain for $kernel {
-            type Call = $call;
-
-            #[cfg(feature = "cuda")]
-            fn layout(&self, call: &$call) -> [u64; 4] {
-                $layout(self, call)
-            }
-
-            #[cfg(feature = "cuda")]
-            fn lend(call: &mut $call, workspace: Buffer) {
-                call.workspace = Some(workspace);
-            }
-
-            #[cfg(feature = "cuda")]
-            fn load(&self, ordinal: usize) -> core::result::Result<(), EngineError> {
-                self.load(ordinal)
-            }
-
-            unsafe fn emulate(&self, call: &$call) -> core::result::Result<(), EngineError> {
-                // SAFETY: the caller guarantees it.
-                unsafe { self.emulate(call, Run::default()) }.map(drop)
-            }
-
-            #[cfg(feature = "cuda")]
-            unsafe fn launch(
-                &self,
-                ordinal: usize,
-                stream: *mut core::ffi::c_void,
-                call: &$call,
-            ) -> core::result::Result<(), EngineError> {
-                // SAFETY: the caller guarantees it.
-                unsafe { self.launch(ordinal, stream, call) }
-            }
-        }
-    };
-}
-
-plain!(Attend, AttentionCall, |kernel: &Attend, call| kernel.layout(call));
-plain!(Backward, BackwardCall, |kernel: &Backward, call: &BackwardCall| [
-    kernel.workspace(&call.problem, &call.packed),
-    0,
-    0,
-    0
-]);
-plain!(Gemm, Call<Epilogue>, |kernel: &Gemm, call| [kernel.workspace(call).unwrap_or(0), 0, 0, 0]);
-
 /// A kernel, with the workspaces of its launches by stream.
 pub(crate) struct Kept<K> {
     kernel: K,
@@ -332,7 +289,7 @@ impl<K: Plain> Kept<K> {
     pub(crate) unsafe fn run(&self, place: Stored<'_>, call: K::Call) -> Result<()> {
         match place {
             // SAFETY: the caller guarantees it.
-            Stored::Host(_) => unsafe { self.kernel.emulate(&call) }.map_err(Error::wrap),
+            Stored::Host(_) => unsafe { self.kernel.emulate(&call, Run::default()) }.map_err(Error::wrap),
             #[cfg(feature = "cuda")]
             // SAFETY: the same.
             Stored::Card(card) => unsafe { self.launch(&card.device, call) },
@@ -360,7 +317,8 @@ impl<K: Plain> Kept<K> {
                     stream.memset_zeros(room).map_err(Error::wrap)?;
                     *known = layout;
                 }
-                K::lend(&mut call, Buffer::new(room.device_ptr(&stream).0, layout[0]));
+                let room = Buffer::new(room.device_ptr(&stream).0, layout[0]);
+                self.kernel.lend(&mut call, Some(room));
             }
         }
         // SAFETY: the caller guarantees it; the stream is candle's, of the card's primary context, and the workspace is kept.
@@ -369,18 +327,7 @@ impl<K: Plain> Kept<K> {
 }
 
 /// Kernels that were chosen, by what they were chosen for.
-pub(crate) type Known<Of, K> = Mutex<Option<HashMap<Of, Arc<Kept<K>>>>>;
+pub(crate) type Known<Of, K> = Choices<Of, Kept<K>>;
 
-/// The kernel that is known for something, or the one that is made for it now.
-pub(crate) fn known<Of: Eq + Hash, K: Plain>(
-    all: &Known<Of, K>,
-    of: Of,
-    make: impl FnOnce(&Of) -> Result<K>,
-) -> Result<Arc<Kept<K>>> {
-    let lock = || all.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get_or_insert_default().get(&of) {
-        return Ok(Arc::clone(known));
-    }
-    let made = Arc::new(Kept::new(make(&of)?));
-    Ok(Arc::clone(lock().get_or_insert_default().entry(of).or_insert(made)))
-}
+/// Number of choices that are kept of a kind.
+pub(crate) const KEPT: usize = 4096;

@@ -1,10 +1,10 @@
 //! GEMMs of tensors as candle's custom operations, with gradients.
 
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
+use candle_core::{Layout, Result, Shape, Tensor, bail};
 
-use crate::{Activation, cpu};
+use crate::Activation;
+use crate::operation::{Of, Operation};
+use crate::plain::{Owned, Part, in_place};
 
 /// `op(A) * op(B)` of contiguous tensors, with an optional bias. Each `op` transposes the last two
 /// dimensions or does nothing.
@@ -55,9 +55,9 @@ impl Product {
     }
 
     /// The gradients of A and B.
-    fn gradients(&self, a: &Tensor, b: &Tensor, grad: &Tensor) -> Result<[Tensor; 2]> {
+    fn of_operands(&self, a: &Tensor, b: &Tensor, grad: &Tensor) -> Result<[Tensor; 2]> {
         let multiply = |x: &Tensor, y: &Tensor, transposed| {
-            x.contiguous()?.apply_op2(&y.contiguous()?, Self::plain(transposed))
+            x.contiguous()?.apply_op2(&y.contiguous()?, Of(Self::plain(transposed)))
         };
         let [of_a, of_b] = self.transposed;
         let grad_a = if of_a { multiply(b, grad, [of_b, true])? } else { multiply(grad, b, [false, !of_b])? };
@@ -74,100 +74,46 @@ fn split(dims: &[usize], transposed: bool) -> Result<(&[usize], [usize; 2])> {
     }
 }
 
-impl CustomOp2 for Product {
-    fn name(&self) -> &'static str {
-        "falchion-matmul"
+impl Operation<2> for Product {
+    const NAME: &'static str = "falchion-matmul";
+
+    fn run(&self, [a, b]: [Part<'_>; 2]) -> Result<(Owned, Shape)> {
+        let (extents, shape) = self.extents(a.1, b.1)?;
+        Ok((in_place!(a.0, product(self, &extents, [a, b], None))?, shape))
     }
 
-    fn cpu_fwd(
-        &self,
-        a: &CpuStorage,
-        of_a: &Layout,
-        b: &CpuStorage,
-        of_b: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((cpu::product(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        of_a: &Layout,
-        b: &CudaStorage,
-        of_b: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((crate::cuda::product(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
-    }
-
-    fn bwd(
-        &self,
-        a: &Tensor,
-        b: &Tensor,
-        _: &Tensor,
-        grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let [a, b] = self.gradients(a, b, grad)?;
-        Ok((Some(a), Some(b)))
+    fn gradients(&self, [a, b]: [&Tensor; 2], _: &Tensor, grad: &Tensor) -> Result<[Option<Tensor>; 2]> {
+        Ok(self.of_operands(a, b, grad)?.map(Some))
     }
 }
 
 /// With a bias of N elements and an activation, for two matrices.
-impl CustomOp3 for Product {
-    fn name(&self) -> &'static str {
-        "falchion-linear"
+impl Operation<3> for Product {
+    const NAME: &'static str = "falchion-linear";
+
+    fn run(&self, [a, b, bias]: [Part<'_>; 3]) -> Result<(Owned, Shape)> {
+        let (extents, shape) = self.extents(a.1, b.1)?;
+        Ok((in_place!(a.0, product(self, &extents, [a, b], Some(bias)))?, shape))
     }
 
-    fn cpu_fwd(
+    fn gradients(
         &self,
-        a: &CpuStorage,
-        of_a: &Layout,
-        b: &CpuStorage,
-        of_b: &Layout,
-        bias: &CpuStorage,
-        of_bias: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((cpu::product(self, &extents, [(a, of_a), (b, of_b)], Some((bias, of_bias)))?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        of_a: &Layout,
-        b: &CudaStorage,
-        of_b: &Layout,
-        bias: &CudaStorage,
-        of_bias: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((crate::cuda::product(self, &extents, [(a, of_a), (b, of_b)], Some((bias, of_bias)))?, shape))
-    }
-
-    fn bwd(
-        &self,
-        a: &Tensor,
-        b: &Tensor,
-        bias: &Tensor,
+        [a, b, bias]: [&Tensor; 3],
         _: &Tensor,
         grad: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+    ) -> Result<[Option<Tensor>; 3]> {
         let grad = match self.activation {
             Activation::Identity => grad.clone(),
             activation => {
                 // The input of the activation is computed again.
-                let linear =
-                    a.apply_op3_no_bwd(b, bias, &Self { activation: Activation::Identity, ..*self })?;
-                (grad * slope(activation, &linear)?)?
+                let plain = Of(Self { activation: Activation::Identity, ..*self });
+                (grad * slope(activation, &a.apply_op3_no_bwd(b, bias, &plain)?)?)?
             }
         };
-        let [of_a, of_b] = self.gradients(a, b, &grad)?;
+        let [of_a, of_b] = self.of_operands(a, b, &grad)?;
         // Rows are summed in `f32`.
         let of_bias = grad.to_dtype(candle_core::DType::F32)?.sum(0)?.to_dtype(bias.dtype())?;
-        Ok((Some(of_a), Some(of_b), Some(of_bias)))
+        Ok([of_a, of_b, of_bias].map(Some))
     }
 }
 
@@ -211,7 +157,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
     let (a, of_a) = stored(a)?;
     let (b, of_b) = stored(b)?;
-    a.apply_op2(&b, Product::plain([of_a, of_b]))
+    a.apply_op2(&b, Of(Product::plain([of_a, of_b])))
 }
 
 /// A contiguous tensor as it is stored in memory, and whether the given tensor is its transpose.

@@ -1,12 +1,12 @@
 //! 8-bit floats with block scales: blocks of 1 x 128 for activations, 128 x 128 for weights.
 
-#[cfg(feature = "cuda")]
-use candle_core::CudaStorage;
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
+use candle_core::{DType, Layout, Result, Shape, Tensor, bail};
 use candle_nn::{Module, VarBuilder};
 
+use crate::operation::{Of, Operation};
+use crate::plain::{Owned, Part, in_place};
 use crate::product::Extents;
-use crate::{Activation, activated, cpu};
+use crate::{Activation, activated};
 
 /// The number of elements along K, and of a weight's rows, that share a scale.
 pub(crate) const BLOCK: usize = 128;
@@ -17,18 +17,11 @@ const LARGEST: f64 = 448.0;
 /// Rounds `f32` to the nearest code. candle has the kernel for this, but looks it up under another name.
 struct Rounded;
 
-impl CustomOp1 for Rounded {
-    fn name(&self) -> &'static str {
-        "falchion-e4m3"
-    }
+impl Operation<1> for Rounded {
+    const NAME: &'static str = "falchion-e4m3";
 
-    fn cpu_fwd(&self, x: &CpuStorage, of_x: &Layout) -> Result<(CpuStorage, Shape)> {
-        Ok((cpu::rounded((x, of_x))?, of_x.shape().clone()))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, x: &CudaStorage, of_x: &Layout) -> Result<(CudaStorage, Shape)> {
-        Ok((crate::cuda::rounded((x, of_x))?, of_x.shape().clone()))
+    fn run(&self, [x]: [Part<'_>; 1]) -> Result<(Owned, Shape)> {
+        Ok((in_place!(x.0, rounded(x))?, x.1.shape().clone()))
     }
 }
 
@@ -44,7 +37,7 @@ fn quantized(x: &Tensor, rows: usize) -> Result<(Tensor, Tensor)> {
     let scales =
         (padded.abs()?.max_keepdim(3)?.max_keepdim(1)? / LARGEST)?.maximum(f64::from(f32::MIN_POSITIVE))?;
     let codes = padded.broadcast_div(&scales)?.reshape((of_m * rows, of_k * BLOCK))?;
-    let codes = codes.narrow(0, 0, m)?.narrow(1, 0, k)?.contiguous()?.apply_op1_no_bwd(&Rounded)?;
+    let codes = codes.narrow(0, 0, m)?.narrow(1, 0, k)?.contiguous()?.apply_op1_no_bwd(&Of(Rounded))?;
     Ok((codes, scales.reshape((of_m, of_k))?))
 }
 
@@ -123,66 +116,22 @@ impl Scaled {
     }
 }
 
-impl CustomOp2 for Scaled {
-    fn name(&self) -> &'static str {
-        "falchion-scaled-matmul"
-    }
+impl Operation<2> for Scaled {
+    const NAME: &'static str = "falchion-scaled-matmul";
 
-    fn cpu_fwd(
-        &self,
-        a: &CpuStorage,
-        of_a: &Layout,
-        b: &CpuStorage,
-        of_b: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((cpu::scaled(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        of_a: &Layout,
-        b: &CudaStorage,
-        of_b: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((crate::cuda::scaled(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
+    fn run(&self, [a, b]: [Part<'_>; 2]) -> Result<(Owned, Shape)> {
+        let (extents, shape) = self.extents(a.1, b.1)?;
+        Ok((in_place!(a.0, scaled(self, &extents, [a, b], None))?, shape))
     }
 }
 
 /// With a bias.
-impl CustomOp3 for Scaled {
-    fn name(&self) -> &'static str {
-        "falchion-scaled-linear"
-    }
+impl Operation<3> for Scaled {
+    const NAME: &'static str = "falchion-scaled-linear";
 
-    fn cpu_fwd(
-        &self,
-        a: &CpuStorage,
-        of_a: &Layout,
-        b: &CpuStorage,
-        of_b: &Layout,
-        bias: &CpuStorage,
-        of_bias: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((cpu::scaled(self, &extents, [(a, of_a), (b, of_b)], Some((bias, of_bias)))?, shape))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        of_a: &Layout,
-        b: &CudaStorage,
-        of_b: &Layout,
-        bias: &CudaStorage,
-        of_bias: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (extents, shape) = self.extents(of_a, of_b)?;
-        Ok((crate::cuda::scaled(self, &extents, [(a, of_a), (b, of_b)], Some((bias, of_bias)))?, shape))
+    fn run(&self, [a, b, bias]: [Part<'_>; 3]) -> Result<(Owned, Shape)> {
+        let (extents, shape) = self.extents(a.1, b.1)?;
+        Ok((in_place!(a.0, scaled(self, &extents, [a, b], Some(bias)))?, shape))
     }
 }
 
@@ -193,7 +142,7 @@ impl CustomOp3 for Scaled {
 /// # Errors
 /// A shape or a type that does not fit; a K that is not a multiple of 16; an error of candle.
 pub fn scaled_matmul(a: (&Tensor, &Tensor), b: (&Tensor, &Tensor)) -> Result<Tensor> {
-    let op = Scaled::new([a.1, b.1], Activation::Identity)?;
+    let op = Of(Scaled::new([a.1, b.1], Activation::Identity)?);
     a.0.contiguous()?.apply_op2_no_bwd(&b.0.contiguous()?, &op)
 }
 
@@ -257,7 +206,7 @@ impl Module for ScaledLinear {
         };
         let rows: usize = lead.iter().product();
         let (codes, scales) = quantize_rows(&x.reshape((rows, last))?)?;
-        let op = Scaled::new([&scales, &self.scales], self.activation)?;
+        let op = Of(Scaled::new([&scales, &self.scales], self.activation)?);
         let weight = self.weight.contiguous()?;
         let y = match &self.bias {
             Some(bias) => codes.apply_op3_no_bwd(&weight, &bias.contiguous()?, &op)?,

@@ -1,28 +1,18 @@
 //! The kernel for described attention.
-#![allow(unsafe_code, reason = "launches on the caller's memory")]
 
-use core::ffi::c_void;
 use core::fmt;
-use std::sync::LazyLock;
-use std::time::Duration;
 
 use falchion::attention::{
     Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask,
     OutputStore,
 };
 use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
-use falchion::kernel::{EngineError, Family, Kernel, Machine, Predicted, Program};
+use falchion::kernel::{Family, Kernel, Machine, Predicted, Program};
 
-use crate::gemm::{Refusal, of_driver};
-use crate::host::{Hosted, Run};
-use crate::kept::{Kept, Shelf, Shelved};
-
-impl Shelved for Attention {
-    fn shelf() -> &'static Shelf<Self> {
-        static SHELF: LazyLock<Shelf<Attention>> = LazyLock::new(Shelf::default);
-        &SHELF
-    }
-}
+use crate::host::Hosted;
+use crate::kept::{Kept, Plain};
+use crate::refusal::{Refusal, of_driver};
+use crate::words::completed;
 
 impl Hosted<AttentionCall> for Attention {}
 
@@ -137,80 +127,36 @@ impl Attend {
     pub fn workspace(&self, call: &AttentionCall) -> u64 {
         self.attention().workspace(call)
     }
+}
 
-    /// What the places in a workspace depend on. It must be zeroed again for a call with another layout.
-    pub fn layout(&self, call: &AttentionCall) -> [u64; 4] {
+impl Plain for Attend {
+    type Kernel = Attention;
+    type Call = AttentionCall;
+
+    fn kept(&self) -> &[Kept<Attention>] {
+        core::slice::from_ref(&self.kept)
+    }
+
+    fn layout(&self, call: &AttentionCall) -> [u64; 4] {
         let AttentionProblem { batch, queries, .. } = call.problem;
         [self.workspace(call), batch.into(), queries.into(), call.packed.rows[0].into()]
-    }
-
-    /// Compiles the kernel for a card, in its primary context, unless that was done before.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
-        self.kept.on(ordinal).map(|_| ())
-    }
-
-    /// The card for which the kernel was loaded last; `None` if it was not loaded.
-    pub fn card(&self) -> Option<usize> {
-        self.kept.card()
-    }
-
-    /// Enqueues a call on a stream of the card's primary context.
-    ///
-    /// # Errors
-    /// The first illegal argument, or a driver error.
-    ///
-    /// # Safety
-    /// As [`Loaded::launch_raw`](falchion::kernel::driver::Loaded::launch_raw).
-    pub unsafe fn launch(
-        &self,
-        ordinal: usize,
-        stream: *mut c_void,
-        call: &AttentionCall,
-    ) -> Result<(), EngineError> {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.kept.launch(ordinal, stream, call) }
-    }
-
-    /// Runs a call on the host's memory, in the emulator. `None` if there was nothing to compute.
-    ///
-    /// # Errors
-    /// The first illegal argument, or the fault that the emulator found.
-    ///
-    /// # Safety
-    /// Q, K, V, O and the log-sum-exp can be read as far as their extents reach; the last two can be written, and nobody
-    /// else uses them meanwhile.
-    pub unsafe fn emulate(&self, call: &AttentionCall, how: Run) -> Result<Option<Duration>, EngineError> {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.kept.emulate(call, how) }
     }
 }
 
 /// The kernel of a spec's text, in which what the request says may be left out but not be otherwise.
 fn of_text(text: &str, request: &AttentionRequest) -> Result<Attention, Refusal> {
     let AttentionRequest { format, output, head: [d, dv], mask, lengths, pages, .. } = *request;
-    let mut whole = text.to_owned();
-    let packed = (lengths == Lengths::Packed).then(|| ("lengths", "packed".to_owned()));
-    let of_pages = pages.map(|page| ("pages", page.to_string()));
-    let all = [
-        ("format", format.name().to_owned()),
-        ("output", output.name().to_owned()),
-        ("d", format!("{d}x{dv}")),
-        ("mask", mask.name().to_owned()),
+    let tensors = "the tensors say";
+    let said = [
+        ("format", format.name().to_owned(), tensors),
+        ("output", output.name().to_owned(), tensors),
+        ("d", format!("{d}x{dv}"), tensors),
+        ("mask", mask.name().to_owned(), tensors),
     ];
-    for (key, value) in all.into_iter().chain(packed).chain(of_pages) {
-        let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
-        match words.find(|(known, _)| *known == key) {
-            None => whole = format!("{whole} {key}={value}"),
-            Some((_, given)) if given == value || (key == "d" && d == dv && given == d.to_string()) => {}
-            Some((_, given)) => {
-                let words = format!("spec: {key} is `{given}`, `{value}` was needed, as the tensors say");
-                return Err(Refusal::Invalid(words));
-            }
-        }
-    }
+    let packed = (lengths == Lengths::Packed).then(|| ("lengths", "packed".to_owned(), tensors));
+    let of_pages = pages.map(|page| ("pages", page.to_string(), tensors));
+    let said = said.into_iter().chain(packed).chain(of_pages);
+    let mut whole = completed(text, said, |key, given| key == "d" && d == dv && given == d.to_string())?;
     // O in another format is stored from registers, unless the spec says how.
     if output != format && !text.contains("store=") {
         whole += " store=direct";

@@ -1,24 +1,15 @@
 //! The kernels for the gradient of described attention.
 #![allow(unsafe_code, reason = "launches on the caller's memory")]
 
-use core::ffi::c_void;
 use core::fmt;
-use std::sync::LazyLock;
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
 use falchion::attention::{AttentionProblem, Packed};
 use falchion::kernel::{Buffer, EngineError, Kernel};
 
-use crate::gemm::Refusal;
-use crate::host::{Hosted, Run};
-use crate::kept::{Kept, Shelf, Shelved};
-
-impl Shelved for BackwardStep {
-    fn shelf() -> &'static Shelf<Self> {
-        static SHELF: LazyLock<Shelf<BackwardStep>> = LazyLock::new(Shelf::default);
-        &SHELF
-    }
-}
+use crate::host::{self, Hosted, Run};
+use crate::kept::{Kept, Plain};
+use crate::refusal::Refusal;
 
 impl Hosted<BackwardCall> for BackwardStep {}
 
@@ -60,51 +51,33 @@ impl Backward {
     pub fn workspace(&self, problem: &AttentionProblem, packed: &Packed) -> u64 {
         self.of.workspace(problem, packed)
     }
+}
 
-    /// Compiles the kernels for a card, in its primary context, unless that was done before.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
-        self.steps.iter().try_for_each(|step| step.on(ordinal).map(|_| ()))
+impl Plain for Backward {
+    type Kernel = BackwardStep;
+    type Call = BackwardCall;
+
+    fn kept(&self) -> &[Kept<BackwardStep>] {
+        &self.steps
     }
 
-    /// The card for which the kernels were loaded last; `None` if they were not loaded.
-    pub fn card(&self) -> Option<usize> {
-        self.steps.last().and_then(Kept::card)
+    fn layout(&self, call: &BackwardCall) -> [u64; 4] {
+        [self.workspace(&call.problem, &call.packed), 0, 0, 0]
     }
 
-    /// Enqueues a call on a stream of the card's primary context.
-    ///
-    /// # Errors
-    /// The first illegal argument, or a driver error.
-    ///
-    /// # Safety
-    /// As [`Loaded::launch_raw`](falchion::kernel::driver::Loaded::launch_raw).
-    pub unsafe fn launch(
-        &self,
-        ordinal: usize,
-        stream: *mut c_void,
-        call: &BackwardCall,
-    ) -> Result<(), EngineError> {
-        // SAFETY: the caller guarantees it.
-        self.steps.iter().try_for_each(|step| unsafe { step.launch(ordinal, stream, call) })
+    fn lend(&self, call: &mut BackwardCall, workspace: Option<Buffer>) {
+        call.workspace = workspace;
     }
 
-    /// Runs a call on the host's memory, in the emulator. The call's workspace is not used.
-    ///
-    /// # Errors
-    /// The first illegal argument, or the fault that the emulator found.
-    ///
-    /// # Safety
-    /// All tensors are there as far as their extents reach; the gradients can be written, and nobody else uses them meanwhile.
-    pub unsafe fn emulate(&self, call: &BackwardCall, how: Run) -> Result<(), EngineError> {
+    unsafe fn emulate(&self, call: &BackwardCall, how: Run) -> Result<(), EngineError> {
         let bytes = self.workspace(&call.problem, &call.packed);
         let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
         let address = room.as_mut_ptr().expose_provenance() as u64;
         let workspace = Some(Buffer::new(address.next_multiple_of(256), bytes));
         let call = BackwardCall { workspace, ..call.clone() };
-        // SAFETY: the caller guarantees it; the workspace is alive and large enough.
-        self.steps.iter().try_for_each(|step| unsafe { step.emulate(&call, how) }.map(|_| ()))
+        self.steps.iter().try_for_each(|step| {
+            // SAFETY: the caller guarantees it; the workspace is alive and large enough.
+            unsafe { host::run(step.kernel(), step.program(), &call, how) }
+        })
     }
 }

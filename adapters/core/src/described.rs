@@ -1,7 +1,7 @@
 //! A kernel with the arguments of its epilogue by name, whose launches are kept and moved to new addresses.
 #![allow(unsafe_code, reason = "reads the caller's records")]
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use falchion::collective::tree::Shape;
 use falchion::collective::{Format, Formula, Input, Record};
@@ -13,7 +13,6 @@ use falchion::kernel::{
 use falchion::ptx::VerifyError;
 
 use crate::host::Hosted;
-use crate::kept::{Shelf, Shelved};
 use crate::slots::{Kind, Slot, slots};
 
 /// The arguments of a call's epilogue.
@@ -104,13 +103,6 @@ impl Described {
     /// The format that a formula's vectors have by default.
     fn operand(&self) -> Format {
         self.gemm.plan().mainloop.operands[0].format
-    }
-}
-
-impl Shelved for Described {
-    fn shelf() -> &'static Shelf<Self> {
-        static SHELF: LazyLock<Shelf<Described>> = LazyLock::new(Shelf::default);
-        &SHELF
     }
 }
 

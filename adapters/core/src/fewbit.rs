@@ -10,7 +10,8 @@ use falchion::kernel::driver::Activation;
 use falchion::kernel::{Call, GemmProblem, GroupedProblem, Machine, Request, Types};
 
 use crate::described::Epilogue;
-use crate::gemm::{Gemm, Refusal, aligned};
+use crate::gemm::Gemm;
+use crate::refusal::{Refusal, aligned};
 use crate::weights::Weights;
 use crate::words::formula;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use falchion::collective::Format;
 
-use crate::gemm::Refusal;
+use crate::refusal::Refusal;
 
 /// A tensor of a file.
 #[derive(Clone, Debug)]

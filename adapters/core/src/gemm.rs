@@ -1,52 +1,22 @@
 //! The kernel for a described GEMM.
-#![allow(unsafe_code, reason = "launches on the caller's memory")]
 
-use core::ffi::c_void;
 use core::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use falchion::collective::Format;
 use falchion::collective::tree::Shape;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::{Chosen, Context, Loaded, Tuning};
 use falchion::kernel::{
-    AnyGemm, Call, EngineError, GemmProblem, KernelSpec, Machine, Program, Ranked, Request, SpecError, Types,
+    AnyGemm, Call, GemmProblem, Kernel, KernelSpec, Machine, Program, Ranked, Request, SpecError, Types,
     fastest, rank,
 };
 
 use crate::described::{Described, Epilogue};
-use crate::host::Run;
-use crate::kept::Kept;
+use crate::kept::{Kept, Plain};
+use crate::refusal::{Refusal, of_driver};
 use crate::slots::Slot;
-
-/// Why there is no kernel for a description.
-#[derive(Clone, Debug)]
-pub enum Refusal {
-    /// An argument is invalid: its name, the value found and what was needed.
-    Invalid(String),
-    /// No kernel supports the GEMM, with the reason.
-    NoKernel(String),
-    /// The driver is missing, or returned an error.
-    Driver(String),
-    /// A mistake of this library.
-    Internal(String),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Invalid(words) | Self::NoKernel(words) | Self::Driver(words) | Self::Internal(words)) =
-            self;
-        f.write_str(words)
-    }
-}
-
-impl core::error::Error for Refusal {}
-
-/// An address for a description: a multiple of `bytes`, a power of two up to 256, and of no more.
-pub const fn aligned(bytes: u32) -> u64 {
-    (1 << 20) | bytes as u64
-}
+use crate::words::completed;
 
 /// The kernel for a described GEMM.
 pub struct Gemm {
@@ -180,53 +150,22 @@ impl Gemm {
         self.microseconds
     }
 
-    /// Compiles the kernel for a card, in its primary context, unless that was done before.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
-        self.kept.on(ordinal).map(|_| ())
-    }
-
-    /// The card for which the kernel was loaded last; `None` if it was not loaded.
-    pub fn card(&self) -> Option<usize> {
-        self.kept.card()
-    }
-
     /// Bytes of workspace that a call needs on that card; `None` if the kernel was not loaded.
     pub fn workspace(&self, call: &Call<Epilogue>) -> Option<u64> {
-        self.kept.workspace(call)
+        Some(Kernel::workspace(self.kernel(), call, self.kept.resident()?))
+    }
+}
+
+impl Plain for Gemm {
+    type Kernel = Described;
+    type Call = Call<Epilogue>;
+
+    fn kept(&self) -> &[Kept<Described>] {
+        core::slice::from_ref(&self.kept)
     }
 
-    /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
-    /// allocates nothing.
-    ///
-    /// # Errors
-    /// The first illegal argument, or a driver error.
-    ///
-    /// # Safety
-    /// As [`Loaded::launch_raw`].
-    pub unsafe fn launch(
-        &self,
-        ordinal: usize,
-        stream: *mut c_void,
-        call: &Call<Epilogue>,
-    ) -> Result<(), EngineError> {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.kept.launch(ordinal, stream, call) }
-    }
-
-    /// Runs a call on the host's memory, in the emulator. `None` if there was nothing to compute.
-    ///
-    /// # Errors
-    /// The first illegal argument, or the fault that the emulator found.
-    ///
-    /// # Safety
-    /// Every piece of memory that the call names can be read as far as its extents reach; what the kernel
-    /// writes can be written, and nobody else uses it meanwhile.
-    pub unsafe fn emulate(&self, call: &Call<Epilogue>, how: Run) -> Result<Option<Duration>, EngineError> {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.kept.emulate(call, how) }
+    fn layout(&self, call: &Call<Epilogue>) -> [u64; 4] {
+        [self.workspace(call).unwrap_or(0), 0, 0, 0]
     }
 }
 
@@ -234,13 +173,6 @@ impl Gemm {
 fn shape_of(request: &Request<'_>) -> Shape {
     let GemmProblem { m, n, .. } = request.call.problem;
     Shape { m, n: n >> request.fusion.map_or(0, |formula| formula.halvings()) }
-}
-
-pub(crate) fn of_driver(error: EngineError) -> Refusal {
-    match error {
-        EngineError::NoKernel { .. } => Refusal::NoKernel(error.to_string()),
-        _ => Refusal::Driver(error.to_string()),
-    }
 }
 
 /// The spec of a text, in which what the request says may be left out but not be otherwise.
@@ -253,28 +185,17 @@ fn of_text(text: &str, request: &Request<'_>) -> Result<AnyGemm, Refusal> {
     let direction = |major, letters: [char; 2]| letters[usize::from(major == Major::Mn)];
     let layout: String =
         [direction(request.majors[0], ['k', 'm']), direction(request.majors[1], ['k', 'n'])].iter().collect();
-    let epilogue = request.fusion.map_or("", |formula| formula.text());
-    let mut whole = text.to_owned();
-    for (key, value, from) in [
-        ("form", form.as_str(), "the number of GEMMs"),
-        ("dtype", a, "types"),
-        ("dtype-b", b, "types"),
-        ("out", d, "types"),
-        ("layout", layout.as_str(), "layout"),
-        ("epilogue", epilogue, "epilogue"),
-    ] {
-        let words = text.split([' ', ',', '\t', '\n']).filter_map(|word| word.split_once('='));
-        match words.into_iter().find(|(known, _)| *known == key) {
-            None if value.is_empty() => {}
-            None => whole = format!("{key}={value} {whole}"),
-            // The request's check compares epilogues.
-            Some((_, given)) if given == value || key == "epilogue" => {}
-            Some((_, given)) => {
-                let words = format!("spec: {key} is `{given}`, `{value}` was needed, as {from} says");
-                return Err(Refusal::Invalid(words));
-            }
-        }
-    }
+    let epilogue = request.fusion.map_or(String::new(), |formula| formula.text().to_owned());
+    let said = [
+        ("form", form, "the number of GEMMs says"),
+        ("dtype", a.to_owned(), "types says"),
+        ("dtype-b", b.to_owned(), "types says"),
+        ("out", d.to_owned(), "types says"),
+        ("layout", layout, "layout says"),
+        ("epilogue", epilogue, "epilogue says"),
+    ];
+    // The request's check compares epilogues.
+    let whole = completed(text, said, |key, _| key == "epilogue")?;
     let failed = |error: String| Refusal::Invalid(format!("spec: {error}"));
     let spec: KernelSpec = whole.parse().map_err(|error: SpecError| failed(error.to_string()))?;
     spec.kernel().map_err(|error| failed(error.to_string()))

@@ -1,8 +1,6 @@
 //! A call in the emulator, on the host's memory.
 #![allow(unsafe_code, reason = "reads and writes the caller's memory")]
 
-use std::time::Duration;
-
 use falchion::collective::Record;
 use falchion::emulator::{Numerics, Schedule};
 use falchion::kernel::operands::{Memory, Visit};
@@ -26,7 +24,7 @@ impl Default for Run {
 }
 
 /// A kernel whose calls run on the host's memory.
-pub(crate) trait Hosted<C>: Kernel<C> {
+pub trait Hosted<C>: Kernel<C> {
     /// The records that a call names.
     ///
     /// # Safety
@@ -138,7 +136,7 @@ pub(crate) unsafe fn run<C: Clone>(
     program: &Program,
     call: &C,
     run: Run,
-) -> Result<Option<Duration>, EngineError> {
+) -> Result<(), EngineError> {
     let numerics = if run.exact { Numerics::Exact } else { Numerics::Fast };
     let mut engine = Emulator::new().with_schedule(run.schedule, run.seed).with_numerics(numerics);
     let resident = engine.resident_clusters(program)?;
@@ -148,7 +146,7 @@ pub(crate) unsafe fn run<C: Clone>(
     let mut call = call.clone();
     kernel.lend_workspace(&mut call, workspace);
     if kernel.launch(&call, resident).map_err(refused)?.is_none() {
-        return Ok(None);
+        return Ok(());
     }
     kernel.lend_workspace(&mut call, None);
     let mut pieces = Pieces::default();
@@ -166,9 +164,8 @@ pub(crate) unsafe fn run<C: Clone>(
         kernel.move_records(&mut call, engine.upload(&bytes)?.address);
     }
     kernel.lend_workspace(&mut call, workspace);
-    let Some(launch) = kernel.launch(&call, resident).map_err(refused)? else { return Ok(None) };
-    let time = engine.launch(program, launch.grid, &launch.arguments)?;
+    let Some(launch) = kernel.launch(&call, resident).map_err(refused)? else { return Ok(()) };
+    engine.launch(program, launch.grid, &launch.arguments)?;
     // SAFETY: the same.
-    unsafe { pieces.download(&mut engine) }?;
-    Ok(Some(time))
+    unsafe { pieces.download(&mut engine) }
 }

@@ -1,30 +1,25 @@
-//! A kernel with its program, compiled for a card at its first launch.
+//! Kernels with their programs, compiled for a card at their first launch, that run at plain addresses.
 #![allow(unsafe_code, reason = "launches on the caller's memory")]
 
+use core::any::{Any, TypeId};
 use core::ffi::c_void;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use falchion::kernel::driver::{Context, Loaded};
-use falchion::kernel::{EngineError, Kernel, Program};
+use falchion::kernel::{Buffer, EngineError, Kernel, Program};
 
 use crate::host::{self, Hosted, Run};
 
 /// A loaded kernel. Different requests may have one kernel.
 type Shared<K> = Arc<Mutex<Loaded<K>>>;
 
-/// The kernels of a kind that are loaded, by card and text.
-pub(crate) type Shelf<K> = Mutex<HashMap<(usize, String), Shared<K>>>;
-
-/// Kernels of a kind, which share what is loaded.
-pub(crate) trait Shelved: Clone + 'static {
-    /// What is loaded.
-    fn shelf() -> &'static Shelf<Self>;
-}
+/// The kernels that are loaded, by kind, card and text.
+static SHELF: LazyLock<Mutex<HashMap<(TypeId, usize, String), Arc<dyn Any + Send + Sync>>>> =
+    LazyLock::new(Mutex::default);
 
 /// A kernel, its program, and the card for which it was compiled last.
-pub(crate) struct Kept<K> {
+pub struct Kept<K> {
     kernel: K,
     program: Program,
     /// All that the program depends on.
@@ -36,7 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K: Shelved> Kept<K> {
+impl<K: Clone + Send + 'static> Kept<K> {
     pub(crate) fn new(kernel: K, program: Program, text: String) -> Self {
         Self { kernel, program, text, loaded: Mutex::default() }
     }
@@ -50,67 +45,101 @@ impl<K: Shelved> Kept<K> {
     }
 
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
-    pub(crate) fn on(&self, ordinal: usize) -> Result<Shared<K>, EngineError> {
+    fn on(&self, ordinal: usize) -> Result<Shared<K>, EngineError> {
         if let Some((_, loaded)) = lock(&self.loaded).as_ref().filter(|(known, _)| *known == ordinal) {
             return Ok(Arc::clone(loaded));
         }
-        let key = (ordinal, self.text.clone());
-        let known = lock(K::shelf()).get(&key).cloned();
+        let key = (TypeId::of::<K>(), ordinal, self.text.clone());
+        let known = lock(&SHELF).get(&key).cloned().and_then(|known| known.downcast().ok());
         let loaded = match known {
             Some(loaded) => loaded,
             None => {
                 let context = Context::primary(ordinal)?;
-                let made = Loaded::load_in(&context, self.kernel.clone(), self.program.clone())?;
-                let made = Arc::new(Mutex::new(made));
-                Arc::clone(lock(K::shelf()).entry(key).or_insert(made))
+                let made: Shared<K> = Arc::new(Mutex::new(Loaded::load_in(
+                    &context,
+                    self.kernel.clone(),
+                    self.program.clone(),
+                )?));
+                let first = lock(&SHELF).entry(key).or_insert_with(|| made.clone()).clone();
+                first.downcast().unwrap_or(made)
             }
         };
         *lock(&self.loaded) = Some((ordinal, Arc::clone(&loaded)));
         Ok(loaded)
     }
 
-    /// The card for which the kernel was loaded last.
-    pub(crate) fn card(&self) -> Option<usize> {
-        lock(&self.loaded).as_ref().map(|(ordinal, _)| *ordinal)
-    }
-
-    /// Bytes of workspace that a call needs on that card; `None` if the kernel was not loaded.
-    pub(crate) fn workspace<C>(&self, call: &C) -> Option<u64>
-    where
-        K: Kernel<C>,
-    {
+    /// Number of the kernel's clusters that are resident on the card; `None` if it was not loaded.
+    pub(crate) fn resident(&self) -> Option<u32> {
         let loaded = lock(&self.loaded).as_ref().map(|(_, loaded)| Arc::clone(loaded))?;
         let resident = lock(&loaded).resident_clusters();
-        Some(self.kernel.workspace(call, resident))
+        Some(resident)
+    }
+}
+
+/// Kernels that run at plain addresses: one, or several that run one after the other.
+pub trait Plain {
+    /// What each kernel is.
+    type Kernel: Hosted<Self::Call> + Clone + Send + 'static;
+
+    /// A call, with the addresses of its tensors.
+    type Call: Clone;
+
+    /// The kernels, in the order in which they run.
+    fn kept(&self) -> &[Kept<Self::Kernel>];
+
+    /// What the places in a call's workspace depend on, its bytes first: it is zero at first, lent to one launch at a time, and must be
+    /// zeroed again for a call with another layout. Of a GEMM, on the card for which it was loaded.
+    fn layout(&self, call: &Self::Call) -> [u64; 4];
+
+    /// Gives a call a workspace.
+    fn lend(&self, call: &mut Self::Call, workspace: Option<Buffer>) {
+        self.kept().iter().for_each(|kept| kept.kernel.lend_workspace(call, workspace));
     }
 
-    /// Enqueues a call on a stream of the card's primary context.
+    /// Compiles the kernels for a card, in its primary context, unless that was done before.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn load(&self, ordinal: usize) -> Result<(), EngineError> {
+        self.kept().iter().try_for_each(|kept| kept.on(ordinal).map(drop))
+    }
+
+    /// The card for which the kernels were loaded last; `None` if they were not loaded.
+    fn card(&self) -> Option<usize> {
+        self.kept().last().and_then(|kept| lock(&kept.loaded).as_ref().map(|(ordinal, _)| *ordinal))
+    }
+
+    /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
+    /// allocates nothing.
+    ///
+    /// # Errors
+    /// The first illegal argument, or a driver error.
     ///
     /// # Safety
     /// As [`Loaded::launch_raw`].
-    pub(crate) unsafe fn launch<C: Clone>(
+    unsafe fn launch(
         &self,
         ordinal: usize,
         stream: *mut c_void,
-        call: &C,
-    ) -> Result<(), EngineError>
-    where
-        K: Kernel<C>,
-    {
-        let loaded = self.on(ordinal)?;
-        // SAFETY: the caller guarantees it.
-        unsafe { lock(&loaded).launch_raw(stream, call) }
+        call: &Self::Call,
+    ) -> Result<(), EngineError> {
+        self.kept().iter().try_for_each(|kept| {
+            let loaded = kept.on(ordinal)?;
+            // SAFETY: the caller guarantees it.
+            unsafe { lock(&loaded).launch_raw(stream, call) }
+        })
     }
 
-    /// Runs a call on the host's memory, in the emulator. `None` if there was nothing to compute.
+    /// Runs a call on the host's memory, in the emulator. The call's workspace is not used.
+    ///
+    /// # Errors
+    /// The first illegal argument, or the fault that the emulator found.
     ///
     /// # Safety
-    /// As [`host::run`].
-    pub(crate) unsafe fn emulate<C: Clone>(&self, call: &C, how: Run) -> Result<Option<Duration>, EngineError>
-    where
-        K: Hosted<C>,
-    {
+    /// Every piece of memory that the call names can be read as far as its extents reach; what the kernels
+    /// write can be written, and nobody else uses it meanwhile.
+    unsafe fn emulate(&self, call: &Self::Call, how: Run) -> Result<(), EngineError> {
         // SAFETY: the caller guarantees it.
-        unsafe { host::run(&self.kernel, &self.program, call, how) }
+        self.kept().iter().try_for_each(|kept| unsafe { host::run(&kept.kernel, &kept.program, call, how) })
     }
 }

@@ -3,7 +3,7 @@
 use falchion::collective::Format;
 
 use crate::file::{Stored, Tensors};
-use crate::gemm::Refusal;
+use crate::refusal::Refusal;
 use crate::weights::{Groups, Weights};
 
 /// A file's way of storing weights in few bits.

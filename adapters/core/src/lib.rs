@@ -7,6 +7,8 @@
 //!
 //! * [`Gemm`]: the chosen kernel; [`Attend`] is one of attention, and [`Backward`] are
 //!   those of its gradient.
+//! * [`Plain`]: what these have in common: they are loaded, launched and emulated.
+//! * [`Choices`]: kernels that were chosen, by what their choices depend on.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
 //! * [`Weights`]: few-bit weights, from codes or from files of GPTQ, AWQ and MXFP4.
@@ -14,6 +16,7 @@
 
 mod attention;
 mod backward;
+mod choices;
 mod described;
 mod fewbit;
 mod file;
@@ -21,21 +24,25 @@ mod gemm;
 mod host;
 mod kept;
 mod layer;
+mod refusal;
 mod slots;
 mod weights;
 mod words;
 
 pub use attention::{Attend, call_of, masked, rounded};
 pub use backward::Backward;
+pub use choices::Choices;
 pub use described::{Described, Epilogue};
 pub use falchion::kernel::driver::Activation;
 pub use fewbit::{FewBit, FewBitMemory};
 #[cfg(feature = "safetensors")]
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
-pub use gemm::{Gemm, Refusal, aligned};
+pub use gemm::Gemm;
 pub use host::Run;
+pub use kept::Plain;
 pub use layer::{FewBits, Layer, bias};
+pub use refusal::{Refusal, aligned};
 pub use slots::{Kind, Slot, slots};
 pub use weights::{Groups, Lines, Weights};
 pub use words::{formula, majors, types};

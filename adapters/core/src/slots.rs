@@ -5,7 +5,7 @@ use falchion::collective::MatrixRef;
 use falchion::collective::tree::{DropoutArgument, ResidualArgument, Scratch, Shape, Supply};
 use falchion::collective::{Format, Formula, Input};
 
-use crate::gemm::aligned;
+use crate::refusal::aligned;
 
 /// An argument of an epilogue's text.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use falchion::collective::{Code, Format, WeightsSpec, weights};
 
-use crate::gemm::Refusal;
+use crate::refusal::Refusal;
 
 /// Few-bit weights of N rows of K, in the host's memory.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use falchion::collective::{Format, Formula};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::Types;
 
-use crate::gemm::Refusal;
+use crate::refusal::Refusal;
 
 /// The types of a text, and D's format if the text says it.
 ///
@@ -51,4 +51,27 @@ pub fn formula(text: &str, operand: Format, d: Option<Format>) -> Result<Formula
             Refusal::Invalid(format!("epilogue: {text} gives {given}, and D is {d}: the same was needed"))
         }),
     }
+}
+
+/// A spec's text with the words that a call says: key, value, and what says it. They may be left out, but not be otherwise, unless `same`
+/// takes the value of a key that is given.
+pub(crate) fn completed<'a>(
+    text: &str,
+    said: impl IntoIterator<Item = (&'a str, String, &'a str)>,
+    same: impl Fn(&str, &str) -> bool,
+) -> Result<String, Refusal> {
+    let mut whole = text.to_owned();
+    for (key, value, from) in said {
+        let mut words = text.split([' ', ',', '\t', '\n']).filter_map(|word| word.split_once('='));
+        match words.find(|(known, _)| *known == key) {
+            None if value.is_empty() => {}
+            None => whole = format!("{whole} {key}={value}"),
+            Some((_, given)) if given == value || same(key, given) => {}
+            Some((_, given)) => {
+                let words = format!("spec: {key} is `{given}`, `{value}` was needed, as {from}");
+                return Err(Refusal::Invalid(words));
+            }
+        }
+    }
+    Ok(whole)
 }

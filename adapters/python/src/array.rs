@@ -499,3 +499,20 @@ pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<f32> {
     let is = pyo3::types::PyFloat::is_type_of(object) || pyo3::types::PyInt::is_type_of(object);
     is.then(|| object.extract::<f64>().ok()).flatten().map(|number| number as f32)
 }
+
+/// An extent of an array, for a kernel.
+pub(crate) fn extent(name: &str, array: &Array<'_>, extent: i64) -> PyResult<u32> {
+    u32::try_from(extent).map_err(|_| {
+        PyValueError::new_err(format!(
+            "{name} has shape {}, extents below 2^31 were needed",
+            array.shape_words()
+        ))
+    })
+}
+
+/// The names of formats in place of those of numpy and torch.
+pub(crate) fn short(types: &str) -> String {
+    let word =
+        |word: &str| format_of(word).map_or_else(|| word.to_owned(), |format| format.name().to_owned());
+    types.split('-').map(word).collect::<Vec<_>>().join("-")
+}

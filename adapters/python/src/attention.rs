@@ -1,41 +1,21 @@
 //! Attention: from its arguments to a kernel and its call.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-
-use falchion::attention::{AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask};
+use falchion::attention::{Attention, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths};
 use falchion::collective::Format;
-use falchion_core::{Attend, Run, call_of, masked};
+use falchion::kernel::Family;
+use falchion_core::{Attend, Choices, call_of, masked};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
 use crate::array::{Array, Place, invalid, shape_words};
-use crate::call::{KEPT, machine, of_engine, of_refusal};
+use crate::error::of_refusal;
 use crate::heads::{aligned, format, heads_of, on_16, readable, sums, words, writable};
-use crate::place::{self, Workspaces};
+use crate::place::{Chosen, KEPT, machine};
 use crate::sequences::{Given, Sequences};
 
-/// What a choice depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    place: Place,
-    formats: [Format; 2],
-    head: [u32; 2],
-    extents: [u32; 5],
-    mask: (Mask, [i32; 2]),
-    sequences: (Lengths, Option<u32>),
-    aligned: bool,
-    spec: Option<String>,
-}
-
-/// A chosen kernel, with the workspaces of its launches.
-struct Chosen {
-    attend: Attend,
-    workspaces: Workspaces,
-}
-
-static CHOSEN: LazyLock<Mutex<HashMap<Key, Arc<Chosen>>>> = LazyLock::new(Mutex::default);
+/// By the place, the problem, whether the result is aligned, and the spec.
+static CHOSEN: Choices<(Place, String, bool, Option<String>), Chosen<Attend>> = Choices::new(KEPT);
 
 /// `softmax(scale * q @ k.T) @ v` per head, without the scores in memory. Returns the result, or with `log_sum_exp` also
 /// the logarithms of the sums of exponentials of each query's scores.
@@ -194,17 +174,12 @@ pub(crate) fn attention<'py>(
         ..AttentionRequest::new(rounded, of_d)
     };
     let aligned = on_16(&of_o, &o);
-    let key = Key {
-        place: q.0.place,
-        formats: [format, output],
-        head: [of_d, of_dv],
-        extents: [of_batch, of_heads, shared, rounded.queries, rounded.keys],
-        mask,
-        sequences: (lengths, request.pages),
-        aligned,
-        spec,
-    };
-    let chosen = choose(py, key, &request)?;
+    let chosen =
+        CHOSEN.get((q.0.place, Attention::problem(&request), aligned, spec), |(place, .., spec)| {
+            let machine = machine(*place)?;
+            let made = py.detach(|| Attend::new(&request, spec.as_deref(), aligned, &machine));
+            made.map(|attend| Chosen::new(attend, true)).map_err(|refusal| of_refusal(&refusal))
+        })?;
     // The first elements of k's heads are v: the same place, and the same strides of what there is more than one of.
     let is_view = |of: &Array<'_>, k: &Array<'_>| {
         let same = (1..4).all(|i| k.last(i)[0] < 2 || k.last(i)[1] == of.last(i)[1]);
@@ -216,48 +191,13 @@ pub(crate) fn attention<'py>(
     call.log_sum_exp = sums.as_ref().map_or(0, |sums| sums.address);
     call.packed = packed.unwrap_or_default();
     call.pages = pages.map(|(_, pages)| pages).unwrap_or_default();
-    let attend = &chosen.attend;
-    match q.0.place {
-        Place::Host => {
-            // SAFETY: the arrays are alive, and their extents and distances were read from them.
-            let outcome = py.detach(|| unsafe { attend.emulate(&call, Run::default()) });
-            outcome.map_err(|error| of_engine(&error))?;
-        }
-        Place::Cuda(ordinal) => {
-            let torch = place::torch(py)?;
-            if attend.card() != Some(ordinal) {
-                py.detach(|| attend.load(ordinal)).map_err(|error| of_engine(&error))?;
-            }
-            let stream = torch.stream(py, ordinal)?;
-            call.workspace = chosen.workspaces.lend(torch, &q.0, (stream, attend.layout(&call)))?;
-            // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is
-            // freed in the order of that stream.
-            unsafe { attend.launch(ordinal, place::handle(stream), &call) }
-                .map_err(|error| of_engine(&error))?;
-        }
-    }
+    // SAFETY: the arrays are alive, and their extents and distances were read from them.
+    unsafe { chosen.run(&q.0, &mut call) }?;
     let o = out.unwrap_or(o.object);
     match sums {
         None => Ok(o),
         Some(sums) => Ok(PyTuple::new(py, [o, sums.object])?.into_any()),
     }
-}
-
-fn choose(py: Python<'_>, key: Key, request: &AttentionRequest) -> PyResult<Arc<Chosen>> {
-    let lock = || CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get(&key) {
-        return Ok(Arc::clone(known));
-    }
-    let machine = machine(key.place)?;
-    let made = py.detach(|| Attend::new(request, key.spec.as_deref(), key.aligned, &machine));
-    let attend = made.map_err(|refusal| of_refusal(&refusal))?;
-    let made = Arc::new(Chosen { attend, workspaces: Workspaces::default() });
-    let mut all = lock();
-    if all.len() >= KEPT {
-        all.clear();
-    }
-    all.insert(key, Arc::clone(&made));
-    Ok(made)
 }
 
 /// The results, if none failed.

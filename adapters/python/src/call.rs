@@ -1,22 +1,21 @@
 //! From the arguments of `matmul` to a kernel and its call.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use falchion::collective::{Format, Formula, LinearArguments, MatrixRef};
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::driver::Context;
-use falchion::kernel::{Call, EngineError, GemmProblem, GroupedProblem, Machine, Request, Types};
-use falchion_core::{Epilogue, Gemm, Refusal, Run, aligned};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
+use falchion_core::{Choices, Epilogue, Gemm, Run, aligned};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::array::{Array, Library, Place, format_of, invalid, names, type_name};
+use crate::array::{Array, Library, Place, extent, invalid, names, short, type_name};
 use crate::epilogue::{self, Given, Scaled};
+use crate::error::of_refusal;
 use crate::many::{Many, many};
 use crate::operand::{Operand, Sides, row_major};
-use crate::place::{self, Workspaces};
+use crate::place::{Chosen, KEPT, machine};
 use crate::scales::{self, Scales};
 use crate::stored::{self, Stored};
 
@@ -95,12 +94,6 @@ impl<'py> Arguments<'py> {
     }
 }
 
-/// A chosen kernel, with the workspaces of its launches by stream.
-pub(crate) struct Chosen {
-    pub(crate) gemm: Gemm,
-    workspaces: Workspaces,
-}
-
 /// What a choice depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
@@ -118,68 +111,15 @@ struct Key {
     spec: Option<String>,
 }
 
-/// Number of choices that are kept. Beyond that, all are forgotten.
-pub(crate) const KEPT: usize = 4096;
-
-static CHOSEN: LazyLock<Mutex<HashMap<Key, Arc<Chosen>>>> = LazyLock::new(Mutex::default);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static CHOSEN: Choices<Key, Chosen<Gemm>> = Choices::new(KEPT);
 
 /// A checked call, with what must live until it has been enqueued.
 pub(crate) struct Prepared<'py> {
-    pub(crate) chosen: Arc<Chosen>,
+    pub(crate) chosen: Arc<Chosen<Gemm>>,
     pub(crate) call: Call<Epilogue>,
-    place: Place,
     a: Array<'py>,
     result: Bound<'py, PyAny>,
     _kept: Vec<Bound<'py, PyAny>>,
-}
-
-pub(crate) fn of_engine(error: &EngineError) -> PyErr {
-    match error {
-        EngineError::Call { source, .. } => PyValueError::new_err(source.to_string()),
-        EngineError::Trap { .. } => crate::Fault::new_err(error.to_string()),
-        _ => PyRuntimeError::new_err(error.to_string()),
-    }
-}
-
-pub(crate) fn of_refusal(refusal: &Refusal) -> PyErr {
-    match refusal {
-        Refusal::Invalid(words) | Refusal::NoKernel(words) => PyValueError::new_err(words.clone()),
-        Refusal::Driver(words) | Refusal::Internal(words) => PyRuntimeError::new_err(words.clone()),
-    }
-}
-
-/// The numbers from which kernels are chosen for a card.
-pub(crate) fn machine(place: Place) -> PyResult<Machine> {
-    static MACHINES: Mutex<Vec<(usize, Machine)>> = Mutex::new(Vec::new());
-    let Place::Cuda(ordinal) = place else { return Ok(Machine::h200()) };
-    let mut known = lock(&MACHINES);
-    if let Some((_, machine)) = known.iter().find(|(of, _)| *of == ordinal) {
-        return Ok(*machine);
-    }
-    let context = Context::primary(ordinal).map_err(|error| of_engine(&error))?;
-    let machine = context.machine().map_err(|error| of_engine(&error))?;
-    known.push((ordinal, machine));
-    Ok(machine)
-}
-
-pub(crate) fn extent(name: &str, array: &Array<'_>, extent: i64) -> PyResult<u32> {
-    u32::try_from(extent).map_err(|_| {
-        PyValueError::new_err(format!(
-            "{name} has shape {}, extents below 2^31 were needed",
-            array.shape_words()
-        ))
-    })
-}
-
-/// The names of formats in place of those of numpy and torch.
-pub(crate) fn short(types: &str) -> String {
-    let word =
-        |word: &str| format_of(word).map_or_else(|| word.to_owned(), |format| format.name().to_owned());
-    types.split('-').map(word).collect::<Vec<_>>().join("-")
 }
 
 /// Types of A, B and D, and D's if it was asked for.
@@ -435,15 +375,11 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         call.metadata = call.metadata.or(stored.metadata);
         kept.extend(stored.kept.iter().cloned());
     }
-    let known = lock(&CHOSEN).get(&key).cloned();
-    let chosen = match known {
-        Some(chosen) => chosen,
-        None => choose(py, &key, &call)?,
-    };
+    let chosen = CHOSEN.get(key, |key| choose(py, key, &call))?;
     let epilogue = match formula {
         None => Epilogue::Linear(linear),
         Some(_) => {
-            let slots = chosen.gemm.slots();
+            let slots = chosen.kernel.slots();
             let count = several.products.count();
             let (inputs, allocated) = epilogue::inputs(slots, &given, (&like, count))?;
             kept.extend(allocated);
@@ -453,15 +389,15 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     let call = call.with(epilogue);
     kept.extend([b.array.object.clone(), a.array.object.clone()]);
     kept.extend(several.offsets.map(|offsets| offsets.object));
-    Ok(Prepared { chosen, call, place, a: like, result: out.object, _kept: kept })
+    Ok(Prepared { chosen, call, a: like, result: out.object, _kept: kept })
 }
 
 /// Forgets the choices, so that what was measured is found.
 pub(crate) fn forget() {
-    lock(&CHOSEN).clear();
+    CHOSEN.clear();
 }
 
-fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Arc<Chosen>> {
+fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Chosen<Gemm>> {
     let machine = machine(key.place)?;
     let known = |matrix: MatrixRef| MatrixRef {
         address: aligned(1 << matrix.address.trailing_zeros().min(4)),
@@ -497,47 +433,23 @@ fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Arc<Chosen>> {
         },
         _ => Gemm::new(&request, spec.as_deref(), &machine),
     });
-    let gemm = made.map_err(|refusal| of_refusal(&refusal))?;
-    let chosen = Arc::new(Chosen { gemm, workspaces: Workspaces::default() });
-    let mut all = lock(&CHOSEN);
-    if all.len() >= KEPT {
-        all.clear();
-    }
-    all.insert(key.clone(), Arc::clone(&chosen));
-    Ok(chosen)
+    Ok(Chosen::new(made.map_err(|refusal| of_refusal(&refusal))?, true))
 }
 
 impl<'py> Prepared<'py> {
     /// Runs the call: enqueues it on the current stream of a card, or emulates it. Returns the result.
-    pub(crate) fn run(mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.place {
-            Place::Host => self.emulate(py, Run::default())?,
-            Place::Cuda(ordinal) => self.launch(py, ordinal)?,
-        }
+    pub(crate) fn run(mut self) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: the arrays are alive, and their extents and distances were read from them.
+        unsafe { self.chosen.run(&self.a, &mut self.call) }?;
         Ok(self.result)
     }
 
-    pub(crate) fn emulate(&self, py: Python<'py>, how: Run) -> PyResult<()> {
-        if self.place != Place::Host {
-            return invalid(format!("a is in {}, the host's memory was needed", self.place.words()));
+    pub(crate) fn emulate(&self, how: Run) -> PyResult<()> {
+        let Self { chosen, call, a, .. } = self;
+        if a.place != Place::Host {
+            return invalid(format!("a is in {}, the host's memory was needed", a.place.words()));
         }
-        let Self { chosen, call, .. } = self;
-        // SAFETY: the arrays are alive, and their extents and distances were read from them.
-        let outcome = py.detach(|| unsafe { chosen.gemm.emulate(call, how) });
-        outcome.map(|_| ()).map_err(|error| of_engine(&error))
-    }
-
-    fn launch(&mut self, py: Python<'py>, ordinal: usize) -> PyResult<()> {
-        let torch = place::torch(py)?;
-        let Chosen { gemm, workspaces } = &*self.chosen;
-        if gemm.card().is_none() {
-            py.detach(|| gemm.load(ordinal)).map_err(|error| of_engine(&error))?;
-        }
-        let stream = torch.stream(py, ordinal)?;
-        let bytes = gemm.workspace(&self.call).unwrap_or(0);
-        self.call.workspace = workspaces.lend(torch, &self.a, (stream, [bytes, 0, 0, 0]))?;
-        // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is freed
-        // in the order of that stream.
-        unsafe { gemm.launch(ordinal, place::handle(stream), &self.call) }.map_err(|error| of_engine(&error))
+        // SAFETY: the same.
+        unsafe { chosen.emulate(a.object.py(), call, how) }
     }
 }

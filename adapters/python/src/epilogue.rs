@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::array::{Array, invalid, number, shape_words, type_name};
-use crate::call::of_refusal;
+use crate::error::of_refusal;
 use crate::operand::row_major;
 
 /// An argument by name: a number, an array, or whatever else was given.

@@ -1,32 +1,20 @@
 //! The gradient of attention.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use falchion::attention::backward::{BackwardCall, BackwardSpec};
 use falchion::attention::{AttentionProblem, Lengths, Mask};
-use falchion_core::{Backward, Run, masked};
+use falchion_core::{Backward, Choices, masked};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::array::{Array, Place, invalid, shape_words};
+use crate::array::{Array, invalid, shape_words};
 use crate::attention::all;
-use crate::call::{of_engine, of_refusal};
+use crate::error::of_refusal;
 use crate::heads::{aligned, format, heads_of, readable, sums, words};
-use crate::place;
+use crate::place::{Chosen, KEPT};
 use crate::sequences::{Given, Sequences};
 
-fn choose(py: Python<'_>, spec: BackwardSpec) -> PyResult<Arc<Backward>> {
-    static CHOSEN: Mutex<Option<HashMap<BackwardSpec, Arc<Backward>>>> = Mutex::new(None);
-    let lock = || CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get_or_insert_default().get(&spec) {
-        return Ok(Arc::clone(known));
-    }
-    let made = py.detach(|| Backward::new(spec));
-    let made = Arc::new(made.map_err(|refusal| of_refusal(&refusal))?);
-    Ok(Arc::clone(lock().get_or_insert_default().entry(spec).or_insert(made)))
-}
+static CHOSEN: Choices<BackwardSpec, Chosen<Backward>> = Choices::new(KEPT);
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
@@ -98,7 +86,10 @@ pub(crate) fn attention_backward<'py>(
     let (mask, numbers) = masked(causal, window).map_err(|refusal| of_refusal(&refusal))?;
     let lengths = if packed.is_some() { Lengths::Packed } else { Lengths::Equal };
     let spec = BackwardSpec { format, head: [d, dv], mask, lengths, deterministic, ..BackwardSpec::DEFAULT };
-    let chosen = choose(py, spec)?;
+    let chosen = CHOSEN.get(spec, |&spec| {
+        let made = py.detach(|| Backward::new(spec));
+        made.map(|backward| Chosen::new(backward, false)).map_err(|refusal| of_refusal(&refusal))
+    })?;
     let problem = AttentionProblem::new(batch, heads, [queries, keys], d);
     let problem =
         AttentionProblem { heads: [heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
@@ -128,24 +119,7 @@ pub(crate) fn attention_backward<'py>(
         counts: if mask == Mask::Window { numbers.to_vec() } else { Vec::new() },
         reals: Vec::new(),
     };
-    match q.0.place {
-        Place::Host => {
-            // SAFETY: the arrays are alive, and their extents and distances were read from them.
-            py.detach(|| unsafe { chosen.emulate(&call, Run::default()) })
-                .map_err(|error| of_engine(&error))?;
-        }
-        Place::Cuda(ordinal) => {
-            let torch = place::torch(py)?;
-            if chosen.card() != Some(ordinal) {
-                py.detach(|| chosen.load(ordinal)).map_err(|error| of_engine(&error))?;
-            }
-            let (_room, workspace) = place::made(&q.0, chosen.workspace(&problem, &call.packed), false)?;
-            call.workspace = Some(workspace);
-            let stream = place::handle(torch.stream(py, ordinal)?);
-            // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is
-            // freed in the order of that stream.
-            unsafe { chosen.launch(ordinal, stream, &call) }.map_err(|error| of_engine(&error))?;
-        }
-    }
+    // SAFETY: the arrays are alive, and their extents and distances were read from them.
+    unsafe { chosen.run(&q.0, &mut call) }?;
     PyTuple::new(py, [d_q.object, d_k.object, d_v.object])
 }

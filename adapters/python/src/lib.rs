@@ -4,6 +4,7 @@ mod array;
 mod attention;
 mod call;
 mod epilogue;
+mod error;
 mod exchange;
 mod gradient;
 mod heads;
@@ -92,7 +93,7 @@ fn matmul<'py>(
         inputs,
         views: Views::default(),
     };
-    call::prepare(py, &all)?.run(py)
+    call::prepare(py, &all)?.run()
 }
 
 /// Runs the kernel of a call in the emulator, on arrays in the host's memory, once per schedule: other orders of warps
@@ -110,9 +111,9 @@ fn check<'py>(
     let arguments = Arguments::of([a, b], keywords.as_ref())?;
     let prepared = call::prepare(py, &arguments)?;
     for (schedule, seed) in Schedule::sweep(schedules as u64).take(schedules.max(1)) {
-        prepared.emulate(py, Run { schedule, seed, exact: false })?;
+        prepared.emulate(Run { schedule, seed, exact: false })?;
     }
-    let gemm = &prepared.chosen.gemm;
+    let gemm = &prepared.chosen.kernel;
     Ok(Kernel::new(gemm.gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
 }
 

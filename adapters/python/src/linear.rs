@@ -35,7 +35,7 @@ fn multiply<'py>(
         inputs: inputs.transpose()?,
         views: Views { plain: true, ..views },
     };
-    prepare(py, &asked)?.run(py)
+    prepare(py, &asked)?.run()
 }
 
 /// `x @ weight.T + bias` of x (..., in), weight (out, in) and bias (out). It records nothing for a gradient.

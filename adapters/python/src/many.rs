@@ -3,8 +3,7 @@
 use falchion::kernel::GroupedProblem;
 use pyo3::prelude::*;
 
-use crate::array::{Array, invalid};
-use crate::call::extent;
+use crate::array::{Array, extent, invalid};
 
 /// How many GEMMs there are, and the shape of the result in front of its rows and columns.
 pub(crate) struct Many<'py> {

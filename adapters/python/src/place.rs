@@ -5,20 +5,82 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::Buffer;
+use falchion::kernel::driver::Context;
+use falchion::kernel::{Buffer, Machine};
+use falchion_core::{Plain, Run};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::array::{Array, Torch};
+use crate::array::{Array, Place, Torch};
+use crate::error::of_engine;
+
+/// Number of choices that are kept of a kind.
+pub(crate) const KEPT: usize = 4096;
+
+/// A kernel that was chosen, with the workspaces of its launches.
+pub(crate) struct Chosen<K> {
+    pub(crate) kernel: K,
+    /// Those that are kept, if a launch does not make one for itself.
+    workspaces: Option<Workspaces>,
+}
+
+impl<K: Plain + Sync> Chosen<K>
+where
+    K::Call: Sync,
+{
+    /// A kernel whose workspaces are kept by stream, or made for each launch.
+    pub(crate) fn new(kernel: K, kept: bool) -> Self {
+        Self { kernel, workspaces: kept.then(Workspaces::default) }
+    }
+
+    /// Runs a call in the place of an array: enqueues it on the card's current stream, or emulates it.
+    ///
+    /// # Safety
+    /// The call's addresses are those of arrays that are alive, with their extents and distances.
+    pub(crate) unsafe fn run(&self, like: &Array<'_>, call: &mut K::Call) -> PyResult<()> {
+        let py = like.object.py();
+        let Place::Cuda(ordinal) = like.place else {
+            // SAFETY: the caller guarantees it.
+            return unsafe { self.emulate(py, call, Run::default()) };
+        };
+        let torch = torch(py)?;
+        if self.kernel.card() != Some(ordinal) {
+            py.detach(|| self.kernel.load(ordinal)).map_err(|error| of_engine(&error))?;
+        }
+        let stream = torch.stream(py, ordinal)?;
+        let layout = self.kernel.layout(call);
+        let own;
+        let workspace = match &self.workspaces {
+            Some(kept) => kept.lend(torch, like, (stream, layout))?,
+            None => {
+                own = made(like, layout[0], false)?;
+                Some(own.1)
+            }
+        };
+        self.kernel.lend(call, workspace);
+        // SAFETY: the caller guarantees it. torch's stream is alive, and belongs to the card's primary context; the tensors' memory is
+        // freed in the order of that stream.
+        unsafe { self.kernel.launch(ordinal, handle(stream), call) }.map_err(|error| of_engine(&error))
+    }
+
+    /// Runs a call on the host's memory.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub(crate) unsafe fn emulate(&self, py: Python<'_>, call: &K::Call, how: Run) -> PyResult<()> {
+        // SAFETY: the caller guarantees it.
+        py.detach(|| unsafe { self.kernel.emulate(call, how) }).map_err(|error| of_engine(&error))
+    }
+}
 
 /// torch, which names a card's current stream.
-pub(crate) fn torch(py: Python<'_>) -> PyResult<&Torch> {
+fn torch(py: Python<'_>) -> PyResult<&Torch> {
     let missing = || PyRuntimeError::new_err("torch is not imported, and it names the current stream");
     Torch::imported(py).ok_or_else(missing)
 }
 
 /// The handle of a stream, for a launch.
-pub(crate) fn handle(stream: usize) -> *mut c_void {
+fn handle(stream: usize) -> *mut c_void {
     core::ptr::with_exposed_provenance_mut(stream)
 }
 
@@ -31,12 +93,12 @@ struct Lent {
 
 /// The workspaces of a kernel's launches, by stream.
 #[derive(Default)]
-pub(crate) struct Workspaces(Mutex<HashMap<usize, Lent>>);
+struct Workspaces(Mutex<HashMap<usize, Lent>>);
 
 impl Workspaces {
     /// Zeroed memory of that many bytes, the layout's first number, for launches on a stream, in the place of an array; `None` for no
     /// bytes. It is zeroed again where the layout changes. During a capture it belongs to the graph.
-    pub(crate) fn lend(
+    fn lend(
         &self,
         torch: &Torch,
         like: &Array<'_>,
@@ -66,8 +128,22 @@ impl Workspaces {
 }
 
 /// New memory of that many bytes, in whole lines of 256 bytes, in the place of an array.
-pub(crate) fn made<'py>(like: &Array<'py>, bytes: u64, zeros: bool) -> PyResult<(Bound<'py, PyAny>, Buffer)> {
+fn made<'py>(like: &Array<'py>, bytes: u64, zeros: bool) -> PyResult<(Bound<'py, PyAny>, Buffer)> {
     let room = like.empty(&[bytes.next_multiple_of(256) as i64 + 256], Format::U8, zeros)?;
     let address = Array::of("workspace", &room)?.address.next_multiple_of(256);
     Ok((room, Buffer::new(address, bytes)))
+}
+
+/// The numbers from which kernels are chosen for a card.
+pub(crate) fn machine(place: Place) -> PyResult<Machine> {
+    static MACHINES: Mutex<Vec<(usize, Machine)>> = Mutex::new(Vec::new());
+    let Place::Cuda(ordinal) = place else { return Ok(Machine::h200()) };
+    let mut known = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, machine)) = known.iter().find(|(of, _)| *of == ordinal) {
+        return Ok(*machine);
+    }
+    let context = Context::primary(ordinal).map_err(|error| of_engine(&error))?;
+    let machine = context.machine().map_err(|error| of_engine(&error))?;
+    known.push((ordinal, machine));
+    Ok(machine)
 }

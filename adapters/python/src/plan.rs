@@ -5,8 +5,9 @@ use falchion::cute_rs::draw::{Access, Picture};
 use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types, search};
 use pyo3::prelude::*;
 
-use crate::array::{Place, format_of, invalid, type_name};
-use crate::call::{machine, of_refusal};
+use crate::array::{Place, format_of, invalid, short, type_name};
+use crate::error::of_refusal;
+use crate::place::machine;
 
 /// A kernel that was chosen, with its predicted time.
 #[pyclass(frozen, module = "falchion")]
@@ -147,7 +148,7 @@ impl Asked<'_> {
     fn request(&self) -> PyResult<Request<'static>> {
         let Self { extents: [m, n, k], batch, reproducible, .. } = *self;
         let (types, said) =
-            falchion_core::types(&crate::call::short(self.types)).map_err(|refusal| of_refusal(&refusal))?;
+            falchion_core::types(&short(self.types)).map_err(|refusal| of_refusal(&refusal))?;
         let majors = falchion_core::majors(self.layout).map_err(|refusal| of_refusal(&refusal))?;
         let formula =
             |text| falchion_core::formula(text, types.a, said).map_err(|refusal| of_refusal(&refusal));
@@ -254,7 +255,7 @@ pub(crate) fn result(
         return invalid(format!("a has elements of {dtype}, a type of a kernel was needed"));
     };
     let said = types
-        .map(|types| falchion_core::types(&crate::call::short(types)))
+        .map(|types| falchion_core::types(&short(types)))
         .transpose()
         .map_err(|refusal| of_refusal(&refusal))?;
     let said = said.and_then(|(_, said)| said);

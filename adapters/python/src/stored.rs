@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::array::{Array, Library, format_of, invalid, names, type_name};
-use crate::call::of_refusal;
+use crate::error::of_refusal;
 
 /// A prepared operand: few-bit weights, or a sparse matrix. `falchion.weights` and `falchion.sparse` make it.
 #[pyclass(frozen, module = "falchion")]

@@ -1,0 +1,131 @@
+//! What the kernel objects of the C interface have in common: they are chosen, loaded, launched and emulated.
+
+use core::ffi::{c_int, c_void};
+
+use falchion::kernel::driver::Context;
+use falchion::kernel::{EngineError, Machine};
+use falchion_core::{Plain, Refusal, Run};
+
+use crate::{DRIVER, FAULT, Failure, INVALID, Status, given, guard, invalid};
+
+/// A kernel object.
+pub(crate) trait Object {
+    /// What functions call it.
+    const NAME: &'static str;
+    /// What a launch says of an object that was not loaded.
+    const NOT_LOADED: &'static str;
+    /// Its kernels.
+    type Plain: Plain;
+    /// The caller's arguments of a run.
+    type Arguments;
+
+    /// The kernels.
+    fn plain(&self) -> &Self::Plain;
+
+    /// The call for the caller's arguments.
+    ///
+    /// # Safety
+    /// The arguments are null, or have as many bytes as the description said.
+    unsafe fn call(&self, arguments: *const Self::Arguments)
+    -> Result<<Self::Plain as Plain>::Call, Failure>;
+
+    /// The card for which the object was loaded.
+    fn card(&self) -> Result<usize, Failure> {
+        self.plain().card().ok_or_else(|| Failure(INVALID, Self::NOT_LOADED.to_owned()))
+    }
+}
+
+/// Compiles an object's kernels for a card, in its primary context.
+///
+/// # Safety
+/// The object is null or valid.
+pub(crate) unsafe fn load<T: Object>(object: *mut T, device: c_int) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let object = unsafe { given(object, T::NAME) }?;
+        let ordinal = usize::try_from(device);
+        let ordinal = ordinal.or_else(|_| invalid(format!("device is {device}, 0 or more was needed")))?;
+        object.plain().load(ordinal).map_err(|error| failed(&error))
+    })
+}
+
+/// Enqueues a call on a stream.
+///
+/// # Safety
+/// As `falchion_gemm_launch`.
+pub(crate) unsafe fn launch<T: Object>(
+    object: *mut T,
+    stream: *mut c_void,
+    arguments: *const T::Arguments,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees all of it.
+        unsafe {
+            let object = given(object, T::NAME)?;
+            given(arguments, "args")?;
+            let card = object.card()?;
+            object.plain().launch(card, stream, &object.call(arguments)?).map_err(|error| failed(&error))
+        }
+    })
+}
+
+/// Runs a call in the emulator, on the host's memory.
+///
+/// # Safety
+/// As `falchion_gemm_emulate`.
+pub(crate) unsafe fn emulate<T: Object>(object: *mut T, arguments: *const T::Arguments) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees all of it.
+        unsafe {
+            let object = given(object, T::NAME)?;
+            given(arguments, "args")?;
+            object.plain().emulate(&object.call(arguments)?, Run::default()).map_err(|error| failed(&error))
+        }
+    })
+}
+
+fn failed(error: &EngineError) -> Failure {
+    let status = match error {
+        EngineError::Call { .. } => INVALID,
+        EngineError::Trap { .. } => FAULT,
+        _ => DRIVER,
+    };
+    Failure(status, error.to_string())
+}
+
+/// How a kernel is chosen.
+pub(crate) struct Choice<'a> {
+    /// Kernels to measure; `None` if nothing is.
+    pub(crate) budget: Option<u32>,
+    /// The card, counted from 1; 0 is an H200.
+    pub(crate) card: u32,
+    pub(crate) spec: Option<&'a str>,
+}
+
+impl Choice<'_> {
+    /// The kernel that is measured; without a spec, the one that was measured on the card; or the one that is made.
+    pub(crate) fn kernel<T>(
+        &self,
+        tuned: impl FnOnce(usize, u32) -> Result<T, Refusal>,
+        recorded: impl FnOnce(usize) -> Result<Option<T>, Refusal>,
+        made: impl FnOnce(&Machine) -> Result<T, Refusal>,
+    ) -> Result<T, Failure> {
+        let card = self.card.checked_sub(1).map(|ordinal| ordinal as usize);
+        match (self.budget, card) {
+            (Some(_), None) => invalid("card is 0, 1 or more was needed to tune on".to_owned()),
+            (Some(_), Some(_)) if self.spec.is_some() => {
+                invalid("spec is given, NULL was needed to tune".to_owned())
+            }
+            (Some(budget), Some(card)) => Ok(tuned(card, budget)?),
+            (None, None) => Ok(made(&Machine::h200())?),
+            (None, Some(card)) => {
+                let recorded = if self.spec.is_none() { recorded(card)? } else { None };
+                let machine = || Context::primary(card).and_then(|context| context.machine());
+                match recorded {
+                    Some(recorded) => Ok(recorded),
+                    None => Ok(made(&machine().map_err(|error| failed(&error))?)?),
+                }
+            }
+        }
+    }
+}
