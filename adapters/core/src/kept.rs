@@ -14,9 +14,11 @@ use crate::host::{self, Hosted, Run};
 /// A loaded kernel. Different requests may have one kernel.
 type Shared<K> = Arc<Mutex<Loaded<K>>>;
 
-/// The kernels that are loaded, by kind, card and text.
-static SHELF: LazyLock<Mutex<HashMap<(TypeId, usize, String), Arc<dyn Any + Send + Sync>>>> =
-    LazyLock::new(Mutex::default);
+/// Kernels by kind, card and text.
+type Shelf = HashMap<(TypeId, usize, String), Arc<dyn Any + Send + Sync>>;
+
+/// The kernels that are loaded.
+static SHELF: LazyLock<Mutex<Shelf>> = LazyLock::new(Mutex::default);
 
 /// A kernel, its program, and the card for which it was compiled last.
 pub struct Kept<K> {
