@@ -110,8 +110,11 @@ fn attention_assembles_without_spills_or_serialization() {
         "mask=causal deterministic=on",
         "d=64 tile=128x128 mask=causal deterministic=on",
         "d=96 lengths=packed",
-        "d=192x128 tile=32x128",
-        "d=256 tile=32x64 mask=causal",
+        "d=192x128 tile=64x64",
+        "d=192 tile=64x64 lengths=packed deterministic=on",
+        "d=256 tile=64x64",
+        "d=256 tile=64x64 mask=causal deterministic=on",
+        "d=256 tile=64x64 mask=window lengths=packed format=f16",
     ];
     let forward = forward.map(|words| {
         let kernel = Attention::new(words.parse().expect("a spec")).expect("legal");

@@ -265,7 +265,7 @@ typedef struct {
     uint32_t all[2];
 } falchion_attention_backward_args;
 
-/* desc is that of the forward pass, without spec and pages; dv is d, or d is 192 and dv 128 without FALCHION_PACKED. args_size is 0 or
+/* desc is that of the forward pass, without spec and pages; dv is d, or d is 192 and dv 128. args_size is 0 or
  * sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
 falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
 void falchion_attention_backward_destroy(falchion_attention_backward *backward);

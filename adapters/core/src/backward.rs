@@ -33,7 +33,7 @@ impl Backward {
     pub fn new(spec: BackwardSpec) -> Result<Self, Refusal> {
         let none = |error| Refusal::NoKernel(format!("the gradient of attention: {error}"));
         let of_tile = |tile| AttentionBackward::new(BackwardSpec { tile, ..spec });
-        let others = [[128, 128], [64, 64], [32, 128]];
+        let others = [[128, 128], [64, 64]];
         let first = of_tile([64, 128]);
         let of = first.or_else(|error| others.into_iter().find_map(|tile| of_tile(tile).ok()).ok_or(error));
         let of = of.map_err(none)?;

@@ -26,15 +26,11 @@ pub enum Step {
     Prepare,
     /// dK, dV and the sums of dQ.
     Main,
-    /// dV, where a consumer's registers do not hold dK as well.
-    Values,
-    /// dK and the sums of dQ, likewise.
-    Keys,
     /// dQ from its sums.
     Finish,
 }
 
-/// The backward pass of attention: three programs, or four if heads have more than 128 elements, which run one after the other.
+/// The backward pass of attention: three programs, which run one after the other.
 ///
 /// ```
 /// use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
@@ -123,14 +119,7 @@ impl AttentionBackward {
 
     /// The programs in the order in which they run.
     pub fn steps(&self) -> Vec<BackwardStep> {
-        let main: &[Step] = if self.plan.divided { &[Step::Values, Step::Keys] } else { &[Step::Main] };
-        let all = [Step::Prepare].into_iter().chain(main.iter().copied()).chain([Step::Finish]);
-        all.map(|step| self.step(step)).collect()
-    }
-
-    /// The main program; that for dK and dQ, if there are two.
-    fn main(&self) -> BackwardStep {
-        self.step(if self.plan.divided { Step::Keys } else { Step::Main })
+        [Step::Prepare, Step::Main, Step::Finish].map(|step| self.step(step)).into()
     }
 
     fn step(&self, step: Step) -> BackwardStep {
@@ -283,7 +272,7 @@ impl BackwardStep {
                 arguments.extend(tensor(call.o).chain(tensor(call.d_o)));
                 arguments.extend([call.log_sum_exp, exponents, sums, dq_sums].map(Argument::from));
             }
-            Step::Main | Step::Values | Step::Keys | Step::Finish => {
+            Step::Main | Step::Finish => {
                 arguments.extend(tensor(call.d_q).chain([dq_sums.into(), scale.into()]));
             }
         }
@@ -320,15 +309,8 @@ impl BackwardStep {
         let of_queries = |i: usize, of| map(&plan.queries[i], of, of_queries, (queries, head[i]));
         let of_keys =
             |tiles: &[OperandTile; 2], i: usize, of| map(&tiles[i], of, of_keys, (most_keys, head[i]));
-        let keys = [of_keys(&plan.keys, 0, call.k), of_keys(&plan.keys, 1, call.v)];
-        let outputs = [of_keys(&plan.outputs, 0, call.d_k), of_keys(&plan.outputs, 1, call.d_v)];
-        // What a program does not access, it does not get: another tensor takes its place.
-        let [keys, outputs] = match self.step {
-            Step::Values => [[keys[0].clone(), keys[0].clone()], [outputs[1].clone(), outputs[1].clone()]],
-            Step::Keys => [keys, [outputs[0].clone(), outputs[0].clone()]],
-            Step::Prepare | Step::Main | Step::Finish => [keys, outputs],
-        };
-        let ([k, v], [d_k, d_v]) = (keys, outputs);
+        let [k, v] = [of_keys(&plan.keys, 0, call.k), of_keys(&plan.keys, 1, call.v)];
+        let [d_k, d_v] = [of_keys(&plan.outputs, 0, call.d_k), of_keys(&plan.outputs, 1, call.d_v)];
         let mut arguments = vec![of_queries(0, call.q), k, v, of_queries(1, call.d_o), d_k, d_v];
         arguments.extend([exponents, sums, dq_sums].map(Argument::from));
         arguments.extend(plan.spec.deterministic.then_some(Argument::from(counts)));
@@ -369,14 +351,12 @@ impl Kernel<BackwardCall> for BackwardStep {
         };
         let entry = match self.step {
             Step::Main => plan.cta.entry(name),
-            Step::Values => plan.cta.entry(name + "_values"),
-            Step::Keys => plan.cta.entry(name + "_keys"),
             Step::Prepare => small(name + "_prepare", emit::PREPARE_THREADS, 0),
-            Step::Finish => small(name + "_finish", plan.cta.consumers * 128, emit::finish_bytes(plan)),
+            Step::Finish => small(name + "_finish", plan.dq.consumers * 128, emit::finish_bytes(plan)),
         };
         Program::new(Function::build(entry, |f| match self.step {
             Step::Prepare => emit::prepare(f, plan),
-            Step::Main | Step::Values | Step::Keys => emit::main(f, plan, scores, self.step),
+            Step::Main => emit::main(f, plan, scores),
             Step::Finish => emit::finish(f, plan),
         }))
     }
@@ -384,7 +364,7 @@ impl Kernel<BackwardCall> for BackwardStep {
     fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         let passed = self.check(call)?;
         match self.step {
-            Step::Main | Step::Values | Step::Keys => self.over_keys(call, &passed),
+            Step::Main => self.over_keys(call, &passed),
             Step::Prepare | Step::Finish => self.over_queries(call, &passed),
         }
     }
@@ -397,7 +377,7 @@ impl Kernel<BackwardCall> for BackwardStep {
 
 impl Kernel<BackwardCall> for AttentionBackward {
     fn program(&self) -> Result<Program, VerifyError> {
-        self.main().program()
+        self.step(Step::Main).program()
     }
 
     fn workspace(&self, call: &BackwardCall, _slots: u32) -> u64 {
@@ -409,7 +389,7 @@ impl Kernel<BackwardCall> for AttentionBackward {
     }
 
     fn launch(&self, call: &BackwardCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        self.main().launch(call, resident)
+        self.step(Step::Main).launch(call, resident)
     }
 
     fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {
@@ -436,17 +416,17 @@ impl AttentionBackward {
         visit.factor(scale);
         let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
         let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
-        use Step::{Finish, Keys, Main, Prepare, Values};
+        use Step::{Finish, Main, Prepare};
         let [d, dv] = self.plan.spec.head;
         for (name, of, extents, contents, steps) in [
-            ("Q", q, (of_queries, d), read(0), &[Main, Values, Keys][..]),
-            ("K", k, (of_keys, d), read(1), &[Main, Values, Keys]),
-            ("V", v, (of_keys, dv), read(1), &[Main, Keys]),
+            ("Q", q, (of_queries, d), read(0), &[Main][..]),
+            ("K", k, (of_keys, d), read(1), &[Main]),
+            ("V", v, (of_keys, dv), read(1), &[Main]),
             ("O", o, (of_queries, dv), read(0), &[Prepare]),
-            ("dO", d_o, (of_queries, dv), read(0), &[Prepare, Main, Values, Keys]),
+            ("dO", d_o, (of_queries, dv), read(0), &[Prepare, Main]),
             ("dQ", d_q, (of_queries, d), written, &[Finish]),
-            ("dK", d_k, (of_keys, d), written, &[Main, Keys]),
-            ("dV", d_v, (of_keys, dv), written, &[Main, Values]),
+            ("dK", d_k, (of_keys, d), written, &[Main]),
+            ("dV", d_v, (of_keys, dv), written, &[Main]),
         ] {
             let ([batch, heads, rows], d) = extents;
             let extents = [batch, heads, rows, d];
@@ -465,7 +445,7 @@ impl AttentionBackward {
             visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: false });
         }
         let names = ["the beginnings of queries", "the beginnings of keys"];
-        let sides = if touches(&[Main, Values, Keys]) { 2 } else { 1 };
+        let sides = if touches(&[Main]) { 2 } else { 1 };
         let Packed { begins, rows } = &mut call.packed;
         for ((name, address), rows) in names.into_iter().zip(begins).zip(rows).take(sides) {
             let extents = Extents::line(32, entries);

@@ -6,8 +6,7 @@
 //! dV = P^T dO        dS = P * (dO V^T - D)        dK = scale * dS^T Q        dQ = scale * dS K
 //! ```
 //!
-//! Three programs run one after the other ([`AttentionBackward::steps`]). Heads of more than 128 elements have two main programs,
-//! one for dV and one for dK and dQ, since the registers of a consumer hold dV or dK:
+//! Three programs run one after the other ([`AttentionBackward::steps`]):
 //!
 //! 1. *Prepare*: `D` and the exponent `log2(e) * log-sum-exp` of each query in `f32`, and zeros for the sums of dQ, or for the
 //!    numbers of blocks that were added to them.
@@ -17,6 +16,10 @@
 //!    through shared memory, because dQ needs all keys of the block. A warp of the producer adds the tile's part of dQ to the
 //!    sums in memory, by bulk reductions.
 //! 3. *Finish*: dQ from its sums, with the scale, in 16 bits.
+//!
+//! The registers of a consumer hold dV or dK of more than 128 elements. Two consumers have the same 64 keys then ([`PairPlan`]): the
+//! first one computes P and keeps dV, and the second one, to which it passes P in `f32`, computes dS and keeps dK. Both read dS, and
+//! compute half of the columns of dQ each.
 //!
 //! Heads of queries that share a head of keys follow each other in a CTA, so dK and dV are summed in registers.
 //!
@@ -34,5 +37,5 @@ mod spec;
 
 pub use call::BackwardCall;
 pub use kernel::{AttentionBackward, BackwardStep, Step};
-pub use plan::{BackwardError, BackwardPlan};
+pub use plan::{BackwardError, BackwardPlan, PairPlan};
 pub use spec::BackwardSpec;

@@ -41,20 +41,6 @@ pub enum BackwardError {
         /// What is allowed.
         needed: &'static str,
     },
-    /// The tiles do not fit into shared memory.
-    #[error(
-        "tiles of {queries} queries x {keys} keys need {need} B of shared memory, a CTA has {have} B: take fewer queries per tile"
-    )]
-    SharedMemory {
-        /// Queries per tile.
-        queries: u32,
-        /// Keys per block.
-        keys: u32,
-        /// Bytes needed.
-        need: u32,
-        /// Bytes of a CTA.
-        have: u32,
-    },
     /// A thread has too few registers.
     #[error(
         "a consumer thread needs about {need} registers for {queries} queries per tile, it has {have}: take fewer queries per tile"
@@ -84,10 +70,10 @@ pub struct BackwardPlan {
     pub spec: BackwardSpec,
     /// Elements of a head of Q and K, and of V and dO, in shared memory: those after the head's are zeros.
     pub wide: [u32; 2],
-    /// Whether dV has a program of its own, so that a consumer keeps dV or dK, and never both.
-    pub divided: bool,
-    /// The CTA of the main program. Each consumer warpgroup has 64 keys.
+    /// The CTA of the main program. Each consumer warpgroup has 64 keys; or two have the same ones.
     pub cta: CtaPlan,
+    /// What two consumers with the same keys need, where the registers of one hold dV or dK alone.
+    pub pair: Option<PairPlan>,
     /// The tiles of K and V.
     pub keys: [OperandTile; 2],
     /// The tiles of Q and dO.
@@ -104,11 +90,11 @@ pub struct BackwardPlan {
     pub outputs: [OperandTile; 2],
     /// The ring of one stage with K and V.
     pub kv_ring: RingPlan,
-    /// The ring of Q with exponents and dO with row sums.
+    /// The ring of Q with exponents and dO with row sums; that of Q with exponents, if dO has one of its own.
     pub q_ring: RingPlan,
-    /// The ring of one stage in which dQ of a tile waits to be added.
+    /// The ring in which dQ of a tile waits to be added: one stage; or some that have columns of it.
     pub dq_ring: RingPlan,
-    /// The buffers of dS. Named barriers order their accesses.
+    /// The buffers of dS. Named barriers order their accesses, or mbarriers those of a pair.
     pub ds_ring: RingPlan,
     /// The products `K Q^T` and `V dO^T`.
     pub scores: [MainloopSpec; 2],
@@ -123,15 +109,37 @@ pub struct BackwardPlan {
     pub dq_transposed: bool,
 }
 
+/// Two consumers with the same 64 keys: the first one computes P and keeps dV, the second one computes dS and keeps dK. Each
+/// computes some columns of dQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairPlan {
+    /// The ring of dO with row sums.
+    pub do_ring: RingPlan,
+    /// The ring of one stage in which P is passed on, in `f32`, in the order of a thread's accumulators.
+    pub p_ring: RingPlan,
+    /// Each consumer's part of the product for dQ, and its columns of K.
+    pub dq: [(MainloopSpec, OperandTile); 2],
+}
+
+impl PairPlan {
+    /// Columns of dQ that are added at once.
+    pub const COLUMNS: u32 = 64;
+
+    /// Stages of the ring of dQ that a consumer's columns need.
+    pub const fn parts(&self, consumer: usize) -> u32 {
+        self.dq[consumer].0.tile[1] / Self::COLUMNS
+    }
+}
+
 /// Registers of a consumer apart from accumulators and operands.
 const WORKING: u32 = 13;
 
 /// Bytes per query of what is one `f32` per query.
 pub(super) const LINE: u32 = 4;
 
-/// Elements of a head in shared memory. Consumers share more than 128 evenly.
+/// Elements of a head in shared memory.
 const fn padded(d: u32) -> u32 {
-    d.next_multiple_of(if d > 128 { 128 } else { 64 })
+    d.next_multiple_of(64)
 }
 
 const fn number(field: &'static str, value: u32, needed: &'static str) -> BackwardError {
@@ -145,7 +153,6 @@ impl BackwardPlan {
     /// The first field of the spec that is not possible.
     pub const fn new(spec: BackwardSpec) -> Result<Self, BackwardError> {
         let BackwardSpec { format, head: [d, dv], tile: [rows, keys], .. } = spec;
-        let limits = AttentionPlan::TARGET.limits();
         let Some(types) = sixteen_bits(format) else { return Err(BackwardError::Format { format }) };
         if !matches!(d, 64 | 96 | 128 | 192 | 256) {
             return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
@@ -154,9 +161,17 @@ impl BackwardPlan {
             let needed = "the number of Q and K, or 128 with their 192,";
             return Err(number("d of V and O", dv, needed));
         }
-        if d == 192 && matches!(spec.lengths, Lengths::Packed) {
-            // A box of padding alone is outside of the tensor, and reads at the tensor map's beginning.
-            return Err(number("d of Q and K, with lengths=packed,", d, "64, 96, 128 or 256"));
+        let wide = [padded(d), padded(dv)];
+        let is_pair = wide[0] > 128;
+        let [queries_of_pair, keys_of_pair] = [
+            "the number of queries per tile, with heads of more than 128 elements,",
+            "the number of keys per block, with heads of more than 128 elements,",
+        ];
+        if is_pair && rows != 64 {
+            return Err(number(queries_of_pair, rows, "64"));
+        }
+        if is_pair && keys != 64 {
+            return Err(number(keys_of_pair, keys, "64"));
         }
         if rows < 16 || rows > 128 || !rows.is_multiple_of(16) {
             return Err(number("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
@@ -164,23 +179,23 @@ impl BackwardPlan {
         if !matches!(keys, 64 | 128) {
             return Err(number("the number of keys per block", keys, "64 or 128"));
         }
-        let consumers = keys / 64;
+        // Consumers among which the rows of products are divided.
+        let among = keys / 64;
+        let consumers = if is_pair { 2 } else { among };
         // Every consumer computes 64 rows of dQ's product, or a multiple of these.
-        let wide = [padded(d), padded(dv)];
-        let divided = wide[0] > 128;
-        let dq_transposed = wide[0].is_multiple_of(keys);
+        let dq_transposed = !is_pair && wide[0].is_multiple_of(keys);
         if !dq_transposed && !rows.is_multiple_of(keys) {
             return Err(number("the number of queries per tile", rows, "128 for 128 keys with d=64"));
         }
         let producer = 24;
         let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
-        // dK and dV, or one of them. With them scores, their gradients, and P or dS in 16 bits; or dQ with those of P and dS that there are. With more, the
-        // assembler serialises the products.
-        let kept = if divided { wide[0] / 2 } else { (wide[0] + wide[1]) / 2 };
-        let of_dq = wide[0] * rows / (consumers * 128) + if divided { rows / 4 } else { rows / 2 } + 8;
+        // dK and dV. With them scores, their gradients, and P or dS in 16 bits; or dQ with P and dS. With more, the assembler serialises the
+        // products. A pair has enough for its tile.
+        let kept = (wide[0] + wide[1]) / 2;
+        let of_dq = wide[0] * rows / (consumers * 128) + rows / 2 + 8;
         let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
-        let ahead = !divided && kept + rows + rows / 2 + WORKING <= consumer;
-        if need > consumer {
+        let ahead = !is_pair && kept + rows + rows / 2 + WORKING <= consumer;
+        if !is_pair && need > consumer {
             return Err(BackwardError::Registers { need, have: consumer, queries: rows });
         }
 
@@ -209,34 +224,38 @@ impl BackwardPlan {
         ) else {
             return Err(number("d, the elements of a head,", d, "a multiple of K's swizzle"));
         };
-        let kv = RingPlan::of(&[k.room(), v.room()]);
+        let kv = RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0);
         let line = StageSlot::line(rows * LINE);
-        let q_ring = RingPlan::of(&[q.room(), line, d_o.room(), line]);
-        let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]);
         let ds = RingPlan::of(&[differences.room()]);
-        // Two stages of Q and dO, and two buffers of dS, as far as they fit.
-        let fixed = kv.need(1) + dq.need(1);
-        let each = q_ring.need(1);
-        let have = limits.shared_bytes;
-        let [stages, buffers] = if fixed + 2 * each + ds.need(2) <= have {
-            [2, 2]
-        } else if fixed + 2 * each + ds.need(1) <= have {
-            [2, 1]
+        let (of_warps, of_warpgroup) = (Arrivals::Warp.count(), Arrivals::Warpgroup.count());
+        let (rings, passed, shared_bytes) = if is_pair {
+            // One consumer reads a line by its threads, and both read the tile by products.
+            let released = of_warps + of_warpgroup;
+            let q_ring = RingPlan::of(&[q.room(), line]).arrivals(1, released);
+            let do_ring = RingPlan::of(&[d_o.room(), line]).arrivals(1, released);
+            let ds = ds.arrivals(of_warps, 2 * of_warpgroup);
+            let p = RingPlan::of(&[StageSlot::line(rows * keys * 4)]).arrivals(of_warps, of_warps);
+            let dq = RingPlan::of(&[StageSlot::line(rows * PairPlan::COLUMNS * 4)]).arrivals(of_warps, 1);
+            // Two stages of Q and, if they fit, of dO; the rest is for what is added.
+            let have = AttentionPlan::TARGET.limits().shared_bytes;
+            let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1);
+            let stages = if fixed + do_ring.need(2) + dq.need(2) <= have { 2 } else { 1 };
+            let parts = dq.fit(have - fixed - do_ring.need(stages));
+            let placed =
+                RingPlan::placed_together([kv, q_ring, ds, dq, do_ring, p], [1, 2, 1, parts, stages, 1], 0);
+            let ([kv, q_ring, ds, dq, do_ring, p], end) = placed;
+            ([kv, q_ring, ds, dq], Some([do_ring, p]), end)
         } else {
-            [1, 1]
+            let q_ring =
+                RingPlan::of(&[q.room(), line, d_o.room(), line]).arrivals(1, consumers * of_warpgroup);
+            let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(consumers * of_warps, 1);
+            // A tile whose accumulators fit into registers leaves room for two stages of Q and dO, and for two buffers of dS.
+            let placed = RingPlan::placed_together([kv, q_ring, ds.arrivals(0, 0), dq], [1, 2, 2, 1], 0);
+            (placed.0, None, placed.1)
         };
-        let need = fixed + stages * each + ds.need(buffers);
-        if need > have {
-            return Err(BackwardError::SharedMemory { queries: rows, keys, need, have });
-        }
-        let arrivals = consumers * Arrivals::Warpgroup.count();
-        let q_ring = q_ring.arrivals(1, arrivals);
-        let adds = dq.arrivals(consumers * Arrivals::Warp.count(), 1);
-        let rings = [kv.arrivals(1, 0), q_ring, ds.arrivals(0, 0), adds];
-        let (rings, shared_bytes) = RingPlan::placed_together(rings, [1, stages, buffers, 1], 0);
         let [kv_ring, q_ring, ds_ring, dq_ring] = rings;
 
-        let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
+        let base = MainloopSpec { consumers: among, ..KernelSpec::DEFAULT.mainloop };
         let operand = OperandSpec::k_major(format);
         let across = OperandSpec { major: Major::Mn, ..operand };
         let (shared, registers) = (Atom::shared(types), Atom::registers(types));
@@ -247,10 +266,27 @@ impl BackwardPlan {
             MainloopSpec { operands: [operand, across], atom: registers, tile: [keys, wide_k, rows], ..base };
         let of_v = MainloopSpec { tile: [keys, wide_v, rows], ..of_k };
         let tile = if dq_transposed { [wide_k, rows, keys] } else { [rows, wide_k, keys] };
+        let dq = MainloopSpec { operands: [across; 2], atom: shared, tile, ..base };
+        let pair = match passed {
+            None => None,
+            Some([do_ring, p_ring]) => {
+                let columns = [128, wide_k - 128];
+                let layout = TileLayout::Slabs(k_across.swizzle());
+                let (Ok(first), Ok(second)) = (
+                    OperandTile::new(format, Major::Mn, [columns[0], keys], layout),
+                    OperandTile::new(format, Major::Mn, [columns[1], keys], layout),
+                ) else {
+                    return Err(number("d, the elements of a head,", d, "a multiple of 64"));
+                };
+                let of_first = MainloopSpec { tile: [rows, columns[0], keys], ..dq };
+                let of_second = MainloopSpec { tile: [rows, columns[1], keys], ..dq };
+                let dq = [(of_first, first), (of_second, second.at(first.room().bytes))];
+                Some(PairPlan { do_ring, p_ring, dq })
+            }
+        };
         Ok(Self {
             spec,
             wide,
-            divided,
             cta: CtaPlan {
                 producer: Some(Producer::Warpgroup),
                 consumers,
@@ -261,6 +297,7 @@ impl BackwardPlan {
                 overlaps: false,
                 turns: false,
             },
+            pair,
             keys: [k, v],
             queries: [q, d_o],
             keys_across: k_across,
@@ -275,7 +312,7 @@ impl BackwardPlan {
             scores: [scores, gradients],
             sums: [of_k, of_v],
             ahead,
-            dq: MainloopSpec { operands: [across; 2], atom: shared, tile, ..base },
+            dq,
             dq_transposed,
         })
     }

@@ -94,7 +94,7 @@ fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
 const BACKWARD: [(&str, &[Step]); 3] = [
     ("tile=64x128 mask=causal", &[Step::Main, Step::Finish]),
     ("d=64 tile=128x128 deterministic=on", &[Step::Main]),
-    ("d=192x128 tile=32x128", &[Step::Values, Step::Keys]),
+    ("d=256 tile=64x64", &[Step::Main]),
 ];
 
 /// Programs of attention's backward pass. A tile of queries sees two blocks of keys at most: more have sums of dQ that depend on the
@@ -123,8 +123,8 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             (heads * queries.next_multiple_of(rows) * 8) as usize
         };
         let name = match step {
-            Step::Main | Step::Keys => format!("attention-backward {text}"),
-            Step::Prepare | Step::Values | Step::Finish => format!("attention-backward {text}, {step:?}"),
+            Step::Main => format!("attention-backward {text}"),
+            Step::Prepare | Step::Finish => format!("attention-backward {text}, {step:?}"),
         };
         let kernel = kernel.steps().into_iter().find(|of| of.step() == step)?;
         Some(Box::new(Calls { noise: Box::new(noise), ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)

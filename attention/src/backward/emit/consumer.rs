@@ -2,7 +2,7 @@
 
 use collective::pipeline::{ClusterPosition, Position, Release, Stage, Turns};
 use collective::{
-    Arrivals, Consumer, CtaPlan, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows,
+    Arrivals, Consumer, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows,
     WarpgroupMma,
 };
 use ptx::{Builder, ProxySpace, Special, Value, Var};
@@ -33,14 +33,26 @@ struct Consuming<'a, 'f> {
     /// P and dS in 16 bits, as operand A.
     weights: Fragments<'f>,
     differences: Fragments<'f>,
-    /// The scores and their gradients by row, and the thread's first key and query.
-    rows: Vec<[RowVariables<'f, f32>; 2]>,
-    start: [Value<'f, u32>; 2],
+    /// The scores and their gradients by row.
+    rows: Rows<'f>,
+    rows_of_gradients: Vec<RowVariables<'f, f32>>,
     /// The thread's places in a slab of dS.
     staged: StagedRows<'f>,
-    /// Which buffer of dS is next, if there are two: its offset.
-    buffer: Option<Var<'f, u32>>,
+    /// Which buffer of dS is next: its offset.
+    buffer: Var<'f, u32>,
 }
+
+/// What a thread has of a product with a row per key and a column per query.
+pub(super) struct Rows<'f> {
+    f: &'f Builder,
+    pub(super) all: Vec<RowVariables<'f, f32>>,
+    /// The thread's first key and query.
+    start: [Value<'f, u32>; 2],
+}
+
+/// A gradient of the consumer's keys: the product that has it, the shared memory that it is stored through, and which one it is: dK
+/// (0) or dV (1).
+pub(super) type Gradient<'a, 'f> = (&'a WarpgroupMma<'f, f32>, Stage<'f>, usize);
 
 /// A consumer warpgroup.
 pub(super) fn consumer<'f>(
@@ -81,7 +93,7 @@ pub(super) fn fragment<'f>(
     product.fragment(consumer, from(f.constant(0)))
 }
 
-const PLANNED: &str = "the plan has checked the tiles";
+pub(super) const PLANNED: &str = "the plan has checked the tiles";
 
 impl<'f> Kernel<'_, 'f> {
     /// Emitted for a consumer warpgroup.
@@ -96,8 +108,6 @@ impl<'f> Kernel<'_, 'f> {
         let [d_k, d_v] =
             [0, 1].map(|i: usize| product(&plan.sums[i], [plan.weights, plan.queries_across[i]]));
         let (of_scores, of_gradients) = (fragment(f, &scores, consumer), fragment(f, &gradients, consumer));
-        let rows = of_scores.variables(0).into_iter().zip(of_gradients.variables(0));
-        let ds = plan.ds_ring;
         let keys = self.kv_ring.consumer().acquire();
         let of = Consuming {
             kernel: self,
@@ -113,129 +123,131 @@ impl<'f> Kernel<'_, 'f> {
             d_q: dq_product(f, plan, part),
             weights: weights(1),
             differences: weights(0),
-            rows: rows.map(|(scores, gradients)| [scores, gradients]).collect(),
-            start: of_scores.start(),
+            rows: Rows::new(f, &of_scores),
+            rows_of_gradients: of_gradients.variables(0),
             staged: slab(&plan.differences, consumer.thread).0,
-            buffer: (ds.stages > 1).then(|| f.variable(ds.start)),
+            buffer: f.variable(plan.ds_ring.start),
         };
-        let [with_keys, with_values] = self.computes;
-        if with_values {
-            of.d_v.clear();
+        of.d_v.clear();
+        of.d_k.clear();
+        self.each_tile(|tile| of.tile(tile));
+        // All consumers have read K.
+        self.meet();
+        self.store(consumer, &[(&of.d_v, of.v, 1), (&of.d_k, of.k, 0)], || self.meet());
+    }
+
+    /// The named barrier of all consumers, after those of each.
+    pub(super) fn meet(&self) {
+        let cta = self.plan.cta;
+        self.f.barrier_sync(cta.own_barriers().start, cta.consumers * 128);
+    }
+
+    /// Writes dS to shared memory, where all consumers read it.
+    pub(super) fn stage_differences(
+        &self,
+        consumer: Consumer<'f>,
+        staged: &StagedRows<'f>,
+        buffer: Value<'f, u32>,
+        rows: &[RowVariables<'f, f32>],
+    ) {
+        let Self { f, plan, .. } = *self;
+        let format = plan.spec.format;
+        let packed = |row: &RowVariables<'f, f32>| -> Vec<Packed<'f>> {
+            let pair = |pair: &[(u32, Var<'f, f32>)]| format.pack(f, [pair[0].1.get(), pair[1].1.get()]);
+            row.elements.chunks_exact(2).map(pair).collect()
+        };
+        let rows: Vec<_> = rows.iter().map(packed).collect();
+        self.fill(consumer, staged, &plan.differences, buffer, &rows);
+    }
+
+    /// Writes the consumer's 64 rows to a tile with a row per key of the block in shared memory, slab by slab.
+    fn fill(
+        &self,
+        consumer: Consumer<'f>,
+        staged: &StagedRows<'f>,
+        tile: &OperandTile,
+        first: Value<'f, u32>,
+        rows: &[Vec<Packed<'f>>],
+    ) {
+        let columns = tile.swizzle().elements(tile.bits());
+        let row_bytes = columns * tile.bits() / 8;
+        let first = first + consumer.part * (64 * row_bytes);
+        let pairs = columns as usize / 8;
+        if let [upper, lower] = rows {
+            for (slab, (upper, lower)) in (0..).zip(upper.chunks(pairs).zip(lower.chunks(pairs))) {
+                let slab = first + slab * (self.plan.spec.tile[1] * row_bytes);
+                staged.fill(self.f, slab, [upper, lower]);
+            }
         }
-        if with_keys {
-            of.d_k.clear();
-            self.each_tile(|tile| of.tile(tile));
-        } else {
-            self.each_tile(|tile| of.values(tile));
+    }
+
+    /// Hands sums of dQ, which begin at `own` in a stage, to the thread that adds them.
+    pub(super) fn hand_over(
+        &self,
+        consumer: Consumer<'f>,
+        stage: Stage<'f>,
+        own: Value<'f, u32>,
+        sums: &[Var<'f, f32>],
+    ) {
+        store_fours(self.f, own, sums);
+        self.f.fence_proxy_async(ProxySpace::Shared);
+        self.warp_arrives(consumer, stage.full);
+    }
+
+    /// An arrival of each warp, for what all of its lanes have done.
+    pub(super) fn warp_arrives(&self, consumer: Consumer<'f>, barrier: Value<'f, u32>) {
+        let f = self.f;
+        f.warp_sync();
+        f.if_((consumer.thread % 32).equals(0), || f.mbarrier_arrive(barrier));
+    }
+
+    /// Stores gradients through shared memory that no consumer reads any more. `meet` waits for all threads that have a part of
+    /// what this consumer stores.
+    pub(super) fn store(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>], meet: impl FnOnce()) {
+        let Self { f, plan, .. } = *self;
+        let Consumer { thread, part, .. } = consumer;
+        let format = plan.spec.format;
+        // All tiles have the same slabs.
+        let (staged, columns) = slab(&plan.outputs[0], thread);
+        let row_bytes = columns * format.bits() / 8;
+        let Parameters { scale, d_k, d_v, .. } = self.parameters;
+        for &(product, to, i) in gradients {
+            let factor = (i == 0).then_some(scale);
+            let rows = packed_rows(f, format, &fragment(f, product, consumer), factor);
+            self.fill(consumer, &staged, &plan.outputs[i], to.address, &rows);
         }
-        of.store();
+        f.fence_proxy_async(ProxySpace::Shared);
+        meet();
+        let first = self.keys.first + part * 64;
+        // Tensor stores skip rows after the last one; a part without any row stores nothing.
+        f.if_(thread.equals(0) & first.less_than(self.keys.lengths[1]), || {
+            let [first, batch] = self.place(1, first);
+            for &(_, from, i) in gradients {
+                let own = from.address + part * (64 * row_bytes);
+                for slab in 0..plan.spec.head[i].div_ceil(columns) {
+                    let place = [f.constant(slab * columns), first, self.keys.head, batch];
+                    let src = own + slab * (plan.spec.tile[1] * row_bytes);
+                    f.tensor_store([d_k, d_v][i], src, place.map(Value::cast));
+                }
+            }
+            f.bulk_commit();
+            f.bulk_wait(0, false);
+        });
     }
 }
 
-impl<'f> Consuming<'_, 'f> {
-    /// The named barrier of all consumers, after those of each.
-    fn meet(&self) {
-        let cta = self.kernel.plan.cta;
-        self.kernel.f.barrier_sync(cta.own_barriers().start, cta.consumers * 128);
-    }
-
-    /// The next stage of Q, and dO in it.
-    fn acquire(&self) -> [Stage<'f>; 2] {
-        let q = self.q.acquire();
-        [q, Stage { address: q.address + self.kernel.plan.q_ring.offset(2), ..q }]
-    }
-
-    /// A tile of queries for dV alone.
-    fn values(&self, of: QueryTile<'f>) {
-        let (f, ring) = (self.kernel.f, self.kernel.plan.q_ring);
-        let [q, d_o] = self.acquire();
-        let scores = self.scores.find_in([self.k, q]);
-        f.wgmma_fence();
-        scores.issue(false);
-        f.wgmma_commit();
-        f.wgmma_wait(0);
-        self.mask(of);
-        self.weigh(&self.rows, &self.of_queries(q.address + ring.offset(1)));
-        self.weights.pack(self.scores.accumulators());
-        // All threads of the warpgroup have read exponents.
-        f.barrier_sync(CtaPlan::consumer_barrier(self.consumer.warpgroup), 128);
-        self.d_v.multiply_registers(&self.weights, d_o, true);
-        f.wgmma_wait(0);
-        self.consumer.release.arrive(q.empty);
-    }
-
-    /// A tile of queries for dK and dQ, and for dV. No register of a product is used between a fence and the products that follow
-    /// it.
-    fn tile(&self, of: QueryTile<'f>) {
-        let (f, plan) = (self.kernel.f, self.kernel.plan);
-        let (with_values, ring) = (self.kernel.computes[1], plan.q_ring);
-        let [q, d_o] = self.acquire();
-        let (scores, gradients) = (self.scores.find_in([self.k, q]), self.gradients.find_in([self.v, d_o]));
-        f.wgmma_fence();
-        for product in [scores, gradients] {
-            product.issue(false);
-            f.wgmma_commit();
-        }
-        let [exponents, row_sums] = [1, 3].map(|slot| q.address + ring.offset(slot));
-        let ahead = |line| plan.ahead.then(|| self.of_queries(line));
-        let loaded = ahead(exponents);
-        f.wgmma_wait(1);
-        self.mask(of);
-        let exponents = loaded.unwrap_or_else(|| self.of_queries(exponents));
-        let loaded = ahead(row_sums);
-        // The gradients of P are there when a thread's first row has its exponentials.
-        let (first, second) = self.rows.split_at(1);
-        self.weigh(first, &exponents);
-        settle(first.iter().flat_map(|[scores, _]| &scores.elements).map(|(_, weight)| weight.get()));
-        f.wgmma_wait(0);
-        self.weigh(second, &exponents);
-        if with_values {
-            self.weights.pack(self.scores.accumulators());
-        }
-        let multiply_values = || self.d_v.multiply_registers(&self.weights, d_o, true);
-        if plan.ahead {
-            multiply_values();
-        }
-        self.differ(&loaded.unwrap_or_else(|| self.of_queries(row_sums)));
-        self.differences.pack(self.gradients.accumulators());
-
-        let ds = plan.ds_ring;
-        let buffer = self.kernel.shared + self.buffer.map_or(f.constant(ds.start), Var::get);
-        if self.buffer.is_none() {
-            // The products with dS of the tile before have read it.
-            self.meet();
-        }
-        self.stage_differences(buffer);
-        f.fence_proxy_async(ProxySpace::Shared);
-        let differences = Stage { address: buffer, ..q };
-        let of_dq = if plan.dq_transposed { [self.k, differences] } else { [differences, self.k] };
-        if with_values && !plan.ahead {
-            multiply_values();
-        }
-        let (of_dq, of_dk) = (self.d_q.find_in(of_dq), self.d_k.find(q));
-        self.meet();
-        f.wgmma_fence();
-        of_dq.issue(false);
-        f.wgmma_commit();
-        of_dk.issue_registers(&self.differences, true);
-        f.wgmma_commit();
-        f.wgmma_wait(1);
-        self.hand_over_dq();
-        f.wgmma_wait(0);
-        self.consumer.release.arrive(q.empty);
-        if let Some(buffer) = self.buffer {
-            buffer.set(f.constant(2 * ds.start + ds.stage_bytes) - buffer.get());
-        }
+impl<'f> Rows<'f> {
+    pub(super) fn new(f: &'f Builder, of: &Fragment<'f, f32>) -> Self {
+        Self { f, all: of.variables(0), start: of.start() }
     }
 
     /// Scores that are not seen become minus infinity.
-    fn mask(&self, of: QueryTile<'f>) {
-        let (f, kernel) = (self.kernel.f, self.kernel);
-        f.if_(kernel.is_masked(of), || {
+    pub(super) fn mask(&self, kernel: &Kernel<'_, 'f>, of: QueryTile<'f>) {
+        self.f.if_(kernel.is_masked(of), || {
             let scope = kernel.scope(of.head);
             let first_key = (kernel.keys.first + self.start[0]).cast::<i32>();
             let first_query = (of.first + self.start[1]).cast::<i32>();
-            for [scores, _] in &self.rows {
+            for scores in &self.all {
                 let key = first_key + scores.row.cast_signed();
                 let inside = key.less_than(scope.keys);
                 for &(column, score) in &scores.elements {
@@ -251,129 +263,111 @@ impl<'f> Consuming<'_, 'f> {
     }
 
     /// Numbers of the thread's queries, two neighbours at a time, from a line in shared memory.
-    fn of_queries(&self, line: Value<'f, u32>) -> Vec<Value<'f, f32>> {
-        let f = self.kernel.f;
+    pub(super) fn of_queries(&self, line: Value<'f, u32>) -> Vec<Value<'f, f32>> {
         let first = line + self.start[1] * 4;
-        let Some([row, _]) = self.rows.first() else { return Vec::new() };
+        let Some(row) = self.all.first() else { return Vec::new() };
         let pair = |pair: &[(u32, Var<'f, f32>)]| {
-            f.load_shared_vector::<f32, 2>(first, (pair[0].0 * 4).cast_signed())
+            self.f.load_shared_vector::<f32, 2>(first, (pair[0].0 * 4).cast_signed())
         };
         row.elements.chunks_exact(2).flat_map(pair).collect()
     }
+}
 
-    /// Scores become P, by the exponents of their queries.
-    fn weigh(&self, rows: &[[RowVariables<'f, f32>; 2]], exponents: &[Value<'f, f32>]) {
-        let to_log2 = self.kernel.parameters.to_log2;
-        for [scores, _] in rows {
-            for (&(_, score), &exponent) in scores.elements.iter().zip(exponents) {
-                score.set(exp2(score.get().mul_add(to_log2, -exponent)));
-            }
+/// Scores become P, by the exponents of their queries.
+pub(super) fn weigh<'f>(
+    rows: &[RowVariables<'f, f32>],
+    to_log2: Value<'f, f32>,
+    exponents: &[Value<'f, f32>],
+) {
+    for scores in rows {
+        for (&(_, score), &exponent) in scores.elements.iter().zip(exponents) {
+            score.set(exp2(score.get().mul_add(to_log2, -exponent)));
         }
+    }
+}
+
+/// Stores a thread's numbers by fours: each follows those of the 127 threads after it.
+pub(super) fn store_fours<'f>(f: &'f Builder, own: Value<'f, u32>, numbers: &[Var<'f, f32>]) {
+    for (i, four) in (0..).zip(numbers.chunks_exact(4)) {
+        let values = [four[0], four[1], four[2], four[3]].map(|number| number.get());
+        f.store_shared(own, i * 128 * 16, values);
+    }
+}
+
+impl<'f> Consuming<'_, 'f> {
+    /// The next stage of Q, and dO in it.
+    fn acquire(&self) -> [Stage<'f>; 2] {
+        let q = self.q.acquire();
+        [q, Stage { address: q.address + self.kernel.plan.q_ring.offset(2), ..q }]
+    }
+
+    /// A tile of queries. No register of a product is used between a fence and the products that follow
+    /// it.
+    fn tile(&self, of: QueryTile<'f>) {
+        let (f, plan) = (self.kernel.f, self.kernel.plan);
+        let (ring, to_log2) = (plan.q_ring, self.kernel.parameters.to_log2);
+        let [q, d_o] = self.acquire();
+        let (scores, gradients) = (self.scores.find_in([self.k, q]), self.gradients.find_in([self.v, d_o]));
+        f.wgmma_fence();
+        for product in [scores, gradients] {
+            product.issue(false);
+            f.wgmma_commit();
+        }
+        let [exponents, row_sums] = [1, 3].map(|slot| q.address + ring.offset(slot));
+        let ahead = |line| plan.ahead.then(|| self.rows.of_queries(line));
+        let loaded = ahead(exponents);
+        f.wgmma_wait(1);
+        self.rows.mask(self.kernel, of);
+        let exponents = loaded.unwrap_or_else(|| self.rows.of_queries(exponents));
+        let loaded = ahead(row_sums);
+        // The gradients of P are there when a thread's first row has its exponentials.
+        let (first, second) = self.rows.all.split_at(1);
+        weigh(first, to_log2, &exponents);
+        settle(first.iter().flat_map(|scores| &scores.elements).map(|(_, weight)| weight.get()));
+        f.wgmma_wait(0);
+        weigh(second, to_log2, &exponents);
+        self.weights.pack(self.scores.accumulators());
+        let multiply_values = || self.d_v.multiply_registers(&self.weights, d_o, true);
+        if plan.ahead {
+            multiply_values();
+        }
+        self.differ(&loaded.unwrap_or_else(|| self.rows.of_queries(row_sums)));
+        self.differences.pack(self.gradients.accumulators());
+
+        let ds = plan.ds_ring;
+        let buffer = self.kernel.shared + self.buffer.get();
+        self.kernel.stage_differences(self.consumer, &self.staged, buffer, &self.rows_of_gradients);
+        f.fence_proxy_async(ProxySpace::Shared);
+        let differences = Stage { address: buffer, ..q };
+        let of_dq = if plan.dq_transposed { [self.k, differences] } else { [differences, self.k] };
+        if !plan.ahead {
+            multiply_values();
+        }
+        let (of_dq, of_dk) = (self.d_q.find_in(of_dq), self.d_k.find(q));
+        self.kernel.meet();
+        f.wgmma_fence();
+        of_dq.issue(false);
+        f.wgmma_commit();
+        of_dk.issue_registers(&self.differences, true);
+        f.wgmma_commit();
+        f.wgmma_wait(1);
+        let stage = self.dq_ring.claim();
+        let own = stage.address + own_sums(&self.d_q, self.consumer);
+        let sums: Vec<_> = self.d_q.accumulators().iter().flatten().copied().collect();
+        self.kernel.hand_over(self.consumer, stage, own, &sums);
+        f.wgmma_wait(0);
+        self.consumer.release.arrive(q.empty);
+        self.buffer.set(f.constant(2 * ds.start + ds.stage_bytes) - self.buffer.get());
     }
 
     /// Gradients of P become those of the scores, by P and the row sums of their queries.
     fn differ(&self, row_sums: &[Value<'f, f32>]) {
-        for [scores, gradients] in &self.rows {
+        for (scores, gradients) in self.rows.all.iter().zip(&self.rows_of_gradients) {
             let both = scores.elements.iter().zip(&gradients.elements);
             for ((&(_, weight), &(_, gradient)), &row_sum) in both.zip(row_sums) {
                 gradient.set(weight.get() * (gradient.get() - row_sum));
             }
         }
-    }
-
-    /// Writes dS to shared memory, where all consumers read it.
-    fn stage_differences(&self, buffer: Value<'f, u32>) {
-        let plan = self.kernel.plan;
-        let format = plan.spec.format;
-        let packed = |row: &RowVariables<'f, f32>| -> Vec<Packed<'f>> {
-            let pair =
-                |pair: &[(u32, Var<'f, f32>)]| format.pack(self.kernel.f, [pair[0].1.get(), pair[1].1.get()]);
-            row.elements.chunks_exact(2).map(pair).collect()
-        };
-        let rows: Vec<_> = self.rows.iter().map(|[_, gradients]| packed(gradients)).collect();
-        self.fill(&self.staged, &plan.differences, plan.spec.tile[1], buffer, &rows);
-    }
-
-    /// Writes the consumer's 64 rows to a tile of `height` rows in shared memory, slab by slab.
-    fn fill(
-        &self,
-        staged: &StagedRows<'f>,
-        tile: &OperandTile,
-        height: u32,
-        first: Value<'f, u32>,
-        rows: &[Vec<Packed<'f>>],
-    ) {
-        let columns = tile.swizzle().elements(tile.bits());
-        let row_bytes = columns * tile.bits() / 8;
-        let first = first + self.consumer.part * (64 * row_bytes);
-        let pairs = columns as usize / 8;
-        if let [upper, lower] = rows {
-            for (slab, (upper, lower)) in (0..).zip(upper.chunks(pairs).zip(lower.chunks(pairs))) {
-                staged.fill(self.kernel.f, first + slab * (height * row_bytes), [upper, lower]);
-            }
-        }
-    }
-
-    /// Hands the tile's part of dQ to the thread that adds it.
-    fn hand_over_dq(&self) {
-        let f = self.kernel.f;
-        let stage = self.dq_ring.claim();
-        let own = stage.address + own_sums(&self.d_q, self.consumer);
-        let sums: Vec<_> = self.d_q.accumulators().iter().flatten().collect();
-        for (i, four) in (0..).zip(sums.chunks_exact(4)) {
-            let values = [four[0], four[1], four[2], four[3]].map(|sum| sum.get());
-            f.store_shared(own, i * 128 * 16, values);
-        }
-        f.fence_proxy_async(ProxySpace::Shared);
-        f.warp_sync();
-        f.if_((self.consumer.thread % 32).equals(0), || f.mbarrier_arrive(stage.full));
-    }
-
-    /// Stores dK and dV, through the shared memory of K and V.
-    fn store(&self) {
-        let (f, kernel, plan) = (self.kernel.f, self.kernel, self.kernel.plan);
-        let Consumer { thread, part, .. } = self.consumer;
-        let format = plan.spec.format;
-        let [with_keys, with_values] = kernel.computes;
-        // The threads of this warpgroup, which store its part of dV.
-        let meet_own = || f.barrier_sync(CtaPlan::consumer_barrier(self.consumer.warpgroup), 128);
-        if with_keys {
-            // All consumers have read K.
-            self.meet();
-        }
-        // All tiles have the same slabs.
-        let (staged, columns) = slab(&plan.outputs[0], thread);
-        let row_bytes = columns * format.bits() / 8;
-        let Parameters { scale, d_k, d_v, .. } = kernel.parameters;
-        let of_values = (&self.d_v, self.v, &plan.outputs[1], (d_v, plan.spec.head[1]), None);
-        let of_keys = (&self.d_k, self.k, &plan.outputs[0], (d_k, plan.spec.head[0]), Some(scale));
-        let all = [with_values.then_some(of_values), with_keys.then_some(of_keys)];
-        let all = || all.iter().flatten();
-        for &(product, to, tile, _, factor) in all() {
-            let rows = packed_rows(f, format, &fragment(f, product, self.consumer), factor);
-            self.fill(&staged, tile, plan.spec.tile[1], to.address, &rows);
-        }
-        f.fence_proxy_async(ProxySpace::Shared);
-        if with_keys {
-            self.meet();
-        } else {
-            meet_own();
-        }
-        let first = kernel.keys.first + part * 64;
-        // Tensor stores skip rows after the last one; a part without any row stores nothing.
-        f.if_(thread.equals(0) & first.less_than(kernel.keys.lengths[1]), || {
-            let [first, batch] = kernel.place(1, first);
-            for &(_, from, _, (map, d), _) in all() {
-                let own = from.address + part * (64 * row_bytes);
-                for slab in 0..d.div_ceil(columns) {
-                    let place = [f.constant(slab * columns), first, kernel.keys.head, batch];
-                    let src = own + slab * (plan.spec.tile[1] * row_bytes);
-                    f.tensor_store(map, src, place.map(Value::cast));
-                }
-            }
-            f.bulk_commit();
-            f.bulk_wait(0, false);
-        });
     }
 }
 

@@ -2,8 +2,9 @@
 
 mod consumer;
 mod ends;
+mod pair;
 
-use collective::pipeline::{Ring, Stage};
+use collective::pipeline::{Position, Ring, Stage};
 use collective::skeleton::Cta;
 use collective::{OperandTile, Origin, RingPlan, TensorCopy};
 use ptx::inst::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Scope as Reach};
@@ -11,8 +12,7 @@ use ptx::{Builder, BulkLoad, Location, ProxySpace, Special, Value};
 
 pub(super) use ends::{PREPARE_THREADS, finish, finish_bytes, prepare};
 
-use super::kernel::Step;
-use super::plan::{BackwardPlan, LINE};
+use super::plan::{BackwardPlan, LINE, PairPlan};
 use crate::emit::Lengths;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
@@ -94,18 +94,26 @@ struct Kernel<'a, 'f> {
     f: &'f Builder,
     plan: &'a BackwardPlan,
     scores: &'a dyn AnyScores,
-    /// Which gradients are computed: dK with dQ, and dV.
-    computes: [bool; 2],
     parameters: Parameters<'f>,
     shared: Value<'f, u32>,
     keys: KeyBlock<'f>,
     kv_ring: Ring<'f>,
     q_ring: Ring<'f>,
     dq_ring: Ring<'f>,
+    pair: Option<PairRings<'f>>,
 }
 
-/// Emits the main program, or one of the two that take its place.
-pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores, step: Step) {
+/// The rings of two consumers with the same keys: those of dO, P and dS.
+#[derive(Clone, Copy)]
+struct PairRings<'f> {
+    plan: PairPlan,
+    d_o: Ring<'f>,
+    p: Ring<'f>,
+    ds: Ring<'f>,
+}
+
+/// Emits the main program.
+pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
     let parameters = Parameters::declare(f, plan, scores);
     let shared = f.shared_base();
     let ring = |name, plan| Ring::named(f, name, plan, shared);
@@ -113,33 +121,41 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores, ste
         f,
         plan,
         scores,
-        computes: [step != Step::Values, step != Step::Keys],
         shared,
         keys: parameters.key_block(f, plan),
         kv_ring: ring("the ring of K and V", plan.kv_ring),
-        q_ring: ring("the ring of Q and dO", plan.q_ring),
+        q_ring: ring(if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" }, plan.q_ring),
         dq_ring: ring("the ring of dQ", plan.dq_ring),
+        pair: plan.pair.map(|pair| PairRings {
+            plan: pair,
+            d_o: ring("the ring of dO", pair.do_ring),
+            p: ring("the ring of P", pair.p_ring),
+            ds: ring("the ring of dS", plan.ds_ring),
+        }),
         parameters,
     };
     let Parameters { q, k, v, d_o, .. } = kernel.parameters;
     let cta = Cta::begin(f, plan.cta, || {
         [q, k, v, d_o].into_iter().for_each(|map| f.prefetch_tensor_map(map));
         [kernel.kv_ring, kernel.q_ring].iter().for_each(Ring::initialise);
-        if kernel.computes[0] {
-            kernel.dq_ring.initialise();
+        kernel.dq_ring.initialise();
+        if let Some(PairRings { d_o, p, ds, .. }) = kernel.pair {
+            [d_o, p, ds].iter().for_each(Ring::initialise);
         }
     });
     let produce = || {
         let warp = f.warp_index();
         f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.load()));
-        if kernel.computes[0] {
-            f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
-        }
+        f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
+    };
+    let consume = |warpgroup| match kernel.pair {
+        None => kernel.consume(warpgroup),
+        Some(rings) => kernel.consume_pair(rings, warpgroup),
     };
     match kernel.keys.packed {
-        None => cta.roles(produce, |warpgroup| kernel.consume(warpgroup)),
+        None => cta.roles(produce, consume),
         Some(PackedBlock { exists, .. }) => {
-            let consume = |warpgroup| f.if_(exists, || kernel.consume(warpgroup));
+            let consume = |warpgroup| f.if_(exists, || consume(warpgroup));
             cta.roles(|| f.if_(exists, produce), consume);
         }
     }
@@ -307,50 +323,63 @@ impl<'f> Kernel<'_, 'f> {
         };
         let first_key = self.place(1, keys.first);
         let kv = plan.kv_ring;
-        // dV needs no V.
-        let with_v = self.computes[0];
-        let bytes = if with_v { kv } else { RingPlan::of(&[plan.keys[0].room()]) }.transaction_bytes();
-        self.kv_ring.producer().fill(f.constant(bytes), |stage| {
+        self.kv_ring.producer().fill(f.constant(kv.transaction_bytes()), |stage| {
             copy(plan.keys[0], stage, parameters.k, keys.head, first_key);
-            if with_v {
-                copy(plan.keys[1].at(kv.offset(1)), stage, parameters.v, keys.head, first_key);
-            }
+            copy(plan.keys[1].at(kv.offset(1)), stage, parameters.v, keys.head, first_key);
         });
-        let ring = self.q_ring.producer();
+        // Each ring, and which of Q and dO are in it.
+        let of_q = (self.q_ring.producer(), plan.q_ring);
+        let rings: Vec<(Position<'f>, RingPlan, &[usize])> = match self.pair {
+            None => vec![(of_q.0, of_q.1, &[0, 1])],
+            Some(PairRings { plan, d_o, .. }) => {
+                vec![(of_q.0, of_q.1, &[0]), (d_o.producer(), plan.do_ring, &[1])]
+            }
+        };
         let line = plan.spec.tile[0] * LINE;
+        let maps = [(parameters.q, parameters.exponents), (parameters.d_o, parameters.row_sums)];
         self.each_tile(|of| {
-            ring.produce(f.constant(plan.q_ring.transaction_bytes()), |stage| {
-                for (i, map, numbers) in
-                    [(0, parameters.q, parameters.exponents), (1, parameters.d_o, parameters.row_sums)]
-                {
-                    let tile = plan.queries[i].at(plan.q_ring.offset(2 * i));
-                    copy(tile, stage, map, of.head, self.place(0, of.first));
-                    let load = BulkLoad {
-                        src: numbers + of.index.mul_wide(line),
-                        dst: stage.address + plan.q_ring.offset(2 * i + 1),
-                        barrier: stage.full,
-                        multicast: None,
-                        hint: None,
-                    };
-                    f.bulk_load(load, line);
-                }
-            });
+            for (ring, numbers, tensors) in rings {
+                ring.produce(f.constant(numbers.transaction_bytes()), |stage| {
+                    for (slot, &i) in (0..).step_by(2).zip(tensors) {
+                        let (map, of_rows) = maps[i];
+                        let tile = plan.queries[i].at(numbers.offset(slot));
+                        copy(tile, stage, map, of.head, self.place(0, of.first));
+                        let load = BulkLoad {
+                            src: of_rows + of.index.mul_wide(line),
+                            dst: stage.address + numbers.offset(slot + 1),
+                            barrier: stage.full,
+                            multicast: None,
+                            hint: None,
+                        };
+                        f.bulk_load(load, line);
+                    }
+                });
+            }
         });
     }
 
-    /// Emitted for one thread: adds each tile's part of dQ to its sums.
+    /// Emitted for one thread: adds each tile's dQ to its sums, in the parts in which it comes.
     fn add_dq(&self) {
         let Self { f, plan, parameters, .. } = self;
         let ring = self.dq_ring.consumer();
-        let bytes = plan.sum_bytes();
-        self.each_tile(|of| {
+        let bytes = plan.dq_ring.transaction_bytes();
+        let parts = plan.sum_bytes() / bytes;
+        // The empty barrier of the stage of the part before, which is given back when the next part is on its way; 0 if there is none.
+        let late = (parts > 1 && parameters.added.is_none()).then(|| f.variable(0u32));
+        let add_part = |of: QueryTile<'f>, part: u32| {
             let stage = ring.acquire();
-            let sums = parameters.dq_sums + of.index.mul_wide(bytes);
+            let sums = parameters.dq_sums + of.index.mul_wide(plan.sum_bytes()) + u64::from(part * bytes);
             let add = || f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);
             let release = || {
                 f.bulk_commit();
-                f.bulk_wait(0, true);
-                f.mbarrier_arrive(stage.empty);
+                if let Some(late) = late {
+                    f.bulk_wait(1, true);
+                    f.if_(late.get().differs_from(0), || f.mbarrier_arrive(late.get()));
+                    late.set(stage.empty);
+                } else {
+                    f.bulk_wait(0, true);
+                    f.mbarrier_arrive(stage.empty);
+                }
             };
             match parameters.added {
                 None => {
@@ -363,21 +392,29 @@ impl<'f> Kernel<'_, 'f> {
                     let [_, end] = self.seen(of.head, of.tile);
                     let last = (end - 1).cast::<u32>() / plan.spec.tile[1];
                     let before = last - self.keys.block;
-                    let waits = || {
-                        let [count] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Reach::Gpu), at);
-                        count.differs_from(before)
-                    };
-                    f.while_(waits, || {});
-                    // Bulk copies are made by the async proxy.
-                    f.fence_proxy_async(ProxySpace::Global);
+                    if part == 0 {
+                        let waits = || {
+                            let [count] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Reach::Gpu), at);
+                            count.differs_from(before)
+                        };
+                        f.while_(waits, || {});
+                        // Bulk copies are made by the async proxy.
+                        f.fence_proxy_async(ProxySpace::Global);
+                    }
                     // Before the first one there are no sums.
                     f.if_else(before.equals(0), || f.bulk_store(sums, stage.address, bytes), add);
                     release();
-                    // Their completion is a fence of its own.
-                    f.bulk_wait(0, false);
-                    f.reduce(AtomicOp::Add, at, [f.constant(1u32)], (AtomicSem::Release, Reach::Gpu));
+                    if part + 1 == parts {
+                        // Their completion is a fence of its own.
+                        f.bulk_wait(0, false);
+                        f.reduce(AtomicOp::Add, at, [f.constant(1u32)], (AtomicSem::Release, Reach::Gpu));
+                    }
                 }
             }
-        });
+        };
+        self.each_tile(|of| (0..parts).for_each(|part| add_part(of, part)));
+        if late.is_some() {
+            f.bulk_wait(0, true);
+        }
     }
 }
