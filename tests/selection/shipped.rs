@@ -16,8 +16,9 @@ use super::{Line, read};
 type Kernels = Vec<(String, String)>;
 
 /// What ships for a card, its formats, the files that it is made of, and the least number of shapes.
-const CARDS: [(&str, &str, &[&str], usize); 3] = [
-    ("h200.txt", "bf16", &["fitted.jsonl", "added.jsonl"], 900),
+const CARDS: [(&str, &str, &[&str], usize); 4] = [
+    ("h200.txt", "bf16", &["fitted.jsonl", "added.jsonl", "h200_streams.jsonl", "h200_graphs.jsonl"], 900),
+    ("h200_scaled.txt", "e4m3-1x128-128x128", &["scaled_h200_streams.jsonl", "scaled_h200_graphs.jsonl"], 45),
     (
         "h100.txt",
         "bf16",

@@ -93,6 +93,10 @@ impl Enqueue for Graph {
         &self.name
     }
 
+    fn is_graph(&self) -> bool {
+        true
+    }
+
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         let context = &self.exec.context;
         let current = context.bind()?;

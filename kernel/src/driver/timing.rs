@@ -25,6 +25,11 @@ pub trait Enqueue {
     /// # Errors
     /// The driver rejects it.
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError>;
+
+    /// Whether it is a graph: the driver takes no graph into another one.
+    fn is_graph(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Enqueue + ?Sized> Enqueue for &T {
@@ -34,6 +39,10 @@ impl<T: Enqueue + ?Sized> Enqueue for &T {
 
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         (**self).enqueue(stream)
+    }
+
+    fn is_graph(&self) -> bool {
+        (**self).is_graph()
     }
 }
 

@@ -273,7 +273,7 @@ impl Machine {
             ingest: 369.2e3,
             crowded: 0.01553,
             copied: [66e3, 30e3, 16e3, 5e3],
-            launch: 1.404,
+            launch: 0.954,
             serial_launch: 0.7754,
             clustered_launch: 0.79,
             // Of 22 pairs of kernels on H100s (docs/lab-notes.md, "What the choice loses").

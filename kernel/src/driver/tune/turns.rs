@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::buffer::Buffer;
 use crate::call::Launch;
 use crate::driver::gpu::Gpu;
+use crate::driver::graph::Graph;
 use crate::driver::stream::Stream;
 use crate::driver::timing::{Enqueue, Prepared};
 use crate::engine::Engine;
@@ -125,29 +126,74 @@ pub struct Turns {
     pub near: Option<f64>,
 }
 
-/// One candidate's turn in a round.
-pub struct Turn<'t> {
-    /// Its index among the candidates.
-    pub candidate: usize,
-    launches: &'t [Box<dyn Enqueue + 't>],
+/// Seconds that a graph of launches takes.
+const GRAPH: f64 = 2e-3;
+
+/// Most launches in a graph, unless a round through the sets of inputs has more.
+const MOST: usize = 2048;
+
+/// A candidate's launches as they are timed: as a graph, since the host may take longer to launch them one by one than the device to
+/// run them. Candidates that are graphs stay what they are.
+struct Replay<'c> {
+    graph: Option<Graph>,
+    launches: &'c [Box<dyn Enqueue + 'c>],
+    /// Number of launches in the graph: whole rounds through the sets of inputs.
+    count: usize,
     /// Approximate time per launch, in seconds.
     each: f64,
 }
 
+impl<'c> Replay<'c> {
+    fn of(gpu: &mut Gpu, launches: &'c [Box<dyn Enqueue + 'c>]) -> Result<Self, EngineError> {
+        time(gpu, launches, 2)?;
+        let each = time(gpu, launches, 3)?.max(1e-7);
+        if launches.iter().any(|launch| launch.is_graph()) || launches.is_empty() {
+            return Ok(Self { graph: None, launches, count: 1, each });
+        }
+        let rounds = ((GRAPH / each) as usize).min(MOST).div_ceil(launches.len()).max(1);
+        let count = launches.len() * rounds;
+        let all: Vec<&dyn Enqueue> = launches.iter().map(AsRef::as_ref).cycle().take(count).collect();
+        let mut replay = Self { graph: Some(gpu.capture(&all)?), launches, count, each };
+        replay.run(gpu, 0.0)?;
+        replay.each = replay.run(gpu, 0.0)?;
+        Ok(replay)
+    }
+
+    /// Runs for about `seconds` seconds, at least three launches. Returns the time per launch in seconds.
+    fn run(&self, gpu: &mut Gpu, seconds: f64) -> Result<f64, EngineError> {
+        let once = self.each * self.count as f64;
+        let times = ((seconds / once) as usize).clamp(3_usize.div_ceil(self.count), 20_000);
+        match &self.graph {
+            Some(graph) => Ok(gpu.time_many(&[graph], times)? / self.count as f64),
+            None => time(gpu, self.launches, times),
+        }
+    }
+}
+
+/// One candidate's turn in a round.
+pub struct Turn<'t> {
+    /// Its index among the candidates.
+    pub candidate: usize,
+    replay: &'t Replay<'t>,
+}
+
 impl fmt::Debug for Turn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { candidate, each, .. } = self;
-        f.debug_struct("Turn").field("candidate", candidate).field("each", each).finish_non_exhaustive()
+        let Self { candidate, replay } = self;
+        f.debug_struct("Turn")
+            .field("candidate", candidate)
+            .field("each", &replay.each)
+            .finish_non_exhaustive()
     }
 }
 
 impl Turn<'_> {
-    /// Runs launches for about `seconds` seconds. Returns the time per launch in seconds.
+    /// Replays the launches for about `seconds` seconds. Returns the time per launch in seconds.
     ///
     /// # Errors
     /// The driver rejects a launch, or one faults while it runs.
     pub fn run(&self, gpu: &mut Gpu, seconds: f64) -> Result<f64, EngineError> {
-        time(gpu, self.launches, ((seconds / self.each) as usize).clamp(3, 20_000))
+        self.replay.run(gpu, seconds)
     }
 
     /// The same after a rest, because the card's clock falls under load.
@@ -182,16 +228,13 @@ impl Turns {
         candidates: &[Candidate<'_>],
         work: &mut dyn FnMut(&mut Gpu, &Turn<'_>) -> Result<f64, EngineError>,
     ) -> Result<Vec<Vec<f64>>, EngineError> {
-        let mut each = Vec::new();
-        for Candidate { launches, .. } in candidates {
-            time(gpu, launches, 2)?;
-            each.push(time(gpu, launches, 3)?.max(1e-7));
-        }
+        let replays = candidates.iter().map(|of| Replay::of(gpu, &of.launches));
+        let replays = replays.collect::<Result<Vec<_>, _>>()?;
         let mut seconds = vec![Vec::new(); candidates.len()];
         for turn in 0..self.count.max(1) {
             let far = self.far(turn, candidates, &seconds);
-            for (i, Candidate { launches, .. }) in candidates.iter().enumerate().filter(|(i, _)| !far[*i]) {
-                seconds[i].push(work(gpu, &Turn { candidate: i, launches, each: each[i] })?);
+            for (i, replay) in replays.iter().enumerate().filter(|(i, _)| !far[*i]) {
+                seconds[i].push(work(gpu, &Turn { candidate: i, replay })?);
             }
         }
         Ok(seconds)
