@@ -105,6 +105,18 @@ impl GroupedProblem {
         }
     }
 
+    /// The same with the table of offsets, rows or records at a device address, if there is one.
+    #[must_use]
+    pub const fn at(self, table: u64) -> Self {
+        match self {
+            Self::One | Self::Batched { .. } => self,
+            Self::GroupedContiguous { count, .. } => Self::GroupedContiguous { count, offsets: table },
+            Self::GroupedMasked { count, room, .. } => Self::GroupedMasked { count, room, rows: table },
+            Self::KGrouped { count, .. } => Self::KGrouped { count, offsets: table },
+            Self::PointerArray { count, .. } => Self::PointerArray { count, records: table },
+        }
+    }
+
     /// Numbers of different matrices A, B and D, as far as the call says where they are.
     pub(crate) fn matrices(&self) -> [u32; 3] {
         match *self {

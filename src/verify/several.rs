@@ -145,22 +145,6 @@ impl SeveralProducts {
         self.products.form().shares_rows()
     }
 
-    /// The form of the launch, with its table at an address.
-    fn at(&self, table: u64) -> GroupedProblem {
-        match self.products {
-            GroupedProblem::GroupedContiguous { count, .. } => {
-                GroupedProblem::GroupedContiguous { count, offsets: table }
-            }
-            GroupedProblem::GroupedMasked { count, room, .. } => {
-                GroupedProblem::GroupedMasked { count, room, rows: table }
-            }
-            GroupedProblem::KGrouped { count, .. } => GroupedProblem::KGrouped { count, offsets: table },
-            GroupedProblem::One | GroupedProblem::Batched { .. } | GroupedProblem::PointerArray { .. } => {
-                self.products
-            }
-        }
-    }
-
     /// First row and number of rows of each GEMM, among the rows of all.
     fn rows(&self) -> Vec<[u32; 2]> {
         let (offsets, m) = (&self.offsets, self.problem.m);
@@ -297,7 +281,7 @@ impl SeveralProducts {
     fn call(&self, to: &mut impl Upload, matrices: &Matrices) -> Result<Call<()>, EngineError> {
         let (a, b) = (to.matrices(&matrices.a)?, to.matrices(&matrices.b)?);
         let scales = matrices.scales.as_ref().map(|[a, b]| to.scales([a, b])).transpose()?;
-        let products = self.at(to.words(&self.offsets)?);
+        let products = self.products.at(to.words(&self.offsets)?);
         Ok(Call { products, a, b, scales, ..Call::of(self.problem) }.with(()))
     }
 

@@ -106,24 +106,21 @@ impl Object for BackwardKernel {
         let arguments = unsafe { sized(arguments, size, (whole, "falchion_attention_backward_args")) }?;
         let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
         let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
-        let AttentionCall { problem, q, k, v, o, ref counts, .. } = self.call;
+        let AttentionCall { q, k, v, o, .. } = self.call;
         let workspace = address(arguments.workspace);
-        let bytes = arguments.workspace_bytes;
-        Ok(BackwardCall {
-            problem,
+        let forward = AttentionCall {
             q: at(q, arguments.q),
             k: at(k, arguments.k),
             v: at(v, arguments.v),
             o: at(o, arguments.o),
-            d_o: at(o, arguments.d_o),
             log_sum_exp: address(arguments.log_sum_exp),
             packed: Packed { begins: arguments.begins.map(address), rows: arguments.all },
-            d_q: at(q, arguments.d_q),
-            d_k: at(k, arguments.d_k),
-            d_v: at(v, arguments.d_v),
-            workspace: (workspace != 0).then_some(Buffer::new(workspace, bytes)),
-            counts: counts.clone(),
-            reals: Vec::new(),
+            ..self.call.clone()
+        };
+        let gradients = [at(q, arguments.d_q), at(k, arguments.d_k), at(v, arguments.d_v)];
+        Ok(BackwardCall {
+            workspace: (workspace != 0).then_some(Buffer::new(workspace, arguments.workspace_bytes)),
+            ..BackwardCall::of(forward, at(o, arguments.d_o), gradients)
         })
     }
 }

@@ -225,26 +225,12 @@ impl Object for Gemm {
                 Epilogue::Fused(self.gemm.slots().clone(), inputs, count)
             }
         };
-        let table = address(arguments.groups);
-        let products = match call.products {
-            GroupedProblem::GroupedContiguous { count, .. } => {
-                GroupedProblem::GroupedContiguous { count, offsets: table }
-            }
-            GroupedProblem::GroupedMasked { count, room, .. } => {
-                GroupedProblem::GroupedMasked { count, rows: table, room }
-            }
-            GroupedProblem::KGrouped { count, .. } => GroupedProblem::KGrouped { count, offsets: table },
-            GroupedProblem::PointerArray { count, .. } => {
-                GroupedProblem::PointerArray { count, records: table }
-            }
-            other => other,
-        };
         let workspace = Some(Buffer::new(address(arguments.workspace), arguments.workspace_bytes));
         let call = Call {
             a: at(call.a, a),
             b: at(call.b, b),
             d: at(call.d, d.cast_const()),
-            products,
+            products: call.products.at(address(arguments.groups)),
             scales: call
                 .scales
                 .map(|of| BlockScales { a: at(of.a, arguments.scale_a), b: at(of.b, arguments.scale_b) }),

@@ -384,22 +384,17 @@ impl Operation<3> for Gradient {
         let held = |name, tensor: &Tensor| -> Result<HeadsRef> {
             Ok(HeadsRef { address: address(name, tensor, place)?, ..heads_of(tensor.layout()) })
         };
-        let call = BackwardCall {
-            problem: call.problem,
+        let forward = AttentionCall {
             q: at(tensors[0], call.q),
             k: at(tensors[1], call.k),
             v: at(tensors[2], call.v),
             o: held("o", &self.o)?,
-            d_o: held("the gradient of o", &self.grad)?,
             log_sum_exp: address("the log-sum-exp", &self.sums, place)?,
-            packed: call.packed,
-            d_q: packed(0, layouts[0]),
-            d_k: packed(of_q, layouts[1]),
-            d_v: packed(of_q + of_k, layouts[2]),
-            workspace: None,
-            counts: call.counts,
-            reals: Vec::new(),
+            ..call
         };
+        let gradients =
+            [packed(0, layouts[0]), packed(of_q, layouts[1]), packed(of_q + of_k, layouts[2])];
+        let call = BackwardCall::of(forward, held("the gradient of o", &self.grad)?, gradients);
         #[allow(unsafe_code, reason = "the kernel reads and writes the tensors' memory")]
         // SAFETY: candle's layouts stay inside of their storage, and the results have the elements of their shapes.
         unsafe { kernel.run(place, call) }?;

@@ -187,8 +187,6 @@ impl Hosted<Call<Epilogue>> for Described {
     }
 
     fn move_records(&self, call: &mut Call<Epilogue>, address: u64) {
-        if let GroupedProblem::PointerArray { records, .. } = &mut call.products {
-            *records = address;
-        }
+        call.products = call.products.at(address);
     }
 }

@@ -407,17 +407,11 @@ fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Chosen<Gemm>> {
     let request = Request::packed(types, majors, GemmProblem { m, n, k });
     let mut request = Request { fusion: formula, reproducible, ..request };
     let c = call.epilogue.c.map(known);
-    let products = match call.products {
-        GroupedProblem::GroupedContiguous { count, .. } => {
-            GroupedProblem::GroupedContiguous { count, offsets: aligned(16) }
-        }
-        other => other,
-    };
     request.call = Call {
         a: known(call.a),
         b: known(call.b),
         d: known(call.d),
-        products,
+        products: call.products.at(aligned(16)),
         scales: call.scales,
         group_scales: call.group_scales,
         metadata: call.metadata,

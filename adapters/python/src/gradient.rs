@@ -1,7 +1,7 @@
 //! The gradient of attention.
 
 use falchion::attention::backward::{BackwardCall, BackwardSpec};
-use falchion::attention::{AttentionProblem, Lengths, Mask};
+use falchion::attention::{AttentionCall, AttentionProblem, Lengths, Mask};
 use falchion_core::{Backward, Choices, masked};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -103,22 +103,13 @@ pub(crate) fn attention_backward<'py>(
     let [Some(to_q), Some(to_k), Some(to_v)] = [&d_q, &d_k, &d_v].map(heads_of) else {
         return Err(PyRuntimeError::new_err("a new array has no contiguous rows"));
     };
-    let mut call = BackwardCall {
-        problem,
-        q: q.1,
-        k: k.1,
-        v: v.1,
-        o: o.1,
-        d_o: d_o.1,
+    let forward = AttentionCall {
         log_sum_exp: sums.address,
         packed: packed.unwrap_or_default(),
-        d_q: to_q,
-        d_k: to_k,
-        d_v: to_v,
-        workspace: None,
         counts: if mask == Mask::Window { numbers.to_vec() } else { Vec::new() },
-        reals: Vec::new(),
+        ..AttentionCall::new(problem, [q.1, k.1, v.1], o.1)
     };
+    let mut call = BackwardCall::of(forward, d_o.1, [to_q, to_k, to_v]);
     // SAFETY: the arrays are alive, and their extents and distances were read from them.
     unsafe { chosen.run(&q.0, &mut call) }?;
     PyTuple::new(py, [d_q.object, d_k.object, d_v.object])

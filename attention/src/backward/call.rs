@@ -2,7 +2,7 @@
 
 use kernel::Buffer;
 
-use crate::problem::{AttentionProblem, HeadsRef, Packed};
+use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
 
 /// A call of the backward pass: the problem, and where its tensors are.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,4 +37,13 @@ pub struct BackwardCall {
     pub counts: Vec<i32>,
     /// The values of [`Scores::REALS`](crate::Scores::REALS).
     pub reals: Vec<f32>,
+}
+
+impl BackwardCall {
+    /// The backward pass of a call that has stored its log-sum-exp: the gradient of O, and those of Q, K and V. It has no workspace.
+    pub fn of(forward: AttentionCall, d_o: HeadsRef, [d_q, d_k, d_v]: [HeadsRef; 3]) -> Self {
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, counts, reals, .. } = forward;
+        let workspace = None;
+        Self { problem, q, k, v, o, d_o, log_sum_exp, packed, d_q, d_k, d_v, workspace, counts, reals }
+    }
 }

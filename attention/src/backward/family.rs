@@ -8,7 +8,7 @@ use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
 use crate::family::AttentionRequest;
 use crate::kernel::Attention;
-use crate::problem::{AttentionProblem, HeadsRef, Packed};
+use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
 
 /// Operations of products, per SM and cycle of an H200.
@@ -109,29 +109,9 @@ impl Family for AttentionBackward {
     }
 
     fn call(request: &AttentionRequest) -> BackwardCall {
-        let AttentionRequest { head: [d, dv], problem, .. } = *request;
-        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = problem;
-        let differ = request.lengths == Lengths::Packed;
-        let [all_queries, all_keys] = [0, 1].map(|i| request.lengths().iter().map(|of| of[i]).sum());
-        let [queries, keys] = if differ { [all_queries, all_keys] } else { [queries, keys] };
-        let packed = |heads, length, d| HeadsRef::heads_first(0, [heads, length, d]);
-        let begins = if differ { [1 << 8; 2] } else { [0; 2] };
-        BackwardCall {
-            problem,
-            q: packed(heads, queries, d),
-            k: packed(shared, keys, d),
-            v: packed(shared, keys, dv),
-            o: packed(heads, queries, dv),
-            d_o: packed(heads, queries, dv),
-            log_sum_exp: 0,
-            packed: Packed { begins, rows: [queries, keys] },
-            d_q: packed(heads, queries, d),
-            d_k: packed(shared, keys, d),
-            d_v: packed(shared, keys, dv),
-            workspace: None,
-            counts: request.counts().to_vec(),
-            reals: Vec::new(),
-        }
+        let forward = Attention::call(request);
+        let (d_o, gradients) = (forward.o, [forward.q, forward.k, forward.v]);
+        BackwardCall { log_sum_exp: 0, ..BackwardCall::of(forward, d_o, gradients) }
     }
 
     fn words(request: &AttentionRequest, contents: Contents) -> Vec<u32> {

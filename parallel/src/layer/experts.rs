@@ -4,9 +4,7 @@ use std::collections::HashMap;
 
 use falchion::collective::{Format, Formula, Input as Of, MatrixRef};
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{
-    GemmProblem, GroupedProblem, LinearArguments, Request, Transpose, Transposition, Types,
-};
+use falchion::kernel::{GemmProblem, LinearArguments, Request, Transpose, Transposition, Types};
 use falchion_core::{Epilogue, Kind as SlotKind, Slot, aligned};
 
 use super::cut::{Cut, Weights, divided};
@@ -164,9 +162,7 @@ impl Grouped {
         };
         let mut call = request.call.with(epilogue);
         (call.a.address, call.d.address) = (at.a[0], at.d[0]);
-        if let GroupedProblem::GroupedContiguous { offsets: own, .. } = &mut call.products {
-            *own = at.offsets;
-        }
+        call.products = call.products.at(at.offsets);
         group.device().fit(&mut ready, &call)?;
         let enqueued = group.device().multiply(&ready, call);
         self.prepared.insert(key, ready);

@@ -226,22 +226,14 @@ impl Case {
         let rows: Vec<u8> = log_sum_exp.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect();
         buffers.push(engine.upload(&[&rows[..], &[0xff; 32]].concat())?);
         let at = |i: usize| tensors[i].placed(buffers[i].address);
-        let mut call = BackwardCall {
-            problem,
-            q: at(0),
-            k: at(1),
-            v: at(2),
-            o: at(3),
-            d_o: at(4),
+        let forward = AttentionCall {
             log_sum_exp: buffers[8].address,
             packed,
-            d_q: at(5),
-            d_k: at(6),
-            d_v: at(7),
-            workspace: None,
             counts: self.counts.clone(),
             reals: self.reals.clone(),
+            ..AttentionCall::new(problem, [at(0), at(1), at(2)], at(3))
         };
+        let mut call = BackwardCall::of(forward, at(4), [at(5), at(6), at(7)]);
         // What is in the workspace does not matter: it is NaN.
         let Buffer { bytes, .. } = Buffer::new(0, kernel.workspace(&problem, &packed));
         let memory = engine.allocate(bytes)?;
