@@ -213,7 +213,8 @@ impl FromStr for AttentionRequest {
             return Err(refused());
         }
         let (mut own, mut others, mut fixed) = (Vec::new(), Vec::new(), false);
-        for (name, value) in crate::words::words(words).map_err(|refused| refused.to_string())? {
+        let twice = |[key, value, needed]: [String; 3]| format!("`{key}={value}`: {needed} was needed");
+        for (name, value) in crate::words::words(words).map_err(twice)? {
             match name {
                 "left" | "right" | "chunk" => {
                     let number = value.parse::<i32>().ok().filter(|&value| (0..=1 << 30).contains(&value));

@@ -7,7 +7,7 @@ use collective::Format;
 
 use crate::plan::AttentionError;
 use crate::problem::AttentionProblem;
-use crate::words::{self, As, At, Key, OneOf, Pair, Refused, Word};
+use crate::words::{self, Key, Named, Word, at, heads, of_heads};
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,22 +186,31 @@ impl Default for AttentionSpec {
 }
 
 impl Mask {
-    /// Every mask, with its name in a spec's text.
-    pub(crate) const NAMES: [(&'static str, Self); 4] = [
-        ("full", Self::Full),
-        ("causal", Self::Causal),
-        ("window", Self::Window),
-        ("chunked", Self::Chunked),
-    ];
-
     /// Its name in a spec's text.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
 }
 
-impl Lengths {
-    pub(crate) const NAMES: [(&'static str, Self); 2] = [("equal", Self::Equal), ("packed", Self::Packed)];
+impl Named for Mask {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("full", Self::Full),
+        ("causal", Self::Causal),
+        ("window", Self::Window),
+        ("chunked", Self::Chunked),
+    ];
+}
+
+impl Named for Lengths {
+    const NAMES: &'static [(&'static str, Self)] = &[("equal", Self::Equal), ("packed", Self::Packed)];
+}
+
+impl Named for Order {
+    const NAMES: &'static [(&'static str, Self)] = &[("dealt", Self::Dealt), ("drawn", Self::Drawn)];
+}
+
+impl Named for OutputStore {
+    const NAMES: &'static [(&'static str, Self)] = &[("tma", Self::Tma), ("direct", Self::Direct)];
 }
 
 /// The format of O, if a spec's text does not name it.
@@ -209,87 +218,58 @@ const fn output_of(format: Format) -> Format {
     if format.bits() == 8 { Format::Bf16 } else { format }
 }
 
+fn stages(text: &str) -> Option<Option<u32>> {
+    if text == "auto" { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+fn count(text: &str) -> Option<Parts> {
+    let count = text.parse().ok()?;
+    Some(if count == 1 { Parts::One } else { Parts::Count(count) })
+}
+
 /// Every key, in the order in which a spec is printed.
 static KEYS: [Key<AttentionSpec>; 20] = [
-    Key::of(
-        "format",
-        "the name of a format",
-        &As(
-            |of, text| {
-                of.format = Format::named(text)?;
-                of.output = output_of(of.format);
-                Some(())
-            },
-            |of| of.format.text(),
-        ),
-    ),
-    Key::at("cache", "the name of a format", &At(|of| &mut of.cache)),
-    Key::at("output", "the name of a format", &At(|of| &mut of.output)),
-    Key::pair("d", "64, or 192x128 for Q and K x V", &Pair(|of| &mut of.head, true)),
-    Key::pair("tile", "queries x keys, for example 128x176", &Pair(|of| &mut of.tile, false)),
-    Key::of(
-        "stages",
-        "a number, or auto",
-        &As(
-            |of, text| {
-                of.stages = if text == "auto" { None } else { Some(text.parse().ok()?) };
-                Some(())
-            },
-            |of| of.stages.text(),
-        ),
-    ),
-    Key::one_of("mask", "full, causal, window or chunked", &OneOf(|of| &mut of.mask, &Mask::NAMES)),
-    Key::switch("softcap", &At(|of| &mut of.soft_cap)),
-    Key::switch("alibi", &At(|of| &mut of.alibi)),
-    Key::switch("sinks", &At(|of| &mut of.sinks)),
-    Key::one_of("lengths", "equal or packed", &OneOf(|of| &mut of.lengths, &Lengths::NAMES)),
-    Key::at("pages", "a number of keys", &At(|of| &mut of.pages)),
-    Key::at("pack", "a number of heads", &At(|of| &mut of.pack)),
-    Key::of(
-        "parts",
-        "a number of parts",
-        &As(
-            |of, text| {
-                let count = text.parse().ok()?;
-                of.parts = if count == 1 { Parts::One } else { Parts::Count(count) };
-                Some(())
-            },
-            |of| match of.parts {
-                Parts::One => 1.text(),
-                Parts::Count(count) => count.text(),
-                Parts::Keys(_) => None,
-            },
-        ),
-    ),
-    Key::of(
-        "part",
-        "a number of keys",
-        &As(
-            |of, text| {
-                of.parts = Parts::Keys(text.parse().ok()?);
-                Some(())
-            },
-            |of| if let Parts::Keys(keys) = of.parts { keys.text() } else { None },
-        ),
-    ),
-    Key::one_of(
-        "order",
-        "dealt or drawn",
-        &OneOf(|of| &mut of.order, &[("dealt", Order::Dealt), ("drawn", Order::Drawn)]),
-    ),
-    Key::switch("lazy", &At(|of| &mut of.lazy)),
-    Key::one_of(
-        "store",
-        "tma or direct",
-        &OneOf(|of| &mut of.store, &[("tma", OutputStore::Tma), ("direct", OutputStore::Direct)]),
-    ),
-    Key::switch("turns", &At(|of| &mut of.turns)),
-    Key::switch("overlap", &At(|of| &mut of.overlap)),
+    Key {
+        read: |of, text| {
+            of.format = Format::named(text)?;
+            of.output = output_of(of.format);
+            Some(())
+        },
+        ..at!("format", "the name of a format", format)
+    },
+    at!("cache", "the name of a format", cache),
+    at!("output", "the name of a format", output),
+    at!("d", "64, or 192x128 for Q and K x V", head, heads, of_heads),
+    at!("tile", "queries x keys, for example 128x176", tile),
+    at!("stages", "a number, or auto", stages, stages, Word::text),
+    at!("mask", "full, causal, window or chunked", mask),
+    at!("softcap", "on or off", soft_cap),
+    at!("alibi", "on or off", alibi),
+    at!("sinks", "on or off", sinks),
+    at!("lengths", "equal or packed", lengths),
+    at!("pages", "a number of keys", pages),
+    at!("pack", "a number of heads", pack),
+    at!("parts", "a number of parts", parts, count, |parts| match parts {
+        Parts::One => 1.text(),
+        Parts::Count(count) => count.text(),
+        Parts::Keys(_) => None,
+    }),
+    at!("part", "a number of keys", parts, |text: &str| text.parse().ok().map(Parts::Keys), |parts| {
+        match parts {
+            Parts::Keys(keys) => keys.text(),
+            Parts::One | Parts::Count(_) => None,
+        }
+    }),
+    at!("order", "dealt or drawn", order),
+    at!("lazy", "on or off", lazy),
+    at!("store", "tma or direct", store),
+    at!("turns", "on or off", turns),
+    at!("overlap", "on or off", overlap),
 ];
 
 impl fmt::Display for AttentionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        words::write(&KEYS, *self, Self::DEFAULT, f)
+        words::write(&KEYS, self, Self::DEFAULT, f)
     }
 }
 
@@ -298,7 +278,10 @@ impl FromStr for AttentionSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        words::read(&KEYS, Self::DEFAULT, text)
-            .map_err(|Refused { key, value, needed }| AttentionError::Word { key, value, needed })
+        words::read(&KEYS, Self::DEFAULT, text).map_err(|[key, value, needed]| AttentionError::Word {
+            key,
+            value,
+            needed,
+        })
     }
 }

@@ -4,114 +4,59 @@ use core::fmt;
 
 use collective::Format;
 
-/// A key of specs `S`, what its value must be, and where that is.
-pub(crate) struct Key<S: 'static>(&'static str, &'static str, &'static (dyn Value<S> + Sync));
-
-impl<S> Key<S> {
-    pub(crate) const fn at<W: Word>(
-        name: &'static str,
-        needed: &'static str,
-        place: &'static At<S, W>,
-    ) -> Self {
-        Self(name, needed, place)
-    }
-
-    pub(crate) const fn switch(name: &'static str, place: &'static At<S, bool>) -> Self {
-        Self(name, "on or off", place)
-    }
-
-    pub(crate) const fn one_of<W: Copy + PartialEq + Sync>(
-        name: &'static str,
-        needed: &'static str,
-        place: &'static OneOf<S, W>,
-    ) -> Self {
-        Self(name, needed, place)
-    }
-
-    pub(crate) const fn pair(name: &'static str, needed: &'static str, place: &'static Pair<S>) -> Self {
-        Self(name, needed, place)
-    }
-
-    pub(crate) const fn of(name: &'static str, needed: &'static str, value: &'static As<S>) -> Self {
-        Self(name, needed, value)
-    }
+/// A key of specs `S`.
+pub(crate) struct Key<S> {
+    pub(crate) name: &'static str,
+    /// What its value must be.
+    pub(crate) needed: &'static str,
+    /// Reads a value; `None` if the key does not accept the text.
+    pub(crate) read: fn(&mut S, &str) -> Option<()>,
+    /// The text of its value; `None` if the spec has none.
+    pub(crate) write: fn(&S) -> Option<String>,
 }
 
-/// The value of a key in a spec.
-trait Value<S> {
-    /// Reads it; `None` if the key does not accept the text.
-    fn read(&self, of: &mut S, text: &str) -> Option<()>;
-
-    /// Its text; `None` if the spec has none.
-    fn write(&self, of: S) -> Option<String>;
+/// The key of a field, whose value has a text of its own or is read and written by functions.
+macro_rules! at {
+    ($name:literal, $needed:literal, $field:ident) => {
+        $crate::words::at!($name, $needed, $field, $crate::words::Word::read, $crate::words::Word::text)
+    };
+    ($name:literal, $needed:literal, $field:ident, $read:expr, $write:expr) => {
+        $crate::words::Key {
+            name: $name,
+            needed: $needed,
+            read: |of, text| {
+                of.$field = $read(text)?;
+                Some(())
+            },
+            write: |of| $write(of.$field),
+        }
+    };
 }
-
-/// A value with a place in the spec.
-pub(crate) struct At<S, W>(pub(crate) fn(&mut S) -> &mut W);
-
-impl<S, W: Word> Value<S> for At<S, W> {
-    fn read(&self, of: &mut S, text: &str) -> Option<()> {
-        *(self.0)(of) = W::read(text)?;
-        Some(())
-    }
-
-    fn write(&self, mut of: S) -> Option<String> {
-        (self.0)(&mut of).text()
-    }
-}
-
-/// One of some values with names.
-pub(crate) struct OneOf<S, W: 'static>(
-    pub(crate) fn(&mut S) -> &mut W,
-    pub(crate) &'static [(&'static str, W)],
-);
-
-impl<S, W: Copy + PartialEq> Value<S> for OneOf<S, W> {
-    fn read(&self, of: &mut S, text: &str) -> Option<()> {
-        *(self.0)(of) = self.1.iter().find(|(name, _)| *name == text)?.1;
-        Some(())
-    }
-
-    fn write(&self, mut of: S) -> Option<String> {
-        let own = *(self.0)(&mut of);
-        self.1.iter().find(|(_, value)| *value == own).map(|(name, _)| (*name).to_owned())
-    }
-}
-
-/// Two numbers with an `x` between them; one number, if the flag is set, stands for two equal ones.
-pub(crate) struct Pair<S>(pub(crate) fn(&mut S) -> &mut [u32; 2], pub(crate) bool);
-
-impl<S> Value<S> for Pair<S> {
-    fn read(&self, of: &mut S, text: &str) -> Option<()> {
-        let (first, second) = text.split_once('x').or(self.1.then_some((text, text)))?;
-        *(self.0)(of) = [first.parse().ok()?, second.parse().ok()?];
-        Some(())
-    }
-
-    fn write(&self, mut of: S) -> Option<String> {
-        let [first, second] = *(self.0)(&mut of);
-        Some(if self.1 && first == second { first.to_string() } else { format!("{first}x{second}") })
-    }
-}
-
-/// A value that is not as its text says it: how it is set and got.
-pub(crate) struct As<S>(pub(crate) fn(&mut S, &str) -> Option<()>, pub(crate) fn(&S) -> Option<String>);
-
-impl<S> Value<S> for As<S> {
-    fn read(&self, of: &mut S, text: &str) -> Option<()> {
-        (self.0)(of, text)
-    }
-
-    fn write(&self, of: S) -> Option<String> {
-        (self.1)(&of)
-    }
-}
+pub(crate) use at;
 
 /// A value with a text.
 pub(crate) trait Word: Copy {
     fn read(text: &str) -> Option<Self>;
-
     fn text(self) -> Option<String>;
+}
+
+/// One of some values with names.
+pub(crate) trait Named: Copy + PartialEq + 'static {
+    const NAMES: &'static [(&'static str, Self)];
+}
+
+impl<T: Named> Word for T {
+    fn read(text: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
+    }
+
+    fn text(self) -> Option<String> {
+        Self::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| (*name).to_owned())
+    }
+}
+
+impl Named for bool {
+    const NAMES: &'static [(&'static str, Self)] = &[("on", true), ("off", false)];
 }
 
 impl Word for u32 {
@@ -134,16 +79,6 @@ impl Word for Format {
     }
 }
 
-impl Word for bool {
-    fn read(text: &str) -> Option<Self> {
-        matches!(text, "on" | "off").then_some(text == "on")
-    }
-
-    fn text(self) -> Option<String> {
-        Some(if self { "on" } else { "off" }.to_owned())
-    }
-}
-
 /// A value that a spec may have.
 impl<W: Word> Word for Option<W> {
     fn read(text: &str) -> Option<Self> {
@@ -155,24 +90,33 @@ impl<W: Word> Word for Option<W> {
     }
 }
 
+/// Two numbers with an `x` between them.
+impl Word for [u32; 2] {
+    fn read(text: &str) -> Option<Self> {
+        let (first, second) = text.split_once('x')?;
+        Some([first.parse().ok()?, second.parse().ok()?])
+    }
+
+    fn text(self) -> Option<String> {
+        Some(format!("{}x{}", self[0], self[1]))
+    }
+}
+
+/// Two numbers of heads; one stands for two equal ones.
+pub(crate) fn heads(text: &str) -> Option<[u32; 2]> {
+    Word::read(text).or_else(|| Some([text.parse().ok()?; 2]))
+}
+
+/// The text of two numbers of heads.
+pub(crate) fn of_heads(heads: [u32; 2]) -> Option<String> {
+    if heads[0] == heads[1] { heads[0].text() } else { heads.text() }
+}
+
 /// A word that is refused: its key, its value, and what was needed.
-pub(crate) struct Refused {
-    pub(crate) key: String,
-    pub(crate) value: String,
-    pub(crate) needed: String,
-}
+pub(crate) type Refused = [String; 3];
 
-impl Refused {
-    pub(crate) fn new(key: &str, value: &str, needed: impl Into<String>) -> Self {
-        Self { key: key.to_owned(), value: value.to_owned(), needed: needed.into() }
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, value, needed } = self;
-        write!(f, "`{key}={value}`: {needed} was needed")
-    }
+fn refused<T>(key: &str, value: &str, needed: String) -> Result<T, Refused> {
+    Err([key.to_owned(), value.to_owned(), needed])
 }
 
 /// The `key=value` words of a text, between blanks or commas, as in specs of GEMMs. Each key stands once.
@@ -187,7 +131,7 @@ pub(crate) fn words(text: &str) -> Result<Vec<(&str, &str)>, Refused> {
         let same =
             |other: &str| other == key || matches!((other, key), ("part", "parts") | ("parts", "part"));
         if let Some((other, _)) = words.iter().find(|(other, _)| same(other)) {
-            return Err(Refused::new(key, value, format!("`{other}` is given already, one of them")));
+            return refused(key, value, format!("`{other}` is given already, one of them"));
         }
         words.push((key, value));
     }
@@ -200,33 +144,28 @@ pub(crate) fn words(text: &str) -> Result<Vec<(&str, &str)>, Refused> {
 /// The first word that does not belong to a spec, or whose value its key does not accept.
 pub(crate) fn read<S>(keys: &[Key<S>], mut of: S, text: &str) -> Result<S, Refused> {
     let words = words(text)?;
-    if let Some((key, value)) = words.iter().find(|(key, _)| keys.iter().all(|Key(name, ..)| name != key)) {
-        let names: Vec<_> = keys.iter().map(|Key(name, ..)| *name).collect();
-        return Err(Refused::new(key, value, format!("one of the keys {}", names.join(", "))));
+    if let Some((key, value)) = words.iter().find(|(key, _)| keys.iter().all(|known| known.name != *key)) {
+        let names: Vec<_> = keys.iter().map(|key| key.name).collect();
+        return refused(key, value, format!("one of the keys {}", names.join(", ")));
     }
-    for Key(key, needed, place) in keys {
-        if let Some((_, value)) = words.iter().find(|(name, _)| name == key) {
-            place.read(&mut of, value).ok_or_else(|| Refused::new(key, value, *needed))?;
+    for Key { name, needed, read, .. } in keys {
+        if let Some((_, value)) = words.iter().find(|(key, _)| key == name)
+            && read(&mut of, value).is_none()
+        {
+            return refused(name, value, (*needed).to_owned());
         }
     }
     Ok(of)
 }
 
 /// Writes what differs from a default, in the order of the table.
-pub(crate) fn write<S: Copy>(
-    keys: &[Key<S>],
-    of: S,
-    mut default: S,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
+pub(crate) fn write<S>(keys: &[Key<S>], of: &S, mut usual: S, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut between = "";
-    for Key(name, _, place) in keys {
-        let Some(value) = place.write(of).filter(|value| place.write(default).as_ref() != Some(value)) else {
-            continue;
-        };
+    for Key { name, read, write, .. } in keys {
+        let Some(value) = write(of).filter(|value| write(&usual).as_ref() != Some(value)) else { continue };
         write!(f, "{between}{name}={value}")?;
         // What was written is read, so that values that follow from it are not written too.
-        let _ = place.read(&mut default, &value);
+        let _ = read(&mut usual, &value);
         between = " ";
     }
     Ok(())

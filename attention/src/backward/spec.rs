@@ -8,7 +8,7 @@ use collective::Format;
 use super::plan::BackwardError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
-use crate::words::{self, At, Key, OneOf, Pair, Refused};
+use crate::words::{self, Key, at, heads, of_heads};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
 /// from the [default](Self::DEFAULT).
@@ -70,18 +70,18 @@ impl Default for BackwardSpec {
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [Key<BackwardSpec>; 7] = [
-    Key::at("format", "the name of a format", &At(|of| &mut of.format)),
-    Key::pair("d", "elements of a head, for example 128 or 192x128", &Pair(|of| &mut of.head, true)),
-    Key::pair("tile", "queries x keys, for example 64x128", &Pair(|of| &mut of.tile, false)),
-    Key::one_of("mask", "full, causal, window or chunked", &OneOf(|of| &mut of.mask, &Mask::NAMES)),
-    Key::one_of("lengths", "equal or packed", &OneOf(|of| &mut of.lengths, &Lengths::NAMES)),
-    Key::switch("deterministic", &At(|of| &mut of.deterministic)),
-    Key::at("l2", "a number of MiB", &At(|of| &mut of.l2)),
+    at!("format", "the name of a format", format),
+    at!("d", "elements of a head, for example 128 or 192x128", head, heads, of_heads),
+    at!("tile", "queries x keys, for example 64x128", tile),
+    at!("mask", "full, causal, window or chunked", mask),
+    at!("lengths", "equal or packed", lengths),
+    at!("deterministic", "on or off", deterministic),
+    at!("l2", "a number of MiB", l2),
 ];
 
 impl fmt::Display for BackwardSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        words::write(&KEYS, *self, Self::DEFAULT, f)
+        words::write(&KEYS, self, Self::DEFAULT, f)
     }
 }
 
@@ -90,7 +90,10 @@ impl FromStr for BackwardSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
     fn from_str(text: &str) -> Result<Self, BackwardError> {
-        words::read(&KEYS, Self::DEFAULT, text)
-            .map_err(|Refused { key, value, needed }| BackwardError::Word { key, value, needed })
+        words::read(&KEYS, Self::DEFAULT, text).map_err(|[key, value, needed]| BackwardError::Word {
+            key,
+            value,
+            needed,
+        })
     }
 }
