@@ -312,26 +312,16 @@ pub(super) fn arrives(inst: &Inst) -> bool {
 /// Whether an instruction accesses no memory by ordinary loads and stores of threads.
 pub(super) fn quiet(inst: &&Inst) -> bool {
     arrives(inst)
+        || computes(inst)
         || matches!(
             inst,
-            Inst::Move { .. }
-                | Inst::Binary { .. }
-                | Inst::MulAdd { .. }
-                | Inst::MulWide { .. }
-                | Inst::Unary { .. }
-                | Inst::Compare { .. }
-                | Inst::Select { .. }
-                | Inst::Convert { .. }
-                | Inst::Pack { .. }
+            Inst::Pack { .. }
                 | Inst::Unpack { .. }
-                | Inst::ReadSpecial { .. }
                 | Inst::ShuffleIndex { .. }
                 | Inst::ShuffleXor { .. }
                 | Inst::Elect { .. }
                 | Inst::LoadParam { .. }
                 | Inst::ParamAddress { .. }
-                | Inst::SharedBase { .. }
-                | Inst::MapShared { .. }
                 | Inst::SetMaxRegisters { .. }
                 | Inst::GridDependency { .. }
                 | Inst::MbarrierWait { .. }
