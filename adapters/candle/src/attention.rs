@@ -392,8 +392,7 @@ impl Operation<3> for Gradient {
             log_sum_exp: address("the log-sum-exp", &self.sums, place)?,
             ..call
         };
-        let gradients =
-            [packed(0, layouts[0]), packed(of_q, layouts[1]), packed(of_q + of_k, layouts[2])];
+        let gradients = [packed(0, layouts[0]), packed(of_q, layouts[1]), packed(of_q + of_k, layouts[2])];
         let call = BackwardCall::of(forward, held("the gradient of o", &self.grad)?, gradients);
         #[allow(unsafe_code, reason = "the kernel reads and writes the tensors' memory")]
         // SAFETY: candle's layouts stay inside of their storage, and the results have the elements of their shapes.
