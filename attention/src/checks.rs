@@ -14,20 +14,14 @@ pub(crate) fn refused<T>(reason: String) -> Result<T, LaunchError> {
 
 /// Checks the addresses of tables in device memory.
 fn check_tables(tables: impl IntoIterator<Item = (&'static str, u64)>) -> Result<(), LaunchError> {
-    for (name, address) in tables {
-        if address == 0 {
-            return Err(LaunchError::Null { name });
-        }
-        if !address.is_multiple_of(4) {
-            return Err(LaunchError::Address { name, address, alignment: 4 });
-        }
-    }
-    Ok(())
+    tables.into_iter().try_for_each(|(name, address)| {
+        let rule = MatrixRule { name, contiguous: 1, lines: 1, bits: 32, alignment: 4 };
+        rule.check(MatrixRef::new(address, 1))
+    })
 }
 
 /// Checks a cache for pages of `page` keys and sequences of at most `keys`. The numbers themselves are in device memory.
 pub(crate) fn check_pages(pages: &Pages, page: u32, keys: u32) -> Result<(), LaunchError> {
-    check_tables([("the numbers of keys", pages.lengths)])?;
     let (name, needed) = ("the number of pages", keys.div_ceil(page));
     if pages.count >= LIMIT {
         return Err(LaunchError::Extent { name, extent: pages.count.into(), limit: LIMIT });
@@ -41,7 +35,7 @@ pub(crate) fn check_pages(pages: &Pages, page: u32, keys: u32) -> Result<(), Lau
             pages.each
         ));
     }
-    if keys > 0 { check_tables([("the table of pages", pages.table)]) } else { Ok(()) }
+    Ok(())
 }
 
 /// Checks where sequences begin, for `sides` of queries and keys. The numbers themselves are in device memory.

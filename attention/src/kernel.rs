@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use collective::{Bounded, Format, OperandTile, QueuePlan};
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_accessed};
 use ptx::abi::{Argument, Grid};
 use ptx::{Function, VerifyError};
 
@@ -254,24 +254,11 @@ impl Kernel<AttentionCall> for Attention {
         };
         let alignment = if plan.output.is_some() { 16 } else { output.bytes().into() };
         check_tensor(("O", o), [sequences, heads, all_queries, dv], (output, alignment))?;
-        let [q_factors, k_factors, v_factors] = call.factors.addresses;
-        for (name, address) in [
-            ("the log-sum-exp", log_sum_exp),
-            ("the sinks", sinks),
-            ("the factors of Q", q_factors),
-            ("the factors of K", k_factors),
-            ("the factors of V", v_factors),
-        ] {
-            if !address.is_multiple_of(4) {
-                return Err(LaunchError::Address { name, address, alignment: 4 });
-            }
-        }
+        // Tables, factors and sums, too.
+        check_accessed(self, call, |of| u64::from(of.bits / 8))?;
         let address = Buffer::workspace_address(call.workspace, self.workspace(call))?;
         let divided = self.divided(call, address.wrapping_add(self.of_counter()));
         let parts = divided.as_ref().map_or(1, |divided| divided.count);
-        if plan.spec.sinks && sinks == 0 {
-            return Err(LaunchError::Null { name: "the sinks" });
-        }
         let queries_per_tile = rows / pack;
         // Heads of tiles, and heads of Q that are rows of one.
         let share = plan.spec.rows_of_query(heads / shared);

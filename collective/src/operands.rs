@@ -153,7 +153,7 @@ pub struct Extents {
 impl Extents {
     /// A line of `length` consecutive elements.
     pub const fn line(bits: u32, length: u64) -> Self {
-        Self { bits, length, lines: 1, ld: 0, count: 1, stride: 0 }
+        Self { bits, length, lines: 1, ld: length, count: 1, stride: 0 }
     }
 
     /// Bytes from the first element to the end of the last one; 0 if there are no elements.

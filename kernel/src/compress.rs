@@ -7,10 +7,10 @@ use collective::sparse::{self, SparseError};
 use collective::{Format, MatrixRef};
 use ptx::VerifyError;
 
+use crate::accessed::check_accessed;
 use crate::call::Launch;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
-use crate::matrix_rule::MatrixRule;
 use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::problem::GemmProblem;
 use crate::program::Program;
@@ -127,15 +127,7 @@ impl Kernel<Compression> for Compress {
         let (bytes, blocks) = (u64::from(self.format.bytes()), rows.div_ceil(sparse::ROWS));
         let units = k.div_ceil(sparse::unit_k(self.format));
         let ctas = u64::from(units) * u64::from(blocks);
-        let words = sparse::metadata_ld(self.format, k);
-        for (name, contiguous, lines, bytes, matrix) in [
-            ("the dense operand", k, rows, bytes, dense),
-            ("the values matrix", sparse::kept(self.format, k), rows, bytes, values),
-            ("the metadata", words, blocks, 4, metadata),
-            ("the report", 1, 1, 8, MatrixRef::new(found, 1)),
-        ] {
-            MatrixRule { name, contiguous, lines, bits: 8 * bytes, alignment: bytes }.check(matrix)?;
-        }
+        check_accessed(self, what, |of| u64::from(of.bits / 8))?;
         let in_bytes = |matrix: MatrixRef| matrix.ld * bytes;
         let whole = |matrix: MatrixRef| u32::from((matrix.address | in_bytes(matrix)).is_multiple_of(16));
         let arguments = vec![
@@ -166,7 +158,7 @@ impl Kernel<Compression> for Compress {
         let (lines, length) = (lines.div_ceil(sparse::ROWS), sparse::metadata_ld(format, extent).into());
         let words = Extents { bits: 32, lines, length, ..one };
         visit.matrix("the metadata", (Contents::Metadata(format), true), metadata, words);
-        let extents = Extents { bits: 64, lines: lines.min(1), length: 1, ..one };
+        let extents = Extents { lines: lines.min(1), ..Extents::line(64, 1) };
         let (name, contents) = ("the report", Contents::Report);
         visit.memory(Memory { name, address: found, extents, contents, writes: true });
     }

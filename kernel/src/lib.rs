@@ -52,6 +52,7 @@
 //! On GPUs other than Hopper. The programs are for sm_90a, which no other GPU runs; without such a GPU they
 //! run in the emulator.
 
+mod accessed;
 mod arguments;
 mod assembler;
 #[cfg(any(feature = "tune", test))]
@@ -101,6 +102,7 @@ mod summation;
 mod transpose;
 mod typed_mainloop;
 mod types;
+pub use accessed::check_accessed;
 pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop};
 pub use buffer::Buffer;
 pub use call::{Call, Launch};

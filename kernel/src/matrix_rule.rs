@@ -28,12 +28,7 @@ impl MatrixRule {
     /// 2^40 B or more) or [`LaunchError::End`].
     pub fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
         let Self { name, contiguous, lines, bits, alignment } = *self;
-        if matrix.address == 0 {
-            return Err(LaunchError::Null { name });
-        }
-        if !matrix.address.is_multiple_of(alignment) {
-            return Err(LaunchError::Address { name, address: matrix.address, alignment });
-        }
+        self.begins(matrix.address)?;
         if matrix.ld < u64::from(contiguous) {
             return Err(LaunchError::ShortLd { name, ld: matrix.ld, needed: contiguous });
         }
@@ -43,6 +38,16 @@ impl MatrixRule {
         }
         let last = u128::from(lines.saturating_sub(1)) * pitch_bytes;
         within(name, matrix.address, last + u128::from(contiguous) * u128::from(bits) / 8)
+    }
+
+    /// Checks an address.
+    pub(crate) fn begins(&self, address: u64) -> Result<(), LaunchError> {
+        let Self { name, alignment, .. } = *self;
+        match address {
+            0 => Err(LaunchError::Null { name }),
+            _ if !address.is_multiple_of(alignment) => Err(LaunchError::Address { name, address, alignment }),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the distance between `count` matrices, of which this is the first.
@@ -103,7 +108,7 @@ pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]
 }
 
 /// Checks that an address plus a number of bytes does not pass the end of the address space.
-fn within(name: &'static str, address: u64, bytes: u128) -> Result<(), LaunchError> {
+pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<(), LaunchError> {
     if u128::from(address) + bytes > 1 << 64 {
         return Err(LaunchError::End { name, address, bytes });
     }

@@ -14,11 +14,11 @@ use ptx::abi::Grid;
 
 pub use operands::KMajorRequest;
 
+use crate::accessed::check_accessed;
 use crate::call::Launch;
 use crate::check::apart;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
-use crate::matrix_rule::MatrixRule;
 use crate::operands::{Contents, Extents, Visit};
 use crate::problem::GemmProblem;
 use crate::program::Program;
@@ -132,13 +132,8 @@ impl Kernel<Transposition> for Transpose {
             return Ok(None);
         }
         let bytes = u64::from(self.bytes);
-        let check = |name, [lines, contiguous]: [u32; 2], matrix: MatrixRef| {
-            let rule = MatrixRule { name, contiguous, lines, bits: 8 * bytes, alignment: bytes };
-            rule.check(matrix)?;
-            rule.batch(count, matrix)
-        };
-        check("A", [rows, columns], a)?;
-        let batch: Batch = check("D", [columns, rows], d)?;
+        check_accessed(self, what, |_| bytes)?;
+        let batch = Batch { count, stride: d.stride };
         if !apart(Output { address: d.address, m: columns, n: rows, ld: d.ld, batch }) {
             let (stride, ld) = (d.stride, d.ld);
             return Err(LaunchError::Overlap { stride, m: columns, n: rows, ld });

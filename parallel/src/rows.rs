@@ -4,7 +4,7 @@ mod add;
 mod gather;
 mod loss;
 
-use falchion::kernel::{LaunchError, MatrixRef};
+use falchion::kernel::{Kernel, LaunchError, check_accessed};
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Entry, Function, Scalar, Special, Target, Value};
 
@@ -71,26 +71,11 @@ fn store<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, numbers: &[Value<'f,
     f.store_global(at, 0, [word(0), word(1), word(2), word(3)]);
 }
 
-/// Checks that a matrix of 16-bit numbers has whole vectors.
-fn whole_vectors(name: &'static str, columns: u32, of: MatrixRef) -> Result<(), LaunchError> {
-    let ld = of.ld;
-    if !columns.is_multiple_of(VECTOR) || !ld.is_multiple_of(VECTOR.into()) || ld < columns.into() {
-        let needed = format!("multiples of {VECTOR} were needed");
-        let reason = format!("{name} has {columns} columns and a leading dimension of {ld}, {needed}");
+/// Checks the memory of a call whose matrices have rows of whole vectors of 16-bit numbers.
+fn check<C: Clone>(kernel: &impl Kernel<C>, call: &C, columns: u32) -> Result<(), LaunchError> {
+    if !columns.is_multiple_of(VECTOR) {
+        let reason = format!("{columns} columns were given, a multiple of {VECTOR} was needed");
         return Err(LaunchError::Problem { reason });
     }
-    match of.address {
-        0 => Err(LaunchError::Null { name }),
-        address if !address.is_multiple_of(16) => Err(LaunchError::Address { name, address, alignment: 16 }),
-        _ => Ok(()),
-    }
-}
-
-/// Checks that a vector of 32-bit numbers can be read.
-fn words(name: &'static str, address: u64) -> Result<(), LaunchError> {
-    match address {
-        0 => Err(LaunchError::Null { name }),
-        address if !address.is_multiple_of(4) => Err(LaunchError::Address { name, address, alignment: 4 }),
-        _ => Ok(()),
-    }
+    check_accessed(kernel, call, |of| if of.bits == 16 { 16 } else { 4 })
 }

@@ -3,7 +3,7 @@
 
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, Program};
+use falchion::kernel::{Kernel, Launch, LaunchError, Program, check_accessed};
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
 use half::bf16;
@@ -73,13 +73,9 @@ fn function(name: &str, shared_bytes: u32, body: impl FnOnce(&Builder)) -> Resul
     Program::new(Function::build(entry, body))
 }
 
-fn launch(rows: u32, numbers: [u32; 3], addresses: &[u64]) -> Result<Option<Launch>, LaunchError> {
-    if let Some(address) = addresses.iter().find(|address| **address == 0 || !address.is_multiple_of(16)) {
-        let reason = format!("memory begins at {address:#x}, a multiple of 16 was needed");
-        return Err(LaunchError::Problem { reason });
-    }
+fn launch(rows: u32, numbers: [u32; 3], addresses: &[u64]) -> Option<Launch> {
     let arguments = addresses.iter().map(|&address| address.into()).chain(numbers.map(Into::into)).collect();
-    Ok((rows > 0).then(|| Launch { grid: Grid { ctas: [rows.min(4096), 1, 1] }, arguments }))
+    (rows > 0).then(|| Launch { grid: Grid { ctas: [rows.min(4096), 1, 1] }, arguments })
 }
 
 impl Kernel<Residual> for AddNorm {
@@ -94,7 +90,8 @@ impl Kernel<Residual> for AddNorm {
                 reason: format!("{columns} columns, a multiple of 8 was needed"),
             });
         }
-        launch(rows, [rows, columns, 0], &[x, delta, weights, y])
+        check_accessed(self, call, |_| 16)?;
+        Ok(launch(rows, [rows, columns, 0], &[x, delta, weights, y]))
     }
 
     fn visit(&self, call: &mut Residual, visit: &mut dyn Visit) {
@@ -121,8 +118,9 @@ impl Kernel<Heads> for Rotate {
             let reason = format!("{tokens} tokens from position {position} on, a cache has {most}");
             return Err(LaunchError::Problem { reason });
         }
+        check_accessed(self, call, |_| 16)?;
         let addresses = [call.from, call.angles, call.queries, call.keys, call.values];
-        let made = launch(tokens, [tokens, of_queries, of_keys], &addresses)?;
+        let made = launch(tokens, [tokens, of_queries, of_keys], &addresses);
         Ok(made.map(|mut made| {
             made.arguments.push(position.into());
             made

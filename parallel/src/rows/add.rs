@@ -6,7 +6,7 @@ use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use falchion::ptx::{Builder, Scalar, VerifyError};
 use half::{bf16, f16};
 
-use super::{each_row, each_vector, function, grid, load, store, whole_vectors};
+use super::{check, each_row, each_vector, function, grid, load, store};
 
 /// `D = D + X`, in `bf16` or `f16`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,8 +37,7 @@ impl Kernel<Added> for Add {
         if rows == 0 || columns == 0 {
             return Ok(None);
         }
-        whole_vectors("the residual", columns, x)?;
-        whole_vectors("D", columns, d)?;
+        check(self, call, columns)?;
         let arguments = vec![
             x.address.into(),
             (2 * x.ld).into(),

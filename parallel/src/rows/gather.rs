@@ -2,11 +2,11 @@
 
 use falchion::collective::Format;
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
+use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
 use falchion::ptx::{Builder, Scalar, VerifyError};
 use half::{bf16, f16};
 
-use super::{each_of, each_row, each_vector, function, grid, load, store, whole_vectors, words};
+use super::{check, each_of, each_row, each_vector, function, grid, load, store};
 
 /// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
 /// table's adds nothing; one from `limit` on makes the row not a number.
@@ -67,19 +67,13 @@ impl Kernel<Gathered> for Gather {
         if rows == 0 || columns == 0 {
             return Ok(None);
         }
-        let whole = |name, of: MatrixRef| match self.how {
-            How::Words => words(name, of.address),
-            How::Copied | How::Summed | How::Weighted => whole_vectors(name, columns, of),
-        };
-        if table.1 > 0 {
-            whole("the table", table.0)?;
+        match self.how {
+            How::Words => check_accessed(self, call, |_| 4)?,
+            How::Copied | How::Summed | How::Weighted => check(self, call, columns)?,
         }
-        whole("D", d)?;
-        words("the indices", index)?;
         let mut arguments = vec![table.0.address.into(), (2 * table.0.ld).into(), table.1.into()];
         arguments.extend([first.into(), limit.into(), index.into()]);
         if self.how == How::Weighted {
-            words("the weights", weights)?;
             arguments.push(weights.into());
         }
         arguments.extend([d.address.into(), (2 * d.ld).into(), rows.into(), columns.into(), choices.into()]);

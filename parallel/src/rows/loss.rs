@@ -6,7 +6,7 @@ use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use falchion::ptx::{Builder, Scalar, Special, Value, VerifyError};
 use half::{bf16, f16};
 
-use super::{THREADS, each_row, each_vector, function, grid, load, store, whole_vectors, words};
+use super::{THREADS, check, each_row, each_vector, function, grid, load, store};
 
 /// A rank's logits, and the columns that are right.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +21,6 @@ pub(crate) struct Logits {
 }
 
 impl Logits {
-    fn check(&self) -> Result<(), LaunchError> {
-        whole_vectors("the logits", self.columns, self.logits)?;
-        words("the targets", self.targets)
-    }
-
     fn visit(&mut self, format: Format, visit: &mut dyn Visit) {
         let Self { rows, columns, logits, first, targets } = self;
         let all = Extents { lines: *rows, ..Extents::line(16, u64::from(*columns)) };
@@ -74,12 +69,12 @@ impl Kernel<Peak> for Statistics {
         of_format(self.0, "cross_entropy_statistics", THREADS / 8, [statistics::<bf16>, statistics::<f16>])
     }
 
-    fn launch(&self, &Peak { of, to }: &Peak, resident: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, call: &Peak, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        let Peak { of, to } = *call;
         if of.rows == 0 {
             return Ok(None);
         }
-        of.check()?;
-        words("the statistics", to)?;
+        check(self, call, of.columns)?;
         let mut arguments = vec![of.logits.address.into(), (2 * of.logits.ld).into(), of.targets.into()];
         arguments.extend([of.first.into(), to.into(), of.rows.into(), of.columns.into()]);
         Ok(Some(Launch { grid: grid(of.rows, resident), arguments }))
@@ -158,11 +153,7 @@ impl Kernel<Merged> for Merge {
 
     fn launch(&self, call: &Merged, resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Merged { rows, ranks, from, loss, log_sum_exp } = *call;
-        for (name, address) in
-            [("the statistics", from), ("the loss", loss), ("the log-sum-exp", log_sum_exp)]
-        {
-            words(name, address)?;
-        }
+        check(self, call, 0)?;
         let arguments = vec![from.into(), loss.into(), log_sum_exp.into(), rows.into(), ranks.into()];
         Ok((rows > 0).then(|| Launch { grid: grid(rows.div_ceil(THREADS), resident), arguments }))
     }
@@ -170,7 +161,7 @@ impl Kernel<Merged> for Merge {
     fn visit(&self, call: &mut Merged, visit: &mut dyn Visit) {
         let Merged { rows, ranks, from, loss, log_sum_exp } = call;
         let line = Extents::line(32, u64::from(*rows));
-        let all = Extents { length: 4 * line.length * u64::from(*ranks), ..line };
+        let all = Extents::line(32, 4 * line.length * u64::from(*ranks));
         vector("the statistics", from, all, Contents::Source(Format::F32), visit);
         vector("the loss", loss, line, Contents::Output(Format::F32), visit);
         vector("the log-sum-exp", log_sum_exp, line, Contents::Output(Format::F32), visit);
@@ -232,9 +223,7 @@ impl Kernel<Gradient> for Slope {
         if of.rows == 0 {
             return Ok(None);
         }
-        of.check()?;
-        words("the log-sum-exp", log_sum_exp)?;
-        whole_vectors("the gradient", of.columns, to)?;
+        check(self, call, of.columns)?;
         let mut arguments = vec![of.logits.address.into(), (2 * of.logits.ld).into(), of.targets.into()];
         arguments.extend([of.first.into(), log_sum_exp.into(), factor.into()]);
         arguments.extend([to.address.into(), (2 * to.ld).into(), of.rows.into(), of.columns.into()]);

@@ -84,7 +84,6 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     }
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { plan, .. } = pass;
         self.inner.multiply(pass, consumer, &|plan, sums| {
             if let Accumulators::F32(fragment) = &sums {
                 fragment.blocks.iter().flatten().for_each(|sum| sum.set(sum.get() * self.factor.get()));

@@ -14,7 +14,7 @@ use falchion::collective::{
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{
-    Family, Kernel, KernelSpec, Launch, LaunchError, Machine, Predicted, Program, cheapest,
+    Family, Kernel, KernelSpec, Launch, LaunchError, Machine, Predicted, Program, cheapest, check_accessed,
 };
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Function, Special, Value, VerifyError, WgmmaTypes};
@@ -204,11 +204,7 @@ impl Kernel<MlpCall> for Mlp {
     fn launch(&self, call: &MlpCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
         let MlpCall { layers, x, weights: [first, second], d } = *call;
         let Some(Layers { rows, hidden }) = layers.filter(|layers| layers.rows > 0) else { return Ok(None) };
-        for (name, address) in [("X", x), ("W1", first), ("W2", second), ("D", d)] {
-            if address % 16 != 0 {
-                return Err(LaunchError::Address { name, address, alignment: 16 });
-            }
-        }
+        check_accessed(self, call, |_| 16)?;
         if hidden % 8 != 0 || rows.max(hidden) > 1 << 24 {
             let reason = format!(
                 "there are {rows} rows and {hidden} hidden units, at most 2^24 and a multiple of 8 were needed"

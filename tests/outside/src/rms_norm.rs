@@ -6,7 +6,7 @@ use std::str::FromStr;
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
 use falchion::kernel::{
-    Family, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest,
+    Family, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest, check_accessed,
 };
 use falchion::prelude::bf16;
 use falchion::ptx::abi::Grid;
@@ -95,11 +95,7 @@ impl Kernel<Norm> for RmsNorm {
                 ));
             }
         }
-        for (name, address) in [("X", x.address), ("the weights", weights), ("D", d.address)] {
-            if address % 16 != 0 {
-                return refused(format!("{name} begins at {address:#x}, a multiple of 16 was needed"));
-            }
-        }
+        check_accessed(self, call, |_| 16)?;
         let grid = Grid { ctas: [rows.min(resident.max(1)).into(), 1, 1] };
         let lds = [x.ld, d.ld].map(|ld| 2 * ld);
         let arguments = vec![

@@ -1,0 +1,48 @@
+//! The check of all memory that a call accesses, as its kernel visits it.
+
+use collective::MatrixRef;
+
+use crate::error::LaunchError;
+use crate::kernel::Kernel;
+use crate::matrix_rule::{MatrixRule, within};
+use crate::operands::{Extents, Memory, Visit};
+
+/// Checks all memory that a call of a kernel accesses: addresses, leading dimensions, distances and ends. `alignment` is what a
+/// piece of memory must begin at multiples of, in bytes.
+///
+/// # Errors
+/// Those of [`MatrixRule::check`] and [`MatrixRule::batch`], of the first piece that is wrong.
+pub fn check_accessed<C: Clone>(
+    kernel: &(impl Kernel<C> + ?Sized),
+    call: &C,
+    alignment: impl Fn(&Extents) -> u64,
+) -> Result<(), LaunchError> {
+    let mut rules = Rules { alignment, result: Ok(()) };
+    kernel.visit(&mut call.clone(), &mut rules);
+    rules.result
+}
+
+struct Rules<F> {
+    alignment: F,
+    result: Result<(), LaunchError>,
+}
+
+impl<F: Fn(&Extents) -> u64> Visit for Rules<F> {
+    fn memory(&mut self, Memory { name, address, extents, .. }: Memory<'_>) {
+        let Extents { bits, length, lines, ld, count, stride } = extents;
+        if self.result.is_err() || extents.bytes() == 0 {
+            return;
+        }
+        let contiguous = u32::try_from(length).unwrap_or(u32::MAX);
+        let alignment = (self.alignment)(&extents);
+        let rule = MatrixRule { name, contiguous, lines, bits: bits.into(), alignment };
+        let matrix = MatrixRef { address: *address, ld, stride };
+        let checked = if lines == 1 && ld == length {
+            // A line has no pitch.
+            rule.begins(*address).and_then(|()| within(name, *address, extents.bytes().into()))
+        } else {
+            rule.check(matrix)
+        };
+        self.result = checked.and_then(|()| rule.batch(count, matrix)).map(drop);
+    }
+}
