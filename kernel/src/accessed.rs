@@ -29,13 +29,11 @@ struct Rules<F> {
 
 impl<F: Fn(&Extents) -> u64> Visit for Rules<F> {
     fn memory(&mut self, Memory { name, address, extents, .. }: Memory<'_>) {
-        let Extents { bits, length, lines, ld, count, stride } = extents;
+        let Extents { length, lines, ld, count, stride, .. } = extents;
         if self.result.is_err() || extents.bytes() == 0 {
             return;
         }
-        let contiguous = u32::try_from(length).unwrap_or(u32::MAX);
-        let alignment = (self.alignment)(&extents);
-        let rule = MatrixRule { name, contiguous, lines, bits: bits.into(), alignment };
+        let rule = MatrixRule::of(name, &extents, (self.alignment)(&extents));
         let matrix = MatrixRef { address: *address, ld, stride };
         let checked = if lines == 1 && ld == length {
             // A line has no pitch.

@@ -6,8 +6,10 @@ use cute_rs::atom::unit;
 use crate::call::Call;
 use crate::error::LaunchError;
 use crate::matrix_rule::MatrixRule;
+use crate::operands::Layouts;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
+use crate::types::Types;
 
 /// The matrices that [`Call::check`] accepted.
 pub(crate) struct Checked {
@@ -26,9 +28,12 @@ impl<E> Call<E> {
         let written = m > 0 && n > 0;
         let read = written && k > 0;
         let [a_count, b_count, d_count] = self.products.matrices().map(|count| count.max(1));
-        let [of_a, of_b] = plan.call_operands();
-        let operand = |name, of: OperandSpec, matrix: MatrixRef, mn: u32, count: u32| {
-            let rule = MatrixRule::of_operand(name, of, plan.mainloop.producer, [mn, k]);
+        let layouts = Layouts::new(Types::of_plan(plan), plan.majors());
+        let operand = |i: usize, matrix: MatrixRef, mn: u32, count: u32| {
+            let (of, (_, extents)) = (plan.call_operands()[i], layouts.operand(i, [mn, k]));
+            let alignment =
+                if of.weights.is_some() { 16 } else { plan.mainloop.producer.alignment(of.bits()) };
+            let rule = MatrixRule::of(["A", "B"][i], &extents, alignment.into());
             // Of what is not read, the tensor map must still be legal.
             let ld = if of.weights.is_some() { 64 } else { 128 / rule.bits };
             let unread = MatrixRef { address: 0, ld, ..matrix };
@@ -44,7 +49,7 @@ impl<E> Call<E> {
             let batch = if read { rule.batch(count, matrix)? } else { Batch::ONE };
             Ok::<_, LaunchError>(Matrix { address: matrix.address, mn, k, ld: matrix.ld, batch })
         };
-        let (a, b) = (operand("A", of_a, self.a, m, a_count)?, operand("B", of_b, self.b, n, b_count)?);
+        let (a, b) = (operand(0, self.a, m, a_count)?, operand(1, self.b, n, b_count)?);
         let (columns, alignment) = (n >> plan.epilogue.halvings, plan.epilogue.alignment.into());
         let bits = plan.epilogue.output.bits().into();
         let rule = MatrixRule { name: "D", contiguous: columns, lines: m, bits, alignment };

@@ -1,7 +1,7 @@
 //! What one matrix of a call must satisfy.
 
-use collective::{Batch, LinearArguments, MatrixRef, OperandSpec, Producer, WeightsSpec, sparse, weights};
-use cute_rs::atom::{Major, unit};
+use collective::operands::Extents;
+use collective::{Batch, LinearArguments, MatrixRef};
 
 use crate::error::LaunchError;
 
@@ -71,25 +71,10 @@ impl MatrixRule {
         Ok(Batch { count, stride })
     }
 
-    /// The rule of an operand with `mn` rows or columns.
-    pub(crate) fn of_operand(
-        name: &'static str,
-        of: OperandSpec,
-        producer: Producer,
-        [mn, k]: [u32; 2],
-    ) -> Self {
-        let bits = of.bits();
-        if let Some(WeightsSpec { code, .. }) = of.weights {
-            let contiguous = u32::try_from(weights::ld(code, k)).unwrap_or(u32::MAX);
-            let (lines, bits) = (mn.next_multiple_of(unit::ROWS), code.bits().into());
-            return Self { name, contiguous, lines, bits, alignment: 16 };
-        }
-        let (contiguous, lines) = match of.major {
-            Major::K if of.sparse => (sparse::kept(of.format, k), mn),
-            Major::K => (k, mn),
-            Major::Mn => (mn, k),
-        };
-        let alignment = producer.alignment(bits).into();
+    /// The rule of matrices of these extents.
+    pub(crate) fn of(name: &'static str, extents: &Extents, alignment: u64) -> Self {
+        let Extents { bits, length, lines, .. } = *extents;
+        let contiguous = u32::try_from(length).unwrap_or(u32::MAX);
         Self { name, contiguous, lines, bits: bits.into(), alignment }
     }
 }

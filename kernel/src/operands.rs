@@ -52,6 +52,23 @@ impl Layouts {
         let halvings = plan.epilogue.halvings;
         Self { halvings, ..Self::new(Types::of_plan(&gemm.plan), plan.majors()) }
     }
+
+    /// A (0) or B (1) with `mn` rows or columns, as one matrix.
+    pub(crate) fn operand(&self, i: usize, [mn, k]: [u32; 2]) -> (Contents, Extents) {
+        let (types, format) = (&self.types, [self.types.a, self.types.b][i]);
+        let one = Extents { count: 1, bits: format.bits(), ..Extents::default() };
+        if let Some(weights) = types.weights[i] {
+            // Quantized weights are stored in blocks of 64 rows, in whole units along K.
+            let (lines, bits) = (mn.next_multiple_of(unit::ROWS), weights.code.bits());
+            let length = weights::ld(weights.code, k);
+            return (Contents::Codes(i, weights.code), Extents { bits, lines, length, ..one });
+        }
+        let [lines, length] = match self.majors[i] {
+            Major::K => [mn, types.kept(k)[i]],
+            Major::Mn => [k, mn],
+        };
+        (Contents::Multiplied(i, format), Extents { lines, length: length.into(), ..one })
+    }
 }
 
 impl<E: Visited> Call<E> {
@@ -150,21 +167,8 @@ impl<'a> Reached<'a> {
 
     /// A or B.
     fn operand(&self, i: usize, GemmProblem { m, n, k }: GemmProblem) -> (Contents, Extents) {
-        let Layouts { types, majors, .. } = self.layouts;
-        let (mn, format, count) = ([m, n][i], [types.a, types.b][i], self.counts[i]);
-        let all = Extents { count, bits: format.bits(), ..Extents::default() };
-        let contents = Contents::Multiplied(i, format);
-        if let Some(weights) = types.weights[i] {
-            // Quantized weights are stored in blocks of 64 rows, in whole units along K.
-            let (lines, bits) = (mn.next_multiple_of(unit::ROWS), weights.code.bits());
-            let length = weights::ld(weights.code, k);
-            return (Contents::Codes(i, weights.code), Extents { bits, lines, length, ..all });
-        }
-        let [lines, length] = match majors[i] {
-            Major::K => [mn, types.kept(k)[i]],
-            Major::Mn => [k, mn],
-        };
-        (contents, Extents { lines, length: length.into(), ..all })
+        let (contents, one) = self.layouts.operand(i, [[m, n][i], k]);
+        (contents, Extents { count: self.counts[i], ..one })
     }
 
     /// Block scales of A or B.
