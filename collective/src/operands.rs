@@ -84,6 +84,13 @@ pub trait Visit {
     }
 }
 
+/// A function sees each piece of device memory.
+impl<F: FnMut(Memory<'_>)> Visit for F {
+    fn memory(&mut self, memory: Memory<'_>) {
+        self(memory);
+    }
+}
+
 /// A piece of device memory that a call accesses.
 #[derive(Debug)]
 pub struct Memory<'a> {

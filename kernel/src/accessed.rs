@@ -5,7 +5,7 @@ use collective::MatrixRef;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::matrix_rule::{MatrixRule, within};
-use crate::operands::{Extents, Memory, Visit};
+use crate::operands::{Extents, Memory};
 
 /// Checks all memory that a call of a kernel accesses: addresses, leading dimensions, distances and ends. `alignment` is what a
 /// piece of memory must begin at multiples of, in bytes.
@@ -17,23 +17,13 @@ pub fn check_accessed<C: Clone>(
     call: &C,
     alignment: impl Fn(&Extents) -> u64,
 ) -> Result<(), LaunchError> {
-    let mut rules = Rules { alignment, result: Ok(()) };
-    kernel.visit(&mut call.clone(), &mut rules);
-    rules.result
-}
-
-struct Rules<F> {
-    alignment: F,
-    result: Result<(), LaunchError>,
-}
-
-impl<F: Fn(&Extents) -> u64> Visit for Rules<F> {
-    fn memory(&mut self, Memory { name, address, extents, .. }: Memory<'_>) {
+    let mut result = Ok(());
+    kernel.visit(&mut call.clone(), &mut |Memory { name, address, extents, .. }: Memory<'_>| {
         let Extents { length, lines, ld, count, stride, .. } = extents;
-        if self.result.is_err() || extents.bytes() == 0 {
+        if result.is_err() || extents.bytes() == 0 {
             return;
         }
-        let rule = MatrixRule::of(name, &extents, (self.alignment)(&extents));
+        let rule = MatrixRule::of(name, &extents, alignment(&extents));
         let matrix = MatrixRef { address: *address, ld, stride };
         let checked = if lines == 1 && ld == length {
             // A line has no pitch.
@@ -41,6 +31,7 @@ impl<F: Fn(&Extents) -> u64> Visit for Rules<F> {
         } else {
             rule.check(matrix)
         };
-        self.result = checked.and_then(|()| rule.batch(count, matrix)).map(drop);
-    }
+        result = checked.and_then(|()| rule.batch(count, matrix)).map(drop);
+    });
+    result
 }

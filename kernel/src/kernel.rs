@@ -23,22 +23,14 @@ use crate::program::Program;
 ///
 /// ```
 /// use collective::{Format, MatrixRef};
-/// use kernel::operands::{Memory, Visit};
+/// use kernel::operands::Memory;
 /// use kernel::{Kernel, Transpose, Transposition};
-///
-/// struct Names(Vec<&'static str>);
-///
-/// impl Visit for Names {
-///     fn memory(&mut self, memory: Memory<'_>) {
-///         self.0.push(memory.name);
-///     }
-/// }
 ///
 /// let transpose = Transpose::of(Format::E4m3).expect("8 bits");
 /// let (a, d) = (MatrixRef::new(1 << 20, 3), MatrixRef::new(2 << 20, 2));
-/// let mut names = Names(Vec::new());
-/// transpose.visit(&mut Transposition { rows: 2, columns: 3, count: 1, a, d }, &mut names);
-/// assert_eq!(names.0, ["A", "D"]);
+/// let (mut call, mut names) = (Transposition { rows: 2, columns: 3, count: 1, a, d }, Vec::new());
+/// transpose.visit(&mut call, &mut |memory: Memory<'_>| names.push(memory.name));
+/// assert_eq!(names, ["A", "D"]);
 /// ```
 pub trait Kernel<C> {
     /// Builds, verifies and prints the program.
@@ -159,17 +151,6 @@ pub(crate) fn check_lent<C: Clone>(
     visit.result
 }
 
-/// The memory that a call visits.
-#[derive(Default)]
-struct Spans(Vec<Range<u64>>);
-
-impl Visit for Spans {
-    fn memory(&mut self, Memory { address, extents, .. }: Memory<'_>) {
-        // Memory that is not accessed has its address at least.
-        self.0.push(*address..address.saturating_add(extents.bytes().max(1)));
-    }
-}
-
 /// Checks that a call visits all memory that its launch has the addresses of.
 ///
 /// # Errors
@@ -180,8 +161,11 @@ pub(crate) fn told<C: Clone>(
     call: &C,
     launch: &Launch,
 ) -> Result<(), EngineError> {
-    let mut spans = Spans::default();
-    kernel.visit(&mut call.clone(), &mut spans);
+    let mut spans: Vec<Range<u64>> = Vec::new();
+    kernel.visit(&mut call.clone(), &mut |Memory { address, extents, .. }: Memory<'_>| {
+        // Memory that is not accessed has its address at least.
+        spans.push(*address..address.saturating_add(extents.bytes().max(1)));
+    });
     for (param, argument) in program.function().params.iter().zip(&launch.arguments) {
         // A tensor map may begin before the memory that its copies reach.
         let before = match argument {
@@ -190,7 +174,7 @@ pub(crate) fn told<C: Clone>(
         };
         let address = argument.clone().address().filter(|_| !param.number).map_or(0, |address| *address);
         let address = address.wrapping_add(before);
-        if address != 0 && !spans.0.iter().any(|span| span.contains(&address)) {
+        if address != 0 && !spans.iter().any(|span| span.contains(&address)) {
             let (kernel, parameter) = (program.name().to_owned(), param.name);
             return Err(EngineError::Untold { kernel, parameter, address });
         }
@@ -208,16 +192,6 @@ mod tests {
     /// A transposition that visits its first piece of memory only.
     struct Hides(Transpose);
 
-    struct First<'a>(&'a mut dyn Visit, bool);
-
-    impl Visit for First<'_> {
-        fn memory(&mut self, memory: Memory<'_>) {
-            if !core::mem::replace(&mut self.1, true) {
-                self.0.memory(memory);
-            }
-        }
-    }
-
     impl Kernel<Transposition> for Hides {
         fn program(&self) -> Result<Program, VerifyError> {
             Kernel::program(&self.0)
@@ -228,7 +202,12 @@ mod tests {
         }
 
         fn visit(&self, call: &mut Transposition, visit: &mut dyn Visit) {
-            self.0.visit(call, &mut First(visit, false));
+            let mut first = Some(visit);
+            self.0.visit(call, &mut |memory: Memory<'_>| {
+                if let Some(visit) = first.take() {
+                    visit.memory(memory);
+                }
+            });
         }
     }
 

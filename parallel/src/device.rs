@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::CudaStream;
 
 use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories, Stream};
-use falchion::kernel::operands::{self, Contents, Visit};
+use falchion::kernel::operands::{self, Contents};
 use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, Request};
 use falchion_core::{Described, Epilogue, Gemm, Plain};
 
@@ -478,7 +478,14 @@ struct Touched {
 impl Touched {
     fn of<C: Clone>(kernel: &impl Kernel<C>, call: &C) -> Self {
         let mut touched = Self::default();
-        kernel.visit(&mut call.clone(), &mut touched);
+        kernel.visit(&mut call.clone(), &mut |memory: operands::Memory<'_>| {
+            let operands::Memory { name, address, extents, contents, writes } = memory;
+            touched.all.push((name, *address, extents.bytes(), writes));
+            if contents == Contents::Records {
+                let needed = "none: nobody can see what they name";
+                touched.strange.get_or_insert_with(|| Error::argument(name, "records", needed));
+            }
+        });
         touched
     }
 
@@ -492,16 +499,5 @@ impl Touched {
             let found = format!("{bytes} B at {address:#x}");
             Err(Error::argument(*name, found, "memory of one of the group's tensors"))
         })
-    }
-}
-
-impl Visit for Touched {
-    fn memory(&mut self, touched: operands::Memory<'_>) {
-        let operands::Memory { name, address, extents, contents, writes } = touched;
-        self.all.push((name, *address, extents.bytes(), writes));
-        if contents == Contents::Records {
-            let needed = "none: nobody can see what they name";
-            self.strange.get_or_insert_with(|| Error::argument(name, "records", needed));
-        }
     }
 }

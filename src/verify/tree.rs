@@ -35,7 +35,7 @@ use core::ops::Range;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::operands::{Memory, Visit};
+use collective::operands::Memory;
 use collective::tree::{AnyNode, Host, Node, Scratch, Shape, Site};
 use collective::{Arithmetic, Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
@@ -66,21 +66,14 @@ struct OnHost<'e> {
 impl OnHost<'_> {
     /// The memory that the epilogue writes in addition to D.
     fn written(&self, GemmProblem { m, n, .. }: GemmProblem) -> Vec<Range<u64>> {
-        let mut written = Ranges::default();
-        (self.visit)(Shape { m, n }, &mut Site::root(1, &mut written));
-        written.0
-    }
-}
-
-/// Memory that is written.
-#[derive(Default)]
-struct Ranges(Vec<Range<u64>>);
-
-impl Visit for Ranges {
-    fn memory(&mut self, Memory { address, extents, writes, .. }: Memory<'_>) {
-        if writes {
-            self.0.push(*address..address.saturating_add(extents.bytes()));
-        }
+        let mut written = Vec::new();
+        let mut see = |Memory { address, extents, writes, .. }: Memory<'_>| {
+            if writes {
+                written.push(*address..address.saturating_add(extents.bytes()));
+            }
+        };
+        (self.visit)(Shape { m, n }, &mut Site::root(1, &mut see));
+        written
     }
 }
 

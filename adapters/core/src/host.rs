@@ -53,16 +53,6 @@ struct Piece {
     copy: Option<(Buffer, usize)>,
 }
 
-impl Visit for Pieces {
-    fn memory(&mut self, Memory { address, extents, writes, .. }: Memory<'_>) {
-        let bytes = extents.bytes();
-        if bytes > 0 && *address != 0 {
-            let end = address.saturating_add(bytes);
-            self.0.push(Piece { host: *address, end, writes, copy: None });
-        }
-    }
-}
-
 impl Pieces {
     /// Joins pieces that overlap: what one writes, another may read, and no copy may overwrite another one's results.
     fn join(&mut self) {
@@ -114,18 +104,6 @@ impl Pieces {
     }
 }
 
-/// Changes the caller's addresses to those of the copies.
-struct Moved<'a>(&'a Pieces);
-
-impl Visit for Moved<'_> {
-    fn memory(&mut self, Memory { address, extents, .. }: Memory<'_>) {
-        let of = |piece: &&Piece| (piece.host..piece.end).contains(address) && extents.bytes() > 0;
-        if let Some(Piece { host, copy: Some((buffer, before)), .. }) = self.0.0.iter().find(of) {
-            *address = buffer.address + *before as u64 + (*address - host);
-        }
-    }
-}
-
 /// Runs a call whose addresses are the host's.
 ///
 /// # Safety
@@ -152,13 +130,27 @@ pub(crate) unsafe fn run<C: Clone>(
     let mut pieces = Pieces::default();
     // SAFETY: the caller guarantees all of it.
     let mut records = unsafe { kernel.records(&call) };
-    kernel.visit(&mut call, &mut pieces);
-    kernel.visit_records(&call, &mut records, &mut pieces);
+    let mut see = |Memory { address, extents, writes, .. }: Memory<'_>| {
+        let bytes = extents.bytes();
+        if bytes > 0 && *address != 0 {
+            let end = address.saturating_add(bytes);
+            pieces.0.push(Piece { host: *address, end, writes, copy: None });
+        }
+    };
+    kernel.visit(&mut call, &mut see);
+    kernel.visit_records(&call, &mut records, &mut see);
     pieces.join();
     // SAFETY: the same.
     unsafe { pieces.upload(&mut engine) }?;
-    kernel.visit_records(&call, &mut records, &mut Moved(&pieces));
-    kernel.visit(&mut call, &mut Moved(&pieces));
+    // The caller's addresses become those of the copies.
+    let mut moves = |Memory { address, extents, .. }: Memory<'_>| {
+        let of = |piece: &&Piece| (piece.host..piece.end).contains(address) && extents.bytes() > 0;
+        if let Some(Piece { host, copy: Some((buffer, before)), .. }) = pieces.0.iter().find(of) {
+            *address = buffer.address + *before as u64 + (*address - host);
+        }
+    };
+    kernel.visit_records(&call, &mut records, &mut moves);
+    kernel.visit(&mut call, &mut moves);
     if !records.is_empty() {
         let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
         kernel.move_records(&mut call, engine.upload(&bytes)?.address);

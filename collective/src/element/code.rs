@@ -34,30 +34,27 @@ impl Code {
     /// Every code.
     pub const ALL: [Self; 7] = [Self::S4, Self::U4, Self::S8, Self::U8, Self::E4m3, Self::E5m2, Self::E2m1];
 
+    /// Its name, its Rust type, and its width in bits.
+    const fn facts(self) -> (&'static str, &'static str, u32) {
+        match self {
+            Self::S4 => ("s4", "Int4", 4),
+            Self::U4 => ("u4", "Uint4", 4),
+            Self::S8 => ("s8", "i8", 8),
+            Self::U8 => ("u8", "u8", 8),
+            Self::E4m3 => ("e4m3", "F8E4M3", 8),
+            Self::E5m2 => ("e5m2", "F8E5M2", 8),
+            Self::E2m1 => ("e2m1", "F4E2M1", 4),
+        }
+    }
+
     /// Its name in kernel names, in specs and on the command line.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::S4 => "s4",
-            Self::U4 => "u4",
-            Self::S8 => "s8",
-            Self::U8 => "u8",
-            Self::E4m3 => "e4m3",
-            Self::E5m2 => "e5m2",
-            Self::E2m1 => "e2m1",
-        }
+        self.facts().0
     }
 
     /// The Rust type of a code, as it appears in kernel types.
     pub const fn rust_type(self) -> &'static str {
-        match self {
-            Self::S4 => "Int4",
-            Self::U4 => "Uint4",
-            Self::S8 => "i8",
-            Self::U8 => "u8",
-            Self::E4m3 => "F8E4M3",
-            Self::E5m2 => "F8E5M2",
-            Self::E2m1 => "F4E2M1",
-        }
+        self.facts().1
     }
 
     /// The code of this name; `None` if there is none.
@@ -67,10 +64,7 @@ impl Code {
 
     /// Width in bits: 4 or 8.
     pub const fn bits(self) -> u32 {
-        match self {
-            Self::S4 | Self::U4 | Self::E2m1 => 4,
-            Self::S8 | Self::U8 | Self::E4m3 | Self::E5m2 => 8,
-        }
+        self.facts().2
     }
 
     /// Bit positions of a 4-bit code within the 16 bits that four codes share, lowest bit first.

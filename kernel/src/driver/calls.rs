@@ -217,25 +217,16 @@ fn distance(which: usize) -> Option<u64> {
 
 /// The same call, with every address that is not 0 displaced; `None` if it has too many addresses.
 fn displaced<C: Clone>(maker: &impl LaunchBuilder<C>, call: &C) -> Option<C> {
-    struct Displace {
-        which: usize,
-        all: bool,
-    }
-
-    impl Visit for Displace {
-        fn memory(&mut self, Memory { address, .. }: Memory<'_>) {
-            match distance(self.which) {
-                Some(distance) if *address != 0 => *address = address.wrapping_add(distance),
-                Some(_) => {}
-                None => self.all = false,
-            }
-            self.which += 1;
+    let (mut call, mut which, mut all) = (call.clone(), 0, true);
+    maker.visit(&mut call, &mut |Memory { address, .. }: Memory<'_>| {
+        match distance(which) {
+            Some(distance) if *address != 0 => *address = address.wrapping_add(distance),
+            Some(_) => {}
+            None => all = false,
         }
-    }
-
-    let (mut call, mut displace) = (call.clone(), Displace { which: 0, all: true });
-    maker.visit(&mut call, &mut displace);
-    displace.all.then_some(call)
+        which += 1;
+    });
+    all.then_some(call)
 }
 
 /// The parts of a call: its addresses, and all others as words.

@@ -3,7 +3,7 @@
 use collective::{BlockScales, Code, Format, GroupScales, LinearArguments, MatrixRef, WeightsSpec};
 use cute_rs::atom::Major;
 
-use super::{Layouts, Memory, Visit, Visited};
+use super::{Layouts, Memory, Visited};
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::problem::GemmProblem;
@@ -11,21 +11,14 @@ use crate::products::GroupedProblem;
 use crate::types::Types;
 
 /// The pieces of memory that are accessed: name, bytes, and whether they are written.
-#[derive(Default)]
-struct Pieces(Vec<(&'static str, u64, bool)>);
-
-impl Visit for Pieces {
-    fn memory(&mut self, Memory { name, extents, writes, .. }: Memory<'_>) {
-        if extents.bytes() > 0 {
-            self.0.push((name, extents.bytes(), writes));
-        }
-    }
-}
-
 fn pieces<E: Visited>(layouts: &Layouts, mut call: Call<E>) -> Vec<(&'static str, u64, bool)> {
-    let mut pieces = Pieces::default();
-    call.visit(layouts, &mut pieces);
-    pieces.0
+    let mut pieces = Vec::new();
+    call.visit(layouts, &mut |Memory { name, extents, writes, .. }: Memory<'_>| {
+        if extents.bytes() > 0 {
+            pieces.push((name, extents.bytes(), writes));
+        }
+    });
+    pieces
 }
 
 /// In the order of the numbers below.

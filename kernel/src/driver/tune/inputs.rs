@@ -1,6 +1,5 @@
 //! Memory in which calls are measured. None of it is the caller's.
 
-use core::slice;
 use std::collections::HashMap;
 
 use collective::operands::Legal;
@@ -78,28 +77,6 @@ impl Piece {
     }
 }
 
-/// The pieces of a call, in the order in which they are visited.
-#[derive(Default)]
-struct Pieces(Vec<Piece>);
-
-impl Visit for Pieces {
-    fn memory(&mut self, Memory { address, extents, contents, .. }: Memory<'_>) {
-        self.0.push(Piece::new(contents, *address, extents.bytes()));
-    }
-}
-
-/// Gives a call the addresses of a set.
-struct Places<'a> {
-    pieces: slice::Iter<'a, Piece>,
-    set: u64,
-}
-
-impl Visit for Places<'_> {
-    fn memory(&mut self, Memory { address, .. }: Memory<'_>) {
-        *address = self.pieces.next().map_or(0, |piece| piece.address(self.set));
-    }
-}
-
 /// Number of sets of `bytes` bytes each that together do not fit into the L2 cache.
 fn count(bytes: u64) -> u64 {
     (ROTATION_BYTES / bytes.max(1) + 1).min(MOST_SETS)
@@ -169,11 +146,14 @@ impl<C: Clone> Inputs<C> {
         words: Words<'_>,
         zeros: [bool; 2],
     ) -> Result<Vec<Vec<T>>, EngineError> {
-        let mut pieces = Pieces::default();
-        calls.iter().for_each(|call| visits(&mut call.clone(), &mut pieces));
-        let sets = count(pieces.0.iter().filter(|piece| piece.turns()).map(|piece| piece.stride).sum());
+        let mut pieces = Vec::new();
+        let mut see = |Memory { address, extents, contents, .. }: Memory<'_>| {
+            pieces.push(Piece::new(contents, *address, extents.bytes()));
+        };
+        calls.iter().for_each(|call| visits(&mut call.clone(), &mut see));
+        let sets = count(pieces.iter().filter(|piece| piece.turns()).map(|piece| piece.stride).sum());
         let mut data: HashMap<(Contents, bool), Vec<u8>> = HashMap::new();
-        for piece in pieces.0.iter_mut().filter(|piece| piece.stride > 0) {
+        for piece in pieces.iter_mut().filter(|piece| piece.stride > 0) {
             let zeros = matches!(piece.contents, Contents::Multiplied(i, _) if zeros[i]);
             let all = if piece.turns() { sets * piece.stride } else { piece.stride };
             let buffer = self.allocate(engine, all)?;
@@ -194,8 +174,11 @@ impl<C: Clone> Inputs<C> {
             }
         }
         let of_set = |set| {
-            let (mut calls, mut places) = (calls.to_vec(), Places { pieces: pieces.0.iter(), set });
-            calls.iter_mut().for_each(|call| visits(call, &mut places));
+            let (mut calls, mut pieces) = (calls.to_vec(), pieces.iter());
+            let mut place = |Memory { address, .. }: Memory<'_>| {
+                *address = pieces.next().map_or(0, |piece| piece.address(set));
+            };
+            calls.iter_mut().for_each(|call| visits(call, &mut place));
             calls
         };
         Ok((0..sets).map(of_set).collect())
