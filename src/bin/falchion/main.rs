@@ -29,6 +29,7 @@ mod output;
 mod packed;
 mod scales;
 mod schedule;
+mod svg;
 mod trace;
 mod types;
 mod verify;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use kernel::Types;
 
 use super::measure::State;
-use super::svg::Picture;
 use super::tune::seen::Line;
 use crate::options::{Given, Verb};
+use crate::svg::Picture;
 use crate::{Command, Failure, files};
 
 pub(crate) const COMMAND: Command = Command {

@@ -20,7 +20,6 @@ mod plot;
 mod report;
 mod sparse;
 pub(crate) mod suites;
-mod svg;
 pub(crate) mod tune;
 
 use std::cell::Cell;

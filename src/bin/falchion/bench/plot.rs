@@ -4,7 +4,7 @@ use kernel::GemmProblem;
 
 use super::measure::State;
 use super::report::{CEILING, FASTESTS, Figure, Record};
-use super::svg::Picture;
+use crate::svg::Picture;
 
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 70.0;
@@ -189,7 +189,7 @@ fn bars(out: &mut Picture, top: f64, (points, library): (&[Point], &str)) {
         let ratio = ours / peer;
         let (from, to) = (place(ratio.min(1.0)), place(ratio.max(1.0)));
         let class = if ratio < 1.0 { "peer" } else { "ours" };
-        out.bar([from, row(i)], [(to - from).max(0.5), BAR], class, candidate);
+        out.bar([from, row(i)], [(to - from).max(0.5), BAR], &format!("class=\"{class}\""), candidate);
         out.label(right + 10.0, middle, "start", 11.0, "", &format!("{ratio:.3}"));
     }
 }

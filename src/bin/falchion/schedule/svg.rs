@@ -1,11 +1,10 @@
 //! Draws the schedule as SVG: what every slot does over time, and below it D's tiles, shaded by the time at
 //! which they begin.
 
-use core::fmt::{self, Write as _};
-
 use scheduler::{Activity, Span, Work};
 
 use super::{Schedule, does};
+use crate::svg::Picture;
 
 const WIDTH: f64 = 1600.0;
 /// Where the boxes begin, to the right of the rows' names.
@@ -25,15 +24,13 @@ const SLICE: [&str; 2] = ["#cc79a7", "#e0a9c8"];
 const WAIT: &str = "#e3e3e3";
 const FIX_UP: &str = "#d55e00";
 
+/// Text of the picture, of its summary, and on its boxes, whose colours no page changes.
+const TEXT: &str = "font-size=\"11\"";
+const SUMMARY: &str = "font-size=\"11\" font-family=\"monospace\" xml:space=\"preserve\"";
+const ON_BOX: &str = "font-size=\"11\" style=\"fill: #20262b\" pointer-events=\"none\"";
+
 /// The picture as an SVG document.
 pub(super) fn document(schedule: &Schedule) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut text, schedule);
-    text
-}
-
-fn write(text: &mut String, schedule: &Schedule) -> fmt::Result {
     let timeline = &schedule.timeline;
     let summary = schedule.summary();
     let top = 24.0 + summary.len() as f64 * LINE + 26.0;
@@ -41,18 +38,10 @@ fn write(text: &mut String, schedule: &Schedule) -> fmt::Result {
     let [rows, columns] = schedule.grid().map(f64::from);
     let side = (MAP / rows.max(columns)).min(40.0);
     let map_top = top + slots as f64 * ROW + 40.0;
-    let height = map_top + rows * side + 20.0;
-    writeln!(
-        text,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>"
-    )?;
+    let mut out =
+        Picture::new([WIDTH, map_top + rows * side + 20.0], "What every slot does, and when tiles begin");
     for (i, line) in summary.iter().enumerate() {
-        let y = 20.0 + i as f64 * LINE;
-        writeln!(
-            text,
-            "<text x=\"8\" y=\"{y}\" xml:space=\"preserve\" font-family=\"monospace\">{line}</text>"
-        )?;
+        out.text([8.0, 20.0 + i as f64 * LINE], SUMMARY, line);
     }
     let mut legend = vec![
         ("a tile", WHOLE[0]),
@@ -65,32 +54,28 @@ fn write(text: &mut String, schedule: &Schedule) -> fmt::Result {
     }
     for (i, (name, colour)) in legend.into_iter().enumerate() {
         let x = 8.0 + i as f64 * 130.0;
-        writeln!(
-            text,
-            "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>",
-            top - 22.0
-        )?;
-        writeln!(text, "<text x=\"{}\" y=\"{}\">{name}</text>", x + 16.0, top - 12.0)?;
+        out.bar([x, top - 22.0], [12.0; 2], &fill(colour), name);
+        out.text([x + 16.0, top - 12.0], TEXT, name);
     }
     let scale = (WIDTH - LEFT - 10.0) / timeline.end.max(1) as f64;
     for (i, spans) in timeline.spans.chunk_by(|a, b| a.slot == b.slot).enumerate() {
         let y = top + i as f64 * ROW;
         let slot = spans.first().map_or(0, |span| span.slot);
-        writeln!(text, "<text x=\"8\" y=\"{}\">slot {slot}</text>", y + 11.0)?;
+        out.text([8.0, y + 11.0], TEXT, &format!("slot {slot}"));
         let mut odd = false;
         for span in spans {
             odd ^= matches!(span.activity, Activity::Multiply(_));
-            draw(text, schedule, span, (y, scale), usize::from(!odd))?;
+            draw(&mut out, schedule, span, (y, scale), usize::from(!odd));
         }
     }
-    writeln!(
-        text,
-        "<text x=\"8\" y=\"{}\">D, {rows} x {columns} tiles: the darker, the later a tile begins</text>",
-        map_top - 10.0
-    )?;
-    map(text, schedule, map_top, side)?;
-    text.push_str("</svg>\n");
-    Ok(())
+    let words = format!("D, {rows} x {columns} tiles: the darker, the later a tile begins");
+    out.text([8.0, map_top - 10.0], TEXT, &words);
+    map(&mut out, schedule, map_top, side);
+    out.finish()
+}
+
+fn fill(colour: &str) -> String {
+    format!("fill=\"{colour}\"")
 }
 
 fn title(schedule: &Schedule, span: &Span) -> String {
@@ -105,43 +90,25 @@ fn title(schedule: &Schedule, span: &Span) -> String {
     )
 }
 
-fn draw(
-    text: &mut String,
-    schedule: &Schedule,
-    span: &Span,
-    (y, scale): (f64, f64),
-    shade: usize,
-) -> fmt::Result {
+fn draw(out: &mut Picture, schedule: &Schedule, span: &Span, (y, scale): (f64, f64), shade: usize) {
     let (x, width) = (LEFT + span.start as f64 * scale, (span.end - span.start) as f64 * scale);
     if width < THINNEST {
-        return Ok(());
+        return;
     }
-    let fill = match &span.activity {
+    let colour = match &span.activity {
         Activity::Multiply(work) if schedule.divided(work) => PART[shade % 2],
         Activity::Multiply(work) if schedule.slice(work).is_some() => SLICE[shade % 2],
         Activity::Multiply(_) => WHOLE[shade % 2],
         Activity::Wait(_) => WAIT,
         Activity::FixUp(_) => FIX_UP,
     };
-    writeln!(
-        text,
-        "<rect x=\"{x:.2}\" y=\"{}\" width=\"{width:.2}\" height=\"{}\" fill=\"{fill}\"><title>{}</title></rect>",
-        y + 1.0,
-        ROW - 2.0,
-        title(schedule, span)
-    )?;
+    out.bar([x, y + 1.0], [width, ROW - 2.0], &fill(colour), &title(schedule, span));
     if let (true, Activity::Multiply(work)) = (width >= LABELLED, &span.activity) {
         let [row, column] = schedule.place(work);
         let slice = schedule.slice(work).filter(|_| width >= 2.0 * LABELLED);
         let slice = slice.map_or(String::new(), |[first, end]| format!(" {first}..{end}"));
-        writeln!(
-            text,
-            "<text x=\"{:.2}\" y=\"{}\" pointer-events=\"none\">{row},{column}{slice}</text>",
-            x + 3.0,
-            y + 11.0
-        )?;
+        out.text([x + 3.0, y + 11.0], ON_BOX, &format!("{row},{column}{slice}"));
     }
-    Ok(())
 }
 
 /// The parts of a cluster's tile that a work unit has, as fractions: a slice has a strip of each CTA's tile.
@@ -154,7 +121,7 @@ fn strips(schedule: &Schedule, work: &Work<u32>) -> Vec<[f64; 2]> {
 }
 
 /// D's tiles. The shade of a tile is the time of its first k-tile.
-fn map(text: &mut String, schedule: &Schedule, top: f64, side: f64) -> fmt::Result {
+fn map(out: &mut Picture, schedule: &Schedule, top: f64, side: f64) {
     let end = schedule.timeline.end.max(1) as f64;
     for span in &schedule.timeline.spans {
         let Activity::Multiply(work) = &span.activity else { continue };
@@ -168,16 +135,10 @@ fn map(text: &mut String, schedule: &Schedule, top: f64, side: f64) -> fmt::Resu
             let [axis, _] = schedule.entry.plan().oriented([0, 1]);
             place[axis] += from;
             extents[axis] = to - from;
-            let [width, height] = extents.map(|extent| extent * side);
-            writeln!(
-                text,
-                "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" \
-                 fill=\"hsl(205,70%,{lightness:.0}%)\" stroke=\"white\" stroke-width=\"0.5\"><title>{}</title></rect>",
-                8.0 + place[0] * side,
-                top + place[1] * side,
-                title(schedule, span)
-            )?;
+            let place = [8.0 + place[0] * side, top + place[1] * side];
+            let shade =
+                format!("fill=\"hsl(205,70%,{lightness:.0}%)\" stroke=\"white\" stroke-width=\"0.5\"");
+            out.bar(place, extents.map(|extent| extent * side), &shade, &title(schedule, span));
         }
     }
-    Ok(())
 }
