@@ -161,6 +161,13 @@ impl Device {
         Ok(Memory { buffer, device: self.clone() })
     }
 
+    /// New memory with this content.
+    pub(crate) fn upload(&self, bytes: &[u8]) -> Result<Memory, Error> {
+        let memory = self.allocate(bytes.len())?;
+        self.write(&memory, bytes)?;
+        Ok(memory)
+    }
+
     /// Writes memory, after what was enqueued on the current stream.
     pub(crate) fn write(&self, memory: &Memory, bytes: &[u8]) -> Result<(), Error> {
         let mut device = self.lock();

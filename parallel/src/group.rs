@@ -201,9 +201,7 @@ impl Group {
     /// # Errors
     /// The device has not enough memory, or failed.
     pub fn upload<T: Element>(&self, data: &[T]) -> Result<Tensor<T>, Error> {
-        let memory = self.device.allocate(data.len() * T::KIND.bytes())?;
-        self.device.write(&memory, &bytes(data))?;
-        Ok(Tensor::new(memory, data.len()))
+        Ok(Tensor::new(self.device.upload(&bytes(data))?, data.len()))
     }
 
     /// Zeros on the rank's device.

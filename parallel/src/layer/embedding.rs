@@ -64,8 +64,7 @@ impl<T: Element> Embedding<T> {
         if columns % 8 != 0 {
             return Err(Error::argument("the table's columns", columns, "a multiple of 8"));
         }
-        let memory = group.device().allocate(part.bytes.len())?;
-        group.device().write(&memory, &part.bytes)?;
+        let memory = group.device().upload(&part.bytes)?;
         let words = [all, own, own * group.rank()];
         let gather = Own::new(Gather { format, how: How::Summed });
         Ok(Self { table: memory, words, columns, tokens, gather, of: core::marker::PhantomData })

@@ -7,7 +7,6 @@ use falchion::collective::{BlockScales, Format, Formula, Input};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{Call, GemmProblem, LinearArguments, Request, Types};
 use falchion_core::{Epilogue, Kind as SlotKind, Slot, aligned};
-use half::{bf16, f16};
 
 use super::cut::{Part, divided};
 use crate::device::{Memory, Ready};
@@ -102,11 +101,7 @@ pub(crate) fn multiplied(field: &str, kind: Kind, part: &Part) -> Result<Types, 
 /// Copies a rank's part of a weight to its device, and its scales as kernels want them: rows of 128 outputs, whose blocks
 /// along K are padded.
 pub(crate) fn stored(group: &Group, part: &Part) -> Result<(Memory, Option<Memory>), Error> {
-    let store = |bytes: &[u8]| {
-        let memory = group.device().allocate(bytes.len())?;
-        group.device().write(&memory, bytes)?;
-        Ok::<_, Error>(memory)
-    };
+    let store = |bytes: &[u8]| group.device().upload(bytes);
     let [n, k] = part.extents;
     let scales = part.scales.as_ref().map(|scales| {
         let [_, [blocks, padded]] = BlockScales::packed_extents([1, n, k], [1, 128]);
@@ -282,23 +277,15 @@ impl Product {
                 if let Some(memory) = self.vectors.get(name) {
                     return Ok(Some(Input::Address(memory.buffer.address)));
                 }
+                if !matches!(format, Format::F32 | Format::Bf16 | Format::F16) {
+                    return Err(Error::argument(field(), format.name(), "a vector of f32, bf16 or f16"));
+                }
                 let mut bytes = Vec::new();
                 for &number in numbers {
-                    match format {
-                        Format::F32 => bytes.extend_from_slice(&number.to_le_bytes()),
-                        Format::Bf16 => bytes.extend_from_slice(&bf16::from_f32(number).to_le_bytes()),
-                        Format::F16 => bytes.extend_from_slice(&f16::from_f32(number).to_le_bytes()),
-                        other => {
-                            return Err(Error::argument(
-                                field(),
-                                other.name(),
-                                "a vector of f32, bf16 or f16",
-                            ));
-                        }
-                    }
+                    let element = format.encode(number.into()).to_le_bytes();
+                    bytes.extend_from_slice(&element[..format.bytes() as usize]);
                 }
-                let memory = group.device().allocate(bytes.len())?;
-                group.device().write(&memory, &bytes)?;
+                let memory = group.device().upload(&bytes)?;
                 let address = memory.buffer.address;
                 self.vectors.insert(name, memory);
                 Ok(Some(Input::Address(address)))
