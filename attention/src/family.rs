@@ -6,8 +6,9 @@ use collective::Format;
 use kernel::operands::Contents;
 use kernel::{Family, Machine, Predicted, cheapest};
 
+use crate::error::AttentionError;
 use crate::kernel::Attention;
-use crate::plan::{AttentionError, LatentPlan};
+use crate::plan::LatentPlan;
 use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
 

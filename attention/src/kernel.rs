@@ -10,9 +10,10 @@ use ptx::{Function, VerifyError};
 
 use crate::checks::{LIMIT, check_begin, check_packed, check_pages, check_problem, check_tensor, refused};
 use crate::emit;
+use crate::error::AttentionError;
 use crate::maps::{Rows, map_of, map_of_pages, outside};
 use crate::masks::of_spec;
-use crate::plan::{AttentionError, AttentionPlan};
+use crate::plan::AttentionPlan;
 use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef};
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Order, Parts};

@@ -31,6 +31,7 @@ pub mod backward;
 mod checks;
 mod count;
 mod emit;
+mod error;
 #[cfg(feature = "records")]
 mod family;
 mod kernel;
@@ -46,10 +47,11 @@ mod words;
 
 pub use crate::kernel::Attention;
 pub use count::Count;
+pub use error::AttentionError;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
-pub use plan::{AttentionError, AttentionPlan, LatentPlan, NarrowPlan};
+pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
 pub use problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
 pub use scores::{Scope, Scores, consistent};
 pub use spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};

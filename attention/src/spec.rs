@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use collective::Format;
 
-use crate::plan::AttentionError;
+use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
 use crate::words::{self, Key, Named, Word, at, heads, of_heads};
 

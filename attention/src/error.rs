@@ -1,0 +1,66 @@
+//! Why a spec is no kernel.
+
+use collective::Format;
+
+/// Why a spec is no kernel. Each error names the field, its value and what was needed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttentionError {
+    /// A word of a spec's text.
+    #[error("`{key}={value}`: {needed} was needed")]
+    Word {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// What was needed.
+        needed: String,
+    },
+    /// A format that is not supported.
+    #[error("{field} is {format}, {needed} was needed")]
+    Format {
+        /// `format` or `output`.
+        field: &'static str,
+        /// The format given.
+        format: Format,
+        /// What is allowed.
+        needed: &'static str,
+    },
+    /// A number that is not possible.
+    #[error("{field} is {value}, {needed} was needed")]
+    Number {
+        /// Which number.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+        /// What is allowed.
+        needed: &'static str,
+    },
+    /// The tiles do not fit into shared memory.
+    #[error(
+        "Q's tile and {stages} blocks each of K and V need {need} B of shared memory, a CTA has {have} B: take fewer keys per \
+         block, or fewer stages"
+    )]
+    SharedMemory {
+        /// Blocks of K, and of V.
+        stages: u32,
+        /// Bytes needed.
+        need: u32,
+        /// Bytes of a CTA.
+        have: u32,
+    },
+    /// A thread has too few registers.
+    #[error(
+        "a consumer thread needs about {need} registers for a tile of {rows} x {keys}, it has {have}: take fewer keys per block"
+    )]
+    Registers {
+        /// Registers needed.
+        need: u32,
+        /// Registers of a thread.
+        have: u32,
+        /// Queries per tile.
+        rows: u32,
+        /// Keys per block.
+        keys: u32,
+    },
+}
