@@ -15,16 +15,16 @@ use crate::spec::{Lengths, Mask};
 const RATE: f64 = 3190.0;
 /// Cycles of an SM for a score in addition to its products: what is not covered by those of the other consumer.
 const SCORE: f64 = 0.06;
-/// Factors of both: of one consumer, of two with the same keys (by a count of what shared memory delivers: not measured), and more for
-/// each 32 queries that are missing to 64.
+/// Factors of both: of one consumer, of two with the same keys (of three kernels on an H200), and more for each 32 queries that are missing to
+/// 64.
 const ONE: f64 = 1.4;
-const PAIR: f64 = 1.2;
+const PAIR: f64 = 1.27;
 const NARROW: f64 = 0.3;
 /// Cycles of a tile of queries, and of a block of keys, in addition.
 const TILE: f64 = 250.0;
 const BLOCK: f64 = 11500.0;
-/// More cycles of a tile that adds to dQ in its order, of 64 columns and of more.
-const ORDERED: [f64; 2] = [60.0, 450.0];
+/// More cycles of a tile that adds to dQ in its order, of 64 columns, of more, and of two consumers with the same keys.
+const ORDERED: [f64; 3] = [60.0, 450.0, 1600.0];
 /// Bytes per element of Q that the first and the last program move: with zeros for dQ, and without.
 const BYTES: [f64; 2] = [14.0, 10.0];
 /// Microseconds of three launches; and megabytes per microsecond of the first and the last program.
@@ -40,15 +40,14 @@ impl AttentionBackward {
         let [wide, wide_v] = self.plan().wide.map(f64::from);
         let products = 3.0 * wide + 2.0 * wide_v;
         let scores = f64::from(rows) * f64::from(block);
-        let consumers = match self.plan().pair {
-            Some(_) => PAIR,
-            None if block == 64 => ONE,
-            None => 1.0,
+        let [consumers, in_order] = match self.plan().pair {
+            Some(_) => [PAIR, ORDERED[2]],
+            None => [if block == 64 { ONE } else { 1.0 }, ORDERED[usize::from(wide > 64.0)]],
         };
         let narrow = 1.0 + NARROW * (2.0 - f64::from(rows) / 32.0).max(0.0);
         let tile = consumers * narrow * scores * (2.0 * products / (RATE * machine.tensor) + SCORE)
             + TILE
-            + if deterministic { ORDERED[usize::from(wide > 64.0)] } else { 0.0 };
+            + if deterministic { in_order } else { 0.0 };
         let share = f64::from(heads) / f64::from(shared.max(1));
         // Blocks of keys of all sequences, their tiles of queries, and all queries.
         let (mut blocks, mut tiles, mut all) = (0.0, 0.0, 0.0);

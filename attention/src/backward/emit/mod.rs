@@ -364,22 +364,14 @@ impl<'f> Kernel<'_, 'f> {
         let ring = self.dq_ring.consumer();
         let bytes = plan.dq_ring.transaction_bytes();
         let parts = plan.sum_bytes() / bytes;
-        // The empty barrier of the stage of the part before, which is given back when the next part is on its way; 0 if there is none.
-        let late = (parts > 1 && parameters.added.is_none()).then(|| f.variable(0u32));
         let add_part = |of: QueryTile<'f>, part: u32| {
             let stage = ring.acquire();
             let sums = parameters.dq_sums + of.index.mul_wide(plan.sum_bytes()) + u64::from(part * bytes);
             let add = || f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);
             let release = || {
                 f.bulk_commit();
-                if let Some(late) = late {
-                    f.bulk_wait(1, true);
-                    f.if_(late.get().differs_from(0), || f.mbarrier_arrive(late.get()));
-                    late.set(stage.empty);
-                } else {
-                    f.bulk_wait(0, true);
-                    f.mbarrier_arrive(stage.empty);
-                }
+                f.bulk_wait(0, true);
+                f.mbarrier_arrive(stage.empty);
             };
             match parameters.added {
                 None => {
@@ -413,8 +405,5 @@ impl<'f> Kernel<'_, 'f> {
             }
         };
         self.each_tile(|of| (0..parts).for_each(|part| add_part(of, part)));
-        if late.is_some() {
-            f.bulk_wait(0, true);
-        }
     }
 }
