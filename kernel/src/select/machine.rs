@@ -69,7 +69,7 @@ pub struct Machine {
     /// Bytes per microsecond that the threads of one CTA copy to shared memory in pieces of 16, 8, 4 and
     /// fewer bytes. Only that for 16 is measured. The others are estimated from the number of instructions.
     pub copied: [f64; 4],
-    /// Microseconds from one kernel of a stream to the first multiplication of the next.
+    /// Microseconds from one kernel of a graph to the first multiplication of the next.
     pub launch: f64,
     /// Additional microseconds for kernels that begin only when the one before has ended.
     pub serial_launch: f64,

@@ -20,7 +20,7 @@ use super::tiling::{Seen, Tiled};
 /// The model's prediction. Times are in microseconds. The times of resources overlap, so they do not add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Time from one launch to the next in a stream. A [`Selection`](super::Selection) may correct it by
+    /// Time from one launch to the next in a graph. A [`Selection`](super::Selection) may correct it by
     /// measurements at similar shapes.
     pub microseconds: f64,
     /// Number of waves: tiles divided by the number of clusters resident at once. 2.5 are two full waves and
