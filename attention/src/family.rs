@@ -135,15 +135,30 @@ impl AttentionRequest {
         }
     }
 
-    /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not.
-    fn parts(&self, spec: &AttentionSpec, machine: &Machine) -> Vec<Parts> {
-        let AttentionSpec { tile: [rows, block], pack, .. } = *spec;
+    /// Tiles of a kernel.
+    fn tiles(&self, spec: &AttentionSpec) -> u32 {
         let [heads, shared] = self.problem.heads;
         let heads = heads / spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
-        let per_tile = (rows / pack).max(1);
+        let per_tile = (spec.tile[0] / spec.pack).max(1);
         let tiles = self.lengths().into_iter().map(|[queries, _]| queries.div_ceil(per_tile));
-        let tiles = tiles.fold(0, u32::saturating_add);
-        let tiles = tiles.saturating_mul(heads).max(1);
+        tiles.fold(0, u32::saturating_add).saturating_mul(heads).max(1)
+    }
+
+    /// How CTAs get their tiles. They draw those of lengths that differ, and may draw those of which later ones are longer.
+    fn orders(&self, spec: &AttentionSpec, machine: &Machine) -> &'static [Order] {
+        let differ = self.lengths == Lengths::Packed;
+        if !self.workspace
+            || !differ && self.mask != Mask::Causal
+            || self.tiles(spec) <= machine.multiprocessors
+        {
+            return &[Order::Dealt];
+        }
+        if differ { &[Order::Drawn] } else { &[Order::Dealt, Order::Drawn] }
+    }
+
+    /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not.
+    fn parts(&self, spec: &AttentionSpec, machine: &Machine) -> Vec<Parts> {
+        let (block, tiles) = (spec.tile[1], self.tiles(spec));
         let blocks = self.problem.keys.div_ceil(block);
         let mut all: Vec<u32> = [1, 2, 4].map(|twice| machine.multiprocessors * twice / 2 / tiles).to_vec();
         all.extend([2, 4]);
@@ -426,11 +441,13 @@ impl Family for Attention {
         let share = request.share();
         let packs = [1, share].into_iter().take(if share > 1 { 2 } else { 1 });
         let switches = [(false, false), (true, false), (false, true), (true, true)];
-        let drawn = request.workspace && request.lengths == Lengths::Packed;
-        let order = if drawn { Order::Drawn } else { Order::Dealt };
         let whole = tiles.clone().flat_map(|tile| {
             packs.clone().flat_map(move |pack| {
-                switches.map(|(overlap, lazy)| AttentionSpec { tile, pack, order, overlap, lazy, ..spec })
+                let of = AttentionSpec { tile, pack, ..spec };
+                let orders = request.orders(&of, machine);
+                let with =
+                    move |order| switches.map(|(overlap, lazy)| AttentionSpec { order, overlap, lazy, ..of });
+                orders.iter().copied().flat_map(with)
             })
         });
         let lazy = [false, true].into_iter().take(if spec.is_latent() { 2 } else { 1 });

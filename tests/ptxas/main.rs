@@ -94,6 +94,8 @@ fn attention_assembles_without_spills_or_serialization() {
     let forward = [
         "tile=128x160 lazy=on overlap=on",
         "tile=128x192 mask=causal lazy=on",
+        "mask=causal order=drawn overlap=on",
+        "d=64 tile=192x128 mask=causal order=drawn",
         "d=64 tile=192x128 mask=causal overlap=on",
         "d=96 mask=window softcap=on alibi=on sinks=on",
         "d=192x128 tile=192x80 lazy=on overlap=on",
@@ -109,6 +111,7 @@ fn attention_assembles_without_spills_or_serialization() {
     let backward = [
         "mask=causal deterministic=on",
         "d=64 tile=128x128 mask=causal deterministic=on",
+        "d=64 tile=128x128",
         "d=96 lengths=packed",
         "d=192x128 tile=64x64",
         "d=192 tile=64x64 lengths=packed deterministic=on",

@@ -13,6 +13,7 @@ use super::emit;
 use super::plan::{BackwardError, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::checks::{check_begin, check_packed, check_problem, check_tensor};
+use crate::kernel::of_section;
 use crate::maps::{Rows, map_of};
 use crate::masks::of_mask;
 use crate::plan::AttentionPlan;
@@ -191,10 +192,7 @@ impl AttentionBackward {
         let [wide, wide_v] = self.plan.wide.map(u64::from);
         // Q and dO in 16 bits, and the sums of dQ, of all heads that share one of keys.
         let bytes = u64::from(queries).max(1) * (6 * wide + 2 * wide_v) * u64::from(heads / shared.max(1));
-        let together = ((u64::from(self.plan.spec.l2) << 20) / bytes.max(1)).max(1);
-        let all = u64::from(batch) * u64::from(shared);
-        let sections = all.div_ceil(together).max(1);
-        u32::try_from(all.div_ceil(sections)).unwrap_or(u32::MAX).max(1)
+        of_section(u64::from(batch) * u64::from(shared), u64::from(self.plan.spec.l2) << 20, bytes)
     }
 }
 

@@ -94,14 +94,16 @@ pub struct BackwardPlan {
     pub q_ring: RingPlan,
     /// The ring in which dQ of a tile waits to be added: one stage; or some that have columns of it.
     pub dq_ring: RingPlan,
+    /// If blocks add in a fixed order: the rings, without any bytes, of turns to add to a tile, and of tiles that were added to.
+    pub order: Option<[RingPlan; 2]>,
     /// The buffers of dS. Named barriers order their accesses, or mbarriers those of a pair.
     pub ds_ring: RingPlan,
     /// The products `K Q^T` and `V dO^T`.
     pub scores: [MainloopSpec; 2],
     /// The products `dS^T Q` and `P^T dO`.
     pub sums: [MainloopSpec; 2],
-    /// Whether registers are left to read numbers of queries before they are needed, and to begin the product for dV before the
-    /// gradients of the scores are computed.
+    /// Whether registers are left to read row sums before they are needed, and to begin the product for dV before the gradients of the
+    /// scores are computed.
     pub ahead: bool,
     /// The product for dQ.
     pub dq: MainloopSpec,
@@ -228,6 +230,7 @@ impl BackwardPlan {
         let line = StageSlot::line(rows * LINE);
         let ds = RingPlan::of(&[differences.room()]);
         let (of_warps, of_warpgroup) = (Arrivals::Warp.count(), Arrivals::Warpgroup.count());
+        let (order, in_order) = (RingPlan::of(&[]), if spec.deterministic { 2 } else { 0 });
         let (rings, passed, shared_bytes) = if is_pair {
             // One consumer reads a line by its threads, and both read the tile by products.
             let released = of_warps + of_warpgroup;
@@ -238,22 +241,29 @@ impl BackwardPlan {
             let dq = RingPlan::of(&[StageSlot::line(rows * PairPlan::COLUMNS * 4)]).arrivals(of_warps, 1);
             // Two stages of Q and, if they fit, of dO; the rest is for what is added.
             let have = AttentionPlan::TARGET.limits().shared_bytes;
-            let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1);
+            let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1) + 2 * order.need(in_order);
             let stages = if fixed + do_ring.need(2) + dq.need(2) <= have { 2 } else { 1 };
             let parts = dq.fit(have - fixed - do_ring.need(stages));
-            let placed =
-                RingPlan::placed_together([kv, q_ring, ds, dq, do_ring, p], [1, 2, 1, parts, stages, 1], 0);
-            let ([kv, q_ring, ds, dq, do_ring, p], end) = placed;
-            ([kv, q_ring, ds, dq], Some([do_ring, p]), end)
+            let placed = RingPlan::placed_together(
+                [kv, q_ring, ds, dq, do_ring, p, order, order],
+                [1, 2, 1, parts, stages, 1, in_order, in_order],
+                0,
+            );
+            let ([kv, q_ring, ds, dq, do_ring, p, turns, done], end) = placed;
+            ([kv, q_ring, ds, dq, turns, done], Some([do_ring, p]), end)
         } else {
             let q_ring =
                 RingPlan::of(&[q.room(), line, d_o.room(), line]).arrivals(1, consumers * of_warpgroup);
             let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(consumers * of_warps, 1);
             // A tile whose accumulators fit into registers leaves room for two stages of Q and dO, and for two buffers of dS.
-            let placed = RingPlan::placed_together([kv, q_ring, ds.arrivals(0, 0), dq], [1, 2, 2, 1], 0);
+            let placed = RingPlan::placed_together(
+                [kv, q_ring, ds.arrivals(0, 0), dq, order, order],
+                [1, 2, 2, 1, in_order, in_order],
+                0,
+            );
             (placed.0, None, placed.1)
         };
-        let [kv_ring, q_ring, ds_ring, dq_ring] = rings;
+        let [kv_ring, q_ring, ds_ring, dq_ring, turns, done] = rings;
 
         let base = MainloopSpec { consumers: among, ..KernelSpec::DEFAULT.mainloop };
         let operand = OperandSpec::k_major(format);
@@ -309,6 +319,7 @@ impl BackwardPlan {
             q_ring,
             ds_ring,
             dq_ring,
+            order: if spec.deterministic { Some([turns, done]) } else { None },
             scores: [scores, gradients],
             sums: [of_k, of_v],
             ahead,

@@ -41,6 +41,11 @@ impl<'f> Walk<'f> {
         self.first.get() + reverse.map_or(cta, |reverse| (ctas - 1 - cta).where_or(reverse, cta))
     }
 
+    /// Whether tiles are drawn.
+    pub(super) const fn draws(&self) -> bool {
+        self.queue.is_some()
+    }
+
     /// Requests the next tile, if the executing thread draws. Does not wait for the answer.
     pub(super) fn ask(&self) {
         if let Some(queue) = &self.queue {

@@ -191,6 +191,12 @@ impl OperandTile {
         Self { cache, ..self }
     }
 
+    /// The same tile, of whose matrix L2 fetches so much per access.
+    #[must_use]
+    pub const fn fetching(self, promotion: Promotion) -> Self {
+        Self { promotion, ..self }
+    }
+
     /// The same tile for copies that load one of `slices` equal parts of its rows each, as
     /// [`Origin::slice`](crate::Origin::slice) says: parts that lie apart in memory. Rows are those of M or N if K is contiguous, and those of
     /// K otherwise; there must be a multiple of 8 in a part.

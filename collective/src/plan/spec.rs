@@ -512,9 +512,6 @@ impl MainloopSpec {
             }
         };
         let promotions = [self.promotion(form, a.cache), self.promotion(form, b.cache)];
-        Ok([
-            OperandTile { promotion: promotions[0], ..a_tile },
-            OperandTile { promotion: promotions[1], ..b_tile },
-        ])
+        Ok([a_tile.fetching(promotions[0]), b_tile.fetching(promotions[1])])
     }
 }

@@ -1,7 +1,7 @@
 //! Kernels that are no GEMM: those that transpose and compress operands, and attention.
 
 use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
-use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, Parts};
+use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Order, Parts};
 use collective::{Format, MatrixRef, sparse};
 use emulator::Memory;
 use kernel::operands::{Contents, Fill, Places};
@@ -36,10 +36,11 @@ impl<K, C> Calls<K, C> {
 
 /// Specs of attention, of which the program differs in how warps wait for each other, and problems. Two CTAs have several tiles each:
 /// with one block of keys, with more of them than a ring has stages, and whole and partial ones. Or both merge the parts of one tile.
-const ATTENTION: [(&str, &[&str]); 6] = [
+const ATTENTION: [(&str, &[&str]); 7] = [
     ("d=64 tile=64x64 stages=2", FULL),
     ("d=64 tile=128x64 stages=2 mask=causal", CAUSAL),
     ("d=64 tile=128x64 stages=2 mask=causal overlap=on turns=off", CAUSAL),
+    ("d=64 tile=64x64 stages=2 mask=causal order=drawn", CAUSAL),
     ("d=64 tile=64x64 stages=1 store=direct", FULL),
     ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
     ("d=576x512 tile=64x32 pack=16 mask=causal", LATENT),
@@ -84,7 +85,8 @@ fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
             Some((Attention::call(&request), Attention::words(&request, Contents::Table)))
         };
         let calls = problems.iter().map(call).collect::<Option<_>>()?;
-        let again = kernel.plan().spec.parts != Parts::One;
+        let AttentionSpec { parts, order, .. } = kernel.plan().spec;
+        let again = parts != Parts::One || order == Order::Drawn;
         let name = format!("attention {text}");
         Some(Box::new(Calls { again, resident: 2, ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
     })

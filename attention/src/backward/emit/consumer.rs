@@ -314,12 +314,10 @@ impl<'f> Consuming<'_, 'f> {
             f.wgmma_commit();
         }
         let [exponents, row_sums] = [1, 3].map(|slot| q.address + ring.offset(slot));
-        let ahead = |line| plan.ahead.then(|| self.rows.of_queries(line));
-        let loaded = ahead(exponents);
+        let exponents = self.rows.of_queries(exponents);
         f.wgmma_wait(1);
         self.rows.mask(self.kernel, of);
-        let exponents = loaded.unwrap_or_else(|| self.rows.of_queries(exponents));
-        let loaded = ahead(row_sums);
+        let loaded = plan.ahead.then(|| self.rows.of_queries(row_sums));
         // The gradients of P are there when a thread's first row has its exponentials.
         let (first, second) = self.rows.all.split_at(1);
         weigh(first, to_log2, &exponents);
@@ -337,12 +335,13 @@ impl<'f> Consuming<'_, 'f> {
         let ds = plan.ds_ring;
         let buffer = self.kernel.shared + self.buffer.get();
         self.kernel.stage_differences(self.consumer, &self.staged, buffer, &self.rows_of_gradients);
+        if !plan.ahead {
+            // While what was written becomes visible to products.
+            multiply_values();
+        }
         f.fence_proxy_async(ProxySpace::Shared);
         let differences = Stage { address: buffer, ..q };
         let of_dq = if plan.dq_transposed { [self.k, differences] } else { [differences, self.k] };
-        if !plan.ahead {
-            multiply_values();
-        }
         let (of_dq, of_dk) = (self.d_q.find_in(of_dq), self.d_k.find(q));
         self.kernel.meet();
         f.wgmma_fence();

@@ -1,5 +1,6 @@
 //! The emitters of the three programs. This file has what the roles of the main program share, and its producer.
 
+mod add;
 mod consumer;
 mod ends;
 mod pair;
@@ -7,9 +8,9 @@ mod pair;
 use collective::pipeline::{Position, Ring, Stage};
 use collective::skeleton::Cta;
 use collective::{OperandTile, Origin, RingPlan, TensorCopy};
-use ptx::inst::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Scope as Reach};
-use ptx::{Builder, BulkLoad, Location, ProxySpace, Special, Value};
+use ptx::{Builder, BulkLoad, Special, Value};
 
+use add::Order;
 pub(super) use ends::{PREPARE_THREADS, finish, finish_bytes, prepare};
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
@@ -101,6 +102,8 @@ struct Kernel<'a, 'f> {
     q_ring: Ring<'f>,
     dq_ring: Ring<'f>,
     pair: Option<PairRings<'f>>,
+    /// What orders the adds of blocks, if their order is fixed.
+    order: Option<Order<'f>>,
 }
 
 /// The rings of two consumers with the same keys: those of dO, P and dS.
@@ -126,6 +129,11 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         kv_ring: ring("the ring of K and V", plan.kv_ring),
         q_ring: ring(if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" }, plan.q_ring),
         dq_ring: ring("the ring of dQ", plan.dq_ring),
+        order: plan.order.zip(parameters.added).map(|([turns, done], added)| Order {
+            turns: ring("the ring of turns to add", turns),
+            done: ring("the ring of tiles that were added to", done),
+            added,
+        }),
         pair: plan.pair.map(|pair| PairRings {
             plan: pair,
             d_o: ring("the ring of dO", pair.do_ring),
@@ -142,11 +150,18 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         if let Some(PairRings { d_o, p, ds, .. }) = kernel.pair {
             [d_o, p, ds].iter().for_each(Ring::initialise);
         }
+        if let Some(Order { turns, done, .. }) = kernel.order {
+            [turns, done].iter().for_each(Ring::initialise);
+        }
     });
     let produce = || {
         let warp = f.warp_index();
         f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.load()));
         f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
+        if let Some(order) = kernel.order {
+            f.if_(warp.equals(2), || f.if_(f.elect(), || kernel.await_turns(order)));
+            f.if_(warp.equals(3), || f.if_(f.elect(), || kernel.announce(order)));
+        }
     };
     let consume = |warpgroup| match kernel.pair {
         None => kernel.consume(warpgroup),
@@ -356,54 +371,5 @@ impl<'f> Kernel<'_, 'f> {
                 });
             }
         });
-    }
-
-    /// Emitted for one thread: adds each tile's dQ to its sums, in the parts in which it comes.
-    fn add_dq(&self) {
-        let Self { f, plan, parameters, .. } = self;
-        let ring = self.dq_ring.consumer();
-        let bytes = plan.dq_ring.transaction_bytes();
-        let parts = plan.sum_bytes() / bytes;
-        let add_part = |of: QueryTile<'f>, part: u32| {
-            let stage = ring.acquire();
-            let sums = parameters.dq_sums + of.index.mul_wide(plan.sum_bytes()) + u64::from(part * bytes);
-            let add = || f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);
-            let release = || {
-                f.bulk_commit();
-                f.bulk_wait(0, true);
-                f.mbarrier_arrive(stage.empty);
-            };
-            match parameters.added {
-                None => {
-                    add();
-                    release();
-                }
-                Some(added) => {
-                    let at = Location::global(added + of.index.mul_wide(4), 0);
-                    // The last block that the tile sees is the first one.
-                    let [_, end] = self.seen(of.head, of.tile);
-                    let last = (end - 1).cast::<u32>() / plan.spec.tile[1];
-                    let before = last - self.keys.block;
-                    if part == 0 {
-                        let waits = || {
-                            let [count] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Reach::Gpu), at);
-                            count.differs_from(before)
-                        };
-                        f.while_(waits, || {});
-                        // Bulk copies are made by the async proxy.
-                        f.fence_proxy_async(ProxySpace::Global);
-                    }
-                    // Before the first one there are no sums.
-                    f.if_else(before.equals(0), || f.bulk_store(sums, stage.address, bytes), add);
-                    release();
-                    if part + 1 == parts {
-                        // Their completion is a fence of its own.
-                        f.bulk_wait(0, false);
-                        f.reduce(AtomicOp::Add, at, [f.constant(1u32)], (AtomicSem::Release, Reach::Gpu));
-                    }
-                }
-            }
-        };
-        self.each_tile(|of| (0..parts).for_each(|part| add_part(of, part)));
     }
 }

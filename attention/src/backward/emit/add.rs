@@ -1,0 +1,101 @@
+//! The threads that add each tile's dQ to its sums in device memory.
+//!
+//! One thread adds. If blocks add in a fixed order, two others meet other CTAs for it: one sees that the block before has added to a
+//! tile, some tiles ahead; one announces that this block has. Both would take the adding thread longer than the adds.
+
+use collective::pipeline::{Ring, Stage};
+use ptx::inst::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Scope as Reach};
+use ptx::{Location, ProxySpace, Value};
+
+use super::{Kernel, QueryTile};
+
+/// What orders the adds of blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'f> {
+    /// A stage is full when the blocks before have added to the next tile.
+    pub(super) turns: Ring<'f>,
+    /// A stage is full when this block has added to the next tile.
+    pub(super) done: Ring<'f>,
+    /// Address of the numbers of blocks that were added to each tile's sums.
+    pub(super) added: Value<'f, u64>,
+}
+
+impl<'f> Kernel<'_, 'f> {
+    /// Emitted for one thread: adds each tile's dQ, in the parts in which it comes.
+    pub(super) fn add_dq(&self) {
+        let f = self.f;
+        let ring = self.dq_ring.consumer();
+        let bytes = self.plan.dq_ring.transaction_bytes();
+        let parts = self.plan.sum_bytes() / bytes;
+        // With one stage, the next part needs it. With more, the next part is on its way while this one is read.
+        let behind = u32::from(self.plan.dq_ring.stages > 1);
+        let order = self.order.map(|Order { turns, done, .. }| (turns.consumer(), done.producer()));
+        self.each_tile(|of| {
+            let turn = order.map(|(turns, _)| turns.acquire());
+            if turn.is_some() {
+                // Bulk copies are made by the async proxy.
+                f.fence_proxy_async(ProxySpace::Global);
+            }
+            // Before the first block there are no sums.
+            let first = turn.map(|_| self.blocks_before(of).equals(0));
+            let mut stages: Vec<Stage<'f>> = Vec::new();
+            for part in 0..parts {
+                let stage = ring.acquire();
+                let sums = self.parameters.dq_sums
+                    + of.index.mul_wide(self.plan.sum_bytes())
+                    + u64::from(part * bytes);
+                let add = || f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);
+                match first {
+                    None => add(),
+                    Some(first) => f.if_else(first, || f.bulk_store(sums, stage.address, bytes), add),
+                }
+                f.bulk_commit();
+                stages.push(stage);
+                let pending = if part + 1 == parts { 0 } else { behind };
+                f.bulk_wait(pending, true);
+                let read = stages.len() - pending as usize;
+                stages.drain(..read).for_each(|stage| f.mbarrier_arrive(stage.empty));
+            }
+            if let Some(((_, done), turn)) = order.zip(turn) {
+                f.bulk_wait(0, false);
+                f.mbarrier_arrive(done.claim().full);
+                f.mbarrier_arrive(turn.empty);
+            }
+        });
+    }
+
+    /// How many blocks add to a tile before this one: those after it, of which the tile sees the last one first.
+    fn blocks_before(&self, of: QueryTile<'f>) -> Value<'f, u32> {
+        let [_, end] = self.seen(of.head, of.tile);
+        (end - 1).cast::<u32>() / self.plan.spec.tile[1] - self.keys.block
+    }
+
+    /// Emitted for one thread: waits until the blocks before have added to a tile, and passes the turn on.
+    pub(super) fn await_turns(&self, Order { turns, added, .. }: Order<'f>) {
+        let f = self.f;
+        let turns = turns.producer();
+        self.each_tile(|of| {
+            let turn = turns.claim();
+            let at = Location::global(added + of.index.mul_wide(4), 0);
+            let before = self.blocks_before(of);
+            let waits = || {
+                let [count] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Reach::Gpu), at);
+                count.differs_from(before)
+            };
+            f.while_(waits, || {});
+            f.mbarrier_arrive(turn.full);
+        });
+    }
+
+    /// Emitted for one thread: counts this block among those that have added to a tile.
+    pub(super) fn announce(&self, Order { done, added, .. }: Order<'f>) {
+        let f = self.f;
+        let done = done.consumer();
+        self.each_tile(|of| {
+            let added_to = done.acquire();
+            let at = Location::global(added + of.index.mul_wide(4), 0);
+            f.reduce(AtomicOp::Add, at, [f.constant(1u32)], (AtomicSem::Release, Reach::Gpu));
+            f.mbarrier_arrive(added_to.empty);
+        });
+    }
+}
