@@ -459,7 +459,7 @@ fn problems() {
         ("2x2x70 d=64 mask=window left=40 right=0", ""),
         ("1x2x100x150 d=64 mask=chunked chunk=48", ""),
         ("3x2x90 d=64 lengths=packed mask=causal", "lengths=packed"),
-        ("60x2x90 d=64 lengths=packed mask=causal", "order=drawn"),
+        ("90x2x90 d=64 lengths=packed mask=causal", "order=drawn"),
         ("1x180x70 d=64 mask=causal", ""),
         ("4x2x33 d=64 lengths=packed", ""),
         ("2x8/2x1x700 d=64", "parts="),
