@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use collective::Formula;
 use falchion::attention::Attention;
+use falchion::attention::backward::AttentionBackward;
 use falchion::verify::Format;
 use falchion::verify::fusions::any_columns;
 use kernel::{AnyGemm, Family, Kernel, Program};
@@ -67,11 +68,30 @@ const ATTENTION: [&str; 8] = [
     "d=576x512 tile=64x32 lazy=on softcap=on alibi=on sinks=on store=direct output=f32",
 ];
 
+/// Kernels of attention's backward pass.
+const BACKWARD: [&str; 5] = [
+    "mask=causal",
+    "d=64 tile=128x128",
+    "deterministic=on lengths=packed",
+    "d=256 tile=64x64 mask=window",
+    "d=192x128 tile=64x64 deterministic=on",
+];
+
 fn of_attention() -> impl Iterator<Item = (String, u64)> {
-    ATTENTION.into_iter().map(|text| {
+    let forward = ATTENTION.into_iter().map(|text| {
         let kernel = Attention::of_spec(&text.parse().expect("a spec")).expect("legal");
         (format!("attention {text}"), digest_of(&kernel.program().expect("a program")))
-    })
+    });
+    let backward = BACKWARD.into_iter().flat_map(|text| {
+        let kernel = AttentionBackward::of_spec(&text.parse().expect("a spec")).expect("legal");
+        kernel.steps().into_iter().enumerate().map(move |(i, step)| {
+            (
+                format!("attention-backward {text}, program {i}"),
+                digest_of(&step.program().expect("a program")),
+            )
+        })
+    });
+    forward.chain(backward)
 }
 
 fn kernels_of_more() -> impl Iterator<Item = AnyGemm> {

@@ -153,8 +153,8 @@ impl Attention {
         })
     }
 
-    /// Heads of tiles that are mixed. If later queries see more keys, these are the fewest whose tiles fill their rounds, or, if tiles are
-    /// drawn, those whose K and V L2 keeps; otherwise those that share K and V. `bytes` are those of a head's K and V, of `keys` keys.
+    /// Heads of tiles that are mixed. If later queries see more keys, these are the fewest whose tiles fill their rounds, or, if tiles of
+    /// equal lengths are drawn, those whose K and V L2 keeps; otherwise those that share K and V. `bytes` are those of a head's K and V, of `keys` keys.
     fn section(
         &self,
         [batch, heads, share]: [u32; 3],
@@ -165,7 +165,8 @@ impl Attention {
             return share;
         }
         let all = batch.saturating_mul(heads).max(1);
-        if self.plan.spec.order == Order::Drawn {
+        let AttentionSpec { order, lengths, .. } = self.plan.spec;
+        if order == Order::Drawn && lengths == Lengths::Equal {
             let most = if keys > SHORT.0 { LONG } else { SHORT.1 };
             return of_section(all.into(), most, bytes);
         }
@@ -372,10 +373,10 @@ impl Kernel<AttentionCall> for Attention {
         if self.of_counter() > 0 {
             arguments.push(address.into());
         }
-        let of_head =
-            u64::from(all_keys) * u64::from(d + dv) * u64::from(cache.bytes()) / u64::from(sharing.max(1));
+        let of_key = if plan.latent.is_some() { d } else { d + dv };
+        let of_head = u64::from(keys) * u64::from(of_key * cache.bytes()) / u64::from(sharing.max(1));
         let section =
-            self.section([sequences, groups * parts, sharing * parts], [across, ctas], (all_keys, of_head));
+            self.section([sequences, groups * parts, sharing * parts], [across, ctas], (keys, of_head));
         let of_tile = if pack > 1 { share } else { sharing };
         arguments.extend([queries, keys, groups, of_tile, tiles, across, section].map(Argument::from));
         if plan.latent.is_some() && pack > 1 {

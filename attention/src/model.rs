@@ -69,23 +69,27 @@ fn causal_blocks([queries, keys]: [u32; 2], rows: u32, block: u32) -> f64 {
 }
 
 impl Attention {
-    /// The work of the CTA that has the most over the mean, if tiles are dealt out. `works` are those of a head's tiles, in the order in which
-    /// they are dealt.
-    fn dealt(&self, works: &[f64], heads: u32, ctas: u32) -> f64 {
-        let across = u32::try_from(works.len()).unwrap_or(u32::MAX);
+    /// The work of the CTA that has the most over the mean, if the tiles of `heads` heads, `across` of each, are dealt out. `work` is that of a
+    /// head's tiles, in the order in which they are dealt.
+    fn dealt(&self, [across, heads]: [u32; 2], ctas: u32, work: impl Fn(u32) -> f64) -> f64 {
         let tiles = across.saturating_mul(heads);
-        if tiles <= ctas || tiles > MANY * ctas {
+        if tiles <= ctas || tiles > MANY.saturating_mul(ctas) {
             return 1.0;
         }
+        let works: Vec<f64> = (0..across).map(work).collect();
         let section = self.rounds(heads, [across, ctas]);
         let (mut loads, mut reverse) = (vec![0.0; ctas as usize], false);
         for first in (0..heads).step_by(section as usize) {
-            let together = section.min(heads - first);
-            let tiles: Vec<_> = works.iter().flat_map(|&work| (0..together).map(move |_| work)).collect();
+            let together = section.min(heads - first) as usize;
+            let tiles: Vec<f64> =
+                works.iter().flat_map(|&work| core::iter::repeat_n(work, together)).collect();
             for round in tiles.chunks(ctas as usize) {
-                let places: &mut dyn Iterator<Item = &mut f64> =
-                    if reverse { &mut loads.iter_mut().rev() } else { &mut loads.iter_mut() };
-                places.zip(round).for_each(|(load, work)| *load += work);
+                let add = |(load, work): (&mut f64, &f64)| *load += work;
+                if reverse {
+                    loads.iter_mut().rev().zip(round).for_each(add);
+                } else {
+                    loads.iter_mut().zip(round).for_each(add);
+                }
                 reverse = !reverse;
             }
         }
@@ -179,20 +183,21 @@ impl Attention {
             of_block / LOADED
         };
         let block_cycles = (both + of_pair * BLOCK).max(loading);
-        let longest = match plan.spec.order {
+        let tile_cycles = tile + part;
+        let uneven = match plan.spec.order {
             Order::Drawn => DRAWN,
-            Order::Dealt if grows && plan.spec.lengths == Lengths::Equal => {
-                let blocks_of =
-                    |rows: u32| (keys.saturating_sub(queries) + rows).min(keys).div_ceil(block).max(1);
-                let ends = (1..=queries.div_ceil(per_tile)).rev().map(|tile| tile.saturating_mul(per_tile));
-                let works: Vec<_> =
-                    ends.map(|rows| f64::from(blocks_of(rows)) * block_cycles + tile + part).collect();
-                let heads = batch * (heads / of_query) * divided as u32;
-                self.dealt(&works, heads, machine.multiprocessors)
+            Order::Dealt if grows && plan.spec.lengths == Lengths::Equal && parts == Parts::One => {
+                let across = queries.div_ceil(per_tile);
+                let work = |tile: u32| {
+                    let end =
+                        (across - tile).saturating_mul(per_tile).saturating_add(keys).saturating_sub(queries);
+                    f64::from(end.min(keys).div_ceil(block).max(1)) * block_cycles + tile_cycles
+                };
+                self.dealt([across, batch.saturating_mul(heads / of_query)], machine.multiprocessors, work)
             }
             Order::Dealt => 1.0,
         };
-        let of_tiles = longest * waves * (blocks * block_cycles + tile + part);
+        let of_tiles = uneven * waves * (blocks * block_cycles + tile_cycles);
         let computed = MEASURED * (of_tiles + merged) / machine.cycles;
         // Everything comes from memory once.
         let bytes = bytes_of(format, rows_of_o, d + dv) + bytes_of(cache, f64::from(shared) * read, of_key);

@@ -1,7 +1,7 @@
 //! The threads that add each tile's dQ to its sums in device memory.
 //!
-//! One thread adds. If blocks add in a fixed order, two others meet other CTAs for it: one sees that the block before has added to a
-//! tile, some tiles ahead; one announces that this block has. Both would take the adding thread longer than the adds.
+//! One thread adds. If blocks add in a fixed order, two others meet other CTAs for it: one sees that the blocks before have added to a
+//! tile, up to two tiles ahead; one announces that this block has. To do both took the adding thread as long as the adds.
 
 use collective::pipeline::{Ring, Stage};
 use ptx::inst::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Scope as Reach};
