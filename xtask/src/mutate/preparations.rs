@@ -100,12 +100,12 @@ const BACKWARD: [(&str, &[Step]); 3] = [
 ];
 
 /// Programs of attention's backward pass. A tile of queries sees two blocks of keys at most: more have sums of dQ that depend on the
-/// order of adds.
+/// order of adds. If that is fixed, two CTAs run at the same time.
 fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
     let programs = BACKWARD.into_iter().flat_map(|(text, steps)| steps.iter().map(move |step| (text, *step)));
     programs.filter_map(|(text, step)| {
         let kernel = AttentionBackward::of_spec(&text.parse().ok()?).ok()?;
-        let BackwardSpec { tile: [rows, block], head: [d, dv], mask, .. } = kernel.plan().spec;
+        let BackwardSpec { tile: [rows, block], head: [d, dv], mask, deterministic, .. } = kernel.plan().spec;
         let call = |[heads, shared, queries, keys]: [u32; 4]| -> Option<(BackwardCall, Vec<u32>)> {
             let problem = format!("1x{heads}/{shared}x{queries}x{keys} d={d}x{dv} mask={}", mask.name());
             let mut call = AttentionBackward::call(&problem.parse().ok()?);
@@ -117,7 +117,10 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             call.workspace = Some(Buffer::new(0, kernel.workspace(&call.problem, &call.packed)));
             Some((call, Vec::new()))
         };
-        let problems = [[1, 1, rows - 8, 40], [2, 1, 2 * rows - 8, 2 * block - 8], [1, 1, 5 * rows, block]];
+        // Of two heads, more tiles than any ring has stages.
+        let of_two = if deterministic { 3 } else { 2 };
+        let problems =
+            [[1, 1, rows - 8, 40], [2, 1, of_two * rows - 8, 2 * block - 8], [1, 1, 5 * rows, block]];
         let calls = problems.into_iter().map(call).collect::<Option<_>>()?;
         // Exponents and row sums of queries.
         let noise = move |call: &BackwardCall| {
@@ -129,7 +132,8 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             Step::Prepare | Step::Finish => format!("attention-backward {text}, {step:?}"),
         };
         let kernel = kernel.steps().into_iter().find(|of| of.step() == step)?;
-        Some(Box::new(Calls { noise: Box::new(noise), ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
+        let of = Calls { resident: if deterministic { 2 } else { 1 }, ..Calls::new(name, kernel, calls) };
+        Some(Box::new(Calls { noise: Box::new(noise), ..of }) as Box<dyn Subject>)
     })
 }
 
