@@ -38,9 +38,8 @@ pub(super) fn work(residents: &Residents<'_>, asked: usize, clusters: u64) -> Re
             let _ = with(residents, lent.0 as usize);
             Ok(())
         }
-        asked => with(residents, asked.min(most).saturating_sub(1)).map_err(|error| {
-            EmulatorError::Threads { asked, reason: error.to_string() }
-        }),
+        asked => with(residents, asked.min(most).saturating_sub(1))
+            .map_err(|error| EmulatorError::Threads { asked, reason: error.to_string() }),
     }
 }
 
