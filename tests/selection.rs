@@ -12,7 +12,7 @@
 //! `added.jsonl` (seeds 270613 and 270614) have shapes that were in no record; those of `added.jsonl` come with the library since.
 //! `scaled_latest.jsonl` has block scales (seed 270611). Those with `h100` in their names are of H100s: `h100_drawn.jsonl` and
 //! `scaled_h100_drawn.jsonl` (seed 20261128, and shapes for which DeepGEMM was timed) are of one turn and come with the library, without 9 of 1332 timings that were disturbed;
-//! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/performance.md`, which `falchion bench` timed;
+//! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/evidence/performance.md`, which `falchion bench` timed;
 //! `h100_kept.jsonl` (seed 20261127) and `h100_fresh.jsonl` (seed 20261203) have shapes that were in no record; those of the latter come
 //! with the library since, and those of `h100_added.jsonl` (seed 20261211, one turn). `h100_last.jsonl` (seed 20261212) is of the next draw. `h100_kn.jsonl` and
 //! `h100_mn.jsonl` (seed 271127) have an N-major B, and an M-major A too. `h200_streams.jsonl` and `h200_graphs.jsonl` (seed 20261301, from
@@ -236,7 +236,7 @@ const PUBLISHED: [[u32; 3]; 7] = [
     [8192, 8192, 8192],
 ];
 
-/// Tables of `docs/performance.md`: shapes, the best kernel over cuBLASLt's fastest (mean and least), the model's
+/// Tables of `docs/evidence/performance.md`: shapes, the best kernel over cuBLASLt's fastest (mean and least), the model's
 /// first choice over cuBLASLt's first.
 #[test]
 fn ratios_are_those_of_the_records() {
@@ -279,7 +279,7 @@ fn ratios_are_those_of_the_records() {
     }
 }
 
-/// The tables of `docs/performance.md`, "Weights in few bits": the speed of the best kernel relative to
+/// The tables of `docs/evidence/performance.md`, "Weights in few bits": the speed of the best kernel relative to
 /// `bf16`, by rows of A or of each group.
 #[test]
 fn figures_of_weights_are_those_of_the_record() {
@@ -311,7 +311,7 @@ fn figures_of_weights_are_those_of_the_record() {
     }
 }
 
-/// The table of `docs/performance.md`, "2:4 sparse operands": the dense kernel's time and the shorter of
+/// The table of `docs/evidence/performance.md`, "2:4 sparse operands": the dense kernel's time and the shorter of
 /// cuSPARSELt's times over that of the best sparse kernel.
 #[test]
 fn figures_of_sparse_operands_are_those_of_the_record() {
@@ -342,7 +342,7 @@ fn figures_of_sparse_operands_are_those_of_the_record() {
     assert!((library - 1.40).abs() < 6e-3 && (dense - 1.33).abs() < 6e-3, "{library:.4}, {dense:.4}");
 }
 
-/// The tables of `docs/performance.md`, "bf16", and of earlier draws in `docs/lab-notes.md`: geometric means of
+/// The tables of `docs/evidence/performance.md`, "bf16", and of earlier draws in `docs/evidence/lab-notes.md`: geometric means of
 /// the model's first over cuBLASLt's first and of the best over cuBLASLt's fastest, the number of shapes where the
 /// best has at least 0.98 and 0.95 of that, and the number where the model's choice is within 3 % of the best.
 #[test]
@@ -390,7 +390,7 @@ fn figures_of_drawn_shapes_are_those_of_the_record() {
     }
 }
 
-/// The table of `docs/performance.md`, "Fused epilogues": geometric mean, median and least of the best kernel
+/// The table of `docs/evidence/performance.md`, "Fused epilogues": geometric mean, median and least of the best kernel
 /// over the faster of cuBLASLt's first and fastest.
 #[test]
 fn figures_of_fused_epilogues_are_those_of_the_record() {
@@ -412,7 +412,7 @@ fn figures_of_fused_epilogues_are_those_of_the_record() {
     }
 }
 
-/// The tables of `docs/performance.md`, "Experts of equal and of skewed sizes": microseconds of the best kernel.
+/// The tables of `docs/evidence/performance.md`, "Experts of equal and of skewed sizes": microseconds of the best kernel.
 #[test]
 fn figures_of_experts_are_those_of_the_record() {
     let lines = read("groups.jsonl");
@@ -459,7 +459,7 @@ fn records_of_near_shapes_improve_the_choice() {
     }
 }
 
-/// `docs/performance.md`, "Calibrated": shapes of an H100 that are in no record that ships.
+/// `docs/evidence/performance.md`, "Calibrated": shapes of an H100 that are in no record that ships.
 #[test]
 fn the_choice_on_an_h100_is_near_the_best() {
     for (name, part, cost) in [("h100_last.jsonl", 0.7, 1.03), ("h100_kept.jsonl", 0.8, 1.02)] {
@@ -481,7 +481,7 @@ fn the_choice_on_an_h200_is_near_the_best() {
     }
 }
 
-/// Experts of the tables in `docs/performance.md`, "Mixtures of experts", with the measured microseconds by
+/// Experts of the tables in `docs/evidence/performance.md`, "Mixtures of experts", with the measured microseconds by
 /// kind. The rows are those of `falchion bench --suite grouped`, or equal.
 #[test]
 fn experts_are_predicted_as_they_were_measured() {
