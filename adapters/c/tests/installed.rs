@@ -45,7 +45,12 @@ fn there(program: &str) -> bool {
 fn run(compiler: &[&str], source: &Path, prefix: &Path) -> String {
     let program = prefix.join("program");
     let mut compile = Command::new(compiler[0]);
-    compile.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Wshadow", "-Werror"]).arg(source).arg("-o").arg(&program);
+    compile
+        .args(&compiler[1..])
+        .args(["-Wall", "-Wextra", "-Wshadow", "-Werror"])
+        .arg(source)
+        .arg("-o")
+        .arg(&program);
     compile.arg("-I").arg(prefix.join("include")).arg("-L").arg(prefix.join("lib")).arg("-lfalchion_c");
     output(&mut compile);
     output(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")))

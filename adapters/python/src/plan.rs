@@ -2,12 +2,15 @@
 
 use falchion::cute_rs::atom::{Major, smem};
 use falchion::cute_rs::draw::{Access, Picture};
+use falchion::kernel::driver::stop_measuring;
 use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types, search};
+use falchion_core::Watch;
 use pyo3::prelude::*;
 
 use crate::array::{Place, format_of, invalid, short, type_name};
 use crate::error::of_refusal;
 use crate::place::machine;
+use crate::watch::watched;
 
 /// A kernel that was chosen, with its predicted time.
 #[pyclass(frozen, module = "falchion")]
@@ -182,7 +185,7 @@ pub(crate) fn plan(
 ) -> PyResult<Vec<Kernel>> {
     let request = Asked { extents: [m, n, k], types, layout, batch, epilogue, reproducible }.request()?;
     let machine = of_card(card)?;
-    let selection = py.detach(|| search(&request, &machine, most.max(1)));
+    let selection = watched(py, "falchion: ranking", |_| search(&request, &machine, most.max(1)), || ())?;
     if let (true, Some(refused)) = (selection.ranked.is_empty(), selection.refused.first()) {
         return invalid(format!("{m} x {n} x {k} {}: {}", request.types, refused.error));
     }
@@ -217,7 +220,8 @@ pub(crate) fn tune(
     let Some(ordinal) = of_this_machine(card) else {
         return invalid(format!("card is \"{card}\", one of this machine was needed: cuda:0"));
     };
-    let tuned = py.detach(|| falchion_core::Gemm::tuned(&request, ordinal, budget));
+    let tune = |_: &Watch| falchion_core::Gemm::tuned(&request, ordinal, budget);
+    let tuned = watched(py, "falchion: measuring", tune, stop_measuring)?;
     let tuned = tuned.map_err(|refusal| of_refusal(&refusal))?;
     crate::call::forget();
     Ok(Kernel::new(tuned.gemm().clone(), tuned.microseconds(), tuned.reason().to_owned()))
