@@ -117,7 +117,7 @@ pub unsafe extern "C" fn falchion_sparse_sizes(
         };
         *kept = sparse::kept(format, k);
         let lines = u64::from(rows.div_ceil(sparse::ROWS));
-        *of_metadata = 4 * lines * u64::from(sparse::metadata_ld(format, k));
+        *of_metadata = 4 * lines * sparse::metadata_ld(format, k);
         Ok(())
     })
 }

@@ -333,7 +333,7 @@ pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<S
         Some(GroupScales { scales, zeros })
     });
     let of_metadata =
-        |array: Array<'_>| MatrixRef::new(array.address, sparse::metadata_ld(operand.format, k).into());
+        |array: Array<'_>| MatrixRef::new(array.address, sparse::metadata_ld(operand.format, k));
     let metadata = metadata.map(of_metadata);
     let (shape, format, weights, count) = ([rows, columns], operand.format, operand.weights, operand.count);
     Ok(Some(Stored { values, matrix, shape, count, groups, metadata, weights, format, kept }))
