@@ -16,7 +16,7 @@ use crate::functions::{
 };
 use crate::real::{Exact, Fast, Fastest, Needs};
 use crate::tree::{
-    AbsMax, Accumulator, Alternating, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
+    Accumulator, Alternating, Amax, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
     Dropout, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
     OrderedRow, OrderedScalar, Quantize, ReduceColumn, ReduceRow, ReduceScalar, Residual, Rotate, RowVector,
     Scalar, ScalarPointer, Split, Sum, TopKSoftmax, combined, gated, quantized, ranked, rotated, shared,
@@ -208,10 +208,10 @@ pub(super) static REDUCTIONS: [(&str, [NodeValue; 3]); 6] = {
     [
         ("reduce_sum", of!(ReduceRow, ReduceColumn, ReduceScalar, Sum)),
         ("reduce_max", of!(ReduceRow, ReduceColumn, ReduceScalar, Max)),
-        ("reduce_amax", of!(ReduceRow, ReduceColumn, ReduceScalar, AbsMax)),
+        ("reduce_amax", of!(ReduceRow, ReduceColumn, ReduceScalar, Amax)),
         ("ordered_sum", of!(OrderedRow, OrderedColumn, OrderedScalar, Sum)),
         ("ordered_max", of!(OrderedRow, OrderedColumn, OrderedScalar, Max)),
-        ("ordered_amax", of!(OrderedRow, OrderedColumn, OrderedScalar, AbsMax)),
+        ("ordered_amax", of!(OrderedRow, OrderedColumn, OrderedScalar, Amax)),
     ]
 };
 

@@ -9,7 +9,7 @@ use crate::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
 use crate::real::{Fast, Fastest};
 use crate::tree::{
     Accumulator, Amax, Blocks, Compute, Cyclic, Dropout, Gated, Glu, Node, NodeTraits, OrderedRow, Quantize,
-    ReduceRow, Residual, Rotate, RowVector, Scalar, ScalarPointer, Shape, Split, Sum,
+    ReduceRow, ReduceScalar, Residual, Rotate, RowVector, Scalar, ScalarPointer, Shape, Split, Sum,
 };
 
 fn formula(text: &str) -> Formula {
@@ -39,7 +39,7 @@ fn named_formulas_are_trees_of_the_librarys_nodes() {
         ("rope", of::<Rotate<Scaled, Cyclic<bf16, U128>>>()),
         ("bias-sums-ordered", of::<OrderedRow<Sum, Biased>>()),
         ("bias-sums", of::<ReduceRow<Sum, Biased>>()),
-        ("bias-fp8", of::<Compute<Multiply, (Amax<Biased>, ScalarPointer<f32>)>>()),
+        ("bias-fp8", of::<Compute<Multiply, (ReduceScalar<Amax, Biased>, ScalarPointer<f32>)>>()),
         ("quantized", of::<Quantize<crate::F8E4M3, Scaled>>()),
     ] {
         let lowered = Formula::named(name).unwrap().lowered(Format::Bf16);
