@@ -275,6 +275,14 @@ pub(super) static LET: NodeValue =
 pub(super) static BOUND: [NodeValue; 4] =
     [node!(Bound), node!(Bound<U1>), node!(Bound<U2>), node!(Bound<U3>)];
 
+/// What formulas call that is no function of numbers.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    let names = ["dropout", "rotate", "store"].into_iter();
+    let names = names.chain(GATES.iter().map(|(name, _)| *name));
+    let names = names.chain(REDUCTIONS.iter().map(|(name, _)| *name));
+    names.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name))
+}
+
 /// A number as a fraction of small numbers, if it is one.
 fn fraction(number: f64) -> Option<(u32, u32)> {
     let of = |d: u32| {

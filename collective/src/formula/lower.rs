@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::kinds::{
     ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, FUNCTIONS, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
-    REDUCTIONS, ROTATE, SCALAR, read, residual, store,
+    REDUCTIONS, ROTATE, SCALAR, read, residual, store, words,
 };
 use super::own;
 use super::syntax::{Expr, FORMATS, FormulaError, Index, Is, Operator, Place};
@@ -287,13 +287,8 @@ impl Lower<'_> {
     }
 
     fn unknown(&self, expr: &Expr, name: &str) -> FormulaError {
-        let words = ["dropout", "rotate", "store"].into_iter();
-        let words =
-            words.chain(GATES.iter().map(|(name, _)| *name)).chain(REDUCTIONS.iter().map(|(name, _)| *name));
-        let words =
-            words.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name));
         let functions = FUNCTIONS.keys().cloned().chain(own::names());
-        let names: Vec<String> = functions.chain(words.map(str::to_owned)).collect();
+        let names: Vec<String> = functions.chain(words().map(str::to_owned)).collect();
         let names = names.join(", ");
         self.error(
             expr,
