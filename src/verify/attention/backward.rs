@@ -460,7 +460,7 @@ impl Gradients<'_> {
 #[cfg(feature = "records")]
 impl Reference for AttentionBackward {
     fn request(text: &str) -> Result<AttentionRequest, String> {
-        text.parse()
+        AttentionRequest::of_backward(text)
     }
 
     /// Rows of dQ, and then of dK and dV, which have as many.
