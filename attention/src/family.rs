@@ -308,6 +308,7 @@ impl FromStr for AttentionRequest {
 
 impl Family for Attention {
     const NAME: &'static str = "attention";
+    const VERSIONED: bool = true;
     type Request<'r> = AttentionRequest;
     type Problem = String;
     type Spec = AttentionSpec;
