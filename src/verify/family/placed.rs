@@ -140,16 +140,17 @@ impl Placed {
                     return Err(FamilyError::Extents { name, index, count });
                 }
                 for ((index, &(expected, bound)), found) in (*first..).zip(expected).zip(found) {
-                    if bound.is_nan() || bound < 0.0 {
-                        return Err(FamilyError::Bound { name, index, bound });
-                    }
                     let same = found == expected || (found.is_nan() && expected.is_nan());
                     let error = if same { 0.0 } else { (found - expected).abs() };
-                    if error > bound || error.is_nan() {
+                    // An infinity and NaN have no neighbours, so no bound is needed.
+                    if expected.is_finite() && (bound.is_nan() || bound < 0.0) {
+                        return Err(FamilyError::Bound { name, index, bound });
+                    }
+                    if !same && (error > bound || !expected.is_finite() || error.is_nan()) {
                         return Err(FamilyError::Element { name, index, found, expected, bound });
                     }
                     // An infinite bound compares nothing.
-                    if same || bound.is_finite() {
+                    if bound.is_finite() || !expected.is_finite() {
                         compared.push(index);
                     }
                     agreed.ratio = agreed.ratio.max(if error > 0.0 { error / bound } else { 0.0 });
