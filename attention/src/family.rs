@@ -319,6 +319,7 @@ impl AttentionRequest {
 
 impl Family for Attention {
     const NAME: &'static str = "attention";
+    const VERSIONED: bool = true;
     type Request<'r> = AttentionRequest;
     type Problem = String;
     type Spec = AttentionSpec;

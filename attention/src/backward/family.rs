@@ -101,6 +101,7 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
 
 impl Family for AttentionBackward {
     const NAME: &'static str = "attention-backward";
+    const VERSIONED: bool = true;
     type Request<'r> = AttentionRequest;
     type Problem = String;
     type Spec = BackwardSpec;
