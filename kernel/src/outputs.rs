@@ -74,7 +74,8 @@ impl<'a, 'f: 'a> Outputs<'a, 'f> {
         let one = || Tiles { m: extent.m.div_ceil(tile[0]), n: extent.n.div_ceil(tile[1]), k };
         let table = || {
             let TablePlan { groups: most, span, offset, bytes } = plan.table;
-            debug_assert!(SharedTable::bytes(most, span) + 4 <= bytes, "the plan's table has room");
+            let needed = if plan.balanced() { SharedTable::balanced_bytes } else { SharedTable::bytes };
+            debug_assert!(needed(most, span) + 4 <= bytes, "the plan's table has room");
             let at = (f.shared_base() + (offset + 4)) & !7;
             SharedTable { f, at, most, span, threads: plan.threads }
         };

@@ -15,9 +15,8 @@ pub struct SharedTable<'f> {
     pub at: Value<'f, u32>,
     /// The largest number of groups that fits.
     pub most: u32,
-    /// Number of consecutive groups per entry, a power of two. With several, the table is that much shorter, and their
-    /// sizes are read from global memory again when a tile's group is found. [`Groups::balanced`](super::Groups::balanced)
-    /// has one group per entry.
+    /// Number of consecutive groups per entry, a power of two. With several, the table is shorter, and their sizes are read
+    /// from global memory again when a tile's group is found.
     pub span: u32,
     /// The number of threads of the CTA. All of them have to run the code that writes the table.
     pub threads: u32,
@@ -27,6 +26,11 @@ impl SharedTable<'_> {
     /// Size in bytes of a table of up to `most` groups, `span` per entry.
     pub const fn bytes(most: u32, span: u32) -> u32 {
         (most.div_ceil(span) + 1) * 8
+    }
+
+    /// The same for [`Groups::balanced`](super::Groups::balanced).
+    pub const fn balanced_bytes(most: u32, span: u32) -> u32 {
+        (most + most.div_ceil(span) + 2) * 4
     }
 }
 
@@ -89,11 +93,12 @@ impl<'f> Offsets<'f> {
                 let offset = |i: u32| self.offset(f, (number + (i + 1)).min(groups));
                 let offsets: Vec<_> = (0..span).map(offset).collect();
                 // The ends, as far as the lane's own offsets say.
-                let mut ends = Vec::new();
+                let (mut ends, mut last) = (Vec::new(), rows.get());
                 for offset in offsets {
-                    ends.push(offset.max(ends.last().copied().unwrap_or(rows.get())));
+                    last = offset.max(last);
+                    ends.push(last);
                 }
-                let last = ends.pop().unwrap_or(rows.get());
+                ends.pop();
                 let end = scan(f, lane, last, &|a, b| a.max(b));
                 let begin = rows.get().where_or(lane.equals(0), f.shuffle(end, (lane - 1) & 31));
                 let ends: Vec<_> = ends.into_iter().map(|end| end.max(begin)).chain([end]).collect();
@@ -155,7 +160,7 @@ impl<'f> Offsets<'f> {
     }
 
     /// An offset, at most the number of rows.
-    fn offset(self, f: &'f Builder, i: Value<'f, u32>) -> Value<'f, u32> {
+    pub(super) fn offset(self, f: &'f Builder, i: Value<'f, u32>) -> Value<'f, u32> {
         f.load_global::<u32>(self.address + i.mul_wide(4), 0).min(self.rows)
     }
 

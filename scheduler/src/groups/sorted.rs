@@ -3,7 +3,7 @@
 //! The table in shared memory begins with one word per place in the order, `tiles << 9 | group`: the number
 //! of tiles of all groups before that place, and the group at that place (more than 9 bits in tables of more than 512
 //! groups). The next word has the number of all tiles. Then follow the first rows of all groups, by group number, and the
-//! end of the last group.
+//! end of the last group: with several groups per entry, the first rows of entries.
 //!
 //! Up to 320 groups, each thread compares its groups with all others. Larger tables are sorted by counting ([`counting`]).
 
@@ -40,11 +40,14 @@ pub(super) struct Sorted<'f> {
     /// The table's shared address, and the offset in bytes of the first rows.
     pub(super) at: Value<'f, u32>,
     rows_at: u32,
-    /// Bits of a group's number in a word, and consecutive groups or places that a lane handles at a time.
+    /// Bits of a group's number in a word.
     bits: u32,
+    /// Consecutive groups per first row.
     span: u32,
+    /// Consecutive groups or places that a lane handles at a time.
+    run: u32,
     pub(super) groups: Value<'f, u32>,
-    room: Option<Value<'f, u32>>,
+    offsets: Offsets<'f>,
 }
 
 impl<'f> Sorted<'f> {
@@ -60,19 +63,21 @@ impl<'f> Sorted<'f> {
         cut: Cut,
         [height, workers]: [Value<'f, u32>; 2],
     ) -> (Self, Value<'f, u32>) {
-        let SharedTable { f, at, most, threads, .. } = table;
+        let SharedTable { f, at, most, span, threads } = table;
         let groups = offsets.groups;
         let many = (groups * height).at_least(workers * MANY_TILES);
         // Groups of fewer rows are spread among the others.
         let few = f.constant(FEW_ROWS).where_or(many, 0);
-        let (bits, span) = (group_bits(most), most.div_ceil(COMPARED).next_power_of_two());
-        let sorted = Self { f, at, rows_at: (most + 1) * 4, bits, span, groups, room: offsets.room };
+        let (bits, run) = (group_bits(most), most.div_ceil(COMPARED).next_power_of_two().max(span));
+        let sorted = Self { f, at, rows_at: (most + 1) * 4, bits, span, run, groups, offsets };
         let warp = f.warp_index();
         f.if_(warp.equals(0), || {
             let rows = at + sorted.rows_at;
-            offsets.each_group(f, span, &|first| f.store_shared(rows, 0, [first]), &|of_lane| {
-                for group in of_lane {
-                    f.if_(group.exists, || f.store_shared(rows + group.number * 4, 4, [group.end]));
+            offsets.each_group(f, run, &|first| f.store_shared(rows, 0, [first]), &|of_lane| {
+                for of_entry in of_lane.chunks_exact(span as usize) {
+                    let (first, last) = (&of_entry[0], &of_entry[of_entry.len() - 1]);
+                    let entry = if span == 1 { first.number } else { first.number / span };
+                    f.if_(first.exists, || f.store_shared(rows + entry * 4, 4, [last.end]));
                 }
             });
         });
@@ -122,15 +127,33 @@ impl<'f> Sorted<'f> {
 
     /// A group's first row and its end.
     pub(super) fn rows(&self, group: Value<'f, u32>) -> [Value<'f, u32>; 2] {
+        if self.span > 1 {
+            return self.rows_in_entry(group);
+        }
         let at = self.at + group * 4 + self.rows_at;
         let row = |offset| {
             let [row] = self.f.load_shared_vector::<u32, 1>(at, offset);
             row
         };
-        match self.room {
+        match self.offsets.room {
             None => [0, 4].map(row),
             Some(room) => [group * room, row(4)],
         }
+    }
+
+    /// As [`rows`](Self::rows), from the first row of the group's entry and the offsets of the groups up to it.
+    fn rows_in_entry(&self, group: Value<'f, u32>) -> [Value<'f, u32>; 2] {
+        let Self { f, at, rows_at, span, offsets, .. } = *self;
+        if offsets.room.is_some() {
+            return offsets.range(f, group, group);
+        }
+        let (entry, own) = (group / span, group % span);
+        let ends: Vec<_> = (1..span).map(|i| offsets.offset(f, (entry * span + i).min(group))).collect();
+        let [first] = f.load_shared_vector::<u32, 1>(at + entry * 4 + rows_at, 0);
+        let first = (1..)
+            .zip(ends)
+            .fold(first, |first, (i, end): (u32, _)| first.max(end).where_or(own.at_least(i), first));
+        offsets.range(f, group, first)
     }
 
     /// The place of a group, computed from the keys of all groups.
@@ -168,14 +191,14 @@ impl<'f> Sorted<'f> {
 
     /// Emits code for the lanes of a warp: an exclusive prefix sum of the groups' tiles, in sorted order.
     fn count(&self, cut: Cut, height: Value<'f, u32>) {
-        let Self { f, at, bits, span, groups, .. } = *self;
+        let Self { f, at, bits, run, groups, .. } = *self;
         let lane = f.special(Special::Lane);
         let (tiles, base) = (f.variable(0u32), f.variable(0u32));
         f.while_(
             || base.get().less_than(groups),
             || {
-                let first = base.get() + times(lane, span);
-                let of_lane = (0..span).map(|i| {
+                let first = base.get() + times(lane, run);
+                let of_lane = (0..run).map(|i| {
                     let place = if i == 0 { first } else { first + i };
                     let inside = place.less_than(groups);
                     let group = self.word(place.min(groups - 1));
@@ -202,7 +225,7 @@ impl<'f> Sorted<'f> {
                     f.if_(inside, || f.store_shared(at + place * 4, 0, [word]));
                 }
                 tiles.set(f.shuffle(sum, 31));
-                base.set(base.get() + 32 * span);
+                base.set(base.get() + 32 * run);
             },
         );
         f.if_(lane.equals(0), || f.store_shared(at + groups * 4, 0, [tiles.get() << bits]));
