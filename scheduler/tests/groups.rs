@@ -49,10 +49,14 @@ impl<'f> Given<'f> {
 }
 
 /// A kernel that records the number of tiles, then the place of each tile. Its table is for `most` groups, `span` per entry.
-fn lister(
+fn lister(table: [u32; 2], groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> Program {
+    Program::new(&function(table, groups).verify().expect("a legal program"))
+}
+
+fn function(
     [most, span]: [u32; 2],
     groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>,
-) -> Program {
+) -> Function {
     let entry = Entry {
         name: "lister".to_owned(),
         target: Target::Sm90a,
@@ -60,7 +64,7 @@ fn lister(
         shared_bytes: SharedTable::bytes(most, span).max(SharedTable::balanced_bytes(most, span)) + 8,
         cluster: [1; 3],
     };
-    let function = Function::build(entry, |f: &Builder| {
+    Function::build(entry, |f: &Builder| {
         let [count, m, n, k] = ["count", "m", "n", "k"].map(|name| f.param::<u32>(name));
         let [address, out] = ["address", "out"].map(|name| f.param::<u64>(name));
         let table = SharedTable { f, at: (f.shared_base() + 4) & !7, most, span, threads: THREADS };
@@ -87,8 +91,7 @@ fn lister(
                 number.set(number.get() + THREADS);
             },
         );
-    });
-    Program::new(&function.verify().expect("a legal program"))
+    })
 }
 
 /// Runs a lister and compares its result with the host's groups. Returns the host's places.
@@ -291,6 +294,13 @@ fn order(rows: &[u32], many: bool) -> Vec<u32> {
     all.into_iter().map(|(.., group)| group).collect()
 }
 
+fn balanced(given: Given<'_>) -> Groups<'_, Value<'_, u32>> {
+    let f = given.table.f;
+    let height = given.extent[0].div_ceil(TILE[0]);
+    let numbers = [height, f.special(Special::GridX), given.k];
+    Groups::balanced_on_device(given.table, given.offsets, CUT, numbers)
+}
+
 #[test]
 fn groups_cut_into_tiles_of_nearly_equal_width() {
     for table in [[320, 1], [512, 4], [1024, 1], [4096, 4]] {
@@ -300,12 +310,7 @@ fn groups_cut_into_tiles_of_nearly_equal_width() {
 
 fn groups_of_nearly_equal_width(table: [u32; 2]) {
     let [most, _] = table;
-    let program = lister(table, |given| {
-        let f = given.table.f;
-        let height = given.extent[0].div_ceil(TILE[0]);
-        let numbers = [height, f.special(Special::GridX), given.k];
-        Groups::balanced_on_device(given.table, given.offsets, CUT, numbers)
-    });
+    let program = lister(table, balanced);
     let mut random = Random(7);
     for rows in rows_of_groups(&mut random, most) {
         let (offsets, height) = (offsets(&rows), 1 + random.below(3));
@@ -337,6 +342,33 @@ fn groups_of_nearly_equal_width(table: [u32; 2]) {
             assert!(own.is_sorted_by_key(|place| place.tile[0]), "group {group} of {rows:?}");
         }
     }
+}
+
+/// Sorting by counting needs each of its barriers: without any one of them there is a race, or a place is wrong.
+#[test]
+fn many_groups_are_sorted_behind_barriers() {
+    let mut random = Random(9);
+    let rows: Vec<u32> = (0..400).map(|_| random.below(3) * random.below(300)).collect();
+    let offsets = offsets(&rows);
+    let table: Vec<u8> = offsets.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let listed = |function: &Function| {
+        let program = Program::new(&function.clone().verify().ok()?);
+        let mut memory = Memory::new();
+        let (address, room) = (memory.upload(&table), 4 * WORDS * 2000);
+        let out = memory.upload(&vec![0xee; room]);
+        let mut arguments: Vec<Argument> = [400, TILE[0], offsets[400], 3].map(Argument::from).to_vec();
+        arguments.extend([address.into(), out.into(), offsets[400].into()]);
+        program.launch(Grid { ctas: [1, 1, 1] }, &arguments, &memory, &Options::default()).ok()?;
+        memory.read(out, room).ok()
+    };
+    let whole = function([512, 4], balanced);
+    let want = listed(&whole);
+    assert!(want.is_some());
+    let deleted = ptx::mutate::mutations(&whole).into_iter().map(|mutant| (mutant.to_string(), mutant));
+    let deleted: Vec<_> = deleted.filter(|(words, _)| words.contains("deleted")).collect();
+    assert!(deleted.len() >= 12, "{}", deleted.len());
+    let missed = deleted.iter().filter(|(_, mutant)| listed(&mutant.apply(&whole)) == want);
+    assert_eq!(missed.map(|(words, _)| words).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

@@ -55,13 +55,15 @@ pub(super) fn ranked<'f>(
                 let [before] = f.load_shared_vector::<u32, 1>(count_at(class), 0);
                 rank.set(before + first);
             };
+            if round > 0 {
+                f.warp_sync();
+            }
             f.if_(exists, load);
             // All lanes have read before one of them counts.
             f.warp_sync();
             f.if_(exists & first.equals(0), || {
                 f.store_shared(count_at(class), 0, [rank.get() + population(same)]);
             });
-            f.warp_sync();
             (exists, key, class, rank)
         })
         .collect();
