@@ -519,7 +519,7 @@ pub enum LaunchError {
         rows: u32,
     },
     /// More groups than the kernel's table holds.
-    #[error("there are {groups} groups, at most {most} are possible: launch them in parts")]
+    #[error("there are {groups} groups, at most {most} are possible: {}", fewer_groups(*groups))]
     Groups {
         /// Number of groups.
         groups: u32,
@@ -581,4 +581,13 @@ fn other_kernels(name: &str, alignment: u64) -> &'static str {
         (_, 16) => ", or use a kernel that stores directly (`DirectStore`, `store=direct` in a spec)",
         _ => "",
     }
+}
+
+/// What to do about more groups than a kernel's table holds.
+fn fewer_groups(groups: u32) -> String {
+    if groups > Form::MOST_GROUPS {
+        return "launch them in parts".to_owned();
+    }
+    let most = Form::GroupedContiguous.table_for(groups);
+    format!("use a kernel of `most-groups={most}` (in its type, the form's second parameter is U{most})")
 }
