@@ -60,6 +60,7 @@ mod operand;
 pub mod operands;
 pub mod pipeline;
 mod plan;
+pub mod process;
 pub mod queue;
 pub mod random;
 mod real;

@@ -134,6 +134,14 @@ pub enum EngineError {
         /// The emulator's report.
         report: String,
     },
+    /// The caller ended a launch in the emulator ([`Emulator::with_stop`](crate::Emulator::with_stop)).
+    #[error("kernel `{kernel}`: {reason}")]
+    Stopped {
+        /// The name of the program's entry.
+        kernel: String,
+        /// How far it had come.
+        reason: String,
+    },
     /// A call of one of NVIDIA's other libraries failed.
     #[error("{library}: {call} failed with {status}")]
     Library {

@@ -39,7 +39,7 @@ pub use fewbit::{FewBit, FewBitMemory};
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
 pub use gemm::Gemm;
-pub use host::Run;
+pub use host::{Run, Watch};
 pub use kept::Plain;
 pub use layer::{FewBits, Layer, bias};
 pub use refusal::{Refusal, aligned};

@@ -1,7 +1,6 @@
 //! The nodes that a formula can have: tables of the library's nodes.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
@@ -14,6 +13,7 @@ use crate::functions::{
     Multiply, MultiplyAdd, MultiplyAddGelu, Negate, Pointwise, Relu, Sigmoid, Silu, Snake, Square, Subtract,
     Tanh, ThresholdRelu,
 };
+use crate::process::Once;
 use crate::real::{Exact, Fast, Fastest, Needs};
 use crate::tree::{
     Accumulator, Alternating, Amax, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
@@ -51,7 +51,8 @@ macro_rules! functions {
 }
 
 /// Every function by name.
-pub(super) static FUNCTIONS: LazyLock<BTreeMap<String, &'static Function>> = LazyLock::new(|| {
+pub(super) fn functions() -> &'static BTreeMap<String, &'static Function> {
+    static KNOWN: Once<BTreeMap<String, &'static Function>> = Once::new();
     static ALL: &[Function] = &functions! {
         Identity: 1 (AnyNode);
         Absolute: 1 (AnyNode);
@@ -101,8 +102,8 @@ pub(super) static FUNCTIONS: LazyLock<BTreeMap<String, &'static Function>> = Laz
         MultiplyAddGelu<Fast>: 3 (AnyNode, AnyNode, AnyNode);
         MultiplyAddGelu<Fastest>: 3 (AnyNode, AnyNode, AnyNode);
     };
-    ALL.iter().map(|function| ((function.name)(), function)).collect()
-});
+    KNOWN.get_or_init(|| ALL.iter().map(|function| ((function.name)(), function)).collect())
+}
 
 /// The traits of a gate in an order.
 fn gate<F: Pointwise<2>, const BLOCK: u32>(x: &[NodeTraits]) -> Result<NodeTraits, &'static str> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::kinds::{
-    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, FUNCTIONS, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
+    self, ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
     REDUCTIONS, ROTATE, SCALAR, read, residual, store, words,
 };
 use super::own;
@@ -297,7 +297,7 @@ impl Lower<'_> {
     }
 
     fn unknown(&self, expr: &Expr, name: &str) -> FormulaError {
-        let functions = FUNCTIONS.keys().cloned().chain(own::names());
+        let functions = kinds::functions().keys().cloned().chain(own::names());
         let names: Vec<String> = functions.chain(words().map(str::to_owned)).collect();
         let names = names.join(", ");
         self.error(
@@ -365,7 +365,7 @@ impl Lower<'_> {
         if let (Some(fused), [sum]) =
             (name.strip_prefix("gelu_tanh").map(|of| format!("mul_add_gelu_tanh{of}")), given)
             && let Is::Binary { operator: Operator::Add, of } = &sum.is
-            && FUNCTIONS.contains_key(&fused)
+            && kinds::functions().contains_key(&fused)
         {
             let [a, b] = &**of;
             let parts = match (factors(a), factors(b)) {
