@@ -436,7 +436,7 @@ impl Kernel<AttentionCall> for Attention {
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
-        visit.factor(scale);
+        visit.single(scale);
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
         for (name, of, extents, contents) in [
             ("Q", q, with(extents, d), Contents::Multiplied(0, format)),
@@ -502,6 +502,6 @@ impl Kernel<AttentionCall> for Attention {
             visit.count(&mut bits);
             *count = bits.cast_signed();
         }
-        reals.iter_mut().for_each(|real| visit.factor(real));
+        reals.iter_mut().for_each(|real| visit.single(real));
     }
 }

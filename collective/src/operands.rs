@@ -21,7 +21,14 @@ pub trait Visit {
     fn count(&mut self, _count: &mut u32) {}
 
     /// A factor.
-    fn factor(&mut self, _factor: &mut f32) {}
+    fn factor(&mut self, _factor: &mut f64) {}
+
+    /// The same of a kernel that takes it in `f32`.
+    fn single(&mut self, factor: &mut f32) {
+        let mut wide = f64::from(*factor);
+        self.factor(&mut wide);
+        *factor = wide as f32;
+    }
 
     /// Which of several forms a part has: for example whether it is given.
     fn form(&mut self, _form: u32) {}

@@ -557,7 +557,7 @@ pub enum LaunchError {
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {
         /// The factor of C.
-        beta: f32,
+        beta: f64,
     },
 }
 

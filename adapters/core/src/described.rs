@@ -69,7 +69,7 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
             visit.length(&mut scratch.bytes);
         }
         Input::Dropout(mask) => {
-            visit.factor(&mut mask.probability);
+            visit.single(&mut mask.probability);
             visit.length(&mut mask.seed);
             visit.length(&mut mask.offset);
         }

@@ -411,7 +411,7 @@ impl AttentionBackward {
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
-        visit.factor(scale);
+        visit.single(scale);
         let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
         let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
         use Step::{Finish, Main, Prepare};
@@ -455,6 +455,6 @@ impl AttentionBackward {
             visit.count(&mut bits);
             *count = bits.cast_signed();
         }
-        reals.iter_mut().for_each(|real| visit.factor(real));
+        reals.iter_mut().for_each(|real| visit.single(real));
     }
 }

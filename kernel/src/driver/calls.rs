@@ -250,8 +250,8 @@ impl Visit for Parts {
         self.shape.push((*count).into());
     }
 
-    fn factor(&mut self, factor: &mut f32) {
-        self.shape.push(factor.to_bits().into());
+    fn factor(&mut self, factor: &mut f64) {
+        self.shape.push(factor.to_bits());
     }
 
     fn form(&mut self, form: u32) {

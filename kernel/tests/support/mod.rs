@@ -24,7 +24,7 @@ where
     check_with::<C>(engine, problem, 0.0);
 }
 
-fn check_with<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem, beta: f32)
+fn check_with<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem, beta: f64)
 where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
 {

@@ -276,7 +276,7 @@ impl GemmArgs<'_> {
             Scaling::Number(_) | Scaling::Blocks(_) => request,
         };
         let mut request = request.k_major(1 << 20).request;
-        request.call.epilogue.beta = self.beta() as f32;
+        request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         self.first(request)
     }
@@ -348,8 +348,9 @@ impl GemmArgs<'_> {
             Some(_) => "--alpha times the scales",
             None => "--alpha",
         };
-        let alpha = numbers::in_single(name, alpha, of_d)?;
-        let beta = numbers::in_single("--beta", self.beta(), of_d)?;
+        let beta = self.beta();
+        numbers::taken(name, alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
         let scales = scales.or_else(|| random_scales(entry, inputs.problem, &mut random));
         if let (None, Some(_), Some((spec, _))) = (&weights, &inputs.files, of_few_bits(entry)) {
             refuse!(

@@ -60,7 +60,7 @@ impl Pace {
 pub(crate) struct Run {
     pub(crate) problem: GemmProblem,
     /// Factor of C.
-    pub(crate) beta: f32,
+    pub(crate) beta: f64,
     /// Number of clusters that run at the same time.
     pub(crate) clusters: u32,
     pub(crate) schedule: Schedule,
@@ -160,7 +160,7 @@ fn trace(given: &Given) -> Result<(), Failure> {
     catalogue::one_product(&entry)?;
     let [m, n, k] = ["m", "n", "k"].map(|name| given.value(name));
     let (schedule, seed) = self::schedule(given);
-    let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
+    let (beta, clusters) = (given.value("beta"), given.value("clusters"));
     given.finish("a schedule that is not random")?;
     let run = Run { problem: GemmProblem { m, n, k }, beta, clusters, schedule, seed };
     let (trace, outcome) = run.traced(&entry)?;

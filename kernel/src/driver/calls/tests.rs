@@ -276,7 +276,7 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
             let problem = GemmProblem { m: 192, n, k: 256 };
             let call = Call::of(problem).a(address(), 256).b(address(), 256).d(address(), n.into());
             let bias = RowArgument { address: address() / 2, len: n };
-            let arguments = ((), ((), (turn / 20) as f32 / 8.0, bias));
+            let arguments = ((), ((), (turn / 20) as f64 / 8.0, bias));
             let call = call.with(Tree::<Biased>(arguments));
             let afresh = stub.launch(&call).expect("legal").expect("not empty");
             let block = stub.block(&afresh.arguments).expect("legal");
