@@ -151,7 +151,7 @@ fn linear_combinations_are_held_to_their_formula() {
             "{format:?}: {ratio}"
         );
     }
-    for factors in [[1.0, 0.0], [0.5, 2.0], [-3.0, 1.0], [0.0, 1.5]] {
+    for factors in [[1.0, 0.0], [0.5, 2.0], [-3.0, 1.0], [0.0, 1.5], [0.1, -1.0 / 3.0]] {
         check::<Wgmma<bf16, LinearCombination<bf16, TmaStore>, U64>>(Format::Bf16, Format::Bf16, factors);
         check::<Wgmma<f16, LinearCombination<f32>, U64>>(Format::F16, Format::F32, factors);
         check::<Wgmma<F8E4M3, LinearCombination<f16, TmaStore>, U128>>(Format::E4m3, Format::F16, factors);

@@ -89,7 +89,9 @@ fn number(name: &str, single: f32, double: f64) -> Result<f64, Failure> {
     match double {
         0.0 => Ok(single.into()),
         _ if single == 0.0 || single == double as f32 => Ok(double),
-        _ => invalid(format!("{name} is {single} and {name}_f64 {double}: the same number, or 0 for one of them, was needed")),
+        _ => invalid(format!(
+            "{name} is {single} and {name}_f64 {double}: the same number, or 0 for one of them, was needed"
+        )),
     }
 }
 

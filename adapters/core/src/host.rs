@@ -3,7 +3,7 @@
 
 use falchion::collective::Record;
 use falchion::emulator::{Numerics, Schedule};
-use falchion::kernel::operands::{Memory, Visit};
+use falchion::kernel::operands::{Memory, Overlaps, Visit};
 use falchion::kernel::{Buffer, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
 
 /// How the emulator runs a call.
@@ -139,6 +139,13 @@ pub(crate) unsafe fn run<C: Clone>(
     };
     kernel.visit(&mut call, &mut see);
     kernel.visit_records(&call, &mut records, &mut see);
+    let mut all = |visit: &mut dyn Visit| {
+        kernel.visit(&mut call, visit);
+        kernel.visit_records(&call, &mut records, visit);
+    };
+    let mut overlaps = Overlaps::default();
+    all(&mut overlaps);
+    overlaps.check(all).map_err(refused)?;
     pieces.join();
     // SAFETY: the same.
     unsafe { pieces.upload(&mut engine) }?;

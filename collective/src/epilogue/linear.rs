@@ -62,6 +62,11 @@ impl LinearArguments {
         Self { alpha, beta: 0.0, c: None }
     }
 
+    /// Whether A and B are read.
+    pub fn multiplied(&self) -> bool {
+        self.alpha != 0.0
+    }
+
     /// Visits the arguments. C has the extents of D, in this format.
     pub fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
         let Self { alpha, beta, c } = self;
@@ -71,6 +76,7 @@ impl LinearArguments {
         visit.form(c.is_some().into());
         if let Some(c) = c {
             visit.matrix("C", (Contents::Source(format), false), c, Extents { lines, ..d });
+            visit.in_place();
         } else if *beta != 0.0 {
             let reason = format!("there is none and beta is {beta}: pass C, or beta = 0");
             visit.illegal(Path::ROOT.then("C").refuse(reason));
@@ -87,6 +93,14 @@ macro_rules! linear {
 
             fn emitter() -> Arc<dyn EpilogueEmitter> {
                 Arc::new($value)
+            }
+
+            fn linear(arguments: &LinearArguments) -> Option<&LinearArguments> {
+                Some(arguments)
+            }
+
+            fn linear_mut(arguments: &mut LinearArguments) -> Option<&mut LinearArguments> {
+                Some(arguments)
             }
 
             fn visit(arguments: &mut LinearArguments, product: Shape, site: &mut Site<'_>) {

@@ -317,8 +317,8 @@ pub(super) fn name(items: &[Item]) -> String {
 
 /// The name of a node, with marks for its children.
 pub(super) fn item_name(item: &Item) -> String {
-    let number = fraction(item.number, item.arithmetic)
-        .map_or_else(|| bits(item.number), |(n, d)| format!("{n}d{d}"));
+    let number =
+        fraction(item.number, item.arithmetic).map_or_else(|| bits(item.number), |(n, d)| format!("{n}d{d}"));
     (item.node.name)().replace(NUMBER, &number)
 }
 
@@ -335,7 +335,8 @@ pub(super) fn rust_type(items: &[Item]) -> String {
             text = text.replace("<T", &format!("<{element}"));
         }
         if text == "Literal" {
-            let whole = |number: f64| fraction(number, item.arithmetic).map(|(n, d)| format!("Constant<U{n},U{d}>"));
+            let whole =
+                |number: f64| fraction(number, item.arithmetic).map(|(n, d)| format!("Constant<U{n},U{d}>"));
             text = match whole(item.number) {
                 Some(text) => text,
                 None => whole(-item.number)

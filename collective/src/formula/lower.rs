@@ -135,7 +135,13 @@ impl Lower<'_> {
             Is::Number(number) => {
                 let number = self.number(expr, *number)?;
                 let inputs = vec![Argument::Number(number)];
-                self.items.push(Item { node: &LITERAL, number, arithmetic: self.arithmetic, label: "", inputs });
+                self.items.push(Item {
+                    node: &LITERAL,
+                    number,
+                    arithmetic: self.arithmetic,
+                    label: "",
+                    inputs,
+                });
                 Ok(NodeTraits::LEAF)
             }
             Is::Name(name) => self.name(expr, name),

@@ -169,6 +169,10 @@ impl<'a> Site<'a> {
         let contents = if writes { Contents::Output(format) } else { Contents::Source(format) };
         let (length, line) = (shape.n.into(), Extents::line(format.bits(), 0));
         self.memory(address, Extents { length, lines: shape.m, ld: *ld, ..line }, (contents, writes));
+        if !writes {
+            // A thread reads what it will write.
+            self.visit.in_place();
+        }
         self.visit.length(ld);
         self.visit.form((*stride != 0).into());
         if *stride != 0 {

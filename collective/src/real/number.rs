@@ -82,12 +82,12 @@ impl Arithmetic {
             Self::S32 if number.fract() != 0.0 || number.abs() >= 2f64.powi(31) => Err(
                 "D is s32, computed in integers: a whole number below 2^31 was needed, or D in a float format",
             ),
-            Self::F32 if number.is_finite() && (number as f32).is_infinite() => {
-                Err("it is taken in f32, which holds 3.4028235e38 at most: a smaller one was needed, or a D of f64")
-            }
-            Self::F32 if number != 0.0 && number as f32 == 0.0 => {
-                Err("it is taken in f32, which holds 1e-45 at least: 0 or a larger one was needed, or a D of f64")
-            }
+            Self::F32 if number.is_finite() && (number as f32).is_infinite() => Err(
+                "it is taken in f32, which holds 3.4028235e38 at most: a smaller one was needed, or a D of f64",
+            ),
+            Self::F32 if number != 0.0 && number as f32 == 0.0 => Err(
+                "it is taken in f32, which holds 1e-45 at least: 0 or a larger one was needed, or a D of f64",
+            ),
             Self::F32 | Self::S32 | Self::F64 => Ok(()),
         }
     }
