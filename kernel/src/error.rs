@@ -516,6 +516,26 @@ pub enum LaunchError {
         /// Leading dimension: elements from one row to the next.
         ld: u64,
     },
+    /// What is written shares memory with something else that the call accesses.
+    #[error(
+        "{written} at {:#x} is written and shares memory with {other} at {:#x}{}: memory of its own was needed{}",
+        addresses[0],
+        addresses[1],
+        if *.writes { ", which is written, too" } else { "" },
+        if *.in_place { ", or exactly the same: the same address, leading dimension and stride" } else { "" }
+    )]
+    Shared {
+        /// What is written.
+        written: String,
+        /// What it shares memory with.
+        other: String,
+        /// Where both begin.
+        addresses: [u64; 2],
+        /// Whether the other one is written, too.
+        writes: bool,
+        /// Whether the other one may be exactly what is written.
+        in_place: bool,
+    },
     /// The groups' buffers have more rows than M.
     #[error("{count} groups in buffers of {room} rows need {needed} rows, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
     Room {
@@ -565,7 +585,7 @@ pub enum LaunchError {
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {
         /// The factor of C.
-        beta: f32,
+        beta: f64,
     },
 }
 

@@ -86,6 +86,7 @@ mod matrix_rule;
 mod named;
 pub mod operands;
 mod outputs;
+mod overlap;
 #[cfg(feature = "records")]
 mod own;
 mod problem;
@@ -123,6 +124,7 @@ pub use gemm::AnyGemm;
 pub use kernel::Kernel;
 pub use lent::Lent;
 pub use matrix_rule::MatrixRule;
+pub use overlap::check_apart;
 #[cfg(feature = "records")]
 pub use own::{GemmFamily, OwnGemm};
 pub use problem::GemmProblem;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use falchion::collective::Record;
 use falchion::emulator::{Numerics, Schedule};
-use falchion::kernel::operands::{Memory, Visit};
+use falchion::kernel::operands::{Memory, Overlaps, Visit};
 use falchion::kernel::{Buffer, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
 
 /// A run of calls in the emulator that another thread watches and may end.
@@ -209,6 +209,13 @@ pub(crate) unsafe fn run<C: Clone>(
     };
     kernel.visit(&mut call, &mut see);
     kernel.visit_records(&call, &mut records, &mut see);
+    let mut all = |visit: &mut dyn Visit| {
+        kernel.visit(&mut call, visit);
+        kernel.visit_records(&call, &mut records, visit);
+    };
+    let mut overlaps = Overlaps::default();
+    all(&mut overlaps);
+    overlaps.check(all).map_err(refused)?;
     pieces.join();
     // SAFETY: the same.
     unsafe { pieces.upload(&mut engine) }?;

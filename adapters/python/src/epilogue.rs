@@ -23,7 +23,7 @@ pub(crate) struct Given<'py> {
 }
 
 pub(crate) enum Value<'py> {
-    Number(f32),
+    Number(f64),
     Array(Array<'py>),
     Mask(DropoutArgument),
 }

@@ -29,7 +29,7 @@ pub(super) fn kept(name: &str) -> &'static str {
 #[non_exhaustive]
 pub enum Input {
     /// A number of the host.
-    Scalar(f32),
+    Scalar(f64),
     /// The device address of a packed vector, or of a number.
     Address(u64),
     /// A row-major matrix, or the scales of a quantiser.
@@ -220,7 +220,7 @@ impl ByName<'_> {
     }
 
     /// A number of the host; `alpha` and `beta` have a default.
-    fn scalar(&mut self, name: &'static str, draw: impl FnOnce(&mut dyn Supply) -> f32) -> f32 {
+    fn scalar(&mut self, name: &'static str, draw: impl FnOnce(&mut dyn Supply) -> f64) -> f64 {
         let default = match name {
             "alpha" => Some(1.0),
             "beta" => Some(0.0),
@@ -253,13 +253,13 @@ fn matrix(input: Input) -> Option<MatrixRef> {
 }
 
 impl Supply for ByName<'_> {
-    fn scalars(&mut self, names: &[&str], values: &mut [f32]) {
+    fn scalars(&mut self, names: &[&str], values: &mut [f64]) {
         // The source gives them together, for some functions in ascending order.
-        let mut drawn: Option<Vec<f32>> = None;
+        let mut drawn: Option<Vec<f64>> = None;
         let count = values.len();
         for (i, value) in values.iter_mut().enumerate() {
             *value = match self.next() {
-                Argument::Number(number) => number as f32,
+                Argument::Number(number) => number,
                 Argument::Named(name) => self.scalar(name, |from| {
                     let all = drawn.get_or_insert_with(|| {
                         let mut all = vec![0.0; count];

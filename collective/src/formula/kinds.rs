@@ -14,7 +14,7 @@ use crate::functions::{
     Tanh, ThresholdRelu,
 };
 use crate::process::Once;
-use crate::real::{Exact, Fast, Fastest, Needs};
+use crate::real::{Arithmetic, Exact, Fast, Fastest, Needs};
 use crate::tree::{
     Accumulator, Alternating, Amax, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
     Dropout, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
@@ -284,12 +284,12 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
     names.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name))
 }
 
-/// A number as a fraction of small numbers, if it is one.
-fn fraction(number: f64) -> Option<(u32, u32)> {
+/// A number as a fraction of small numbers, if it is one in what a tree computes in.
+fn fraction(number: f64, arithmetic: Arithmetic) -> Option<(u32, u32)> {
     let of = |d: u32| {
         let n = (number * f64::from(d)).round();
         let n = (0.0..=1024.0).contains(&n).then_some(n as u32)?;
-        (f64::from(n as f32 / d as f32) == number).then_some((n, d))
+        (arithmetic.held(f64::from(n) / f64::from(d)) == number).then_some((n, d))
     };
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 10, 100, 1000, 10_000, 100_000, 1_000_000]
         .into_iter()
@@ -326,7 +326,8 @@ pub(super) fn name(items: &[Item]) -> String {
 
 /// The name of a node, with marks for its children.
 pub(super) fn item_name(item: &Item) -> String {
-    let number = fraction(item.number).map_or_else(|| bits(item.number), |(n, d)| format!("{n}d{d}"));
+    let number =
+        fraction(item.number, item.arithmetic).map_or_else(|| bits(item.number), |(n, d)| format!("{n}d{d}"));
     (item.node.name)().replace(NUMBER, &number)
 }
 
@@ -343,7 +344,8 @@ pub(super) fn rust_type(items: &[Item]) -> String {
             text = text.replace("<T", &format!("<{element}"));
         }
         if text == "Literal" {
-            let whole = |number: f64| fraction(number).map(|(n, d)| format!("Constant<U{n},U{d}>"));
+            let whole =
+                |number: f64| fraction(number, item.arithmetic).map(|(n, d)| format!("Constant<U{n},U{d}>"));
             text = match whole(item.number) {
                 Some(text) => text,
                 None => whole(-item.number)

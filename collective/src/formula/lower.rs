@@ -91,7 +91,7 @@ impl Lower<'_> {
     }
 
     fn push(&mut self, node: &'static NodeValue, label: &'static str, inputs: Vec<Argument>) {
-        self.items.push(Item { node, number: 0.0, label, inputs });
+        self.items.push(Item { node, number: 0.0, arithmetic: self.arithmetic, label, inputs });
     }
 
     /// A node with its children, without arguments.
@@ -145,7 +145,13 @@ impl Lower<'_> {
             Is::Number(number) => {
                 let number = self.number(expr, *number)?;
                 let inputs = vec![Argument::Number(number)];
-                self.items.push(Item { node: &LITERAL, number, label: "", inputs });
+                self.items.push(Item {
+                    node: &LITERAL,
+                    number,
+                    arithmetic: self.arithmetic,
+                    label: "",
+                    inputs,
+                });
                 Ok(NodeTraits::LEAF)
             }
             Is::Name(name) => self.name(expr, name),
@@ -173,8 +179,7 @@ impl Lower<'_> {
     /// A number of the formula, in what the tree computes in.
     fn number(&self, expr: &Expr, number: f64) -> Result<f64, FormulaError> {
         match self.arithmetic {
-            Arithmetic::F32 => Ok(f64::from(number as f32)),
-            Arithmetic::F64 => Ok(number),
+            Arithmetic::F32 | Arithmetic::F64 => Ok(self.arithmetic.held(number)),
             Arithmetic::S32 if number.fract() == 0.0 && number.abs() < 2f64.powi(31) => Ok(number),
             Arithmetic::S32 => {
                 let reason =

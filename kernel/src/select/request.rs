@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 
 use super::known::Known;
 use super::space::Space;
-use crate::arguments::{Arguments, UnknownArguments};
+use crate::arguments::UnknownArguments;
 use crate::call::Call;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -274,8 +274,8 @@ impl<'a> Request<'a> {
     pub(super) fn admitted(&self, gemm: &AnyGemm, resident: u32) -> Result<(), LaunchError> {
         let call = self.call_for(&gemm.plan);
         match self.fusion {
-            None => gemm.launch(&call, resident).map(|_| ()),
-            Some(_) => gemm.launch(&call.with(UnknownArguments), resident).map(|_| ()),
+            None => gemm.made(&call, resident).map(|_| ()),
+            Some(_) => gemm.made(&call.with(UnknownArguments), resident).map(|_| ()),
         }
     }
 

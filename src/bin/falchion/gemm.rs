@@ -267,7 +267,7 @@ impl GemmArgs<'_> {
         let request = catalogue::asked(types, &layout, inputs.problem);
         let request = if fused { request.fused(row_column_scaled()) } else { request };
         let mut request = request.k_major(1 << 20).request;
-        request.call.epilogue.beta = self.beta() as f32;
+        request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         catalogue::ranked(self.given, request, machine())
     }
@@ -343,8 +343,9 @@ impl GemmArgs<'_> {
             Some(_) => "--alpha times the scales",
             None => "--alpha",
         };
-        let alpha = numbers::in_single(name, alpha, of_d)?;
-        let beta = numbers::in_single("--beta", self.beta(), of_d)?;
+        let beta = self.beta();
+        numbers::taken(name, alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
         let scales = match (scales, wanted) {
             (None, Some(_)) => random_scales(entry, inputs.problem, random.generator()),
             (scales, _) => scales,

@@ -62,7 +62,7 @@ impl Pace {
 pub(crate) struct Run {
     pub(crate) problem: GemmProblem,
     /// Factor of C.
-    pub(crate) beta: f32,
+    pub(crate) beta: f64,
     /// Number of clusters that run at the same time.
     pub(crate) clusters: u32,
     pub(crate) schedule: Schedule,
@@ -168,7 +168,7 @@ fn trace(given: &Given) -> Result<(), Failure> {
         None => catalogue::chosen(given, &Launched::shape(problem, None), machine())?,
     };
     let (schedule, seed) = self::schedule(given);
-    let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
+    let (beta, clusters) = (given.value("beta"), given.value("clusters"));
     given.unused("seed", "a schedule that is not random");
     given.finish("--kernel")?;
     let run = Run { problem, beta, clusters, schedule, seed };

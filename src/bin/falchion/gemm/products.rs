@@ -42,8 +42,8 @@ impl GemmArgs<'_> {
         }
         let [.., of_d] = formats(&entry);
         let [alpha, beta] = factors;
-        let factors @ [alpha, beta] =
-            [numbers::in_single("--alpha", alpha, of_d)?, numbers::in_single("--beta", beta, of_d)?];
+        numbers::taken("--alpha", alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
         let several = SeveralProducts { factors, seed, ..products };
         let Chosen { mut engine, emulated, why } = engine.open()?;
         let program = entry.program()?;
