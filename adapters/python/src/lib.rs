@@ -16,6 +16,7 @@ mod plan;
 mod scales;
 mod sequences;
 mod stored;
+mod whole;
 
 use falchion::emulator::Schedule;
 use falchion_core::Run;
@@ -24,6 +25,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::call::{Arguments, Views};
 use crate::plan::Kernel;
+use crate::whole::Whole;
 
 pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
 
@@ -100,17 +102,18 @@ fn matmul<'py>(
 /// and of asynchronous operations. Takes the arguments of `matmul`. Raises `Fault` with the emulator's report if a run
 /// finds a race, a bad access or a hang. Returns the kernel.
 #[pyfunction]
-#[pyo3(signature = (a, b, *, schedules=8, **keywords))]
+#[pyo3(signature = (a, b, *, schedules=Whole::Small(8), **keywords), text_signature = "(a, b, *, schedules=8, **keywords)")]
 fn check<'py>(
     py: Python<'py>,
     a: Bound<'py, PyAny>,
     b: Bound<'py, PyAny>,
-    schedules: usize,
+    schedules: Whole,
     keywords: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Kernel> {
     let arguments = Arguments::of([a, b], keywords.as_ref())?;
     let prepared = call::prepare(py, &arguments)?;
-    for (schedule, seed) in Schedule::sweep(schedules as u64).take(schedules.max(1)) {
+    let schedules = schedules.from("schedules", [1, u32::MAX])?;
+    for (schedule, seed) in Schedule::sweep(schedules.into()).take(schedules as usize) {
         prepared.emulate(Run { schedule, seed, exact: false })?;
     }
     let gemm = &prepared.chosen.kernel;

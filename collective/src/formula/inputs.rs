@@ -104,7 +104,7 @@ impl Formula {
 
     /// The formula with arguments by name, for operands of a format and a D of this shape. Vectors are as
     /// long as D has columns, or rows; twice as long inside of a gate. `alpha` is 1 and `beta` is 0 where
-    /// they are not given, and C is not needed where its factor is 0.
+    /// they are not given. C is not needed where its factor is 0, and needs its factor where it is given.
     ///
     /// # Errors
     /// An argument that the formula does not have, one that is missing, or one of another kind.
@@ -290,6 +290,9 @@ impl Supply for ByName<'_> {
             (Some(from), ..) => from.residual(format, shape),
             (None, _, given) => {
                 let given = given.is_some();
+                if given && !self.known.contains_key(beta) {
+                    self.refuse(beta, format!("not given, and {c} is: Input::Scalar was needed"));
+                }
                 let beta = self.scalar(beta, |_| 0.0);
                 if beta == 0.0 && !given {
                     return ResidualArgument::default();
