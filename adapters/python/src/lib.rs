@@ -144,5 +144,5 @@ mod _native {
     #[pymodule_export]
     use super::plan::{Kernel, plan, result, tune};
     #[pymodule_export]
-    use super::stored::{Operand, awq, compress, fp8, gptq, mxfp4, pack};
+    use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
 }

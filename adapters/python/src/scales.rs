@@ -115,13 +115,19 @@ pub(crate) fn of<'py>(
         }
         return Ok(Scales::Blocks { rows: [of_a, of_b], scales: BlockScales { a: at[0], b: at[1] }, kept });
     }
-    let words = |i: usize| arrays[i].as_ref().map_or("missing".to_owned(), |array| array.shape_words());
+    let words = |i: usize| {
+        arrays[i].as_ref().map_or_else(
+            || format!("{} is not given", names[i]),
+            |array| format!("{} has shape {}", names[i], array.shape_words()),
+        )
+    };
+    let (first, second) = if arrays[0].is_some() { (0, 1) } else { (1, 0) };
     let tiles = [(m + BLOCK - 1) / BLOCK, (n + BLOCK - 1) / BLOCK];
     invalid(format!(
-        "scale_a has shape {} and scale_b {}, numbers, vectors of {m} and {n}, or blocks of ({m}, {blocks}) or ({}, {blocks}) and \
+        "{} and {}, numbers, vectors of {m} and {n}, or blocks of ({m}, {blocks}) or ({}, {blocks}) and \
          ({blocks}, {n}) or ({blocks}, {}), for each group or all, were needed",
-        words(0),
-        words(1),
+        words(first),
+        words(second),
         tiles[0],
         tiles[1]
     ))

@@ -134,7 +134,8 @@ impl<'py> Sequences<'py> {
             packed = Some(table);
             kept.extend([begins_q, begins_k]);
         } else if of_k.is_some() || max_seqlen[0].is_some() {
-            return invalid("cu_seqlens_q is not given, and cu_seqlens_k or max_seqlen_q is: it was needed");
+            let given = if of_k.is_some() { NAMES[1] } else { "max_seqlen_q" };
+            return invalid(format!("{given} is given and cu_seqlens_q is not: it was needed"));
         }
         let mut pages = None;
         match (block_table, cache_seqlens) {
@@ -190,10 +191,15 @@ impl<'py> Sequences<'py> {
                 kept.extend([lengths, all]);
             }
             (None, None) if max_seqlen[1].is_none() || packed.is_some() => {}
-            _ => {
+            (None, None) => {
                 return invalid(
-                    "block_table, cache_seqlens or max_seqlen_k is given: the first two were needed together",
+                    "max_seqlen_k is given, and cu_seqlens_q and block_table are not: one of them was needed",
                 );
+            }
+            (table, _) => {
+                let names = ["block_table", "cache_seqlens"];
+                let [given, missing] = if table.is_some() { names } else { [names[1], names[0]] };
+                return invalid(format!("{given} is given and {missing} is not: both were needed"));
             }
         }
         Ok(Self { batch, queries, keys, packed, pages, of_keys, _kept: kept })

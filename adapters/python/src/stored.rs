@@ -169,6 +169,18 @@ fn parts<'py>(
     Ok((spec.code.name(), spec.group, PyBytes::new(py, &units), lines(scales), lines(zeros), order))
 }
 
+/// The array of an argument that the package reads itself: its elements have one of these types, or any that some argument may have.
+#[pyfunction]
+pub(crate) fn admitted<'py>(
+    name: &str,
+    object: Bound<'py, PyAny>,
+    types: Vec<String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let found = Found::of(name, &object)?;
+    found.one_of(name, &types)?;
+    Ok(found.object().clone())
+}
+
 /// Weights of codes, one per byte and row by row.
 #[pyfunction]
 pub(crate) fn pack<'py>(

@@ -3,25 +3,8 @@
 import falchion
 import numpy as np
 import pytest
+from calls import attended as expected
 from reference import ml_dtypes
-
-
-def expected(q, k, v, causal, scale, window=(-1, -1)):
-    """The result and the log-sum-exp in double precision."""
-    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
-    share = q.shape[-3] // k.shape[-3]
-    k, v = (np.repeat(x, share, axis=-3) for x in (k, v))
-    scores = q @ k.swapaxes(-1, -2) * scale
-    rows, keys = scores.shape[-2:]
-    after = np.arange(keys) - np.arange(rows)[:, None] - keys + rows
-    left, right = window[0], 0 if causal else window[1]
-    scores = np.where(((right < 0) | (after <= right)) & ((left < 0) | (-after <= left)), scores, -np.inf)
-    with np.errstate(all="ignore"):
-        most = scores.max(-1, initial=-np.inf, keepdims=True)
-        weights = np.exp(scores - np.where(np.isfinite(most), most, 0))
-        sums = weights.sum(-1, keepdims=True)
-        o = np.where(sums > 0, weights / sums, 0) @ v
-        return o, np.where(sums > 0, np.log(sums) + most, -np.inf)[..., 0]
 
 
 def tensor(rng, shape, dtype, way):
@@ -181,26 +164,26 @@ INTS = np.array([0, 3], np.int32)
     [
         ("q has shape (3, 64)", lambda: falchion.attention(Q[0], Q, Q)),
         ("q has elements of float32, float16 or bfloat16 was needed", lambda: falchion.attention(*[Q.astype("f4")] * 3)),
-        ("types= was needed", lambda: falchion.attention(*[Q.view("u2")] * 3)),
+        ("q has elements of uint16, float16 or bfloat16 was needed, or types= for unsigned integers", lambda: falchion.attention(*[Q.view("u2")] * 3)),
         ('types is "f32"', lambda: falchion.attention(*[Q.view("u2")] * 3, types="f32")),
         ("k has shape (2, 3, 128), (2, 3, 64) was needed", lambda: falchion.attention(Q, np.ones((2, 3, 128), "f2"), Q)),
         ("v has shape (2, 4, 64), (2, 3, 64) was needed", lambda: falchion.attention(Q, Q, np.ones((2, 4, 64), "f2"))),
-        ("v has 3 dimensions of float32 in the host's memory, 3 of float16", lambda: falchion.attention(Q, Q, Q.astype("f4"))),
+        ("v has elements of float32, float16 was needed", lambda: falchion.attention(Q, Q, Q.astype("f4"))),
         ("2 heads of queries and 3 of keys", lambda: falchion.attention(Q, *[np.ones((3, 3, 64), "f2")] * 2)),
         ("d, the elements of a head of Q and K, is 40", lambda: falchion.attention(*[np.ones((2, 3, 40), "f2")] * 3)),
-        ("q has heads of 4 elements", lambda: falchion.attention(*[np.ones((2, 3, 4), "f2")] * 3)),
+        ("d, the elements of a head of Q and K, is 4, 64", lambda: falchion.attention(*[np.ones((2, 3, 4), "f2")] * 3)),
         ("the scale is -1", lambda: falchion.attention(Q, Q, Q, scale=-1)),
-        ("out has shape (2, 3, 32) in the host's memory, (2, 3, 64)", lambda: falchion.attention(Q, Q, Q, out=np.ones((2, 3, 32), "f2"))),
+        ("out has shape (2, 3, 32), (2, 3, 64) was needed", lambda: falchion.attention(Q, Q, Q, out=np.ones((2, 3, 32), "f2"))),
         ("out has elements of int32", lambda: falchion.attention(Q, Q, Q, out=np.ones((2, 3, 64), "i4"))),
         ("log_sum_exp has shape (3,)", lambda: falchion.attention(Q, Q, Q, log_sum_exp=np.ones(3, "f4"))),
         ("spec: mask is `causal`, `full` was needed", lambda: falchion.attention(Q, Q, Q, spec="mask=causal")),
         ("window is (2147483647, 0), at most", lambda: falchion.attention(Q, Q, Q, window=(2**31 - 1, 0))),
         ("cu_seqlens_q is [0, 2], numbers from 0 to 3", lambda: falchion.attention(Q, Q, Q, cu_seqlens_q=np.array([0, 2], np.int32))),
-        ("cu_seqlens_q has shape (1,) of float32", lambda: falchion.attention(Q, Q, Q, cu_seqlens_q=np.ones(1, np.float32))),
+        ("cu_seqlens_q has elements of float32, int32 was needed", lambda: falchion.attention(Q, Q, Q, cu_seqlens_q=np.ones(1, np.float32))),
         ("max_seqlen_q is 2, and a sequence has 3", lambda: falchion.attention(Q, Q, Q, cu_seqlens_q=INTS, max_seqlen_q=2)),
         ("q has shape (1, 2, 3, 64), cu_seqlens_q (2,)", lambda: falchion.attention(Q[None], Q[None], Q[None], cu_seqlens_q=INTS)),
-        ("cu_seqlens_q is not given", lambda: falchion.attention(Q, Q, Q, max_seqlen_q=3)),
-        ("the first two were needed together", lambda: falchion.attention(Q, Q, Q, block_table=INTS[None])),
+        ("max_seqlen_q is given and cu_seqlens_q is not", lambda: falchion.attention(Q, Q, Q, max_seqlen_q=3)),
+        ("block_table is given and cache_seqlens is not: both were needed", lambda: falchion.attention(Q, Q, Q, block_table=INTS[None])),
         ("k has shape (2, 3, 64), block_table (1, 2)", lambda: falchion.attention(Q, Q, Q, block_table=INTS[None], cache_seqlens=INTS)),
         ("spec: `tile=1`", lambda: falchion.attention(Q, Q, Q, spec="tile=1")),
     ],
@@ -222,8 +205,8 @@ def test_tables_of_64_bits_are_converted():
     np.testing.assert_array_equal(*paged)
     for wrong, words in (
         (np.array([0, 2**40, 9]), "cu_seqlens_q has the number 1099511627776, numbers that int32 holds were needed"),
-        (np.array([0, 4, 9], np.int16), "cu_seqlens_q has shape .3,. of int16 in the host's memory, 1 dimensions of int32"),
-        (np.array([0, 4, 9], np.float32), "of float32 in the host's memory"),
+        (np.array([0, 4, 9], np.int16), "cu_seqlens_q has elements of int16, int32 was needed"),
+        (np.array([0, 4, 9], np.float32), "cu_seqlens_q has elements of float32, int32 was needed"),
     ):
         with pytest.raises(ValueError, match=words):
             falchion.attention(q, k, k, cu_seqlens_q=wrong, cu_seqlens_k=np.array(of_keys))

@@ -93,7 +93,7 @@ impl<'py> Found<'py> {
         let element = Some(Element::named(tensor.dtype()?)?);
         let (sizes, rank) = tensor.sizes::<MOST>()?;
         let (library, address) = (Library::Torch, tensor.address());
-        let (object, view) = (object.clone(), View::default());
+        let (object, view, sizes) = (object.clone(), View::default(), settled(sizes, rank));
         Some(Self { object, library, place, address, sizes, rank, element, whole: true, copied: false, view })
     }
 
@@ -169,11 +169,12 @@ impl<'py> Found<'py> {
         for (i, size) in sizes.iter_mut().take(rank).enumerate() {
             *size = [shape.get_item(i)?.extract()?, strides.get_item(i)?.extract()?];
         }
-        let whole = sizes.iter().all(|[extent, stride]| *extent < 2 || stride % unit == 0);
+        let unmeasured = sizes[..rank].iter().any(|[extent, _]| *extent == 0);
+        let whole = unmeasured || sizes.iter().all(|[extent, stride]| *extent < 2 || stride % unit == 0);
         if whole {
             sizes.iter_mut().for_each(|[_, stride]| *stride /= unit);
         }
-        let view = View::default();
+        let (view, sizes) = (View::default(), settled(sizes, rank));
         Ok(Self { object, library, place, address, sizes, rank, element, whole, copied: false, view })
     }
 
@@ -230,7 +231,7 @@ impl<'py> Found<'py> {
             let [extent, found] = self.last(i);
             (extent <= 1 || found == stride).then_some(stride * extent.max(1))
         });
-        self.is_empty() || stride.is_some()
+        stride.is_some()
     }
 
     /// Extent and distance of a dimension, counted from the last one. Dimensions in front of the first are 1.
@@ -251,6 +252,16 @@ impl<'py> Found<'py> {
     pub(crate) fn type_words(&self) -> String {
         let name = self.object.getattr("dtype").map(|dtype| dtype.to_string());
         name.map_or_else(|_| "another type".to_owned(), |name| name.trim_start_matches("torch.").to_owned())
+    }
+
+    /// Checks that the elements have one of these types; any of those that some argument may have, if there are none.
+    pub(crate) fn one_of(&self, name: &str, types: &[String]) -> PyResult<()> {
+        let known = |of: &&Element| types.is_empty() || types.iter().any(|name| name == of.name);
+        if self.element.as_ref().is_some_and(known) {
+            return Ok(());
+        }
+        let needed = if types.is_empty() { names() } else { types.join(" or ") };
+        invalid(format!("{name} has elements of {}, {needed} was needed", self.type_words()))
     }
 
     /// The format of elements that are multiplied.
@@ -298,6 +309,17 @@ impl<'py> Found<'py> {
         self.view.turned = !self.view.turned;
         self
     }
+}
+
+/// Extents and distances, those of an array without elements as if it was packed: any are right, and libraries differ in them.
+fn settled(mut sizes: [[i64; 2]; MOST], rank: usize) -> [[i64; 2]; MOST] {
+    if sizes[..rank].iter().any(|[extent, _]| *extent == 0) {
+        let mut next = 1;
+        for [extent, stride] in sizes[..rank].iter_mut().rev() {
+            (*stride, next) = (next, i64::saturating_mul(next, (*extent).max(1)));
+        }
+    }
+    sizes
 }
 
 /// An error of an array's own library, as one of the argument. What is no error of the array stays.
