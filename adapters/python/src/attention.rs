@@ -38,7 +38,7 @@ static CHOSEN: Choices<(Place, String, bool, Option<String>), Chosen<Attend>> = 
 ///
 /// Sequences of different lengths: `q` is (H, all queries, D), `k` and `v` (G, all keys, D), and `cu_seqlens_q` and `cu_seqlens_k` are
 /// int32, where each sequence begins and the last ends; without the second it is the first. `max_seqlen_q` and `max_seqlen_k`, the
-/// longest, are needed on a card.
+/// longest, are needed on a card, where rows of no sequence are zeros in a new result, with a log-sum-exp of minus infinity.
 ///
 /// Keys in pages of a cache: `k` and `v` are (pages, G, keys of a page, D), `block_table` (B, pages of a sequence) has the pages of
 /// each sequence in the order of its keys, and `cache_seqlens` (B,) its number of keys, both int32. A page has 16 to 256 keys.

@@ -57,7 +57,8 @@ def read_only(rng, array):
 def repeated(rng, array):
     """Rows, or elements, that share memory."""
     strides = (0, *array.strides[1:]) if rng.integers(2) else (*array.strides[:-1], 0)
-    return np.lib.stride_tricks.as_strided(array, array.shape, strides if array.ndim else array.strides)
+    bits = array.view(f"V{array.itemsize}")
+    return np.lib.stride_tricks.as_strided(bits, array.shape, strides if array.ndim else array.strides).view(array.dtype)
 
 
 def odd(rng, array):

@@ -259,6 +259,16 @@ fn arguments_are_given_by_name() {
     assert_eq!(bind("residual", &[bias]), Ok(()), "C is not read where beta is 0");
     let given = [bias, ("beta", Input::Scalar(1.0))];
     assert_eq!(bind("residual", &given), Err("c: not given: Input::Matrix was needed".to_owned()));
+    let c = ("c", Input::matrix(64, 8));
+    for text in ["residual", "acc + beta*c", "acc + beta*c[m,n]:f16"] {
+        let given = if text == "residual" { vec![bias, c] } else { vec![c] };
+        assert_eq!(
+            bind(text, &given),
+            Err("beta: not given: Input::Scalar was needed".to_owned()),
+            "C is not dropped"
+        );
+        assert_eq!(bind(text, &[&given[..], &[("beta", Input::Scalar(0.0))]].concat()), Ok(()));
+    }
     assert_eq!(
         bind("bias", &[bias, ("beta", Input::Scalar(1.0))]),
         Err("beta: no argument of bias: its arguments are alpha, bias".to_owned())

@@ -141,10 +141,13 @@ impl<'py> Found<'py> {
         let size: u32 = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
         let known = Element::named(&dtype.getattr(intern!(py, "name"))?.extract::<String>()?);
         let element = known.filter(|of| of.bytes == size);
-        if element.is_some() && !dtype.getattr(intern!(py, "isnative"))?.is_truthy()? {
+        if let Some(of) = element
+            && !dtype.getattr(intern!(py, "isnative"))?.is_truthy()?
+        {
             let order = dtype.getattr("str")?;
             return invalid(format!(
-                "{name} has elements of {order}, the machine's own order of bytes was needed: {name}.astype(\"{dtype}\") has it"
+                "{name} has elements of {order}, the machine's own order of bytes was needed: {name}.astype(\"{}\") has it",
+                of.name
             ));
         }
         let address = array.getattr(intern!(py, "ctypes"))?.getattr(intern!(py, "data"))?.extract()?;
