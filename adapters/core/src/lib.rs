@@ -38,7 +38,7 @@ pub use fewbit::{FewBit, FewBitMemory};
 #[cfg(feature = "safetensors")]
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
-pub use gemm::Gemm;
+pub use gemm::{Gemm, ranked};
 pub use host::{Run, Watch};
 pub use kept::Plain;
 pub use layer::{FewBits, Layer, bias};
