@@ -10,7 +10,7 @@ use core::ops::Range;
 
 use emulator::Schedule;
 use kernel::operands::{Contents, Extents, Fill, Piece, Places};
-use kernel::{Buffer, Engine, EngineError, Family, GemmFamily, GemmProblem, LaunchError, OwnGemm};
+use kernel::{Buffer, Demand, Engine, EngineError, Family, GemmFamily, GemmProblem, LaunchError, OwnGemm};
 use ptx::VerifyError;
 use rayon::prelude::*;
 use reference::Format;
@@ -278,7 +278,8 @@ impl<C: Clone> Checks<C> {
     /// Allocates and fills the memory that any kernel of the request accesses. A seed and a number of results say what is compared.
     ///
     /// # Errors
-    /// The kernel is one for other requests, or the engine has too little memory.
+    /// The kernel is one for other requests, the call is illegal, or the engine or the host has too little memory, which is found before
+    /// anything is allocated.
     pub fn new<K: Reference<Call = C>>(
         engine: &mut dyn Engine,
         kernel: &K,
@@ -287,6 +288,8 @@ impl<C: Clone> Checks<C> {
     ) -> Result<Self, FamilyError> {
         kernel.serves(request).map_err(FamilyError::Other)?;
         let mut call = K::call(request);
+        // What was there before, what is there after, and what was expected.
+        engine.admit(&Demand::of(kernel, &call, engine.multiprocessors())?, 3)?;
         let (mut buffers, mut failed) = (Vec::new(), None);
         let mut allocate = |bytes: usize| match engine.allocate(bytes + MARGIN) {
             Ok(buffer) => {

@@ -2,7 +2,7 @@
 
 use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
 use kernel::operands::{Fill, Places};
-use kernel::{Buffer, Kernel, Launch};
+use kernel::{Buffer, Demand, Emulator, Engine, Kernel, Launch};
 use ptx::mutate::{Mutation, mutations};
 
 use super::FamilyError;
@@ -28,6 +28,7 @@ pub struct Proof {
 /// # Errors
 /// The unbroken kernel fails under one of the schedules, or the call is illegal.
 pub fn prove<C: Clone>(kernel: &impl Kernel<C>, call: &C, random: u64) -> Result<Proof, FamilyError> {
+    Emulator::new().admit(&Demand::of(kernel, call, RESIDENT)?, 2)?;
     let Some(trial) = Trial::new(kernel, call, RESIDENT)? else { return Ok(Proof::default()) };
     let unbroken = Program::new(trial.program.function());
     let failed = |(schedule, seed), reason| FamilyError::Unbroken { schedule, seed, reason };
@@ -65,12 +66,13 @@ pub fn prove<C: Clone>(kernel: &impl Kernel<C>, call: &C, random: u64) -> Result
 /// trap has a trace too. `call` may have any addresses: memory is made for it. `None`: there is nothing to compute.
 ///
 /// # Errors
-/// The call is illegal.
+/// The call is illegal, or larger than this machine traces ([`Demand::traced`]), which is found before anything is allocated.
 pub fn trace<C: Clone>(
     kernel: &impl Kernel<C>,
     call: &C,
     (resident, schedule, seed): (u32, Schedule, u64),
 ) -> Result<Option<Traced>, FamilyError> {
+    Demand::of(kernel, call, resident)?.traced()?;
     let Some(trial) = Trial::new(kernel, call, resident)? else { return Ok(None) };
     let recorder = Recorder::default();
     let options = Options { trace: Some(&recorder), ..trial.options((schedule, seed)) };
