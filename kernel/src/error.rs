@@ -3,6 +3,8 @@
 use collective::Form;
 use ptx::abi::ArgumentError;
 
+use crate::host::{bytes_in_words, free_in_words};
+
 /// Why an engine could not do what it was asked to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -263,6 +265,22 @@ pub enum EngineError {
     /// A graph with no launches.
     #[error("a graph of no launches cannot be captured: pass at least one")]
     EmptyGraph,
+    /// More memory than this machine has.
+    #[error("{} of memory are needed, {}", bytes_in_words(*needed as f64), free_in_words(*free))]
+    Memory {
+        /// Bytes needed.
+        needed: u128,
+        /// Bytes that are free; `None` if the system does not tell, or gives this process less than that.
+        free: Option<u64>,
+    },
+    /// More work than is done in any reasonable time.
+    #[error("{work} blocks are multiplied or stored, at most {most} are possible here")]
+    Work {
+        /// Blocks of the call.
+        work: u128,
+        /// Most blocks.
+        most: u128,
+    },
     /// A buffer is too small, or does not belong to the engine.
     #[error("the buffer at {address:#x} has {bytes} B; {needed} B are needed")]
     Buffer {

@@ -112,6 +112,7 @@ impl GemmArgs<'_> {
         let product = self.product(&inputs, &entry, scaling, weights)?;
         self.given.finish(with)?;
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &entry, &[inputs.problem], "--m, --n or --k")?;
 
         let program = entry.program()?;
         let plan = entry.plan();
@@ -215,6 +216,7 @@ impl GemmArgs<'_> {
         let (engine, seed): (Choice, u64) = (self.given.value("engine"), self.given.value("seed"));
         self.given.finish(with)?;
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &kernel.gemm, &[problem], "--m, --n or --k")?;
         let GemmProblem { m, n, k } = problem;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
