@@ -17,8 +17,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::{PyTypeInfo, intern};
 
 pub(crate) use admit::{Access, Elements, Rule};
-use found::View;
 pub(crate) use found::Found;
+use found::View;
 pub(crate) use names::{format_of, shape_words, short, type_name};
 pub(crate) use torch::Torch;
 
@@ -207,10 +207,8 @@ impl<'py> Array<'py> {
                 self.object.call_method(name, (shape,), Some(&options))?
             }
         };
-        let made = Found::of(name, &object)?.admit(
-            name,
-            &Rule::new(Elements::OrBits(format), Access::Written),
-        )?;
+        let made =
+            Found::of(name, &object)?.admit(name, &Rule::new(Elements::OrBits(format), Access::Written))?;
         if fill == Fill::Least {
             made.fill(f64::NEG_INFINITY)?;
         }

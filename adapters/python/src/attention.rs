@@ -180,12 +180,11 @@ pub(crate) fn attention<'py>(
         ..AttentionRequest::new(rounded, of_d)
     };
     let aligned = on_16(&of_o, &o);
-    let chosen =
-        CHOSEN.get((place, Attention::problem(&request), aligned, spec), |(place, .., spec)| {
-            let machine = machine(*place)?;
-            let made = py.detach(|| Attend::new(&request, spec.as_deref(), aligned, &machine));
-            made.map(|attend| Chosen::new(attend, true)).map_err(|refusal| of_refusal(&refusal))
-        });
+    let chosen = CHOSEN.get((place, Attention::problem(&request), aligned, spec), |(place, .., spec)| {
+        let machine = machine(*place)?;
+        let made = py.detach(|| Attend::new(&request, spec.as_deref(), aligned, &machine));
+        made.map(|attend| Chosen::new(attend, true)).map_err(|refusal| of_refusal(&refusal))
+    });
     let chosen = chosen.map_err(|error| about(py, WHO, error))?;
     // The first elements of k's heads are v: the same place, and the same strides of what there is more than one of.
     let is_view = |of: &Array<'_>, k: &Array<'_>| {

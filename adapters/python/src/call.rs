@@ -202,11 +202,8 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
             )),
         };
     }
-    let [m, n, k] = [
-        extent(names[0], &a, of_a[0])?,
-        extent(names[1], &b, of_b[1])?,
-        extent(names[0], &a, of_a[1])?,
-    ];
+    let [m, n, k] =
+        [extent(names[0], &a, of_a[0])?, extent(names[1], &b, of_b[1])?, extent(names[0], &a, of_a[1])?];
     let groups = asked.groups.as_ref().map(|groups| -> PyResult<Array<'py>> {
         Found::of("groups", groups)?.table("groups", place, names[0])
     });
@@ -242,9 +239,8 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     // Whether somebody said what unsigned integers are.
     let bits = asked.types.is_some();
     let elements = |format| if bits { Elements::OrBits(format) } else { Elements::Of(format) };
-    let rule = |format, access| {
-        Rule::new(elements(format), access).at(place, names[0]).without_gradient(instead)
-    };
+    let rule =
+        |format, access| Rule::new(elements(format), access).at(place, names[0]).without_gradient(instead);
     let admit = |i: usize, array: Found<'py>, format| match &stored[i] {
         Some(Stored { values, .. }) => Ok(values.clone()),
         None => array.admit(names[i], &rule(format, Access::Copied)),

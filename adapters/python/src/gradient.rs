@@ -67,7 +67,8 @@ pub(crate) fn attention_backward<'py>(
         }
     }
     let place = q.place();
-    let rule = Rule::new(elements, Access::Copied).at(place, "q").without_gradient(Some("falchion.torch.attention"));
+    let rule =
+        Rule::new(elements, Access::Copied).at(place, "q").without_gradient(Some("falchion.torch.attention"));
     let admit = |name: &str, found: Found<'py>| found.admit(name, &rule);
     let [q, k, v] = [admit("q", q)?, admit("k", k)?, admit("v", v)?];
     let [o, d_o] = [admit("o", o)?, admit("d_o", d_o)?];
@@ -77,7 +78,8 @@ pub(crate) fn attention_backward<'py>(
     let Ok([batch, heads, shared, queries, keys, d, dv]) = extents else {
         return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
     };
-    let (mask, numbers) = masked(causal, window_of(window.as_ref())?).map_err(|refusal| of_refusal(&refusal))?;
+    let (mask, numbers) =
+        masked(causal, window_of(window.as_ref())?).map_err(|refusal| of_refusal(&refusal))?;
     let lengths = if packed.is_some() { Lengths::Packed } else { Lengths::Equal };
     let spec = BackwardSpec { format, head: [d, dv], mask, lengths, deterministic, ..BackwardSpec::DEFAULT };
     let chosen = CHOSEN.get(spec, |&spec| {
@@ -90,8 +92,8 @@ pub(crate) fn attention_backward<'py>(
         AttentionProblem { heads: [heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
     // On a card nobody knows whether each row is of a sequence.
     let fill = if packed.is_some() && place != Place::Host { Fill::Zeros } else { Fill::Nothing };
-    let results =
-        [("d_q", &q), ("d_k", &k), ("d_v", &v)].map(|(name, like)| like.new(name, &like.shape(), format, fill));
+    let results = [("d_q", &q), ("d_k", &k), ("d_v", &v)]
+        .map(|(name, like)| like.new(name, &like.shape(), format, fill));
     let [d_q, d_k, d_v] = every(results)?;
     let all = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o)];
     let [q, k, v, o, d_o] = every(all.map(|(name, array)| aligned(name, array)))?;

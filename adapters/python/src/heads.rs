@@ -16,10 +16,7 @@ pub(crate) fn format(q: &Found<'_>, named: Option<Format>) -> PyResult<(Format, 
                 None => ", or types= for unsigned integers of the same size, for example \"bf16\"",
                 Some(_) => "",
             };
-            invalid(format!(
-                "q has elements of {}, float16 or bfloat16 was needed{hint}",
-                q.type_words()
-            ))
+            invalid(format!("q has elements of {}, float16 or bfloat16 was needed{hint}", q.type_words()))
         }
     }
 }

@@ -45,7 +45,8 @@ pub(crate) fn linear<'py>(
     weight: Bound<'py, PyAny>,
     bias: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let views = Views { names: ["x", "weight"], rows: [true, false], turned: [false, true], ..Views::default() };
+    let views =
+        Views { names: ["x", "weight"], rows: [true, false], turned: [false, true], ..Views::default() };
     multiply([&x, &weight], bias.as_ref(), views)
 }
 
@@ -66,7 +67,8 @@ pub(crate) fn linear_backward<'py>(
         multiply([&gradient, &weight], None, views)
     };
     let of_weight = || {
-        let views = Views { names: ["gradient", "x"], rows: [true; 2], turned: [true, false], ..Views::default() };
+        let views =
+            Views { names: ["gradient", "x"], rows: [true; 2], turned: [true, false], ..Views::default() };
         multiply([&gradient, &x], None, views)
     };
     let of_bias = || {

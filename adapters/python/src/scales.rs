@@ -32,7 +32,9 @@ impl<'py> Scales<'py> {
         let Self::Epilogue(_, arrays) = self else { return Vec::new() };
         let named = ["scale_a", "scale_b"].into_iter().zip(arrays);
         let given = named.filter_map(|(name, array)| Some((name, array.clone()?)));
-        given.map(|(name, array)| Given { name: name.to_owned(), value: Value::Array((*array).clone()) }).collect()
+        given
+            .map(|(name, array)| Given { name: name.to_owned(), value: Value::Array((*array).clone()) })
+            .collect()
     }
 }
 

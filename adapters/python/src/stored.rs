@@ -137,11 +137,7 @@ impl Operand {
 }
 
 fn code(name: &str) -> PyResult<Code> {
-    let Some(code) = Code::named(name) else {
-        let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        return invalid(format!("code is \"{name}\", one of {} was needed", names.join(", ")));
-    };
-    Ok(code)
+    falchion_core::code(name).map_err(|refusal| of_refusal(&refusal))
 }
 
 /// Code, K of a group, units, lines of scales and of zero points, and the order along K.
@@ -305,7 +301,9 @@ impl Operand {
                 * u64::from(array.bytes())
         };
         let whole = |part: &str, array: &Array<'_>, needed: u64| match bytes(array) {
-            _ if !array.is_packed() => invalid(format!("{name} has {part} with gaps, packed ones were needed")),
+            _ if !array.is_packed() => {
+                invalid(format!("{name} has {part} with gaps, packed ones were needed"))
+            }
             found if found < needed => {
                 invalid(format!("{name} has {found} bytes of {part}, {needed} were needed"))
             }
@@ -331,7 +329,8 @@ impl Operand {
                 return invalid(format!("{name} has scales or zeros, and a sparse operand uses none"));
             }
             lines("values", values, [mn.into(), u64::from(sparse::kept(self.format, k)) * size])?;
-            let words = u64::from(mn.div_ceil(sparse::ROWS)) * u64::from(sparse::metadata_ld(self.format, k));
+            let words =
+                u64::from(mn.div_ceil(sparse::ROWS)).saturating_mul(sparse::metadata_ld(self.format, k));
             return whole("metadata", metadata, 4 * words);
         };
         whole("values", values, count.saturating_mul(weights::bytes(weights.code, [mn, k])))?;
@@ -422,7 +421,7 @@ pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<S
         Some(GroupScales { scales, zeros })
     });
     let of_metadata =
-        |array: Array<'_>| MatrixRef::new(array.address(), sparse::metadata_ld(operand.format, k).into());
+        |array: Array<'_>| MatrixRef::new(array.address(), sparse::metadata_ld(operand.format, k));
     let metadata = metadata.map(of_metadata);
     let (shape, format, weights, count) = ([rows, columns], operand.format, operand.weights, operand.count);
     Ok(Some(Stored { values, matrix, shape, count, groups, metadata, weights, format, kept }))
