@@ -41,7 +41,7 @@ pub(crate) fn many<'py>(
             ));
         }
         let offsets = offsets.flat("groups")?;
-        if a.rank() != 2 || matrices != count || b.rank() == 2 {
+        if a.rank() != 2 || matrices != count || b.rank() == 2 || b.rank() > 3 {
             return invalid(format!(
                 "a has shape {} and b {} of {matrices} matrices, (M, K) and ({count}, K, N) were needed, as groups has {} offsets",
                 a.shape_words(),

@@ -329,7 +329,8 @@ impl Operand {
                 return invalid(format!("{name} has scales or zeros, and a sparse operand uses none"));
             }
             lines("values", values, [mn.into(), u64::from(sparse::kept(self.format, k)) * size])?;
-            let words = u64::from(mn.div_ceil(sparse::ROWS)) * u64::from(sparse::metadata_ld(self.format, k));
+            let words =
+                u64::from(mn.div_ceil(sparse::ROWS)).saturating_mul(sparse::metadata_ld(self.format, k));
             return whole("metadata", metadata, 4 * words);
         };
         whole("values", values, count.saturating_mul(weights::bytes(weights.code, [mn, k])))?;

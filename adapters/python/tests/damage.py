@@ -36,7 +36,7 @@ def shaped(rng, array):
     if way == 1:
         return array[None]
     if way == 2 and array.ndim and array.shape[0]:
-        return array[0]
+        return np.asarray(array[0])
     if way == 3:
         return array.T
     if way == 4:

@@ -42,6 +42,7 @@ D = np.ones((3, 5), np.float16)
         ("groups is [0, 3, 2], numbers from 0 to the 3 rows of a", lambda: falchion.matmul(A, np.stack([B, B]), groups=np.array([0, 3, 2]))),
         ("groups is [0, 4], numbers from 0 to the 3 rows of a", lambda: falchion.matmul(A, B[None], groups=np.array([0, 4]))),
         ("(M, K) and (K, N) were needed; a view of b with its last two dimensions swapped has that", lambda: falchion.matmul(A, B.T.copy())),
+        ("b (2, 1, 4, 5) of 1 matrices, (M, K) and (1, K, N) were needed", lambda: falchion.matmul(A, np.stack([B[None]] * 2), groups=np.array([0, 3]))),
         ("scale_a has shape (2,)", lambda: falchion.matmul(A, B, scale_a=np.ones(2, "f4"), scale_b=np.ones(5, "f4"))),
         ("a, b: 3 x 5 x 4 s32: Hopper has no instruction that multiplies", lambda: falchion.matmul(A.astype("i4"), B.astype("i4"))),
         ("bias has elements of int16, float16 was needed", lambda: falchion.matmul(A, B, epilogue="acc + bias[n]", bias=np.ones(5, "i2"))),
