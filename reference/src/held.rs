@@ -22,8 +22,8 @@ pub(crate) fn largest(all: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     all.fold((0.0, 1.0), |most, one| if one.0 / one.1 > most.0 / most.1 { one } else { most })
 }
 
-/// A row of A and a column of B: the product of their first elements is 1, and every `every`-th other is that of `pair`;
-/// the rest are 0.
+/// A row of A and a column of B: the product of their first elements is 2, and every `every`-th other is twice that of
+/// `pair`; the rest are 0.
 fn matrices(format: Format, k: u32, pair: [f64; 2], every: u32) -> [HostMatrix; 2] {
     let of = |at: u32, element: f64| match at {
         0 => 1.0,
@@ -31,7 +31,7 @@ fn matrices(format: Format, k: u32, pair: [f64; 2], every: u32) -> [HostMatrix; 
         _ => 0.0,
     };
     [
-        HostMatrix::from_fn(format, [1, k], Order::RowMajor, k, |_, at| of(at, pair[0])),
+        HostMatrix::from_fn(format, [1, k], Order::RowMajor, k, |_, at| 2.0 * of(at, pair[0])),
         HostMatrix::from_fn(format, [k, 1], Order::ColumnMajor, k, |at, _| of(at, pair[1])),
     ]
 }
