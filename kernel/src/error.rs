@@ -134,6 +134,14 @@ pub enum EngineError {
         /// The emulator's report.
         report: String,
     },
+    /// The caller ended a launch in the emulator ([`Emulator::with_stop`](crate::Emulator::with_stop)).
+    #[error("kernel `{kernel}`: {reason}")]
+    Stopped {
+        /// The name of the program's entry.
+        kernel: String,
+        /// How far it had come.
+        reason: String,
+    },
     /// A call of one of NVIDIA's other libraries failed.
     #[error("{library}: {call} failed with {status}")]
     Library {
@@ -519,7 +527,7 @@ pub enum LaunchError {
         rows: u32,
     },
     /// More groups than the kernel's table holds.
-    #[error("there are {groups} groups, at most {most} are possible: launch them in parts")]
+    #[error("there are {groups} groups, at most {most} are possible: {}", fewer_groups(*groups))]
     Groups {
         /// Number of groups.
         groups: u32,
@@ -581,4 +589,13 @@ fn other_kernels(name: &str, alignment: u64) -> &'static str {
         (_, 16) => ", or use a kernel that stores directly (`DirectStore`, `store=direct` in a spec)",
         _ => "",
     }
+}
+
+/// What to do about more groups than a kernel's table holds.
+fn fewer_groups(groups: u32) -> String {
+    if groups > Form::MOST_GROUPS {
+        return "launch them in parts".to_owned();
+    }
+    let most = Form::GroupedContiguous.table_for(groups);
+    format!("use a kernel of `most-groups={most}` (in its type, the form's second parameter is U{most})")
 }

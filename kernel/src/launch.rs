@@ -43,7 +43,8 @@ impl AnyGemm {
             // Only the device knows the number of tiles.
             GroupedProblem::PointerArray { .. } => all = [Tiles::MOST.into(), 1],
         }
-        let most = if self.plan.balanced() { Groups::MOST_BALANCED } else { Tiles::MOST };
+        let most =
+            if self.plan.balanced() { Groups::most_balanced(self.plan.table.groups) } else { Tiles::MOST };
         self.banded(Tiles::counted(all, k, most)?)
     }
 

@@ -9,7 +9,7 @@ use falchion::kernel::{Buffer, Call, GroupedProblem};
 use falchion_core::{Epilogue, Kind, Slot};
 
 use crate::description::{Asked, Description, sized, words};
-use crate::object::{Choice, Object};
+use crate::object::{Choice, Object, failed};
 use crate::{Failure, invalid, text};
 
 /// The arguments of a run: `falchion_gemm_args`.
@@ -125,7 +125,8 @@ impl Gemm {
                 "args_size is 0, sizeof(falchion_gemm_args), {needed}, was needed, which covers {field}"
             ));
         }
-        Ok(Self { name: text(&gemm.name()), ptx: text(gemm.program().text()), gemm, asked })
+        let program = gemm.program().map_err(|error| failed(&error))?;
+        Ok(Self { name: text(&gemm.name()), ptx: text(program.text()), gemm, asked })
     }
 
     /// The inputs of the slots.

@@ -438,12 +438,15 @@ impl<'py> Prepared<'py> {
         Ok(self.result)
     }
 
-    pub(crate) fn emulate(&self, how: Run) -> PyResult<()> {
+    pub(crate) fn emulate(
+        &self,
+        ways: impl IntoIterator<Item = Run<'static>, IntoIter: Send>,
+    ) -> PyResult<()> {
         let Self { chosen, call, a, .. } = self;
         if a.place != Place::Host {
             return invalid(format!("a is in {}, the host's memory was needed", a.place.words()));
         }
         // SAFETY: the same.
-        unsafe { chosen.emulate(a.object.py(), call, how) }
+        unsafe { chosen.emulate(a.object.py(), call, ways) }
     }
 }

@@ -16,6 +16,7 @@ mod plan;
 mod scales;
 mod sequences;
 mod stored;
+mod watch;
 
 use falchion::emulator::Schedule;
 use falchion_core::Run;
@@ -110,9 +111,13 @@ fn check<'py>(
 ) -> PyResult<Kernel> {
     let arguments = Arguments::of([a, b], keywords.as_ref())?;
     let prepared = call::prepare(py, &arguments)?;
-    for (schedule, seed) in Schedule::sweep(schedules as u64).take(schedules.max(1)) {
-        prepared.emulate(Run { schedule, seed, exact: false })?;
-    }
+    let (each, of) = (Schedule::sweep(schedules as u64).take(schedules.max(1)), schedules.max(1));
+    prepared.emulate(each.enumerate().map(|(i, (schedule, seed))| Run {
+        schedule,
+        seed,
+        part: [i, of],
+        ..Run::default()
+    }))?;
     let gemm = &prepared.chosen.kernel;
     Ok(Kernel::new(gemm.gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
 }

@@ -133,11 +133,7 @@ impl Operand {
 }
 
 fn code(name: &str) -> PyResult<Code> {
-    let Some(code) = Code::named(name) else {
-        let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        return invalid(format!("code is \"{name}\", one of {} was needed", names.join(", ")));
-    };
-    Ok(code)
+    falchion_core::code(name).map_err(|refusal| of_refusal(&refusal))
 }
 
 /// Code, K of a group, units, lines of scales and of zero points, and the order along K.
@@ -333,7 +329,7 @@ pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<S
         Some(GroupScales { scales, zeros })
     });
     let of_metadata =
-        |array: Array<'_>| MatrixRef::new(array.address, sparse::metadata_ld(operand.format, k).into());
+        |array: Array<'_>| MatrixRef::new(array.address, sparse::metadata_ld(operand.format, k));
     let metadata = metadata.map(of_metadata);
     let (shape, format, weights, count) = ([rows, columns], operand.format, operand.weights, operand.count);
     Ok(Some(Stored { values, matrix, shape, count, groups, metadata, weights, format, kept }))

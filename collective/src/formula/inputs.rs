@@ -1,11 +1,12 @@
 //! The arguments of a formula: by name, from a caller or from another source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{Formula, Lowered};
 use crate::element::Format;
 use crate::operand::MatrixRef;
+use crate::process::Locked;
 use crate::tree::{
     AnyNode, AnyNodeArguments, Argument, DropoutArgument, Item, NodeError, NodeProblem, ResidualArgument,
     Scratch, Shape, Supplied, Supply,
@@ -13,8 +14,8 @@ use crate::tree::{
 
 /// A name that is kept for the life of the process.
 pub(super) fn kept(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    static NAMES: Locked<BTreeSet<&'static str>> = Locked::new(BTreeSet::new());
+    let mut names = NAMES.lock();
     if let Some(known) = names.get(name) {
         return known;
     }

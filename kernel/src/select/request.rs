@@ -214,7 +214,8 @@ impl<'a> Request<'a> {
         let (unaligned, copied) = (self.unaligned(), self.copied());
         let (types, majors, fusion) = (self.stored(), self.majors, self.fusion);
         let reproducible = self.reproducible;
-        Space { form, types, majors, fusion, sourced, unaligned, copied, reproducible }
+        let most_groups = form.table_for(self.call.products.count());
+        Space { form, most_groups, types, majors, fusion, sourced, unaligned, copied, reproducible }
     }
 
     /// Whether rows of D begin or end where tensor copies cannot store.

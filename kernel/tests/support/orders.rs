@@ -213,7 +213,7 @@ impl Matrices {
         }
         if let Some(metadata) = &mut call.metadata {
             metadata.address = upload(engine, [a_metadata, b_metadata].concat())?;
-            metadata.ld = sparse::metadata_ld(self.types.a, self.problem.k).into();
+            metadata.ld = sparse::metadata_ld(self.types.a, self.problem.k);
         }
         if others > 0 {
             let offsets: Vec<u8> =

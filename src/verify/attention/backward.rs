@@ -460,7 +460,7 @@ impl Gradients<'_> {
 #[cfg(feature = "records")]
 impl Reference for AttentionBackward {
     fn request(text: &str) -> Result<AttentionRequest, String> {
-        text.parse()
+        AttentionRequest::of_backward(text)
     }
 
     /// Rows of dQ, and then of dK and dV, which have as many.
@@ -497,7 +497,7 @@ impl Reference for AttentionBackward {
 
     fn numbers(&self) -> Vec<[String; 3]> {
         let plan = self.plan();
-        let [producer, consumer] = plan.cta.registers;
+        let collective::RoleRegisters { producer, consumer, .. } = plan.cta.registers;
         let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
         let (keys, of_do) = match plan.pair {
             Some(pair) => ("with the same 64 keys", pair.do_ring),

@@ -139,7 +139,7 @@ impl Reference for Attention {
     fn numbers(&self) -> Vec<[String; 3]> {
         let plan = self.plan();
         let [q, k, v] = plan.rings;
-        let [producer, consumer] = plan.cta.registers;
+        let collective::RoleRegisters { producer, consumer, .. } = plan.cta.registers;
         let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
         let latent = plan.latent.is_some();
         let of_consumer = if latent { "of the same 64 queries" } else { "of 64 queries each" };

@@ -44,7 +44,7 @@ def _bytes(array: Any) -> bytes:
     return np.ascontiguousarray(_host(array)).tobytes()
 
 
-def _operand(n: int, k: int, dtype: str, parts: tuple) -> Operand:
+def _operand(n: int, k: int, dtype: str, parts: tuple[Any, ...]) -> Operand:
     code, group, units, *lines, order = parts
     scales, zeros = (of and np.frombuffer(of[1], np.uint8).reshape(-1, of[0]).copy() for of in lines)
     order = None if order is None else np.array(order, np.int64)
@@ -64,7 +64,8 @@ def pack(codes: Any, scales: Any | None = None, zeros: Any | None = None, *, cod
     and for e2m1, `dtype` names the type that is multiplied: "bfloat16" or "float16".
     """
     n, k = _matrix("codes", codes, "(N, K)")
-    dtype = dtype or (scales is not None and _dtype(scales))
+    if not dtype and scales is not None:
+        dtype = _dtype(scales)
     if not dtype:
         raise ValueError('dtype is not given, "bfloat16" or "float16" was needed without scales')
     for name, lines in (("scales", scales), ("zeros", zeros)):
@@ -106,8 +107,8 @@ def mxfp4(blocks: Any, scales: Any, *, dtype: str = "bfloat16") -> Operand:
 def fp8(weight: Any, scales: Any, *, dtype: str = "bfloat16") -> Operand:
     """Weights of DeepSeek's and Qwen's files: `weight` (N, K) of float8_e4m3fn, and `weight_scale_inv` (N / 128, K / 128) of float32, rounded
     up. Inputs stay in 16 bits; with inputs in 8 bits, pass `scale_a` and `scale_b` to `matmul`."""
-    shape = list(_matrix("weight", weight, "(N, K)"))
-    return _operand(*shape, dtype, _native.fp8(dtype, shape, _bytes(weight), _host(scales).astype(np.float32).ravel().tolist()))
+    n, k = _matrix("weight", weight, "(N, K)")
+    return _operand(n, k, dtype, _native.fp8(dtype, [n, k], _bytes(weight), _host(scales).astype(np.float32).ravel().tolist()))
 
 
 def quantize(weight: Any, *, code: str = "s4", group: int = 128) -> Operand:
