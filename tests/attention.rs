@@ -517,7 +517,7 @@ fn problems() {
         ("1x2x70 mask=causal left=3", "mask=causal has no `left`"),
         ("1x2x70 mask=chunked chunk=0", "chunk is 0"),
         ("1x2x70x71 lengths=packed", "as many keys as queries"),
-        ("1x2x70 pack=2", "is of a kernel"),
+        ("1x2x70 pack=2", "`pack=2` is no word of a problem of attention: these are format, cache,"),
         ("1x2x70 fixed=yes", "on or off"),
     ] {
         let error = Attention::request(text).expect_err(text);
@@ -526,6 +526,9 @@ fn problems() {
     for text in ["1x2x70 pages=64", "1x2x70 fixed=on", "1x2x70 cache=e4m3"] {
         let request = Attention::request(text).expect("a problem");
         AttentionBackward::ranked(&request, &Machine::h200(), 1).expect_err("no gradient of it");
+        let refused = AttentionBackward::request(text).expect_err("no gradient of it");
+        let own = "attention-backward: these are format, d, mask, left, right, chunk, lengths";
+        assert!(refused.ends_with(own), "{refused}");
     }
 }
 
@@ -571,6 +574,8 @@ fn texts_that_are_refused() {
         ("1x8x64 fixed=on fixed=off", "`fixed=off`: `fixed` is given already"),
         ("1x8x64 mask=window left=1 right=2 left=3", "`left=3`: `left` is given already"),
         ("1048576x1x4096 lengths=packed", "fewer than 2^31 in all"),
+        ("1x8x64 format=fp8", "`format=fp8`: a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)"),
+        ("1x8x64 tile=64x64", "`tile=64x64` is no word of a problem of attention: these are format, cache,"),
     ] {
         let error = text.parse::<AttentionRequest>().expect_err(text);
         assert!(error.contains(words), "{text}: {error}");

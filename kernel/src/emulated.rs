@@ -118,6 +118,10 @@ impl Engine for Emulator {
         self.multiprocessors
     }
 
+    fn traps_outside(&self) -> bool {
+        true
+    }
+
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
         let bytes = bytes.max(1);
         let address = self.memory.allocate(bytes);

@@ -23,6 +23,10 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     /// The name, in errors and for the records on disk.
     const NAME: &'static str;
 
+    /// Whether the version of this library says which programs specs have, as for the library's own families. For any other
+    /// family, records keep the digest of what was measured, and a time counts for the same programs only.
+    const VERSIONED: bool = false;
+
     /// What is asked of a kernel: all of a call but memory.
     type Request<'r>;
 
@@ -131,6 +135,7 @@ pub fn cheapest<K: Family>(
 
 impl Family for AnyGemm {
     const NAME: &'static str = "gemm";
+    const VERSIONED: bool = true;
     type Request<'r> = Request<'r>;
     type Problem = Problem;
     type Spec = KernelSpec;

@@ -10,6 +10,8 @@
 //! ```
 
 mod fused;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 

@@ -94,10 +94,10 @@ fn cmake_finds_it() {
     }
 }
 
-/// The front page's program prints what the page says.
+/// The page's first program prints what the page says.
 #[test]
-fn the_front_page_is_right() {
-    let page = include_str!("../../../README.md");
+fn the_first_program_is_right() {
+    let page = include_str!("../README.md");
     let block = |text: &'static str, language: &str| {
         let begin = format!("```{language}\n");
         let (_, rest) = text.split_once(begin.as_str()).expect("a block");

@@ -45,4 +45,4 @@ pub use layer::{FewBits, Layer, bias};
 pub use refusal::{Refusal, aligned};
 pub use slots::{Kind, Slot, slots};
 pub use weights::{Groups, Lines, Weights};
-pub use words::{formula, majors, types};
+pub use words::{code, format, formula, majors, types};

@@ -133,11 +133,7 @@ impl Operand {
 }
 
 fn code(name: &str) -> PyResult<Code> {
-    let Some(code) = Code::named(name) else {
-        let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        return invalid(format!("code is \"{name}\", one of {} was needed", names.join(", ")));
-    };
-    Ok(code)
+    falchion_core::code(name).map_err(|refusal| of_refusal(&refusal))
 }
 
 /// Code, K of a group, units, lines of scales and of zero points, and the order along K.

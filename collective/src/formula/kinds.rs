@@ -16,7 +16,7 @@ use crate::functions::{
 };
 use crate::real::{Exact, Fast, Fastest, Needs};
 use crate::tree::{
-    AbsMax, Accumulator, Alternating, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
+    Accumulator, Alternating, Amax, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
     Dropout, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
     OrderedRow, OrderedScalar, Quantize, ReduceColumn, ReduceRow, ReduceScalar, Residual, Rotate, RowVector,
     Scalar, ScalarPointer, Split, Sum, TopKSoftmax, combined, gated, quantized, ranked, rotated, shared,
@@ -208,10 +208,10 @@ pub(super) static REDUCTIONS: [(&str, [NodeValue; 3]); 6] = {
     [
         ("reduce_sum", of!(ReduceRow, ReduceColumn, ReduceScalar, Sum)),
         ("reduce_max", of!(ReduceRow, ReduceColumn, ReduceScalar, Max)),
-        ("reduce_amax", of!(ReduceRow, ReduceColumn, ReduceScalar, AbsMax)),
+        ("reduce_amax", of!(ReduceRow, ReduceColumn, ReduceScalar, Amax)),
         ("ordered_sum", of!(OrderedRow, OrderedColumn, OrderedScalar, Sum)),
         ("ordered_max", of!(OrderedRow, OrderedColumn, OrderedScalar, Max)),
-        ("ordered_amax", of!(OrderedRow, OrderedColumn, OrderedScalar, AbsMax)),
+        ("ordered_amax", of!(OrderedRow, OrderedColumn, OrderedScalar, Amax)),
     ]
 };
 
@@ -274,6 +274,14 @@ pub(super) static LET: NodeValue =
 /// The values of enclosing bindings, the innermost first.
 pub(super) static BOUND: [NodeValue; 4] =
     [node!(Bound), node!(Bound<U1>), node!(Bound<U2>), node!(Bound<U3>)];
+
+/// What formulas call that is no function of numbers.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    let names = ["dropout", "rotate", "store"].into_iter();
+    let names = names.chain(GATES.iter().map(|(name, _)| *name));
+    let names = names.chain(REDUCTIONS.iter().map(|(name, _)| *name));
+    names.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name))
+}
 
 /// A number as a fraction of small numbers, if it is one.
 fn fraction(number: f64) -> Option<(u32, u32)> {

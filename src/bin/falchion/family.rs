@@ -214,8 +214,9 @@ pub(crate) fn check<K: Reference>(
     let mut wrong = 0;
     for kernel in kernels {
         match checks.check(engine, kernel, request) {
-            Ok(Agreed { compared, ratio }) => {
-                writeln!(out(), "ok   {}: {compared} elements, {ratio:.2} of the bound", what(kernel))?;
+            Ok(Agreed { compared, total, ratio }) => {
+                let what = what(kernel);
+                writeln!(out(), "ok   {what}: {compared} of {total} elements, {ratio:.2} of the bound")?;
             }
             Err(error @ (Engine(_) | Program(_) | Call(_) | Other(_))) => return Err(refused(kernel, error)),
             Err(error) => {

@@ -9,6 +9,8 @@ use falchion::verify::family;
 use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
 use scheduler::Tiles;
 
+use crate::call::Launched;
+use crate::engine::machine;
 use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::{Command, Failure, catalogue, files, memory, named};
@@ -17,9 +19,9 @@ pub(crate) const COMMAND: Command = Command {
     verb: Verb::Trace,
     about: "Run a kernel in the emulator and record what each warp and each asynchronous unit did.
 
-Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows which warp waits \
+Without --kernel it is the first that `falchion plan` ranks, as for `falchion gemm`. Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows which warp waits \
 for which, and what overlaps. Shared-memory bank conflicts are printed per instruction.",
-    examples: "Example:\n  falchion trace --kernel 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg",
+    examples: "Examples:\n  falchion trace --m 512 --n 512 --k 256 --svg trace.svg\n  falchion trace --kernel 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg",
     run: trace,
 };
 
@@ -156,14 +158,24 @@ fn trace(given: &Given) -> Result<(), Failure> {
     let instead = |plain: &str, _: &str| {
         format!("a trace has no arguments for it; trace {plain}, the same kernel without it")
     };
-    let entry = catalogue::plain(&named::needed(given)?, instead)?;
-    catalogue::one_product(&entry)?;
+    let named = named::plain(given, instead)?;
+    named.iter().try_for_each(catalogue::one_product)?;
     let [m, n, k] = ["m", "n", "k"].map(|name| given.value(name));
+    let problem = GemmProblem { m, n, k };
+    let is_chosen = named.is_none();
+    let entry = match named {
+        Some(entry) => entry,
+        None => catalogue::chosen(given, &Launched::shape(problem, None), machine())?,
+    };
     let (schedule, seed) = self::schedule(given);
     let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
-    given.finish("a schedule that is not random")?;
-    let run = Run { problem: GemmProblem { m, n, k }, beta, clusters, schedule, seed };
+    given.unused("seed", "a schedule that is not random");
+    given.finish("--kernel")?;
+    let run = Run { problem, beta, clusters, schedule, seed };
     let (trace, outcome) = run.traced(&entry)?;
+    if is_chosen {
+        writeln!(out(), "chosen    {}", entry.name())?;
+    }
     kept.keep(&trace)?;
     // A trace that ends in a trap is written too: it is the most useful kind.
     outcome

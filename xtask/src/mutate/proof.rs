@@ -271,7 +271,7 @@ mod tests {
         }
         let now = report::with(&document, &tables).expect("the document has its marks");
         let remedy = "run `cargo xtask mutate --stale --write`, or `--tables` to list them as untried";
-        assert!(now == document, "docs/proof.md is older than the kernels: {remedy}");
+        assert!(now == document, "docs/evidence/proof.md is older than the kernels: {remedy}");
     }
 
     /// A fault that shows only if a CTA is delayed between the signals of its first and its last warp.
