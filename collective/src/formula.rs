@@ -282,13 +282,21 @@ impl FromStr for Formula {
         }
         Self::read(text).map_err(|error| {
             // A name, most likely.
-            if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            let of_names = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            if text.is_empty() || !text.bytes().all(of_names) {
                 return error;
             }
-            let names = Self::NAMED.map(|(name, _)| name).join(", ");
-            let reason = format!(
-                "`{text}` is no formula with a name: they are {names}; or write one such as gelu(alpha*acc+bias[n])"
-            );
+            let named = Self::NAMED.map(|(name, _)| name);
+            let reason = if lower::is_function(text) {
+                let biased = format!("bias-{text}");
+                let known = if named.contains(&biased.as_str()) { format!(", which is {biased}") } else { String::new() };
+                format!("`{text}` is a function: write {text}(alpha*acc), or {text}(alpha*acc+bias[n]){known}")
+            } else {
+                let names = named.join(", ");
+                format!(
+                    "`{text}` is no formula with a name: they are {names}; or write one such as gelu(alpha*acc+bias[n])"
+                )
+            };
             FormulaError { reason, ..error }
         })
     }

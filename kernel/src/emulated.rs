@@ -9,8 +9,10 @@ use emulator::{Failure, Memory, Numerics, Options, Report, Schedule};
 use ptx::abi::{Argument, Grid};
 
 use crate::buffer::Buffer;
+use crate::demand::Demand;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::host::check_memory;
 use crate::program::Program;
 
 /// A callback that receives the number of finished CTAs of a launch and the number of all its CTAs.
@@ -117,6 +119,9 @@ impl Emulator {
     }
 }
 
+/// Bytes that are allocated without asking whether they are there.
+const UNCHECKED: usize = 1 << 24;
+
 fn unknown(Buffer { address, .. }: Buffer, needed: usize) -> EngineError {
     EngineError::Buffer { address, bytes: 0, needed }
 }
@@ -130,8 +135,20 @@ impl Engine for Emulator {
         self.multiprocessors
     }
 
+    fn traps_outside(&self) -> bool {
+        true
+    }
+
+    fn admit(&self, demand: &Demand, copies: u32) -> Result<(), EngineError> {
+        check_memory(u128::from(copies) * demand.bytes + demand.on_emulator())?;
+        demand.at_most(Demand::MOST_EMULATED)
+    }
+
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
         let bytes = bytes.max(1);
+        if bytes > UNCHECKED {
+            check_memory(bytes as u128 + bytes as u128 / 8)?;
+        }
         let address = self.memory.allocate(bytes);
         Ok(Buffer { address, bytes })
     }

@@ -3,15 +3,28 @@
 
 use core::fmt;
 
-use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
-use falchion::attention::{AttentionProblem, Packed};
-use falchion::kernel::{Buffer, EngineError, Kernel};
+use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep, Step};
+use falchion::attention::{AttentionProblem, Lengths, Packed};
+use falchion::kernel::{Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError};
 
+use crate::attention::check_packed;
 use crate::host::{self, Hosted, Run};
 use crate::kept::{Kept, Plain};
 use crate::refusal::Refusal;
 
-impl Hosted<BackwardCall> for BackwardStep {}
+impl Hosted<BackwardCall> for BackwardStep {
+    fn check_tables(
+        &self,
+        call: &BackwardCall,
+        read: &dyn Fn(u64, u64) -> Vec<u32>,
+    ) -> Result<(), LaunchError> {
+        // The first step checks for all.
+        match (self.plan().spec.lengths, self.step()) {
+            (Lengths::Packed, Step::Prepare) => check_packed(&call.packed, &call.problem, 2, read),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// The kernels for the gradient of attention: three programs that run one after the other.
 pub struct Backward {
@@ -47,6 +60,11 @@ impl Backward {
         Ok(Self { of, steps })
     }
 
+    /// Whether sequences have lengths of their own.
+    pub fn is_packed(&self) -> bool {
+        self.of.plan().spec.lengths == Lengths::Packed
+    }
+
     /// Bytes of workspace that a call needs; `packed` counts where lengths differ.
     pub fn workspace(&self, problem: &AttentionProblem, packed: &Packed) -> u64 {
         self.of.workspace(problem, packed)
@@ -70,6 +88,10 @@ impl Plain for Backward {
     }
 
     unsafe fn emulate(&self, call: &BackwardCall, how: Run<'_>) -> Result<(), EngineError> {
+        let engine = Emulator::new();
+        let refused = |source| EngineError::Call { kernel: self.of.name(), source };
+        // Nothing is allocated before it is known to fit.
+        engine.admit(&Demand::of(&self.of, call, engine.multiprocessors()).map_err(refused)?, 1)?;
         let bytes = self.workspace(&call.problem, &call.packed);
         let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
         let address = room.as_mut_ptr().expose_provenance() as u64;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use falchion::collective::Record;
 use falchion::emulator::{Numerics, Schedule};
-use falchion::kernel::operands::{Memory, Visit};
-use falchion::kernel::{Buffer, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
+use falchion::kernel::operands::{Memory, Overlaps, Visit};
+use falchion::kernel::{Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
 
 /// A run of calls in the emulator that another thread watches and may end.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +88,14 @@ impl Default for Run<'_> {
 
 /// A kernel whose calls run on the host's memory.
 pub trait Hosted<C>: Kernel<C> {
+    /// Checks the tables that a call names, whose numbers of 32 bits `read` returns: an address, and how many.
+    ///
+    /// # Errors
+    /// The first number that is wrong.
+    fn check_tables(&self, _call: &C, _read: &dyn Fn(u64, u64) -> Vec<u32>) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
     /// The records that a call names.
     ///
     /// # Safety
@@ -167,6 +175,16 @@ impl Pieces {
     }
 }
 
+/// The numbers at an address.
+///
+/// # Safety
+/// They can be read.
+unsafe fn numbers(address: u64, count: u64) -> Vec<u32> {
+    let first = core::ptr::with_exposed_provenance::<u32>(address as usize);
+    // SAFETY: the caller guarantees it.
+    (0..count as usize).map(|i| unsafe { first.add(i).read_unaligned() }).collect()
+}
+
 /// Runs a call whose addresses are the host's.
 ///
 /// # Safety
@@ -189,6 +207,8 @@ pub(crate) unsafe fn run<C: Clone>(
     }
     let resident = engine.resident_clusters(program)?;
     let refused = |source: LaunchError| EngineError::Call { kernel: program.name().to_owned(), source };
+    // Nothing is allocated before it is known to fit.
+    engine.admit(&Demand::of(kernel, call, resident).map_err(refused)?, 1)?;
     // The caller's own addresses are checked, as a launch checks them. The workspace is the emulator's.
     let workspace = engine.workspace(kernel.workspace(call, resident))?;
     let mut call = call.clone();
@@ -196,6 +216,8 @@ pub(crate) unsafe fn run<C: Clone>(
     if kernel.launch(&call, resident).map_err(refused)?.is_none() {
         return Ok(());
     }
+    // SAFETY: the launch has checked the tables' addresses, and the caller guarantees that they can be read.
+    kernel.check_tables(&call, &|address, count| unsafe { numbers(address, count) }).map_err(refused)?;
     kernel.lend_workspace(&mut call, None);
     let mut pieces = Pieces::default();
     // SAFETY: the caller guarantees all of it.
@@ -209,6 +231,13 @@ pub(crate) unsafe fn run<C: Clone>(
     };
     kernel.visit(&mut call, &mut see);
     kernel.visit_records(&call, &mut records, &mut see);
+    let mut all = |visit: &mut dyn Visit| {
+        kernel.visit(&mut call, visit);
+        kernel.visit_records(&call, &mut records, visit);
+    };
+    let mut overlaps = Overlaps::default();
+    all(&mut overlaps);
+    overlaps.check(all).map_err(refused)?;
     pieces.join();
     // SAFETY: the same.
     unsafe { pieces.upload(&mut engine) }?;

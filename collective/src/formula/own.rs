@@ -97,7 +97,7 @@ impl Formula {
     /// /// `x / (1 + |x| / width)`.
     /// struct Squash;
     /// impl Pointwise for Squash {
-    ///     type Arguments = f32;
+    ///     type Arguments = f64;
     ///     const ARGUMENTS: &'static [&'static str] = &["width"];
     ///     fn name() -> String {
     ///         "squash".into()

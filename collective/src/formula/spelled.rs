@@ -145,7 +145,7 @@ impl Writer<'_> {
         if let Some((n, d)) = node.split_once('d')
             && let (Ok(n), Ok(d)) = (n.parse::<u32>(), d.parse::<u32>())
         {
-            return Some((n as f32 / d as f32).to_string());
+            return Some((f64::from(n) / f64::from(d)).to_string());
         }
         let own = own::words(node);
         let words = words().get(node).or(own.as_ref())?;
