@@ -44,7 +44,8 @@ impl AnyGemm {
             // Only the device knows the number of tiles.
             GroupedProblem::PointerArray { .. } => all = [Tiles::MOST.into(), 1],
         }
-        let most = if self.plan.balanced() { Groups::MOST_BALANCED } else { Tiles::MOST };
+        let most =
+            if self.plan.balanced() { Groups::most_balanced(self.plan.table.groups) } else { Tiles::MOST };
         self.banded(Tiles::counted(all, k, most)?)
     }
 
@@ -256,6 +257,23 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
 
     fn lend_workspace(&self, call: &mut Call<E>, workspace: Option<Buffer>) {
         call.workspace = workspace;
+    }
+
+    fn total_work(&self, call: &Call<E>) -> u128 {
+        let (Tiles { m, n, k }, count) = (self.tiles(call.problem), u128::from(call.products.count()));
+        let [mut m, mut n] = [m, n].map(u128::from);
+        // Each epilogue counts as a k-tile; each group may have a partial tile.
+        let mut steps = if call.epilogue.multiplied() { u128::from(k) + 1 } else { 1 };
+        match call.products {
+            GroupedProblem::One => {}
+            GroupedProblem::Batched { .. } => steps *= count,
+            GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => {
+                *(if self.axis() == 0 { &mut m } else { &mut n }) += count;
+            }
+            GroupedProblem::KGrouped { .. } => steps += 2 * count,
+            GroupedProblem::PointerArray { .. } => return 0,
+        }
+        m * n * steps * u128::from(self.plan.cluster_size())
     }
 
     fn launch(&self, call: &Call<E>, resident: u32) -> Result<Option<Launch>, LaunchError> {

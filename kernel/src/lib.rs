@@ -65,6 +65,7 @@ mod ceiling;
 mod check;
 mod compress;
 mod config;
+mod demand;
 #[cfg(feature = "disk")]
 pub mod disk;
 #[cfg(feature = "driver")]
@@ -78,6 +79,7 @@ mod family;
 mod form;
 mod gemm;
 mod groups;
+pub mod host;
 mod kernel;
 mod launch;
 pub mod legal;
@@ -112,6 +114,7 @@ pub use ceiling::{Ceiling, Rounds};
 pub use collective::{LinearArguments, MatrixRef};
 pub use compress::{Compress, Compression};
 pub use config::{Composed, Gemm, GemmConfig};
+pub use demand::Demand;
 #[cfg(feature = "driver")]
 pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};

@@ -305,6 +305,13 @@ mod tests {
         }
     }
 
+    /// What is rounded to infinity in f32, and what is not.
+    #[test]
+    fn the_overflow_of_f32_is_half_a_unit_above_the_largest() {
+        assert_eq!((F32_OVERFLOW * (1.0 - U * U)) as f32, f32::MAX);
+        assert_eq!((F32_OVERFLOW * (1.0 + U * U)) as f32, f32::INFINITY);
+    }
+
     #[test]
     fn what_is_admitted() {
         let one = Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, 1.0, 1.0), None);

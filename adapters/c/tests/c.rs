@@ -28,7 +28,7 @@ fn the_example_is_verified() {
     let (libraries, program) = (libraries(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("block"));
     let built = Command::new("cc")
         .arg(own.join("examples/block.c"))
-        .args(["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args(["-std=c99", "-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-o"])
         .arg(&program)
         .arg("-I")
         .arg(own.join("include"))

@@ -122,6 +122,14 @@ impl Kernel<Call<Epilogue>> for Described {
         call.workspace = workspace;
     }
 
+    fn total_work(&self, call: &Call<Epilogue>) -> u128 {
+        let linear = match &call.epilogue {
+            Epilogue::Linear(linear) => *linear,
+            Epilogue::Fused(..) => LinearArguments::default(),
+        };
+        self.gemm.total_work(&call.clone().with(linear))
+    }
+
     fn launch(&self, call: &Call<Epilogue>, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let arguments = match (&call.epilogue, self.formula) {
             (Epilogue::Linear(linear), _) => return self.gemm.launch(&call.clone().with(*linear), slots),
@@ -150,6 +158,23 @@ impl Kernel<Call<Epilogue>> for Described {
 }
 
 impl Hosted<Call<Epilogue>> for Described {
+    fn check_tables(
+        &self,
+        call: &Call<Epilogue>,
+        read: &dyn Fn(u64, u64) -> Vec<u32>,
+    ) -> Result<(), LaunchError> {
+        let (table, count) = match call.products {
+            GroupedProblem::GroupedContiguous { count, offsets }
+            | GroupedProblem::KGrouped { count, offsets } => (offsets, u64::from(count) + 1),
+            GroupedProblem::GroupedMasked { count, rows, .. } => (rows, count.into()),
+            GroupedProblem::One | GroupedProblem::Batched { .. } | GroupedProblem::PointerArray { .. } => {
+                return Ok(());
+            }
+        };
+        let [.., step] = self.gemm.plan().mainloop.tile;
+        call.products.check_table(call.problem, step, &read(table, count))
+    }
+
     unsafe fn records(&self, call: &Call<Epilogue>) -> Vec<Record> {
         let GroupedProblem::PointerArray { count, records } = call.products else { return Vec::new() };
         let first = core::ptr::with_exposed_provenance::<u64>(records as usize);

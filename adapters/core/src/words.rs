@@ -1,6 +1,6 @@
 //! What a description says in words: types, directions, the text of an epilogue.
 
-use falchion::collective::{Format, Formula};
+use falchion::collective::{Code, Format, Formula};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::Types;
 
@@ -12,6 +12,9 @@ use crate::refusal::Refusal;
 /// The text describes no types.
 pub fn types(text: &str) -> Result<(Types, Option<Format>), Refusal> {
     let Some(types) = Types::named(text) else {
+        if let Some((word, of)) = text.split('-').find_map(|word| Some((word, Format::ambiguous(word)?))) {
+            return Err(Refusal::Invalid(format!("types is \"{text}\", {of} was needed for {word}")));
+        }
         let all = Format::ALL.map(Format::name).join(", ");
         return Err(Refusal::Invalid(format!(
             "types is \"{text}\", one to three of {all} with `-` between them were needed, or for few-bit weights a code and its group, as bf16-s4g128 and bf16-e2m1g32 (MXFP4)"
@@ -21,6 +24,29 @@ pub fn types(text: &str) -> Result<(Types, Option<Format>), Refusal> {
     let formats = text.split('-').filter(|word| *word != "sparse" && !word.ends_with("x128"));
     let said = formats.count() - usize::from(types.has_sparse()) >= 3;
     Ok((types, said.then_some(types.d)))
+}
+
+/// The format of a name. `argument` is what says it.
+///
+/// # Errors
+/// There is no such format.
+pub fn format(argument: &str, name: &str) -> Result<Format, Refusal> {
+    let all = || Format::ALL.map(Format::name).join(", ");
+    Format::named(name).ok_or_else(|| unknown(argument, name, all))
+}
+
+/// The code of few-bit weights of a name.
+///
+/// # Errors
+/// There is no such code.
+pub fn code(name: &str) -> Result<Code, Refusal> {
+    let all = || Code::ALL.map(Code::name).join(", ");
+    Code::named(name).ok_or_else(|| unknown("code", name, all))
+}
+
+fn unknown(argument: &str, name: &str, all: impl Fn() -> String) -> Refusal {
+    let needed = Format::ambiguous(name).map_or_else(|| format!("one of {}", all()), str::to_owned);
+    Refusal::Invalid(format!("{argument} is \"{name}\", {needed} was needed"))
 }
 
 /// The contiguous directions of A and B: `kk`, `kn`, `mk` or `mn`.

@@ -369,9 +369,10 @@ impl Parser<'_> {
     fn format(&mut self) -> Result<Format, FormulaError> {
         let at = self.at();
         let word = self.word("a format")?;
-        FORMATS.into_iter().find(|format| format.name() == word).ok_or_else(|| {
-            let names = FORMATS.map(Format::name).join(", ");
-            self.error(at, format!("`{word}` is no format of a formula: write one of {names}"))
+        Format::named(&word).filter(|format| FORMATS.contains(format)).ok_or_else(|| {
+            let names = Format::ambiguous(&word)
+                .map_or_else(|| format!("one of {}", FORMATS.map(Format::name).join(", ")), str::to_owned);
+            self.error(at, format!("`{word}` is no format of a formula: write {names}"))
         })
     }
 }

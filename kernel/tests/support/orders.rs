@@ -140,7 +140,7 @@ impl Matrices {
         if let Some(weights) = self.types.weights[side] {
             // Codes of all rows: a part of them begins at the first.
             assert_eq!(first, 0);
-            let length = weights::bytes(weights.code, [count, k]) as usize;
+            let length = weights::bytes(weights.code, [count, k]).expect("few") as usize;
             let codes = elements.cycle().take(length).map(|i| (self.operands[side][i] >> 3) as u8 ^ i as u8);
             return [codes.collect(), Vec::new()];
         }
@@ -213,7 +213,7 @@ impl Matrices {
         }
         if let Some(metadata) = &mut call.metadata {
             metadata.address = upload(engine, [a_metadata, b_metadata].concat())?;
-            metadata.ld = sparse::metadata_ld(self.types.a, self.problem.k).into();
+            metadata.ld = sparse::metadata_ld(self.types.a, self.problem.k);
         }
         if others > 0 {
             let offsets: Vec<u8> =

@@ -65,6 +65,9 @@ fn verify(given: &Given) -> Result<(), Failure> {
     if kernel.is_some() || random.is_some() {
         // The emulator is exact or not.
         args.exact = engine != Engines::Gpu && given.flag("exact");
+        if engine == Engines::Gpu {
+            given.unused("exact", "--engine gpu: only the emulator is exact or not");
+        }
         let trials = match kernel {
             Some(_) => given.get("problems").unwrap_or(PROBLEMS),
             None => random.unwrap_or(0),
@@ -92,6 +95,10 @@ fn verify(given: &Given) -> Result<(), Failure> {
             // Only the emulator has schedules, and is exact or not.
             if engine != Engines::Gpu {
                 (args.exact, args.schedules) = (given.flag("exact"), given.get("schedules"));
+                // Which a GPU, if one is here, has not.
+                if engine == Engines::Auto && (args.exact || args.schedules.is_some()) {
+                    args.engine = Engines::Emulator;
+                }
             }
             given.finish(if engine == Engines::Gpu { "--engine gpu" } else { &with })?;
             args.tables(&suite)

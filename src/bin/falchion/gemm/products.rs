@@ -46,6 +46,7 @@ impl GemmArgs<'_> {
         numbers::taken("--beta", beta, of_d)?;
         let several = SeveralProducts { factors, seed, ..products };
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &entry, &launched.products(), &format!("--{flag}, --m, --n or --k"))?;
         let program = entry.program()?;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
