@@ -168,13 +168,26 @@ pub(crate) fn asked(types: Types, layout: &str, problem: GemmProblem) -> Request
 
 /// The kernel of a command to which none is given: the one with the shortest predicted time for these GEMMs, of the types and
 /// directions of the options, and of the kernels that --reproducible allows.
-pub(crate) fn chosen(given: &Given, launched: &Launched, machine: &Machine) -> Result<AnyGemm, Failure> {
-    let (types, layout) = types::laid(given, launched.form.shares_rows())?;
-    let request = match launched.form {
-        Form::Single => asked(types, &layout, launched.one),
-        _ => padded(types, majors(&layout), launched.extents()?),
+pub(crate) fn chosen(
+    given: &Given,
+    launched: &Launched,
+    fusion: Option<Formula>,
+    machine: &Machine,
+) -> Result<AnyGemm, Failure> {
+    let choose = || {
+        let (types, layout) = types::laid(given, launched.form.shares_rows())?;
+        let request = match (launched.form, fusion) {
+            (Form::Single, None) => asked(types, &layout, launched.one),
+            // The matrices of others have padded rows, so K may be anything.
+            _ => padded(types, majors(&layout), launched.extents()?),
+        };
+        let request = launched.request(request);
+        ranked(given, fusion.map_or(request, |formula| request.fused(formula)), machine)
     };
-    ranked(given, launched.request(request), machine)
+    choose().map_err(|error| match given.first(&SEVERAL) {
+        Some(flag) => error.about(&format!("--{flag}")),
+        None => error,
+    })
 }
 
 /// The kernel with the shortest predicted time, of those that --reproducible allows.

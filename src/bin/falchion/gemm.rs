@@ -18,7 +18,7 @@ use falchion::verify::tree::Checked;
 use falchion::verify::{
     Bench, Format, Formula, FusedGemm, GemmCase, HostMatrix, Order, TreeError, Weights, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, Request, Types};
+use kernel::{AnyGemm, GemmProblem, Types};
 
 use self::inputs::Inputs;
 use self::report::{report, verdict, words};
@@ -174,23 +174,14 @@ impl GemmArgs<'_> {
         self.given.value("beta")
     }
 
-    /// The first kernel of the ranking for a launch.
-    fn first_of(&self, launched: &Launched, epilogue: Option<Formula>) -> Result<AnyGemm, Failure> {
-        let (types, layout) = types::laid(self.given, launched.form.shares_rows())?;
-        // The bench pads leading dimensions, so K may be anything.
-        let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
-        let request = launched.request(request);
-        let request = epilogue.map_or(request, |formula| request.fused(formula));
-        catalogue::ranked(self.given, request, machine())
-    }
-
     /// The first kernel of the ranking for a fused epilogue, in 16 bits also one that stores any number of columns.
     fn ranked(&self, fusion: Formula, problem: GemmProblem) -> Result<Option<FusedGemm>, Failure> {
         let types = self.types.types()?;
         let any = types == Types::of(types.a)
             && types.a.bytes() == 2
             && self.given.layout().is_none_or(|layout| layout == "kk");
-        match self.first_of(&Launched::shape(problem, None), Some(fusion)) {
+        let launched = Launched::shape(problem, None);
+        match catalogue::chosen(self.given, &launched, Some(fusion), machine()) {
             Err(_) if any => {
                 fusions::any_columns(fusion, of_reference(types.a)).map(Some).map_err(Failure::usage)
             }

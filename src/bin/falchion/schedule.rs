@@ -73,7 +73,7 @@ fn schedule(given: &Given) -> Result<(), Failure> {
     let with = if named.is_some() { "--kernel" } else { "these GEMMs" };
     let entry = match named {
         Some(entry) => entry,
-        None => catalogue::chosen(given, &launched, &machine(sms))?,
+        None => catalogue::chosen(given, &launched, None, &machine(sms))?,
     };
     given.finish(with)?;
     let schedule = Schedule::new(entry, &launched, sms, &asked(given, &launched))?;
