@@ -263,9 +263,9 @@ fn what_has_no_effect_is_refused() {
                 &[nothing],
             ),
             (
-                "a format that a formula has",
-                &[&files[..], &["--dtype-b", "s4", "--scale-b", &row, "--out-dtype", "f32"]].concat(),
-                &["--out-dtype cannot be used with scales of rows or columns, whose epilogue stores bf16"],
+                "whole numbers of scales that are none",
+                &[&files[..], &["--dtype", "s8", "--scale-b", &row, "--out-dtype", "s32"]].concat(),
+                &["--out-dtype is s32, and scales of rows or columns give floats: f32 was needed"],
             ),
         ],
     );

@@ -46,9 +46,16 @@ Without files the matrices are random. The last line is `verified`, or `WRONG` a
     run: |given| GemmArgs { given, types: TypeArgs::read(given) }.run(),
 };
 
-/// The epilogue of 8-bit operands that were quantised row by row, and column by column.
-fn row_column_scaled() -> Formula {
-    Formula::named("row-column-scaled").expect("it has a name")
+/// The epilogue of 8-bit operands that were quantised row by row, and column by column. D has the format `d`, if it is given.
+fn row_column_scaled(operand: collective::Format, d: Option<collective::Format>) -> Result<Formula, Failure> {
+    let formula = Formula::named("row-column-scaled").expect("it has a name");
+    match d.filter(|&d| d != formula.output(operand)) {
+        None => Ok(formula),
+        Some(d) => format!("{d}({})", formula.text()).parse().map_err(|_| {
+            let given = formula.output(operand);
+            usage!("--out-dtype is {d}, and scales of rows or columns give floats: {given} was needed, or another float")
+        }),
+    }
 }
 
 /// The options of the command.
@@ -226,13 +233,11 @@ impl GemmArgs<'_> {
         let format = of_reference(self.types.multiplied()?);
         let quantised = weights.is_some();
         let blocks = scaling.rows().filter(|_| !quantised).unwrap_or(self.types.scaled());
-        let fused = matches!(scaling, Scaling::Vectors(_));
-        if fused {
-            let own = row_column_scaled().output(self.types.multiplied()?);
-            let why = format!("scales of rows or columns, whose epilogue stores {own}");
-            self.given.unused("out-dtype", why);
-        }
-        let types = self.types.with(weights, blocks, fused)?;
+        let fused = match scaling {
+            Scaling::Vectors(_) => Some(row_column_scaled(self.types.multiplied()?, self.types.out())?),
+            Scaling::Number(_) | Scaling::Blocks(_) => None,
+        };
+        let types = self.types.with(weights, blocks)?;
         let GemmProblem { m, n, k } = inputs.problem;
         // A file's direction can be kept if its contiguous extent is a multiple of 16 bytes.
         let whole = |extent: u32| extent.is_multiple_of(8);
@@ -256,7 +261,7 @@ impl GemmArgs<'_> {
         let layout = asked.unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         types::sparse_as_it_lies(types, &layout, false)?;
         let request = catalogue::asked(types, &layout, inputs.problem);
-        let request = if fused { request.fused(row_column_scaled()) } else { request };
+        let request = fused.map_or(request, |formula| request.fused(formula));
         let mut request = request.k_major(1 << 20).request;
         request.call.epilogue.beta = self.beta() as f32;
         request.call.epilogue.c = Some(request.call.d);
@@ -287,7 +292,11 @@ impl GemmArgs<'_> {
                 of_blocks(found)
             );
         }
-        let vectors = entry.spec().is_some_and(|spec| spec.fusion() == Some(row_column_scaled()));
+        let [operand, .., stored] = entry.formats();
+        let is_own = |formula| {
+            [None, Some(stored)].iter().any(|d| row_column_scaled(operand, *d).ok() == Some(formula))
+        };
+        let vectors = entry.spec().and_then(|spec| spec.fusion()).is_some_and(is_own);
         if matches!(scaling, Scaling::Vectors(_)) && !vectors {
             refuse!(
                 "kernel {} has no scales of rows and columns, and --scale-a and --scale-b are some: leave out --kernel",
