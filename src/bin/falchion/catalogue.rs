@@ -30,8 +30,8 @@ pub(crate) const PLAN: Command = Command {
     verb: Verb::Plan,
     about: "Print every number of a kernel, or rank the kernels for a shape.
 
-With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels by predicted time on \
-an H200, fastest first, and prints the reason for the first and its Rust type.",
+With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels for \
+a card: the fastest that was measured at this shape, then by predicted time. Prints the reason for the first and its Rust type.",
     examples: "Examples:\n  falchion plan --kernel 128x256-direct-bf16-kk\n  falchion plan --kernel \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --k-groups 512,0,2048 --m 4096 --n 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a",
     run: plan,
