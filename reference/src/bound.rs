@@ -106,11 +106,13 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The value and the bound of an element of `format`. `sum` is a sum of `k` products. `c` is the element
+    /// The value and the bound of an element of `format`. `factors` are alpha and beta, `sum` is a sum of `k` products. `c` is the element
     /// of C, or `None` if C is not read.
-    pub fn new(format: Format, k: u32, [alpha, beta]: [f32; 2], sum: Sum, c: Option<f64>) -> Self {
+    pub fn new(format: Format, k: u32, factors: [f64; 2], sum: Sum, c: Option<f64>) -> Self {
+        // What is computed in f32 takes factors in f32.
+        let double = matches!(format, Format::S32 | Format::F64);
+        let [alpha, beta] = factors.map(|factor| if double { factor } else { f64::from(factor as f32) });
         // As in BLAS, a matrix with a zero factor is not read, even if it has NaN.
-        let (alpha, beta) = (f64::from(alpha), f64::from(beta));
         let c = c.filter(|_| beta != 0.0);
         if format == Format::S32 {
             let of = |factor: f64, value: f64| factor as i128 * value as i128;
@@ -301,6 +303,13 @@ mod tests {
                 .map(|got| expected.admits(Format::Bf16, got));
             assert_eq!(admitted, want, "{why}: {expected:?}");
         }
+    }
+
+    /// What is rounded to infinity in f32, and what is not.
+    #[test]
+    fn the_overflow_of_f32_is_half_a_unit_above_the_largest() {
+        assert_eq!((F32_OVERFLOW * (1.0 - U * U)) as f32, f32::MAX);
+        assert_eq!((F32_OVERFLOW * (1.0 + U * U)) as f32, f32::INFINITY);
     }
 
     #[test]

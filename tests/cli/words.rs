@@ -24,10 +24,18 @@ fn values_are_judged_as_values() {
             (
                 "a double's",
                 &["--alpha", "1e400"],
-                &["'1e400'", "more than an f32 holds, 3.4028235e38 at most"],
+                &["'1e400'", "more than an f64 holds, 1.7976931348623157e308 at most"],
             ),
-            ("a little more than an f32's", &["--beta", "-3.5e38"], &["more than an f32"]),
-            ("less than an f32's", &["--alpha", "1e-60"], &["less than an f32"]),
+            (
+                "a little more than an f32's",
+                &["--beta", "-3.5e38"],
+                &["--beta is -3.5e38", "f32, which holds 3.4028235e38 at most"],
+            ),
+            (
+                "less than an f32's",
+                &["--alpha", "1e-60"],
+                &["--alpha is 1e-60", "f32, which holds 1e-45 at least"],
+            ),
             ("a word", &["--alpha", "two"], &["'two'", "a number was needed"]),
             ("a negative count", &["--repeat", "-1"], &["'-1' for '--repeat <N>'"]),
             ("negative rows", &["--rows", "-1,3"], &["'-1' for '--rows"]),

@@ -275,6 +275,16 @@ fn groups_have_matrices_of_their_own() {
         want.extend(product(&a[from * k..to * k], &b[group * n * k..], [to - from, n, k]));
     }
     assert_eq!(ints(&d, m * n), want);
+    // As many experts as models have: the last has the B of the third.
+    let many: Vec<i8> = b.iter().copied().cycle().take(384 * n * k).collect();
+    let mut ends = [17u32; 385];
+    (ends[0], ends[384]) = (0, 40);
+    let tables = (Aligned::of(&many, i8::to_le_bytes), Aligned::of(&ends, u32::to_le_bytes));
+    let d_of_many = Aligned::new(&vec![0; 4 * m * n], 0);
+    let of_many =
+        Arguments { b: tables.0.at(), d: d_of_many.at().cast_mut(), groups: tables.1.at(), ..arguments };
+    emulate("many rows", &Description { batch: 384, ..rows }, &of_many);
+    assert_eq!(ints(&d_of_many, m * n), want);
 
     let table = Aligned::of(&[0u32, 128, 256], u32::to_le_bytes);
     let d = Aligned::new(&vec![0; 4 * 2 * m * n], 0);

@@ -19,3 +19,15 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> PyErr {
         Refusal::Driver(words) | Refusal::Internal(words) => PyRuntimeError::new_err(words.clone()),
     }
 }
+
+/// A `ValueError` of a kernel as one of the arguments that it is about. Errors of a text (`spec: ...`, `epilogue: ...`) say it themselves.
+pub(crate) fn about(py: Python<'_>, names: &str, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyValueError>(py) {
+        return error;
+    }
+    let words = error.value(py).to_string();
+    if ["spec", "epilogue", "beta"].iter().any(|of| words.starts_with(&format!("{of}: "))) {
+        return error;
+    }
+    PyValueError::new_err(format!("{names}: {words}"))
+}

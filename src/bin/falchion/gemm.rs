@@ -119,6 +119,7 @@ impl GemmArgs<'_> {
         let product = self.product(&inputs, &entry, scaling, weights)?;
         self.given.finish(with)?;
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &entry, &[inputs.problem], "--m, --n or --k")?;
 
         let program = entry.program()?;
         let plan = entry.plan();
@@ -213,6 +214,7 @@ impl GemmArgs<'_> {
         let (engine, seed): (Choice, u64) = (self.given.value("engine"), self.given.value("seed"));
         self.given.finish(with)?;
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &kernel.gemm, &[problem], "--m, --n or --k")?;
         let GemmProblem { m, n, k } = problem;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
@@ -263,7 +265,7 @@ impl GemmArgs<'_> {
         let request = catalogue::asked(types, &layout, inputs.problem);
         let request = fused.map_or(request, |formula| request.fused(formula));
         let mut request = request.k_major(1 << 20).request;
-        request.call.epilogue.beta = self.beta() as f32;
+        request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         catalogue::ranked(self.given, request, machine())
     }
@@ -343,8 +345,9 @@ impl GemmArgs<'_> {
             Some(_) => "--alpha times the scales",
             None => "--alpha",
         };
-        let alpha = numbers::in_single(name, alpha, of_d)?;
-        let beta = numbers::in_single("--beta", self.beta(), of_d)?;
+        let beta = self.beta();
+        numbers::taken(name, alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
         let scales = match (scales, wanted) {
             (None, Some(_)) => random_scales(entry, inputs.problem, random.generator()),
             (scales, _) => scales,

@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use emulator::{Event, Schedule, SharedAccess, Trace};
 use falchion::verify::family;
 use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
-use scheduler::Tiles;
 
 use crate::call::Launched;
 use crate::engine::machine;
@@ -24,13 +23,6 @@ for which, and what overlaps. Shared-memory bank conflicts are printed per instr
     examples: "Examples:\n  falchion trace --m 512 --n 512 --k 256 --svg trace.svg\n  falchion trace --kernel 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg",
     run: trace,
 };
-
-/// Largest number of k-tiles and epilogues in a trace. Each has some hundred events of all warps; all take a
-/// minute or two.
-const MOST_UNITS: u128 = 1 << 16;
-
-/// Memory for the events of one k-tile or epilogue, in bytes.
-const PIECE_BYTES: u128 = 40_000;
 
 /// The emulator's schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -62,7 +54,7 @@ impl Pace {
 pub(crate) struct Run {
     pub(crate) problem: GemmProblem,
     /// Factor of C.
-    pub(crate) beta: f32,
+    pub(crate) beta: f64,
     /// Number of clusters that run at the same time.
     pub(crate) clusters: u32,
     pub(crate) schedule: Schedule,
@@ -98,19 +90,7 @@ impl Run {
             }
         }
         let what = format!("--m {m}, --n {n}, --k {k}");
-        entry.launch(&catalogue::legal(entry, problem), clusters)?;
-        let Tiles { m, n, k } = entry.tiles(problem);
-        let tiles = u128::from(m) * u128::from(n) * u128::from(entry.plan().cluster_size());
-        let pieces = tiles * (u128::from(k) + 1);
-        if pieces > MOST_UNITS {
-            refuse!(
-                "{what} make {tiles} tiles of {k} k-tiles and an epilogue, {pieces} k-tiles and epilogues in all; at most \
-                 {MOST_UNITS} are traced: lower --m, --n or --k"
-            );
-        }
-        let matrices =
-            4 * memory::matrices(problem) + u128::from(entry.workspace(&Call::of(problem), clusters));
-        memory::enough(&what, matrices + pieces * PIECE_BYTES, "--m, --n or --k")
+        memory::traced(&what, entry, &self.call(entry), (clusters, "--m, --n or --k"))
     }
 
     /// The call, without memory.
@@ -168,7 +148,7 @@ fn trace(given: &Given) -> Result<(), Failure> {
         None => catalogue::chosen(given, &Launched::shape(problem, None), None, machine())?,
     };
     let (schedule, seed) = self::schedule(given);
-    let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
+    let (beta, clusters) = (given.value("beta"), given.value("clusters"));
     given.unused("seed", "a schedule that is not random");
     given.finish("--kernel")?;
     let run = Run { problem, beta, clusters, schedule, seed };

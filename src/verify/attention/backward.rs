@@ -481,7 +481,7 @@ impl Reference for AttentionBackward {
             format: named(request.format),
             sees: &|place| places.sees(&asked, &counts, &[], place),
             row: &|name, row| inputs.elements(name, row * width(name), width(name)),
-            log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1).first().copied().unwrap_or(0.0),
+            log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1)[0],
         };
         let within = |row: Vec<Wanted>| row.iter().map(|wanted| (wanted.value, wanted.bound())).collect();
         let d_q = inputs.rows(of_queries, |index| (index * d, within(expected.query(index))));

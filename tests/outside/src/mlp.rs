@@ -9,8 +9,8 @@ use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
     Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, MainloopSpec, Matrix, OperandSpec,
-    OperandTile, Origin, Peers, Producer, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
-    WorkUnit,
+    OperandTile, Origin, Peers, Producer, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout,
+    WarpgroupMma, WorkUnit,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{

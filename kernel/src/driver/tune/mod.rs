@@ -50,7 +50,7 @@ use super::gpu::Gpu;
 use super::load::of_process;
 use super::loaded::Loaded;
 use crate::arguments::Arguments;
-use crate::disk::records::{Measurement, RecordsOf};
+use crate::disk::records::RecordsOf;
 use crate::disk::{CacheError, Key};
 use crate::error::EngineError;
 use crate::family::{Family, Predicted};
@@ -263,8 +263,8 @@ fn load<K: Family>(
     Ok(Tuned { loaded: Loaded::load_in(context, kernel, program)?, chosen, warnings })
 }
 
-/// Specs of kernels, and their times in microseconds.
-type Times<K> = Vec<(<K as Family>::Spec, f64)>;
+/// Kernels, and their times in microseconds.
+type Times<K> = Vec<(K, f64)>;
 
 /// The fastest of the kernels that were measured, and the times of all that were measured in rounds.
 type Measured<K> = (Loaded<K>, Chosen, Times<K>);
@@ -290,8 +290,8 @@ fn measure<K: Family>(
     let program = written(kernel)?;
     let compiled = gpu.kernel(&program)?;
     let loaded = Loaded::of_program(kernel.clone(), program, compiled)?;
-    let specs = times.iter().filter_map(|&(kernel, time)| Some((kernel.spec()?, time))).collect();
-    Ok(Some((loaded, Chosen::Measured { microseconds, kernels: count }, specs)))
+    let times = times.iter().map(|&(kernel, time)| (kernel.clone(), time)).collect();
+    Ok(Some((loaded, Chosen::Measured { microseconds, kernels: count }, times)))
 }
 
 /// The records of a card: this process's, and those on disk.
@@ -333,11 +333,8 @@ impl<K: Family> Shelf<K> {
         warnings: &mut Vec<CacheError>,
     ) -> Option<Predicted<K>> {
         let of_process = || {
-            let times: Times<K> = self.known(|records| {
-                let measured = records.lookup(&self.problem).iter();
-                measured.map(|of| (of.spec.clone(), of.microseconds)).collect()
-            });
-            K::measured(request, machine, &times)
+            let own = self.known(|records| records.of_problem(&self.problem));
+            own.best(request, machine)
         };
         if let Some(recorded) = of_process() {
             return Some(recorded);
@@ -352,8 +349,8 @@ impl<K: Family> Shelf<K> {
     /// Keeps measured times.
     fn keep(&self, times: Times<K>, warnings: &mut Vec<CacheError>) {
         let mut own = RecordsOf::<K>::default();
-        for (spec, microseconds) in times {
-            warnings.extend(own.insert(self.problem.clone(), Measurement::now(spec, microseconds)).err());
+        for (kernel, microseconds) in times {
+            warnings.extend(own.keep(self.problem.clone(), &kernel, microseconds).err());
         }
         self.known(|records| records.merge(own.clone()));
         if let Some(cache) = self.cache {

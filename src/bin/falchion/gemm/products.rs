@@ -42,10 +42,11 @@ impl GemmArgs<'_> {
         }
         let [.., of_d] = formats(&entry);
         let [alpha, beta] = factors;
-        let factors @ [alpha, beta] =
-            [numbers::in_single("--alpha", alpha, of_d)?, numbers::in_single("--beta", beta, of_d)?];
+        numbers::taken("--alpha", alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
         let several = SeveralProducts { factors, seed, ..products };
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &entry, &launched.products(), &format!("--{flag}, --m, --n or --k"))?;
         let program = entry.program()?;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
