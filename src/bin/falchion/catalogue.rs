@@ -176,10 +176,11 @@ pub(crate) fn chosen(
 ) -> Result<AnyGemm, Failure> {
     let choose = || {
         let (types, layout) = types::laid(given, launched.form.shares_rows())?;
-        let request = match (launched.form, fusion) {
-            (Form::Single, None) => asked(types, &layout, launched.one),
+        let request = if launched.form == Form::Single && fusion.is_none() {
+            asked(types, &layout, launched.one)
+        } else {
             // The matrices of others have padded rows, so K may be anything.
-            _ => padded(types, majors(&layout), launched.extents()?),
+            padded(types, majors(&layout), launched.extents()?)
         };
         let request = launched.request(request);
         ranked(given, fusion.map_or(request, |formula| request.fused(formula)), machine)
