@@ -55,7 +55,7 @@ fn multiplied(types: WgmmaTypes, a: &HostMatrix, b: &HostMatrix) -> f64 {
     let bits = pairs.chunks(types.k() as usize).fold(None, step).unwrap_or(0);
     match types.d() {
         WgmmaSum::F16 => f16::from_bits(bits as u16).to_f64(),
-        _ => f32::from_bits(bits).into(),
+        WgmmaSum::F32 | WgmmaSum::S32 => f32::from_bits(bits).into(),
     }
 }
 
