@@ -1,6 +1,6 @@
 //! Memory that a call writes and that shares bytes with other memory of the call.
 
-use collective::operands::{Memory, Path, Visit};
+use collective::operands::{Extents, Memory, Path, Visit};
 
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
@@ -37,13 +37,14 @@ pub fn check_apart<C: Clone>(kernel: &(impl Kernel<C> + ?Sized), call: &C) -> Re
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Overlaps {
-    spans: Vec<Span>,
+    pieces: Vec<Piece>,
 }
 
 impl Overlaps {
     /// Forgets what was visited. The memory is used again.
+    #[cfg(feature = "driver")]
     pub(crate) fn clear(&mut self) {
-        self.spans.clear();
+        self.pieces.clear();
     }
 
     /// Checks that no piece that is written shares a byte with another one. `names` visits the same once more, to say which
@@ -56,133 +57,137 @@ impl Overlaps {
         let mut all = Names::default();
         names(&mut all);
         let [written, other] = pair.map(|i| all.0.get(i).cloned().unwrap_or_default());
-        let addresses = pair.map(|i| self.spans[i].begin);
-        let Span { writes, in_place, .. } = self.spans[pair[1]];
+        let addresses = pair.map(|i| self.pieces[i].begin);
+        let Piece { writes, in_place, .. } = self.pieces[pair[1]];
         Err(LaunchError::Shared { written, other, addresses, writes, in_place })
     }
 
     /// The first two pieces that share a byte that the first one writes.
     fn shared(&self) -> Option<[usize; 2]> {
-        let accessed = |i: &usize| !self.spans[*i].is_empty();
-        let written = |i: &usize| self.spans[*i].writes && accessed(i);
-        let all = 0..self.spans.len();
-        if all.len() > FEW {
-            return self.shared_of_many(
-                all.clone().filter(written).collect(),
-                all.filter(|i| accessed(i) && !written(i)).collect(),
-            );
+        if self.pieces.len() > FEW {
+            return self.shared_of_many();
         }
-        all.clone().filter(written).find_map(|i| {
-            let other = |&j: &usize| accessed(&j) && (j > i || !self.spans[j].writes) && self.collide(i, j);
-            all.clone().find(other).map(|j| [i, j])
-        })
+        for (i, output) in self.pieces.iter().enumerate().filter(|(_, piece)| piece.writes) {
+            let hull = output.hull();
+            for (j, other) in self.pieces.iter().enumerate() {
+                // Two outputs are compared once.
+                let is_other = j > i || j < i && !other.writes;
+                if is_other && other.begin < hull[1] && meet(hull, other.hull()) && self.collide(i, j) {
+                    return Some([i, j]);
+                }
+            }
+        }
+        None
     }
 
     /// The same of many pieces, by those that are written, in order.
-    fn shared_of_many(&self, mut written: Vec<usize>, read: Vec<usize>) -> Option<[usize; 2]> {
-        written.sort_unstable_by_key(|&i| self.spans[i].begin);
+    fn shared_of_many(&self) -> Option<[usize; 2]> {
+        let hulls: Vec<[u64; 2]> = self.pieces.iter().map(Piece::hull).collect();
+        let accessed = (0..hulls.len()).filter(|&i| !is_empty(hulls[i]));
+        let (mut written, read): (Vec<usize>, Vec<usize>) = accessed.partition(|&i| self.pieces[i].writes);
+        written.sort_unstable_by_key(|&i| hulls[i]);
         // Where the outputs up to each one end.
         let end = |end: &mut u64, &i: &usize| {
-            *end = self.spans[i].end.max(*end);
+            *end = hulls[i][1].max(*end);
             Some(*end)
         };
         let ends: Vec<u64> = written.iter().scan(0, end).collect();
         let others = written.iter().enumerate().map(|(at, &i)| (i, at));
-        let read = read
-            .into_iter()
-            .map(|j| (j, written.partition_point(|&i| self.spans[i].begin < self.spans[j].end)));
-        others.chain(read).find_map(|(j, below)| {
-            let reaches = |at: &usize| ends[*at] > self.spans[j].begin;
-            let before = (0..below).rev().take_while(reaches);
-            before.map(|at| written[at]).find(|&i| self.collide(i, j)).map(|i| [i, j])
+        let below = |&j: &usize| (j, written.partition_point(|&i| hulls[i][0] < hulls[j][1]));
+        others.chain(read.iter().map(below)).find_map(|(j, below)| {
+            let before = (0..below).rev().take_while(|&at| ends[at] > hulls[j][0]).map(|at| written[at]);
+            before.into_iter().find(|&i| meet(hulls[i], hulls[j]) && self.collide(i, j)).map(|i| [i, j])
         })
     }
 
-    /// Whether an output and another piece share a byte, and may not.
+    /// Whether an output and another piece whose hulls meet share a byte, and may not.
     fn collide(&self, output: usize, other: usize) -> bool {
-        let [output, other] = [output, other].map(|i| &self.spans[i]);
-        output.begin < other.end
-            && other.begin < output.end
-            && !(other.in_place && output.lines() == other.lines())
-            && output.lines().meets(&other.lines(), &mut { STEPS })
+        let in_place = self.pieces[other].in_place;
+        let [output, other] = [output, other].map(|i| self.pieces[i].lines());
+        !(in_place && output == other) && output.meets(&other, &mut { STEPS })
     }
 }
 
 impl Visit for Overlaps {
     fn memory(&mut self, Memory { address, extents, writes, .. }: Memory<'_>) {
-        let repeats = [(extents.lines, extents.ld), (extents.count, extents.stride), (1, 0)];
-        self.spans.push(Span::new(*address, (extents.bits, extents.length), repeats, writes));
+        let Extents { bits, length, lines, ld, count, stride } = extents;
+        let repeats = [(lines, ld), (count, stride), (1, 0)];
+        self.pieces.push(Piece { begin: *address, bits, length, repeats, writes, in_place: false });
     }
 
     fn lines(&mut self, length: u64, repeats: [(u32, u64); 3]) {
-        if let Some(last) = self.spans.last_mut() {
-            *last = Span {
-                in_place: last.in_place,
-                ..Span::new(last.begin, (last.bits, length), repeats, last.writes)
-            };
+        if let Some(last) = self.pieces.last_mut() {
+            (last.length, last.repeats) = (length, repeats);
         }
     }
 
     fn in_place(&mut self) {
-        if let Some(last) = self.spans.last_mut() {
+        if let Some(last) = self.pieces.last_mut() {
             last.in_place = true;
         }
     }
 }
 
 /// As many pieces are compared each with each.
-const FEW: usize = 32;
+const FEW: usize = 16;
 
 /// Lines of two interleaved pieces that are compared. Of more, they count as sharing a byte.
 const STEPS: u32 = 1 << 20;
 
-/// A piece of memory: lines of bytes, repeated.
+fn is_empty([begin, end]: [u64; 2]) -> bool {
+    begin == end
+}
+
+/// Whether two ranges have a byte in common.
+fn meet(one: [u64; 2], two: [u64; 2]) -> bool {
+    one[0] < two[1] && two[0] < one[1] && !is_empty(one) && !is_empty(two)
+}
+
+/// A piece of memory: lines of elements, repeated.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct Piece {
     begin: u64,
-    /// The end of its last line; where it begins, if there is none.
-    end: u64,
     bits: u32,
-    /// Bytes of a line.
-    line: u64,
-    /// How often, and how many bytes apart.
+    /// Elements of a line.
+    length: u64,
+    /// How often, and how many elements apart.
     repeats: [(u32, u64); 3],
     writes: bool,
     in_place: bool,
 }
 
-impl Span {
-    /// Lines of this number of elements of `bits` bits, repeated at distances in elements.
-    fn new(begin: u64, (bits, length): (u32, u64), mut repeats: [(u32, u64); 3], writes: bool) -> Self {
-        let size = u64::from(bits);
-        let mut line = length.saturating_mul(size).div_ceil(8);
-        let whole = repeats.iter().all(|(_, pitch)| pitch.wrapping_mul(size).is_multiple_of(8));
-        let mut last = 0u64;
-        for (count, pitch) in &mut repeats {
-            *pitch = pitch.saturating_mul(size) / 8;
-            last = last.saturating_add(u64::from(count.saturating_sub(1)).saturating_mul(*pitch));
-        }
-        let empty = line == 0 || begin == 0 || repeats.iter().any(|(count, _)| *count == 0);
-        if !whole {
-            // Lines that end inside of a byte.
-            (line, repeats) = (line.saturating_add(last), [(1, 0); 3]);
-            last = 0;
-        }
-        let end = if empty { begin } else { begin.saturating_add(last).saturating_add(line) };
-        Self { begin, end, bits, line, repeats, writes, in_place: false }
+impl Piece {
+    /// Where its first line begins and its last one ends; the same twice if it has none.
+    fn hull(&self) -> [u64; 2] {
+        let Self { begin, bits, length, repeats, .. } = *self;
+        // Without branches: a launch asks it of every piece.
+        let [i, j, k] = repeats.map(|(count, pitch)| u128::from(count.wrapping_sub(1)) * u128::from(pitch));
+        let bytes = (u128::from(length) + i + j + k).saturating_mul(bits.into()).div_ceil(8);
+        let none = (begin == 0)
+            | (length == 0)
+            | repeats.iter().fold(false, |none, (count, _)| none | (*count == 0));
+        let end = u64::try_from(u128::from(begin) + bytes).unwrap_or(u64::MAX);
+        [begin, if none { begin } else { end }]
     }
 
-    fn is_empty(&self) -> bool {
-        self.end == self.begin
+    fn bytes(&self, elements: u64) -> u64 {
+        elements.saturating_mul(self.bits.into()).div_ceil(8)
     }
 
+    /// Its lines of bytes. Those that end inside of a byte are one.
     fn lines(&self) -> Lines {
-        let mut repeats = self.repeats;
-        repeats.sort_unstable_by_key(|&(_, pitch)| core::cmp::Reverse(pitch));
-        let mut lines = Lines { begin: self.begin, line: self.line, repeats: [(1, 0); 3] };
+        let [begin, end] = self.hull();
+        let mut lines = Lines { begin, line: end - begin, repeats: [(1, 0); 3] };
+        let size = u64::from(self.bits);
+        if self.repeats.iter().any(|(_, pitch)| !pitch.wrapping_mul(size).is_multiple_of(8)) {
+            return lines;
+        }
+        lines.line = self.bytes(self.length);
+        let mut repeats = self.repeats.map(|(count, pitch)| (count, self.bytes(pitch)));
+        repeats.sort_unstable_by_key(|&(_, pitch)| pitch);
         // The innermost first: lines without gaps are one.
         let mut of = 0;
-        for (count, pitch) in repeats.into_iter().rev().filter(|&(count, pitch)| count > 1 && pitch > 0) {
+        for (count, pitch) in repeats.into_iter().filter(|&(count, pitch)| count > 1 && pitch > 0) {
             if of == 0 && pitch == lines.line {
                 lines.line = lines.line.saturating_mul(count.into());
             } else {
@@ -274,7 +279,6 @@ impl Visit for Names {
 mod tests {
     use std::collections::BTreeSet;
 
-    use collective::operands::Extents;
     use collective::{Format, LinearArguments, MatrixRef, Record};
 
     use super::*;

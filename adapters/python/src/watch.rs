@@ -25,9 +25,9 @@ pub(crate) fn watched<T: Send>(
     work: impl FnOnce(&Watch) -> T + Send,
     stop: impl Fn() + Send + Sync,
 ) -> PyResult<T> {
-    py.detach(|| {
+    py.detach(move || {
         let watch = Watch::default();
-        std::thread::scope(|scope| {
+        std::thread::scope(move |scope| {
             let (send, receive) = channel();
             let own = watch.clone();
             // The receiver waits for it.

@@ -146,7 +146,7 @@ fn trace(given: &Given) -> Result<(), Failure> {
     let is_chosen = named.is_none();
     let entry = match named {
         Some(entry) => entry,
-        None => catalogue::chosen(given, &Launched::shape(problem, None), machine())?,
+        None => catalogue::chosen(given, &Launched::shape(problem, None), None, machine())?,
     };
     let (schedule, seed) = self::schedule(given);
     let (beta, clusters) = (given.value("beta"), given.value("clusters"));

@@ -559,6 +559,9 @@ fn parts_of_a_launch_in_nanoseconds() {
             parts.read(|parts| Kernel::visit(&stub.gemm, &mut moved(i), parts));
             black_box(&parts);
         });
+        median("what is written is apart", &mut |_| {
+            parts.overlaps.check(|_| ()).expect("apart");
+        });
         median("checks, grid and arguments", &mut |i| drop(black_box(stub.launch(&moved(i)))));
         let arguments = stub.launch(&base).expect("legal").expect("not empty").arguments;
         median("parameter block", &mut |_| drop(black_box(stub.block(&arguments))));
