@@ -35,7 +35,7 @@ fn long() -> bool {
 /// Whole tiles and edges. A factor of a thousand saturates the formats that saturate; without `cargo xtask test --long`
 /// each kernel has one of the factors for a shape, and the other one for the next shape.
 fn stored<T: Element>() {
-    let kernels: [fn(GemmProblem, f32); 8] = [
+    let kernels: [fn(GemmProblem, f64); 8] = [
         check::<Scaled<T, DirectStore, U64>>,
         check::<Scaled<T, TmaStore, U16>>,
         check::<Scaled<T, TmaStore, U32>>,

@@ -18,7 +18,7 @@ use falchion::verify::tree::Checked;
 use falchion::verify::{
     Bench, Format, Formula, FusedGemm, GemmCase, HostMatrix, Order, TreeError, Weights, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, Request, Types};
+use kernel::{AnyGemm, GemmProblem, Types};
 
 use self::inputs::Inputs;
 use self::report::{report, verdict, words};
