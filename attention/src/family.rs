@@ -1,5 +1,8 @@
 //! Attention as a family of kernels: what is asked, the space of specs, and a prediction.
 
+#[cfg(test)]
+mod tests;
+
 use core::str::FromStr;
 
 use collective::Format;

@@ -140,8 +140,8 @@ impl Engine for Emulator {
     }
 
     fn admit(&self, demand: &Demand, copies: u32) -> Result<(), EngineError> {
-        check_memory(u128::from(copies) * demand.bytes + demand.on_emulator())?;
-        demand.at_most(Demand::MOST_EMULATED)
+        demand.at_most(Demand::MOST_EMULATED)?;
+        check_memory(u128::from(copies) * demand.bytes + demand.on_emulator())
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {

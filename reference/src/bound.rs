@@ -265,6 +265,14 @@ mod tests {
             ),
             ("C alone overflows", [1.0, 1e38], (1.0, 1.0), Some(4.0), [false, false, true, false]),
             ("the product at the edge", [1.0, -1.0], (large, large), Some(1e38), [false, true, true, false]),
+            (
+                "a factor and an error that reach the edge",
+                [2.0, -1.0],
+                (large / 2.0 * (1.0 - 1e-6), large / 2.0 * (1.0 - 1e-6)),
+                Some(1e38),
+                [false, true, true, false],
+            ),
+            ("far from the edge", [2.0, -1.0], (1e30, 1e30), Some(1e29), [false, true, false, false]),
             ("the positive products alone", [1.0, 0.0], (1e38, 6e38), None, [false, true, true, false]),
             ("the negative products alone", [1.0, 0.0], (-1e38, 6e38), None, [true, true, false, false]),
             ("the same with a negative factor", [-1.0, 0.0], (-1e38, 6e38), None, [false, true, true, false]),
@@ -333,6 +341,25 @@ mod tests {
             ("overflow below it", large, Format::F16, f64::INFINITY, false),
         ] {
             assert_eq!(expected.admits(format, got), want, "{why}");
+        }
+    }
+
+    /// Half of the smallest number of a format may become zero, and nothing more.
+    #[test]
+    fn what_is_near_zero_is_admitted_within_half_of_the_smallest() {
+        for format in [Format::F16, Format::E4m3, Format::E5m2] {
+            let tiniest = format.tiniest();
+            for (value, got, want) in [
+                (tiniest / 2.0, 0.0, true),
+                (tiniest / 2.0, tiniest, true),
+                (tiniest / 4.0, tiniest, false),
+                (0.0, tiniest, false),
+                (tiniest, 0.0, false),
+            ] {
+                let sum = Sum { error: 0.0, ..Sum::single(0, value, value) };
+                let expected = Expected::new(format, 0, [1.0, 0.0], sum, None);
+                assert_eq!(expected.admits(format, got), want, "{}: {got} for {value}", format.name());
+            }
         }
     }
 

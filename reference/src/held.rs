@@ -55,7 +55,7 @@ fn multiplied(types: WgmmaTypes, a: &HostMatrix, b: &HostMatrix) -> f64 {
     let bits = pairs.chunks(types.k() as usize).fold(None, step).unwrap_or(0);
     match types.d() {
         WgmmaSum::F16 => f16::from_bits(bits as u16).to_f64(),
-        _ => f32::from_bits(bits).into(),
+        WgmmaSum::F32 | WgmmaSum::S32 => f32::from_bits(bits).into(),
     }
 }
 
@@ -163,17 +163,16 @@ fn results() {
     let all = (0..10_000).map(|_| {
         let [acc, alpha, c] = [(); 3].map(|()| random.f32() + 0.5);
         let sum = Sum { error: 0.0, ..Sum::single(0, acc.into(), acc.into()) };
-        let expected = Expected::new(Format::F32, 0, [alpha, 0.75], sum, Some(c.into()));
+        let expected = Expected::new(Format::F32, 0, [alpha.into(), 0.75], sum, Some(c.into()));
         ((f64::from(0.75f32.mul_add(c, alpha * acc)) - expected.value).abs(), expected.bound)
     });
     let (error, bound) = largest(all);
     held_loosely("with C", error, bound);
     let all = (0..10_000).map(|_| {
-        let [acc, alpha, beta, c] = [(); 4].map(|()| random.f32() + 0.5);
-        let (value, c) = (f64::from(acc) / 3.0, f64::from(c) / 7.0);
+        let [value, alpha, beta, c] = [(); 4].map(|()| random.f64() + 0.5);
         let sum = Sum { error: 0.0, ..Sum::double(0, value, value) };
         let expected = Expected::new(Format::F64, 0, [alpha, beta], sum, Some(c));
-        let got = f64::from(beta).mul_add(c, f64::from(alpha) * value);
+        let got = beta.mul_add(c, alpha * value);
         ((got - expected.value).abs(), expected.bound)
     });
     let (error, bound) = largest(all);
@@ -185,7 +184,7 @@ fn results() {
     }
     // Products that are less than the smallest f32, with a large factor and with none.
     let lost = 64.0 * f64::powi(2.0, -75) * f64::powi(2.0, -75);
-    for alpha in [1.0f32, 1e30] {
+    for alpha in [1.0, 1e30] {
         let expected = Expected::new(Format::F32, 64, [alpha, 0.0], Sum::single(64, lost, lost), None);
         held_loosely("subnormal products", expected.value, expected.bound);
     }

@@ -130,7 +130,12 @@ impl Gemm {
             ));
         }
         let why = Part::C.unused(request, gemm.slots());
-        refuse_numbers([("ldc", description.lds[2]), ("stride_c", description.strides[2])], why)?;
+        let shared =
+            request.fusion.is_some() && !gemm.slots().iter().any(|slot| slot.name == "c" && is_each(*slot));
+        let of_stride =
+            shared.then_some("the epilogue's c is one matrix for all GEMMs; c[l,m,n] is one for each");
+        refuse_numbers([("ldc", description.lds[2])], why)?;
+        refuse_numbers([("stride_c", description.strides[2])], why.or(of_stride))?;
         let own = ["alpha", "beta", "c"];
         let types = request.types;
         let products = request.call.products;
@@ -195,12 +200,16 @@ impl Gemm {
                 return invalid(format!("input `{name}` is given twice, once was needed"));
             }
         }
+        let factor = slots.iter().any(|slot| slot.name == "beta");
         for (slot, input) in slots.iter().zip(&mut all) {
             match slot.name {
                 "alpha" => *input = Some(Input::Scalar(alpha)),
                 "beta" => *input = Some(Input::Scalar(beta)),
-                "c" if beta != 0.0 => *input = Some(Input::matrix(c.address, c.ld)),
-                "c" => {}
+                "c" if factor && beta == 0.0 => {}
+                "c" if c.address == 0 => {
+                    return invalid("c is NULL, an address was needed: the epilogue adds it".to_owned());
+                }
+                "c" => *input = Some(of_c(*slot, c)),
                 name if input.is_none() => {
                     return invalid(format!("input `{name}` is not given: the epilogue's are {}", names()));
                 }
@@ -297,6 +306,21 @@ impl Object for Gemm {
             ..call
         };
         Ok(call.with(epilogue))
+    }
+}
+
+/// Whether each GEMM has its own.
+fn is_each(slot: Slot) -> bool {
+    matches!(slot.kind, Kind::Memory { each: true, .. })
+}
+
+/// C as an argument of the epilogue's text.
+fn of_c(slot: Slot, MatrixRef { address, ld, stride }: MatrixRef) -> Input {
+    match slot.kind {
+        Kind::Memory { each: true, format, .. } => {
+            Input::Each { address, ld, stride: stride.saturating_mul(format.bytes().into()) }
+        }
+        _ => Input::matrix(address, ld),
     }
 }
 

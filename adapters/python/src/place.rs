@@ -75,12 +75,17 @@ where
         ways: impl IntoIterator<Item = Run<'static>, IntoIter: Send>,
     ) -> PyResult<()> {
         let mut ways = ways.into_iter();
-        let emulated = watched(py, "falchion: emulating", |watch| {
-            ways.try_for_each(|way| {
-                // SAFETY: the caller guarantees it.
-                unsafe { self.kernel.emulate(call, Run { watch: Some(watch), ..way }) }
-            })
-        })?;
+        let emulated = watched(
+            py,
+            "falchion: emulating",
+            |watch| {
+                ways.try_for_each(|way| {
+                    // SAFETY: the caller guarantees it.
+                    unsafe { self.kernel.emulate(call, Run { watch: Some(watch), ..way }) }
+                })
+            },
+            || (),
+        )?;
         emulated.map_err(|error| of_engine(&error))
     }
 }

@@ -17,16 +17,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Does work without the lock of the interpreter, and returns its result.
 ///
 /// # Errors
-/// What a signal's handler raises in the main thread: `KeyboardInterrupt` for Ctrl-C. The watch is stopped then, and this
-/// returns when the work has ended.
+/// What a signal's handler raises in the main thread: `KeyboardInterrupt` for Ctrl-C. The watch is stopped then, `stop` is
+/// called, and this returns when the work has ended.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     what: &str,
     work: impl FnOnce(&Watch) -> T + Send,
+    stop: impl Fn() + Send,
 ) -> PyResult<T> {
-    py.detach(|| {
+    py.detach(move || {
         let watch = Watch::default();
-        std::thread::scope(|scope| {
+        std::thread::scope(move |scope| {
             let (send, receive) = channel();
             let own = watch.clone();
             // The receiver waits for it.
@@ -42,7 +43,10 @@ pub(crate) fn watched<T: Send>(
                 if raised.is_none() {
                     line.show(watch.done());
                     raised = Python::attach(|py| py.check_signals()).err();
-                    raised.iter().for_each(|_| watch.stop());
+                    if raised.is_some() {
+                        watch.stop();
+                        stop();
+                    }
                 }
             }
             match worker.join() {

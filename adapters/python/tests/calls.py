@@ -56,7 +56,7 @@ class Matmul:
 
     def __init__(self, rng):
         name = pick(rng, TYPES)
-        m, n, k = (int(pick(rng, [0, *range(1, 40)])) for _ in range(3))
+        m, n, k = (int(pick(rng, [0, *range(1, 33)])) for _ in range(3))
         floats, few = name not in ("int8", "uint8"), name in RESULTS
         form = pick(rng, ["one"] * 5 + ["batch", "groups"])
         lead = [[], []]
@@ -210,7 +210,7 @@ class Attention:
     def __init__(self, rng):
         of = np.float16 if not ml_dtypes or rng.integers(2) else ml_dtypes.bfloat16
         shared, share, d = int(rng.integers(1, 3)), int(rng.integers(1, 3)), 64
-        length, keys = (int(pick(rng, [0, *range(1, 40)])) for _ in range(2))
+        length, keys = (int(pick(rng, [0, *range(1, 33)])) for _ in range(2))
         form = pick(rng, ["equal", "equal", "packed", "pages"])
         lead = pick(rng, [(), (1,), (2,), (0,)]) if form == "equal" else ()
         tensor = lambda heads, rows: (matrix(rng, (*lead, heads, rows, d), np.dtype(of).name) * np.float16(0.7)).astype(of)
@@ -329,4 +329,4 @@ class Weights:
         return None if found.shape == wanted.shape and error <= tolerance * max(1.0, np.abs(weight).max()) else f"it differs by {error}"
 
 
-KINDS = [Matmul] * 12 + [Attention] * 2 + [Gradient, Weights]
+KINDS = [Matmul] * 16 + [Attention] * 2 + [Gradient] + [Weights] * 3

@@ -102,24 +102,34 @@ def test_random_calls(side):
         assert found is None, f"FALCHION_SEED={SEED}, call {call}: {trace}: {found}"
 
 
-@pytest.mark.parametrize(("side", "argument"), [("end", "a"), ("start", "a"), ("end", "out")])
-def test_one_element_too_many_is_seen(side, argument):
-    """A call whose argument says that it has one row more than there is memory for."""
-    program = f"""
+OVERRUN = """
+import os
 import falchion, numpy as np
 from closed import beside
-arrays = {{"a": np.ones((4, 16), np.float16), "b": np.ones((16, 8), np.float16), "out": np.ones((4, 8), np.float16)}}
-arrays = {{name: beside(array, {side!r}) for name, array in arrays.items()}}
-falchion.matmul(**arrays)
-print("right", flush=True)
-given = arrays[{argument!r}]
-first = -given.strides[0] if {side!r} == "start" else 0
-more = given.__array_interface__ | {{"shape": (5, given.shape[1]), "data": (given.ctypes.data + first, False)}}
-arrays["out"] = np.ones((5, 8), np.float16)
-arrays[{argument!r}] = np.asarray(type("More", (), {{"__array_interface__": more}})())
-arrays |= {{}} if {argument!r} == "a" else {{"a": np.ones((5, 16), np.float16)}}
-falchion.matmul(**arrays)
+
+def call(side, argument):
+    arrays = {"a": np.ones((4, 16), np.float16), "b": np.ones((16, 8), np.float16), "out": np.ones((4, 8), np.float16)}
+    arrays = {name: beside(array, side) for name, array in arrays.items()}
+    if argument:
+        given = arrays[argument]
+        first = -given.strides[0] if side == "start" else 0
+        more = given.__array_interface__ | {"shape": (5, given.shape[1]), "data": (given.ctypes.data + first, False)}
+        arrays |= {"a": np.ones((5, 16), np.float16), "out": np.ones((5, 8), np.float16)}
+        arrays[argument] = np.asarray(type("More", (), {"__array_interface__": more})())
+    falchion.matmul(**arrays)
+
+for case in [("end", None), ("start", None), ("end", "a"), ("start", "a"), ("end", "out"), ("start", "out")]:
+    child = os.fork()
+    if child == 0:
+        call(*case)
+        os._exit(0)
+    print(*case, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+
+
+def test_one_row_too_many_is_seen():
+    """Calls that are right, and calls of which an argument says that it has one row more than there is memory for."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert ended.stdout == "right\n" and ended.returncode == -11, (ended.returncode, ended.stderr)
+    ended = subprocess.run([sys.executable, "-c", OVERRUN], capture_output=True, text=True, env=environment)
+    wanted = [f"{side} {argument} {-11 if argument else 0}" for argument in (None, "a", "out") for side in ("end", "start")]
+    assert ended.stdout.splitlines() == wanted, ended.stderr

@@ -7,7 +7,7 @@ use super::kinds::{
     REDUCTIONS, ROTATE, SCALAR, read, residual, store, words,
 };
 use super::own;
-use super::syntax::{Expr, FORMATS, FormulaError, Index, Is, Operator, Place};
+use super::syntax::{Expr, FormulaError, Index, Is, Operator, Place, stored};
 use crate::element::Format;
 use crate::tree::{Argument, Arithmetic, Item, NodeTraits, NodeValue};
 
@@ -41,11 +41,6 @@ pub(super) fn output(expr: &Expr) -> Option<Format> {
     let Is::Call { name, .. } = &expr.is else { return None };
     let quantised = QUANTISERS.iter().find(|(known, ..)| known == name).map(|(_, format, _)| *format);
     stored(name).or(quantised)
-}
-
-/// The format of D that a formula's outermost word says.
-fn stored(name: &str) -> Option<Format> {
-    Format::named(name).filter(|format| FORMATS.contains(format))
 }
 
 /// Whether a word is a function of one number, without further arguments.

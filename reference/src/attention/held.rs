@@ -171,7 +171,7 @@ fn gradients() {
     };
     let lost = 999.0 * LOST;
     held("lost rows", lost, of(Format::F32, &losing(1000), &[1.0; 1000], 1.0));
-    held("lost rows, times a scale", lost * 0.125, of(Format::F32, &losing(1000), &[1.0; 1000], 0.125));
+    held("lost rows, times a scale", lost / 64.0, of(Format::F32, &losing(1000), &[1.0; 1000], 1.0 / 64.0));
     for format in [Format::Bf16, Format::F16] {
         let unit = format.unit_roundoff();
         // Factors that are rounded down and up, for rows of the two signs.

@@ -10,7 +10,7 @@ use falchion::attention::backward::AttentionBackward;
 use falchion::verify::family::{self, Agreed, Checks, FamilyError, Reference};
 use kernel::{Engine, EngineError, Family, Machine, Predicted};
 
-use crate::engine::{Engines, Found, machine};
+use crate::engine::{Engines, Found, machine, patiently};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
 use crate::verify::Count;
@@ -260,7 +260,8 @@ pub(crate) fn recorded<K: Reference>(
     ((problem, request), kernel): (&Problem<K>, &K),
     how: (u32, Schedule, u64),
 ) -> Result<family::Traced, Failure> {
-    let traced = family::trace(kernel, &K::call(request), how).map_err(Failure::environment)?;
+    let traced = patiently("tracing", || family::trace(kernel, &K::call(request), how));
+    let traced = traced.map_err(Failure::environment)?;
     traced.ok_or_else(|| usage!("--problem {problem} has nothing to compute"))
 }
 

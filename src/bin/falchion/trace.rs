@@ -9,7 +9,7 @@ use falchion::verify::family;
 use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
 
 use crate::call::Launched;
-use crate::engine::machine;
+use crate::engine::{machine, patiently};
 use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::{Command, Failure, catalogue, files, memory, named};
@@ -73,7 +73,8 @@ impl Run {
     /// What the kernel did, and how the run ended. A run that ends in a trap has a trace too.
     pub(crate) fn traced(&self, entry: &AnyGemm) -> Result<(Trace, Result<(), Failure>), Failure> {
         self.possible(entry)?;
-        let traced = family::trace(entry, &self.call(entry), (self.clusters, self.schedule, self.seed));
+        let how = (self.clusters, self.schedule, self.seed);
+        let traced = patiently("tracing", || family::trace(entry, &self.call(entry), how));
         let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
             refuse!("--m or --n is 0, at least 1 was needed");
         };
@@ -145,7 +146,7 @@ fn trace(given: &Given) -> Result<(), Failure> {
     let is_chosen = named.is_none();
     let entry = match named {
         Some(entry) => entry,
-        None => catalogue::chosen(given, &Launched::shape(problem, None), machine())?,
+        None => catalogue::chosen(given, &Launched::shape(problem, None), None, machine())?,
     };
     let (schedule, seed) = self::schedule(given);
     let (beta, clusters) = (given.value("beta"), given.value("clusters"));
