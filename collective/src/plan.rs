@@ -30,7 +30,7 @@ pub use groups::TablePlan;
 pub use needs::MainloopNeeds;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
 pub use queue::QueuePlan;
-pub use registers::RegisterPlan;
+pub use registers::{RegisterPlan, RoleRegisters};
 pub use ring::{RingPlan, StageSlot};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
 pub use staging::StagingPlan;
@@ -107,7 +107,7 @@ impl Plan {
         CtaPlan {
             producer: if matches!(roles, Roles::Unspecialised) { None } else { Some(producer) },
             consumers,
-            registers: [self.registers.producer, self.registers.consumer],
+            registers: self.registers.roles(),
             shared_bytes: self.shared_bytes,
             cluster: self.cluster_size() * parts,
             peers: match (self.cluster_size(), parts) {

@@ -121,3 +121,6 @@ pub(crate) fn apart(Output { m, n, ld, batch: Batch { count, stride }, .. }: Out
     let [ld, stride] = [ld, stride].map(u128::from);
     count <= 1 || stride >= m.saturating_sub(1) * ld + n || stride >= n && ld >= (count - 1) * stride + n
 }
+
+#[cfg(test)]
+mod tests;

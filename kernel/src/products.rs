@@ -136,6 +136,34 @@ impl GroupedProblem {
         }
     }
 
+    /// Checks the numbers that divide the rows or K of a problem among groups, if the host knows them: that they do not fall, and none is
+    /// beyond the last row, or K. Offsets along K are multiples of `step`, or K itself.
+    ///
+    /// # Errors
+    /// The first number that is wrong. A kernel takes it for the nearest that is right.
+    pub fn check_table(&self, problem: GemmProblem, step: u32, table: &[u32]) -> Result<(), LaunchError> {
+        let GemmProblem { m, k, .. } = problem;
+        let (what, most, step) = match *self {
+            Self::One | Self::Batched { .. } | Self::PointerArray { .. } => return Ok(()),
+            Self::GroupedContiguous { .. } => ("offset", m, 1),
+            Self::GroupedMasked { room, .. } => ("number of rows", room, 1),
+            Self::KGrouped { .. } => ("offset", k, step.max(1)),
+        };
+        let mut least = 0;
+        for (i, &found) in table.iter().enumerate() {
+            if found < least || found > most || !(found.is_multiple_of(step) || found == most) {
+                let multiple = if step > 1 { format!(", a multiple of {step} or K,") } else { String::new() };
+                return Err(LaunchError::Problem {
+                    reason: format!(
+                        "{what} {i} of the groups is {found}, a number from {least} to {most}{multiple} was needed"
+                    ),
+                });
+            }
+            least = if matches!(self, Self::GroupedMasked { .. }) { 0 } else { found };
+        }
+        Ok(())
+    }
+
     /// The numbers that divide the rows or K among groups of these extents, as a kernel reads them from device
     /// memory: offsets, or numbers of rows. Empty for GEMMs that need no table.
     pub fn table(&self, groups: &[GemmProblem]) -> Vec<u32> {

@@ -493,13 +493,14 @@ impl Draw {
     }
 
     /// Draws alpha and beta: small for integer operands with a D of 8- or 16-bit floats, mostly whole numbers
-    /// for an integer D.
-    fn factors(&mut self, gemm: &AnyGemm) -> [f32; 2] {
+    /// for an integer D, and none that `f32` has for a D of `f64`.
+    fn factors(&mut self, gemm: &AnyGemm) -> [f64; 2] {
         let [a, _, d] = gemm.formats();
         let factors = [self.of(&[1.0, -0.5, 0.0]), self.of(&[0.0, 0.0, 1.0, 2.5])];
         match (a.is_float(), d.is_float()) {
             (false, true) if d != Format::F32 => [factors[0] / 1024.0, factors[1]],
             (_, false) if !self.once_in(12) => factors.map(|factor| factor * 2.0),
+            _ if d == Format::F64 => factors.map(|factor| factor / 3.0),
             _ => factors,
         }
     }

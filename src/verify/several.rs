@@ -10,6 +10,8 @@
 //! ```
 
 mod fused;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
@@ -47,7 +49,7 @@ pub struct SeveralProducts {
     /// For a batch, or groups along K: whether the rows of all D are side by side in memory; otherwise one D follows the other.
     pub interleaved: bool,
     /// Alpha and beta.
-    pub factors: [f32; 2],
+    pub factors: [f64; 2],
     /// The leading dimensions of A and B are multiples of this, in bytes.
     pub operand_bytes: u32,
     /// Number of elements added to each row of D.

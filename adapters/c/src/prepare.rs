@@ -12,8 +12,7 @@ use crate::{Failure, Status, guard, invalid};
 unsafe fn code(name: *const c_char) -> Result<Code, Failure> {
     // SAFETY: the caller guarantees it.
     let name = unsafe { words(name, "code") }?.unwrap_or("NULL");
-    let all = || Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>().join(", ");
-    Code::named(name).map_or_else(|| invalid(format!("code is \"{name}\", one of {} was needed", all())), Ok)
+    Ok(falchion_core::code(name)?)
 }
 
 /// # Safety
@@ -21,9 +20,7 @@ unsafe fn code(name: *const c_char) -> Result<Code, Failure> {
 unsafe fn format(name: *const c_char) -> Result<Format, Failure> {
     // SAFETY: the caller guarantees it.
     let name = unsafe { words(name, "type") }?.unwrap_or("NULL");
-    let all = || Format::ALL.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
-    Format::named(name)
-        .map_or_else(|| invalid(format!("type is \"{name}\", one of {} was needed", all())), Ok)
+    Ok(falchion_core::format("type", name)?)
 }
 
 /// The bytes at an address.
@@ -31,7 +28,7 @@ unsafe fn format(name: *const c_char) -> Result<Format, Failure> {
 /// # Safety
 /// The address is null, or that number of bytes can be read there.
 unsafe fn bytes<'a>(address: *const u8, count: u64, name: &str) -> Result<&'a [u8], Failure> {
-    match (usize::try_from(count), address.is_null()) {
+    match (isize::try_from(count).map(isize::cast_unsigned), address.is_null()) {
         (Ok(0), _) => Ok(&[]),
         // SAFETY: the caller guarantees it.
         (Ok(count), false) => Ok(unsafe { core::slice::from_raw_parts(address, count) }),
@@ -44,6 +41,9 @@ unsafe fn bytes<'a>(address: *const u8, count: u64, name: &str) -> Result<&'a [u
 /// # Safety
 /// The address is null, or that number of bytes can be written there.
 unsafe fn put(result: &[u8], address: *mut u8, name: &str) -> Result<(), Failure> {
+    if result.is_empty() {
+        return Ok(());
+    }
     if address.is_null() {
         return invalid(format!("{name} is NULL, {} bytes were needed", result.len()));
     }
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn falchion_weights_bytes(
         // SAFETY: the caller guarantees it.
         let (code, bytes) = unsafe { (self::code(code)?, bytes.as_mut()) };
         let Some(bytes) = bytes else { return invalid("bytes is NULL, one was needed".to_owned()) };
-        *bytes = weights::bytes(code, [rows, k]);
+        *bytes = weights::bytes(code, [rows, k]).or_else(|error| invalid(error.to_string()))?;
         Ok(())
     })
 }
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn falchion_sparse_sizes(
         };
         *kept = sparse::kept(format, k);
         let lines = u64::from(rows.div_ceil(sparse::ROWS));
-        *of_metadata = 4 * lines * u64::from(sparse::metadata_ld(format, k));
+        *of_metadata = 4 * lines * sparse::metadata_ld(format, k);
         Ok(())
     })
 }
@@ -141,7 +141,8 @@ pub unsafe extern "C" fn falchion_sparse_compress(
         unsafe {
             let format = self::format(format)?;
             let size = format.bytes() as usize;
-            let elements = bytes(elements, u64::from(rows) * u64::from(k) * size as u64, "elements")?;
+            let count = (u64::from(rows) * u64::from(k)).saturating_mul(size as u64);
+            let elements = bytes(elements, count, "elements")?;
             let word =
                 |bytes: &[u8]| bytes.iter().rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
             let elements: Vec<u32> = elements.chunks(size).map(word).collect();

@@ -237,7 +237,6 @@ impl Space {
     }
 
     /// Why no kernel has the types, directions, form and epilogue; `None` if some do.
-    #[cfg(feature = "records")]
     pub(super) fn impossible(self) -> Option<String> {
         match self.smallest() {
             None => Some(collective::Format::NO_PRODUCT.to_owned()),

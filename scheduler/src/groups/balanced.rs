@@ -70,14 +70,13 @@ pub(super) fn place<I: Index, E: Elements<I>>(
     elements: &E,
 ) -> Place<I, E::Record> {
     let (found, step) = (table.find(number), cut.step);
-    let one = number.constant(1);
     let rows = found.end - found.first;
-    let (tiles, steps) = (cut.tiles(rows).most(one), rows.parts(step));
+    let (tiles, steps) = (cut.tiles(rows).most(1), rows.parts(step));
     let (m, tile) = (found.tile / tiles, found.tile % tiles);
     // The first tiles of the group are one step wider.
     let (least, more) = (steps / tiles, steps % tiles);
     let before = least * tile + tile.least(more);
-    let own = least + tile.less(more, one, number.constant(0));
+    let own = least + tile.less(more, 1, 0);
     let first = found.first + before * step;
     let end = (first + own * step).least(found.end);
     Place {

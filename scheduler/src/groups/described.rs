@@ -89,7 +89,7 @@ pub(super) fn place<I: Index, E: Elements<I>>(
     // Here `end` of an entry is the number of tiles of the GEMM along M.
     let found = table.find(number);
     let record = elements.record(found.group);
-    let height = found.end.most(number.constant(1));
+    let height = found.end.most(1);
     let m = found.tile % height;
     let first_m = elements.first(0, None, m);
     let n = found.tile / height;

@@ -119,7 +119,7 @@ impl Draw {
         &mut self,
         gemm: &AnyGemm,
         problem: GemmProblem,
-        ([alpha, beta], d_padding, in_place): ([f32; 2], u32, bool),
+        ([alpha, beta], d_padding, in_place): ([f64; 2], u32, bool),
     ) -> GemmCase {
         let mut random = self.random.fork();
         let GemmProblem { m, n, k } = problem;
