@@ -6,12 +6,14 @@ use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::matrix_rule::{MatrixRule, within};
 use crate::operands::{Extents, Memory};
+use crate::overlap::check_apart;
 
-/// Checks all memory that a call of a kernel accesses: addresses, leading dimensions, distances and ends. `alignment` is what a
+/// Checks all memory that a call of a kernel accesses: addresses, leading dimensions, distances and ends, and that nothing
+/// else shares memory with what is written ([`check_apart`]). `alignment` is what a
 /// piece of memory must begin at multiples of, in bytes.
 ///
 /// # Errors
-/// Those of [`MatrixRule::check`] and [`MatrixRule::batch`], of the first piece that is wrong.
+/// Those of [`MatrixRule::check`] and [`MatrixRule::batch`], of the first piece that is wrong, and of [`check_apart`].
 pub fn check_accessed<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
     call: &C,
@@ -33,7 +35,8 @@ pub fn check_accessed<C: Clone>(
         };
         result = checked.and_then(|()| rule.batch(count, matrix)).map(drop);
     });
-    result
+    result?;
+    check_apart(kernel, call)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::operands::Contents;
-use crate::select::{Known, Machine, Ranked, Request, Selection, impossible, measured, search};
+use crate::select::{Known, Machine, Ranked, Request, Selection, measured, search};
 use crate::spec::KernelSpec;
 
 /// A family: kernels that specs describe, for problems of one kind. The tuner, the records on disk, the checks
@@ -161,7 +161,7 @@ impl Family for AnyGemm {
         let Selection { ranked, refused } = search(request, machine, most);
         if ranked.is_empty() {
             let reason = refused.into_iter().next().map(|refused| refused.error.to_string());
-            let reason = reason.or_else(|| impossible(request));
+            let reason = reason.or_else(|| request.impossible());
             return Err(reason.unwrap_or_else(|| "no kernel of the space fits".to_owned()));
         }
         Ok(ranked.into_iter().map(Predicted::from).collect())
