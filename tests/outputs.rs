@@ -14,11 +14,11 @@ type Scaled<T, S, N> = Composed<
     OneTile<AlongN>,
 >;
 
-fn check<C>(problem: GemmProblem, factor: f32)
+fn check<C>(problem: GemmProblem, factor: f64)
 where
     C: GemmConfig,
     C::Epilogue:
-        falchion::collective::Evaluated + falchion::collective::Epilogue<Arguments = ((), (f32, ()))>,
+        falchion::collective::Evaluated + falchion::collective::Epilogue<Arguments = ((), (f64, ()))>,
 {
     let mut engine = Emulator::new();
     let mut bench = Bench::new(&mut engine, 11);
@@ -35,7 +35,7 @@ fn long() -> bool {
 /// Whole tiles and edges. A factor of a thousand saturates the formats that saturate; without `cargo xtask test --long`
 /// each kernel has one of the factors for a shape, and the other one for the next shape.
 fn stored<T: Element>() {
-    let kernels: [fn(GemmProblem, f32); 8] = [
+    let kernels: [fn(GemmProblem, f64); 8] = [
         check::<Scaled<T, DirectStore, U64>>,
         check::<Scaled<T, TmaStore, U16>>,
         check::<Scaled<T, TmaStore, U32>>,
@@ -145,7 +145,7 @@ fn linear_combinations_are_held_to_their_formula() {
         LinearCombination<f64>,
         OneTile<AlongN>,
     >;
-    fn check<C>(format: Format, of_c: Format, [alpha, beta]: [f32; 2])
+    fn check<C>(format: Format, of_c: Format, [alpha, beta]: [f64; 2])
     where
         C: GemmConfig<Epilogue: falchion::collective::Epilogue<Arguments = LinearArguments>>,
         C::Epilogue: falchion::collective::Evaluated,
@@ -166,12 +166,12 @@ fn linear_combinations_are_held_to_their_formula() {
             "{format:?}: {ratio}"
         );
     }
-    for factors in [[1.0, 0.0], [0.5, 2.0], [-3.0, 1.0], [0.0, 1.5]] {
+    for factors in [[1.0, 0.0], [0.5, 2.0], [-3.0, 1.0], [0.0, 1.5], [0.1, -1.0 / 3.0]] {
         check::<Wgmma<bf16, LinearCombination<bf16, TmaStore>, U64>>(Format::Bf16, Format::Bf16, factors);
         check::<Wgmma<f16, LinearCombination<f32>, U64>>(Format::F16, Format::F32, factors);
         check::<Wgmma<F8E4M3, LinearCombination<f16, TmaStore>, U128>>(Format::E4m3, Format::F16, factors);
         check::<Doubles>(Format::F64, Format::F64, factors);
-        let whole = factors.map(f32::trunc);
+        let whole = factors.map(f64::trunc);
         check::<Wgmma<i8, LinearCombination<i32>, U128>>(Format::S8, Format::S32, whole);
         check::<Wgmma<i8, LinearCombination<f32>, U128>>(Format::S8, Format::F32, factors);
     }

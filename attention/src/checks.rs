@@ -96,8 +96,8 @@ pub(crate) fn check_begin(
     most: u32,
     bytes: u32,
 ) -> Result<(), LaunchError> {
-    let least = u64::from(most) * of.row * u64::from(bytes);
-    if of.address >= least {
+    let least = u128::from(most) * u128::from(of.row) * u128::from(bytes);
+    if u128::from(of.address) >= least {
         return Ok(());
     }
     refused(format!(

@@ -1,11 +1,15 @@
 //! Attention as a family of kernels: what is asked, the space of specs, and a prediction.
 
+#[cfg(test)]
+mod tests;
+
 use core::str::FromStr;
 
 use collective::Format;
 use kernel::operands::Contents;
-use kernel::{Family, Machine, Predicted, cheapest};
+use kernel::{Family, LaunchError, Machine, Predicted, cheapest};
 
+use crate::checks::check_problem;
 use crate::error::AttentionError;
 use crate::kernel::Attention;
 use crate::plan::LatentPlan;
@@ -55,6 +59,8 @@ pub struct AttentionRequest {
 impl AttentionRequest {
     /// Sequences of a problem that is a text.
     const MOST_SEQUENCES: u32 = 1 << 20;
+    /// Lengths that a prediction tells apart.
+    const MOST_KINDS: u32 = 1 << 12;
 
     /// bf16 with heads of `d` elements, where every query sees every key.
     pub const fn new(problem: AttentionProblem, d: u32) -> Self {
@@ -86,17 +92,45 @@ impl AttentionRequest {
         AttentionSpec { format, cache, output, head, mask, lengths, pages, store, ..AttentionSpec::DEFAULT }
     }
 
-    /// Queries and keys of each sequence.
+    /// Checks the numbers, before anything is ranked or allocated for them.
+    ///
+    /// # Errors
+    /// The first number that is out of its range, or the heads of queries that are no multiple of those of keys.
+    pub fn check(&self) -> Result<(), LaunchError> {
+        check_problem(&self.problem)
+    }
+
+    /// Queries and keys of each sequence: 8 bytes for each, so a request must be [checked](Self::check) before.
     pub fn lengths(&self) -> Vec<[u32; 2]> {
         let AttentionProblem { batch, queries, keys, .. } = self.problem;
-        let part = |i: u32| {
-            let rows = u64::from(queries) * u64::from(batch - i);
-            [u32::try_from(rows.div_ceil(batch.into())).unwrap_or(queries); 2]
-        };
         match self.lengths {
             Lengths::Equal => vec![[queries, keys]; batch as usize],
-            Lengths::Packed => (0..batch).map(part).collect(),
+            Lengths::Packed => (0..batch).map(|i| self.length(i)).collect(),
         }
+    }
+
+    /// Queries and keys of a sequence, if lengths differ.
+    fn length(&self, i: u32) -> [u32; 2] {
+        let AttentionProblem { batch, queries, .. } = self.problem;
+        let rows = u64::from(queries) * u64::from(batch - i);
+        [u32::try_from(rows.div_ceil(batch.into())).unwrap_or(queries); 2]
+    }
+
+    /// Lengths, and numbers of sequences that have them. Of many lengths that differ, neighbours count as equal.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = ([u32; 2], u32)> + use<> {
+        let (request, AttentionProblem { batch, queries, keys, .. }) = (*self, self.problem);
+        let together = match self.lengths {
+            Lengths::Equal => batch,
+            Lengths::Packed => batch.div_ceil(Self::MOST_KINDS),
+        };
+        (0..batch).step_by(together.max(1) as usize).map(move |first| {
+            let count = together.min(batch - first);
+            let lengths = match request.lengths {
+                Lengths::Equal => [queries, keys],
+                Lengths::Packed => request.length(first + count / 2),
+            };
+            (lengths, count)
+        })
     }
 
     /// The whole-number arguments of the mask.
@@ -140,7 +174,8 @@ impl AttentionRequest {
         let [heads, shared] = self.problem.heads;
         let heads = heads / spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
         let per_tile = (spec.tile[0] / spec.pack).max(1);
-        let tiles = self.lengths().into_iter().map(|[queries, _]| queries.div_ceil(per_tile));
+        let tiles =
+            self.kinds().map(|([queries, _], count)| queries.div_ceil(per_tile).saturating_mul(count));
         tiles.fold(0, u32::saturating_add).saturating_mul(heads).max(1)
     }
 
@@ -171,23 +206,19 @@ impl AttentionRequest {
 
     /// The part of products that a window or chunks leave, of those that are counted without a mask.
     pub(crate) fn seen(&self, [queries, keys]: [u32; 2]) -> f64 {
-        let [left, right] = self.numbers.map(i64::from);
-        let (queries, keys) = (i64::from(queries), i64::from(keys));
-        let of_query = |row: i64| {
-            let own = row + keys - queries;
-            let [begin, end] = match self.mask {
-                Mask::Window => [own - left, own + right + 1],
-                Mask::Chunked => [own.div_euclid(left.max(1)) * left, own + 1],
-                Mask::Full | Mask::Causal => [0, keys],
-            };
-            (end.min(keys) - begin.max(0)).max(0) as f64
-        };
-        match self.mask {
-            Mask::Full | Mask::Causal => 1.0,
-            Mask::Window | Mask::Chunked => {
-                (0..queries).map(of_query).sum::<f64>() / (queries as f64 * keys as f64).max(1.0)
+        let [left, right] = self.numbers.map(i128::from);
+        let all = f64::from(queries) * f64::from(keys);
+        let (first, keys) = (i128::from(keys) - i128::from(queries), i128::from(keys));
+        let seen = match self.mask {
+            Mask::Full | Mask::Causal => return 1.0,
+            // Keys before the end of each query's window without those before its beginning.
+            Mask::Window => {
+                let before = |shift: i128| within(keys + shift, keys) - within(first + shift, keys);
+                before(right + 1) - before(-left)
             }
-        }
+            Mask::Chunked => of_chunks(keys, left.max(1)) - of_chunks(first.max(0), left.max(1)),
+        };
+        seen as f64 / all.max(1.0)
     }
 
     /// Kernels that compute a row the same way in every batch, the first of which that is legal is taken. They do not depend on
@@ -201,6 +232,18 @@ impl AttentionRequest {
             ..spec
         })
     }
+}
+
+/// The sum of the numbers below `end`, each of which counts as 0 at least and as `most` at most.
+fn within(end: i128, most: i128) -> i128 {
+    let inside = end.clamp(0, most + 1);
+    inside * (inside - 1) / 2 + (end - inside).max(0) * most
+}
+
+/// Keys that the first `queries` queries see, of which each sees those of its own chunk up to its own.
+fn of_chunks(queries: i128, chunk: i128) -> i128 {
+    let (whole, rest) = (queries / chunk, queries % chunk);
+    whole * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2
 }
 
 impl FromStr for AttentionRequest {
@@ -293,13 +336,14 @@ impl AttentionRequest {
             let [of_queries, of_keys] = heads;
             return Err(format!("heads are {of_queries}/{of_keys}, a multiple of the latter was needed"));
         }
+        let problem = AttentionProblem::new(batch, heads[0], [queries, keys], head[0]);
+        let problem = AttentionProblem { heads, ..problem };
+        check_problem(&problem).map_err(|error| error.to_string())?;
         if lengths == Lengths::Packed && u64::from(batch) * u64::from(queries) >= 1 << 31 {
             return Err(format!(
                 "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"
             ));
         }
-        let problem = AttentionProblem::new(batch, heads[0], [queries, keys], head[0]);
-        let problem = AttentionProblem { heads, ..problem };
         Ok(Self {
             format,
             cache,
@@ -349,9 +393,10 @@ impl Family for Attention {
         let AttentionRequest { head: [d, dv], problem, .. } = *request;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
         let at = |heads, length, d| HeadsRef::heads_first(0, [heads, length, d]);
-        let all = |i: usize| request.lengths().iter().map(|of| of[i]).sum::<u32>();
+        // As many keys as queries.
+        let all = || (0..batch).fold(0, |all: u32, i| all.saturating_add(request.length(i)[0]));
         let [of_queries, of_keys] = match (request.lengths, request.pages) {
-            (Lengths::Packed, _) => [all(0), all(1)],
+            (Lengths::Packed, _) => [all(); 2],
             (Lengths::Equal, Some(page)) => [queries, page],
             (Lengths::Equal, None) => [queries, keys],
         };
@@ -433,6 +478,7 @@ impl Family for Attention {
         machine: &Machine,
         most: usize,
     ) -> Result<Vec<Predicted<Self>>, String> {
+        request.check().map_err(|error| error.to_string())?;
         let spec = request.spec();
         // Blocks of more keys that are converted were slower at every problem that was measured.
         let most_keys = if request.cache.is_some() { 128 } else { 192 };
@@ -473,10 +519,10 @@ impl Family for Attention {
     }
 
     fn operations(request: &AttentionRequest) -> f64 {
-        let part = |[queries, keys]: [u32; 2]| {
+        let part = |([queries, keys], count): ([u32; 2], u32)| {
             let problem = AttentionProblem { batch: 1, queries, keys, ..request.problem };
-            request.spec().operations(&problem) * request.seen([queries, keys])
+            request.spec().operations(&problem) * request.seen([queries, keys]) * f64::from(count)
         };
-        request.lengths().into_iter().map(part).sum()
+        request.kinds().map(part).sum()
     }
 }

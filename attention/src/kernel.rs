@@ -16,7 +16,7 @@ use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
 use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef};
 use crate::scores::{AnyScores, Scope, Scores, any};
-use crate::spec::{AttentionSpec, Lengths, Order, Parts};
+use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
 /// say.
@@ -198,6 +198,23 @@ pub(crate) fn of_section(all: u64, most: u64, bytes: u64) -> u32 {
     u32::try_from(all.div_ceil(sections)).unwrap_or(u32::MAX).max(1)
 }
 
+/// Blocks of `block` keys that `rows` queries see at most; in the mean, if a causal mask grows.
+pub(crate) fn blocks_seen(
+    mask: Mask,
+    counts: &[i32],
+    [queries, keys]: [u32; 2],
+    [rows, block]: [u32; 2],
+) -> u128 {
+    let all = u128::from(keys.div_ceil(block));
+    let around = |keys: u64| (u128::from(keys + u64::from(rows)).div_ceil(block.into()) + 1).min(all);
+    let sum = || counts.iter().map(|&count| u64::from(count.max(0).cast_unsigned())).sum();
+    match mask {
+        Mask::Causal if keys >= queries => around(u64::from(keys - queries / 2)),
+        Mask::Window | Mask::Chunked => around(sum()),
+        Mask::Full | Mask::Causal => all,
+    }
+}
+
 /// How the keys of a call are divided.
 struct Divided {
     /// Most parts of a tile.
@@ -332,7 +349,8 @@ impl Kernel<AttentionCall> for Attention {
             Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, [pack, share]).into()),
             None => {
                 let bytes = u64::from(output.bytes());
-                let strides = [o.row, o.head, o.batch].map(|stride| stride * bytes);
+                // One that is too long is that of the only head or sequence, and not used.
+                let strides = [o.row, o.head, o.batch].map(|stride| stride.wrapping_mul(bytes));
                 // Neighbours are stored together if they all begin at a multiple of their size.
                 let pairs = [o.address, strides[0], strides[1], if differ { 0 } else { strides[2] }];
                 let pairs = pairs.iter().all(|of| of.is_multiple_of(2 * bytes));
@@ -392,6 +410,21 @@ impl Kernel<AttentionCall> for Attention {
         Self::workspace(self, call)
     }
 
+    fn total_work(&self, call: &AttentionCall) -> u128 {
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = call.problem;
+        let AttentionSpec { tile: [rows, block], mask, lengths, pack, .. } = self.plan.spec;
+        let per_tile = rows / pack;
+        let tiles = match lengths {
+            Lengths::Equal => u128::from(batch) * u128::from(queries.div_ceil(per_tile)),
+            Lengths::Packed => u128::from(call.packed.rows[0] / per_tile) + u128::from(batch),
+        };
+        let groups = heads / self.plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
+        // A part of a tile stores as a tile does.
+        let parts = self.divided(call, 0).map_or(1, |divided| divided.count);
+        let seen = blocks_seen(mask, &call.counts, [queries, keys], [per_tile, block]);
+        tiles * u128::from(groups) * (seen + u128::from(parts))
+    }
+
     fn lend_workspace(&self, call: &mut AttentionCall, workspace: Option<Buffer>) {
         call.workspace = workspace;
     }
@@ -436,9 +469,9 @@ impl Kernel<AttentionCall> for Attention {
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
-        visit.factor(scale);
+        visit.single(scale);
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
-        for (name, of, extents, contents) in [
+        for (name, of, shape, contents) in [
             ("Q", q, with(extents, d), Contents::Multiplied(0, format)),
             ("K", k, with(read, d), Contents::Multiplied(1, cache)),
             ("V", v, with(read, dv), Contents::Multiplied(1, cache)),
@@ -451,8 +484,9 @@ impl Kernel<AttentionCall> for Attention {
             let writes = name == "O";
             let bits =
                 if let Contents::Multiplied(_, of) | Contents::Output(of) = contents { of.bits() } else { 8 };
-            let extents = Extents::line(bits, of.reach(extents));
+            let extents = Extents::line(bits, of.reach(shape));
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
+            visit.lines(shape[3].into(), of.repeats(shape));
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
         for ((name, address), rows) in ["the beginnings of queries", "the beginnings of keys"]
@@ -489,7 +523,7 @@ impl Kernel<AttentionCall> for Attention {
         }
         let given = *log_sum_exp != 0;
         visit.form(given.into());
-        let rows = extents.map(u64::from).into_iter().product::<u64>();
+        let rows = extents.map(u64::from).into_iter().fold(1, u64::saturating_mul);
         let extents = Extents::line(32, if given { rows } else { 0 });
         let (name, contents) = ("the log-sum-exp", Contents::Output(Format::F32));
         visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: true });
@@ -502,6 +536,6 @@ impl Kernel<AttentionCall> for Attention {
             visit.count(&mut bits);
             *count = bits.cast_signed();
         }
-        reals.iter_mut().for_each(|real| visit.factor(real));
+        reals.iter_mut().for_each(|real| visit.single(real));
     }
 }

@@ -43,7 +43,9 @@ pub(crate) fn map_of(
         Some(all) => (u64::from(all) + 1, of.row),
         None => (batch.into(), of.batch),
     };
-    for (count, stride) in [(u64::from(heads / share), of.head * u64::from(share)), (sequences, sequence)] {
+    for (count, stride) in
+        [(u64::from(heads / share), of.head.saturating_mul(share.into())), (sequences, sequence)]
+    {
         // After the only one nothing follows, so any legal distance will do.
         let stride = if count > 1 { stride } else { of.row };
         map.dims.push(count.max(1));

@@ -121,7 +121,7 @@ impl Attention {
         let per_tile = rows / pack;
         // Tiles of all sequences, and the blocks of one in the mean.
         let (mut tiles, mut seen, mut read) = (0.0, 0.0, 0.0);
-        for [queries, keys] in request.lengths() {
+        for ([queries, keys], count) in request.kinds() {
             let own = f64::from(queries.div_ceil(per_tile));
             let blocks = f64::from(keys.div_ceil(block));
             let [left, right] = request.numbers.map(f64::from);
@@ -133,9 +133,10 @@ impl Attention {
                 Mask::Chunked => around(left / 2.0),
                 Mask::Full | Mask::Causal => blocks,
             };
-            tiles += own;
-            seen += own * of_tile;
-            read += f64::from(keys).min(own * of_tile * f64::from(block));
+            let count = f64::from(count);
+            tiles += count * own;
+            seen += count * own * of_tile;
+            read += count * f64::from(keys).min(own * of_tile * f64::from(block));
         }
         let seen = if tiles > 0.0 { seen / tiles } else { 0.0 };
         let divided = match parts {

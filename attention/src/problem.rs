@@ -43,13 +43,20 @@ impl HeadsRef {
     /// A packed tensor `(batch, heads, length, d)`.
     pub fn heads_first(address: u64, [heads, length, d]: [u32; 3]) -> Self {
         let [heads, length, row] = [heads, length, d].map(u64::from);
-        Self { address, row, head: length * row, batch: heads * length * row }
+        let head = length * row;
+        Self { address, row, head, batch: heads.saturating_mul(head) }
     }
 
     /// A packed tensor `(batch, length, heads, d)`.
     pub fn length_first(address: u64, [heads, length, d]: [u32; 3]) -> Self {
         let [heads, length, head] = [heads, length, d].map(u64::from);
-        Self { address, head, row: heads * head, batch: length * heads * head }
+        let row = heads * head;
+        Self { address, head, row, batch: length.saturating_mul(row) }
+    }
+
+    /// How often lines of elements are repeated, and at which distance.
+    pub(crate) fn repeats(&self, [batch, heads, rows, _]: [u32; 4]) -> [(u32, u64); 3] {
+        [(rows, self.row), (heads, self.head), (batch, self.batch)]
     }
 
     /// Elements from the first to one past the last one; 0 if there are none.
@@ -75,6 +82,39 @@ pub struct Packed {
     pub begins: [u64; 2],
     /// Number of queries, and of keys, of all sequences.
     pub rows: [u32; 2],
+}
+
+impl Packed {
+    /// Checks where sequences of queries begin, and of keys, if the host knows it.
+    ///
+    /// # Errors
+    /// The first number that is not where a sequence begins or the last one ends, or the first sequence that is longer than the problem
+    /// says.
+    pub fn check(&self, problem: &AttentionProblem, begins: &[&[u32]]) -> Result<(), kernel::LaunchError> {
+        let most = [problem.queries, problem.keys];
+        for (i, (begins, side)) in begins.iter().zip(["queries", "keys"]).enumerate() {
+            let (all, most, name) = (self.rows[i], most[i], format!("the beginnings of {side}"));
+            let ends = [(0, 0), (begins.len().saturating_sub(1), all)];
+            if let Some((at, needed)) = ends.into_iter().find(|&(at, needed)| begins.get(at) != Some(&needed))
+            {
+                let found = begins.get(at).map_or_else(|| "nothing".to_owned(), u32::to_string);
+                return crate::checks::refused(format!(
+                    "{name} have {found} as number {at}, {needed} was needed: the first is 0, and the last the number of all"
+                ));
+            }
+            let mut steps = begins.windows(2).enumerate();
+            if let Some((at, pair)) = steps.find(|(_, of)| of[1] < of[0] || of[1] - of[0] > most) {
+                return crate::checks::refused(format!(
+                    "{name} have {} as number {at} and {} as the next, from {} to {} were needed: a sequence has at most {most}",
+                    pair[0],
+                    pair[1],
+                    pair[0],
+                    pair[0].saturating_add(most)
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A cache of keys and values in pages. The strides of K and V named `batch` are those from one page to the next; a page

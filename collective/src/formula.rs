@@ -53,13 +53,13 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
 
 pub use inputs::{FormulaArguments, Input};
 pub use own::FormulaFunction;
 pub use syntax::FormulaError;
 
 use crate::element::Format;
+use crate::process::{Locked, Once};
 use crate::tree::{Arithmetic, Item, NodeTraits};
 
 /// An epilogue's tree as a value, made from text. See the table in [`formula`](self).
@@ -149,13 +149,10 @@ impl Lowered {
 }
 
 /// Every formula that has been read, by text.
-static KNOWN: Mutex<BTreeMap<&'static str, Formula>> = Mutex::new(BTreeMap::new());
+static KNOWN: Locked<BTreeMap<&'static str, Formula>> = Locked::new(BTreeMap::new());
 
 /// The formulas with a name, in the order of [`Formula::NAMED`].
-static NAMED: LazyLock<Vec<Formula>> = LazyLock::new(|| {
-    let of = |(_, text): &(&str, &str)| Formula::read(text).expect("a named formula is legal");
-    Formula::NAMED.iter().map(of).collect()
-});
+static NAMED: Once<Vec<Formula>> = Once::new();
 
 impl Formula {
     /// The formulas with a name of their own.
@@ -183,7 +180,8 @@ impl Formula {
 
     /// Every formula with a name.
     pub fn all() -> impl ExactSizeIterator<Item = Self> + Clone {
-        NAMED.iter().copied()
+        let of = |(_, text): &(&str, &str)| Self::read(text).expect("a named formula is legal");
+        NAMED.get_or_init(|| Self::NAMED.iter().map(of).collect()).iter().copied()
     }
 
     /// The formula of this name; `None` if there is none.
@@ -240,12 +238,12 @@ impl Formula {
 
     /// Reads a text.
     fn read(text: &str) -> Result<Self, FormulaError> {
-        if let Some(formula) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(text) {
+        if let Some(formula) = KNOWN.lock().get(text) {
             return Ok(*formula);
         }
         let parsed = syntax::parse(text)?;
         let canonical = parsed.to_string();
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock();
         if let Some(formula) = known.get(canonical.as_str()) {
             return Ok(*formula);
         }
@@ -263,7 +261,7 @@ impl Formula {
         });
         let blank = |text: &str| text.replace(' ', "");
         let name = Self::NAMED.iter().find(|(_, text)| blank(text) == canonical).map(|(name, _)| *name);
-        known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known = KNOWN.lock();
         // Another thread may have read it meanwhile.
         if let Some(formula) = known.get(canonical.as_str()) {
             return Ok(*formula);
@@ -318,7 +316,8 @@ impl fmt::Debug for Formula {
 
 impl PartialEq for Formula {
     fn eq(&self, other: &Self) -> bool {
-        core::ptr::eq(self.0, other.0)
+        // A forked process may have read the same text once more.
+        core::ptr::eq(self.0, other.0) || self.0.text == other.0.text
     }
 }
 

@@ -93,18 +93,33 @@ pub const fn ld(code: Code, k: u32) -> u64 {
 }
 
 /// Bytes of weights in units: rows rounded up to a multiple of 64, with [`ld`] codes each.
-pub const fn bytes(code: Code, [rows, k]: [u32; 2]) -> u64 {
-    (rows as u64).next_multiple_of(unit::ROWS as u64) * ld(code, k) * code.bits() as u64 / 8
+///
+/// # Errors
+/// [`WeightsError::Extents`] for more than 2^40 codes.
+pub const fn bytes(code: Code, [rows, k]: [u32; 2]) -> Result<u64, WeightsError> {
+    if rows as u64 * k as u64 > MOST {
+        return Err(WeightsError::Extents { rows, k });
+    }
+    Ok((rows as u64).next_multiple_of(unit::ROWS as u64) * row_bytes(code, k))
+}
+
+/// Most codes of weights.
+const MOST: u64 = 1 << 40;
+
+/// Bytes of a row in units.
+const fn row_bytes(code: Code, k: u32) -> u64 {
+    ld(code, k) * code.bits() as u64 / 8
 }
 
 /// Packs codes into units. The codes are given one per byte, row by row. Padding of the last units is 0.
 ///
 /// # Errors
 /// [`WeightsError::Bytes`] if there are not `rows * k` codes; [`WeightsError::Code`] for a byte that is not a
-/// number of the code.
+/// number of the code; those of [`bytes`].
 pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>, WeightsError> {
+    let bytes = bytes(code, [rows, k])?;
     sized([rows, k], codes.len(), u64::from(rows) * u64::from(k))?;
-    let mut units = vec![0; usize::try_from(bytes(code, [rows, k])).unwrap_or(usize::MAX)];
+    let mut units = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
     let places = Places::of(code, k);
     let legal: Vec<bool> =
         (0..=255u8).map(|found| (code.bits() == 8 || found < 16) && code.value(found).is_some()).collect();
@@ -123,9 +138,9 @@ pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>,
 /// Unpacks units into codes, one per byte, row by row: the inverse of [`reorder`].
 ///
 /// # Errors
-/// [`WeightsError::Bytes`] if the number of bytes is not that of [`bytes`] for these extents.
+/// [`WeightsError::Bytes`] if the number of bytes is not that of [`bytes`] for these extents; those of [`bytes`].
 pub fn restore(code: Code, [rows, k]: [u32; 2], units: &[u8]) -> Result<Vec<u8>, WeightsError> {
-    sized([rows, k], units.len(), bytes(code, [rows, k]))?;
+    sized([rows, k], units.len(), bytes(code, [rows, k])?)?;
     let places = Places::of(code, k);
     let code_at = |row, column| {
         let (unit, place) = places.at(row, column);
@@ -138,9 +153,6 @@ pub fn restore(code: Code, [rows, k]: [u32; 2], units: &[u8]) -> Result<Vec<u8>,
 }
 
 fn sized([rows, k]: [u32; 2], found: usize, needed: u64) -> Result<(), WeightsError> {
-    if u64::from(rows) * u64::from(k) > 1 << 40 {
-        return Err(WeightsError::Extents { rows, k });
-    }
     if found as u64 == needed { Ok(()) } else { Err(WeightsError::Bytes { rows, k, found, needed }) }
 }
 
@@ -172,7 +184,7 @@ impl Places {
         };
         let of_row = |row| (0..unit_k).map(move |column| (row, column));
         let of_unit = (0..unit::ROWS).flat_map(of_row).map(|(row, column)| place(row, column)).collect();
-        Self { of_unit, unit_k, block: bytes(code, [unit::ROWS, k]) as usize }
+        Self { of_unit, unit_k, block: (u64::from(unit::ROWS) * row_bytes(code, k)) as usize }
     }
 
     /// The first byte of a code's unit, and the place in the unit.
@@ -233,7 +245,7 @@ mod tests {
             };
             let codes: Vec<u8> = (0..rows * k).map(|_| draw()).collect();
             let units = reorder(code, [rows, k], &codes).expect("codes are numbers");
-            prop_assert_eq!(units.len() as u64, bytes(code, [rows, k]));
+            prop_assert_eq!(Ok(units.len() as u64), bytes(code, [rows, k]));
             prop_assert_eq!(restore(code, [rows, k], &units), Ok(codes));
         }
     }

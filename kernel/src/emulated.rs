@@ -1,14 +1,18 @@
 //! The emulator as an engine.
 
 use core::fmt;
+use core::sync::atomic::AtomicBool;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use emulator::{Failure, Memory, Numerics, Options, Report, Schedule};
 use ptx::abi::{Argument, Grid};
 
 use crate::buffer::Buffer;
+use crate::demand::Demand;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::host::check_memory;
 use crate::program::Program;
 
 /// A callback that receives the number of finished CTAs of a launch and the number of all its CTAs.
@@ -24,6 +28,7 @@ pub struct Emulator {
     seed: u64,
     numerics: Numerics,
     progress: Option<Progress>,
+    stop: Option<Arc<AtomicBool>>,
     report: Option<Report>,
 }
 
@@ -54,6 +59,7 @@ impl Emulator {
             seed: 0,
             numerics: Numerics::Fast,
             progress: None,
+            stop: None,
             report: None,
         }
     }
@@ -88,6 +94,14 @@ impl Emulator {
         self
     }
 
+    /// Ends launches soon after `stop` becomes true, with [`EngineError::Stopped`]. What they write is then written in
+    /// part.
+    #[must_use]
+    pub fn with_stop(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
     /// What the last launch executed; `None` before the first.
     pub fn report(&self) -> Option<&Report> {
         self.report.as_ref()
@@ -104,6 +118,9 @@ impl Emulator {
         if fits { Ok(()) } else { Err(EngineError::Buffer { address: buffer.address, bytes, needed }) }
     }
 }
+
+/// Bytes that are allocated without asking whether they are there.
+const UNCHECKED: usize = 1 << 24;
 
 fn unknown(Buffer { address, .. }: Buffer, needed: usize) -> EngineError {
     EngineError::Buffer { address, bytes: 0, needed }
@@ -122,8 +139,16 @@ impl Engine for Emulator {
         true
     }
 
+    fn admit(&self, demand: &Demand, copies: u32) -> Result<(), EngineError> {
+        demand.at_most(Demand::MOST_EMULATED)?;
+        check_memory(u128::from(copies) * demand.bytes + demand.on_emulator())
+    }
+
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
         let bytes = bytes.max(1);
+        if bytes > UNCHECKED {
+            check_memory(bytes as u128 + bytes as u128 / 8)?;
+        }
         let address = self.memory.allocate(bytes);
         Ok(Buffer { address, bytes })
     }
@@ -157,6 +182,7 @@ impl Engine for Emulator {
             seed: self.seed,
             numerics: self.numerics,
             progress,
+            stop: self.stop.as_deref(),
             // Such a kernel is launched before the kernels that it depends on have ended.
             dependent: program.function().waits_for_grids(),
             ..Options::default()
@@ -168,6 +194,9 @@ impl Engine for Emulator {
                 Ok(start.elapsed())
             }
             Err(Failure::Argument(source)) => Err(EngineError::Argument { kernel, source }),
+            Err(stopped @ Failure::Stopped { .. }) => {
+                Err(EngineError::Stopped { kernel, reason: stopped.to_string() })
+            }
             Err(failure) => {
                 let report = failure.to_string();
                 // A trap's text begins with the kernel's name, and so does the error's.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use ptx::abi::{Argument, Grid};
 
 use crate::buffer::Buffer;
+use crate::demand::Demand;
 use crate::error::EngineError;
+use crate::host::check_memory;
 use crate::program::Program;
 
 /// A machine with device memory that runs programs: the GPU, or the emulator.
@@ -30,6 +32,16 @@ pub trait Engine {
     /// The engine cannot load the program.
     fn resident_clusters(&mut self, program: &Program) -> Result<u32, EngineError> {
         Ok(self.multiprocessors() / program.function().cluster.iter().product::<u32>().max(1))
+    }
+
+    /// Checks that the engine can run a call, next to `copies` copies of the call's memory on the host. Whoever allocates the memory of a
+    /// call asks before.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if the host has too little memory. A card says when it allocates whether it has enough.
+    /// [`EngineError::Work`] if it would take an emulator days.
+    fn admit(&self, demand: &Demand, copies: u32) -> Result<(), EngineError> {
+        check_memory(u128::from(copies) * demand.bytes)
     }
 
     /// Allocates a buffer, in bytes. Its contents are undefined.

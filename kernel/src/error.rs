@@ -3,6 +3,8 @@
 use collective::Form;
 use ptx::abi::ArgumentError;
 
+use crate::host::{bytes_in_words, free_in_words};
+
 /// Why an engine could not do what it was asked to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -134,6 +136,14 @@ pub enum EngineError {
         /// The emulator's report.
         report: String,
     },
+    /// The caller ended a launch in the emulator ([`Emulator::with_stop`](crate::Emulator::with_stop)).
+    #[error("kernel `{kernel}`: {reason}")]
+    Stopped {
+        /// The name of the program's entry.
+        kernel: String,
+        /// How far it had come.
+        reason: String,
+    },
     /// A call of one of NVIDIA's other libraries failed.
     #[error("{library}: {call} failed with {status}")]
     Library {
@@ -255,6 +265,22 @@ pub enum EngineError {
     /// A graph with no launches.
     #[error("a graph of no launches cannot be captured: pass at least one")]
     EmptyGraph,
+    /// More memory than this machine has.
+    #[error("{} of memory are needed, {}", bytes_in_words(*needed as f64), free_in_words(*free))]
+    Memory {
+        /// Bytes needed.
+        needed: u128,
+        /// Bytes that are free; `None` if the system does not tell, or gives this process less than that.
+        free: Option<u64>,
+    },
+    /// More work than is done in any reasonable time.
+    #[error("{work} blocks are multiplied or stored, at most {most} are possible here")]
+    Work {
+        /// Blocks of the call.
+        work: u128,
+        /// Most blocks.
+        most: u128,
+    },
     /// A buffer is too small, or does not belong to the engine.
     #[error("the buffer at {address:#x} has {bytes} B; {needed} B are needed")]
     Buffer {
@@ -508,6 +534,26 @@ pub enum LaunchError {
         /// Leading dimension: elements from one row to the next.
         ld: u64,
     },
+    /// What is written shares memory with something else that the call accesses.
+    #[error(
+        "{written} at {:#x} is written and shares memory with {other} at {:#x}{}: memory of its own was needed{}",
+        addresses[0],
+        addresses[1],
+        if *.writes { ", which is written, too" } else { "" },
+        if *.in_place { ", or exactly the same: the same address, leading dimension and stride" } else { "" }
+    )]
+    Shared {
+        /// What is written.
+        written: String,
+        /// What it shares memory with.
+        other: String,
+        /// Where both begin.
+        addresses: [u64; 2],
+        /// Whether the other one is written, too.
+        writes: bool,
+        /// Whether the other one may be exactly what is written.
+        in_place: bool,
+    },
     /// The groups' buffers have more rows than M.
     #[error("{count} groups in buffers of {room} rows need {needed} rows, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
     Room {
@@ -519,7 +565,7 @@ pub enum LaunchError {
         rows: u32,
     },
     /// More groups than the kernel's table holds.
-    #[error("there are {groups} groups, at most {most} are possible: launch them in parts")]
+    #[error("there are {groups} groups, at most {most} are possible: {}", fewer_groups(*groups))]
     Groups {
         /// Number of groups.
         groups: u32,
@@ -557,7 +603,7 @@ pub enum LaunchError {
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {
         /// The factor of C.
-        beta: f32,
+        beta: f64,
     },
 }
 
@@ -581,4 +627,13 @@ fn other_kernels(name: &str, alignment: u64) -> &'static str {
         (_, 16) => ", or use a kernel that stores directly (`DirectStore`, `store=direct` in a spec)",
         _ => "",
     }
+}
+
+/// What to do about more groups than a kernel's table holds.
+fn fewer_groups(groups: u32) -> String {
+    if groups > Form::MOST_GROUPS {
+        return "launch them in parts".to_owned();
+    }
+    let most = Form::GroupedContiguous.table_for(groups);
+    format!("use a kernel of `most-groups={most}` (in its type, the form's second parameter is U{most})")
 }

@@ -9,10 +9,12 @@ use ptx::abi::Argument;
 
 use crate::buffer::Buffer;
 use crate::call::Launch;
+use crate::demand::Demand;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
 use crate::lent::{Lent, Unlent};
 use crate::operands::{Memory, Visit};
+use crate::overlap::check_apart;
 use crate::program::Program;
 
 /// A kernel that takes calls `C`. [`AnyGemm`](crate::AnyGemm) is one for a [`Call`](crate::Call) with the arguments of any epilogue;
@@ -60,6 +62,13 @@ pub trait Kernel<C> {
     /// The first illegal argument, with its value and what is allowed.
     fn launch(&self, call: &C, resident: u32) -> Result<Option<Launch>, LaunchError>;
 
+    /// Blocks that the CTAs of a call multiply or store: of a GEMM, the k-tiles of all tiles, and the tiles; of attention, the blocks of
+    /// keys of all tiles, and the tiles. Time and events of an emulated run are proportional to them. A call whose blocks only
+    /// the device knows, or a kernel that does not say, has 0: then its CTAs count.
+    fn total_work(&self, _call: &C) -> u128 {
+        0
+    }
+
     /// The programs of a call in the order in which they run, each as a kernel of its own, if there are several.
     /// [`program`](Self::program) and [`launch`](Self::launch) are then those of the longest one. By default the
     /// kernel's program is the only one, and there are no steps.
@@ -84,6 +93,8 @@ pub trait Kernel<C> {
             }
             return Ok(time);
         }
+        // The call's memory is there.
+        engine.admit(&Demand { bytes: 0, work: self.total_work(call) }, 0)?;
         let (program, launch) = prepared(self, call, |program| engine.resident_clusters(program))?;
         let run = |launch: Launch| engine.launch(&program, launch.grid, &launch.arguments);
         launch.map(run).transpose()
@@ -133,6 +144,9 @@ pub(crate) fn prepared<C: Clone>(
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
     let launch = kernel.launch(call, resident).map_err(refused)?;
     launch.iter().try_for_each(|launch| told(kernel, &program, call, launch))?;
+    if launch.is_some() {
+        check_apart(kernel, call).map_err(refused)?;
+    }
     Ok((program, launch))
 }
 

@@ -65,6 +65,7 @@ mod ceiling;
 mod check;
 mod compress;
 mod config;
+mod demand;
 #[cfg(feature = "disk")]
 pub mod disk;
 #[cfg(feature = "driver")]
@@ -78,6 +79,7 @@ mod family;
 mod form;
 mod gemm;
 mod groups;
+pub mod host;
 mod kernel;
 mod launch;
 pub mod legal;
@@ -86,6 +88,7 @@ mod matrix_rule;
 mod named;
 pub mod operands;
 mod outputs;
+mod overlap;
 #[cfg(feature = "records")]
 mod own;
 mod problem;
@@ -111,6 +114,7 @@ pub use ceiling::{Ceiling, Rounds};
 pub use collective::{LinearArguments, MatrixRef};
 pub use compress::{Compress, Compression};
 pub use config::{Composed, Gemm, GemmConfig};
+pub use demand::Demand;
 #[cfg(feature = "driver")]
 pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
@@ -123,6 +127,7 @@ pub use gemm::AnyGemm;
 pub use kernel::Kernel;
 pub use lent::Lent;
 pub use matrix_rule::MatrixRule;
+pub use overlap::check_apart;
 #[cfg(feature = "records")]
 pub use own::{GemmFamily, OwnGemm};
 pub use problem::GemmProblem;

@@ -19,6 +19,7 @@ pub use crate::arguments::Visited;
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::gemm::AnyGemm;
+pub use crate::overlap::Overlaps;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::types::Types;

@@ -75,6 +75,10 @@ impl<F: GemmFamily> Kernel<Call<F::Arguments>> for OwnGemm<F> {
         self.kernel.lend_workspace(call, workspace);
     }
 
+    fn total_work(&self, call: &Call<F::Arguments>) -> u128 {
+        Kernel::total_work(&self.kernel, call)
+    }
+
     fn launch(&self, call: &Call<F::Arguments>, resident: u32) -> Result<Option<Launch>, LaunchError> {
         self.kernel.launch(call, resident)
     }

@@ -24,7 +24,7 @@ pub enum GroupedProblem {
     /// Groups of consecutive rows, each with its own B (MoE grouped GEMM). The call's M is the number of rows
     /// of A, C and D; it may be more than the groups use.
     GroupedContiguous {
-        /// Number of groups, at most [`Form::MOST_GROUPS`].
+        /// Number of groups, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count + 1` offsets (`u32`): group `i` is rows `offsets[i]` up to, but not
         /// including, `offsets[i + 1]`. The kernel reads the offsets, so a kernel before it may compute them.
@@ -36,7 +36,7 @@ pub enum GroupedProblem {
     /// D, and uses the first rows of its buffer. The call's M is the number of rows of all buffers, at least
     /// `count * room`.
     GroupedMasked {
-        /// Number of groups, at most [`Form::MOST_GROUPS`].
+        /// Number of groups, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count` row counts (`u32`), one per group. The kernel reads them, so a kernel
         /// before it may compute them. A count above `room` counts as `room`.
@@ -51,7 +51,7 @@ pub enum GroupedProblem {
     /// Block scales are those of one GEMM with the call's K: the blocks of a group follow those of the groups
     /// before it.
     KGrouped {
-        /// Number of groups, at most [`Form::MOST_GROUPS`].
+        /// Number of groups, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count + 1` offsets (`u32`): group `i` is K from `offsets[i]` up to, but not
         /// including, `offsets[i + 1]`. The kernel reads the offsets, so a kernel before it may compute them.
@@ -69,7 +69,7 @@ pub enum GroupedProblem {
     /// The workspace must be memory of this kernel's own. It has the number of bytes that
     /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) returns, and is zero before the first launch.
     PointerArray {
-        /// Number of GEMMs, at most [`Form::MOST_GROUPS`].
+        /// Number of GEMMs, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count` consecutive [`Record`](collective::Record)s, a multiple of 16 bytes.
         records: u64,
@@ -134,6 +134,34 @@ impl GroupedProblem {
             _ if self.form() == form => Ok(self),
             _ => Err(LaunchError::Form { kernel: form, call: self.form() }),
         }
+    }
+
+    /// Checks the numbers that divide the rows or K of a problem among groups, if the host knows them: that they do not fall, and none is
+    /// beyond the last row, or K. Offsets along K are multiples of `step`, or K itself.
+    ///
+    /// # Errors
+    /// The first number that is wrong. A kernel takes it for the nearest that is right.
+    pub fn check_table(&self, problem: GemmProblem, step: u32, table: &[u32]) -> Result<(), LaunchError> {
+        let GemmProblem { m, k, .. } = problem;
+        let (what, most, step) = match *self {
+            Self::One | Self::Batched { .. } | Self::PointerArray { .. } => return Ok(()),
+            Self::GroupedContiguous { .. } => ("offset", m, 1),
+            Self::GroupedMasked { room, .. } => ("number of rows", room, 1),
+            Self::KGrouped { .. } => ("offset", k, step.max(1)),
+        };
+        let mut least = 0;
+        for (i, &found) in table.iter().enumerate() {
+            if found < least || found > most || !(found.is_multiple_of(step) || found == most) {
+                let multiple = if step > 1 { format!(", a multiple of {step} or K,") } else { String::new() };
+                return Err(LaunchError::Problem {
+                    reason: format!(
+                        "{what} {i} of the groups is {found}, a number from {least} to {most}{multiple} was needed"
+                    ),
+                });
+            }
+            least = if matches!(self, Self::GroupedMasked { .. }) { 0 } else { found };
+        }
+        Ok(())
     }
 
     /// The numbers that divide the rows or K among groups of these extents, as a kernel reads them from device

@@ -10,11 +10,23 @@ use crate::bound::{Expected, U};
 use crate::oracle::Sum;
 use crate::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Wanted, scales, wgmma};
 
-/// An error is within its bound, and at least a third of it.
+/// An error is within its bound, and at least two thirds of it.
 #[track_caller]
 pub(crate) fn held(what: &str, error: f64, bound: f64) {
+    between(what, 2.0 / 3.0, error, bound);
+}
+
+/// An error is within its bound, and at least a third of it: where two errors cannot be had at the same time, or the bound
+/// is for any order of additions.
+#[track_caller]
+pub(crate) fn held_loosely(what: &str, error: f64, bound: f64) {
+    between(what, 1.0 / 3.0, error, bound);
+}
+
+#[track_caller]
+fn between(what: &str, least: f64, error: f64, bound: f64) {
     let ratio = error / bound;
-    assert!((1.0 / 3.0..=1.0).contains(&ratio), "{what}: an error of {error:e} is {ratio:.3} of {bound:e}");
+    assert!((least..=1.0).contains(&ratio), "{what}: an error of {error:e} is {ratio:.3} of {bound:e}");
 }
 
 /// The largest ratio of many, with its error and its bound.
@@ -22,8 +34,8 @@ pub(crate) fn largest(all: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     all.fold((0.0, 1.0), |most, one| if one.0 / one.1 > most.0 / most.1 { one } else { most })
 }
 
-/// A row of A and a column of B: the product of their first elements is 1, and every `every`-th other is that of `pair`;
-/// the rest are 0.
+/// A row of A and a column of B: the product of their first elements is 2, and every `every`-th other is twice that of
+/// `pair`; the rest are 0.
 fn matrices(format: Format, k: u32, pair: [f64; 2], every: u32) -> [HostMatrix; 2] {
     let of = |at: u32, element: f64| match at {
         0 => 1.0,
@@ -31,7 +43,7 @@ fn matrices(format: Format, k: u32, pair: [f64; 2], every: u32) -> [HostMatrix; 
         _ => 0.0,
     };
     [
-        HostMatrix::from_fn(format, [1, k], Order::RowMajor, k, |_, at| of(at, pair[0])),
+        HostMatrix::from_fn(format, [1, k], Order::RowMajor, k, |_, at| 2.0 * of(at, pair[0])),
         HostMatrix::from_fn(format, [k, 1], Order::ColumnMajor, k, |at, _| of(at, pair[1])),
     ]
 }
@@ -43,7 +55,7 @@ fn multiplied(types: WgmmaTypes, a: &HostMatrix, b: &HostMatrix) -> f64 {
     let bits = pairs.chunks(types.k() as usize).fold(None, step).unwrap_or(0);
     match types.d() {
         WgmmaSum::F16 => f16::from_bits(bits as u16).to_f64(),
-        _ => f32::from_bits(bits).into(),
+        WgmmaSum::F32 | WgmmaSum::S32 => f32::from_bits(bits).into(),
     }
 }
 
@@ -76,12 +88,14 @@ fn sums() {
         ("e4m3 in f16", Format::E4m3, 128, (below(-13), 1), Some(Fp8F16(e4m3, e4m3))),
     ] {
         let [a, b] = matrices(format, k, pair, every);
+        let loose = every == 2 || matches!(by, Some(Bf16F32 | F16F32 | Tf32F32));
         let half = by.is_some_and(|types: WgmmaTypes| types.d() == WgmmaSum::F16);
         let accumulators = if half { Accumulators::Half } else { Accumulators::Single };
         let sum = Sums::in_accumulators(accumulators, &a, &b, &|_| ()).sums[0];
         let got = by.map_or_else(|| one_by_one(&a, &b), |types| multiplied(types, &a, &b));
-        held(why, (sum.value - got).abs(), sum.error);
-        held(&format!("{why}, in f32"), (sum.value - got).abs(), sum.in_single(k).1);
+        let check = if loose { held_loosely } else { held };
+        check(why, (sum.value - got).abs(), sum.error);
+        check(&format!("{why}, in f32"), (sum.value - got).abs(), sum.in_single(k).1);
     }
     let [a, b] = matrices(Format::F64, 1000, [two(-26), two(-27)], 1);
     let sum = Sums::of(&a, &b, &|_| ()).sums[0];
@@ -93,7 +107,7 @@ fn sums() {
     // Products that are less than the smallest f32.
     let k = 64;
     let sum = Sum::single(k, f64::from(k) * two(-75) * two(-75), f64::from(k) * two(-75) * two(-75));
-    held("subnormal products", sum.value, sum.in_single(k).1);
+    held_loosely("subnormal products", sum.value, sum.in_single(k).1);
 }
 
 #[test]
@@ -131,7 +145,7 @@ fn scaled_sums() {
         ((f64::from(of * row * column) - sum.value).abs(), sum.error)
     });
     let (error, bound) = largest(products);
-    held("factors of rows and columns", error, bound);
+    held_loosely("factors of rows and columns", error, bound);
     // What erred before errs as much in proportion.
     let erring = Sums {
         rows: vec![0],
@@ -149,21 +163,20 @@ fn results() {
     let all = (0..10_000).map(|_| {
         let [acc, alpha, c] = [(); 3].map(|()| random.f32() + 0.5);
         let sum = Sum { error: 0.0, ..Sum::single(0, acc.into(), acc.into()) };
-        let expected = Expected::new(Format::F32, 0, [alpha, 0.75], sum, Some(c.into()));
+        let expected = Expected::new(Format::F32, 0, [alpha.into(), 0.75], sum, Some(c.into()));
         ((f64::from(0.75f32.mul_add(c, alpha * acc)) - expected.value).abs(), expected.bound)
     });
     let (error, bound) = largest(all);
-    held("with C", error, bound);
+    held_loosely("with C", error, bound);
     let all = (0..10_000).map(|_| {
-        let [acc, alpha, beta, c] = [(); 4].map(|()| random.f32() + 0.5);
-        let (value, c) = (f64::from(acc) / 3.0, f64::from(c) / 7.0);
+        let [value, alpha, beta, c] = [(); 4].map(|()| random.f64() + 0.5);
         let sum = Sum { error: 0.0, ..Sum::double(0, value, value) };
         let expected = Expected::new(Format::F64, 0, [alpha, beta], sum, Some(c));
-        let got = f64::from(beta).mul_add(c, f64::from(alpha) * value);
+        let got = beta.mul_add(c, alpha * value);
         ((got - expected.value).abs(), expected.bound)
     });
     let (error, bound) = largest(all);
-    held("with C in f64", error, bound);
+    held_loosely("with C in f64", error, bound);
     // The sum's own error, by alpha.
     for (format, sum) in [(Format::F32, Sum::single(0, 1.0, 1.0)), (Format::F64, Sum::double(0, 1.0, 1.0))] {
         let expected = Expected::new(format, 0, [-8.0, 0.0], Sum { error: 0.125, ..sum }, None);
@@ -171,9 +184,9 @@ fn results() {
     }
     // Products that are less than the smallest f32, with a large factor and with none.
     let lost = 64.0 * f64::powi(2.0, -75) * f64::powi(2.0, -75);
-    for alpha in [1.0f32, 1e30] {
+    for alpha in [1.0, 1e30] {
         let expected = Expected::new(Format::F32, 64, [alpha, 0.0], Sum::single(64, lost, lost), None);
-        held("subnormal products", expected.value, expected.bound);
+        held_loosely("subnormal products", expected.value, expected.bound);
     }
 }
 

@@ -11,7 +11,7 @@ mod placed;
 mod proof;
 
 use kernel::operands::{Contents, Fill, Memory, Piece, Places};
-use kernel::{Buffer, Engine, EngineError, Family, GemmFamily, GemmProblem, OwnGemm};
+use kernel::{Buffer, Demand, Engine, EngineError, Family, GemmFamily, GemmProblem, OwnGemm};
 use reference::Format;
 
 pub use blocks::{Blocks, Needed};
@@ -124,8 +124,8 @@ impl<C: Clone> Checks<C> {
     /// Allocates and fills the memory that any kernel of the request accesses. A seed and a number of results say what is compared.
     ///
     /// # Errors
-    /// The kernel is one for other requests, it writes no memory that could be compared, or the engine has too little
-    /// memory.
+    /// The kernel is one for other requests, the call is illegal, it writes no memory that could be compared, or the engine or the host has
+    /// too little memory, which is found before anything is allocated.
     pub fn new<K: Reference<Call = C>>(
         engine: &mut dyn Engine,
         kernel: &K,
@@ -134,6 +134,8 @@ impl<C: Clone> Checks<C> {
     ) -> Result<Self, FamilyError> {
         kernel.serves(request).map_err(FamilyError::Other)?;
         let mut call = K::call(request);
+        // What was there before, what is there after, and what was expected.
+        engine.admit(&Demand::of(kernel, &call, engine.multiprocessors())?, 3)?;
         let (mut empty, mut results) = (Vec::new(), Vec::new());
         kernel.visit(&mut call, &mut |of: Memory<'_>| {
             empty.extend((of.extents.bytes() == 0).then_some(of.name));

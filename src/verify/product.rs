@@ -60,9 +60,9 @@ pub struct GemmCase {
     /// C, `(M, N)`, row-major.
     pub c: Option<HostMatrix>,
     /// Factor of A * B.
-    pub alpha: f32,
+    pub alpha: f64,
     /// Factor of C.
-    pub beta: f32,
+    pub beta: f64,
     /// D's leading dimension in elements.
     pub d_ld: u32,
     /// Offset of D from an aligned address, in elements.
@@ -345,7 +345,7 @@ impl GemmCase {
 
     /// For integers, the sum of products, or where more is computed in integers, the element of D.
     fn exact(&self, format: Format, sum: Sum, c: Option<f64>) -> Option<f64> {
-        let [alpha, beta] = [self.alpha, self.beta].map(f64::from);
+        let [alpha, beta] = [self.alpha, self.beta];
         let [a, b] = [&self.a, &self.b].map(|matrix| matrix.format.is_integer());
         let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
         let whole = if format == Format::S32 { alpha * sum.exact + source } else { sum.exact };

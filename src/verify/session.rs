@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use collective::BlockScales;
-use kernel::{AnyGemm, Arguments, Buffer, Call, Engine, EngineError, Launch, MatrixRef, Program};
+use kernel::{
+    AnyGemm, Arguments, Buffer, Call, Demand, Engine, EngineError, Kernel, Launch, MatrixRef, Program,
+};
 
 use super::product::RunError;
 use super::repeat::chunks;
@@ -90,6 +92,7 @@ impl<'e> Session<'e> {
         call: Call<E>,
     ) -> Result<Ran<'p>, RunError> {
         let resident = self.engine.resident_clusters(program)?;
+        self.engine.admit(&Demand { bytes: 0, work: entry.total_work(&call) }, 0)?;
         let workspace = self.engine.workspace(entry.workspace(&call, resident))?;
         self.buffers.extend(workspace);
         let launch = entry.launch(&Call { workspace, ..call }, resident)?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{folder, npy};
+use crate::{folder, npy, refused};
 
 /// Options that say what must be so, or how much may be used: where it is so, nothing else is printed.
 const CONDITIONS: [(&str, &str); 9] = [
@@ -42,7 +42,7 @@ const LINES: &[(&str, &str)] = &[
     ("gemm", "--rows 3,0,20 --n 64 --k 64"),
     ("gemm", "--k-groups 64,0,128 --m 64 --n 64"),
     ("gemm", "--group 64x64x64"),
-    ("gemm", "--epilogue gelu(alpha*acc+bias[n]) --m 40 --n 64 --k 64"),
+    ("gemm", "--epilogue gelu(alpha*acc+bias[n]) --m 24 --n 40 --k 64"),
     ("gemm", "--kernel 64x64-direct-bf16-kk --m 16 --n 16 --k 32"),
     ("gemm", "--kernel 64x64-direct-bf16-kk --a A.npy --b B.npy"),
     ("gemm", "--dtype-b s4 --a A.npy --b B.npy --scale-b row.npy"),
@@ -130,8 +130,9 @@ fn value(name: &str) -> Option<&'static str> {
         "out" | "svg" | "latex" | "json" | "record" => "out",
         "replay" => "A.npy",
         "max-rows" => "32",
+        "schedules" => "1",
         "batch" | "alpha" | "beta" | "seed" | "repeat" | "compare" | "problems" | "random-specs"
-        | "schedules" | "clusters" | "sms" => "3",
+        | "clusters" | "sms" => "3",
         _ => return None,
     })
 }
@@ -241,4 +242,56 @@ fn what_is_accepted_has_an_effect() {
     let unseen: Vec<&String> =
         unseen.iter().filter(|option| !given(option) && !NOWHERE.contains(&option.as_str())).collect();
     assert!(unseen.is_empty(), "never accepted: {unseen:?}");
+}
+
+/// What an option cannot be used with, and why.
+#[test]
+fn what_has_no_effect_is_refused() {
+    let folder = matrices("no-effects");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let [a, b, row] = ["A.npy", "B.npy", "row.npy"].map(path);
+    let files = ["--a", &a, "--b", &b];
+    let nothing =
+        "--seed cannot be used with --a and --b: the matrices are those of the files, and nothing is random";
+    refused(
+        "gemm",
+        &[
+            ("a seed of nothing", &[&files[..], &["--seed", "7"]].concat(), &[nothing]),
+            (
+                "a seed, of a kernel too",
+                &[&files[..], &["--kernel", "64x64-direct-bf16-kk", "--seed", "7"]].concat(),
+                &[nothing],
+            ),
+            (
+                "whole numbers of scales that are none",
+                &[&files[..], &["--dtype", "s8", "--scale-b", &row, "--out-dtype", "s32"]].concat(),
+                &["--out-dtype is s32, and scales of rows or columns give floats: f32 was needed"],
+            ),
+        ],
+    );
+    refused(
+        "layout",
+        &[(
+            "a tile of no picture",
+            &["(4,8)", "--tile", "4x8"],
+            &["--tile needs --table or --svg or --latex"],
+        )],
+    );
+    let family = ["--family", "attention", "--problem", "1x1x64"];
+    let of = |words: &[&'static str]| [&family[..], words].concat();
+    for (command, words) in [
+        ("plan", ["--m", "64"]),
+        ("plan", ["--dtype", "f16"]),
+        ("plan", ["--epilogue", "bias"]),
+        ("trace", ["--beta", "2"]),
+        ("trace", ["--dtype", "f16"]),
+        ("verify", ["--suite", "full"]),
+        ("verify", ["--schedules", "3"]),
+        ("explore", ["--sms", "4"]),
+        ("bench", ["--shape", "64x64x64"]),
+        ("tune", ["--seconds", "4"]),
+    ] {
+        let why = format!("{} cannot be used with --family attention", words[0]);
+        refused(command, &[("an option of GEMMs", &of(&words), &[&why])]);
+    }
 }

@@ -27,10 +27,10 @@ fn attention_has_the_commands_of_gemm() {
             "FAIL 1x1/1x70x70 d=64: d=64 tile=64x64 mask=causal",
         ),
         (&["trace", "--problem", "1x1x70 d=64"], 0, "kernel    attention_bf16_64_64x80_full"),
-        (&["trace", "--problem", "64x64x8192"], 2, "at most 1e11 are traced"),
+        (&["trace", "--problem", "64x64x8192"], 2, "blocks are multiplied or stored, at most 65536"),
         (&["explore", "-o", "-", "--problem", "1x1x70 d=64"], 0, "One warpgroup computes everything."),
         (&["explore"], 2, "--family attention needs --problem"),
-        (&["explore", "--problem", "64x64x8192"], 2, "at most 1e11 are traced"),
+        (&["explore", "--problem", "64x64x8192"], 2, "blocks are multiplied or stored, at most 65536"),
         (
             &["explore", "--problem", "1x1x70 d=64", "--m", "64"],
             2,
@@ -39,7 +39,11 @@ fn attention_has_the_commands_of_gemm() {
         (&["explore", "--problem", "1x1x70 d=64", "--kernel", "tile=7x7"], 2, "--kernel tile=7x7"),
         (&["plan"], 2, "--family attention needs --problem"),
         (&["plan", "--problem", "4x16"], 2, "sequences x heads x queries x keys were needed"),
-        (&["plan", "--problem", "4x16x64 tile=64x64"], 2, "lengths, pages and fixed are a problem's words"),
+        (
+            &["plan", "--problem", "4x16x64 tile=64x64"],
+            2,
+            "is no word of a problem of attention: these are format, cache",
+        ),
         (&["plan", "--problem", "4x16x64 d=80"], 2, "--problem 4x16/16x64x64 d=80"),
         (
             &["verify", "--problem", "1x1x70", "--suite", "quick"],

@@ -21,17 +21,12 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             (
                 "gigabytes, and events without end",
                 &["--kernel", "64x64-direct-bf16-kk", "--m", "60000", "--n", "60000", "--k", "64"],
-                &[
-                    "--m 60000, --n 60000, --k 64",
-                    "879844 tiles of 1 k-tiles",
-                    "1759688 k-tiles and epilogues",
-                    "at most 65536",
-                ],
+                &["--m 60000, --n 60000, --k 64", "1759688 blocks", "at most 65536"],
             ),
             (
                 "a long sum",
                 &["--kernel", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "2000000000"],
-                &["--k 2000000000", "1 tiles of 31250000 k-tiles"],
+                &["--k 2000000000", "31250001 blocks"],
             ),
             (
                 "no rows",
@@ -118,6 +113,37 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
         "layout",
         &[("a picture", &["(100000,100000)", "--table"], &["100000 x 100000 cells", "at most 65536"])],
     );
+}
+
+/// One limit of memory and of work for every family.
+#[test]
+fn a_family_is_refused_before_anything_is_allocated() {
+    const FAMILY: &str = "--family";
+    let text = |problem: &'static str| ["--problem", problem];
+    let verify: [(&str, [&str; 2], &[&str]); 3] = [
+        (
+            "heads of 32 bits",
+            text("1x4294967295x1000003"),
+            &["the number of heads is 4294967295", "2147483648"],
+        ),
+        ("few blocks", text("1x1x64x900000000"), &["1x1/1x64x900000000", "GB of memory are needed"]),
+        ("days of work", text("1x1073741824x1x0"), &["blocks are multiplied or stored, at most 16777216"]),
+    ];
+    let drawn: [(&str, [&str; 2], &[&str]); 4] = [
+        ("many small tiles", text("65536x3x7"), &["65536x3/3x7x7", "blocks", "at most 65536"]),
+        ("no operation", text("2x4294967295x1x0"), &["the number of heads is 4294967295"]),
+        ("no keys", text("1x1073741824x1x0"), &["blocks", "at most 65536"]),
+        ("a window", text("1x1x2000000 mask=window left=100 right=0"), &["blocks", "at most 65536"]),
+    ];
+    for family in ["attention", "attention-backward"] {
+        for (command, cases) in [("verify", &verify[..]), ("explore", &drawn), ("trace", &drawn)] {
+            for (why, problem, words) in cases {
+                let engine = if command == "verify" { &["--engine", "emulator"][..] } else { &[] };
+                let line = [&[FAMILY, family], &problem[..], engine].concat();
+                refused(command, &[(why, &line, words)]);
+            }
+        }
+    }
 }
 
 /// A fused epilogue that reduces all of D to one number is evaluated at all elements, which needs memory.

@@ -71,6 +71,33 @@ fn kernels_without_wgmma_assemble_without_spills() {
     assert_eq!(failures, [""; 0]);
 }
 
+/// Larger tables of groups: roles with few registers go through the groups of an entry, and many groups are sorted.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn kernels_of_many_groups_assemble_without_spills() {
+    use rayon::prelude::*;
+    let usual = kernel::several()
+        .into_iter()
+        .filter(|gemm| gemm.form().has_table() && gemm.name().ends_with("bf16-kk"));
+    let specs: Vec<_> = usual
+        .flat_map(|gemm| {
+            let spec = gemm.spec().expect("of built-in parts");
+            [512, 4096].map(|most_groups| kernel::KernelSpec { most_groups, ..spec })
+        })
+        .collect();
+    let judged = |spec: &kernel::KernelSpec| {
+        spec.most_groups == 4096 && spec.mainloop.tile[1] == 256 && spec.mainloop.cluster == [1, 1]
+    };
+    let failures: Vec<_> = specs
+        .par_iter()
+        .filter(|spec| long() || judged(spec))
+        .filter_map(|spec| {
+            refused(&spec.to_string(), &spec.kernel().expect("legal").program().expect("legal"))
+        })
+        .collect();
+    assert_eq!(failures, [""; 0]);
+}
+
 /// The kernels that prepare operands.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]

@@ -8,10 +8,12 @@ use falchion::attention::{
 };
 use falchion::collective::Format;
 use falchion::kernel::{Buffer, Kernel};
-use falchion_core::{Attend, aligned as aligned_address, call_of, masked};
+use falchion_core::{Attend, aligned as aligned_address, call_of, masked, refuse_unused};
 
 use crate::description::{sized, words};
-use crate::object::{Choice, Object, emulate, launch, load};
+use crate::object::{
+    Choice, Object, emulate, failed, launch, load, refuse_numbers, refuse_pointers, workspace,
+};
 use crate::{Failure, Status, create, destroy, given, invalid, text, write_bytes};
 
 /// The description of attention: `falchion_attention_desc`.
@@ -117,6 +119,8 @@ pub struct AttentionKernel {
     call: AttentionCall,
     /// Most bytes that a call needs.
     workspace: u64,
+    /// Whether a call may have a workspace.
+    lends: bool,
     args_size: usize,
 }
 
@@ -170,6 +174,10 @@ impl AttentionDescription {
         if alignment != 0 && !alignment.is_power_of_two() {
             return invalid(format!("alignment is {alignment}, 0 or a power of two was needed"));
         }
+        let why = (flags & WINDOW == 0).then_some("flags has no FALCHION_WINDOW");
+        for (field, value) in ["window[0]", "window[1]"].into_iter().zip(self.window) {
+            refuse_unused(field, value, value != 0, why, "0")?;
+        }
         let shared = if self.kv_heads == 0 { heads } else { self.kv_heads };
         let dv = if self.dv == 0 { d } else { self.dv };
         let problem = AttentionProblem::new(batch, heads, [queries, keys], d);
@@ -178,11 +186,19 @@ impl AttentionDescription {
         let window = (flags & WINDOW != 0).then_some(self.window);
         let (mask, numbers) = masked(flags & CAUSAL != 0, window)?;
         let packed = flags & PACKED != 0;
+        for (i, field) in ["sequence[0]", "sequence[1]", "sequence[2]", "sequence[3]"].into_iter().enumerate()
+        {
+            let follow = packed && (page == 0 || i.is_multiple_of(3));
+            refuse_numbers(
+                [(field, self.sequences[i])],
+                follow.then_some("packed sequences follow each other"),
+            )?;
+        }
         let at = |i: usize, [heads, length, d]: [u32; 3]| {
             let of = |given: u64, packed: u64| if given == 0 { packed } else { given };
             // The rows of packed sequences have all heads: how many there are is not known here.
             let behind = packed && (page == 0 || i.is_multiple_of(3));
-            let row = of(self.rows[i], u64::from(d) * if behind { heads.into() } else { 1 });
+            let row = of(self.rows[i], u64::from(d) * if behind { u64::from(heads) } else { 1 });
             let head = if behind { d.into() } else { u64::from(length).saturating_mul(row) };
             let head = of(self.head_strides[i], head);
             HeadsRef {
@@ -198,8 +214,9 @@ impl AttentionDescription {
         let views = [self.rows[2], self.head_strides[2], self.sequences[2]];
         let bytes = u64::from(output.bytes());
         let address = if alignment == 0 { 256 } else { u64::from(alignment) };
-        let places = [address, o.row * bytes, o.head * bytes, o.batch * bytes];
-        let aligned = places.iter().all(|at| at.is_multiple_of(16));
+        let places = [address, o.row, o.head, o.batch];
+        let places = [1, bytes, bytes, bytes].into_iter().zip(places).map(|(by, of)| of.wrapping_mul(by));
+        let aligned = places.into_iter().all(|at| at.is_multiple_of(16));
         let request = AttentionRequest {
             format,
             output,
@@ -288,10 +305,11 @@ impl AttentionKernel {
         let args_size = description.args_size;
         Ok(Self {
             name: text(&attend.name()),
-            ptx: text(attend.program().text()),
+            ptx: text(attend.program().map_err(|error| failed(&error))?.text()),
             attend,
             call,
             workspace: bytes,
+            lends: request.workspace,
             args_size,
         })
     }
@@ -314,8 +332,14 @@ impl Object for AttentionKernel {
         let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
         let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
         let AttentionCall { q, k, v, o, .. } = self.call;
-        let AttentionArguments { begins, all, lengths, table, each, pages, workspace_bytes, .. } = arguments;
-        let workspace = address(arguments.workspace);
+        let AttentionArguments { begins, all, lengths, table, each, pages, .. } = arguments;
+        let spec = self.attend.attention().plan().spec;
+        let why = (spec.pages.is_none()).then_some("desc.page is 0");
+        refuse_pointers([("lengths", lengths), ("table", table)], why)?;
+        refuse_numbers([("each", each.into()), ("pages", pages.into())], why)?;
+        refuse_begins(spec.lengths == Lengths::Packed, spec.pages.is_some(), begins, all)?;
+        let why = (!self.lends).then_some("flags has no FALCHION_WORKSPACE");
+        refuse_pointers([("workspace", arguments.workspace.cast_const())], why)?;
         Ok(AttentionCall {
             q: at(q, arguments.q),
             k: at(k, arguments.k),
@@ -324,10 +348,26 @@ impl Object for AttentionKernel {
             log_sum_exp: address(arguments.log_sum_exp),
             packed: Packed { begins: begins.map(address), rows: all },
             pages: Pages { lengths: address(lengths), table: address(table), each, count: pages },
-            workspace: (workspace != 0).then_some(Buffer::new(workspace, workspace_bytes)),
+            workspace: workspace(arguments.workspace, arguments.workspace_bytes)?,
             ..self.call.clone()
         })
     }
+}
+
+/// Refuses where sequences begin, if they are not packed, or their keys are in pages.
+pub(crate) fn refuse_begins(
+    packed: bool,
+    in_pages: bool,
+    begins: [*const c_void; 2],
+    all: [u32; 2],
+) -> Result<(), Failure> {
+    let no_flag = (!packed).then_some("flags has no FALCHION_PACKED");
+    let why = [no_flag, no_flag.or(in_pages.then_some("keys are in pages: lengths says how many"))];
+    for (i, why) in why.into_iter().enumerate() {
+        refuse_pointers([(["begins_q", "begins_k"][i], begins[i])], why)?;
+        refuse_numbers([(["all_queries", "all_keys"][i], all[i].into())], why)?;
+    }
+    Ok(())
 }
 
 /// # Safety

@@ -4,15 +4,15 @@ use core::ffi::{c_int, c_void};
 
 use falchion::attention::backward::{BackwardCall, BackwardSpec};
 use falchion::attention::{AttentionCall, AttentionRequest, HeadsRef, Packed};
-use falchion::kernel::Buffer;
 use falchion_core::Backward;
 
 use crate::attention::{
     Asked, AttentionDescription, CAUSAL, DETERMINISTIC, PACKED, WINDOW, check_flags, largest, read,
+    refuse_begins,
 };
 use crate::description::sized;
-use crate::object::{Object, emulate, launch, load};
-use crate::{Failure, Status, create, destroy, invalid, write_bytes};
+use crate::object::{Object, emulate, launch, load, workspace};
+use crate::{Failure, INVALID, Status, create, destroy, invalid, write_bytes};
 
 /// The arguments of a run: `falchion_attention_backward_args`.
 #[repr(C)]
@@ -79,6 +79,13 @@ impl BackwardKernel {
                 description.page, request.output, request.format
             ));
         }
+        if !description.alignment.is_multiple_of(16) {
+            return invalid(format!(
+                "alignment is {}, 0 or a multiple of 16 was needed for a gradient",
+                description.alignment
+            ));
+        }
+        request.check().map_err(|error| Failure(INVALID, error.to_string()))?;
         let AttentionRequest { format, head, mask, lengths, .. } = request;
         let deterministic = description.flags & DETERMINISTIC != 0;
         let spec = BackwardSpec { format, head, mask, lengths, deterministic, ..BackwardSpec::DEFAULT };
@@ -107,7 +114,8 @@ impl Object for BackwardKernel {
         let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
         let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
         let AttentionCall { q, k, v, o, .. } = self.call;
-        let workspace = address(arguments.workspace);
+        let packed = self.backward.is_packed();
+        refuse_begins(packed, false, arguments.begins, arguments.all)?;
         let forward = AttentionCall {
             q: at(q, arguments.q),
             k: at(k, arguments.k),
@@ -119,7 +127,7 @@ impl Object for BackwardKernel {
         };
         let gradients = [at(q, arguments.d_q), at(k, arguments.d_k), at(v, arguments.d_v)];
         Ok(BackwardCall {
-            workspace: (workspace != 0).then_some(Buffer::new(workspace, arguments.workspace_bytes)),
+            workspace: workspace(arguments.workspace, arguments.workspace_bytes)?,
             ..BackwardCall::of(forward, at(o, arguments.d_o), gradients)
         })
     }

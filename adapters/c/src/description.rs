@@ -7,8 +7,9 @@ use falchion::collective::{
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
-use falchion_core::{Refusal, aligned};
+use falchion_core::{Part, Refusal, aligned};
 
+use crate::object::refuse_numbers;
 use crate::{DRIVER, Failure, INTERNAL, INVALID, NO_KERNEL, invalid};
 
 /// The description of a GEMM: `falchion_gemm_desc`.
@@ -128,6 +129,8 @@ pub(crate) struct Asked {
 
 /// The names of the matrices, in the order of the arguments.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+/// Those of their strides.
+const STRIDES: [&str; 4] = ["stride_a", "stride_b", "stride_c", "stride_d"];
 
 impl Description {
     /// The description at an address. A caller's structure may be longer, if it says nothing there, and it may be the
@@ -191,6 +194,8 @@ impl Description {
             }
         }
         let places = self.places(types, majors, fusion, form)?;
+        let why = "form is not FALCHION_MASKED_ROWS";
+        refuse_numbers([("room", room.into())], (form != 2).then_some(why))?;
         // What belongs to an operand of several GEMMs is there once for each.
         let several = [0, 1].map(|i| places[i][1] > 0);
         let alignment = if alignment == 0 { 256 } else { alignment.min(256) };
@@ -202,6 +207,10 @@ impl Description {
         let request = Request::packed(types, majors, GemmProblem { m, n, k });
         let mut request = Request { fusion, reproducible: flags & REPRODUCIBLE != 0, ..request };
         let extents = [m, n, k];
+        for (i, part) in [Part::Scales(0), Part::Scales(1), Part::GroupScales].into_iter().enumerate() {
+            let field = ["ld_scale_a", "ld_scale_b", "ld_group_scales"][i];
+            refuse_numbers([(field, self.scale_lds[i])], part.unused(&request, &[]))?;
+        }
         request.call = Call {
             a,
             b,
@@ -273,6 +282,10 @@ impl Description {
         let mut all = [[0; 2]; 4];
         for (i, [lines, contiguous]) in extents.into_iter().enumerate() {
             let Self { lds, strides, batch, .. } = self;
+            // A batch of one may say how it would go on.
+            let one = form > 0 || *batch == 0;
+            let why = (!several[i] || form == 0 && one).then_some("there is one such matrix");
+            refuse_numbers([(STRIDES[i], strides[i])], why)?;
             let ld = if lds[i] == 0 { contiguous } else { lds[i] };
             if ld < contiguous {
                 return invalid(format!("ld{} is {ld}, {contiguous} or more was needed", NAMES[i]));
@@ -295,5 +308,5 @@ impl Description {
 
 /// A matrix of that many lines, one after the other where there are several.
 fn lines(matrix: MatrixRef, count: u32, several: bool) -> MatrixRef {
-    if several { matrix.every(u64::from(count) * matrix.ld) } else { matrix }
+    if several { matrix.every(u64::from(count).saturating_mul(matrix.ld)) } else { matrix }
 }

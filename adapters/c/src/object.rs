@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_void};
 
 use falchion::kernel::driver::Context;
-use falchion::kernel::{EngineError, Machine};
-use falchion_core::{Plain, Refusal, Run};
+use falchion::kernel::{Buffer, EngineError, Machine};
+use falchion_core::{Plain, Refusal, Run, refuse_unused};
 
 use crate::{DRIVER, FAULT, Failure, INVALID, Status, given, guard, invalid};
 
@@ -84,13 +84,47 @@ pub(crate) unsafe fn emulate<T: Object>(object: *mut T, arguments: *const T::Arg
     })
 }
 
-fn failed(error: &EngineError) -> Failure {
+pub(crate) fn failed(error: &EngineError) -> Failure {
     let status = match error {
-        EngineError::Call { .. } => INVALID,
+        EngineError::Call { .. } | EngineError::Memory { .. } | EngineError::Work { .. } => INVALID,
         EngineError::Trap { .. } => FAULT,
         _ => DRIVER,
     };
     Failure(status, error.to_string())
+}
+
+/// Refuses pointers that are given and not used: each by its field's name, and what names it.
+pub(crate) fn refuse_pointers<const N: usize>(
+    fields: [(&str, *const c_void); N],
+    why: Option<&str>,
+) -> Result<(), Failure> {
+    fields
+        .into_iter()
+        .try_for_each(|(field, pointer)| {
+            let value = format_args!("{:#x}", pointer.expose_provenance());
+            refuse_unused(field, value, !pointer.is_null(), why, "NULL")
+        })
+        .map_err(Failure::from)
+}
+
+/// Refuses numbers that are given and not used.
+pub(crate) fn refuse_numbers<const N: usize>(
+    fields: [(&str, u64); N],
+    why: Option<&str>,
+) -> Result<(), Failure> {
+    let mut fields = fields.into_iter();
+    Ok(fields.try_for_each(|(field, value)| refuse_unused(field, value, value != 0, why, "0"))?)
+}
+
+/// The workspace of a structure of arguments.
+pub(crate) fn workspace(address: *mut c_void, bytes: u64) -> Result<Option<Buffer>, Failure> {
+    match address.expose_provenance() as u64 {
+        0 if bytes > 0 => {
+            invalid(format!("workspace is NULL and workspace_bytes {bytes}, an address was needed"))
+        }
+        0 => Ok(None),
+        address => Ok(Some(Buffer::new(address, bytes))),
+    }
 }
 
 /// How a kernel is chosen.
@@ -112,6 +146,7 @@ impl Choice<'_> {
     ) -> Result<T, Failure> {
         let card = self.card.checked_sub(1).map(|ordinal| ordinal as usize);
         match (self.budget, card) {
+            (Some(0), _) => invalid("budget is 0, 1 or more was needed to tune".to_owned()),
             (Some(_), None) => invalid("card is 0, 1 or more was needed to tune on".to_owned()),
             (Some(_), Some(_)) if self.spec.is_some() => {
                 invalid("spec is given, NULL was needed to tune".to_owned())

@@ -28,7 +28,7 @@ unsafe fn format(name: *const c_char) -> Result<Format, Failure> {
 /// # Safety
 /// The address is null, or that number of bytes can be read there.
 unsafe fn bytes<'a>(address: *const u8, count: u64, name: &str) -> Result<&'a [u8], Failure> {
-    match (usize::try_from(count), address.is_null()) {
+    match (isize::try_from(count).map(isize::cast_unsigned), address.is_null()) {
         (Ok(0), _) => Ok(&[]),
         // SAFETY: the caller guarantees it.
         (Ok(count), false) => Ok(unsafe { core::slice::from_raw_parts(address, count) }),
@@ -41,6 +41,9 @@ unsafe fn bytes<'a>(address: *const u8, count: u64, name: &str) -> Result<&'a [u
 /// # Safety
 /// The address is null, or that number of bytes can be written there.
 unsafe fn put(result: &[u8], address: *mut u8, name: &str) -> Result<(), Failure> {
+    if result.is_empty() {
+        return Ok(());
+    }
     if address.is_null() {
         return invalid(format!("{name} is NULL, {} bytes were needed", result.len()));
     }
@@ -64,7 +67,7 @@ pub unsafe extern "C" fn falchion_weights_bytes(
         // SAFETY: the caller guarantees it.
         let (code, bytes) = unsafe { (self::code(code)?, bytes.as_mut()) };
         let Some(bytes) = bytes else { return invalid("bytes is NULL, one was needed".to_owned()) };
-        *bytes = weights::bytes(code, [rows, k]);
+        *bytes = weights::bytes(code, [rows, k]).or_else(|error| invalid(error.to_string()))?;
         Ok(())
     })
 }
@@ -138,7 +141,8 @@ pub unsafe extern "C" fn falchion_sparse_compress(
         unsafe {
             let format = self::format(format)?;
             let size = format.bytes() as usize;
-            let elements = bytes(elements, u64::from(rows) * u64::from(k) * size as u64, "elements")?;
+            let count = (u64::from(rows) * u64::from(k)).saturating_mul(size as u64);
+            let elements = bytes(elements, count, "elements")?;
             let word =
                 |bytes: &[u8]| bytes.iter().rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
             let elements: Vec<u32> = elements.chunks(size).map(word).collect();

@@ -1,7 +1,7 @@
 //! Attention of sequences of different lengths, of pages of a cache and with a window, and its gradient, compared with double precision.
 
 use core::ffi::{CStr, c_void};
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut};
 
 use falchion_c::*;
 
@@ -201,7 +201,8 @@ fn gradients_are_those_of_double_precision() {
         let [mut d_k, mut d_v] = [7, 8].map(|seed| Rows::new(keys, HEADS[1], seed));
         let mut sums = vec![f32::NAN; HEADS[0] * queries];
         let mut of = description(flags & !DETERMINISTIC);
-        (of.batch, of.queries, of.keys, of.window) = (1, queries as u32, keys as u32, [5, 3]);
+        (of.batch, of.queries, of.keys) = (1, queries as u32, keys as u32);
+        of.window = if flags & WINDOW == 0 { [0; 2] } else { [5, 3] };
         // Rows before heads.
         let [rows, shared] = HEADS.map(|heads| (heads * D) as u64);
         (of.rows, of.head_strides) = ([rows, shared, shared, rows], [D as u64; 4]);
@@ -313,7 +314,8 @@ fn gradients_of_packed_sequences_are_those_of_each() {
             let at = |of: *mut c_void, row: usize, heads: usize| of.wrapping_byte_add(row * heads * D * 2);
             let [q, o, d_o] = [&mut q, &mut o, &mut d_o].map(|of| at(of.at(), row, HEADS[0]));
             let [k, v] = [&mut k, &mut v].map(|of| at(of.at(), key, HEADS[1]));
-            let (begins, log_sum_exp) = ([0, 1].map(|i| begins[i].as_ptr().cast()), sums.as_mut_ptr().cast());
+            let begins = if packed { [0, 1].map(|i| begins[i].as_ptr().cast()) } else { [null(); 2] };
+            let (all, log_sum_exp) = (if packed { all } else { [0; 2] }, sums.as_mut_ptr().cast());
             // SAFETY: the structure may be zero.
             let zeros: AttentionArguments = unsafe { core::mem::zeroed() };
             emulate(&of, &AttentionArguments { q, k, v, o, log_sum_exp, begins, all, ..zeros });

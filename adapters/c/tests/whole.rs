@@ -45,6 +45,10 @@ impl Aligned {
         self.0[self.1..].as_ptr().cast()
     }
 
+    fn f64s(&self, count: usize) -> Vec<f64> {
+        self.0[self.1..].as_chunks().0.iter().take(count).map(|bytes| f64::from_le_bytes(*bytes)).collect()
+    }
+
     fn f32s(&self, count: usize) -> Vec<f32> {
         self.0[self.1..].as_chunks().0.iter().take(count).map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
@@ -275,6 +279,16 @@ fn groups_have_matrices_of_their_own() {
         want.extend(product(&a[from * k..to * k], &b[group * n * k..], [to - from, n, k]));
     }
     assert_eq!(ints(&d, m * n), want);
+    // As many experts as models have: the last has the B of the third.
+    let many: Vec<i8> = b.iter().copied().cycle().take(384 * n * k).collect();
+    let mut ends = [17u32; 385];
+    (ends[0], ends[384]) = (0, 40);
+    let tables = (Aligned::of(&many, i8::to_le_bytes), Aligned::of(&ends, u32::to_le_bytes));
+    let d_of_many = Aligned::new(&vec![0; 4 * m * n], 0);
+    let of_many =
+        Arguments { b: tables.0.at(), d: d_of_many.at().cast_mut(), groups: tables.1.at(), ..arguments };
+    emulate("many rows", &Description { batch: 384, ..rows }, &of_many);
+    assert_eq!(ints(&d_of_many, m * n), want);
 
     let table = Aligned::of(&[0u32, 128, 256], u32::to_le_bytes);
     let d = Aligned::new(&vec![0; 4 * 2 * m * n], 0);
@@ -494,4 +508,87 @@ fn groups_have_scales_and_metadata_of_their_own() {
         let term = |l: usize| i32::from(a[row * k + l]) * i32::from(b[(group(row) * n + column) * k + l]);
         assert_eq!(found.to_bits().cast_signed(), (0..k).map(term).sum::<i32>(), "{row} {column}");
     }
+}
+
+/// Factors and numbers of a GEMM of `f64`, in double where the arguments have room for it; contradictions are refused.
+#[test]
+fn factors_are_doubles() {
+    let extents @ [m, n, k] = [40, 24, 32];
+    let (a, b) = (small(m * k, 5), small(n * k, 3));
+    let of = |all: &[i8]| Aligned::of(all, |x: i8| f64::from(x).to_le_bytes());
+    let (of_a, of_b, of_c) = (of(&a), of(&b), of(&small(m * n, 4)));
+    let d = Aligned::new(&vec![0; 8 * m * n], 0);
+    let name = c"low".as_ptr();
+    let [old, new] = [core::mem::offset_of!(NamedInput, value_f64), size_of::<NamedInput>()];
+    let plain = Arguments { a: of_a.at(), b: of_b.at(), c: of_c.at(), d: d.at().cast_mut(), ..zeros() };
+    let run = |text: Option<&CStr>, args_size: usize, arguments: &Arguments| {
+        let epilogue = text.map_or(null(), CStr::as_ptr);
+        let description = Description { epilogue, args_size, ..description(c"f64", extents) };
+        let mut gemm: *mut Gemm = null_mut();
+        // SAFETY: the structures are valid, and so is the memory that they name.
+        let status = unsafe {
+            assert_eq!(falchion_gemm_create(&description, &mut gemm), OK, "{}", last());
+            let status = falchion_gemm_emulate(gemm, arguments);
+            falchion_gemm_destroy(gemm);
+            status
+        };
+        if status == OK { Ok(()) } else { Err(last()) }
+    };
+    let whole = size_of::<Arguments>();
+    let before = core::mem::offset_of!(Arguments, input_size);
+    let (tenth, third) = (0.1, -1.0 / 3.0);
+    let single = |x: f64| f64::from(x as f32);
+    // The factors that are meant, or the words of the error.
+    for (why, size, [alpha, beta], [alpha_f64, beta_f64], want) in [
+        ("double", whole, [0.0; 2], [tenth, third], Ok([tenth, third])),
+        ("both", whole, [0.1, -1.0 / 3.0], [tenth, third], Ok([tenth, third])),
+        ("float", whole, [0.1, -1.0 / 3.0], [0.0; 2], Ok([single(tenth), single(third)])),
+        ("old arguments", before, [0.1, 0.0], [tenth, third], Ok([single(tenth), 0.0])),
+        ("others", whole, [0.5, 0.0], [tenth, 0.0], Err("alpha is 0.5 and alpha_f64 0.1: the same number")),
+        (
+            "other C's",
+            whole,
+            [1.0, 1.0],
+            [0.0, 1e-9],
+            Err("beta is 1 and beta_f64 0.000000001: the same number"),
+        ),
+    ] {
+        let arguments = Arguments { alpha, beta, alpha_f64, beta_f64, ..plain };
+        match (run(None, size, &arguments), want) {
+            (Ok(()), Ok([alpha, beta])) => {
+                let sums = product(&a, &b, extents);
+                for ((found, sum), c) in d.f64s(m * n).into_iter().zip(sums).zip(of_c.f64s(m * n)) {
+                    assert_eq!(found, c.mul_add(beta, f64::from(sum) * alpha), "{why}");
+                }
+            }
+            (Err(error), Err(words)) => assert!(error.contains(words), "{why}: {error}"),
+            (found, _) => panic!("{why}: {found:?}"),
+        }
+    }
+    for (why, input_size, value, value_f64, want) in [
+        ("double", new, 0.0, tenth, Ok(tenth)),
+        ("old inputs", old, 0.1, tenth, Ok(single(tenth))),
+        ("no size", 0, 0.1, tenth, Ok(single(tenth))),
+        ("others", new, 0.5, tenth, Err("input `low`: value is 0.5 and input `low`: value_f64 0.1")),
+        ("no structure", 8, 0.0, tenth, Err("size is 8, sizeof(falchion_input), 72, was needed")),
+    ] {
+        let input = NamedInput { name, value, value_f64, ..zeros() };
+        let arguments = Arguments { inputs: &raw const input, input_count: 1, input_size, ..plain };
+        match (run(Some(c"acc*low"), whole, &arguments), want) {
+            (Ok(()), Ok(low)) => {
+                let wanted: Vec<f64> =
+                    product(&a, &b, extents).iter().map(|&sum| f64::from(sum) * low).collect();
+                assert_eq!(d.f64s(m * n), wanted, "{why}");
+            }
+            (Err(error), Err(words)) => assert!(error.contains(words), "{why}: {error}"),
+            (found, _) => panic!("{why}: {found:?}"),
+        }
+    }
+    // D over A.
+    let over = Arguments { alpha: 1.0, d: of_a.at().cast_mut(), ..plain };
+    let error = run(None, whole, &over).expect_err("D is A");
+    assert!(
+        error.contains("D at 0x") && error.contains("is written and shares memory with A at 0x"),
+        "{error}"
+    );
 }

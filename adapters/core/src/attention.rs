@@ -1,20 +1,49 @@
 //! The kernel for described attention.
 
 use core::fmt;
+use std::sync::Arc;
 
 use falchion::attention::{
     Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask,
-    OutputStore,
+    OutputStore, Packed, Pages,
 };
 use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
-use falchion::kernel::{Family, Kernel, Machine, Predicted, Program};
+use falchion::kernel::{EngineError, Family, Kernel, LaunchError, Machine, Predicted, Program};
 
 use crate::host::Hosted;
 use crate::kept::{Kept, Plain};
 use crate::refusal::{Refusal, of_driver};
 use crate::words::completed;
 
-impl Hosted<AttentionCall> for Attention {}
+impl Hosted<AttentionCall> for Attention {
+    fn check_tables(
+        &self,
+        call: &AttentionCall,
+        read: &dyn Fn(u64, u64) -> Vec<u32>,
+    ) -> Result<(), LaunchError> {
+        let AttentionProblem { batch, keys, .. } = call.problem;
+        let AttentionSpec { lengths, pages, .. } = self.plan().spec;
+        if lengths == Lengths::Packed {
+            let sides = if pages.is_some() { 1 } else { 2 };
+            check_packed(&call.packed, &call.problem, sides, read)?;
+        }
+        let Some(page) = pages.filter(|_| keys > 0) else { return Ok(()) };
+        let Pages { lengths, table, each, .. } = call.pages;
+        let of_keys: Vec<u32> = read(lengths, batch.into()).into_iter().map(|of| of.min(keys)).collect();
+        call.pages.check(page, &of_keys, &read(table, u64::from(batch) * u64::from(each)))
+    }
+}
+
+/// Checks where the sequences of a packed call begin, of queries, and of keys if there are two sides.
+pub(crate) fn check_packed(
+    packed: &Packed,
+    problem: &AttentionProblem,
+    sides: usize,
+    read: &dyn Fn(u64, u64) -> Vec<u32>,
+) -> Result<(), LaunchError> {
+    let begins = packed.begins.map(|begins| read(begins, u64::from(problem.batch) + 1));
+    packed.check(problem, &begins.each_ref().map(Vec::as_slice)[..sides])
+}
 
 /// The kernel for described attention.
 pub struct Attend {
@@ -43,6 +72,7 @@ impl Attend {
         aligned: bool,
         machine: &Machine,
     ) -> Result<Self, Refusal> {
+        request.check().map_err(|error| Refusal::Invalid(error.to_string()))?;
         let none = |reason: String| Refusal::NoKernel(format!("{}: {reason}", Attention::problem(request)));
         let Predicted { kernel, microseconds } = match spec {
             Some(text) => {
@@ -69,6 +99,7 @@ impl Attend {
         aligned: bool,
         ordinal: usize,
     ) -> Result<Option<Self>, Refusal> {
+        request.check().map_err(|error| Refusal::Invalid(error.to_string()))?;
         let context = Context::primary(ordinal).map_err(of_driver)?;
         let found = falchion::kernel::driver::recorded::<Attention>(&context, request).map_err(of_driver)?;
         found.map(|of| Self::of(of.kernel, of.microseconds, aligned)).transpose()
@@ -80,6 +111,7 @@ impl Attend {
     /// # Errors
     /// No kernel supports the request; the driver's.
     pub fn tuned(request: &AttentionRequest, ordinal: usize, budget: u32) -> Result<Self, Refusal> {
+        request.check().map_err(|error| Refusal::Invalid(error.to_string()))?;
         let context = Context::primary(ordinal).map_err(of_driver)?;
         let tuned = tuned::<Attention>(&context, request, Tuning::Measured { budget }).map_err(of_driver)?;
         let microseconds = match tuned.chosen {
@@ -97,10 +129,11 @@ impl Attend {
             spec => Attention::new(AttentionSpec { store: OutputStore::Direct, ..spec })
                 .map_err(|error| Refusal::NoKernel(error.to_string()))?,
         };
-        let program = kernel.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         // A kernel's name does not say all; its spec does, and the text of the default one is empty.
         let text = format!("{} {}", kernel.name(), kernel.plan().spec);
-        Ok(Self { kept: Kept::new(kernel, program, text), microseconds })
+        let kept = Kept::new(kernel, text, Kernel::program);
+        kept.program().map_err(|error| Refusal::Internal(error.to_string()))?;
+        Ok(Self { kept, microseconds })
     }
 
     /// The kernel as a value.
@@ -108,8 +141,11 @@ impl Attend {
         self.kept.kernel()
     }
 
-    /// The kernel's program.
-    pub fn program(&self) -> &Program {
+    /// The kernel's program, which is emitted again if those of other kernels were needed since.
+    ///
+    /// # Errors
+    /// A mistake of this library: it is not a program.
+    pub fn program(&self) -> Result<Arc<Program>, EngineError> {
         self.kept.program()
     }
 

@@ -3,15 +3,28 @@
 
 use core::fmt;
 
-use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
-use falchion::attention::{AttentionProblem, Packed};
-use falchion::kernel::{Buffer, EngineError, Kernel};
+use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep, Step};
+use falchion::attention::{AttentionProblem, Lengths, Packed};
+use falchion::kernel::{Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError};
 
+use crate::attention::check_packed;
 use crate::host::{self, Hosted, Run};
 use crate::kept::{Kept, Plain};
 use crate::refusal::Refusal;
 
-impl Hosted<BackwardCall> for BackwardStep {}
+impl Hosted<BackwardCall> for BackwardStep {
+    fn check_tables(
+        &self,
+        call: &BackwardCall,
+        read: &dyn Fn(u64, u64) -> Vec<u32>,
+    ) -> Result<(), LaunchError> {
+        // The first step checks for all.
+        match (self.plan().spec.lengths, self.step()) {
+            (Lengths::Packed, Step::Prepare) => check_packed(&call.packed, &call.problem, 2, read),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// The kernels for the gradient of attention: three programs that run one after the other.
 pub struct Backward {
@@ -38,13 +51,18 @@ impl Backward {
         let of = first.or_else(|error| others.into_iter().find_map(|tile| of_tile(tile).ok()).ok_or(error));
         let of = of.map_err(none)?;
         let kept = |step: BackwardStep| {
-            let program = Kernel::<BackwardCall>::program(&step);
-            let program = program.map_err(|error| Refusal::Internal(error.to_string()))?;
+            let emit = |step: &BackwardStep| Kernel::<BackwardCall>::program(step);
+            let program = emit(&step).map_err(|error| Refusal::Internal(error.to_string()))?;
             let text = format!("{} {}", program.name(), of.plan().spec);
-            Ok(Kept::new(step, program, text))
+            Ok(Kept::new(step, text, emit))
         };
         let steps = of.steps().into_iter().map(kept).collect::<Result<_, Refusal>>()?;
         Ok(Self { of, steps })
+    }
+
+    /// Whether sequences have lengths of their own.
+    pub fn is_packed(&self) -> bool {
+        self.of.plan().spec.lengths == Lengths::Packed
     }
 
     /// Bytes of workspace that a call needs; `packed` counts where lengths differ.
@@ -69,15 +87,20 @@ impl Plain for Backward {
         call.workspace = workspace;
     }
 
-    unsafe fn emulate(&self, call: &BackwardCall, how: Run) -> Result<(), EngineError> {
+    unsafe fn emulate(&self, call: &BackwardCall, how: Run<'_>) -> Result<(), EngineError> {
+        let engine = Emulator::new();
+        let refused = |source| EngineError::Call { kernel: self.of.name(), source };
+        // Nothing is allocated before it is known to fit.
+        engine.admit(&Demand::of(&self.of, call, engine.multiprocessors()).map_err(refused)?, 1)?;
         let bytes = self.workspace(&call.problem, &call.packed);
         let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
         let address = room.as_mut_ptr().expose_provenance() as u64;
         let workspace = Some(Buffer::new(address.next_multiple_of(256), bytes));
         let call = BackwardCall { workspace, ..call.clone() };
-        self.steps.iter().try_for_each(|step| {
+        self.steps.iter().enumerate().try_for_each(|(i, step)| {
+            let how = how.part([i, self.steps.len()]);
             // SAFETY: the caller guarantees it; the workspace is alive and large enough.
-            unsafe { host::run(step.kernel(), step.program(), &call, how) }
+            unsafe { host::run(step.kernel(), &*step.program()?, &call, how) }
         })
     }
 }

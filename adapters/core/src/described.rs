@@ -56,6 +56,9 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
         Input::Address(address) => memory(address, one),
         Input::Matrix(matrix) => {
             memory(&mut matrix.address, Extents { ld: matrix.ld, ..one });
+            if !writes {
+                visit.in_place();
+            }
             visit.length(&mut matrix.ld);
         }
         Input::Each { address, ld, stride } => {
@@ -69,7 +72,7 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
             visit.length(&mut scratch.bytes);
         }
         Input::Dropout(mask) => {
-            visit.factor(&mut mask.probability);
+            visit.single(&mut mask.probability);
             visit.length(&mut mask.seed);
             visit.length(&mut mask.offset);
         }
@@ -119,6 +122,14 @@ impl Kernel<Call<Epilogue>> for Described {
         call.workspace = workspace;
     }
 
+    fn total_work(&self, call: &Call<Epilogue>) -> u128 {
+        let linear = match &call.epilogue {
+            Epilogue::Linear(linear) => *linear,
+            Epilogue::Fused(..) => LinearArguments::default(),
+        };
+        self.gemm.total_work(&call.clone().with(linear))
+    }
+
     fn launch(&self, call: &Call<Epilogue>, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let arguments = match (&call.epilogue, self.formula) {
             (Epilogue::Linear(linear), _) => return self.gemm.launch(&call.clone().with(*linear), slots),
@@ -138,12 +149,32 @@ impl Kernel<Call<Epilogue>> for Described {
     }
 
     fn visit(&self, call: &mut Call<Epilogue>, visit: &mut dyn Visit) {
-        let multiplied = !matches!(&call.epilogue, Epilogue::Linear(linear) if linear.alpha == 0.0);
+        let multiplied = match &call.epilogue {
+            Epilogue::Linear(linear) => linear.multiplied(),
+            Epilogue::Fused(..) => true,
+        };
         call.visit(&Layouts { multiplied, ..Layouts::of(&self.gemm) }, visit);
     }
 }
 
 impl Hosted<Call<Epilogue>> for Described {
+    fn check_tables(
+        &self,
+        call: &Call<Epilogue>,
+        read: &dyn Fn(u64, u64) -> Vec<u32>,
+    ) -> Result<(), LaunchError> {
+        let (table, count) = match call.products {
+            GroupedProblem::GroupedContiguous { count, offsets }
+            | GroupedProblem::KGrouped { count, offsets } => (offsets, u64::from(count) + 1),
+            GroupedProblem::GroupedMasked { count, rows, .. } => (rows, count.into()),
+            GroupedProblem::One | GroupedProblem::Batched { .. } | GroupedProblem::PointerArray { .. } => {
+                return Ok(());
+            }
+        };
+        let [.., step] = self.gemm.plan().mainloop.tile;
+        call.products.check_table(call.problem, step, &read(table, count))
+    }
+
     unsafe fn records(&self, call: &Call<Epilogue>) -> Vec<Record> {
         let GroupedProblem::PointerArray { count, records } = call.products else { return Vec::new() };
         let first = core::ptr::with_exposed_provenance::<u64>(records as usize);
@@ -182,6 +213,9 @@ impl Hosted<Call<Epilogue>> for Described {
                 let extents = Extents { bits, length: length.into(), lines, ld: lds[i], count: 1, stride: 0 };
                 let contents = Contents::Elements(bits.div_ceil(8));
                 visit.memory(Memory { name, address: &mut addresses[i], extents, contents, writes: i == 3 });
+                if i == 2 {
+                    visit.in_place();
+                }
             }
         }
     }

@@ -8,8 +8,8 @@ use falchion::collective::tree::Shape;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::{Chosen, Context, Loaded, Tuning};
 use falchion::kernel::{
-    AnyGemm, Call, GemmProblem, Kernel, KernelSpec, Machine, Program, Ranked, Request, Selection, SpecError,
-    Types, rank, search,
+    AnyGemm, Call, EngineError, GemmProblem, Kernel, KernelSpec, Machine, Program, Ranked, Request,
+    Selection, SpecError, Types, rank, search,
 };
 
 use crate::described::{Described, Epilogue};
@@ -99,11 +99,12 @@ impl Gemm {
     }
 
     fn of(gemm: AnyGemm, request: &Request<'_>, microseconds: f64, reason: String) -> Result<Self, Refusal> {
-        let program = gemm.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         let kernel = Described::new(gemm, request.fusion);
         let slots = kernel.slots(shape_of(request)).into();
         let text = kernel.gemm().entry_name();
-        Ok(Self { kept: Kept::new(kernel, program, text), slots, reason, microseconds })
+        let kept = Kept::new(kernel, text, |kernel| kernel.gemm().program());
+        kept.program().map_err(|error| Refusal::Internal(error.to_string()))?;
+        Ok(Self { kept, slots, reason, microseconds })
     }
 
     /// The kernel as a value.
@@ -116,8 +117,11 @@ impl Gemm {
         self.kept.kernel()
     }
 
-    /// The kernel's program.
-    pub fn program(&self) -> &Program {
+    /// The kernel's program, which is emitted again if those of other kernels were needed since.
+    ///
+    /// # Errors
+    /// A mistake of this library: it is not a program.
+    pub fn program(&self) -> Result<Arc<Program>, EngineError> {
         self.kept.program()
     }
 

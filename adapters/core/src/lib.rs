@@ -11,6 +11,7 @@
 //! * [`Choices`]: kernels that were chosen, by what their choices depend on.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
+//! * [`Part`]: what may be given in addition, and whether it is used.
 //! * [`Weights`]: few-bit weights, from codes or from files of GPTQ, AWQ and MXFP4.
 //! * [`Layer`]: a linear layer from the [`Tensors`] of a file, by name; [`FewBit`] is its product.
 
@@ -26,6 +27,7 @@ mod kept;
 mod layer;
 mod refusal;
 mod slots;
+mod unused;
 mod weights;
 mod words;
 
@@ -39,10 +41,11 @@ pub use fewbit::{FewBit, FewBitMemory};
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
 pub use gemm::{Gemm, ranked};
-pub use host::Run;
+pub use host::{Run, Watch};
 pub use kept::Plain;
 pub use layer::{FewBits, Layer, bias};
 pub use refusal::{Refusal, aligned};
 pub use slots::{Kind, Slot, slots};
+pub use unused::{Part, refuse_unused};
 pub use weights::{Groups, Lines, Weights};
 pub use words::{code, format, formula, majors, types};

@@ -101,3 +101,40 @@ pub(crate) fn completed<'a>(
     }
     Ok(whole)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of other libraries are those of every adapter, and what may mean two formats is said.
+    #[test]
+    fn formats_have_the_names_of_other_libraries() {
+        for (text, own) in [
+            ("fp16", "f16"),
+            ("bfloat16-bfloat16-float32", "bf16-bf16-f32"),
+            ("int8-uint8", "s8-u8"),
+            ("float8_e4m3fn-1x128-128x128", "e4m3-1x128-128x128"),
+            ("bfloat16-int4g128z", "bf16-s4g128z"),
+            ("half-sparse-a", "f16-sparse-a"),
+        ] {
+            let [read, of] = [text, own].map(|text| types(text).map_err(|refusal| refusal.to_string()));
+            assert!(read.is_ok() && read == of, "{text}: {read:?}");
+        }
+        let codes = ["int4", "uint4", "int8", "fp4"].map(|name| code(name).ok());
+        assert_eq!(codes, ["s4", "u4", "s8", "e2m1"].map(Code::named));
+        for (refused, words) in [
+            (types("fp8").err(), "types is \"fp8\", e4m3 or e5m2 was needed for fp8"),
+            (types("bf16-fp8g128").err(), "one to three of f32, bf16"),
+            (code("fp8").err(), "code is \"fp8\", e4m3 or e5m2 was needed"),
+            (format("type", "fp8").err(), "type is \"fp8\", e4m3 or e5m2 was needed"),
+            (format("type", "f15").err(), "type is \"f15\", one of f32, bf16"),
+            (
+                formula("relu", Format::Bf16, None).err(),
+                "epilogue: `relu` is a function: write relu(alpha*acc), or relu(alpha*acc+bias[n])",
+            ),
+        ] {
+            let said = refused.map(|refusal| refusal.to_string()).unwrap_or_default();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}

@@ -235,9 +235,9 @@ impl<'py> Array<'py> {
 }
 
 /// Whether an object is a number.
-pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<f32> {
+pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<f64> {
     let is = pyo3::types::PyFloat::is_type_of(object) || pyo3::types::PyInt::is_type_of(object);
-    is.then(|| object.extract::<f64>().ok()).flatten().map(|number| number as f32)
+    is.then(|| object.extract().ok()).flatten()
 }
 
 /// An extent of an array, for a kernel.

@@ -26,8 +26,8 @@ pub(crate) struct Arguments<'py> {
     pub(crate) epilogue: Option<Bound<'py, PyString>>,
     pub(crate) types: Option<String>,
     pub(crate) c: Option<Bound<'py, PyAny>>,
-    pub(crate) alpha: Option<f32>,
-    pub(crate) beta: Option<f32>,
+    pub(crate) alpha: Option<f64>,
+    pub(crate) beta: Option<f64>,
     pub(crate) scale_a: Option<Bound<'py, PyAny>>,
     pub(crate) scale_b: Option<Bound<'py, PyAny>>,
     pub(crate) groups: Option<Bound<'py, PyAny>>,
@@ -79,7 +79,7 @@ impl<'py> Arguments<'py> {
         };
         let text = |name| -> PyResult<Option<String>> { take(name)?.map(|text| text.extract()).transpose() };
         let number =
-            |name| -> PyResult<Option<f32>> { take(name)?.map(|number| number.extract()).transpose() };
+            |name| -> PyResult<Option<f64>> { take(name)?.map(|number| number.extract()).transpose() };
         let epilogue = take("epilogue")?.map(Bound::cast_into::<PyString>).transpose()?;
         Ok(Self {
             a,
@@ -289,7 +289,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     let mut given_c = None;
     if fused {
         given.extend(found.given());
-        let number = |name: &str, value: Option<f32>| {
+        let number = |name: &str, value: Option<f64>| {
             value.map(|value| Given { name: name.to_owned(), value: epilogue::Value::Number(value) })
         };
         given.extend(number("alpha", alpha).into_iter().chain(number("beta", asked.beta)));
@@ -475,12 +475,15 @@ impl<'py> Prepared<'py> {
         Ok(self.result)
     }
 
-    pub(crate) fn emulate(&self, how: Run) -> PyResult<()> {
+    pub(crate) fn emulate(
+        &self,
+        ways: impl IntoIterator<Item = Run<'static>, IntoIter: Send>,
+    ) -> PyResult<()> {
         let Self { chosen, call, a, .. } = self;
         if a.place() != Place::Host {
             return invalid(format!("a is in {}, the host's memory was needed", a.place().words()));
         }
         // SAFETY: the same.
-        unsafe { chosen.emulate(a.object().py(), call, how) }
+        unsafe { chosen.emulate(a.object().py(), call, ways) }
     }
 }

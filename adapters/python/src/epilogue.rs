@@ -1,8 +1,9 @@
 //! The text of an epilogue, completed by what the arguments say, and its arguments.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use falchion::collective::process::Locked;
 use falchion::collective::tree::{DropoutArgument, Scratch};
 use falchion::collective::{Format, Formula, Input};
 use falchion_core::{Kind, Slot};
@@ -13,6 +14,7 @@ use pyo3::types::PyTuple;
 use crate::array::{Access, Array, Elements, Fill, Found, Rule, invalid, number, shape_words, type_name};
 use crate::error::of_refusal;
 use crate::operand::row_major;
+use crate::place::KEPT;
 
 /// An argument by name: a number, an array, or whatever else was given.
 pub(crate) struct Given<'py> {
@@ -21,7 +23,7 @@ pub(crate) struct Given<'py> {
 }
 
 pub(crate) enum Value<'py> {
-    Number(f32),
+    Number(f64),
     Array(Found<'py>),
     Mask(DropoutArgument),
 }
@@ -61,8 +63,8 @@ pub(crate) fn formula(
     (operand, d): (Format, Option<Format>),
 ) -> PyResult<Formula> {
     type Known = HashMap<String, Vec<(Vec<Option<Format>>, &'static str, Format, Option<Format>, Formula)>>;
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    static KNOWN: Locked<Option<Known>> = Locked::new(None);
+    let mut known = KNOWN.lock();
     let known = known.get_or_insert_default();
     let found = known.get(text).and_then(|all| {
         all.iter().find(|(formats, by, of, to, _)| {
@@ -79,6 +81,9 @@ pub(crate) fn formula(
     let whole = completed(text, given, scaled);
     let formula = falchion_core::formula(&whole, operand, d).map_err(|refusal| of_refusal(&refusal))?;
     let formats = given.iter().map(Given::format).collect();
+    if known.len() >= KEPT {
+        known.clear();
+    }
     known.entry(text.to_owned()).or_default().push((formats, scaled.0, operand, d, formula));
     Ok(formula)
 }

@@ -1,16 +1,31 @@
 //! The errors of kernels, as Python's.
 
-use falchion::kernel::EngineError;
+use falchion::kernel::{EngineError, LaunchError};
 use falchion_core::Refusal;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 pub(crate) fn of_engine(error: &EngineError) -> PyErr {
     match error {
-        EngineError::Call { source, .. } => PyValueError::new_err(source.to_string()),
+        EngineError::Call { source, .. } => PyValueError::new_err(named(source).to_string()),
         EngineError::Trap { .. } => crate::Fault::new_err(error.to_string()),
         _ => PyRuntimeError::new_err(error.to_string()),
     }
+}
+
+/// An error that names arrays, with the names of the arguments that they are.
+fn named(error: &LaunchError) -> LaunchError {
+    let mut error = error.clone();
+    if let LaunchError::Shared { written, other, .. } = &mut error {
+        for name in [written, other] {
+            match name.as_str() {
+                "D" | "O" => "out".clone_into(name),
+                "A" | "B" | "C" | "Q" | "K" | "V" => name.make_ascii_lowercase(),
+                _ => {}
+            }
+        }
+    }
+    error
 }
 
 pub(crate) fn of_refusal(refusal: &Refusal) -> PyErr {

@@ -16,6 +16,7 @@ mod plan;
 mod scales;
 mod sequences;
 mod stored;
+mod watch;
 mod whole;
 
 use falchion::emulator::Schedule;
@@ -72,8 +73,8 @@ fn matmul<'py>(
     epilogue: Option<Bound<'py, PyString>>,
     types: Option<String>,
     c: Option<Bound<'py, PyAny>>,
-    alpha: Option<f32>,
-    beta: Option<f32>,
+    alpha: Option<f64>,
+    beta: Option<f64>,
     scale_a: Option<Bound<'py, PyAny>>,
     scale_b: Option<Bound<'py, PyAny>>,
     groups: Option<Bound<'py, PyAny>>,
@@ -116,9 +117,13 @@ fn check<'py>(
     let arguments = Arguments::of([a, b], keywords.as_ref())?;
     let prepared = call::prepare(py, &arguments)?;
     let schedules = schedules.from("schedules", [1, u32::MAX])?;
-    for (schedule, seed) in Schedule::sweep(schedules.into()).take(schedules as usize) {
-        prepared.emulate(Run { schedule, seed, exact: false })?;
-    }
+    let each = Schedule::sweep(schedules.into()).take(schedules as usize);
+    prepared.emulate(each.enumerate().map(|(i, (schedule, seed))| Run {
+        schedule,
+        seed,
+        part: [i, schedules as usize],
+        ..Run::default()
+    }))?;
     let gemm = &prepared.chosen.kernel;
     Ok(Kernel::new(gemm.gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
 }

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 
 use crate::array::{Array, Fill, Place, Torch};
 use crate::error::of_engine;
+use crate::watch::watched;
 
 /// Number of choices that are kept of a kind.
 pub(crate) const KEPT: usize = 4096;
@@ -41,7 +42,7 @@ where
         let py = like.object().py();
         let Place::Cuda(ordinal) = like.place() else {
             // SAFETY: the caller guarantees it.
-            return unsafe { self.emulate(py, call, Run::default()) };
+            return unsafe { self.emulate(py, call, [Run::default()]) };
         };
         let torch = torch(py)?;
         if self.kernel.card() != Some(ordinal) {
@@ -63,13 +64,29 @@ where
         unsafe { self.kernel.launch(ordinal, handle(stream), call) }.map_err(|error| of_engine(&error))
     }
 
-    /// Runs a call on the host's memory.
+    /// Runs a call on the host's memory, once per way.
     ///
     /// # Safety
     /// As [`run`](Self::run).
-    pub(crate) unsafe fn emulate(&self, py: Python<'_>, call: &K::Call, how: Run) -> PyResult<()> {
-        // SAFETY: the caller guarantees it.
-        py.detach(|| unsafe { self.kernel.emulate(call, how) }).map_err(|error| of_engine(&error))
+    pub(crate) unsafe fn emulate(
+        &self,
+        py: Python<'_>,
+        call: &K::Call,
+        ways: impl IntoIterator<Item = Run<'static>, IntoIter: Send>,
+    ) -> PyResult<()> {
+        let mut ways = ways.into_iter();
+        let emulated = watched(
+            py,
+            "falchion: emulating",
+            |watch| {
+                ways.try_for_each(|way| {
+                    // SAFETY: the caller guarantees it.
+                    unsafe { self.kernel.emulate(call, Run { watch: Some(watch), ..way }) }
+                })
+            },
+            || (),
+        )?;
+        emulated.map_err(|error| of_engine(&error))
     }
 }
 

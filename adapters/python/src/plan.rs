@@ -2,12 +2,15 @@
 
 use falchion::cute_rs::atom::{Major, smem};
 use falchion::cute_rs::draw::{Access, Picture};
+use falchion::kernel::driver::stop_measuring;
 use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types};
+use falchion_core::Watch;
 use pyo3::prelude::*;
 
 use crate::array::{Place, format_of, invalid, short, type_name};
 use crate::error::of_refusal;
 use crate::place::machine;
+use crate::watch::watched;
 use crate::whole::Whole;
 
 /// A kernel that was chosen, with its predicted time.
@@ -189,8 +192,8 @@ pub(crate) fn plan(
     let request = Asked { extents: [m, n, k], types, layout, batch, epilogue, reproducible }.request()?;
     let machine = of_card(card)?;
     let most = most.from("most", [1, 1 << 20])?;
-    let ranked = py.detach(|| falchion_core::ranked(&request, &machine, most as usize));
-    let ranked = ranked.map_err(|refusal| of_refusal(&refusal))?;
+    let rank = |_: &Watch| falchion_core::ranked(&request, &machine, most as usize);
+    let ranked = watched(py, "falchion: ranking", rank, || ())?.map_err(|refusal| of_refusal(&refusal))?;
     let kernel = |Ranked { gemm, prediction, reason, .. }| Kernel::new(gemm, prediction.microseconds, reason);
     Ok(ranked.into_iter().map(kernel).collect())
 }
@@ -224,7 +227,8 @@ pub(crate) fn tune(
     let Some(ordinal) = of_this_machine(card) else {
         return invalid(format!("card is \"{card}\", one of this machine was needed: cuda:0"));
     };
-    let tuned = py.detach(|| falchion_core::Gemm::tuned(&request, ordinal, budget));
+    let tune = |_: &Watch| falchion_core::Gemm::tuned(&request, ordinal, budget);
+    let tuned = watched(py, "falchion: measuring", tune, stop_measuring)?;
     let tuned = tuned.map_err(|refusal| of_refusal(&refusal))?;
     crate::call::forget();
     Ok(Kernel::new(tuned.gemm().clone(), tuned.microseconds(), tuned.reason().to_owned()))

@@ -10,7 +10,7 @@ use crate::epilogue::{Given, Value};
 pub(crate) enum Scales<'py> {
     None,
     /// Numbers of the host, multiplied.
-    Number(f32),
+    Number(f64),
     /// In the epilogue: a number or a vector for A, and one for B.
     Epilogue(&'static str, [Option<Array<'py>>; 2]),
     /// Of blocks along K.

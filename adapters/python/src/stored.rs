@@ -3,6 +3,7 @@
 use falchion::collective::{Code, Format, GroupScales, MatrixRef, WeightsSpec, sparse, weights};
 use falchion::kernel::Types;
 use falchion_core::{Groups, Lines, Refusal, Weights};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -333,7 +334,9 @@ impl Operand {
                 u64::from(mn.div_ceil(sparse::ROWS)).saturating_mul(sparse::metadata_ld(self.format, k));
             return whole("metadata", metadata, 4 * words);
         };
-        whole("values", values, count.saturating_mul(weights::bytes(weights.code, [mn, k])))?;
+        let each = weights::bytes(weights.code, [mn, k])
+            .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))?;
+        whole("values", values, count.saturating_mul(each))?;
         match (weights.group, scales) {
             (0, None) if zeros.or(metadata).is_none() => Ok(()),
             (1.., Some(scales)) if metadata.is_none() => {

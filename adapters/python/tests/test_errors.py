@@ -111,6 +111,35 @@ def test_types_have_the_names_of_other_libraries():
     assert falchion.plan(64, 64, 64, types="bfloat16")[0].spec == falchion.plan(64, 64, 64, types="bf16")[0].spec
 
 
+def test_out_has_memory_of_its_own():
+    memory = np.ones((64, 192), np.float16)
+    a, b = memory[:, :64], np.ones((64, 64), np.float16)
+    for out, words in [(memory[:, 32:96], "a"), (memory[:, :64], "a"), (b, "b")]:
+        with pytest.raises(ValueError, match=f"^out at 0x[0-9a-f]+ is written and shares memory with {words} at 0x"):
+            falchion.matmul(a, b, out=out)
+    c = memory[:, 128:]
+    with pytest.raises(ValueError, match="^out .* with c at 0x.*: memory of its own was needed, or exactly the same"):
+        falchion.matmul(a, b, beta=1, c=c, out=memory[:, 120:184])
+    # Columns beside those of a, and c itself.
+    assert (falchion.matmul(a, b, out=memory[:, 64:128]) == 64).all()
+    assert (falchion.matmul(a, b, beta=2, c=c, out=c) == 66).all()
+
+
+def test_factors_are_doubles():
+    rng = np.random.default_rng(5)
+    a, b, c = (rng.integers(-3, 4, shape).astype(np.float64) for shape in [(30, 24), (24, 20), (30, 20)])
+    exact = a @ b
+    for found, wanted in [
+        (falchion.matmul(a, b, alpha=0.1, beta=-1 / 3, c=c), 0.1 * exact - c / 3),
+        (falchion.matmul(a, b, scale_a=0.1), 0.1 * exact),
+        (falchion.matmul(a, b, epilogue="alpha*acc + beta*c", alpha=0.1, beta=-1 / 3, c=c), 0.1 * exact - c / 3),
+        (falchion.matmul(a, b, epilogue="factor*acc + low", factor=0.1, low=1e-3), 0.1 * exact + 1e-3),
+    ]:
+        assert np.abs(found - wanted).max() < 1e-14
+    with pytest.raises(ValueError, match="alpha: it is 1e300, and it is taken in f32"):
+        falchion.matmul(A, B, alpha=1e300)
+
+
 def test_no_rows_give_no_rows():
     for shape in [(0, 4), (0, 16)]:
         assert falchion.matmul(np.ones(shape), np.ones((shape[1], 5))).shape == (0, 5)

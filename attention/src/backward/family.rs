@@ -52,10 +52,11 @@ impl AttentionBackward {
         let share = f64::from(heads) / f64::from(shared.max(1));
         // Blocks of keys of all sequences, their tiles of queries, and all queries.
         let (mut blocks, mut tiles, mut all) = (0.0, 0.0, 0.0);
-        for [queries, keys] in request.lengths() {
+        for ([queries, keys], count) in request.kinds() {
             let (own, across) = (f64::from(keys.div_ceil(block)), f64::from(queries.div_ceil(rows)));
-            blocks += f64::from(shared) * own;
-            tiles += f64::from(shared)
+            let shared = f64::from(count) * f64::from(shared);
+            blocks += shared * own;
+            tiles += shared
                 * own
                 * match mask {
                     Mask::Full => across,
@@ -64,7 +65,7 @@ impl AttentionBackward {
                         (across * request.seen([queries, keys]) + 1.0).min(across)
                     }
                 };
-            all += f64::from(queries);
+            all += f64::from(count) * f64::from(queries);
         }
         let tiles = tiles / blocks.max(1.0);
         // CTAs of a mask differ, so no wave ends at once.
@@ -151,6 +152,7 @@ impl Family for AttentionBackward {
         machine: &Machine,
         most: usize,
     ) -> Result<Vec<Predicted<Self>>, String> {
+        request.check().map_err(|error| error.to_string())?;
         let spec = words(request)?;
         // The plan refuses what does not fit; the first one says why, if nothing does.
         let queries = [64, 128, 80, 48, 32].into_iter();
@@ -163,10 +165,10 @@ impl Family for AttentionBackward {
 
     fn operations(request: &AttentionRequest) -> f64 {
         let Ok(spec) = words(request) else { return 0.0 };
-        let part = |[queries, keys]: [u32; 2]| {
+        let part = |([queries, keys], count): ([u32; 2], u32)| {
             let problem = AttentionProblem { batch: 1, queries, keys, ..request.problem };
-            spec.operations(&problem) * request.seen([queries, keys])
+            spec.operations(&problem) * request.seen([queries, keys]) * f64::from(count)
         };
-        request.lengths().into_iter().map(part).sum()
+        request.kinds().map(part).sum()
     }
 }

@@ -13,7 +13,7 @@ use super::emit;
 use super::plan::{BackwardError, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::checks::{check_begin, check_packed, check_problem, check_tensor};
-use crate::kernel::of_section;
+use crate::kernel::{blocks_seen, of_section};
 use crate::maps::{Rows, map_of};
 use crate::masks::of_mask;
 use crate::plan::AttentionPlan;
@@ -202,6 +202,11 @@ impl BackwardStep {
         self.step
     }
 
+    /// Every number of the kernels.
+    pub const fn plan(&self) -> &BackwardPlan {
+        &self.of.plan
+    }
+
     /// Checks a call, and places what the programs pass on.
     fn check(&self, call: &BackwardCall) -> Result<Passed, LaunchError> {
         let BackwardCall { problem, workspace, ref counts, ref reals, .. } = *call;
@@ -261,7 +266,8 @@ impl BackwardStep {
         let Some(grid) = grid([across, sequences, heads])? else { return Ok(None) };
         let bytes = u64::from(self.of.plan.spec.format.bytes());
         let tensor = |of: HeadsRef| {
-            let strides = [of.row, of.head, of.batch].map(|stride| Argument::from(stride * bytes));
+            // One that is too long is that of the only head or sequence, and not used.
+            let strides = [of.row, of.head, of.batch].map(|of| Argument::from(of.wrapping_mul(bytes)));
             [Argument::from(of.address)].into_iter().chain(strides)
         };
         let mut arguments: Vec<Argument> = Vec::new();
@@ -359,6 +365,23 @@ impl Kernel<BackwardCall> for BackwardStep {
         }))
     }
 
+    fn total_work(&self, call: &BackwardCall) -> u128 {
+        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = call.problem;
+        let Passed { across, blocks, .. } = self.of.passed(&call.problem, &call.packed, 0);
+        let [[sequences, ..], _] = self.of.extents(&call.problem, &call.packed);
+        let BackwardSpec { tile: [rows, block], mask, .. } = self.of.plan.spec;
+        let [sequences, heads, shared, across, blocks] =
+            [sequences, heads, shared, across, blocks].map(u128::from);
+        match self.step {
+            Step::Prepare | Step::Finish => sequences * heads * across,
+            Step::Main => {
+                // Tiles of queries that see a block of keys.
+                let seen = blocks_seen(mask, &call.counts, [keys, queries], [block, rows]).min(across);
+                sequences * blocks * (heads * seen + shared)
+            }
+        }
+    }
+
     fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         let passed = self.check(call)?;
         match self.step {
@@ -411,7 +434,7 @@ impl AttentionBackward {
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
-        visit.factor(scale);
+        visit.single(scale);
         let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
         let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
         use Step::{Finish, Main, Prepare};
@@ -427,17 +450,18 @@ impl AttentionBackward {
             ("dV", d_v, (of_keys, dv), written, &[Main]),
         ] {
             let ([batch, heads, rows], d) = extents;
-            let extents = [batch, heads, rows, d];
+            let shape = [batch, heads, rows, d];
             if !touches(steps) {
                 continue;
             }
             let writes = contents == written;
-            let extents = Extents::line(format.bits(), of.reach(extents));
+            let extents = Extents::line(format.bits(), of.reach(shape));
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
+            visit.lines(d.into(), of.repeats(shape));
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
         if touches(&[Prepare]) {
-            let rows = of_queries.iter().map(|&extent| u64::from(extent)).product();
+            let rows = of_queries.iter().fold(1, |all: u64, &of| all.saturating_mul(of.into()));
             let (extents, contents) = (Extents::line(32, rows), Contents::Source(collective::Format::F32));
             let name = "the log-sum-exp";
             visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: false });
@@ -455,6 +479,6 @@ impl AttentionBackward {
             visit.count(&mut bits);
             *count = bits.cast_signed();
         }
-        reals.iter_mut().for_each(|real| visit.factor(real));
+        reals.iter_mut().for_each(|real| visit.single(real));
     }
 }

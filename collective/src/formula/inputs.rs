@@ -1,11 +1,12 @@
 //! The arguments of a formula: by name, from a caller or from another source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{Formula, Lowered};
 use crate::element::Format;
 use crate::operand::MatrixRef;
+use crate::process::Locked;
 use crate::tree::{
     AnyNode, AnyNodeArguments, Argument, DropoutArgument, Item, NodeError, NodeProblem, ResidualArgument,
     Scratch, Shape, Supplied, Supply,
@@ -13,8 +14,8 @@ use crate::tree::{
 
 /// A name that is kept for the life of the process.
 pub(super) fn kept(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    static NAMES: Locked<BTreeSet<&'static str>> = Locked::new(BTreeSet::new());
+    let mut names = NAMES.lock();
     if let Some(known) = names.get(name) {
         return known;
     }
@@ -28,7 +29,7 @@ pub(super) fn kept(name: &str) -> &'static str {
 #[non_exhaustive]
 pub enum Input {
     /// A number of the host.
-    Scalar(f32),
+    Scalar(f64),
     /// The device address of a packed vector, or of a number.
     Address(u64),
     /// A row-major matrix, or the scales of a quantiser.
@@ -219,7 +220,7 @@ impl ByName<'_> {
     }
 
     /// A number of the host; `alpha` has a default.
-    fn scalar(&mut self, name: &'static str, draw: impl FnOnce(&mut dyn Supply) -> f32) -> f32 {
+    fn scalar(&mut self, name: &'static str, draw: impl FnOnce(&mut dyn Supply) -> f64) -> f64 {
         if let (None, None, "alpha") = (&self.from, self.known.get(name), name) {
             return 1.0;
         }
@@ -247,13 +248,13 @@ fn matrix(input: Input) -> Option<MatrixRef> {
 }
 
 impl Supply for ByName<'_> {
-    fn scalars(&mut self, names: &[&str], values: &mut [f32]) {
+    fn scalars(&mut self, names: &[&str], values: &mut [f64]) {
         // The source gives them together, for some functions in ascending order.
-        let mut drawn: Option<Vec<f32>> = None;
+        let mut drawn: Option<Vec<f64>> = None;
         let count = values.len();
         for (i, value) in values.iter_mut().enumerate() {
             *value = match self.next() {
-                Argument::Number(number) => number as f32,
+                Argument::Number(number) => number,
                 Argument::Named(name) => self.scalar(name, |from| {
                     let all = drawn.get_or_insert_with(|| {
                         let mut all = vec![0.0; count];

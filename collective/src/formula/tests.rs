@@ -6,8 +6,8 @@ use half::{bf16, f16};
 use typenum::{U8, U128};
 
 use super::kinds::{
-    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, FUNCTIONS, GATES, LET, LITERAL, QUANTISERS, RANKS, REDUCTIONS,
-    ROTATE, SCALAR, read, residual, store, words,
+    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, GATES, LET, LITERAL, QUANTISERS, RANKS, REDUCTIONS, ROTATE,
+    SCALAR, functions, read, residual, store, words,
 };
 use super::syntax::Index;
 use super::{Formula, FormulaError, Input};
@@ -298,7 +298,7 @@ fn nodes() -> BTreeSet<&'static str> {
     let of = Format::F32;
     let places = [Index::Zero, Index::Column, Index::Row, Index::Both].into_iter();
     let places = places.chain(CYCLIC.map(Index::Cyclic)).filter_map(|index| read(index, of));
-    let functions = FUNCTIONS.values().map(|function| &function.node);
+    let functions = functions().values().map(|function| &function.node);
     let gates = GATES.iter().flat_map(|(_, functions)| functions.iter().map(|function| &function.node));
     let reductions = REDUCTIONS.iter().flat_map(|(_, nodes)| nodes);
     let ranks = RANKS.iter().map(|(_, node)| node).chain(QUANTISERS.iter().map(|(.., node)| node));
@@ -329,7 +329,7 @@ fn the_manual_lists_every_node() {
     let spans = |cell: usize| rows.iter().flat_map(move |row| row[cell].split('`').skip(1).step_by(2));
     let called: BTreeSet<&str> = spans(0)
         .filter_map(|text| text.split_once('(').map(|(name, _)| name.rsplit(' ').next().unwrap_or(name)))
-        .filter(|name| !FUNCTIONS.contains_key(*name))
+        .filter(|name| !functions().contains_key(*name))
         .collect();
     assert_eq!(called, words().collect::<BTreeSet<_>>());
     assert_eq!(spans(1).collect::<BTreeSet<_>>(), nodes());

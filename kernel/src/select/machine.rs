@@ -89,6 +89,9 @@ pub struct Machine {
     pub start: f64,
     /// Microseconds from one tile to the next, in addition to its k-tiles and its epilogue.
     pub tile: f64,
+    /// Additional microseconds per tile for each group that is measured to find the tile's among those of a table's entry
+    /// ([`TablePlan::span`](collective::TablePlan::span)). Estimated from the number of instructions and the latency of L1.
+    pub walked: f64,
     /// Elements of D per microsecond that one CTA converts and stores, or writes to shared memory for a
     /// tensor store.
     pub stored: f64,
@@ -284,6 +287,7 @@ impl Machine {
             filling: 1.789e-05,
             start: 1.593,
             tile: 0.3889,
+            walked: 0.03,
             odd_rows: 0.3084,
             stored: 21730.5,
             by_threads: 0.5037,

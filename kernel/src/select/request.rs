@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 
 use super::known::Known;
 use super::space::Space;
-use crate::arguments::{Arguments, UnknownArguments};
+use crate::arguments::UnknownArguments;
 use crate::call::Call;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -230,7 +230,8 @@ impl<'a> Request<'a> {
         let (unaligned, copied) = (self.unaligned(), self.copied());
         let (types, majors, fusion) = (self.stored(), self.majors, self.fusion);
         let reproducible = self.reproducible;
-        Space { form, types, majors, fusion, sourced, unaligned, copied, reproducible }
+        let most_groups = form.table_for(self.call.products.count());
+        Space { form, most_groups, types, majors, fusion, sourced, unaligned, copied, reproducible }
     }
 
     /// Whether rows of D begin or end where tensor copies cannot store.
@@ -289,8 +290,8 @@ impl<'a> Request<'a> {
     pub(super) fn admitted(&self, gemm: &AnyGemm, resident: u32) -> Result<(), LaunchError> {
         let call = self.call_for(&gemm.plan);
         match self.fusion {
-            None => gemm.launch(&call, resident).map(|_| ()),
-            Some(_) => gemm.launch(&call.with(UnknownArguments), resident).map(|_| ()),
+            None => gemm.made(&call, resident).map(|_| ()),
+            Some(_) => gemm.made(&call.with(UnknownArguments), resident).map(|_| ()),
         }
     }
 

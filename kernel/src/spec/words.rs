@@ -165,7 +165,7 @@ impl Named for Format {
     }
 
     fn needed(text: &str) -> String {
-        Self::ambiguous(text).map_or_else(|| one_of::<Self>(), str::to_owned)
+        Self::ambiguous(text).map_or_else(one_of::<Self>, str::to_owned)
     }
 }
 
@@ -180,7 +180,7 @@ impl Named for Operand {
     }
 
     fn needed(text: &str) -> String {
-        Format::ambiguous(text).map_or_else(|| one_of::<Self>(), str::to_owned)
+        Format::ambiguous(text).map_or_else(one_of::<Self>, str::to_owned)
     }
 }
 

@@ -28,7 +28,7 @@ where
     }
 }
 
-fn check_with<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem, beta: f32)
+fn check_with<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem, beta: f64)
 where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
 {

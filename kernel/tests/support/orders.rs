@@ -102,7 +102,7 @@ pub(crate) struct Matrices {
     wide: [Vec<u64>; 2],
     scales: [Vec<f32>; 2],
     c: Vec<u64>,
-    beta: f32,
+    beta: f64,
 }
 
 /// A part of D: first row and column, numbers of rows and columns.
@@ -110,7 +110,7 @@ pub(crate) type Part = [u32; 4];
 
 impl Matrices {
     /// Random normal numbers of different magnitudes, so that the order of their sums matters.
-    pub(crate) fn new(types: Types, problem: GemmProblem, beta: f32, random: &mut Rng) -> Self {
+    pub(crate) fn new(types: Types, problem: GemmProblem, beta: f64, random: &mut Rng) -> Self {
         let GemmProblem { m, n, k } = problem;
         let normal = |random: &mut Rng| {
             let sum: f64 = (0..6).map(|_| random.f64() - 0.5).sum();
@@ -140,7 +140,7 @@ impl Matrices {
         if let Some(weights) = self.types.weights[side] {
             // Codes of all rows: a part of them begins at the first.
             assert_eq!(first, 0);
-            let length = weights::bytes(weights.code, [count, k]) as usize;
+            let length = weights::bytes(weights.code, [count, k]).expect("few") as usize;
             let codes = elements.cycle().take(length).map(|i| (self.operands[side][i] >> 3) as u8 ^ i as u8);
             return [codes.collect(), Vec::new()];
         }

@@ -41,6 +41,11 @@ impl Cut {
         kind + (steps + tiles - one) / tiles
     }
 
+    /// Steps of the widest tile.
+    pub(super) const fn most_steps(self) -> u32 {
+        self.width.div_ceil(self.step)
+    }
+
     /// The groups in the order of their tiles.
     pub(super) fn order(self, rows: &[u32], few: u32) -> Vec<u32> {
         let key = |&group: &u32| self.key(rows[group as usize], few);

@@ -30,8 +30,8 @@ pub(crate) const PLAN: Command = Command {
     verb: Verb::Plan,
     about: "Print every number of a kernel, or rank the kernels for a shape.
 
-With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels by predicted time on \
-an H200, fastest first, and prints the reason for the first and its Rust type.",
+With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels for \
+a card: the fastest that was measured at this shape, then by predicted time. Prints the reason for the first and its Rust type.",
     examples: "Examples:\n  falchion plan --kernel 128x256-direct-bf16-kk\n  falchion plan --kernel \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --k-groups 512,0,2048 --m 4096 --n 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a",
     run: plan,
@@ -168,13 +168,27 @@ pub(crate) fn asked(types: Types, layout: &str, problem: GemmProblem) -> Request
 
 /// The kernel of a command to which none is given: the one with the shortest predicted time for these GEMMs, of the types and
 /// directions of the options, and of the kernels that --reproducible allows.
-pub(crate) fn chosen(given: &Given, launched: &Launched, machine: &Machine) -> Result<AnyGemm, Failure> {
-    let (types, layout) = types::laid(given, launched.form.shares_rows())?;
-    let request = match launched.form {
-        Form::Single => asked(types, &layout, launched.one),
-        _ => padded(types, majors(&layout), launched.extents()?),
+pub(crate) fn chosen(
+    given: &Given,
+    launched: &Launched,
+    fusion: Option<Formula>,
+    machine: &Machine,
+) -> Result<AnyGemm, Failure> {
+    let choose = || {
+        let (types, layout) = types::laid(given, launched.form.shares_rows())?;
+        let request = if launched.form == Form::Single && fusion.is_none() {
+            asked(types, &layout, launched.one)
+        } else {
+            // The matrices of others have padded rows, so K may be anything.
+            padded(types, majors(&layout), launched.extents()?)
+        };
+        let request = launched.request(request);
+        ranked(given, fusion.map_or(request, |formula| request.fused(formula)), machine)
     };
-    ranked(given, launched.request(request), machine)
+    choose().map_err(|error| match given.first(&SEVERAL) {
+        Some(flag) => error.about(&format!("--{flag}")),
+        None => error,
+    })
 }
 
 /// The kernel with the shortest predicted time, of those that --reproducible allows.

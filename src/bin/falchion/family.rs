@@ -8,13 +8,13 @@ use emulator::Schedule;
 use falchion::attention::Attention;
 use falchion::attention::backward::AttentionBackward;
 use falchion::verify::family::{self, Agreed, Checks, FamilyError, Reference};
-use kernel::{Engine, Family, Machine, Predicted};
+use kernel::{Engine, EngineError, Family, Machine, Predicted};
 
-use crate::engine::{Engines, Found, machine};
+use crate::engine::{Engines, Found, machine, patiently};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
 use crate::verify::Count;
-use crate::{Failure, bench, catalogue, explore, files, trace};
+use crate::{Failure, bench, catalogue, explore, files, memory, trace};
 
 /// The families. GEMM is the first: its commands have options of their own.
 const FAMILIES: [(&str, Commands); 3] = [
@@ -205,7 +205,12 @@ pub(crate) fn check<K: Reference>(
 ) -> Result<usize, Failure> {
     use FamilyError::{Call, Engine, Other, Program};
     let what = |kernel: &K| format!("{problem}: {} on {at}", name(kernel));
-    let refused = |kernel: &K, error| match matches!(error, Call(_) | Other(_)) {
+    let too_much =
+        |error: &EngineError| matches!(error, EngineError::Memory { .. } | EngineError::Work { .. });
+    let asked = |error: &FamilyError| {
+        matches!(error, Call(_) | Other(_)) || matches!(error, Engine(of) if too_much(of))
+    };
+    let refused = |kernel: &K, error: FamilyError| match asked(&error) {
         true => usage!("{}: {error}", what(kernel)),
         false => Failure::environment(error),
     };
@@ -229,23 +234,14 @@ pub(crate) fn check<K: Reference>(
     Ok(wrong)
 }
 
-/// Operations of the largest problem that is traced: it takes minutes.
-const MOST_OPERATIONS: f64 = 1e11;
-
 /// The problem and the kernel of a command that runs one in the emulator: those of `--problem` and `--kernel`, or the kernel
 /// that is ranked first.
-pub(crate) fn one<K: Reference>(given: &Given) -> Result<(Problem<K>, K), Failure> {
+pub(crate) fn one<K: Reference>(given: &Given, clusters: u32) -> Result<(Problem<K>, K), Failure> {
     let own: Option<K> = kernel(given)?;
     let mut problems = problems::<K>(given)?;
     let (Some((problem, request)), true) = (problems.pop(), problems.is_empty()) else {
         refuse!("one --problem is traced");
     };
-    let operations = K::operations(&request);
-    if operations > MOST_OPERATIONS {
-        refuse!(
-            "--problem {problem} has {operations:.1e} operations, at most {MOST_OPERATIONS:.0e} are traced"
-        );
-    }
     let kernel = match own {
         Some(kernel) => kernel,
         None => {
@@ -254,6 +250,8 @@ pub(crate) fn one<K: Reference>(given: &Given) -> Result<(Problem<K>, K), Failur
         }
     };
     kernel.serves(&request).map_err(|error| usage!("--kernel {}: {error}", name(&kernel)))?;
+    let what = format!("--problem {problem}");
+    memory::traced(&what, &kernel, &K::call(&request), (clusters, "its extents"))?;
     Ok(((problem, request), kernel))
 }
 
@@ -262,14 +260,15 @@ pub(crate) fn recorded<K: Reference>(
     ((problem, request), kernel): (&Problem<K>, &K),
     how: (u32, Schedule, u64),
 ) -> Result<family::Traced, Failure> {
-    let traced = family::trace(kernel, &K::call(request), how).map_err(Failure::environment)?;
+    let traced = patiently("tracing", || family::trace(kernel, &K::call(request), how));
+    let traced = traced.map_err(Failure::environment)?;
     traced.ok_or_else(|| usage!("--problem {problem} has nothing to compute"))
 }
 
 fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
     let kept = trace::Kept::read(given)?;
-    let (problem, kernel) = one::<K>(given)?;
-    let (clusters, schedule) = (given.value("clusters"), trace::schedule(given));
+    let clusters = given.value("clusters");
+    let ((problem, kernel), schedule) = (one::<K>(given, clusters)?, trace::schedule(given));
     given.finish(&format!("--family {}", K::NAME))?;
     let (trace, outcome) = recorded((&problem, &kernel), (clusters, schedule.0, schedule.1))?;
     kept.keep(&trace)?;

@@ -18,7 +18,7 @@ use falchion::verify::tree::Checked;
 use falchion::verify::{
     Bench, Format, Formula, FusedGemm, GemmCase, HostMatrix, Order, TreeError, Weights, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, Request, Types};
+use kernel::{AnyGemm, GemmProblem, Types};
 
 use self::inputs::Inputs;
 use self::report::{report, verdict, words};
@@ -46,9 +46,16 @@ Without files the matrices are random. The last line is `verified`, or `WRONG` a
     run: |given| GemmArgs { given, types: TypeArgs::read(given) }.run(),
 };
 
-/// The epilogue of 8-bit operands that were quantised row by row, and column by column.
-fn row_column_scaled() -> Formula {
-    Formula::named("row-column-scaled").expect("it has a name")
+/// The epilogue of 8-bit operands that were quantised row by row, and column by column. D has the format `d`, if it is given.
+fn row_column_scaled(operand: collective::Format, d: Option<collective::Format>) -> Result<Formula, Failure> {
+    let formula = Formula::named("row-column-scaled").expect("it has a name");
+    match d.filter(|&d| d != formula.output(operand)) {
+        None => Ok(formula),
+        Some(d) => format!("{d}({})", formula.text()).parse().map_err(|_| {
+            let given = formula.output(operand);
+            usage!("--out-dtype is {d}, and scales of rows or columns give floats: {given} was needed, or another float")
+        }),
+    }
 }
 
 /// The options of the command.
@@ -112,6 +119,7 @@ impl GemmArgs<'_> {
         let product = self.product(&inputs, &entry, scaling, weights)?;
         self.given.finish(with)?;
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &entry, &[inputs.problem], "--m, --n or --k")?;
 
         let program = entry.program()?;
         let plan = entry.plan();
@@ -174,23 +182,14 @@ impl GemmArgs<'_> {
         self.given.value("beta")
     }
 
-    /// The first kernel of the ranking for a launch.
-    fn first_of(&self, launched: &Launched, epilogue: Option<Formula>) -> Result<AnyGemm, Failure> {
-        let (types, layout) = types::laid(self.given, launched.form.shares_rows())?;
-        // The bench pads leading dimensions, so K may be anything.
-        let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
-        let request = launched.request(request);
-        let request = epilogue.map_or(request, |formula| request.fused(formula));
-        catalogue::ranked(self.given, request, machine())
-    }
-
     /// The first kernel of the ranking for a fused epilogue, in 16 bits also one that stores any number of columns.
     fn ranked(&self, fusion: Formula, problem: GemmProblem) -> Result<Option<FusedGemm>, Failure> {
         let types = self.types.types()?;
         let any = types == Types::of(types.a)
             && types.a.bytes() == 2
             && self.given.layout().is_none_or(|layout| layout == "kk");
-        match self.first_of(&Launched::shape(problem, None), Some(fusion)) {
+        let launched = Launched::shape(problem, None);
+        match catalogue::chosen(self.given, &launched, Some(fusion), machine()) {
             Err(_) if any => {
                 fusions::any_columns(fusion, of_reference(types.a)).map(Some).map_err(Failure::usage)
             }
@@ -215,6 +214,7 @@ impl GemmArgs<'_> {
         let (engine, seed): (Choice, u64) = (self.given.value("engine"), self.given.value("seed"));
         self.given.finish(with)?;
         let Chosen { mut engine, emulated, why } = engine.open()?;
+        memory::work(&*engine, &kernel.gemm, &[problem], "--m, --n or --k")?;
         let GemmProblem { m, n, k } = problem;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
@@ -235,13 +235,11 @@ impl GemmArgs<'_> {
         let format = of_reference(self.types.multiplied()?);
         let quantised = weights.is_some();
         let blocks = scaling.rows().filter(|_| !quantised).unwrap_or(self.types.scaled());
-        let fused = matches!(scaling, Scaling::Vectors(_));
-        if fused {
-            let own = row_column_scaled().output(self.types.multiplied()?);
-            let why = format!("scales of rows or columns, whose epilogue stores {own}");
-            self.given.unused("out-dtype", why);
-        }
-        let types = self.types.with(weights, blocks, fused)?;
+        let fused = match scaling {
+            Scaling::Vectors(_) => Some(row_column_scaled(self.types.multiplied()?, self.types.out())?),
+            Scaling::Number(_) | Scaling::Blocks(_) => None,
+        };
+        let types = self.types.with(weights, blocks)?;
         let GemmProblem { m, n, k } = inputs.problem;
         // A file's direction can be kept if its contiguous extent is a multiple of 16 bytes.
         let whole = |extent: u32| extent.is_multiple_of(8);
@@ -265,9 +263,9 @@ impl GemmArgs<'_> {
         let layout = asked.unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         types::sparse_as_it_lies(types, &layout, false)?;
         let request = catalogue::asked(types, &layout, inputs.problem);
-        let request = if fused { request.fused(row_column_scaled()) } else { request };
+        let request = fused.map_or(request, |formula| request.fused(formula));
         let mut request = request.k_major(1 << 20).request;
-        request.call.epilogue.beta = self.beta() as f32;
+        request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         catalogue::ranked(self.given, request, machine())
     }
@@ -296,7 +294,11 @@ impl GemmArgs<'_> {
                 of_blocks(found)
             );
         }
-        let vectors = entry.spec().is_some_and(|spec| spec.fusion() == Some(row_column_scaled()));
+        let [operand, .., stored] = entry.formats();
+        let is_own = |formula| {
+            [None, Some(stored)].iter().any(|d| row_column_scaled(operand, *d).ok() == Some(formula))
+        };
+        let vectors = entry.spec().and_then(|spec| spec.fusion()).is_some_and(is_own);
         if matches!(scaling, Scaling::Vectors(_)) && !vectors {
             refuse!(
                 "kernel {} has no scales of rows and columns, and --scale-a and --scale-b are some: leave out --kernel",
@@ -343,8 +345,9 @@ impl GemmArgs<'_> {
             Some(_) => "--alpha times the scales",
             None => "--alpha",
         };
-        let alpha = numbers::in_single(name, alpha, of_d)?;
-        let beta = numbers::in_single("--beta", self.beta(), of_d)?;
+        let beta = self.beta();
+        numbers::taken(name, alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
         let scales = match (scales, wanted) {
             (None, Some(_)) => random_scales(entry, inputs.problem, random.generator()),
             (scales, _) => scales,

@@ -1,30 +1,50 @@
-//! How much memory a problem needs, and whether this machine has it. Commands check this before they
+//! How much memory and work a problem takes, and whether this machine has it. Commands check this before they
 //! allocate.
 
-use std::fs;
-
 use falchion::verify::{Formula, Sums, fusions};
-use kernel::GemmProblem;
+pub(crate) use kernel::host::bytes_in_words as bytes;
+use kernel::host::{check_memory, free_in_words};
+use kernel::{AnyGemm, Call, Demand, Engine, EngineError, GemmProblem, Kernel};
 
 use crate::Failure;
 
 /// Fails unless `needed` bytes are available. `what` names what needs them, with its numbers; `lower` says
 /// what to lower.
 pub(crate) fn enough(what: &str, needed: u128, lower: &str) -> Result<(), Failure> {
-    let there = available();
-    let refused = |there: &str| {
-        let needed = bytes(needed as f64);
-        Err(usage!("{what} needs {needed} of memory, {there}: lower {lower}"))
-    };
-    if let Some(there) = there.filter(|&there| u128::from(there) < needed) {
-        return refused(&format!("{} are free on this machine", bytes(there as f64)));
+    check_memory(needed).map_err(|error| refused(what, &error, lower))
+}
+
+fn refused(what: &str, error: &EngineError, lower: &str) -> Failure {
+    match error {
+        EngineError::Memory { needed, free } => {
+            let (needed, there) = (bytes(*needed as f64), free_in_words(*free));
+            usage!("{what} needs {needed} of memory, {there}: lower {lower}")
+        }
+        error => usage!("{what}: {error}: lower {lower}"),
     }
-    // The system may not tell how much is free, or this process may have a limit: try to reserve the memory.
-    let mut trial = Vec::<u8>::new();
-    let given = usize::try_from(needed).is_ok_and(|needed| trial.try_reserve_exact(needed).is_ok());
-    // Without the black box, the optimiser may remove the allocation.
-    drop(std::hint::black_box(trial));
-    if given { Ok(()) } else { refused("more than this process is given") }
+}
+
+/// Fails if an engine does not take on the work of some GEMMs.
+pub(crate) fn work(
+    engine: &dyn Engine,
+    kernel: &AnyGemm,
+    products: &[GemmProblem],
+    lower: &str,
+) -> Result<(), Failure> {
+    let of = |&problem: &GemmProblem| kernel.total_work(&Call::of(problem));
+    let demand = Demand { bytes: 0, work: products.iter().map(of).sum() };
+    engine.admit(&demand, 0).map_err(|error| refused(kernel.name(), &error, lower))
+}
+
+/// Fails if a call of a kernel of any family is too large to be traced.
+pub(crate) fn traced<C: Clone>(
+    what: &str,
+    kernel: &impl Kernel<C>,
+    call: &C,
+    (clusters, lower): (u32, &str),
+) -> Result<(), Failure> {
+    let demand = Demand::of(kernel, call, clusters).map_err(|error| usage!("{what}: {error}"))?;
+    demand.traced().map_err(|error| refused(what, &error, lower))
 }
 
 /// Bytes needed to run some GEMMs and to check them one by one.
@@ -73,50 +93,9 @@ fn oracle(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     8 * columns * product[2] + 32 * rows * columns
 }
 
-/// Bytes that processes may still take, where the system says so: on Linux, the least of what is free and of what a
-/// container has left.
-fn available() -> Option<u64> {
-    let read = |path: &str| fs::read_to_string(path).ok();
-    let free = read("/proc/meminfo").and_then(|text| field(&text, "MemAvailable:")).map(|kib| kib << 10);
-    let limit = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse::<u64>().ok());
-    let used = read("/sys/fs/cgroup/memory.stat").and_then(|text| field(&text, "anon"));
-    let left = limit.map(|limit| limit.saturating_sub(used.unwrap_or(0)));
-    [free, left].into_iter().flatten().min()
-}
-
-/// The number after a name at the beginning of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// A number of bytes with a unit.
-pub(crate) fn bytes(count: f64) -> String {
-    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    match units.into_iter().find(|(unit, _)| count >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", count / unit),
-        None => format!("{count:.0} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_have_the_unit_that_fits() {
-        for (count, want) in [(0.0, "0 B"), (999.0, "999 B"), (41_943_040.0, "41.9 MB"), (5.0e9, "5.0 GB")] {
-            assert_eq!(bytes(count), want);
-        }
-    }
-
-    #[test]
-    fn what_the_system_says_is_read() {
-        let meminfo = "MemTotal:       64000 kB\nMemAvailable:   32000 kB\n";
-        assert_eq!(field(meminfo, "MemAvailable:"), Some(32_000));
-        assert_eq!(field("anon_thp 5\nanon 7\n", "anon"), Some(7), "the whole name counts");
-        assert_eq!(field("max\n", "anon"), None);
-    }
 
     #[test]
     fn what_no_machine_has_is_refused_with_the_number() {

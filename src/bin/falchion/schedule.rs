@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
 A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile: the part of K that one \
 stage holds. The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next tile. A \
 slice of a tile takes its part of the tile's time. Without --kernel it is the first that `falchion plan` ranks, as for `falchion gemm`. Traffic is a prediction of the model of `falchion plan`.",
-    examples: "Examples:\n  falchion schedule --m 4096 --n 4096 --k 4096\n                  falchion schedule --kernel 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
+    examples: "Examples:\n  falchion schedule --m 4096 --n 4096 --k 4096\n  falchion schedule --kernel 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
                   falchion schedule --kernel 256x192-stream-k-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
                   falchion schedule --kernel 128x128-stream-k-2x2-f16-kk --m 256 --n 256 --k 8192 --list\n  \
                   falchion schedule --kernel ragged-128x256-step32-bf16-kk --rows 300,0,17,129 --n 512 --k 512 --sms 8\n  \
@@ -73,7 +73,7 @@ fn schedule(given: &Given) -> Result<(), Failure> {
     let with = if named.is_some() { "--kernel" } else { "these GEMMs" };
     let entry = match named {
         Some(entry) => entry,
-        None => catalogue::chosen(given, &launched, &machine(sms))?,
+        None => catalogue::chosen(given, &launched, None, &machine(sms))?,
     };
     given.finish(with)?;
     let schedule = Schedule::new(entry, &launched, sms, &asked(given, &launched))?;

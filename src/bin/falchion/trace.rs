@@ -7,10 +7,9 @@ use clap::ValueEnum;
 use emulator::{Event, Schedule, SharedAccess, Trace};
 use falchion::verify::family;
 use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
-use scheduler::Tiles;
 
 use crate::call::Launched;
-use crate::engine::machine;
+use crate::engine::{machine, patiently};
 use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::{Command, Failure, catalogue, files, memory, named};
@@ -24,13 +23,6 @@ for which, and what overlaps. Shared-memory bank conflicts are printed per instr
     examples: "Examples:\n  falchion trace --m 512 --n 512 --k 256 --svg trace.svg\n  falchion trace --kernel 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg",
     run: trace,
 };
-
-/// Largest number of k-tiles and epilogues in a trace. Each has some hundred events of all warps; all take a
-/// minute or two.
-const MOST_UNITS: u128 = 1 << 16;
-
-/// Memory for the events of one k-tile or epilogue, in bytes.
-const PIECE_BYTES: u128 = 40_000;
 
 /// The emulator's schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -62,7 +54,7 @@ impl Pace {
 pub(crate) struct Run {
     pub(crate) problem: GemmProblem,
     /// Factor of C.
-    pub(crate) beta: f32,
+    pub(crate) beta: f64,
     /// Number of clusters that run at the same time.
     pub(crate) clusters: u32,
     pub(crate) schedule: Schedule,
@@ -81,7 +73,8 @@ impl Run {
     /// What the kernel did, and how the run ended. A run that ends in a trap has a trace too.
     pub(crate) fn traced(&self, entry: &AnyGemm) -> Result<(Trace, Result<(), Failure>), Failure> {
         self.possible(entry)?;
-        let traced = family::trace(entry, &self.call(entry), (self.clusters, self.schedule, self.seed));
+        let how = (self.clusters, self.schedule, self.seed);
+        let traced = patiently("tracing", || family::trace(entry, &self.call(entry), how));
         let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
             refuse!("--m or --n is 0, at least 1 was needed");
         };
@@ -98,19 +91,7 @@ impl Run {
             }
         }
         let what = format!("--m {m}, --n {n}, --k {k}");
-        entry.launch(&catalogue::legal(entry, problem), clusters)?;
-        let Tiles { m, n, k } = entry.tiles(problem);
-        let tiles = u128::from(m) * u128::from(n) * u128::from(entry.plan().cluster_size());
-        let pieces = tiles * (u128::from(k) + 1);
-        if pieces > MOST_UNITS {
-            refuse!(
-                "{what} make {tiles} tiles of {k} k-tiles and an epilogue, {pieces} k-tiles and epilogues in all; at most \
-                 {MOST_UNITS} are traced: lower --m, --n or --k"
-            );
-        }
-        let matrices =
-            4 * memory::matrices(problem) + u128::from(entry.workspace(&Call::of(problem), clusters));
-        memory::enough(&what, matrices + pieces * PIECE_BYTES, "--m, --n or --k")
+        memory::traced(&what, entry, &self.call(entry), (clusters, "--m, --n or --k"))
     }
 
     /// The call, without memory.
@@ -165,10 +146,10 @@ fn trace(given: &Given) -> Result<(), Failure> {
     let is_chosen = named.is_none();
     let entry = match named {
         Some(entry) => entry,
-        None => catalogue::chosen(given, &Launched::shape(problem, None), machine())?,
+        None => catalogue::chosen(given, &Launched::shape(problem, None), None, machine())?,
     };
     let (schedule, seed) = self::schedule(given);
-    let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
+    let (beta, clusters) = (given.value("beta"), given.value("clusters"));
     given.unused("seed", "a schedule that is not random");
     given.finish("--kernel")?;
     let run = Run { problem, beta, clusters, schedule, seed };

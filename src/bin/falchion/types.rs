@@ -208,20 +208,15 @@ impl<'g> TypeArgs<'g> {
             );
         }
         let spec = |(_, coded, _): (_, Coded, _)| coded.spec();
-        self.with(self.weights()?.map(spec), self.scaled, false)
+        self.with(self.weights()?.map(spec), self.scaled)
     }
 
     /// The requested types with scales of blocks of `scaled` rows, and with `weights` in place of the quantised
-    /// operand's. If a formula is `fused`, it determines D's format.
+    /// operand's.
     ///
     /// # Errors
     /// No kernel multiplies or stores such formats.
-    pub(crate) fn with(
-        &self,
-        weights: Option<WeightsSpec>,
-        scaled: [u32; 2],
-        fused: bool,
-    ) -> Result<Types, Failure> {
+    pub(crate) fn with(&self, weights: Option<WeightsSpec>, scaled: [u32; 2]) -> Result<Types, Failure> {
         let ([a, b], quantised) = (self.names(), self.weights()?);
         if let Some(side) = &self.sparse {
             can_be_sparse(side, [("--dtype", a), ("--dtype-b", b)], quantised.is_some())?;
@@ -236,11 +231,15 @@ impl<'g> TypeArgs<'g> {
                 Types::of(format(a)).with_b(format(b))
             }
         };
-        let out = if fused { None } else { self.given.get::<Format>("out-dtype") };
-        let types = out.map_or(types, |d| types.stored(d)).scaled(scaled);
+        let types = self.out().map_or(types, |d| types.stored(d)).scaled(scaled);
         let types = types.sparse(sparse(self.sparse.as_deref()));
         catalogue::possible(types)?;
         Ok(types)
+    }
+
+    /// D's format, where --out-dtype says it.
+    pub(crate) fn out(&self) -> Option<Format> {
+        self.given.get("out-dtype")
     }
 
     /// Rows of blocks that share a scale, as the options say; 0 without.

@@ -4,7 +4,7 @@ use core::fmt;
 
 use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
 use kernel::operands::{Contents, Fill, Places};
-use kernel::{Buffer, Kernel, Launch};
+use kernel::{Buffer, Demand, Emulator, Engine, Kernel, Launch};
 use ptx::mutate::{Mutation, mutations};
 
 use super::FamilyError;
@@ -59,8 +59,8 @@ impl fmt::Display for Proof {
 /// workspace is launched twice: its results are restored, and the second launch finds the workspace as the first one has left it.
 ///
 /// # Errors
-/// The unbroken kernel fails under one of the schedules, the call is illegal, or the kernel has several programs: each of its steps has a
-/// proof of its own.
+/// The unbroken kernel fails under one of the schedules, the call is illegal or larger than the emulator takes, or the kernel has several
+/// programs: each of its steps has a proof of its own.
 pub fn prove<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
     call: &C,
@@ -72,6 +72,7 @@ pub fn prove<C: Clone>(
             "the kernel has {steps} programs, one was needed: prove each of its `steps`"
         )));
     }
+    Emulator::new().admit(&Demand::of(kernel, call, RESIDENT)?, 2)?;
     let Some(trial) = Trial::new(kernel, call, RESIDENT)? else { return Ok(Proof::default()) };
     let launches = if trial.keeps { 2 } else { 1 };
     let function = trial.program.function();
@@ -116,12 +117,13 @@ pub fn prove<C: Clone>(
 /// trap has a trace too. `call` may have any addresses: memory is made for it. `None`: there is nothing to compute.
 ///
 /// # Errors
-/// The call is illegal.
+/// The call is illegal, or larger than this machine traces ([`Demand::traced`]), which is found before anything is allocated.
 pub fn trace<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
     call: &C,
     (resident, schedule, seed): (u32, Schedule, u64),
 ) -> Result<Option<Traced>, FamilyError> {
+    Demand::of(kernel, call, resident)?.traced()?;
     let Some(trial) = Trial::new(kernel, call, resident)? else { return Ok(None) };
     let recorder = Recorder::default();
     let options = Options { trace: Some(&recorder), ..trial.options((schedule, seed)) };

@@ -19,7 +19,7 @@ fn found(several: &SeveralProducts, entry: &AnyGemm, (number, mistakes): (usize,
         Mismatch::Value { row, column, .. } => format!("value ({row}, {column})"),
         Mismatch::Unwritten { row, column } => format!("unwritten ({row}, {column})"),
         Mismatch::Beside { place, .. } => format!("beside {place}"),
-        other => format!("{other:?}"),
+        other @ (Mismatch::Product { .. } | Mismatch::Changed { .. }) => format!("{other:?}"),
     };
     match outcome.mismatch {
         None => format!("{} right", outcome.compared),

@@ -33,7 +33,7 @@ fn assert_near(what: &str, got: &[u8], wanted: impl IntoIterator<Item = f64>) {
 
 /// Runs a call in the emulator.
 fn emulate(gemm: &Gemm, call: &Call<Epilogue>) {
-    let how = Run { schedule: Schedule::Random, seed: 3, exact: false };
+    let how = Run { schedule: Schedule::Random, seed: 3, ..Run::default() };
     // SAFETY: the callers' memory is alive, and as large as the call says.
     unsafe { gemm.emulate(call, how) }.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -42,7 +42,7 @@ def _bytes(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
-def _operand(n: int, k: int, dtype: str, parts: tuple) -> Operand:
+def _operand(n: int, k: int, dtype: str, parts: tuple[Any, ...]) -> Operand:
     code, group, units, *lines, order = parts
     scales, zeros = (of and np.frombuffer(of[1], np.uint8).reshape(-1, of[0]).copy() for of in lines)
     order = None if order is None else np.array(order, np.int64)

@@ -34,6 +34,7 @@
 mod calibrate;
 mod inputs;
 mod screening;
+mod stop;
 mod turns;
 
 use core::any::{Any, TypeId};
@@ -43,7 +44,10 @@ use std::time::Duration;
 
 pub use inputs::Inputs;
 pub use screening::{Screening, Timed};
+pub use stop::stop_measuring;
 pub use turns::{Candidate, Turn, Turns, median};
+
+use stop::{Running, go_on};
 
 use super::context::Context;
 use super::gpu::Gpu;
@@ -231,6 +235,7 @@ fn choose<K: Family>(
             && measurable
         {
             let alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+            let running = Running::new();
             // Another thread of this process may have measured it meanwhile.
             if let Some(recorded) = find(&mut warnings) {
                 return load(context, recorded, true, warnings);
@@ -238,7 +243,7 @@ fn choose<K: Family>(
             let kernels = K::ranked(request, &machine, budget.max(1) as usize).map_err(none)?;
             let kernels = kernels.into_iter().map(|predicted| predicted.kernel).collect();
             let best = measure(context, kernels, screen)?;
-            drop(alone);
+            drop((running, alone));
             let (loaded, chosen, times) = best.ok_or_else(|| none("none was measured".to_owned()))?;
             shelf.keep(times, &mut warnings);
             return Ok(Tuned { loaded, chosen, warnings });
@@ -280,7 +285,10 @@ fn measure<K: Family>(
     context.wait();
     let gpu = &mut Gpu::from_context(Arc::clone(context))?;
     let Screening { kernels, near, candidates } = screen(gpu, kernels)?;
-    let turns = TURNS.take(gpu, &candidates, &mut |gpu, turn| turn.burst(gpu, REST, BURST))?;
+    let turns = TURNS.take(gpu, &candidates, &mut |gpu, turn| {
+        go_on()?;
+        turn.burst(gpu, REST, BURST)
+    })?;
     let time = |seconds: &Vec<f64>| median(seconds).map(|seconds| seconds * 1e6);
     let times = near.iter().zip(&turns).filter_map(|(&i, turns)| Some((&kernels[i].kernel, time(turns)?)));
     let times: Vec<(&K, f64)> = times.collect();

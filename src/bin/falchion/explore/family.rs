@@ -17,7 +17,7 @@ const CLUSTERS: u32 = 2;
 
 /// Writes the page of a family's kernel.
 pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
-    let (problem, kernel) = one::<K>(given)?;
+    let (problem, kernel) = one::<K>(given, CLUSTERS)?;
     let file = given.get("out").unwrap_or_else(|| PathBuf::from(format!("{}.html", K::NAME)));
     files::writable(&file)?;
     given.finish(&format!("--family {}", K::NAME))?;

@@ -264,10 +264,10 @@ pub(super) const ROWS: &[Row] = &[
          `bench` times kernels with and without it, and cuBLASLt's own fusion.",
     )
     .signed(),
-    row("alpha", ("ALPHA", || numbers::written.into()), &[(Gemm, Is("1"))], "Factor of A * B.").signed(),
+    row("alpha", ("ALPHA", || numbers::factor.into()), &[(Gemm, Is("1"))], "Factor of A * B.").signed(),
     row(
         "beta",
-        ("BETA", || numbers::written.into()),
+        ("BETA", || numbers::factor.into()),
         &[(Gemm, Is("0")), (Trace, Is("0"))],
         "Factor of C; 0 leaves C out.",
     )

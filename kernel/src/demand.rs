@@ -1,0 +1,108 @@
+//! What a call takes of the engine that runs it, known before anything is allocated.
+
+use crate::buffer::Buffer;
+use crate::error::{EngineError, LaunchError};
+use crate::host::check_memory;
+use crate::kernel::Kernel;
+use crate::operands::Memory;
+
+/// What a call takes of the engine that runs it: memory and work. Found from what the call visits and from the kernel's blocks, for
+/// kernels of any family, before anything is allocated.
+///
+/// ```
+/// use collective::{Format, MatrixRef};
+/// use kernel::{Demand, Emulator, Engine, Transpose, Transposition};
+///
+/// let transpose = Transpose::of(Format::E4m3).expect("8 bits");
+/// let (a, d) = (MatrixRef::new(0, 1 << 30), MatrixRef::new(0, 1 << 20));
+/// let call = Transposition { rows: 1 << 20, columns: 1 << 30, count: 1, a, d };
+/// let demand = Demand::of(&transpose, &call, 132)?;
+/// assert_eq!(demand.bytes, 2 << 50);
+/// assert!(Emulator::new().admit(&demand, 0).is_err());
+/// # Ok::<(), kernel::LaunchError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Bytes of all memory that the call accesses, and of its workspace.
+    pub bytes: u128,
+    /// Blocks that its CTAs multiply or store ([`Kernel::total_work`]), at least as many as CTAs.
+    pub work: u128,
+}
+
+impl Demand {
+    /// Blocks of the largest call that is emulated. They take hours.
+    pub const MOST_EMULATED: u128 = 1 << 24;
+
+    /// Blocks of the largest call that is traced. Each has some hundred events of all warps; all take a minute or two.
+    pub const MOST_TRACED: u128 = 1 << 16;
+
+    /// Bytes of a traced block's events.
+    const TRACED_BYTES: u128 = 40_000;
+
+    /// What a call takes on an engine that holds `resident` of the kernel's clusters at once. The call's own addresses do not count:
+    /// they may be 0.
+    ///
+    /// # Errors
+    /// The first argument that is illegal whatever the addresses are.
+    pub fn of<C: Clone>(
+        kernel: &(impl Kernel<C> + ?Sized),
+        call: &C,
+        resident: u32,
+    ) -> Result<Self, LaunchError> {
+        let (mut call, mut bytes, mut next) = (call.clone(), 0u128, FIRST);
+        kernel.lend_workspace(&mut call, None);
+        kernel.visit(&mut call, &mut |Memory { address, extents, .. }: Memory<'_>| {
+            let own = extents.bytes();
+            if own > 0 {
+                *address = next;
+                bytes += u128::from(own);
+                next = next.saturating_add(own).checked_next_multiple_of(256).unwrap_or(next);
+            }
+        });
+        let workspace = kernel.workspace(&call, resident);
+        bytes += u128::from(workspace);
+        if workspace > 0 {
+            kernel.lend_workspace(&mut call, Some(Buffer::new(next, workspace)));
+        }
+        let steps = kernel.steps();
+        let mut work = 0;
+        if bytes < u128::from(FIRST) {
+            let mut add = |own: u128, launch: Option<crate::call::Launch>| {
+                let ctas = launch.map_or(0, |launch| launch.grid.ctas.map(u128::from).iter().product());
+                work += own.max(ctas);
+            };
+            match &steps[..] {
+                [] => add(kernel.total_work(&call), kernel.launch(&call, resident)?),
+                steps => steps.iter().try_for_each(|step| {
+                    step.launch(&call, resident).map(|of| add(step.total_work(&call), of))
+                })?,
+            }
+        } else {
+            // More than any machine has: the addresses would not be legal ones.
+            work = kernel.total_work(&call) + steps.iter().map(|step| step.total_work(&call)).sum::<u128>();
+        }
+        Ok(Self { bytes, work })
+    }
+
+    /// Checks that the call can be traced on this machine.
+    ///
+    /// # Errors
+    /// [`EngineError::Work`] or [`EngineError::Memory`], with the number and the limit.
+    pub fn traced(&self) -> Result<(), EngineError> {
+        self.at_most(Self::MOST_TRACED)?;
+        check_memory(self.bytes + self.on_emulator() + self.work * Self::TRACED_BYTES)
+    }
+
+    /// Bytes of the call's memory on an emulator, which also keeps which of them were written.
+    pub(crate) fn on_emulator(&self) -> u128 {
+        self.bytes + self.bytes / 8
+    }
+
+    pub(crate) fn at_most(&self, most: u128) -> Result<(), EngineError> {
+        let work = self.work;
+        if work <= most { Ok(()) } else { Err(EngineError::Work { work, most }) }
+    }
+}
+
+/// The first address of a call that is never launched: so far from 0 that tensor maps may begin before it.
+const FIRST: u64 = 1 << 60;
