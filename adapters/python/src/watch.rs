@@ -23,7 +23,7 @@ pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     what: &str,
     work: impl FnOnce(&Watch) -> T + Send,
-    stop: impl Fn() + Send,
+    stop: impl Fn() + Send + Sync,
 ) -> PyResult<T> {
     py.detach(move || {
         let watch = Watch::default();
