@@ -4,9 +4,9 @@ use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 
 use falchion_c::{
-    Arguments, Description, Gemm, NamedInput, OK, REPRODUCIBLE, falchion_gemm_create, falchion_gemm_destroy,
-    falchion_gemm_emulate, falchion_gemm_name, falchion_last_error, falchion_sparse_compress,
-    falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
+    Arguments, Description, Gemm, INVALID, NamedInput, OK, REPRODUCIBLE, falchion_gemm_create,
+    falchion_gemm_destroy, falchion_gemm_emulate, falchion_gemm_name, falchion_last_error,
+    falchion_sparse_compress, falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
 };
 
 /// A structure of zeros.
@@ -245,6 +245,78 @@ fn operands_are_sparse() {
     emulate("sparse", &description(c"s8-sparse-b", EXTENTS), &arguments);
     let found: Vec<f32> = d.f32s(m * n).iter().map(|bits| bits.to_bits().cast_signed() as f32).collect();
     assert_eq!(found, product(&a, &b, EXTENTS));
+}
+
+/// Sizes are right, or refused with the limit: none is a remainder.
+#[test]
+fn sizes_of_what_is_prepared_do_not_wrap() {
+    let (mut bytes, mut kept) = (7, 7);
+    let codes: [(&CStr, [u32; 2], Result<u64, &str>); 5] = [
+        (c"s4", [64, 64], Ok(2048)),
+        (c"s8", [1, 1 << 30], Ok(64 << 30)),
+        (c"s4", [u32::MAX, 1], Ok((1 << 32) * 32)),
+        (c"s8", [u32::MAX; 2], Err("weights of 4294967295 x 4294967295 are too many: at most 2^40")),
+        (c"e4m3", [1 << 31, 1 << 31], Err("at most 2^40")),
+    ];
+    for (code, [rows, k], wanted) in codes {
+        // SAFETY: the name is a string, and the number may be written.
+        let status = unsafe { falchion_weights_bytes(code.as_ptr(), rows, k, &mut bytes) };
+        match wanted {
+            Ok(wanted) => assert_eq!((status, bytes), (OK, wanted), "{code:?} {rows} x {k}"),
+            Err(words) => assert!(status == INVALID && last().contains(words), "{rows} x {k}: {}", last()),
+        }
+    }
+    // 128 words for 64 rows and 64 of K, or 32 of tf32.
+    for (name, [rows, k], wanted) in [
+        (c"bf16", [65, 100], (50, 4 * 2 * 2 * 128)),
+        (c"bf16", [u32::MAX; 2], (1 << 31, 4 << 26 << 26 << 7)),
+        (c"tf32", [1, u32::MAX], (1 << 31, 4 << 27 << 7)),
+    ] {
+        // SAFETY: as above.
+        let status = unsafe { falchion_sparse_sizes(name.as_ptr(), rows, k, &mut kept, &mut bytes) };
+        assert_eq!((status, (kept, bytes)), (OK, wanted), "{name:?} {rows} x {k}");
+    }
+}
+
+/// C of an epilogue's text is one for all GEMMs, or each GEMM's own.
+#[test]
+fn an_epilogues_c_is_shared_or_each_ones() {
+    let [m, n, k] = [8, 16, 16];
+    let (a, b) = (small(2 * m * k, 5), small(2 * n * k, 3));
+    let c: Vec<f32> = (0..2 * m * n).map(|i| (i % 11) as f32).collect();
+    let memory = (
+        Aligned::of(&a, i8::to_le_bytes),
+        Aligned::of(&b, i8::to_le_bytes),
+        Aligned::of(&c, f32::to_le_bytes),
+    );
+    for (text, own) in [(c"acc + c[m,n]:f32", false), (c"acc + c[l,m,n]:f32", true)] {
+        let d = Aligned::new(&vec![0; 2 * 4 * m * n], 0);
+        let description = Description { batch: 2, epilogue: text.as_ptr(), ..description(c"s8", [m, n, k]) };
+        let arguments = Arguments {
+            a: memory.0.at(),
+            b: memory.1.at(),
+            c: memory.2.at(),
+            d: d.at().cast_mut(),
+            ..zeros()
+        };
+        emulate("C of a text", &description, &arguments);
+        let one = |i: usize| product(&a[i * m * k..], &b[i * n * k..], [m, n, k]);
+        let wanted: Vec<f32> = (0..2)
+            .flat_map(|i| one(i).into_iter().zip(&c[if own { i * m * n } else { 0 }..]).map(|(x, c)| x + c))
+            .collect();
+        assert_eq!(d.f32s(2 * m * n), wanted, "{text:?}");
+        let strided = Description { strides: [0, 0, 1024, 0], ..description };
+        let mut gemm: *mut Gemm = null_mut();
+        // SAFETY: the description is valid.
+        let status = unsafe { falchion_gemm_create(&strided, &mut gemm) };
+        assert_eq!(status == OK, own, "{}", last());
+        if own {
+            // SAFETY: it was created.
+            unsafe { falchion_gemm_destroy(gemm) };
+        } else {
+            assert!(last().contains("stride_c is 1024, and the epilogue's c is one matrix"), "{}", last());
+        }
+    }
 }
 
 /// Groups of rows, in one launch and in any order of sizes; and groups along K.
