@@ -6,7 +6,9 @@
 
 use falchion::collective::Fast;
 use falchion::collective::functions::{GeluTanh, Gradient};
-use falchion::collective::tree::{Accumulator, Amax, Compute, Load, ReduceRow, RowArgument, Sum};
+use falchion::collective::tree::{
+    Accumulator, Amax, Compute, Load, ReduceRow, ReduceScalar, RowArgument, Sum,
+};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -15,7 +17,7 @@ type Backward = Compute<Gradient<GeluTanh<Fast>>, (Accumulator, Load<bf16>)>;
 
 type MyGemm = Composed<
     TmaWgmma<Operands<KMajor<bf16>, MnMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore, Amax<ReduceRow<Sum, Backward>>>,
+    TreeEpilogue<bf16, TmaStore, ReduceScalar<Amax, ReduceRow<Sum, Backward>>>,
     Persistent<Grouped<AlongM, U8>>,
 >;
 

@@ -12,7 +12,7 @@ use falchion::verify::Bench;
 struct Mish;
 
 impl Pointwise for Mish {
-    type Arguments = f32;
+    type Arguments = f64;
     const ARGUMENTS: &'static [&'static str] = &["b"];
 
     fn name() -> String {

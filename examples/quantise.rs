@@ -4,7 +4,9 @@
 //! `cargo run --release --example quantise`
 
 use falchion::collective::functions::{Multiply, MultiplyAdd};
-use falchion::collective::tree::{Accumulator, Amax, Compute, RowArgument, RowVector, Scalar, ScalarPointer};
+use falchion::collective::tree::{
+    Accumulator, Amax, Compute, ReduceScalar, RowArgument, RowVector, Scalar, ScalarPointer,
+};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 use float8::F8E4M3;
@@ -12,7 +14,7 @@ use float8::F8E4M3;
 /// `alpha * acc + bias`.
 type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>;
 /// The scale is in device memory, because an earlier step has computed it.
-type Quantised = Compute<Multiply, (Amax<Biased>, ScalarPointer<f32>)>;
+type Quantised = Compute<Multiply, (ReduceScalar<Amax, Biased>, ScalarPointer<f32>)>;
 
 type MyGemm = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>,

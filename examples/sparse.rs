@@ -72,7 +72,7 @@ impl Pruned {
             k,
             dense: MatrixRef::new(dense.address, k.into()),
             values: MatrixRef::new(values.address, kept.into()),
-            metadata: MatrixRef::new(metadata.address, ld.into()),
+            metadata: MatrixRef::new(metadata.address, ld),
             found: found.address,
         };
         let compress = Compress::of(format)?;
@@ -96,7 +96,7 @@ fn call(problem: GemmProblem, format: Format, [a, b, d]: [Buffer; 3], metadata: 
     match metadata {
         None => dense.a(a.address, k.into()),
         Some(metadata) => {
-            let ld = sparse::metadata_ld(format, k).into();
+            let ld = sparse::metadata_ld(format, k);
             dense.a(a.address, sparse::kept(format, k).into()).sparse(MatrixRef {
                 address: metadata.address,
                 ld,

@@ -42,6 +42,8 @@ mod session;
 pub mod several;
 pub mod storage;
 pub mod tables;
+#[cfg(test)]
+mod tampered;
 pub mod transposed;
 pub mod tree;
 

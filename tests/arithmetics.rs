@@ -8,7 +8,7 @@ use falchion::kernel::{Call, Emulator, Engine, GemmProblem, KernelSpec, MatrixRe
 const PROBLEM: GemmProblem = GemmProblem { m: 70, n: 40, k: 96 };
 
 /// Names of inputs with their numbers: a scalar, or the bytes of a vector or of an M x N matrix.
-type Given<'a> = (&'static str, Result<f32, &'a [u8]>);
+type Given<'a> = (&'static str, Result<f64, &'a [u8]>);
 
 /// D's bytes, of A (M x K) and B (N x K), for a kernel of a formula.
 fn run(spec: &str, [a, b]: [&[u8]; 2], element: u32, given: &[Given<'_>]) -> Vec<u8> {

@@ -31,6 +31,12 @@ fn run(name: &str, kernel: &AttentionBackward, case: &Case, (schedule, seed): (S
 
 const DEFAULT: (Schedule, u64) = (Schedule::Default, 0);
 
+/// In long runs all, else those from number `from` on in steps of `step`: the rows of a table have different ones.
+fn some<T>(all: impl Iterator<Item = T>, from: usize, step: usize) -> impl Iterator<Item = T> {
+    let long = std::env::var_os("FALCHION_LONG").is_some();
+    all.skip(if long { 0 } else { from % step }).step_by(if long { 1 } else { step })
+}
+
 #[test]
 fn kernels() {
     for spec in [
@@ -60,12 +66,12 @@ fn kernels() {
 
 #[test]
 fn lengths() {
-    for spec in ["d=64 tile=64x64", "d=64 tile=32x64 mask=causal"] {
+    for (row, spec) in ["d=64 tile=64x64", "d=64 tile=32x64 mask=causal"].into_iter().enumerate() {
         let kernel = kernel(spec);
-        for queries in [1, 63, 65, 130] {
-            for keys in [0, 1, 64, 65, 200] {
-                run(spec, &kernel, &case(queries, keys, 64), DEFAULT);
-            }
+        let keys = [0, 1, 64, 65, 200];
+        let all = [1, 63, 65, 130].into_iter().flat_map(|queries| keys.map(|keys| (queries, keys)));
+        for (queries, keys) in some(all, row, 2) {
+            run(spec, &kernel, &case(queries, keys, 64), DEFAULT);
         }
         let nothing = run(spec, &kernel, &case(0, 5, 64), DEFAULT);
         assert_eq!(nothing.rows, 5, "dK and dV are zeros");
@@ -82,23 +88,28 @@ fn lengths_that_differ() {
         vec![[0, 40], [0, 30]],
         vec![[40, 0]],
     ];
-    for spec in [
+    for (row, spec) in [
         "d=64 tile=64x64 lengths=packed",
         "d=64 tile=32x64 mask=causal lengths=packed deterministic=on l2=0",
         "d=256 tile=64x64 lengths=packed",
         "d=192 tile=64x64 mask=causal lengths=packed deterministic=on",
         "tile=64x128 mask=causal lengths=packed",
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let kernel = kernel(spec);
-        for (lengths, layout) in
-            all.iter().flat_map(|lengths| [Layout::LengthFirst, Layout::Gaps].map(|layout| (lengths, layout)))
-        {
+        // Ten, so that in steps of three each row has cases with both layouts.
+        let cases = all
+            .iter()
+            .flat_map(|lengths| [Layout::LengthFirst, Layout::Gaps].map(|layout| (lengths, layout)));
+        for (lengths, layout) in some(cases, row, 3) {
             let case = of_heads(case(0, 0, kernel.plan().spec.head[0]), 0, [4, 2]);
             run(spec, &kernel, &Case { layout, lengths: Some(lengths.clone()), ..case }, DEFAULT);
         }
     }
     let spec = "d=64 tile=128x128 lengths=packed deterministic=on";
-    for schedule in Schedule::sweep(3) {
+    for schedule in some(Schedule::sweep(3), 1, 3) {
         let lengths = Some(vec![[150, 200], [129, 260]]);
         run(spec, &kernel(spec), &Case { lengths, ..of_heads(case(0, 0, 64), 0, [2, 1]) }, schedule);
     }
@@ -111,13 +122,18 @@ fn windows_and_chunks() {
         ("window", vec![vec![0, 0], vec![70, 0], vec![20, 33], vec![1000, 1000]]),
         ("chunked", vec![vec![1], vec![50], vec![1000]]),
     ] {
-        for counts in all {
-            let spec = format!("d=64 tile=64x64 mask={mask}");
+        for (row, counts) in all.into_iter().enumerate() {
             let of = |case| Case { counts: counts.clone(), ..of_heads(case, 1, [2, 1]) };
-            run(&spec, &kernel(&spec), &of(case(150, 210, 64)), DEFAULT);
-            let spec = format!("d=64 tile=32x64 mask={mask} lengths=packed deterministic=on");
-            let lengths = Some(vec![[150, 210], [90, 70], [3, 0]]);
-            run(&spec, &kernel(&spec), &Case { lengths, ..of(case(0, 0, 64)) }, (Schedule::Random, 1));
+            for packed in some([false, true].into_iter(), row, 2) {
+                let (spec, case, schedule) = if packed {
+                    let lengths = Some(vec![[150, 210], [90, 70], [3, 0]]);
+                    let spec = format!("d=64 tile=32x64 mask={mask} lengths=packed deterministic=on");
+                    (spec, Case { lengths, ..of(case(0, 0, 64)) }, (Schedule::Random, 1))
+                } else {
+                    (format!("d=64 tile=64x64 mask={mask}"), of(case(150, 210, 64)), DEFAULT)
+                };
+                run(&spec, &kernel(&spec), &case, schedule);
+            }
         }
     }
 }
@@ -144,15 +160,18 @@ fn values() {
 
 #[test]
 fn schedules() {
-    for spec in [
+    for (row, spec) in [
         "d=64 tile=128x128 mask=causal",
         "d=64 tile=64x64 deterministic=on",
         "tile=48x128 mask=causal",
         "d=256 tile=64x64",
         "d=192x128 tile=64x64 mask=causal deterministic=on",
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let kernel = kernel(spec);
-        for schedule in Schedule::sweep(4) {
+        for schedule in some(Schedule::sweep(4), row, 4) {
             let case = of_heads(case(200, 150, kernel.plan().spec.head[0]), 1, [4, 2]);
             run(spec, &kernel, &case, schedule);
         }
@@ -174,7 +193,7 @@ fn a_fixed_order_has_the_same_bits() {
             uploaded.gradients(&mut engine).expect("memory")
         };
         let first = bits(DEFAULT);
-        for schedule in Schedule::sweep(6) {
+        for schedule in some(Schedule::sweep(6), 1, 4) {
             assert!(bits(schedule) == first, "{spec}: {schedule:?}");
         }
     }
@@ -314,11 +333,11 @@ fn masks_of_ones_own() {
     for text in ["d=64 tile=64x64", "d=64 tile=32x64 deterministic=on l2=0"] {
         let spec: BackwardSpec = text.parse().expect("a spec");
         let window = AttentionBackward::with::<Window>(spec).expect("legal");
-        for before in [0, 70, 1000] {
-            for (queries, keys) in [(200, 170), (130, 300), (65, 1)] {
-                let case = Case { counts: vec![before], ..of_heads(case(queries, keys, 64), 1, [2, 1]) };
-                run(text, &window, &case, (Schedule::Random, 1));
-            }
+        let lengths = [(200, 170), (130, 300), (65, 1)];
+        let all = [0, 70, 1000].into_iter().flat_map(|before| lengths.map(|of| (before, of)));
+        for (before, (queries, keys)) in some(all, text.len(), 2) {
+            let case = Case { counts: vec![before], ..of_heads(case(queries, keys, 64), 1, [2, 1]) };
+            run(text, &window, &case, (Schedule::Random, 1));
         }
         let chunks = AttentionBackward::with::<Chunks>(spec).expect("legal");
         run(text, &chunks, &of_heads(case(200, 150, 64), 1, [2, 1]), DEFAULT);

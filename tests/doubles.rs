@@ -1,10 +1,22 @@
-//! GEMMs of `f64` whose tiles are split among several CTAs: the partial sums are added in double precision.
+//! GEMMs of `f64`: the partial sums of tiles that are split among several CTAs, and the factors, are in double precision.
 
 use emulator::Schedule;
+use falchion::collective::tree::{
+    Accumulator, Compute, Constant, Load, Residual, ResidualArgument, Scalar, Shape,
+};
+use falchion::collective::{
+    DirectStore, Formula, Input, KMajor, LinearArguments, LinearCombination, MmaSync, Operands, Tile,
+    TreeEpilogue, Unspecialised, functions,
+};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::{GemmCase, HostMatrix, Order};
-use kernel::{AnyGemm, Call, Emulator, GemmProblem, KernelSpec};
+use kernel::{
+    AnyGemm, Arguments, Call, Composed, Emulator, Engine, EpilogueArgs, Gemm, GemmProblem, Kernel,
+    KernelSpec, MatrixRef, Tree,
+};
+use scheduler::{AlongN, OneTile};
+use typenum::{U1, U3, U10, U16, U64};
 
 fn kernel(text: &str) -> AnyGemm {
     text.parse::<KernelSpec>().unwrap_or_else(|error| panic!("{text}: {error}")).kernel().expect(text)
@@ -66,4 +78,96 @@ fn divided_tiles_are_added_up_in_double_precision() {
         }
     }
     assert!(divided >= seed as u32 / 2, "{divided} of {seed} products have divided tiles");
+}
+
+/// Factors, named numbers and constants that `f32` has not. D has the bits of the same operations on the host, whatever way
+/// they are said in.
+#[test]
+fn factors_are_doubles() {
+    type Mainloop = MmaSync<Operands<KMajor<f64>, KMajor<f64>>, Tile<U64, U64, U16>, Unspecialised<U1, U3>>;
+    type Of<E> = Composed<Mainloop, E, OneTile<AlongN>>;
+    type Linear = LinearCombination<f64>;
+    type Scaled = Compute<functions::Multiply, (Accumulator, Scalar)>;
+    type Sum = Compute<functions::Add, (Scaled, Residual<f64>)>;
+    type Tenth = Compute<
+        functions::Add,
+        (
+            Compute<functions::Multiply, (Constant<U1, U10>, Accumulator)>,
+            Compute<functions::Scale, (Load<f64>,)>,
+        ),
+    >;
+    let problem @ GemmProblem { m, n, k } = GemmProblem { m: 70, n: 40, k: 32 };
+    // Sums of small integers are exact.
+    let small = |count: u32, by: u32| (0..count).map(|i| f64::from(i * by % 7) - 3.0).collect::<Vec<_>>();
+    let [a, b, c] = [(m * k, 5), (n * k, 3), (m * n, 4)].map(|(count, by)| small(count, by));
+    let dot =
+        |at: u32| (0..k).map(|l| a[(at / n * k + l) as usize] * b[(at % n * k + l) as usize]).sum::<f64>();
+    let [alpha, beta] = [0.1, -1.0 / 3.0];
+    let run = |gemm: &AnyGemm,
+               arguments: &dyn Fn(MatrixRef) -> Box<dyn Fn(&AnyGemm, Call, &mut Emulator)>| {
+        let mut engine = Emulator::new().with_multiprocessors(3);
+        let mut upload = |all: &[f64]| {
+            let bytes: Vec<u8> = all.iter().flat_map(|x| x.to_le_bytes()).collect();
+            engine.upload(&bytes).expect("memory")
+        };
+        let d = upload(&vec![f64::NAN; c.len()]);
+        let [of_a, of_b, of_c] = [&a, &b, &c].map(|all| upload(all).address);
+        let call = Call::of(problem).a(of_a, k.into()).b(of_b, k.into()).d(d.address, n.into());
+        arguments(MatrixRef::new(of_c, n.into()))(gemm, call, &mut engine);
+        let d = engine.read(d).expect("memory");
+        d.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect::<Vec<_>>()
+    };
+    fn with<E: Arguments + Clone>(epilogue: E) -> Box<dyn Fn(&AnyGemm, Call, &mut Emulator)>
+    where
+        E: 'static,
+    {
+        Box::new(move |gemm, call, engine| {
+            Kernel::run(gemm, engine, &call.with(epilogue.clone())).expect("runs");
+        })
+    }
+    let text = |text: &'static str| {
+        let spec: KernelSpec = format!("dtype=f64 tile=64x32x16 epilogue=\"{text}\"").parse().expect(text);
+        let formula: Formula = text.parse().expect(text);
+        let bind = move |c: MatrixRef| {
+            let named = [("alpha", alpha), ("beta", beta), ("low", beta), ("high", alpha)];
+            let known = |name: &str| formula.inputs().contains(&name);
+            let numbers = named.into_iter().map(|(name, number)| (name, Input::Scalar(number)));
+            let given: Vec<_> =
+                numbers.chain([("c", Input::Matrix(c))]).filter(|(name, _)| known(name)).collect();
+            let operand = falchion::collective::Format::F64;
+            with(formula.bind(operand, Shape { m, n }, &given).expect(text))
+        };
+        (spec.kernel().expect(text), bind)
+    };
+    let linear = |c: MatrixRef| LinearArguments { alpha, beta, c: Some(c) };
+    type Want<'a> = &'a dyn Fn(f64, f64) -> f64;
+    let fused: Want<'_> = &|sum, c| c.mul_add(beta, sum * alpha);
+    let check = |why: &str, found: Vec<f64>, want: Want<'_>| {
+        for (at, (found, c)) in (0..).zip(found.into_iter().zip(&c)) {
+            let want = want(dot(at), *c);
+            assert_eq!(found.to_bits(), want.to_bits(), "{why}: {found:e}, {want:e} at {at}");
+        }
+    };
+    let of_spec = "dtype=f64 tile=128x64x16 consumers=2 stages=3".parse::<KernelSpec>().expect("a spec");
+    check("a spec", run(&of_spec.kernel().expect("legal"), &|c| with(linear(c))), fused);
+    let of_type = Gemm::<Of<Linear>>::kernel();
+    check("a type", run(&of_type, &|c| with(EpilogueArgs::<Linear>(linear(c)))), fused);
+    let typed = run(&of_type, &|c| {
+        Box::new(move |_, call, engine| {
+            let launch = Gemm::<Of<Linear>>::launch(&call.with(linear(c)), 3).expect("legal").expect("work");
+            let program = Gemm::<Of<Linear>>::program().expect("legal");
+            engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+        })
+    });
+    check("a type's launch", typed, fused);
+    let sum = |c| with(Tree::<Sum>(((), (((), ((), alpha)), ResidualArgument { beta, c: Some(c) }))));
+    let of_tree = Gemm::<Of<TreeEpilogue<f64, DirectStore, Sum>>>::kernel();
+    check("a tree", run(&of_tree, &sum), &|sum, c| sum * alpha + c * beta);
+    let of_tree = Gemm::<Of<TreeEpilogue<f64, DirectStore, Tenth>>>::kernel();
+    let tenth = |c| with(Tree::<Tenth>(((), (((), ((), ())), (beta, (c,))))));
+    check("a constant", run(&of_tree, &tenth), &|sum, c| 0.1 * sum + c * beta);
+    let (gemm, bind) = text("alpha*acc + beta*c");
+    check("a text", run(&gemm, &|c| bind(c)), &|sum, c| sum * alpha + c * beta);
+    let (gemm, bind) = text("clamp(acc, low, high) + 0.1");
+    check("named numbers", run(&gemm, &|c| bind(c)), &|sum, _| sum.clamp(beta, alpha) + 0.1);
 }

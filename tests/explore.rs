@@ -546,4 +546,16 @@ fn the_tour_has_seven_stops() {
         let part = list(&part["parts"]);
         assert!(part.iter().all(|part| part["microseconds"].as_f64().is_some_and(|time| time > 0.0)));
     }
+    // The last stop says which layers exchange, and shows what was measured of them: the lines of the record.
+    let node = &tour["stops"][6]["says"];
+    assert!(node.as_str().is_some_and(|says| says.contains("`falchion-parallel` has such layers")), "{node}");
+    let record = include_str!("../src/bin/falchion/explore/node.jsonl");
+    assert_eq!(list(&tour["node"]["measured"]).len(), record.lines().count());
+    for line in list(&tour["node"]["measured"]) {
+        assert!(
+            line["command"].as_str().is_some_and(|command| command.starts_with("bench --gpus")),
+            "{line}"
+        );
+        assert!(line["ours"].as_f64() > line["collective"].as_f64(), "{line}");
+    }
 }

@@ -99,7 +99,7 @@ fn groups_along_k_are_checked() {
     assert!(kernel.launch(&legal, 132).expect("legal").is_some());
     assert_eq!(kernel.launch(&first.k_grouped(0, 0x10000), 132).expect("no groups"), None);
     for (call, words) in [
-        (first.k_grouped(321, 0x10000), "there are 321 groups, at most 320"),
+        (first.k_grouped(4097, 0x10000), "there are 4097 groups, at most 4096"),
         (first.k_grouped(3, 0), "the groups' offsets is a null pointer"),
         (first.k_grouped(3, 0x10002), "the groups' offsets begins at 0x10002, a multiple of 4 B"),
         (Call { d: legal.d.every(8), ..legal }, "overlap"),

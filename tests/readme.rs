@@ -1,5 +1,6 @@
 //! Code, output and numbers of the README and of `docs/features.md`, compared with their sources.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use falchion::collective::{Code, Format, MainloopSpec, MmaKind, Producer, WeightsSpec};
@@ -77,12 +78,12 @@ fn chosen(types: Types, aligned: bool) -> Vec<AnyGemm> {
     selection.ranked.into_iter().map(|ranked| ranked.gemm).collect()
 }
 
-/// A row of the README's table: its name, formats of A and B, more words of a spec, and the types of a request.
+/// A row of the table of formats: its name, formats of A and B, more words of a spec, and the types of a request.
 type Row = (&'static str, &'static [Format], &'static str, fn(Types) -> Types);
 
 const WEIGHTS: WeightsSpec = WeightsSpec { code: Code::S4, group: 128, zeros: false };
 
-/// The table of the README: which mainloop takes which operands, and which of them the library chooses.
+/// The table of formats in `docs/features.md`: which mainloop takes which operands, and which of them the library chooses.
 #[test]
 fn its_table_is_what_specs_and_choices_are() {
     let loads = [
@@ -117,9 +118,10 @@ fn its_table_is_what_specs_and_choices_are() {
         ("`f32`", &[Format::F32], "", |types| types),
         ("`f64`", &[Format::F64], "", |types| types),
     ];
+    let (table, _) = FEATURES.split_once("## Operands").expect("the table is before the operands");
     for (row, formats, more, types) in rows {
-        let line = README.lines().find(|line| line.starts_with(&format!("| {row} |")));
-        let line = line.unwrap_or_else(|| panic!("the README has no row {row}"));
+        let line = table.lines().find(|line| line.starts_with(&format!("| {row} |")));
+        let line = line.unwrap_or_else(|| panic!("the table has no row {row}"));
         let cells: Vec<&str> = line.split('|').skip(2).map(str::trim).collect();
         // The first of the row's formats is asked for all.
         let choices = [true, false].map(|aligned| chosen(types(Types::of(formats[0])), aligned)).concat();
@@ -142,14 +144,14 @@ fn its_table_is_what_specs_and_choices_are() {
 fn counts_are_those_of_the_records() {
     let lines = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
     let [wgmma, others] = [include_str!("silicon/wgmma.txt"), include_str!("silicon/others.txt")].map(lines);
-    let proof = include_str!("../docs/proof.md");
+    let proof = include_str!("../docs/evidence/proof.md");
     let killed =
         proof.split("**").find(|part| part.ends_with(" %") && part.len() < 10).expect("the share of kills");
     let killed: f64 = killed.trim_end_matches(" %").parse().expect("a number");
     let mutants = |line: &'static str| line.strip_prefix("* ")?.split_once(" mutants of ");
     let (mutants, _) = proof.lines().find_map(mutants).expect("the number of mutants");
     let (hazards, legal) =
-        include_str!("../docs/hazards.md").split_once("## Unusual and legal").expect("both");
+        include_str!("../docs/evidence/hazards.md").split_once("## Unusual and legal").expect("both");
     let found =
         |line: &str| line.trim_end_matches(" |").rsplit(' ').next().and_then(|word| word.parse().ok());
     let found: Vec<u32> = hazards.lines().filter(|line| line.starts_with("| ")).filter_map(found).collect();
@@ -169,6 +171,61 @@ fn counts_are_those_of_the_records() {
         (format!("{fused} kernels with a fused"), proof.to_owned()),
     ] {
         assert!(page.contains(&text), "{text}");
+    }
+}
+
+/// The files of Rust below a folder, without build outputs.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a line of a file allows `unsafe` where the workspace denies it, or has a block of it.
+fn is_unsafe(line: &str) -> bool {
+    let line = line.trim_start();
+    let of_code = ["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe extern "];
+    !line.starts_with("//") && of_code.iter().any(|form| line.contains(form))
+}
+
+/// The folders that CONTRIBUTING.md names are those with `unsafe`: none is missing, and none is named without need.
+#[test]
+fn unsafe_is_where_the_rules_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let rule = include_str!("../CONTRIBUTING.md").split_once("`unsafe` only").expect("the rule").1;
+    let (rule, _) = rule.split_once(", and tests").expect("its end");
+    let named: Vec<&str> = rule.split('`').skip(1).step_by(2).collect();
+    assert!(named.contains(&"kernel/src/driver"), "{named:?}");
+    let mut files = Vec::new();
+    sources(root, &mut files);
+    let mut with: Vec<&str> = Vec::new();
+    for path in files {
+        let name = path.strip_prefix(root).expect("below the root").to_string_lossy().replace('\\', "/");
+        if name.split('/').any(|part| part == "tests" || part == "benches" || part == "stand_in") {
+            continue;
+        }
+        if std::fs::read_to_string(&path).expect("text").lines().any(is_unsafe) {
+            let of = named.iter().find(|of| {
+                let (before, after) = of.split_once('*').unwrap_or((of, ""));
+                let rest = name.strip_prefix(before).filter(|_| of.contains('*'));
+                name.starts_with(&format!("{of}/"))
+                    || rest.is_some_and(|rest| {
+                        rest.split_once('/').is_some_and(|(_, rest)| rest.starts_with(&after[1..]))
+                    })
+            });
+            with.push(of.unwrap_or_else(|| {
+                panic!("{name} has `unsafe`, and CONTRIBUTING.md does not name its folder")
+            }));
+        }
+    }
+    for of in named {
+        assert!(with.contains(&of), "nothing in {of} is `unsafe`");
     }
 }
 

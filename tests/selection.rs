@@ -12,11 +12,11 @@
 //! `added.jsonl` (seeds 270613 and 270614) have shapes that were in no record; those of `added.jsonl` come with the library since.
 //! `scaled_latest.jsonl` has block scales (seed 270611). Those with `h100` in their names are of H100s: `h100_drawn.jsonl` and
 //! `scaled_h100_drawn.jsonl` (seed 20261128, and shapes for which DeepGEMM was timed) are of one turn and come with the library, without 9 of 1332 timings that were disturbed;
-//! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/performance.md`, which `falchion bench` timed;
+//! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/evidence/performance.md`, which `falchion bench` timed;
 //! `h100_kept.jsonl` (seed 20261127) and `h100_fresh.jsonl` (seed 20261203) have shapes that were in no record; those of the latter come
 //! with the library since, and those of `h100_added.jsonl` (seed 20261211, one turn). `h100_last.jsonl` (seed 20261212) is of the next draw. `h100_kn.jsonl` and
 //! `h100_mn.jsonl` (seed 271127) have an N-major B, and an M-major A too. `h200_streams.jsonl` and `h200_graphs.jsonl` (seed 20261301, from
-//! 17 µs on and below) come with the library, `h200_kept.jsonl` (seed 20261303) is of the next draw; `scaled_h200_streams.jsonl` and
+//! 17 µs on and below) come with the library, `h200_kept.jsonl` (seed 20261303) is of the next draw, and `h200_front.jsonl` (seed 611281) of the one on the front page; `scaled_h200_streams.jsonl` and
 //! `scaled_h200_graphs.jsonl` (seed 20261304, and DeepGEMM's shapes), and `scaled_h200_kept.jsonl` (seed 20261302), likewise. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
@@ -39,13 +39,14 @@ use serde::Deserialize;
 const WITHIN: f64 = 1.03;
 
 /// Records of kernels that end without a barrier of their cluster.
-const WITHOUT_BARRIER: [&str; 9] = [
+const WITHOUT_BARRIER: [&str; 10] = [
     "h100_fresh.jsonl",
     "h100_added.jsonl",
     "h100_last.jsonl",
     "h200_streams.jsonl",
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
+    "h200_front.jsonl",
     "scaled_h200_streams.jsonl",
     "scaled_h200_graphs.jsonl",
     "scaled_h200_kept.jsonl",
@@ -56,8 +57,13 @@ const WITHOUT_BARRIER: [&str; 9] = [
 const BARRIER: f64 = 0.8;
 
 /// Records of launches that were replayed in graphs.
-const IN_GRAPHS: [&str; 4] =
-    ["h200_graphs.jsonl", "h200_kept.jsonl", "scaled_h200_graphs.jsonl", "scaled_h200_kept.jsonl"];
+const IN_GRAPHS: [&str; 5] = [
+    "h200_graphs.jsonl",
+    "h200_kept.jsonl",
+    "h200_front.jsonl",
+    "scaled_h200_graphs.jsonl",
+    "scaled_h200_kept.jsonl",
+];
 
 /// Microseconds that a launch took longer in all other records, in which launches were enqueued one by one. On an H200 the median
 /// over 228 kernels of at most 17 µs is 0.47, and the same for kernels of one tile per CTA, in clusters or persistent.
@@ -236,7 +242,7 @@ const PUBLISHED: [[u32; 3]; 7] = [
     [8192, 8192, 8192],
 ];
 
-/// Tables of `docs/performance.md`: shapes, the best kernel over cuBLASLt's fastest (mean and least), the model's
+/// Tables of `docs/evidence/performance.md`: shapes, the best kernel over cuBLASLt's fastest (mean and least), the model's
 /// first choice over cuBLASLt's first.
 #[test]
 fn ratios_are_those_of_the_records() {
@@ -252,6 +258,7 @@ fn ratios_are_those_of_the_records() {
         ("published.jsonl", "e4m3-1x128-128x128", 7, 1.075, 0.983, 1.040),
         ("published.jsonl", "e4m3-1x128-1x128", 7, 1.062, 1.003, 1.045),
         ("h200_kept.jsonl", "bf16", 43, 1.097, 0.877, 1.111),
+        ("h200_front.jsonl", "bf16", 40, 1.048, 0.917, 1.058),
         ("scaled_h200_kept.jsonl", "e4m3-1x128-128x128", 34, 1.285, 1.064, 1.250),
         ("scaled_h200_kept.jsonl", "e4m3-1x128-1x128", 15, 1.155, 1.006, 1.144),
         ("public.jsonl", "bf16", 14, 1.037, 1.002, 1.046),
@@ -279,7 +286,7 @@ fn ratios_are_those_of_the_records() {
     }
 }
 
-/// The tables of `docs/performance.md`, "Weights in few bits": the speed of the best kernel relative to
+/// The tables of `docs/evidence/performance.md`, "Weights in few bits": the speed of the best kernel relative to
 /// `bf16`, by rows of A or of each group.
 #[test]
 fn figures_of_weights_are_those_of_the_record() {
@@ -311,7 +318,7 @@ fn figures_of_weights_are_those_of_the_record() {
     }
 }
 
-/// The table of `docs/performance.md`, "2:4 sparse operands": the dense kernel's time and the shorter of
+/// The table of `docs/evidence/performance.md`, "2:4 sparse operands": the dense kernel's time and the shorter of
 /// cuSPARSELt's times over that of the best sparse kernel.
 #[test]
 fn figures_of_sparse_operands_are_those_of_the_record() {
@@ -342,7 +349,7 @@ fn figures_of_sparse_operands_are_those_of_the_record() {
     assert!((library - 1.40).abs() < 6e-3 && (dense - 1.33).abs() < 6e-3, "{library:.4}, {dense:.4}");
 }
 
-/// The tables of `docs/performance.md`, "bf16", and of earlier draws in `docs/lab-notes.md`: geometric means of
+/// The tables of `docs/evidence/performance.md`, "bf16", and of earlier draws in `docs/evidence/lab-notes.md`: geometric means of
 /// the model's first over cuBLASLt's first and of the best over cuBLASLt's fastest, the number of shapes where the
 /// best has at least 0.98 and 0.95 of that, and the number where the model's choice is within 3 % of the best.
 #[test]
@@ -390,7 +397,7 @@ fn figures_of_drawn_shapes_are_those_of_the_record() {
     }
 }
 
-/// The table of `docs/performance.md`, "Fused epilogues": geometric mean, median and least of the best kernel
+/// The table of `docs/evidence/performance.md`, "Fused epilogues": geometric mean, median and least of the best kernel
 /// over the faster of cuBLASLt's first and fastest.
 #[test]
 fn figures_of_fused_epilogues_are_those_of_the_record() {
@@ -412,7 +419,7 @@ fn figures_of_fused_epilogues_are_those_of_the_record() {
     }
 }
 
-/// The tables of `docs/performance.md`, "Experts of equal and of skewed sizes": microseconds of the best kernel.
+/// The tables of `docs/evidence/performance.md`, "Experts of equal and of skewed sizes": microseconds of the best kernel.
 #[test]
 fn figures_of_experts_are_those_of_the_record() {
     let lines = read("groups.jsonl");
@@ -459,7 +466,7 @@ fn records_of_near_shapes_improve_the_choice() {
     }
 }
 
-/// `docs/performance.md`, "Calibrated": shapes of an H100 that are in no record that ships.
+/// `docs/evidence/performance.md`, "Calibrated": shapes of an H100 that are in no record that ships.
 #[test]
 fn the_choice_on_an_h100_is_near_the_best() {
     for (name, part, cost) in [("h100_last.jsonl", 0.7, 1.03), ("h100_kept.jsonl", 0.8, 1.02)] {
@@ -481,7 +488,7 @@ fn the_choice_on_an_h200_is_near_the_best() {
     }
 }
 
-/// Experts of the tables in `docs/performance.md`, "Mixtures of experts", with the measured microseconds by
+/// Experts of the tables in `docs/evidence/performance.md`, "Mixtures of experts", with the measured microseconds by
 /// kind. The rows are those of `falchion bench --suite grouped`, or equal.
 #[test]
 fn experts_are_predicted_as_they_were_measured() {

@@ -52,8 +52,10 @@ fn whatever_offsets_say_groups_stay_inside() {
             "ragged-128x256-step32-bf16-kn",
             "ragged-64x16-swap-bf16-kn",
             "ragged-128x128-unaligned-bf16-mk",
+            "form=ragged most-groups=1024 tile=64x64x64",
+            "form=ragged most-groups=1024 tile=64x64x64 step=16 swap=yes",
         ] {
-            let entry = kernel::find(name).expect("a catalogue name");
+            let entry = kernel::find(name).expect("a name or a spec");
             let program = entry.program().expect("legal");
             let problem = GemmProblem { m: all, n: COLUMNS[0], k: COLUMNS[1] };
             let case = products(SeveralProducts::groups(problem, offsets.clone()));

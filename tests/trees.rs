@@ -53,17 +53,17 @@ const TREES: [Check; 36] = [
     check::<AuxStore<bf16, Compute<Relu, (AuxStore<bf16, Plus<Accumulator, Row>>,)>>>,
     check::<ReduceRow<Sum, Times<Accumulator, Matrix>>>,
     check::<ReduceRow<Max, Plus<Accumulator, Row>>>,
-    check::<ReduceColumn<Sum, ReduceRow<AbsMax, Accumulator>>>,
+    check::<ReduceColumn<Sum, ReduceRow<Amax, Accumulator>>>,
     check::<ReduceColumn<Max, Compute<Subtract, (Accumulator, Column)>>>,
-    check::<ReduceColumn<AbsMax, Accumulator>>,
+    check::<ReduceColumn<Amax, Accumulator>>,
     check::<ReduceRow<Max, Compute<Negate, (Compute<Absolute, (Accumulator,)>,)>>>,
-    check::<Amax<Compute<GeluTanh<Fastest>, (Plus<Accumulator, Row>,)>>>,
+    check::<ReduceScalar<Amax, Compute<GeluTanh<Fastest>, (Plus<Accumulator, Row>,)>>>,
     check::<ReduceScalar<Sum, Sigmoids<Accumulator>>>,
     check::<Let<Plus<Accumulator, Row>, Times<Bound, Sigmoids<Bound>>>>,
     check::<Let<Matrix, Let<Accumulator, Plus<Bound<U1>, Times<Bound, Bound>>>>>,
     check::<Gated<Glu<Silu<Fast>>, Accumulator>>,
     check::<Plus<Column, Gated<Glu<Relu>, Plus<Accumulator, Row>>>>,
-    check::<Times<Row, Amax<Gated<Glu<Relu>, Plus<Accumulator, Row>>>>>,
+    check::<Times<Row, ReduceScalar<Amax, Gated<Glu<Relu>, Plus<Accumulator, Row>>>>>,
     check::<AuxStore<bf16, Gated<Maximum, AuxStore<bf16, Times<Scalar, Accumulator>>>>>,
     check::<ReduceRow<Sum, Gated<Add, ReduceRow<Sum, Accumulator>>>>,
     check::<Let<Gated<Glu<Tanh<Fast>>, Accumulator>, Times<Bound, Plus<Bound, Row>>>>,
@@ -74,7 +74,7 @@ const TREES: [Check; 36] = [
     check::<OrderedRow<Sum, OrderedColumn<Max, Times<Accumulator, Matrix>>>>,
     check::<OrderedScalar<Sum, Plus<Accumulator, Column>>>,
     check::<Dropout<AuxStore<bf16, Dropout<Accumulator>>>>,
-    check::<Times<Amax<Biased>, ScalarPointer<f32>>>,
+    check::<Times<ReduceScalar<Amax, Biased>, ScalarPointer<f32>>>,
     check::<Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, Row)>>,
     check::<Gated<Glu<Silu<Fast>>, Rotate<Dropout<AuxStore<bf16, Plus<Accumulator, Row>>>, Matrix>, Split>>,
     check::<
@@ -85,8 +85,8 @@ const TREES: [Check; 36] = [
 #[test]
 fn typed_trees_on_random_shapes() {
     use rayon::prelude::*;
-    const CASES: u64 = 4 * TREES.len() as u64;
-    let failures: Vec<String> = (0..CASES)
+    let cases = thinned(4 * TREES.len() as u64);
+    let failures: Vec<String> = (0..cases)
         .into_par_iter()
         .filter_map(|case| {
             let mut random = fastrand::Rng::with_seed(case);
@@ -105,7 +105,7 @@ fn typed_trees_on_random_shapes() {
                 .map(|error| format!("case {case}, tree {tree}, {problem:?}, kernel {kernel}: {error}"))
         })
         .collect();
-    assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} of {cases}:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// Kernels in whose place a random tree is tried: stored directly and by tensor copies, in turns, with
@@ -207,6 +207,11 @@ fn random_formulas_in_integers_and_doubles() {
     all_are_right(600, &EXACT);
 }
 
+/// The number of cases: without `cargo xtask test --long`, half of them.
+fn thinned(cases: u64) -> u64 {
+    if std::env::var_os("FALCHION_LONG").is_some() { cases } else { cases / 2 }
+}
+
 fn all_are_right(cases: u64, families: &[Family]) {
     use rayon::prelude::*;
     let wrong = |case: u64| {
@@ -216,6 +221,7 @@ fn all_are_right(cases: u64, families: &[Family]) {
         let text = family.draw(&mut random, 1 + case as u32 / 8 % 4);
         Some(format!("case {case}, {text}: {error}"))
     };
+    let cases = thinned(cases);
     let failures: Vec<String> = (0..cases).into_par_iter().filter_map(wrong).collect();
     assert!(failures.is_empty(), "{} of {cases}:\n{}", failures.len(), failures.join("\n"));
 }
@@ -225,7 +231,7 @@ fn all_are_right(cases: u64, families: &[Family]) {
 fn random_formulas_in_several_products() {
     use falchion::verify::SeveralProducts;
     use rayon::prelude::*;
-    const CASES: u64 = 300;
+    let cases = thinned(300);
     let run = |case: u64| -> Result<(), String> {
         let mut random = fastrand::Rng::with_seed(case);
         let family = FAMILIES[[0, 3, 4][case as usize % 3]];
@@ -254,8 +260,8 @@ fn random_formulas_in_several_products() {
         checked.map(|_| ()).map_err(|error| format!("{spec}, {text}, {rows:?} x {n} x {k}: {error}"))
     };
     let wrong = |case: u64| run(case).err().map(|error| format!("case {case}: {error}"));
-    let failures: Vec<String> = (0..CASES).into_par_iter().filter_map(wrong).collect();
-    assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
+    let failures: Vec<String> = (0..cases).into_par_iter().filter_map(wrong).collect();
+    assert!(failures.is_empty(), "{} of {cases}:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// The fused epilogues that other libraries have a class for each: biases by row and by column, activations,

@@ -252,6 +252,17 @@ impl FromStr for AttentionRequest {
     /// Reads extents, words of a spec, the numbers of a mask, and `fixed=on`: `4x16x4096 d=64 mask=window left=1023 right=0`. Extents are sequences, heads, queries and keys; without the last one
     /// there are as many keys as queries. Heads of K and V follow those of Q where they are fewer: `4x16/4x4096x4096`.
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text, Attention::NAME, &Self::WORDS)
+    }
+}
+
+impl AttentionRequest {
+    /// The words of a problem.
+    const WORDS: [&str; 11] =
+        ["format", "cache", "output", "d", "mask", "left", "right", "chunk", "lengths", "pages", "fixed"];
+
+    /// Reads a problem of a family whose problems have these words.
+    pub(crate) fn read(text: &str, family: &str, known: &[&str]) -> Result<Self, String> {
         let (extents, words) = text.trim().split_once([' ', ',']).unwrap_or((text.trim(), ""));
         let refused = || {
             format!(
@@ -274,6 +285,13 @@ impl FromStr for AttentionRequest {
         let (mut own, mut others, mut fixed) = (Vec::new(), Vec::new(), false);
         let twice = |[key, value, needed]: [String; 3]| format!("`{key}={value}`: {needed} was needed");
         for (name, value) in crate::words::words(words).map_err(twice)? {
+            if !known.contains(&name) {
+                let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
+                return Err(format!(
+                    "`{word}` is no word of a problem of {family}: these are {}",
+                    known.join(", ")
+                ));
+            }
             match name {
                 "left" | "right" | "chunk" => {
                     let number = value.parse::<i32>().ok().filter(|&value| (0..=1 << 30).contains(&value));
@@ -326,7 +344,7 @@ impl FromStr for AttentionRequest {
                 "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"
             ));
         }
-        let request = Self {
+        Ok(Self {
             format,
             cache,
             output,
@@ -339,19 +357,13 @@ impl FromStr for AttentionRequest {
             workspace: true,
             problem,
             log_sum_exp: false,
-        };
-        if request.spec() == (AttentionSpec { store: request.spec().store, ..spec }) {
-            Ok(request)
-        } else {
-            Err(format!(
-                "`{words}` is of a kernel: format, cache, output, d, mask, lengths, pages and fixed are a problem's words"
-            ))
-        }
+        })
     }
 }
 
 impl Family for Attention {
     const NAME: &'static str = "attention";
+    const VERSIONED: bool = true;
     type Request<'r> = AttentionRequest;
     type Problem = String;
     type Spec = AttentionSpec;

@@ -469,9 +469,9 @@ impl Kernel<AttentionCall> for Attention {
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
-        visit.factor(scale);
+        visit.single(scale);
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
-        for (name, of, extents, contents) in [
+        for (name, of, shape, contents) in [
             ("Q", q, with(extents, d), Contents::Multiplied(0, format)),
             ("K", k, with(read, d), Contents::Multiplied(1, cache)),
             ("V", v, with(read, dv), Contents::Multiplied(1, cache)),
@@ -484,8 +484,9 @@ impl Kernel<AttentionCall> for Attention {
             let writes = name == "O";
             let bits =
                 if let Contents::Multiplied(_, of) | Contents::Output(of) = contents { of.bits() } else { 8 };
-            let extents = Extents::line(bits, of.reach(extents));
+            let extents = Extents::line(bits, of.reach(shape));
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
+            visit.lines(shape[3].into(), of.repeats(shape));
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
         for ((name, address), rows) in ["the beginnings of queries", "the beginnings of keys"]
@@ -535,6 +536,6 @@ impl Kernel<AttentionCall> for Attention {
             visit.count(&mut bits);
             *count = bits.cast_signed();
         }
-        reals.iter_mut().for_each(|real| visit.factor(real));
+        reals.iter_mut().for_each(|real| visit.single(real));
     }
 }

@@ -2,7 +2,7 @@
 
 use collective::{
     Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, QueuePlan,
-    RegisterPlan, RingPlan, TileLayout,
+    RingPlan, RoleRegisters, TileLayout,
 };
 use cute_rs::atom::Major;
 use kernel::KernelSpec;
@@ -263,7 +263,8 @@ impl AttentionPlan {
             (2, _) if latent => 40,
             _ => 24,
         };
-        let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
+        let registers = RoleRegisters::divided(consumers, Some(producer));
+        let consumer = registers.consumer;
         let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
         let rescales_last = need + SPARE <= consumer;
         if need > consumer {
@@ -371,7 +372,7 @@ impl AttentionPlan {
             cta: CtaPlan {
                 producer: Some(if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread }),
                 consumers,
-                registers: [producer, consumer],
+                registers,
                 shared_bytes,
                 cluster: 1,
                 peers: Peers::Apart,

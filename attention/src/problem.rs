@@ -54,6 +54,11 @@ impl HeadsRef {
         Self { address, head, row, batch: length.saturating_mul(row) }
     }
 
+    /// How often lines of elements are repeated, and at which distance.
+    pub(crate) fn repeats(&self, [batch, heads, rows, _]: [u32; 4]) -> [(u32, u64); 3] {
+        [(rows, self.row), (heads, self.head), (batch, self.batch)]
+    }
+
     /// Elements from the first to one past the last one; 0 if there are none.
     pub fn reach(&self, [batch, heads, rows, d]: [u32; 4]) -> u64 {
         if batch == 0 || heads == 0 || rows == 0 {

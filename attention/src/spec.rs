@@ -235,10 +235,10 @@ static KEYS: [Key<AttentionSpec>; 20] = [
             of.output = output_of(of.format);
             Some(())
         },
-        ..at!("format", "the name of a format", format)
+        ..at!("format", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", format)
     },
-    at!("cache", "the name of a format", cache),
-    at!("output", "the name of a format", output),
+    at!("cache", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", cache),
+    at!("output", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", output),
     at!("d", "64, or 192x128 for Q and K x V", head, heads, of_heads),
     at!("tile", "queries x keys, for example 128x176", tile),
     at!("stages", "a number, or auto", stages, stages, Word::text),

@@ -58,6 +58,8 @@ pub enum Format {
 struct Facts {
     /// Name in kernel names, in specs and on the command line.
     name: &'static str,
+    /// Other words for it that are read, and never written: those of PyTorch, NumPy and CUTLASS.
+    others: &'static [&'static str],
     /// The Rust type of an element.
     rust_type: &'static str,
     /// The element type in a tensor map.
@@ -106,40 +108,61 @@ impl Format {
     const fn facts(self) -> Facts {
         const fn float(name: &'static str, tensor: TensorElement, float: Float, format: Format) -> Facts {
             let (number, operand) = (Number::Float(float), None);
-            Facts { name, rust_type: name, tensor, number, operand, output: format, result: true }
+            Facts {
+                name,
+                others: &[],
+                rust_type: name,
+                tensor,
+                number,
+                operand,
+                output: format,
+                result: true,
+            }
         }
         const fn integer(name: &'static str, rust_type: &'static str, of: Int8, number: Integer) -> Facts {
             let (number, operand) = (Number::Integer(number), Some(WgmmaElement::Int8(of)));
             // A tensor map has bytes, without a sign.
             let tensor = TensorElement::U8;
-            Facts { name, rust_type, tensor, number, operand, output: Format::S32, result: true }
+            Facts { name, others: &[], rust_type, tensor, number, operand, output: Format::S32, result: true }
         }
         const fn fp8(name: &'static str, rust_type: &'static str, of: Fp8, number: Float) -> Facts {
             let operand = Some(WgmmaElement::Fp8(of));
             Facts { rust_type, operand, ..float(name, TensorElement::U8, number, Format::Bf16) }
         }
         match self {
-            Self::F32 => float("f32", TensorElement::F32, Float::F32, Self::F32),
+            Self::F32 => Facts {
+                others: &["float32", "fp32"],
+                ..float("f32", TensorElement::F32, Float::F32, Self::F32)
+            },
             Self::Bf16 => Facts {
+                others: &["bfloat16"],
                 operand: Some(WgmmaElement::Bf16),
                 ..float("bf16", TensorElement::Bf16, Float::BF16, Self::Bf16)
             },
             Self::F16 => Facts {
+                others: &["float16", "fp16", "half"],
                 operand: Some(WgmmaElement::F16),
                 ..float("f16", TensorElement::F16, Float::F16, Self::F16)
             },
-            Self::E4m3 => fp8("e4m3", "F8E4M3", Fp8::E4m3, Float::E4M3),
-            Self::E5m2 => fp8("e5m2", "F8E5M2", Fp8::E5m2, Float::E5M2),
+            Self::E4m3 => Facts {
+                others: &["e4m3fn", "float8_e4m3fn", "float8_e4m3", "fp8_e4m3"],
+                ..fp8("e4m3", "F8E4M3", Fp8::E4m3, Float::E4M3)
+            },
+            Self::E5m2 => Facts {
+                others: &["float8_e5m2", "fp8_e5m2"],
+                ..fp8("e5m2", "F8E5M2", Fp8::E5m2, Float::E5M2)
+            },
             Self::Tf32 => Facts {
                 rust_type: "Tf32",
                 operand: Some(WgmmaElement::Tf32),
                 result: false,
                 ..float("tf32", TensorElement::F32, Float::F32, Self::F32)
             },
-            Self::S8 => integer("s8", "i8", Int8::S8, Integer::S8),
-            Self::U8 => integer("u8", "u8", Int8::U8, Integer::U8),
+            Self::S8 => Facts { others: &["int8", "i8"], ..integer("s8", "i8", Int8::S8, Integer::S8) },
+            Self::U8 => Facts { others: &["uint8"], ..integer("u8", "u8", Int8::U8, Integer::U8) },
             Self::S32 => Facts {
                 name: "s32",
+                others: &["int32", "i32"],
                 rust_type: "i32",
                 tensor: TensorElement::S32,
                 number: Number::Integer(Integer::S32),
@@ -149,6 +172,7 @@ impl Format {
             },
             Self::F64 => Facts {
                 name: "f64",
+                others: &["float64", "fp64", "double"],
                 rust_type: "f64",
                 tensor: TensorElement::F64,
                 number: Number::Double,
@@ -170,9 +194,22 @@ impl Format {
         self.facts().rust_type
     }
 
-    /// The format of this name; `None` if there is none.
+    /// The format of this name, which may be that of other libraries; `None` if there is none.
+    ///
+    /// ```
+    /// use collective::Format;
+    ///
+    /// let words = ["bf16", "bfloat16", "fp16", "int8", "float8_e4m3fn"].map(Format::named);
+    /// assert_eq!(words.map(|of| of.map(Format::name)), [Some("bf16"), Some("bf16"), Some("f16"), Some("s8"), Some("e4m3")]);
+    /// assert_eq!((Format::named("fp8"), Format::ambiguous("fp8")), (None, Some("e4m3 or e5m2")));
+    /// ```
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
+        Self::ALL.into_iter().find(|format| format.name() == name || format.facts().others.contains(&name))
+    }
+
+    /// The names of the formats that a word may mean, if it may mean several: for errors that ask for one.
+    pub fn ambiguous(name: &str) -> Option<&'static str> {
+        matches!(name, "fp8" | "float8" | "f8").then_some("e4m3 or e5m2")
     }
 
     /// The formats of operands that `wgmma` multiplies.
@@ -325,7 +362,9 @@ mod tests {
             assert_eq!(named(integers), format.is_output(true) && !format.is_float(), "{format}");
             let multiplied = MmaKind::fastest(format, format).is_some();
             assert_eq!(named(Format::NO_PRODUCT), multiplied, "{format}");
-            assert_eq!(Format::named(format.name()), Some(format));
+            for name in format.facts().others.iter().chain([&format.name()]) {
+                assert_eq!(Format::named(name), Some(format), "{name}");
+            }
         }
     }
 

@@ -57,6 +57,17 @@ pub trait Epilogue: 'static {
     /// The emitter of this epilogue.
     fn emitter() -> Arc<dyn EpilogueEmitter>;
 
+    /// The arguments as alpha, beta and C, if they mean what [`LinearArguments`] says: with alpha = 0, A and B are not read,
+    /// and records in device memory have a C. By default they do not.
+    fn linear(_arguments: &Self::Arguments) -> Option<&LinearArguments> {
+        None
+    }
+
+    /// The same, to be changed. Whoever implements one implements both.
+    fn linear_mut(_arguments: &mut Self::Arguments) -> Option<&mut LinearArguments> {
+        None
+    }
+
     /// Visits the arguments for a GEMM of this shape: every address, with what is read or written there in addition
     /// to D, and every number. What is visited is checked to be lent, part of what
     /// a kept launch compares, and filled by whoever measures or proves a kernel. It also says

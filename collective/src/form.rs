@@ -61,18 +61,41 @@ impl Form {
         }
     }
 
-    /// Most groups of a launch that reads group sizes from device memory.
-    pub const MOST_GROUPS: u32 = 320;
+    /// Most groups of any launch that reads their sizes from device memory.
+    pub const MOST_GROUPS: u32 = Self::TABLES[Self::TABLES.len() - 1];
 
-    /// Bytes of the table in shared memory that says where groups begin: 8 per group, 8 more, and space for
-    /// alignment.
-    pub const fn table_bytes(self) -> u32 {
-        match self {
-            Self::Single | Self::Batched | Self::KGrouped => 0,
-            Self::GroupedContiguous | Self::GroupedMasked | Self::PointerArray => {
-                (Self::MOST_GROUPS + 1) * 8 + 4
-            }
+    /// Numbers of groups that a kernel's table can be made for. The first is the default.
+    pub const TABLES: [u32; 5] = [320, 512, 1024, 2048, 4096];
+
+    /// The smallest of [`TABLES`](Self::TABLES) for a number of groups; the largest if there are more groups than any
+    /// table holds. The default for a form without a table.
+    pub const fn table_for(self, groups: u32) -> u32 {
+        let mut i = 0;
+        while self.has_table() && Self::TABLES[i] < groups && i + 1 < Self::TABLES.len() {
+            i += 1;
         }
+        Self::TABLES[i]
+    }
+
+    /// Whether a kernel keeps a table in shared memory of where its groups begin. Other forms need none: a CTA under
+    /// [`KGrouped`](Self::KGrouped) reads the range of its group.
+    pub const fn has_table(self) -> bool {
+        match self {
+            Self::Single | Self::Batched | Self::KGrouped => false,
+            Self::GroupedContiguous | Self::GroupedMasked | Self::PointerArray => true,
+        }
+    }
+
+    /// Whether a kernel of the form may have a table of this number of groups.
+    pub(crate) const fn has_table_of(self, groups: u32) -> bool {
+        let mut i = 0;
+        while i < Self::TABLES.len() {
+            if Self::TABLES[i] == groups && (i == 0 || self.has_table()) {
+                return true;
+            }
+            i += 1;
+        }
+        false
     }
 
     /// Whether a tile may end in rows of the next group, which it must not store.

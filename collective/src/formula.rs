@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `acc` | the accumulator |
 //! | `0.5`, `1e-3` | a constant |
-//! | `alpha` | a number from the host |
+//! | `alpha` | a number from the host; with 0, products are multiplied by 0 like by any other number |
 //! | `scale[0]` | a number in device memory |
 //! | `bias[n]`, `scale[m]` | a vector with an element per column, per row |
 //! | `x[m,n]`, `x[m,n%128]` | a row-major matrix; one of 128 columns that is repeated along N |
@@ -53,13 +53,13 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
 
 pub use inputs::{FormulaArguments, Input};
 pub use own::FormulaFunction;
 pub use syntax::FormulaError;
 
 use crate::element::Format;
+use crate::process::{Locked, Once};
 use crate::tree::{Arithmetic, Item, NodeTraits};
 
 /// An epilogue's tree as a value, made from text. See the table in [`formula`](self).
@@ -149,13 +149,10 @@ impl Lowered {
 }
 
 /// Every formula that has been read, by text.
-static KNOWN: Mutex<BTreeMap<&'static str, Formula>> = Mutex::new(BTreeMap::new());
+static KNOWN: Locked<BTreeMap<&'static str, Formula>> = Locked::new(BTreeMap::new());
 
 /// The formulas with a name, in the order of [`Formula::NAMED`].
-static NAMED: LazyLock<Vec<Formula>> = LazyLock::new(|| {
-    let of = |(_, text): &(&str, &str)| Formula::read(text).expect("a named formula is legal");
-    Formula::NAMED.iter().map(of).collect()
-});
+static NAMED: Once<Vec<Formula>> = Once::new();
 
 impl Formula {
     /// The formulas with a name of their own.
@@ -183,7 +180,8 @@ impl Formula {
 
     /// Every formula with a name.
     pub fn all() -> impl ExactSizeIterator<Item = Self> + Clone {
-        NAMED.iter().copied()
+        let of = |(_, text): &(&str, &str)| Self::read(text).expect("a named formula is legal");
+        NAMED.get_or_init(|| Self::NAMED.iter().map(of).collect()).iter().copied()
     }
 
     /// The formula of this name; `None` if there is none.
@@ -240,12 +238,12 @@ impl Formula {
 
     /// Reads a text.
     fn read(text: &str) -> Result<Self, FormulaError> {
-        if let Some(formula) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(text) {
+        if let Some(formula) = KNOWN.lock().get(text) {
             return Ok(*formula);
         }
         let parsed = syntax::parse(text)?;
         let canonical = parsed.to_string();
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock();
         if let Some(formula) = known.get(canonical.as_str()) {
             return Ok(*formula);
         }
@@ -263,7 +261,7 @@ impl Formula {
         });
         let blank = |text: &str| text.replace(' ', "");
         let name = Self::NAMED.iter().find(|(_, text)| blank(text) == canonical).map(|(name, _)| *name);
-        known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known = KNOWN.lock();
         // Another thread may have read it meanwhile.
         if let Some(formula) = known.get(canonical.as_str()) {
             return Ok(*formula);
@@ -284,13 +282,21 @@ impl FromStr for Formula {
         }
         Self::read(text).map_err(|error| {
             // A name, most likely.
-            if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            let of_names = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            if text.is_empty() || !text.bytes().all(of_names) {
                 return error;
             }
-            let names = Self::NAMED.map(|(name, _)| name).join(", ");
-            let reason = format!(
-                "`{text}` is no formula with a name: they are {names}; or write one such as gelu(alpha*acc+bias[n])"
-            );
+            let named = Self::NAMED.map(|(name, _)| name);
+            let reason = if lower::is_function(text) {
+                let biased = format!("bias-{text}");
+                let known = if named.contains(&biased.as_str()) { format!(", which is {biased}") } else { String::new() };
+                format!("`{text}` is a function: write {text}(alpha*acc), or {text}(alpha*acc+bias[n]){known}")
+            } else {
+                let names = named.join(", ");
+                format!(
+                    "`{text}` is no formula with a name: they are {names}; or write one such as gelu(alpha*acc+bias[n])"
+                )
+            };
             FormulaError { reason, ..error }
         })
     }
@@ -310,7 +316,8 @@ impl fmt::Debug for Formula {
 
 impl PartialEq for Formula {
     fn eq(&self, other: &Self) -> bool {
-        core::ptr::eq(self.0, other.0)
+        // A forked process may have read the same text once more.
+        core::ptr::eq(self.0, other.0) || self.0.text == other.0.text
     }
 }
 

@@ -8,7 +8,7 @@
 //! /// `(x + sqrt(x^2 + b)) / 2`, with b a kernel parameter.
 //! struct Squareplus;
 //! impl Pointwise for Squareplus {
-//!     type Arguments = f32;
+//!     type Arguments = f64;
 //!     const ARGUMENTS: &'static [&'static str] = &["b"];
 //!     fn name() -> String {
 //!         "squareplus".into()
@@ -37,7 +37,7 @@ pub use gradient::Gradient;
 
 use crate::real::{Bounded, Dual, Needs, Real};
 
-/// The scalar arguments of a function: `()`, `f32`, or `[f32; N]`. Each scalar is a kernel parameter.
+/// The scalar arguments of a function: `()`, `f64`, or `[f64; N]`. Each scalar is a kernel parameter.
 pub trait Scalars: Copy + PartialEq + Send + Sync + 'static {
     /// The same arguments as numbers of another kind.
     type Of<R: Copy>: Copy;
@@ -45,10 +45,10 @@ pub trait Scalars: Copy + PartialEq + Send + Sync + 'static {
     const COUNT: usize;
 
     /// The scalars in order.
-    fn values(self) -> Vec<f32>;
+    fn values(self) -> Vec<f64>;
 
     /// The arguments from numbers of the host.
-    fn of(values: Self::Of<f32>) -> Self;
+    fn of(values: Self::Of<f64>) -> Self;
 
     /// The arguments built from their scalars, in order.
     fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> Self::Of<R>;
@@ -61,7 +61,7 @@ impl Scalars for () {
     type Of<R: Copy> = ();
     const COUNT: usize = 0;
 
-    fn values(self) -> Vec<f32> {
+    fn values(self) -> Vec<f64> {
         Vec::new()
     }
 
@@ -72,15 +72,15 @@ impl Scalars for () {
     fn fix<R: Real>((): ()) {}
 }
 
-impl Scalars for f32 {
+impl Scalars for f64 {
     type Of<R: Copy> = R;
     const COUNT: usize = 1;
 
-    fn values(self) -> Vec<f32> {
+    fn values(self) -> Vec<f64> {
         vec![self]
     }
 
-    fn of(value: f32) -> Self {
+    fn of(value: f64) -> Self {
         value
     }
 
@@ -93,15 +93,15 @@ impl Scalars for f32 {
     }
 }
 
-impl<const N: usize> Scalars for [f32; N] {
+impl<const N: usize> Scalars for [f64; N] {
     type Of<R: Copy> = [R; N];
     const COUNT: usize = N;
 
-    fn values(self) -> Vec<f32> {
+    fn values(self) -> Vec<f64> {
         self.to_vec()
     }
 
-    fn of(values: [f32; N]) -> Self {
+    fn of(values: [f64; N]) -> Self {
         values
     }
 
@@ -120,7 +120,7 @@ impl<const N: usize> Scalars for [f32; N] {
     note = "implement `Pointwise<{INPUTS}>` for it, or give the node as many children as the function has inputs"
 )]
 pub trait Pointwise<const INPUTS: usize = 1>: 'static {
-    /// Its scalar arguments: `()`, `f32` or `[f32; N]`.
+    /// Its scalar arguments: `()`, `f64` or `[f64; N]`.
     type Arguments: Scalars;
     /// The names of the arguments, one per scalar. They name kernel parameters and appear in errors.
     const ARGUMENTS: &'static [&'static str] = &[];
@@ -136,7 +136,7 @@ pub trait Pointwise<const INPUTS: usize = 1>: 'static {
 
 /// The reference value of a function, in `f64`.
 pub fn evaluate<F: Pointwise<N>, const N: usize>(arguments: F::Arguments, x: [f64; N]) -> f64 {
-    evaluate_in::<F, f64, N>(arguments, x, f64::from)
+    evaluate_in::<F, f64, N>(arguments, x, |scalar| scalar)
 }
 
 /// The reference value of a function, with a bound on the device's error. The inputs may have errors of their
@@ -145,18 +145,18 @@ pub fn evaluate_bounded<F: Pointwise<N>, const N: usize>(
     arguments: F::Arguments,
     x: [Bounded; N],
 ) -> Bounded {
-    evaluate_in::<F, Bounded, N>(arguments, x, |scalar| Bounded::exact(scalar.into()))
+    evaluate_in::<F, Bounded, N>(arguments, x, |scalar| Bounded::exact(f64::from(scalar as f32)))
 }
 
 /// A function evaluated on numbers of any kind. `lift` converts the scalar arguments to that kind.
 pub fn evaluate_in<F: Pointwise<N>, R: Real, const N: usize>(
     arguments: F::Arguments,
     x: [R; N],
-    lift: impl Fn(f32) -> R,
+    lift: impl Fn(f64) -> R,
 ) -> R {
     // `gather` requests exactly `COUNT` scalars.
     let mut values = arguments.values().into_iter();
-    let arguments = F::Arguments::gather(&mut || lift(values.next().unwrap_or(f32::NAN)));
+    let arguments = F::Arguments::gather(&mut || lift(values.next().unwrap_or(f64::NAN)));
     F::apply(arguments, x)
 }
 

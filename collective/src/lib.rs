@@ -60,6 +60,7 @@ mod operand;
 pub mod operands;
 pub mod pipeline;
 mod plan;
+pub mod process;
 pub mod queue;
 pub mod random;
 mod real;
@@ -99,7 +100,8 @@ pub use operand::{
 pub use plan::{
     AccumulatorType, Arrivals, Atom, AtomTypes, CachePolicy, CtaPlan, EpilogueSpec, MainloopNeeds,
     MainloopSpec, MmaKind, OperandSpec, OperandTile, Peers, Plan, PlanError, Producer, QueuePlan,
-    RegisterPlan, RingPlan, Roles, Source, StageSlot, StagingPlan, TileLayout, TileNeeds, WeightsSpec,
+    RegisterPlan, RingPlan, RoleRegisters, Roles, Source, StageSlot, StagingPlan, TablePlan, TileLayout,
+    TileNeeds, WeightsSpec,
 };
 pub use real::{
     Accuracy, Arithmetic, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Needs, Number, Real,

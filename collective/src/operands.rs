@@ -14,6 +14,14 @@ pub trait Visit {
     /// A piece of device memory. Its address is 0 if there is none.
     fn memory(&mut self, memory: Memory<'_>);
 
+    /// Of the memory that was visited last, these lines alone are accessed: `length` elements, repeated so often at each
+    /// distance in elements. Without it all lines of its extents are.
+    fn lines(&mut self, _length: u64, _repeats: [(u32, u64); 3]) {}
+
+    /// The memory that was visited last may be exactly an output of the same extents: each of its elements is read before
+    /// the output's in its place is written.
+    fn in_place(&mut self) {}
+
     /// A leading dimension, a stride, or a number of bytes.
     fn length(&mut self, _length: &mut u64) {}
 
@@ -21,7 +29,14 @@ pub trait Visit {
     fn count(&mut self, _count: &mut u32) {}
 
     /// A factor.
-    fn factor(&mut self, _factor: &mut f32) {}
+    fn factor(&mut self, _factor: &mut f64) {}
+
+    /// The same of a kernel that takes it in `f32`.
+    fn single(&mut self, factor: &mut f32) {
+        let mut wide = f64::from(*factor);
+        self.factor(&mut wide);
+        *factor = wide as f32;
+    }
 
     /// Which of several forms a part has: for example whether it is given.
     fn form(&mut self, _form: u32) {}

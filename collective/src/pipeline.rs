@@ -186,8 +186,8 @@ impl<'f> Ring<'f> {
         let chunk = QueuePlan::CHUNK_BYTES;
         region("entry # of the queue", plan.queue.words, [WORD_BYTES, chunk, entries]);
         region("consumer #'s word", plan.words_offset, [WORD_BYTES, WORD_BYTES, plan.mainloop.consumers]);
-        let table = plan.form.table_bytes();
-        region("the table of groups", plan.table_offset, [table, table, 1]);
+        let table = plan.table;
+        region("the table of groups", table.offset, [table.bytes, table.bytes, 1]);
         Self::named(f, "the ring", ring, base)
     }
 

@@ -8,6 +8,7 @@ mod atom;
 mod checks;
 mod cta;
 mod error;
+mod groups;
 mod needs;
 mod operand;
 mod queue;
@@ -25,10 +26,11 @@ mod weights;
 pub use atom::{Atom, Source};
 pub use cta::{CtaPlan, Peers};
 pub use error::PlanError;
+pub use groups::TablePlan;
 pub use needs::MainloopNeeds;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
 pub use queue::QueuePlan;
-pub use registers::RegisterPlan;
+pub use registers::{RegisterPlan, RoleRegisters};
 pub use ring::{RingPlan, StageSlot};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
 pub use staging::StagingPlan;
@@ -77,8 +79,8 @@ pub struct Plan {
     pub words_offset: u32,
     /// The queue of tile numbers that are drawn while the kernel runs.
     pub queue: QueuePlan,
-    /// Offset of the table of groups, in bytes: see [`Form::table_bytes`].
-    pub table_offset: u32,
+    /// The table of groups.
+    pub table: TablePlan,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// Threads per CTA.
@@ -105,7 +107,7 @@ impl Plan {
         CtaPlan {
             producer: if matches!(roles, Roles::Unspecialised) { None } else { Some(producer) },
             consumers,
-            registers: [self.registers.producer, self.registers.consumer],
+            registers: self.registers.roles(),
             shared_bytes: self.shared_bytes,
             cluster: self.cluster_size() * parts,
             peers: match (self.cluster_size(), parts) {
@@ -125,20 +127,24 @@ impl Plan {
     /// # Errors
     /// The first hardware rule that the configuration breaks.
     pub const fn new(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Result<Self, PlanError> {
-        Self::of_form(Form::Single, (mainloop, MainloopNeeds::NONE), epilogue, 0)
+        Self::of_form((Form::Single, Form::TABLES[0]), (mainloop, MainloopNeeds::NONE), epilogue, 0)
     }
 
-    /// Works out every number of a kernel of some form, with a queue of this number of entries; 0 for no queue. The
-    /// mainloop's needs are those of its type ([`Mainloop::NEEDS`](crate::Mainloop::NEEDS)).
+    /// Works out every number of a kernel of some form, whose table is for this number of groups (one of
+    /// [`Form::TABLES`]), with a queue of this number of entries; 0 for no queue. The mainloop's needs are those of its type
+    /// ([`Mainloop::NEEDS`](crate::Mainloop::NEEDS)).
     ///
     /// # Errors
     /// The first hardware rule that the configuration breaks.
     pub const fn of_form(
-        form: Form,
+        (form, groups): (Form, u32),
         (mainloop, needs): (MainloopSpec, MainloopNeeds),
         epilogue: EpilogueSpec,
         entries: u32,
     ) -> Result<Self, PlanError> {
+        if !form.has_table_of(groups) {
+            return Err(PlanError::MostGroups { groups, table: form.has_table() });
+        }
         let [m, n, k] = mainloop.tile;
         let consumers = mainloop.consumers;
         if consumers == 0 || consumers > 3 {
@@ -229,8 +235,8 @@ impl Plan {
         let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
         let queue_bytes = entries * (2 * MBARRIER_BYTES + QueuePlan::CHUNK_BYTES)
             + if entries > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
-        let table_bytes = form.table_bytes();
-        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
+        let table = TablePlan::of(form, groups, Self::sorts(form, &mainloop, &epilogue));
+        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table.bytes;
         // The mainloop's own memory begins at a multiple of 1024, after everything else; its own ring at another.
         let left = match (own_bytes, own_stage) {
             (0, 0) => have,
@@ -259,7 +265,7 @@ impl Plan {
         let words = if entries > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
         let queue = QueuePlan { entries, barriers: queue_barriers, words };
         let table_offset = words + entries * QueuePlan::CHUNK_BYTES;
-        let end = table_offset + table_bytes;
+        let end = table_offset + table.bytes;
         let own_offset = if own_bytes == 0 && own_stage == 0 { end } else { round_up(end, 1024) };
         let own_stages = if own_stage == 0 { 0 } else { stages };
         let own_end = own_offset + own_bytes;
@@ -287,7 +293,7 @@ impl Plan {
             epilogue_offset,
             words_offset,
             queue,
-            table_offset,
+            table: table.at(table_offset),
             shared_bytes,
             threads: 128 * mainloop.warpgroups(),
             registers,
@@ -315,7 +321,7 @@ impl Plan {
         epilogue: EpilogueSpec,
         entries: u32,
     ) -> Self {
-        match Self::of_form(form, (mainloop, MainloopNeeds::NONE), epilogue, entries) {
+        match Self::of_form((form, Form::TABLES[0]), (mainloop, MainloopNeeds::NONE), epilogue, entries) {
             Ok(plan) => plan,
             Err(error) => panic!("{}", error.sentence().as_str()),
         }
@@ -392,7 +398,17 @@ impl Plan {
     /// True if the kernel narrows its tiles along the direction in which groups follow each other, and its
     /// cluster has one CTA along N.
     pub const fn balanced(&self) -> bool {
-        self.mainloop.step > 0 && self.shares_rows()[1] && self.mainloop.cluster[1] == 1
+        Self::sorts(self.form, &self.mainloop, &self.epilogue)
+    }
+
+    /// Most groups of a launch: those of the table, and [`Form::MOST_GROUPS`] for forms without one.
+    pub const fn most_groups(&self) -> u32 {
+        if self.form.has_table() { self.table.groups } else { Form::MOST_GROUPS }
+    }
+
+    /// As [`balanced`](Self::balanced), before there is a plan.
+    const fn sorts(form: Form, mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> bool {
+        mainloop.step > 0 && epilogue.transposed && form.shares_rows() && mainloop.cluster[1] == 1
     }
 
     /// Whether the kernel uses swap-AB, that is, computes the transpose of D. Its operand A is the caller's

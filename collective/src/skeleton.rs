@@ -13,7 +13,7 @@ use crate::plan::{CtaPlan, Peers, Producer};
 /// ```
 /// use collective::pipeline::{ClusterPosition, Release, Ring, Stage};
 /// use collective::skeleton::Cta;
-/// use collective::{Arrivals, CtaPlan, Peers, Producer, RingPlan, StageSlot};
+/// use collective::{Arrivals, CtaPlan, Peers, Producer, RingPlan, RoleRegisters, StageSlot};
 /// use ptx::{BulkLoad, Function, Special};
 ///
 /// // Two stages of 1 KB, which one thread fills and a warpgroup gives back.
@@ -21,7 +21,7 @@ use crate::plan::{CtaPlan, Peers, Producer};
 /// let plan = CtaPlan {
 ///     producer: Some(Producer::Thread),
 ///     consumers: 1,
-///     registers: [24, 240],
+///     registers: RoleRegisters::divided(1, Some(24)),
 ///     shared_bytes: RING.barriers + RING.barrier_bytes(),
 ///     cluster: 1,
 ///     peers: Peers::Apart,
@@ -105,7 +105,7 @@ impl<'f> Cta<'f> {
                 warp.less_than(4),
                 || {
                     f.scope("producer", || {
-                        f.set_max_registers(false, registers[0]);
+                        f.set_max_registers(false, registers.producer);
                         match producer {
                             Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), produce)),
                             Producer::Warpgroup => produce(),
@@ -118,7 +118,7 @@ impl<'f> Cta<'f> {
                 },
                 || {
                     f.scope("consumer", || {
-                        f.set_max_registers(true, registers[1]);
+                        f.set_max_registers(true, registers.consumer);
                         consume(warp / 4 - 1);
                     });
                 },

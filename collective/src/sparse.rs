@@ -99,9 +99,9 @@ pub const fn unit_k(format: Format) -> u32 {
     if format.bits() == 32 { 32 } else { 64 }
 }
 
-/// Words of metadata from one block of 64 rows to the next.
-pub const fn metadata_ld(format: Format, k: u32) -> u32 {
-    k.div_ceil(unit_k(format)) * WORDS
+/// Words of metadata from one block of 64 rows to the next. For a K of 2^31 they are more than a `u32` holds.
+pub const fn metadata_ld(format: Format, k: u32) -> u64 {
+    k.div_ceil(unit_k(format)) as u64 * WORDS as u64
 }
 
 /// The layout of a unit of metadata: from `(row, chunk)` to the index of the chunk's group of four bits. A
@@ -135,8 +135,8 @@ fn place(format: Format, k: u32, [row, chunk_index]: [u32; 2]) -> (usize, u32) {
     let of_unit = unit_k(format) / chunk(format);
     let within = [row % ROWS, chunk_index % of_unit].map(i64::from);
     let place = unit(format).at_modes(&within) as u32;
-    let before = row / ROWS * metadata_ld(format, k) + chunk_index / of_unit * WORDS;
-    ((before + place / 8) as usize, place % 8 * 4)
+    let before = u64::from(row / ROWS) * metadata_ld(format, k) + u64::from(chunk_index / of_unit * WORDS);
+    ((before + u64::from(place / 8)) as usize, place % 8 * 4)
 }
 
 /// The four metadata bits for the kept elements `places`, in order. For 32-bit elements only the first place
@@ -225,7 +225,7 @@ pub fn restore(
     supported(format)?;
     let (chunk, half, kept) = (chunk(format), chunk(format) / 2, kept(format, k));
     sized("values", [rows, k], compressed.values.len(), u64::from(rows) * u64::from(kept))?;
-    let words = u64::from(rows.div_ceil(ROWS)) * u64::from(metadata_ld(format, k));
+    let words = u64::from(rows.div_ceil(ROWS)) * metadata_ld(format, k);
     sized("words of metadata", [rows, k], compressed.metadata.len(), words)?;
     let mut elements = vec![0; rows as usize * k as usize];
     for (row, index) in (0..rows).flat_map(|row| (0..k.div_ceil(chunk)).map(move |index| (row, index))) {
@@ -234,8 +234,8 @@ pub fn restore(
         let places = named(format, found).ok_or(SparseError::Metadata { row, column, found })?;
         for (i, place) in (0..half).zip(places) {
             if column + place < k {
-                let value = compressed.values[(row * kept + index * half + i) as usize];
-                elements[(row * k + column + place) as usize] = value;
+                let at = |line: u32, place: u32| row as usize * line as usize + place as usize;
+                elements[at(k, column + place)] = compressed.values[at(kept, index * half + i)];
             }
         }
     }

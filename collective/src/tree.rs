@@ -82,9 +82,7 @@ pub use named::{Label, Named};
 pub use ordered::{OrderedColumn, OrderedDestination, OrderedRow, OrderedScalar, Scratch};
 pub use quantize::Quantize;
 pub(crate) use quantize::quantized;
-pub use reduce::{
-    AbsMax, Amax, Destination, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Reduced, Sum,
-};
+pub use reduce::{Amax, Destination, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Reduced, Sum};
 pub use rotate::Rotate;
 pub(crate) use rotate::rotated;
 pub(crate) use share::shared;

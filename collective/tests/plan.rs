@@ -414,7 +414,7 @@ fn reasons_of_illegal_plans() {
 /// A mainloop of one's own that says nothing gets whole tiles, all of K and one CTA.
 #[test]
 fn needs_of_a_mainloop_are_refused_with_the_numbers() {
-    let of = |spec, needs| Plan::of_form(Form::Single, (spec, needs), PLAIN, 0);
+    let of = |spec, needs| Plan::of_form((Form::Single, Form::TABLES[0]), (spec, needs), PLAIN, 0);
     let plain = spec([128, 128, 64], 2, None);
     let none = MainloopNeeds::NONE;
     let cases = [
@@ -454,7 +454,7 @@ fn needs_of_a_mainloop_are_refused_with_the_numbers() {
         needs: TileNeeds { columns: 16, ..TileNeeds::NONE },
         ..PLAIN
     };
-    let of_split = |needs| Plan::of_form(Form::Single, (plain, needs), split, 0);
+    let of_split = |needs| Plan::of_form((Form::Single, Form::TABLES[0]), (plain, needs), split, 0);
     assert!(of_split(none).is_ok());
     let error = of_split(MainloopNeeds { consecutive: true, ..none }).expect_err("columns of both halves");
     assert!(error.to_string().contains("use Alternating or Blocks<U8>"), "{error}");

@@ -50,6 +50,14 @@ pub enum Failure {
     /// The program has a fault.
     #[error("{0}")]
     Trap(#[from] Box<Trap>),
+    /// The caller ended the launch ([`Options::stop`](crate::Options::stop)).
+    #[error("the launch was stopped after {ctas} of {of} CTAs")]
+    Stopped {
+        /// Number of CTAs that ran to their end.
+        ctas: u64,
+        /// Number of CTAs of the grid.
+        of: u64,
+    },
 }
 
 fn box_of([x, y, z]: &[u32; 3]) -> String {

@@ -26,7 +26,7 @@
 //!
 //! # What is exact, what is bounded, what is not modelled
 //!
-//! Exact. The second column names what makes it true: tables of `docs/hazards.md`, each with many bugs that are
+//! Exact. The second column names what makes it true: tables of `docs/evidence/hazards.md`, each with many bugs that are
 //! found and twins that pass, or test files. A test checks the names.
 //!
 //! | claim | tested by |
@@ -61,7 +61,7 @@
 //!   [`Schedule::Latest`] the first lane wins, and under [`Schedule::Random`] either. This is no race, but if
 //!   the values differ, a lane that reads the word without a `bar.warp.sync` traps.
 //! * A program that only computes wrong values in some schedules is found if it checks its values, as the
-//!   programs under *Weak memory* and *Orders of writes* in `docs/hazards.md` do.
+//!   programs under *Weak memory* and *Orders of writes* in `docs/evidence/hazards.md` do.
 //!
 //! # What is remembered
 //!

@@ -3,6 +3,7 @@
 //! [`Residents`] hands clusters to host threads. A cluster runs in rounds, in which its warps take turns; a turn executes
 //! operations by [`Machine::step`](crate::machine::Machine::step).
 
+mod hands;
 mod pace;
 mod residents;
 mod rounds;
@@ -30,7 +31,7 @@ impl Program {
     /// # Errors
     /// [`Failure::Argument`] if the arguments do not match the parameters. [`Failure::Emulator`] if the grid
     /// is not a positive multiple of the cluster, or if the host cannot start the threads. [`Failure::Trap`]
-    /// if the program has a fault.
+    /// if the program has a fault. [`Failure::Stopped`] if [`Options::stop`] ended the launch.
     pub fn launch(
         &self,
         grid: Grid,
@@ -57,24 +58,7 @@ impl Program {
         let total: u64 = ctas.iter().map(|&extent| u64::from(extent)).product();
         let clusters = total / cluster.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let residents = Residents::new(self, &launch, memory, *options, (clusters, total));
-        let work = |threads: usize| {
-            rayon::scope(|scope| {
-                for _ in 1..threads.min(usize::try_from(clusters).unwrap_or(usize::MAX)) {
-                    scope.spawn(|_| residents.work());
-                }
-                residents.work();
-            });
-        };
-        match options.threads {
-            1 => residents.work(),
-            0 => work(rayon::current_num_threads()),
-            asked => {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(asked).build();
-                let pool =
-                    pool.map_err(|error| EmulatorError::Threads { asked, reason: error.to_string() })?;
-                pool.install(|| work(asked));
-            }
-        }
-        Ok(residents.outcome()?)
+        hands::work(&residents, options.threads, clusters)?;
+        residents.outcome()
     }
 }

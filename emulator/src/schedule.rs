@@ -4,6 +4,7 @@
 //! and options. The exception: clusters that communicate through global memory while they run in parallel.
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::numerics::Numerics;
 use crate::trace::Recorder;
@@ -63,8 +64,8 @@ pub struct Options<'a> {
     /// ([`Fault::Fuel`](crate::Fault::Fuel)), for instance because a tile scheduler never advances. In a GEMM
     /// of 8192³ a cluster needs about a million. Default: 2^27.
     pub fuel: u64,
-    /// Number of host threads that run clusters: 0 uses rayon's current pool, 1 uses only the calling thread.
-    /// Default: 0.
+    /// Number of host threads that run clusters: 0 uses all threads of the host, or the pool of rayon that the caller
+    /// is a thread of; 1 uses only the calling thread. Default: 0.
     pub threads: usize,
     /// Whether the grid may begin before earlier grids have ended. If so, it must not access global memory
     /// before `griddepcontrol.wait`. Default: `false`.
@@ -72,6 +73,9 @@ pub struct Options<'a> {
     /// Called after each cluster with the number of CTAs finished and the number of CTAs of the grid, on the
     /// thread that ran the cluster. Default: `None`.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync)>,
+    /// Ends the launch soon after it becomes true, with [`Failure::Stopped`](crate::Failure::Stopped): for example
+    /// when a user interrupts it. Memory is then written in part. Default: `None`.
+    pub stop: Option<&'a AtomicBool>,
     /// Records everything that happens. Default: `None`, which records nothing.
     pub trace: Option<&'a Recorder>,
 }
@@ -86,8 +90,16 @@ impl Default for Options<'_> {
             threads: 0,
             dependent: false,
             progress: None,
+            stop: None,
             trace: None,
         }
+    }
+}
+
+impl Options<'_> {
+    /// Whether the caller has ended the launch.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Relaxed))
     }
 }
 
@@ -101,6 +113,7 @@ impl fmt::Debug for Options<'_> {
             .field("threads", &self.threads)
             .field("dependent", &self.dependent)
             .field("progress", &self.progress.is_some())
+            .field("stop", &self.stop)
             .field("trace", &self.trace.is_some())
             .finish()
     }

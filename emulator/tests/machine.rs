@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use emulator::{EmulatorError, Failure, Memory, Options, Program, Report, Schedule};
 use ptx::abi::{Argument, ArgumentError, Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
@@ -467,5 +470,49 @@ fn a_poll_of_global_memory_does_not_hold_copies_up() {
         };
         let options = Options { schedule, fuel: 1 << 20, ..Options::default() };
         program.launch(Grid { ctas: [1, 1, 1] }, &[map.into(), flag.into()], &memory, &options).unwrap();
+    }
+}
+
+#[test]
+fn a_launch_ends_soon_after_it_is_stopped() {
+    // Loops for hours, and CTAs that wait for others for ever.
+    let endless = kernel(64, 0, [1, 1, 1], |f| {
+        let (n, sum) = (f.variable(0u32), f.variable(0u32));
+        f.loop_(|| {
+            n.set(n.get() + 1);
+            f.break_if(n.get().equals(u32::MAX));
+            sum.set(sum.get() * 3 + n.get());
+        });
+    });
+    let polls = kernel(32, 0, [1, 1, 1], |f| {
+        let flag = f.param::<u64>("flag");
+        f.loop_(|| {
+            let order = LoadOrder::Acquire(ptx::Scope::Gpu);
+            let [seen] = f.load_ordered::<u32, 1>(order, Location::global(flag, 4));
+            f.break_if(seen.differs_from(0));
+        });
+    });
+    let mut memory = Memory::new();
+    let flag = memory.upload(&[0; 4]);
+    let schedules = [Schedule::Default, Schedule::Latest, Schedule::Paced, Schedule::Random];
+    for (schedule, threads) in schedules.into_iter().flat_map(|schedule| [1, 3].map(|of| (schedule, of))) {
+        for (program, arguments) in [(&endless, &[][..]), (&polls, &[flag.into()])] {
+            let stop = AtomicBool::new(false);
+            let options =
+                Options { schedule, threads, fuel: u64::MAX, stop: Some(&stop), ..Options::default() };
+            let launched = std::thread::scope(|scope| {
+                let run = || program.launch(Grid { ctas: [4, 1, 1] }, arguments, &memory, &options);
+                let run = scope.spawn(run);
+                std::thread::sleep(Duration::from_millis(5));
+                stop.store(true, Ordering::Relaxed);
+                let asked = Instant::now();
+                let launched = run.join().unwrap();
+                assert!(asked.elapsed() < Duration::from_millis(500), "{schedule:?}: {:?}", asked.elapsed());
+                launched
+            });
+            // Who polls in vain may have been found before.
+            let hangs = arguments.len() == 1 && matches!(launched, Err(Failure::Trap(_)));
+            assert!(hangs || matches!(launched, Err(Failure::Stopped { ctas: 0, of: 4 })), "{launched:?}");
+        }
     }
 }

@@ -37,17 +37,31 @@ impl Visited for LinearArguments {
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
 /// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own.
 pub trait Arguments: Visited {
-    /// Whether A and B are read.
+    /// The same arguments as alpha, beta and C, if they are that. By default they are not.
+    fn linear(&self) -> Option<&LinearArguments> {
+        None
+    }
+
+    /// The same, to be changed. Whoever implements one implements both.
+    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
+        None
+    }
+
+    /// Whether A and B are read: unless alpha is 0.
     fn multiplied(&self) -> bool {
-        true
+        self.linear().is_none_or(LinearArguments::multiplied)
     }
 
     /// The same arguments with another C, if they have one. Used where records in device memory hold C's
     /// address.
-    fn with_c(self, _c: MatrixRef) -> Self
+    #[must_use]
+    fn with_c(mut self, c: MatrixRef) -> Self
     where
         Self: Sized,
     {
+        if let Some(linear) = self.linear_mut() {
+            linear.c = Some(c);
+        }
         self
     }
 
@@ -75,20 +89,15 @@ pub trait Arguments: Visited {
     fn operands(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
         kernel.default_operands(operands)
     }
-
-    /// The same arguments as alpha, beta and C, if they are nothing else.
-    fn linear(&self) -> Option<&LinearArguments> {
-        None
-    }
 }
 
 impl Arguments for LinearArguments {
-    fn multiplied(&self) -> bool {
-        self.alpha != 0.0
+    fn linear(&self) -> Option<&LinearArguments> {
+        Some(self)
     }
 
-    fn with_c(self, c: MatrixRef) -> Self {
-        Self { c: Some(c), ..self }
+    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
+        Some(self)
     }
 
     fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
@@ -106,10 +115,6 @@ impl Arguments for LinearArguments {
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
         kernel.epilogue.linear().map_or_else(Vec::new, |host| host.parameters(&kernel.plan, self, d))
-    }
-
-    fn linear(&self) -> Option<&LinearArguments> {
-        Some(self)
     }
 }
 
@@ -164,12 +169,12 @@ impl<A: MainloopArguments, E: Visited> Visited for WithMainloop<A, E> {
 }
 
 impl<A: MainloopArguments, E: Arguments> Arguments for WithMainloop<A, E> {
-    fn multiplied(&self) -> bool {
-        self.epilogue.multiplied()
+    fn linear(&self) -> Option<&LinearArguments> {
+        self.epilogue.linear()
     }
 
-    fn with_c(self, c: MatrixRef) -> Self {
-        Self { epilogue: self.epilogue.with_c(c), ..self }
+    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
+        self.epilogue.linear_mut()
     }
 
     fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
@@ -294,6 +299,14 @@ impl<E: Epilogue> Visited for EpilogueArgs<E> {
 }
 
 impl<E: Epilogue> Arguments for EpilogueArgs<E> {
+    fn linear(&self) -> Option<&LinearArguments> {
+        E::linear(&self.0)
+    }
+
+    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
+        E::linear_mut(&mut self.0)
+    }
+
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         let (epilogue, own) = (kernel.epilogue.name(), E::emitter().name());
         if own == epilogue { Ok(()) } else { Err(LaunchError::OtherTree { epilogue, tree: own }) }

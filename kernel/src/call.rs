@@ -156,7 +156,7 @@ impl Call {
 
     /// Adds `beta * C`. `address` is C's device address, `ld` its leading dimension in elements.
     #[must_use]
-    pub fn plus(self, beta: f32, address: u64, ld: u64) -> Self {
+    pub fn plus(self, beta: f64, address: u64, ld: u64) -> Self {
         let c = Some(MatrixRef::new(address, ld));
         Self { epilogue: LinearArguments { beta, c, ..self.epilogue }, ..self }
     }

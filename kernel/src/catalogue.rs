@@ -3,9 +3,8 @@
 //! A name is `<kind>-<element>-<layout>`. Each kind is a [`KernelSpec`], one line of a table in this file.
 //! Every function that takes a name also takes the text of a spec.
 
-use std::sync::OnceLock;
-
 use collective::Formula;
+use collective::process::Once;
 
 use crate::gemm::AnyGemm;
 use crate::spec::{EpilogueKind, KernelSpec, SpecError};
@@ -171,7 +170,7 @@ fn in_layouts(kinds: &[Kind], element: &str, layouts: &[&str]) -> Vec<AnyGemm> {
 /// A name is `<kind>-<element>-<direction of A><direction of B>`. The direction is the contiguous one: `k` or
 /// `m` for A, `k` or `n` for B.
 pub fn catalogue() -> Vec<AnyGemm> {
-    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    static ALL: Once<Vec<AnyGemm>> = Once::new();
     ALL.get_or_init(|| ELEMENTS.iter().flat_map(|element| in_layouts(&SINGLE, element, &LAYOUTS)).collect())
         .clone()
 }
@@ -182,7 +181,7 @@ pub fn catalogue() -> Vec<AnyGemm> {
 /// They are slower than those of [`catalogue`]. Use them to compare, to learn, and for elements that those do
 /// not have. Names have the same form.
 pub fn by_threads() -> Vec<AnyGemm> {
-    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    static ALL: Once<Vec<AnyGemm>> = Once::new();
     let of = |&(kind, element, layouts): &(Kind, &str, &[&str])| in_layouts(&[kind], element, layouts);
     ALL.get_or_init(|| THREADS.iter().flat_map(of).collect()).clone()
 }
@@ -193,7 +192,7 @@ pub fn by_threads() -> Vec<AnyGemm> {
 /// GEMMs that device memory describes. For groups of rows with a column-major A there is only the kind
 /// `ragged-128x128-unaligned`.
 pub fn several() -> Vec<AnyGemm> {
-    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    static ALL: Once<Vec<AnyGemm>> = Once::new();
     let of_element = |element: &&str| {
         [in_layouts(&SEVERAL, element, &LAYOUTS), in_layouts(&RAGGED, element, &LAYOUTS[..2])].concat()
     };
@@ -217,7 +216,7 @@ fn kinds_of(fusion: Formula, element: &str) -> Vec<Kind> {
 
 /// Every kernel with a fused epilogue, in a fixed order. A name is `<kind>-<fusion>-<element>-kk`.
 pub fn fused() -> Vec<AnyGemm> {
-    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    static ALL: Once<Vec<AnyGemm>> = Once::new();
     let of_fusion = |element: &'static str, fusion: Formula| {
         kinds_of(fusion, element).into_iter().map(move |kind| named(kind, element, "kk", Some(fusion)))
     };

@@ -1,6 +1,6 @@
 //! Checks of a call's matrices, for one GEMM and for all GEMMs of a launch.
 
-use collective::{Batch, Form, Matrix, MatrixRef, OperandSpec, Output, Plan, Record, WeightsSpec};
+use collective::{Batch, Matrix, MatrixRef, OperandSpec, Output, Plan, Record, WeightsSpec};
 use cute_rs::atom::unit;
 
 use crate::call::Call;
@@ -63,7 +63,7 @@ impl<E> Call<E> {
         let mut d = Output { address: self.d.address, m, n: columns, ld: self.d.ld, batch: Batch::ONE };
         if written && self.products.count() > 0 {
             d.batch = rule.batch(d_count, self.d)?;
-            self.products.check(m)?;
+            self.products.check(m, plan.most_groups())?;
         }
         if !apart(d) {
             let Output { m, n, ld, batch: Batch { stride, .. }, .. } = d;
@@ -74,8 +74,8 @@ impl<E> Call<E> {
 }
 
 impl GroupedProblem {
-    /// Checks the table that describes the GEMMs, and that M rows are enough.
-    fn check(&self, m: u32) -> Result<(), LaunchError> {
+    /// Checks the table that describes the GEMMs, of which a launch of the kernel has at most `most`, and that M rows are enough.
+    fn check(&self, m: u32, most: u32) -> Result<(), LaunchError> {
         let (name, address, bytes) = match *self {
             Self::One | Self::Batched { .. } => return Ok(()),
             Self::GroupedContiguous { offsets, .. } | Self::KGrouped { offsets, .. } => {
@@ -84,7 +84,7 @@ impl GroupedProblem {
             Self::GroupedMasked { rows, .. } => ("the groups' numbers of rows", rows, 4),
             Self::PointerArray { records, .. } => ("the records", records, Record::BYTES[1].into()),
         };
-        let (groups, most) = (self.count(), Form::MOST_GROUPS);
+        let groups = self.count();
         if groups > most {
             return Err(LaunchError::Groups { groups, most });
         }
@@ -121,3 +121,6 @@ pub(crate) fn apart(Output { m, n, ld, batch: Batch { count, stride }, .. }: Out
     let [ld, stride] = [ld, stride].map(u128::from);
     count <= 1 || stride >= m.saturating_sub(1) * ld + n || stride >= n && ld >= (count - 1) * stride + n
 }
+
+#[cfg(test)]
+mod tests;

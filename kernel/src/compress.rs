@@ -30,7 +30,7 @@ use crate::program::Program;
 /// let mut engine = Emulator::new();
 /// let dense = engine.upload(&[0, 0x38, 0, 0x40, 0, 0, 0x80, 0])?; // 0 1 0 2, 0 0 -0 0
 /// let values = engine.allocate(sparse::kept(format, k) as usize)?;
-/// let words = rows.div_ceil(sparse::ROWS) * sparse::metadata_ld(format, k);
+/// let words = u64::from(rows.div_ceil(sparse::ROWS)) * sparse::metadata_ld(format, k);
 /// let metadata = engine.allocate(words as usize * 4)?;
 /// let found = engine.upload(&Compress::NOTHING)?;
 /// let what = Compression {
@@ -38,7 +38,7 @@ use crate::program::Program;
 ///     k,
 ///     dense: MatrixRef::new(dense.address, k.into()),
 ///     values: MatrixRef::new(values.address, sparse::kept(format, k).into()),
-///     metadata: MatrixRef::new(metadata.address, sparse::metadata_ld(format, k).into()),
+///     metadata: MatrixRef::new(metadata.address, sparse::metadata_ld(format, k)),
 ///     found: found.address,
 /// };
 /// if let Some(launch) = compress.launch(&what, 132)? {
@@ -155,7 +155,7 @@ impl Kernel<Compression> for Compress {
         visit.matrix("the dense operand", (Contents::Multiplied(0, format), false), dense, elements(extent));
         let kept = elements(sparse::kept(format, extent));
         visit.matrix("the values matrix", (Contents::Output(format), true), values, kept);
-        let (lines, length) = (lines.div_ceil(sparse::ROWS), sparse::metadata_ld(format, extent).into());
+        let (lines, length) = (lines.div_ceil(sparse::ROWS), sparse::metadata_ld(format, extent));
         let words = Extents { bits: 32, lines, length, ..one };
         visit.matrix("the metadata", (Contents::Metadata(format), true), metadata, words);
         let extents = Extents { lines: lines.min(1), ..Extents::line(64, 1) };

@@ -47,6 +47,9 @@ pub trait GemmConfig: 'static {
     /// Whether a launch computes one GEMM or several. [`Batched`](crate::Batched), [`GroupedContiguous`](crate::GroupedContiguous),
     /// [`GroupedMasked`](crate::GroupedMasked), [`KGrouped`](crate::KGrouped) and [`PointerArray`](crate::PointerArray) set it. Default: one.
     const FORM: Form = Form::Single;
+    /// Most groups of a launch, for forms that keep a table of them: one of [`Form::TABLES`]. The second parameter of the
+    /// form's type sets it. Default: 320.
+    const MOST_GROUPS: u32 = Form::TABLES[0];
 }
 
 /// A configuration made of three roles in place, when it needs no named type of its own.
@@ -75,7 +78,7 @@ impl<C: GemmConfig> Gemm<C> {
     /// Every number of the kernel: tile, stages, shared memory, registers, threads. For an illegal
     /// configuration, evaluating this constant stops the build with the reason.
     pub const PLAN: Plan = legal::checked(
-        C::FORM,
+        (C::FORM, C::MOST_GROUPS),
         (<C::Mainloop as Mainloop>::SPEC, <C::Mainloop as Mainloop>::NEEDS, <C::Mainloop as Mainloop>::FORMS),
         (<C::Epilogue as Epilogue>::SPEC, <C::Epilogue as Epilogue>::FORMS),
         <C::Scheduler as TileScheduler>::TRAITS,

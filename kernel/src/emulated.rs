@@ -1,6 +1,8 @@
 //! The emulator as an engine.
 
 use core::fmt;
+use core::sync::atomic::AtomicBool;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use emulator::{Failure, Memory, Numerics, Options, Report, Schedule};
@@ -26,6 +28,7 @@ pub struct Emulator {
     seed: u64,
     numerics: Numerics,
     progress: Option<Progress>,
+    stop: Option<Arc<AtomicBool>>,
     report: Option<Report>,
 }
 
@@ -56,6 +59,7 @@ impl Emulator {
             seed: 0,
             numerics: Numerics::Fast,
             progress: None,
+            stop: None,
             report: None,
         }
     }
@@ -90,6 +94,14 @@ impl Emulator {
         self
     }
 
+    /// Ends launches soon after `stop` becomes true, with [`EngineError::Stopped`]. What they write is then written in
+    /// part.
+    #[must_use]
+    pub fn with_stop(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
     /// What the last launch executed; `None` before the first.
     pub fn report(&self) -> Option<&Report> {
         self.report.as_ref()
@@ -121,6 +133,10 @@ impl Engine for Emulator {
 
     fn multiprocessors(&self) -> u32 {
         self.multiprocessors
+    }
+
+    fn traps_outside(&self) -> bool {
+        true
     }
 
     fn admit(&self, demand: &Demand, copies: u32) -> Result<(), EngineError> {
@@ -166,6 +182,7 @@ impl Engine for Emulator {
             seed: self.seed,
             numerics: self.numerics,
             progress,
+            stop: self.stop.as_deref(),
             // Such a kernel is launched before the kernels that it depends on have ended.
             dependent: program.function().waits_for_grids(),
             ..Options::default()
@@ -177,6 +194,9 @@ impl Engine for Emulator {
                 Ok(start.elapsed())
             }
             Err(Failure::Argument(source)) => Err(EngineError::Argument { kernel, source }),
+            Err(stopped @ Failure::Stopped { .. }) => {
+                Err(EngineError::Stopped { kernel, reason: stopped.to_string() })
+            }
             Err(failure) => {
                 let report = failure.to_string();
                 // A trap's text begins with the kernel's name, and so does the error's.

@@ -20,6 +20,12 @@ pub trait Engine {
     /// Number of SMs.
     fn multiprocessors(&self) -> u32;
 
+    /// Whether a program that accesses one byte beside a buffer fails. Where it need not, whoever checks a program puts
+    /// bytes around buffers that must not change.
+    fn traps_outside(&self) -> bool {
+        false
+    }
+
     /// Number of a program's clusters that are resident at once. Persistent kernels launch this number.
     ///
     /// # Errors

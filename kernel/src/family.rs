@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::operands::Contents;
-use crate::select::{Known, Machine, Ranked, Request, Selection, impossible, measured, search};
+use crate::select::{Known, Machine, Ranked, Request, Selection, measured, search};
 use crate::spec::KernelSpec;
 
 /// A family: kernels that specs describe, for problems of one kind. The tuner, the records on disk, the checks
@@ -22,6 +22,10 @@ use crate::spec::KernelSpec;
 pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     /// The name, in errors and for the records on disk.
     const NAME: &'static str;
+
+    /// Whether the version of this library says which programs specs have, as for the library's own families. For any other
+    /// family, records keep the digest of what was measured, and a time counts for the same programs only.
+    const VERSIONED: bool = false;
 
     /// What is asked of a kernel: all of a call but memory.
     type Request<'r>;
@@ -131,6 +135,7 @@ pub fn cheapest<K: Family>(
 
 impl Family for AnyGemm {
     const NAME: &'static str = "gemm";
+    const VERSIONED: bool = true;
     type Request<'r> = Request<'r>;
     type Problem = Problem;
     type Spec = KernelSpec;
@@ -156,7 +161,7 @@ impl Family for AnyGemm {
         let Selection { ranked, refused } = search(request, machine, most);
         if ranked.is_empty() {
             let reason = refused.into_iter().next().map(|refused| refused.error.to_string());
-            let reason = reason.or_else(|| impossible(request));
+            let reason = reason.or_else(|| request.impossible());
             return Err(reason.unwrap_or_else(|| "no kernel of the space fits".to_owned()));
         }
         Ok(ranked.into_iter().map(Predicted::from).collect())

@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use collective::Form;
+use typenum::{U320, Unsigned};
 
 use crate::config::GemmConfig;
 
@@ -52,6 +53,10 @@ pub struct Batched<C>(PhantomData<C>);
 /// Every mainloop and epilogue is legal. The scheduler must be one that does not need the number of tiles on
 /// the host ([`SchedulerTraits::tiles_on_device`](scheduler::SchedulerTraits::tiles_on_device)).
 ///
+/// `Most` is the largest number of groups of a launch: `U320`, `U512`, `U1024`, `U2048` or `U4096`
+/// ([`Form::TABLES`]). More than 320 groups take no more shared memory, except in kernels that narrow tiles
+/// ([`Plan::balanced`](collective::Plan::balanced)), but some time per tile.
+///
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 /// use half::bf16;
@@ -85,13 +90,13 @@ pub struct Batched<C>(PhantomData<C>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct GroupedContiguous<C>(PhantomData<C>);
+pub struct GroupedContiguous<C, Most = U320>(PhantomData<(C, Most)>);
 
 /// The kernel `C` for groups of rows in buffers of one size ([`GroupedProblem::GroupedMasked`](crate::GroupedProblem::GroupedMasked)):
 /// for example experts that each have room for the same number of tokens. A group uses the first rows of its
-/// buffer. The kernel reads from device memory how many.
+/// buffer. The kernel reads from device memory how many. `Most` is as for [`GroupedContiguous`].
 #[derive(Clone, Copy, Debug)]
-pub struct GroupedMasked<C>(PhantomData<C>);
+pub struct GroupedMasked<C, Most = U320>(PhantomData<(C, Most)>);
 
 /// The kernel `C` for groups along K: each GEMM is a range of K of the same A and B, and has a D of its own
 /// ([`GroupedProblem::KGrouped`](crate::GroupedProblem::KGrouped)). For example, the weight gradients of the experts of a
@@ -140,20 +145,21 @@ pub struct KGrouped<C>(PhantomData<C>);
 ///
 /// Every mainloop and epilogue is legal. The scheduler must be one that does not need the number of tiles on
 /// the host ([`SchedulerTraits::tiles_on_device`](scheduler::SchedulerTraits::tiles_on_device)). D is stored directly, whatever
-/// the epilogue's store.
+/// the epilogue's store. `Most` is as for [`GroupedContiguous`].
 #[derive(Clone, Copy, Debug)]
-pub struct PointerArray<C>(PhantomData<C>);
+pub struct PointerArray<C, Most = U320>(PhantomData<(C, Most)>);
 
 macro_rules! forms {
-    ($($wrapper:ident => $form:ident),+) => {
-        $(impl<C: GemmConfig> GemmConfig for $wrapper<C> {
+    ($($wrapper:ident $(<$most:ident>)?),+) => {
+        $(impl<C: GemmConfig $(, $most: Unsigned + 'static)?> GemmConfig for $wrapper<C $(, $most)?> {
             type Mainloop = C::Mainloop;
             type Epilogue = C::Epilogue;
             type Scheduler = C::Scheduler;
             const OVERLAPS: bool = C::OVERLAPS;
-            const FORM: Form = Form::$form;
+            const FORM: Form = Form::$wrapper;
+            $(const MOST_GROUPS: u32 = $most::U32;)?
         })+
     };
 }
 
-forms!(Batched => Batched, GroupedContiguous => GroupedContiguous, GroupedMasked => GroupedMasked, KGrouped => KGrouped, PointerArray => PointerArray);
+forms!(Batched, KGrouped, GroupedContiguous<Most>, GroupedMasked<Most>, PointerArray<Most>);

@@ -46,8 +46,8 @@ impl AnyGemm {
         products.iter().try_for_each(GemmProblem::limited)?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let listed = !matches!(plan.form, Form::Single | Form::Batched);
-        if listed && count > Form::MOST_GROUPS {
-            return Err(LaunchError::Groups { groups: count, most: Form::MOST_GROUPS });
+        if listed && count > plan.most_groups() {
+            return Err(LaunchError::Groups { groups: count, most: plan.most_groups() });
         }
         let extent: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
         if plan.form.shares_rows() && extent >= EXTENT_LIMIT.into() {
@@ -66,7 +66,7 @@ impl AnyGemm {
                 Groups::batched(Tiles { k, ..one }, count, axis)
             }
             Form::GroupedContiguous | Form::GroupedMasked if plan.balanced() => {
-                Groups::balanced(&rows, cut(plan), [one.m, one.k], workers)
+                Groups::balanced(&rows, (cut(plan), plan.table.groups), [one.m, one.k], workers)
             }
             // Groups in buffers of one size have as many tiles, of the same widths, as consecutive groups.
             Form::GroupedContiguous | Form::GroupedMasked => {

@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
 use crate::lent::{Lent, Unlent};
 use crate::operands::{Memory, Visit};
+use crate::overlap::check_apart;
 use crate::program::Program;
 
 /// A kernel that takes calls `C`. [`AnyGemm`](crate::AnyGemm) is one for a [`Call`](crate::Call) with the arguments of any epilogue;
@@ -143,6 +144,9 @@ pub(crate) fn prepared<C: Clone>(
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
     let launch = kernel.launch(call, resident).map_err(refused)?;
     launch.iter().try_for_each(|launch| told(kernel, &program, call, launch))?;
+    if launch.is_some() {
+        check_apart(kernel, call).map_err(refused)?;
+    }
     Ok((program, launch))
 }
 

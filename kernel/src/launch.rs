@@ -16,7 +16,8 @@ use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
 use crate::kernel::{Kernel, check_lent};
 use crate::lent::Lent;
-use crate::operands::{Layouts, Visit};
+use crate::operands::{Layouts, Overlaps, Visit};
+use crate::overlap::check_apart;
 use crate::problem::{EXTENT_LIMIT, GemmProblem};
 use crate::products::GroupedProblem;
 use crate::program::Program;
@@ -43,7 +44,8 @@ impl AnyGemm {
             // Only the device knows the number of tiles.
             GroupedProblem::PointerArray { .. } => all = [Tiles::MOST.into(), 1],
         }
-        let most = if self.plan.balanced() { Groups::MOST_BALANCED } else { Tiles::MOST };
+        let most =
+            if self.plan.balanced() { Groups::most_balanced(self.plan.table.groups) } else { Tiles::MOST };
         self.banded(Tiles::counted(all, k, most)?)
     }
 
@@ -79,9 +81,23 @@ impl AnyGemm {
     /// 0, N = 0, or no GEMMs.
     ///
     /// # Errors
-    /// The first illegal argument, with its value and what is allowed; or the kernel has another form or
-    /// another epilogue than the call.
+    /// The first illegal argument, with its value and what is allowed; the kernel has another form or
+    /// another epilogue than the call; or what is written shares memory with something else
+    /// ([`check_apart`](crate::check_apart)).
     pub fn launch<E: Arguments + Clone>(
+        &self,
+        call: &Call<E>,
+        resident: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let launch = self.made(call, resident)?;
+        if launch.is_some() {
+            check_apart(self, call)?;
+        }
+        Ok(launch)
+    }
+
+    /// The same, wherever the call's memory is.
+    pub(crate) fn made<E: Arguments + Clone>(
         &self,
         call: &Call<E>,
         resident: u32,
@@ -276,19 +292,26 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
         let name = self.entry_name();
         let known = lent.records(records).and_then(|known| known.get(..count as usize));
         let known = known.ok_or_else(|| EngineError::Described { kernel: name.clone() })?;
-        for (index, record) in known.iter().enumerate() {
+        let product = |record: &Record| {
             let Record { m, n, k, addresses, lds } = *record;
             let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], lds[i]));
             let (problem, epilogue) = (GemmProblem { m, n, k }, call.epilogue.clone().with_c(c));
-            let product =
-                Call { products: GroupedProblem::One, a, b, d, workspace: None, ..Call::of(problem) }
-                    .with(epilogue);
-            let refused = |source| EngineError::Call { kernel: name.clone(), source };
+            Call { products: GroupedProblem::One, a, b, d, workspace: None, ..Call::of(problem) }
+                .with(epilogue)
+        };
+        let refused = |source| EngineError::Call { kernel: name.clone(), source };
+        for (index, record) in known.iter().enumerate() {
+            let product = product(record);
             self.checked(&product, product.epilogue.multiplied())
                 .map_err(refused)
                 .and_then(|_| check_lent(self, &name, &product, lent))
                 .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
         }
-        Ok(())
+        let visit = |visit: &mut dyn Visit| {
+            known.iter().for_each(|record| Kernel::visit(self, &mut product(record), visit));
+        };
+        let mut overlaps = Overlaps::default();
+        visit(&mut overlaps);
+        overlaps.check(visit).map_err(refused)
     }
 }

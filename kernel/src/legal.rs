@@ -59,13 +59,13 @@ impl fmt::Display for IllegalKernel {
 
 impl core::error::Error for IllegalKernel {}
 
-/// Every number of a kernel, from the specs of its roles and from what the mainloop needs
-/// ([`MainloopNeeds::NONE`] for those of the library).
+/// Every number of a kernel, from its form with the groups that its table is for (one of [`Form::TABLES`]), the specs of its
+/// roles, and what the mainloop needs ([`MainloopNeeds::NONE`] for those of the library).
 ///
 /// # Errors
 /// The first rule that the roles break.
 pub const fn plan(
-    form: Form,
+    (form, most_groups): (Form, u32),
     (mainloop, needs): (MainloopSpec, MainloopNeeds),
     epilogue: EpilogueSpec,
     scheduler: SchedulerTraits,
@@ -74,7 +74,7 @@ pub const fn plan(
         Ok(asked) => asked,
         Err(error) => return Err(error),
     };
-    match Plan::of_form(form, (mainloop, needs), epilogue, entries) {
+    match Plan::of_form((form, most_groups), (mainloop, needs), epilogue, entries) {
         Ok(plan) => match scheduled(&plan, scheduler) {
             Ok(()) => Ok(plan),
             Err(error) => Err(error),
@@ -129,7 +129,7 @@ pub(crate) const fn scheduled(plan: &Plan, scheduler: SchedulerTraits) -> Result
 
 /// The plan of roles that are known at compile time. If they are illegal, the build stops with the sentence.
 pub(crate) const fn checked(
-    form: Form,
+    (form, most_groups): (Form, u32),
     (mainloop, needs, mainloop_forms): (MainloopSpec, MainloopNeeds, Forms),
     (epilogue, epilogue_forms): (EpilogueSpec, Forms),
     scheduler: SchedulerTraits,
@@ -144,7 +144,7 @@ pub(crate) const fn checked(
         "the epilogue supports one GEMM per launch, and this kernel has several: use LinearCombination or TreeEpilogue, or add the \
          form to the epilogue's FORMS if it stores the output of `Extent::group`"
     );
-    match plan(form, (mainloop, needs), epilogue, scheduler) {
+    match plan((form, most_groups), (mainloop, needs), epilogue, scheduler) {
         Ok(plan) => plan,
         Err(error) => panic!("{}", error.sentence().as_str()),
     }

@@ -51,3 +51,59 @@ impl Visit for Unlent<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use collective::operands::{Contents, Extents};
+
+    use super::*;
+
+    /// 64 bytes at 0x1000 to read, and 16 at 0x2000 to write.
+    struct Two;
+
+    impl Lent for Two {
+        fn covers(&self, address: u64, bytes: u64, writes: bool) -> bool {
+            let inside = |begin: u64, size: u64| begin <= address && address + bytes <= begin + size;
+            (!writes && inside(0x1000, 64)) || inside(0x2000, 16)
+        }
+
+        fn records(&self, _address: u64) -> Option<&[Record]> {
+            None
+        }
+    }
+
+    /// The first piece that is not lent is named, as memory of the kernel or of a node of its epilogue.
+    #[test]
+    fn the_first_memory_that_is_not_lent_is_named() {
+        let node = Path::ROOT;
+        let node = node.then("bias");
+        for (pieces, wanted) in [
+            (&[(0x1000, 64, false), (0x2000, 16, true)][..], None),
+            (&[(0x1000, 65, false)], Some(0)),
+            (&[(0x1000, 64, true)], Some(0)),
+            (&[(0x2000, 16, true), (0x2004, 13, true), (0x9000, 1, false)], Some(1)),
+            // Nothing is accessed.
+            (&[(0x9000, 0, true), (0x1000, 1, false)], None),
+        ] {
+            for of_node in [false, true] {
+                let mut visit = Unlent::new("mine", &Two);
+                for &(mut address, bytes, writes) in pieces {
+                    let (extents, contents) = (Extents::line(8, bytes), Contents::Elements(1));
+                    let memory = Memory { name: "A", address: &mut address, extents, contents, writes };
+                    if of_node { visit.node(&node, memory) } else { visit.memory(memory) }
+                }
+                let of = wanted.map(|at: usize| {
+                    let (address, bytes, writes) = pieces[at];
+                    let kernel = "mine".to_owned();
+                    if of_node {
+                        let source = node.not_lent(address, bytes, writes).into();
+                        EngineError::Call { kernel, source }.to_string()
+                    } else {
+                        EngineError::NotLent { kernel, name: "A", address, bytes, writes }.to_string()
+                    }
+                });
+                assert_eq!(visit.result.err().map(|error| error.to_string()), of, "{pieces:x?}");
+            }
+        }
+    }
+}

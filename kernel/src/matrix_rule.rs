@@ -99,3 +99,6 @@ pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<()
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

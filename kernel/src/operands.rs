@@ -19,6 +19,7 @@ pub use crate::arguments::Visited;
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::gemm::AnyGemm;
+pub use crate::overlap::Overlaps;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::types::Types;
@@ -208,7 +209,7 @@ impl<'a> Reached<'a> {
         let format = [types.a, types.b][i];
         let (lines, length) = ([m, n][i].div_ceil(sparse::ROWS), sparse::metadata_ld(format, k));
         let count = if types.has_sparse() { self.counts[i] } else { 0 };
-        let extents = Extents { bits: 32, lines, length: length.into(), count, ..Extents::default() };
+        let extents = Extents { bits: 32, lines, length, count, ..Extents::default() };
         (Contents::Metadata(format), extents)
     }
 

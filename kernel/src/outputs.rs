@@ -1,16 +1,13 @@
 //! The GEMMs of a launch as the scheduler's [`Groups`], on the device.
 
 use collective::pipeline::ClusterPosition;
-use collective::{Extent, Form, Plan, Record, RecordDevice};
+use collective::{Extent, Form, Plan, Record, RecordDevice, TablePlan};
 use ptx::{Builder, Special, Value};
 use scheduler::Tiles;
 use scheduler::groups::{Elements, Groups, Offsets, SharedTable};
 
 use crate::gemm::AnyGemm;
 use crate::groups::{cut, tile};
-
-const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::GroupedContiguous.table_bytes());
-const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::PointerArray.table_bytes());
 
 /// The kernel parameters that describe the GEMMs of a launch.
 #[derive(Clone, Copy)]
@@ -56,14 +53,14 @@ pub(crate) struct Placed<'f> {
 
 /// The GEMMs of a launch.
 pub(crate) struct Outputs<'a, 'f> {
-    groups: Groups<'f, Value<'f, u32>>,
+    groups: Groups<'a, Value<'f, u32>>,
     view: View<'a, 'f>,
     extent: Extent<'f>,
     /// Number of tiles of all GEMMs.
     pub(crate) tiles: Tiles<Value<'f, u32>>,
 }
 
-impl<'a, 'f> Outputs<'a, 'f> {
+impl<'a, 'f: 'a> Outputs<'a, 'f> {
     /// Counts the tiles. Emitted for all threads of a CTA, after the wait for the previous kernel's writes to
     /// global memory.
     pub(crate) fn new(
@@ -76,8 +73,11 @@ impl<'a, 'f> Outputs<'a, 'f> {
         let view = View { f, plan, cluster, address };
         let one = || Tiles { m: extent.m.div_ceil(tile[0]), n: extent.n.div_ceil(tile[1]), k };
         let table = || {
-            let at = (f.shared_base() + (plan.table_offset + 4)) & !7;
-            SharedTable { f, at, most: Form::MOST_GROUPS, threads: plan.threads }
+            let TablePlan { groups: most, span, offset, bytes } = plan.table;
+            let needed = if plan.balanced() { SharedTable::balanced_bytes } else { SharedTable::bytes };
+            debug_assert!(needed(most, span) + 4 <= bytes, "the plan's table has room");
+            let at = (f.shared_base() + (offset + 4)) & !7;
+            SharedTable { f, at, most, span, threads: plan.threads }
         };
         let [rows, others] = plan.oriented([extent.m, extent.n]);
         let offsets = Offsets { address, groups: count, rows, room };
@@ -93,7 +93,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
                 Groups::contiguous_on_device(table(), offsets, (gemm.axis(), tile), [others, k])
             }
             Form::PointerArray => {
-                let extents = |group| {
+                let extents = move |group| {
                     let (_, [m, n, _]) = view.record(group);
                     [m, n]
                 };

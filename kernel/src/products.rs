@@ -24,7 +24,7 @@ pub enum GroupedProblem {
     /// Groups of consecutive rows, each with its own B (MoE grouped GEMM). The call's M is the number of rows
     /// of A, C and D; it may be more than the groups use.
     GroupedContiguous {
-        /// Number of groups, at most [`Form::MOST_GROUPS`].
+        /// Number of groups, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count + 1` offsets (`u32`): group `i` is rows `offsets[i]` up to, but not
         /// including, `offsets[i + 1]`. The kernel reads the offsets, so a kernel before it may compute them.
@@ -36,7 +36,7 @@ pub enum GroupedProblem {
     /// D, and uses the first rows of its buffer. The call's M is the number of rows of all buffers, at least
     /// `count * room`.
     GroupedMasked {
-        /// Number of groups, at most [`Form::MOST_GROUPS`].
+        /// Number of groups, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count` row counts (`u32`), one per group. The kernel reads them, so a kernel
         /// before it may compute them. A count above `room` counts as `room`.
@@ -51,7 +51,7 @@ pub enum GroupedProblem {
     /// Block scales are those of one GEMM with the call's K: the blocks of a group follow those of the groups
     /// before it.
     KGrouped {
-        /// Number of groups, at most [`Form::MOST_GROUPS`].
+        /// Number of groups, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count + 1` offsets (`u32`): group `i` is K from `offsets[i]` up to, but not
         /// including, `offsets[i + 1]`. The kernel reads the offsets, so a kernel before it may compute them.
@@ -69,7 +69,7 @@ pub enum GroupedProblem {
     /// The workspace must be memory of this kernel's own. It has the number of bytes that
     /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) returns, and is zero before the first launch.
     PointerArray {
-        /// Number of GEMMs, at most [`Form::MOST_GROUPS`].
+        /// Number of GEMMs, at most [`Form::MOST_GROUPS`] and at most [those of the kernel](collective::Plan::most_groups).
         count: u32,
         /// Device address of `count` consecutive [`Record`](collective::Record)s, a multiple of 16 bytes.
         records: u64,

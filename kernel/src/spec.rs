@@ -75,6 +75,9 @@ impl EpilogueKind {
 pub struct KernelSpec {
     /// One GEMM per launch, or several.
     pub form: Form,
+    /// Most groups of a launch, for forms that keep a table of them: one of [`Form::TABLES`], 320 by default. Larger tables
+    /// take some time per tile, and in kernels that narrow tiles more shared memory.
+    pub most_groups: u32,
     /// Operands with their formats, tile, warp roles and ring of stages. A and B are the kernel's: with
     /// swap-AB (a transposed store), the kernel's A is the caller's B.
     pub mainloop: MainloopSpec,
@@ -94,6 +97,7 @@ impl KernelSpec {
     /// copies, persistent CTAs.
     pub const DEFAULT: Self = Self {
         form: Form::Single,
+        most_groups: Form::TABLES[0],
         mainloop: MainloopSpec {
             operands: [OperandSpec::k_major(Format::Bf16); 2],
             more: [StageSlot::NONE; MainloopSpec::MORE],
@@ -155,7 +159,7 @@ impl KernelSpec {
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
         match self.roles() {
             Ok(epilogue) => legal::plan(
-                self.form,
+                (self.form, self.most_groups),
                 (self.mainloop, MainloopNeeds::NONE),
                 epilogue,
                 self.scheduler.traits(),
@@ -249,6 +253,7 @@ impl AnyGemm {
         let step = if self.traits.slices > 1 { 0 } else { plan.mainloop.step };
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
+            most_groups: plan.table.groups,
             mainloop: MainloopSpec { step, ..plan.mainloop },
             epilogue,
             store,

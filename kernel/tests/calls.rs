@@ -1,12 +1,19 @@
 //! Calls that are refused, each with what was given and what is needed; and calls with nothing to compute.
 
-use kernel::{AnyGemm, Buffer, Call, GemmProblem, KernelSpec, LaunchError, LinearArguments, MatrixRef, find};
+use collective::{Cooperative, KMajor, LinearCombination, MatrixRef, Operands, Record, Tile, TmaWgmma};
+use half::bf16;
+use kernel::{
+    AnyGemm, Buffer, Call, Composed, Emulator, Engine, EpilogueArgs, Gemm, GemmConfig, GemmProblem, Kernel,
+    KernelSpec, LaunchError, LinearArguments, PointerArray, find,
+};
 use ptx::abi::{Argument, Promotion};
+use scheduler::{AlongM, Persistent};
+use typenum::{U1, U64};
 
 /// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
 fn legal() -> Call {
-    let call = Call::of(GemmProblem { m: 100, n: 40, k: 64 }).a(0x1000, 64).b(0x2000, 64);
-    call.d(0x4000, 40).plus(1.0, 0x3000, 40)
+    let call = Call::of(GemmProblem { m: 100, n: 40, k: 64 }).a(0x1000, 64).b(0x6000, 64);
+    call.d(0x10000, 40).plus(1.0, 0x8000, 40)
 }
 
 #[test]
@@ -40,9 +47,9 @@ fn illegal_calls_say_what_was_needed() {
         ),
         (
             "an output between two elements",
-            Call { d: MatrixRef { address: 0x4001, ..call.d }, ..call },
-            LaunchError::Address { name: "D", address: 0x4001, alignment: 2 },
-            "D begins at 0x4001",
+            Call { d: MatrixRef { address: 0x10001, ..call.d }, ..call },
+            LaunchError::Address { name: "D", address: 0x10001, alignment: 2 },
+            "D begins at 0x10001",
         ),
         (
             "no output",
@@ -96,9 +103,9 @@ fn tensor_stores_need_whole_chunks() {
     assert!(direct.launch(&narrow, 132).expect("legal").is_some());
     let error = staged.launch(&narrow, 132).expect_err("36 columns are 72 B");
     assert_eq!(error, LaunchError::Row { name: "D", bytes: 72, alignment: 16 });
-    let shifted = Call { d: MatrixRef { address: 0x4008, ..call.d }, ..call };
+    let shifted = Call { d: MatrixRef { address: 0x10008, ..call.d }, ..call };
     let error = staged.launch(&shifted, 132).expect_err("8 is no multiple of 16");
-    assert_eq!(error, LaunchError::Address { name: "D", address: 0x4008, alignment: 16 });
+    assert_eq!(error, LaunchError::Address { name: "D", address: 0x10008, alignment: 16 });
 }
 
 #[test]
@@ -141,7 +148,7 @@ fn an_unknown_name_suggests_known_ones() {
 fn divided_tiles_need_a_workspace() {
     let gemm = find("128x128-stream-k-2x2-bf16-kk").expect("a catalogue name");
     let problem = GemmProblem { m: 256, n: 256, k: 8192 };
-    let call = Call::of(problem).a(0x1000, 8192).b(0x2000, 8192).d(0x4000, 256);
+    let call = Call::of(problem).a(0x100_0000, 8192).b(0x200_0000, 8192).d(0x300_0000, 256);
     let needed = gemm.workspace(&call, 33);
     assert!(needed > 256 * 256 * 4, "{needed}");
     let given =
@@ -150,10 +157,10 @@ fn divided_tiles_need_a_workspace() {
     assert_eq!(gemm.launch(&call, 33).expect_err("no workspace"), none);
     assert!(none.to_string().contains("Gemm::workspace"), "{none}");
     let short = LaunchError::Workspace { bytes: needed - 1, needed };
-    assert_eq!(given(0x10000, needed - 1).expect_err("a byte short"), short);
-    let shifted = LaunchError::Address { name: "the workspace", address: 0x10004, alignment: 128 };
-    assert_eq!(given(0x10004, needed).expect_err("not aligned"), shifted);
-    assert!(given(0x10000, needed).expect("legal").is_some());
+    assert_eq!(given(0x400_0000, needed - 1).expect_err("a byte short"), short);
+    let shifted = LaunchError::Address { name: "the workspace", address: 0x400_0004, alignment: 128 };
+    assert_eq!(given(0x400_0004, needed).expect_err("not aligned"), shifted);
+    assert!(given(0x400_0000, needed).expect("legal").is_some());
     assert_eq!(
         gemm.workspace(&Call::of(GemmProblem { m: u32::MAX, n: u32::MAX, k: 64 }), 33),
         0,
@@ -200,5 +207,76 @@ fn small_tiles_fetch_single_lines() {
     {
         let spec: KernelSpec = format!("tile={tile} l2-b=evict-first").parse().expect("a spec");
         assert_eq!(fetched(&spec.kernel().expect("legal")), promotions, "{tile}");
+    }
+}
+
+type Plain = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>,
+    LinearCombination<bf16>,
+    Persistent<AlongM>,
+>;
+
+/// The ways to launch a kernel of a type.
+const WAYS: [&str; 5] = ["a value", "a type's launch", "a reference", "its arguments", "with a mainloop's"];
+
+/// Launches a call in one of the ways.
+fn launch<C: GemmConfig<Epilogue = LinearCombination<bf16>>>(
+    way: usize,
+    engine: &mut Emulator,
+    call: &Call,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let (gemm, linear) = (Gemm::<C>::kernel(), call.epilogue);
+    let own = call.with(EpilogueArgs::<C::Epilogue>(linear));
+    let launch = match way {
+        0 => gemm.launch(call, 4)?,
+        1 => Gemm::<C>::launch(call, 4)?,
+        2 => Gemm::<C>::launch(&call.with(&linear), 4)?,
+        3 => return Ok(Kernel::run(&gemm, engine, &own).map(|_| ())?),
+        _ => return Ok(Kernel::run(&gemm, engine, &own.with_mainloop(())).map(|_| ())?),
+    };
+    let launch = launch.ok_or("no work")?;
+    engine.launch(&gemm.program()?, launch.grid, &launch.arguments)?;
+    Ok(())
+}
+
+/// With alpha = 0, D is exactly beta * C, whatever is in A and B: they are not read, in no way to launch.
+#[test]
+fn without_alpha_nothing_is_multiplied() {
+    let problem @ GemmProblem { m, n, k } = GemmProblem { m: 70, n: 40, k: 72 };
+    let c: Vec<bf16> = (0..m * n).map(|i| bf16::from_f32((i % 251) as f32 - 125.0)).collect();
+    let bytes = |all: &[bf16]| all.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let want = bytes(&c.iter().map(|&x| bf16::from_f32(2.0 * x.to_f32())).collect::<Vec<_>>());
+    let nowhere = MatrixRef::NONE;
+    for (way, name) in WAYS.into_iter().enumerate() {
+        let mut engine = Emulator::new().with_multiprocessors(4);
+        let nan = bytes(&vec![bf16::NAN; (m * k) as usize]);
+        let a = engine.upload(&nan).expect("memory");
+        let of_c = engine.upload(&bytes(&c)).expect("memory");
+        let d = engine.upload(&nan[..want.len()]).expect("memory");
+        let of_nan = MatrixRef::new(a.address, k.into());
+        for (what, a) in [("NaN", of_nan), ("no memory", nowhere)] {
+            let call = Call { a, b: a, ..Call::of(problem) }.d(d.address, n.into());
+            let linear =
+                LinearArguments { alpha: 0.0, beta: 2.0, c: Some(MatrixRef::new(of_c.address, n.into())) };
+            launch::<Plain>(way, &mut engine, &call.with(linear))
+                .unwrap_or_else(|error| panic!("{name}, {what}: {error}"));
+            assert!(engine.read(d).expect("memory") == want, "{name}, {what}");
+        }
+        // Records hold each GEMM's C.
+        let record = Record {
+            m,
+            n,
+            k,
+            addresses: [a.address, a.address, of_c.address, d.address],
+            lds: [k, k, n, n].map(u64::from),
+        };
+        let records = engine.upload(&record.to_bytes()).expect("memory");
+        let call = Call::grouped(1, records.address);
+        let workspace = engine.workspace(Gemm::<PointerArray<Plain>>::workspace(&call, 4)).expect("memory");
+        let linear = LinearArguments { alpha: 0.0, beta: 2.0, c: None };
+        engine.write(d, &nan[..want.len()]).expect("memory");
+        launch::<PointerArray<Plain>>(way, &mut engine, &Call { workspace, ..call.with(linear) })
+            .unwrap_or_else(|error| panic!("{name}, a record: {error}"));
+        assert!(engine.read(d).expect("memory") == want, "{name}, a record");
     }
 }

@@ -47,7 +47,7 @@ impl Case {
             let at = dense_before as usize + row * dense_pitch as usize;
             dense[at..at + line.len()].copy_from_slice(line);
         }
-        let words = sparse::metadata_ld(format, k);
+        let words = sparse::metadata_ld(format, k) as u32;
         let (blocks, ld) = (rows.div_ceil(sparse::ROWS), words + gaps.blocks);
         let from = engine.upload(&memory(format, dense.into_iter())).expect("memory");
         let mut wanted = vec![POISON; ((values_before + rows * values_pitch) * bytes) as usize + 32];

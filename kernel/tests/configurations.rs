@@ -37,9 +37,14 @@ macro_rules! runs {
     ($($config:ty),* $(,)?) => { runs!(of [(130, 264, 200), (64, 72, 8), (300, 24, 328)]; $($config),*) };
 }
 
+/// Whether this is a long run.
+fn long() -> bool {
+    std::env::var_os("FALCHION_LONG").is_some()
+}
+
 fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
     let schedules = [(Schedule::Random, 1), (Schedule::Default, 0), (Schedule::Latest, 0)];
-    let tried = if std::env::var_os("FALCHION_LONG").is_some() { schedules.len() } else { 1 };
+    let tried = if long() { schedules.len() } else { 1 };
     for (schedule, seed) in schedules.into_iter().take(tried) {
         // Few SMs, so that persistent workers take several tiles.
         run(&mut Emulator::new().with_multiprocessors(4).with_schedule(schedule, seed));
@@ -199,7 +204,7 @@ fn odd_extents_under_many_schedules() {
         LinearCombination<bf16>,
         Persistent<AlongM>,
     >;
-    for seed in 0..200 {
+    for seed in 0..if long() { 200 } else { 80 } {
         let mut engine = Emulator::new().with_multiprocessors(2).with_schedule(Schedule::Random, seed);
         let k = [1, 3, 7, 101, 301][seed as usize % 5];
         let problem = GemmProblem { m: 67, n: 19, k };
@@ -302,7 +307,7 @@ fn drawn_tiles() {
 #[test]
 fn drawn_tiles_under_many_schedules() {
     type Short<R> = With<Kk, Tile<U64, U16, U16>, R, Dynamic<AlongM>>;
-    for seed in 0..24 {
+    for seed in 0..if long() { 24 } else { 15 } {
         let resident = 1 + seed as u32 % 3;
         let mut engine =
             Emulator::new().with_multiprocessors(2 * resident).with_schedule(Schedule::Random, seed);

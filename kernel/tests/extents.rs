@@ -69,7 +69,7 @@ fn tiles_of_many_products() {
             "too many groups",
             "ragged-128x256-bf16-kk",
             vec![shape(1, 8, 8); 321],
-            Err(LaunchError::Groups { groups: 321, most: Form::MOST_GROUPS }),
+            Err(LaunchError::Groups { groups: 321, most: Form::TABLES[0] }),
         ),
     ] {
         let kernel = find(kernel).expect("a name");

@@ -7,6 +7,7 @@ mod stand_in;
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use collective::functions::MultiplyAdd;
 use collective::tree::{Accumulator, Compute, ReduceRow, RowArgument, RowVector, Scalar, Sum};
@@ -15,7 +16,13 @@ use cute_rs::atom::Major;
 use kernel::disk::records::{Measurement, Problem};
 use kernel::disk::{Cache, Records};
 use kernel::driver::{Chosen, Context, Loaded, Tuned, Tuning};
-use kernel::{AnyGemm, EngineError, GemmProblem, KernelSpec, Known, Machine, Request, Tree, Types, search};
+use kernel::operands::{Contents, Extents, Memory, Visit};
+use kernel::{
+    AnyGemm, EngineError, Family, GemmProblem, Kernel, KernelSpec, Known, Launch, LaunchError, Machine,
+    Predicted, Program, Request, Tree, Types, cheapest, search,
+};
+use ptx::abi::Grid;
+use ptx::{Entry, Function, Special, Target, VerifyError};
 
 use stand_in::{UNSET, noted, run_again, with_stand_in};
 
@@ -183,6 +190,111 @@ fn a_family_is_measured() {
         }
         assert_eq!((noted("allocated"), noted("freed twice")), (noted("freed"), 0));
     });
+}
+
+/// A family from outside: a copy of 32-bit numbers by some warps. [`ADDED`] changes its program, and no spec.
+#[derive(Clone, Debug)]
+struct Copies(u32);
+
+static ADDED: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Clone, Copy)]
+struct Copied {
+    count: u32,
+    x: u64,
+    d: u64,
+}
+
+impl Kernel<Copied> for Copies {
+    fn program(&self) -> Result<Program, VerifyError> {
+        let (name, threads) = (format!("copies_{}", self.0), 32 * self.0);
+        let entry = Entry { name, target: Target::Sm90a, threads, shared_bytes: 0, cluster: [1; 3] };
+        Program::new(Function::build(entry, |f| {
+            let [x, d] = ["x", "d"].map(|name| f.param::<u64>(name));
+            let (count, at) = (f.param::<u32>("count"), f.special(Special::ThreadX));
+            f.if_(at.less_than(count), || {
+                let value = f.load_global::<u32>(x + at.mul_wide(4), 0) + ADDED.load(Relaxed);
+                f.store_global(d + at.mul_wide(4), 0, [value]);
+            });
+        }))
+    }
+
+    fn launch(&self, call: &Copied, _resident: u32) -> Result<Option<Launch>, LaunchError> {
+        let arguments = vec![call.x.into(), call.d.into(), call.count.into()];
+        Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
+    }
+
+    fn visit(&self, Copied { count, x, d }: &mut Copied, visit: &mut dyn Visit) {
+        visit.count(count);
+        let extents = Extents::line(32, (*count).into());
+        for (name, address, contents, writes) in
+            [("X", x, Contents::Source(Format::F32), false), ("D", d, Contents::Output(Format::F32), true)]
+        {
+            visit.memory(Memory { name, address, extents, contents, writes });
+        }
+    }
+}
+
+impl Family for Copies {
+    const NAME: &'static str = "copies";
+    type Request<'r> = u32;
+    type Problem = u32;
+    type Spec = u32;
+    type Call = Copied;
+
+    fn of_spec(warps: &u32) -> Result<Self, String> {
+        Ok(Self(*warps))
+    }
+
+    fn spec(&self) -> Option<u32> {
+        Some(self.0)
+    }
+
+    fn problem(count: &u32) -> u32 {
+        *count
+    }
+
+    fn call(&count: &u32) -> Copied {
+        Copied { count, x: 0, d: 0 }
+    }
+
+    fn ranked(_: &u32, _: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
+        cheapest([1, 2, 4], most, |of: &Self| of.0.into())
+    }
+
+    fn operations(count: &u32) -> f64 {
+        (*count).into()
+    }
+}
+
+/// The time of a program counts for that program, in the process that measured it and in others. `process` says which
+/// program it has, and whether it finds a time.
+#[test]
+fn another_program_of_the_same_spec_is_measured_again() {
+    let test = "another_program_of_the_same_spec_is_measured_again";
+    let folder = folder(test);
+    for process in ["0 measures", "0 finds", "1 measures", "1 finds"] {
+        let environment = [("FALCHION_CACHE", folder.as_str()), ("PROCESS", process)];
+        with_stand_in(test, &[], &environment, || {
+            let choose =
+                |count: u32| kernel::driver::tuned::<Copies>(&context(), &count, FEW).expect("kernels");
+            let measured = |of: &Tuned<Copies>| matches!(of.chosen, Chosen::Measured { .. });
+            let process = std::env::var("PROCESS").expect("set");
+            let (added, does) = process.split_once(' ').expect("two words");
+            ADDED.store(added.parse().expect("a number"), Relaxed);
+            assert_eq!(measured(&choose(64)), does == "measures", "{process}");
+            assert!(!measured(&choose(64)), "{process}: found by the same process");
+            ADDED.store(7, Relaxed);
+            assert_eq!(measured(&choose(32)), does == "measures" && added == "0", "{process}");
+            ADDED.store(8, Relaxed);
+            if process == "1 finds" {
+                assert!(measured(&choose(32)), "changed while the process ran");
+            }
+        });
+        if again() {
+            return;
+        }
+    }
 }
 
 trait Unknown {

@@ -311,7 +311,7 @@ impl Device {
         let gemm = &ready.gemm;
         let bytes = match &mut *self.lock() {
             Backend::Emulated(emulator, _) => {
-                let resident = emulator.resident_clusters(gemm.program())?;
+                let resident = emulator.resident_clusters(&*gemm.program()?)?;
                 gemm.kernel().workspace(call, resident)
             }
             Backend::Card(card) => {

@@ -209,6 +209,36 @@ fn records_are_replayed() {
     }
 }
 
+/// As many experts as models have, on one rank and on two. Expert `i` multiplies by a power of two of `i`.
+#[test]
+fn experts_are_many() {
+    use falchion_parallel::{Experts, Routes, Weights};
+    use half::bf16;
+    const COUNT: usize = 768;
+    let number = |expert: usize| f32::from([1u8, 2, 4][expert % 3]);
+    for size in [1, 2] {
+        for y in ranks(size, |mut group| {
+            let up: Vec<bf16> = (0..COUNT * 16 * 16).map(|i| bf16::from_f32(number(i / 256))).collect();
+            let down = vec![bf16::from_f32(0.5); COUNT * 16 * 16];
+            let [up, down] =
+                [&up, &down].map(|all| Weights::new(all, [COUNT as u32 * 16, 16]).expect("extents"));
+            let mut experts =
+                Experts::<bf16>::new(&group, COUNT as u32, [&up, &down], None).expect("divides");
+            let x = group.upload(&[bf16::ONE; 3 * 16]).expect("memory");
+            let mut y = group.zeros::<bf16>(3 * 16).expect("memory");
+            let routes = Routes { experts: &[0, 383, 767], weights: &[1.0; 3] };
+            experts.forward(&mut group, x.view(), routes, y.view_mut()).expect("runs");
+            group.read(&y).expect("runs")
+        }) {
+            let want = [0, 383, 767].map(|expert| bf16::from_f32(16.0 * number(expert) * 8.0));
+            assert!(
+                y.chunks(16).zip(want).all(|(row, want)| row.iter().all(|&y| y == want)),
+                "{size}: {y:?}"
+            );
+        }
+    }
+}
+
 /// Two layers at once, then one of both results. Without the event between them the emulator refuses it, on every rank.
 #[test]
 fn layers_on_two_streams_wait_for_events() {

@@ -254,16 +254,41 @@ impl Mutation {
     pub fn apply(&self, function: &Function) -> Function {
         let mut mutant = function.clone();
         let mut left = self.index;
-        replace(&mut mutant.body, &mut left, self.change, &mut mutant.registers);
+        replace(&mut mutant.body, &mut left, Edit::Change(self.change), &mut mutant.registers);
         mutant
+    }
+
+    /// Makes a copy of the unbroken function that traps before the statement: a run that ends well never reaches
+    /// what the mutation changes. `function` must be the one that [`mutations`] was called with.
+    #[must_use]
+    pub fn trap(&self, function: &Function) -> Function {
+        let mut trapping = function.clone();
+        let mut left = self.index;
+        replace(&mut trapping.body, &mut left, Edit::Trap(self.site), &mut trapping.registers);
+        trapping
     }
 }
 
-/// Changes statement number `left` of a block, counted in pre-order. Returns whether the block has that
-/// statement.
-fn replace(block: &mut Vec<Statement>, left: &mut usize, change: Change, registers: &mut Vec<Type>) -> bool {
+/// What becomes of a statement.
+#[derive(Clone, Copy)]
+enum Edit {
+    /// It is changed.
+    Change(Change),
+    /// A trap stands before it.
+    Trap(Site),
+}
+
+/// Edits statement number `left` of a block, counted in pre-order. Returns whether the block has that statement.
+fn replace(block: &mut Vec<Statement>, left: &mut usize, edit: Edit, registers: &mut Vec<Type>) -> bool {
     for at in 0..block.len() {
         if *left == 0 {
+            let change = match edit {
+                Edit::Change(change) => change,
+                Edit::Trap(site) => {
+                    block.insert(at, Statement::Inst { inst: Inst::Trap, site });
+                    return true;
+                }
+            };
             if change == Change::Swap {
                 if let Some(next) = next_step(block, at) {
                     block[at..=next].rotate_left(1);
@@ -277,10 +302,10 @@ fn replace(block: &mut Vec<Statement>, left: &mut usize, change: Change, registe
         *left -= 1;
         let found = match &mut block[at] {
             Statement::If { then, otherwise, .. } => {
-                replace(then, left, change, registers) || replace(otherwise, left, change, registers)
+                replace(then, left, edit, registers) || replace(otherwise, left, edit, registers)
             }
             Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
-                replace(body, left, change, registers)
+                replace(body, left, edit, registers)
             }
             Statement::Inst { .. } | Statement::Break { .. } => false,
         };

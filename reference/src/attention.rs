@@ -42,6 +42,8 @@
 //! ```
 
 pub mod gradients;
+#[cfg(test)]
+mod held;
 
 use crate::bound::U;
 use crate::{Format, Wanted};

@@ -106,11 +106,13 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The value and the bound of an element of `format`. `sum` is a sum of `k` products. `c` is the element
+    /// The value and the bound of an element of `format`. `factors` are alpha and beta, `sum` is a sum of `k` products. `c` is the element
     /// of C, or `None` if C is not read.
-    pub fn new(format: Format, k: u32, [alpha, beta]: [f32; 2], sum: Sum, c: Option<f64>) -> Self {
+    pub fn new(format: Format, k: u32, factors: [f64; 2], sum: Sum, c: Option<f64>) -> Self {
+        // What is computed in f32 takes factors in f32.
+        let double = matches!(format, Format::S32 | Format::F64);
+        let [alpha, beta] = factors.map(|factor| if double { factor } else { f64::from(factor as f32) });
         // As in BLAS, a matrix with a zero factor is not read, even if it has NaN.
-        let (alpha, beta) = (f64::from(alpha), f64::from(beta));
         let c = c.filter(|_| beta != 0.0);
         if format == Format::S32 {
             let of = |factor: f64, value: f64| factor as i128 * value as i128;
@@ -263,6 +265,14 @@ mod tests {
             ),
             ("C alone overflows", [1.0, 1e38], (1.0, 1.0), Some(4.0), [false, false, true, false]),
             ("the product at the edge", [1.0, -1.0], (large, large), Some(1e38), [false, true, true, false]),
+            (
+                "a factor and an error that reach the edge",
+                [2.0, -1.0],
+                (large / 2.0 * (1.0 - 1e-6), large / 2.0 * (1.0 - 1e-6)),
+                Some(1e38),
+                [false, true, true, false],
+            ),
+            ("far from the edge", [2.0, -1.0], (1e30, 1e30), Some(1e29), [false, true, false, false]),
             ("the positive products alone", [1.0, 0.0], (1e38, 6e38), None, [false, true, true, false]),
             ("the negative products alone", [1.0, 0.0], (-1e38, 6e38), None, [true, true, false, false]),
             ("the same with a negative factor", [-1.0, 0.0], (-1e38, 6e38), None, [false, true, true, false]),
@@ -303,6 +313,13 @@ mod tests {
         }
     }
 
+    /// What is rounded to infinity in f32, and what is not.
+    #[test]
+    fn the_overflow_of_f32_is_half_a_unit_above_the_largest() {
+        assert_eq!((F32_OVERFLOW * (1.0 - U * U)) as f32, f32::MAX);
+        assert_eq!((F32_OVERFLOW * (1.0 + U * U)) as f32, f32::INFINITY);
+    }
+
     #[test]
     fn what_is_admitted() {
         let one = Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, 1.0, 1.0), None);
@@ -324,6 +341,25 @@ mod tests {
             ("overflow below it", large, Format::F16, f64::INFINITY, false),
         ] {
             assert_eq!(expected.admits(format, got), want, "{why}");
+        }
+    }
+
+    /// Half of the smallest number of a format may become zero, and nothing more.
+    #[test]
+    fn what_is_near_zero_is_admitted_within_half_of_the_smallest() {
+        for format in [Format::F16, Format::E4m3, Format::E5m2] {
+            let tiniest = format.tiniest();
+            for (value, got, want) in [
+                (tiniest / 2.0, 0.0, true),
+                (tiniest / 2.0, tiniest, true),
+                (tiniest / 4.0, tiniest, false),
+                (0.0, tiniest, false),
+                (tiniest, 0.0, false),
+            ] {
+                let sum = Sum { error: 0.0, ..Sum::single(0, value, value) };
+                let expected = Expected::new(format, 0, [1.0, 0.0], sum, None);
+                assert_eq!(expected.admits(format, got), want, "{}: {got} for {value}", format.name());
+            }
         }
     }
 

@@ -246,7 +246,10 @@ impl Format {
             bytes.as_chunks::<N>().0.iter().map(|&bytes| value(bytes)).collect()
         }
         match self {
-            Self::Bf16 => each(bytes, |bytes| bf16::from_le_bytes(bytes).to_f64()),
+            // The upper half of a number in f32.
+            Self::Bf16 => {
+                each(bytes, |bytes| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16).into())
+            }
             Self::F32 => each(bytes, |bytes| f32::from_le_bytes(bytes).into()),
             Self::E4m3 => each(bytes, |[byte]| F8E4M3::from_bits(byte).to_f64()),
             Self::F16 | Self::E5m2 | Self::Tf32 | Self::S8 | Self::U8 | Self::S32 | Self::F64 => {

@@ -28,6 +28,8 @@
 pub mod attention;
 pub mod bound;
 pub mod format;
+#[cfg(test)]
+mod held;
 pub mod matrix;
 pub mod memory;
 pub mod oracle;

@@ -20,9 +20,8 @@ pub struct Contents(BTreeMap<u64, Vec<u8>>);
 /// The elements that a kernel has to write: those of D, and all others.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
-    elements: BTreeMap<u64, Wanted>,
-    /// Row and column of the elements of D.
-    places: BTreeMap<u64, [u32; 2]>,
+    /// In the order of their addresses; with row and column those of D.
+    elements: Vec<(u64, Wanted, Option<[u32; 2]>)>,
     /// Memory that the kernel may write with anything: its end, by its address.
     unknown: BTreeMap<u64, u64>,
 }
@@ -64,9 +63,24 @@ pub enum Fault {
 }
 
 impl Writes {
-    /// Elements by device address. `places` has the rows and columns of those that belong to D.
-    pub fn new(elements: BTreeMap<u64, Wanted>, places: BTreeMap<u64, [u32; 2]>) -> Self {
-        Self { elements, places, unknown: BTreeMap::new() }
+    /// Elements by device address, in any order; of several at one address the last one counts. `places` has the rows and
+    /// columns of those that belong to D.
+    pub fn new(mut elements: Vec<(u64, Wanted)>, mut places: Vec<(u64, [u32; 2])>) -> Self {
+        elements.sort_by_key(|&(address, _)| address);
+        places.sort_by_key(|&(address, _)| address);
+        let mut places = places.into_iter().peekable();
+        let mut joined: Vec<(u64, Wanted, Option<[u32; 2]>)> = Vec::with_capacity(elements.len());
+        for (address, wanted) in elements {
+            let mut place = None;
+            while let Some((of, found)) = places.next_if(|&(of, _)| of <= address) {
+                place = (of == address).then_some(found);
+            }
+            match joined.last_mut() {
+                Some(last) if last.0 == address => last.1 = wanted,
+                _ => joined.push((address, wanted, place)),
+            }
+        }
+        Self { elements: joined, unknown: BTreeMap::new() }
     }
 
     /// The same if these elements are a sample: all others in `memory`, ranges of addresses, may be anything.
@@ -148,17 +162,21 @@ impl Contents {
             None => Ok(()),
             Some(byte) => Err(Fault::Beside { byte, was: before[byte], is: after[byte] }),
         };
-        for (&address, element) in writes.elements.range(begin..begin + after.len() as u64) {
+        let first = writes.elements.partition_point(|&(address, ..)| address < begin);
+        for &(address, element, place) in &writes.elements[first..] {
             let at = (address - begin) as usize;
+            if at >= after.len() {
+                break;
+            }
             let end = at + element.format.bytes() as usize;
             if at < byte || end > after.len() {
                 continue;
             }
             unchanged(before, byte..at)?;
             let bits = after[at..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-            let (got, place) = (element.format.decode(bits), writes.places.get(&address).copied());
+            let got = element.format.decode(bits);
             if !element.admits(bits) {
-                return Err(Fault::Value { byte: at, place, got, expected: *element });
+                return Err(Fault::Value { byte: at, place, got, expected: element });
             }
             if place.is_some() {
                 compared.d.push(got);
@@ -204,9 +222,9 @@ mod tests {
         ] {
             let mut contents = Contents::default();
             contents.insert(0x1000, vec![0; 16]);
-            let elements = BTreeMap::from([(0x1004, wanted)]);
+            let elements = vec![(0x1004, wanted)];
             let rest = [0x1008..0x100A, 0x100B..0x100C, 0x1009..0x100B];
-            let writes = Writes::new(elements, BTreeMap::from([(0x1004, [0, 0])])).among(rest);
+            let writes = Writes::new(elements, vec![(0x1004, [0, 0])]).among(rest);
             let mut after = vec![0; 16];
             after[4..6].copy_from_slice(&one);
             for &(byte, value) in changes {

@@ -104,6 +104,7 @@ mod tests {
             ("infinity for what is beyond", wanted(Format::F16, 1e6, 0.0), half(f32::INFINITY), true),
             ("the other infinity", wanted(Format::F16, 1e6, 0.0), half(f32::NEG_INFINITY), false),
             ("infinity for what is not", wanted(Format::F16, 6e4, 0.0), half(f32::INFINITY), false),
+            ("infinity within the error", wanted(Format::F16, 6.5e4, 600.0), half(f32::INFINITY), true),
             ("the largest for what is beyond", wanted(Format::E4m3, 1e6, 0.0), 0x7e, true),
             ("less than that", wanted(Format::E4m3, 1e6, 0.0), 0x7c, false),
         ] {

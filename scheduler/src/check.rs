@@ -130,7 +130,7 @@ pub fn covered(
     for (worker, units) in (0..).zip(units) {
         for work in units {
             let Work { m: row, n: column, k_begin, k_end, slice, .. } = work;
-            let (first, end) = slice.map_or((0, slices), |slice| (slice.first, slice.first + slice.count));
+            let (first, end) = slice.map_or((0, slices), |of| (of.first, of.first.saturating_add(of.count)));
             count += 1;
             if count > most {
                 return error(CoverageFault::Endless { worker, most });
@@ -181,4 +181,173 @@ pub fn covered(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ptx::Builder;
+
+    use super::*;
+    use crate::{ReductionKind, SchedulerTraits, Slice, WorkLoop};
+
+    /// A schedule that has only its traits: the work units are given.
+    #[derive(Debug)]
+    struct Stated(SchedulerTraits);
+
+    impl Schedule for Stated {
+        fn name(&self) -> String {
+            "stated".to_owned()
+        }
+
+        fn describe(&self) -> String {
+            self.name()
+        }
+
+        fn traits(&self) -> SchedulerTraits {
+            self.0
+        }
+
+        fn workers(&self, _tiles: Tiles<u32>, resident: u32) -> u32 {
+            resident
+        }
+
+        /// Each worker has one tile along M.
+        fn work(
+            &self,
+            Tiles { k, .. }: Tiles<u32>,
+            worker: u32,
+            _: u32,
+        ) -> Box<dyn Iterator<Item = Work<u32>>> {
+            Box::new(core::iter::once(unit(worker, 0, [0, k])))
+        }
+
+        fn emit<'f>(&self, _f: &'f Builder, _loop: &mut WorkLoop<'_, 'f>) {}
+    }
+
+    fn unit(m: u32, n: u32, [k_begin, k_end]: [u32; 2]) -> Work<u32> {
+        Work { m, n, k_begin, k_end, split: None, slice: None }
+    }
+
+    fn sliced(m: u32, n: u32, [first, count]: [u32; 2]) -> Work<u32> {
+        Work { slice: Some(Slice { first, count, of: 2 }), ..unit(m, n, [0, 3]) }
+    }
+
+    /// The fault of work units, which are dealt to two workers in turns.
+    fn fault(traits: SchedulerTraits, k: u32, units: &[Work<u32>]) -> Option<CoverageFault> {
+        let of = |worker: usize| units.iter().copied().skip(worker).step_by(2);
+        let tiles = Tiles { m: 2, n: 2, k };
+        covered(&Stated(traits), tiles, 2, [of(0), of(1)]).map_err(|error| error.fault).err()
+    }
+
+    const WHOLE: SchedulerTraits = SchedulerTraits::WHOLE;
+    const SPLIT: SchedulerTraits = SchedulerTraits { reduction: Some(ReductionKind::Ordered), ..WHOLE };
+
+    /// All but the last tile, whole.
+    fn most(k: u32) -> Vec<Work<u32>> {
+        [(0, 0), (0, 1), (1, 0)].map(|(m, n)| unit(m, n, [0, k])).to_vec()
+    }
+
+    #[test]
+    fn each_k_tile_is_computed_once() {
+        use CoverageFault::{Endless, Gap, Missing, Outside, Part, Twice};
+        let tile = [1, 1];
+        let last = |parts: &[[u32; 2]]| parts.iter().map(|&part| unit(1, 1, part)).collect::<Vec<_>>();
+        let outside = |work| Some(Outside { work });
+        for (why, traits, parts, wanted) in [
+            ("whole", WHOLE, last(&[[0, 3]]), None),
+            ("in parts, in any order", SPLIT, last(&[[2, 3], [0, 1], [1, 2]]), None),
+            ("not at all", WHOLE, vec![], Some(Missing { tile })),
+            ("a gap at the beginning", SPLIT, last(&[[1, 3]]), Some(Gap { tile, k: [0, 1] })),
+            ("a gap in the middle", SPLIT, last(&[[0, 1], [2, 3]]), Some(Gap { tile, k: [1, 2] })),
+            ("a gap at the end", SPLIT, last(&[[0, 2]]), Some(Gap { tile, k: [2, 3] })),
+            ("the same part twice", SPLIT, last(&[[0, 3], [0, 3]]), Some(Twice { tile, k: 0 })),
+            ("a k-tile twice", SPLIT, last(&[[0, 2], [1, 3]]), Some(Twice { tile, k: 1 })),
+            ("the last k-tile twice", SPLIT, last(&[[0, 3], [2, 3]]), Some(Twice { tile, k: 2 })),
+            ("twice, whole", WHOLE, last(&[[0, 3]; 2]), Some(Twice { tile, k: 0 })),
+            ("a part, without a reduction", WHOLE, last(&[[0, 2]]), Some(Part { work: unit(1, 1, [0, 2]) })),
+            ("empty", SPLIT, last(&[[1, 1]]), outside(unit(1, 1, [1, 1]))),
+            ("backwards", SPLIT, last(&[[2, 1]]), outside(unit(1, 1, [2, 1]))),
+            ("behind K", SPLIT, last(&[[0, 4]]), outside(unit(1, 1, [0, 4]))),
+            ("behind M", WHOLE, vec![unit(2, 1, [0, 3])], outside(unit(2, 1, [0, 3]))),
+            ("behind N", WHOLE, vec![unit(1, 2, [0, 3])], outside(unit(1, 2, [0, 3]))),
+            // 2 x 2 tiles of 3 k-tiles.
+            ("without an end", SPLIT, last(&[[0, 3]; 10]), Some(Endless { worker: 0, most: 12 })),
+        ] {
+            // The two workers take turns: the units of the last tile, then all others.
+            let units = [parts, most(3)].concat();
+            assert_eq!(fault(traits, 3, &units), wanted, "{why}");
+        }
+    }
+
+    /// A tile without k-tiles is one work unit, or one per CTA of its cluster. A CTA of a cluster may have none of K.
+    #[test]
+    fn tiles_without_k_tiles_and_empty_parts() {
+        let clusters = SchedulerTraits { parts: 2, ..SPLIT };
+        let units = |count: usize, of: [u32; 2], k| [most(k), vec![unit(1, 1, of); count]].concat();
+        let twice = Some(CoverageFault::Twice { tile: [1, 1], k: 0 });
+        for (traits, count, wanted) in
+            [(WHOLE, 1, None), (clusters, 2, None), (clusters, 3, twice), (clusters, 1, None)]
+        {
+            assert_eq!(fault(traits, 0, &units(count, [0, 0], 0)), wanted, "{count} of {traits:?}");
+        }
+        let endless = Some(CoverageFault::Endless { worker: 0, most: 4 });
+        assert_eq!(fault(WHOLE, 0, &units(2, [0, 0], 0)), endless);
+        let empty = [units(1, [0, 3], 3), units(1, [3, 3], 3)[3..].to_vec()].concat();
+        assert_eq!(fault(clusters, 3, &empty), None);
+        assert!(matches!(fault(SPLIT, 3, &empty), Some(CoverageFault::Outside { .. })));
+    }
+
+    #[test]
+    fn each_slice_is_computed_once() {
+        use CoverageFault::{Missing, Outside, Twice};
+        let slices = SchedulerTraits { slices: 2, ..WHOLE };
+        let tile = [1, 1];
+        let outside = |of| Some(Outside { work: sliced(1, 1, of) });
+        for (why, of, wanted) in [
+            ("both at once", vec![[0, 2]], None),
+            ("one by one", vec![[1, 1], [0, 1]], None),
+            ("the second one alone", vec![[1, 1]], Some(Missing { tile })),
+            ("the first one alone", vec![[0, 1]], Some(Missing { tile })),
+            ("one twice", vec![[0, 2], [1, 1]], Some(Twice { tile, k: 0 })),
+            ("none", vec![[0, 0]], outside([0, 0])),
+            ("one that is not there", vec![[1, 2]], outside([1, 2])),
+            ("beyond all numbers", vec![[u32::MAX, 2]], outside([u32::MAX, 2])),
+        ] {
+            let units = [most(3), of.into_iter().map(|of| sliced(1, 1, of)).collect()].concat();
+            assert_eq!(fault(slices, 3, &units), wanted, "{why}");
+        }
+    }
+
+    /// The host model is asked for each worker; messages have all numbers.
+    #[test]
+    fn faults_in_words() {
+        let tiles = Tiles { m: 3, n: 1, k: 5 };
+        assert_eq!(covers(&Stated(WHOLE), tiles, 3), Ok(()));
+        let of = |fault: CoverageFault| {
+            let (scheduler, workers) = ("stated".to_owned(), 7);
+            CoverageError { scheduler, tiles, workers, fault }.to_string()
+        };
+        assert_eq!(
+            covers(&Stated(WHOLE), tiles, 2).map_err(|error| error.fault),
+            Err(CoverageFault::Missing { tile: [2, 0] })
+        );
+        let (tile, work) = ([1, 2], unit(1, 2, [3, 4]));
+        for (fault, words) in [
+            (CoverageFault::Missing { tile }, "no worker computes tile (1, 2)"),
+            (CoverageFault::Gap { tile, k: [3, 4] }, "no worker computes the k-tiles 3..4 of tile (1, 2)"),
+            (CoverageFault::Twice { tile, k: 3 }, "tile (1, 2) is computed twice from k-tile 3 on"),
+            (CoverageFault::Outside { work }, "empty or not in the problem: tile (1, 2), k-tiles 3..4"),
+            (
+                CoverageFault::Part { work },
+                "a work unit has only the k-tiles 3..4 of tile (1, 2): assign whole",
+            ),
+            (
+                CoverageFault::Endless { worker: 6, most: 9 },
+                "worker 6 does not end: the problem has at most 9",
+            ),
+        ] {
+            let start = "scheduler `stated` on 3 x 1 tiles of 5 k-tiles with 7 workers: ";
+            assert!(of(fault).starts_with(&format!("{start}{words}")), "{}", of(fault));
+        }
+    }
 }

@@ -31,6 +31,7 @@
 mod balanced;
 mod batched;
 mod contiguous;
+mod counting;
 mod described;
 mod order;
 mod place;

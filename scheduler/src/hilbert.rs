@@ -27,16 +27,16 @@ pub(crate) const fn fills(side: u32) -> bool {
 /// each scale, smallest scale first. In the lower quadrants x and y are swapped, and in the right one also
 /// mirrored.
 fn curve<I: Index>(id: I, side: u32) -> (I, I) {
-    let (zero, one) = (id.constant(0), id.constant(1));
+    let zero = id.constant(0);
     let (mut x, mut y, mut rest) = (zero, zero, id);
     let mut scale = 1;
     while scale < side {
         let right = (rest / 2) % 2;
         let up = (rest + right) % 2;
         let last = id.constant(scale - 1);
-        let flip = |place: I| right.less(one, place, last - place);
+        let flip = |place: I| right.less(1, place, last - place);
         let turned = (flip(y), flip(x));
-        (x, y) = (up.less(one, turned.0, x), up.less(one, turned.1, y));
+        (x, y) = (up.less(1, turned.0, x), up.less(1, turned.1, y));
         (x, y) = (x + right * scale, y + up * scale);
         (rest, scale) = (rest / 4, scale * 2);
     }

@@ -79,7 +79,7 @@ pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use cluster_k::ClusterK;
 pub use dynamic::{Draw, Dynamic};
 pub use error::{ScheduleError, TooManyTiles};
-pub use index::Index;
+pub use index::{Index, IntoIndex};
 pub use narrow_tail::NarrowTail;
 pub use persistent::Persistent;
 pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};

@@ -58,7 +58,7 @@ pub(crate) fn units<I: Index>(
 fn numbers<I: Index>(parts: u32, Tiles { m, n, .. }: Tiles<I>, workers: I) -> Numbers<I> {
     let all = m * n;
     let rest = all % workers;
-    let sliced = workers.less(rest * parts, all.constant(0), rest);
+    let sliced = workers.less(rest * parts, 0, rest);
     Numbers { whole: all - sliced, all: all + sliced * (parts - 1) }
 }
 
@@ -71,9 +71,8 @@ fn unit<I: Index>(
     let unit = id.most(whole) - whole;
     let tile = id.less(whole, id, whole + unit / parts);
     let (m, n) = raster.tile(tile, tiles);
-    let constant = |value| id.constant(value);
-    let slice = Slice { first: unit % parts, count: id.less(whole, constant(parts), constant(1)), of: parts };
-    Work { m, n, k_begin: constant(0), k_end: tiles.k, split: None, slice: Some(slice) }
+    let slice = Slice { first: unit % parts, count: id.less(whole, parts, 1), of: parts };
+    Work { m, n, k_begin: id.constant(0), k_end: tiles.k, split: None, slice: Some(slice) }
 }
 
 /// The number of workers: one per tile, or one per slice if all slices can be resident.

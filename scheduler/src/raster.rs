@@ -148,7 +148,7 @@ pub(crate) fn band<I: Index>(id: I, minor: I, major: I, group: u32) -> (I, I) {
     let per_band = major * group;
     let first = (id / per_band) * group;
     let inside = id % per_band;
-    let width = (minor - first).at_most(group);
+    let width = (minor - first).least(group);
     (first + inside % width, inside / width)
 }
 

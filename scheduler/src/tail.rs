@@ -59,10 +59,9 @@ impl Tailed {
 
     fn numbers<I: Index>(self, tiles: Tiles<I>, workers: I) -> Numbers<I> {
         let all = tiles.m * tiles.n;
-        let zero = all.constant(0);
-        let last = all.least(workers).at_most(self.most());
-        let few = all.less(workers * MANY_WAVES, last, zero);
-        let divided = tiles.k.less(all.constant(self.parts.saturating_mul(self.least)), zero, few);
+        let last = all.least(workers).least(self.most());
+        let few = all.less(workers * MANY_WAVES, last, 0);
+        let divided = tiles.k.less(self.parts.saturating_mul(self.least), 0, few);
         Numbers { whole: all - divided, divided }
     }
 
@@ -76,7 +75,7 @@ impl Tailed {
         let (tile, part) = (unit / self.parts, unit % self.parts);
         let (m, n) = self.raster.tile(id.less(whole, id, whole + tile), tiles);
         let at = |part: I| tiles.k * part / self.parts;
-        let k_begin = id.less(whole, id.constant(0), at(part));
+        let k_begin = id.less(whole, 0, at(part));
         let k_end = id.less(whole, tiles.k, at(part + id.constant(1)));
         let first = unit - part;
         let split = Some(Split { unit, first, last: first + id.constant(self.parts - 1), tile });

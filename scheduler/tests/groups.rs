@@ -12,7 +12,8 @@ use scheduler::groups::{Cut, Elements, Groups, Offsets, Place, SharedTable};
 /// Elements of a tile along M and N.
 const TILE: [u32; 2] = [128, 256];
 const CUT: Cut = Cut { width: 256, step: 32 };
-const MOST: u32 = 320;
+/// Tables: the most groups, and consecutive groups per entry.
+const TABLES: [[u32; 2]; 4] = [[320, 1], [512, 2], [2048, 8], [4096, 16]];
 const THREADS: u32 = 128;
 /// Number of words of a place as the device records it: group, tile, first elements, ends.
 const WORDS: usize = 7;
@@ -47,19 +48,26 @@ impl<'f> Given<'f> {
     }
 }
 
-/// A kernel that records the number of tiles, then the place of each tile.
-fn lister(groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> Program {
+/// A kernel that records the number of tiles, then the place of each tile. Its table is for `most` groups, `span` per entry.
+fn lister(table: [u32; 2], groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> Program {
+    Program::new(&function(table, groups).verify().expect("a legal program"))
+}
+
+fn function(
+    [most, span]: [u32; 2],
+    groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>,
+) -> Function {
     let entry = Entry {
         name: "lister".to_owned(),
         target: Target::Sm90a,
         threads: THREADS,
-        shared_bytes: SharedTable::bytes(MOST) + 8,
+        shared_bytes: SharedTable::bytes(most, span).max(SharedTable::balanced_bytes(most, span)) + 8,
         cluster: [1; 3],
     };
-    let function = Function::build(entry, |f: &Builder| {
+    Function::build(entry, |f: &Builder| {
         let [count, m, n, k] = ["count", "m", "n", "k"].map(|name| f.param::<u32>(name));
         let [address, out] = ["address", "out"].map(|name| f.param::<u64>(name));
-        let table = SharedTable { f, at: (f.shared_base() + 4) & !7, most: MOST, threads: THREADS };
+        let table = SharedTable { f, at: (f.shared_base() + 4) & !7, most, span, threads: THREADS };
         // The test decides whether the rows of groups are along M or N.
         let offsets = Offsets { address, groups: count, rows: f.param("rows"), room: None };
         let groups = groups(Given { table, offsets, extent: [m, n], k });
@@ -83,8 +91,7 @@ fn lister(groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> P
                 number.set(number.get() + THREADS);
             },
         );
-    });
-    Program::new(&function.verify().expect("a legal program"))
+    })
 }
 
 /// Runs a lister and compares its result with the host's groups. Returns the host's places.
@@ -130,8 +137,17 @@ impl Random {
     }
 }
 
-/// Numbers of rows per group: chosen and random ones.
-fn rows_of_groups(random: &mut Random) -> Vec<Vec<u32>> {
+/// Numbers of rows per group for a table of `most` groups: chosen and random ones.
+fn rows_of_groups(random: &mut Random, most: u32) -> Vec<Vec<u32>> {
+    if most > 320 {
+        let mut cases = vec![vec![0; most as usize], vec![3]];
+        for groups in [384, most - 1, most] {
+            // Many are empty, some have several tiles.
+            cases.push((0..groups).map(|_| random.below(4) / 3 * random.below(700)).collect());
+            cases.push((0..groups).map(|group| if group + 2 < groups { 0 } else { 300 }).collect());
+        }
+        return cases;
+    }
     let mut cases: Vec<Vec<u32>> = vec![
         vec![0],
         vec![0, 0, 0],
@@ -163,9 +179,9 @@ fn offsets(rows: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_batch() {
-    let single = lister(|given| Groups::single(given.tiles()));
+    let single = lister(TABLES[0], |given| Groups::single(given.tiles()));
     let batches = [0, 1].map(|axis| {
-        lister(move |given| Groups::batched_on_device(given.tiles(), given.offsets.groups, axis))
+        lister(TABLES[0], move |given| Groups::batched_on_device(given.tiles(), given.offsets.groups, axis))
     });
     for (count, extent) in [(1, [1u32, 1]), (3, [200, 700]), (7, [128, 256]), (0, [300, 300]), (4, [0, 9])] {
         let [m, n] = [0, 1].map(|axis: usize| extent[axis].div_ceil(TILE[axis]));
@@ -186,14 +202,20 @@ fn a_batch() {
 
 #[test]
 fn groups_of_rows() {
+    for table in TABLES {
+        groups_of_rows_in(table);
+    }
+}
+
+fn groups_of_rows_in(table: [u32; 2]) {
     let programs = [0, 1].map(|axis| {
-        lister(move |given| {
+        lister(table, move |given| {
             let others = [given.extent[1 - axis], given.k];
             Groups::contiguous_on_device(given.table, given.offsets, (axis, TILE), others)
         })
     });
     let mut random = Random(7);
-    for rows in rows_of_groups(&mut random) {
+    for rows in rows_of_groups(&mut random, table[0]) {
         let (offsets, other) = (offsets(&rows), 1 + random.below(600));
         let (count, all) = (rows.len() as u32, offsets[rows.len()]);
         for (axis, program) in programs.iter().enumerate() {
@@ -225,18 +247,28 @@ fn groups_of_rows() {
 /// Whatever offsets are in memory, groups do not overlap and do not exceed the matrix.
 #[test]
 fn offsets_that_fall_or_leave_the_rows() {
-    let program = lister(|given| {
-        let others = [given.extent[1], given.k];
-        Groups::contiguous_on_device(given.table, given.offsets, (0, TILE), others)
-    });
-    for (offsets, rows) in [
-        (vec![0, 500, 200, 700], [500, 0, 200]),
-        (vec![0, 100, 5000, 900], [100, 800, 0]),
-        (vec![0, u32::MAX, 0, 1], [900, 0, 0]),
-    ] {
-        let one = Tiles { m: 0, n: 1, k: 1 };
-        let groups = Groups::contiguous(&rows, TILE[0], 0, one).expect("few");
-        agree(&program, &groups, [3, 900, 8, 1], (900, &offsets), &offsets);
+    let falling = [
+        (vec![0, 500, 200, 700], vec![500, 0, 200]),
+        (vec![0, 100, 5000, 900], vec![100, 800, 0]),
+        (vec![0, u32::MAX, 0, 1], vec![900, 0, 0]),
+    ];
+    for table in TABLES {
+        let program = lister(table, |given| {
+            let others = [given.extent[1], given.k];
+            Groups::contiguous_on_device(given.table, given.offsets, (0, TILE), others)
+        });
+        // Repeated, they fall between entries too, and what follows the first ones is empty.
+        let many = falling.clone().map(|(offsets, rows)| {
+            let times = table[0] as usize / 4;
+            let rows = [rows, vec![0; 4 * times - 4]].concat();
+            (offsets.repeat(times), rows)
+        });
+        for (offsets, rows) in falling.iter().chain(&many[..2]) {
+            let one = Tiles { m: 0, n: 1, k: 1 };
+            let (count, all) = (rows.len() as u32, rows.iter().sum());
+            let groups = Groups::contiguous(rows, TILE[0], 0, one).expect("few");
+            agree(&program, &groups, [count, all, 8, 1], (all, offsets), offsets);
+        }
     }
 }
 
@@ -262,19 +294,28 @@ fn order(rows: &[u32], many: bool) -> Vec<u32> {
     all.into_iter().map(|(.., group)| group).collect()
 }
 
+fn balanced(given: Given<'_>) -> Groups<'_, Value<'_, u32>> {
+    let f = given.table.f;
+    let height = given.extent[0].div_ceil(TILE[0]);
+    let numbers = [height, f.special(Special::GridX), given.k];
+    Groups::balanced_on_device(given.table, given.offsets, CUT, numbers)
+}
+
 #[test]
 fn groups_cut_into_tiles_of_nearly_equal_width() {
-    let program = lister(|given| {
-        let f = given.table.f;
-        let height = given.extent[0].div_ceil(TILE[0]);
-        let numbers = [height, f.special(Special::GridX), given.k];
-        Groups::balanced_on_device(given.table, given.offsets, CUT, numbers)
-    });
+    for table in [[320, 1], [512, 4], [1024, 1], [4096, 4]] {
+        groups_of_nearly_equal_width(table);
+    }
+}
+
+fn groups_of_nearly_equal_width(table: [u32; 2]) {
+    let [most, _] = table;
+    let program = lister(table, balanced);
     let mut random = Random(7);
-    for rows in rows_of_groups(&mut random) {
+    for rows in rows_of_groups(&mut random, most) {
         let (offsets, height) = (offsets(&rows), 1 + random.below(3));
         let (count, all) = (rows.len() as u32, offsets[rows.len()]);
-        let groups = Groups::balanced(&rows, CUT, [height, 3], |_| 1).expect("few");
+        let groups = Groups::balanced(&rows, (CUT, most), [height, 3], |_| 1).expect("few");
         let given = [count, height * TILE[0], all, 3];
         let places = agree(&program, &groups, given, (all, &offsets), &rows);
         let mut order_of_places: Vec<u32> = places.iter().filter_map(|place| place.group).collect();
@@ -303,16 +344,52 @@ fn groups_cut_into_tiles_of_nearly_equal_width() {
     }
 }
 
+/// Sorting by counting needs each of its barriers: without any one of them there is a race, or a place is wrong.
+#[test]
+fn many_groups_are_sorted_behind_barriers() {
+    let mut random = Random(9);
+    let rows: Vec<u32> = (0..400).map(|_| random.below(3) * random.below(300)).collect();
+    let offsets = offsets(&rows);
+    let table: Vec<u8> = offsets.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let listed = |function: &Function| {
+        let program = Program::new(&function.clone().verify().ok()?);
+        let mut memory = Memory::new();
+        let (address, room) = (memory.upload(&table), 4 * WORDS * 2000);
+        let out = memory.upload(&vec![0xee; room]);
+        let mut arguments: Vec<Argument> = [400, TILE[0], offsets[400], 3].map(Argument::from).to_vec();
+        arguments.extend([address.into(), out.into(), offsets[400].into()]);
+        program.launch(Grid { ctas: [1, 1, 1] }, &arguments, &memory, &Options::default()).ok()?;
+        memory.read(out, room).ok()
+    };
+    let whole = function([512, 4], balanced);
+    let want = listed(&whole);
+    assert!(want.is_some());
+    let deleted = ptx::mutate::mutations(&whole).into_iter().map(|mutant| (mutant.to_string(), mutant));
+    let deleted: Vec<_> = deleted.filter(|(words, _)| words.contains("deleted")).collect();
+    assert!(deleted.len() >= 12, "{}", deleted.len());
+    let missed = deleted.iter().filter(|(_, mutant)| listed(&mutant.apply(&whole)) == want);
+    assert_eq!(missed.map(|(words, _)| words).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn described_products() {
-    let program = lister(|given| {
+    for table in TABLES {
+        described_products_in(table);
+    }
+}
+
+fn described_products_in(table: [u32; 2]) {
+    let program = lister(table, |given| {
         let (f, Offsets { address, groups, .. }) = (given.table.f, given.offsets);
-        let extents = |group| f.load_global_vector::<u32, 2>(address + Value::mul_wide(group, 8), 0);
+        let extents = move |group| f.load_global_vector::<u32, 2>(address + Value::mul_wide(group, 8), 0);
         Groups::described_on_device(given.table, [groups, given.k], TILE, extents)
     });
     let mut random = Random(7);
-    for count in [1, 2, 31, 32, 33, 80] {
-        let shapes: Vec<[u32; 2]> = (0..count).map(|_| [random.below(700), random.below(900)]).collect();
+    let most = if table[0] > 320 { table[0] } else { 80 };
+    for count in [1, 2, 31, 32, 33, most] {
+        // Some are empty.
+        let mut extents = |limit| random.below(2) * random.below(limit);
+        let shapes: Vec<[u32; 2]> = (0..count).map(|_| [extents(700), extents(900)]).collect();
         let tiles = |[m, n]: [u32; 2]| [m.div_ceil(TILE[0]), n.div_ceil(TILE[1])];
         let groups = Groups::described(shapes.iter().copied().map(tiles), 3);
         let given = [count, 0, 0, 3];

@@ -16,6 +16,8 @@ pub mod backward;
 #[cfg(feature = "records")]
 mod family;
 mod tensor;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -450,6 +452,9 @@ impl Uploaded<'_> {
         let count = o.rows();
         if !o.is_same_around(&after) {
             return Err(AttentionFault::Memory("memory around O was written"));
+        }
+        if (0..count).any(|index| o.row(&after, index).eq(o.row(&o.bytes, index))) {
+            return Err(AttentionFault::Memory("a row of O was not written"));
         }
         if lse[count * 4..].iter().any(|&byte| byte != 0xff) {
             return Err(AttentionFault::Memory("memory after the log-sum-exp was written"));

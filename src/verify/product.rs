@@ -60,9 +60,9 @@ pub struct GemmCase {
     /// C, `(M, N)`, row-major.
     pub c: Option<HostMatrix>,
     /// Factor of A * B.
-    pub alpha: f32,
+    pub alpha: f64,
     /// Factor of C.
-    pub beta: f32,
+    pub beta: f64,
     /// D's leading dimension in elements.
     pub d_ld: u32,
     /// Offset of D from an aligned address, in elements.
@@ -345,7 +345,7 @@ impl GemmCase {
 
     /// For integers, the sum of products, or where more is computed in integers, the element of D.
     fn exact(&self, format: Format, sum: Sum, c: Option<f64>) -> Option<f64> {
-        let [alpha, beta] = [self.alpha, self.beta].map(f64::from);
+        let [alpha, beta] = [self.alpha, self.beta];
         let [a, b] = [&self.a, &self.b].map(|matrix| matrix.format.is_integer());
         let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
         let whole = if format == Format::S32 { alpha * sum.exact + source } else { sum.exact };
@@ -503,96 +503,4 @@ pub fn formats(entry: &AnyGemm) -> [Format; 3] {
 }
 
 #[cfg(test)]
-mod tests {
-    use kernel::Buffer;
-    use ptx::abi::{Argument, Grid};
-
-    #[test]
-    fn kernels_and_the_oracle_have_the_same_formats() {
-        let of_oracle = collective::Format::ALL.map(|format| Format::named(format.name()));
-        assert_eq!(of_oracle.map(|format| format.map(of_kernels)), collective::Format::ALL.map(Some));
-        assert_eq!(Format::ALL.len(), of_oracle.len());
-    }
-
-    use super::*;
-    use crate::verify::matrix::Fill;
-    use crate::verify::{Format, HostMatrix};
-
-    /// An engine that writes `writes` to D, the third buffer, and computes nothing.
-    struct Sloppy {
-        buffers: Vec<Vec<u8>>,
-        writes: Vec<(usize, u16)>,
-    }
-
-    impl Engine for Sloppy {
-        fn describe(&self) -> String {
-            "one that computes nothing".to_owned()
-        }
-
-        fn multiprocessors(&self) -> u32 {
-            1
-        }
-
-        fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
-            self.buffers.push(vec![0; bytes]);
-            Ok(Buffer { address: 256 * self.buffers.len() as u64, bytes })
-        }
-
-        fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
-            self.buffers[buffer.address as usize / 256 - 1][..bytes.len()].copy_from_slice(bytes);
-            Ok(())
-        }
-
-        fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
-            Ok(self.buffers[buffer.address as usize / 256 - 1].clone())
-        }
-
-        fn free(&mut self, _: Buffer) -> Result<(), EngineError> {
-            Ok(())
-        }
-
-        fn launch(&mut self, _: &Program, _: Grid, _: &[Argument]) -> Result<Duration, EngineError> {
-            for &(place, bits) in &self.writes {
-                self.buffers[2][place * 2..place * 2 + 2].copy_from_slice(&bits.to_le_bytes());
-            }
-            Ok(Duration::ZERO)
-        }
-    }
-
-    /// A 2 x 8 GEMM whose D is NaN everywhere. D is eight elements after an aligned address, with rows of ten
-    /// elements.
-    fn mismatch(writes: Vec<(usize, u16)>) -> Option<Mismatch> {
-        let mut random = fastrand::Rng::with_seed(1);
-        let mut fill =
-            |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Nan, &mut random);
-        let (a, b) = (fill([2, 8], Order::RowMajor), fill([8, 8], Order::ColumnMajor));
-        let sums = Sums::of(&a, &b, &|_| ());
-        let product = GemmCase { d_ld: 10, d_offset: 8, ..GemmCase::new(a, b) };
-        let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
-        let program = entry.program().expect("a legal program");
-        let mut engine = Sloppy { buffers: Vec::new(), writes };
-        product.run(&entry, &program, &mut engine, &sums).expect("runs").mismatch
-    }
-
-    #[test]
-    fn what_was_not_written_or_should_not_have_been() {
-        const NAN: u16 = 0x7fff;
-        let all: Vec<_> =
-            (0..2).flat_map(|row| (0..8).map(move |column| (8 + row * 10 + column, NAN))).collect();
-        let with = |place, bits| [&all[..], &[(place, bits)]].concat();
-        let beside = |place, got| Some(Mismatch::Beside { place, got });
-        for (why, writes, want) in [
-            ("NaN where NaN is expected", all.clone(), None),
-            ("nothing written", Vec::new(), Some(Mismatch::Unwritten { row: 0, column: 0 })),
-            ("all but the last", all[..15].to_vec(), Some(Mismatch::Unwritten { row: 1, column: 7 })),
-            ("just before D", with(7, 0x3f80), beside(-1, 1.0)),
-            ("in a row's padding", with(8 + 9, 0x3f80), beside(9, 1.0)),
-            ("behind D", with(8 + 20, 0x4000), beside(20, 2.0)),
-        ] {
-            assert_eq!(mismatch(writes), want, "{why}");
-        }
-        let Some(Mismatch::Value { row: 1, column: 2, .. }) = mismatch(with(8 + 12, 0x3f80)) else {
-            panic!("a number for NaN is a wrong value");
-        };
-    }
-}
+mod tests;

@@ -54,7 +54,9 @@ pub enum Trial {
 
 /// The random spec of a seed, legal or not.
 pub fn spec(seed: u64) -> KernelSpec {
-    Draw { random: Rng::with_seed(seed) }.spec()
+    let mut draw = Draw { random: Rng::with_seed(seed) };
+    let spec = draw.spec();
+    KernelSpec { most_groups: draw.most_groups(spec.form), ..spec }
 }
 
 /// Where a trial runs.
@@ -264,6 +266,15 @@ impl Draw {
         SchedulerSpec { raster, rule }
     }
 
+    /// Groups that a kernel's table is for: mostly the usual number. Now and then one that there is no table for.
+    fn most_groups(&mut self, form: Form) -> u32 {
+        match self.random.u32(..40) {
+            0 if form.has_table() => self.of(&[0, 1, 384, 4095]),
+            1..16 if form.has_table() => self.of(&Form::TABLES),
+            _ => Form::TABLES[0],
+        }
+    }
+
     fn spec(&mut self) -> KernelSpec {
         let [a, b] = self.operands();
         let roles = self.of(&[Roles::Cooperative, Roles::Cooperative, Roles::Pingpong, Roles::Unspecialised]);
@@ -377,7 +388,8 @@ impl Draw {
         let layout = if way == StorePath::Direct { TileLayout::Widest } else { self.layout() };
         let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
-        let spec = KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) };
+        let (most_groups, overlaps) = (Form::TABLES[0], !self.once_in(4));
+        let spec = KernelSpec { form, most_groups, mainloop, epilogue, store, scheduler, overlaps };
         if self.once_in(10) {
             return self.without_wgmma(spec);
         }
@@ -481,13 +493,14 @@ impl Draw {
     }
 
     /// Draws alpha and beta: small for integer operands with a D of 8- or 16-bit floats, mostly whole numbers
-    /// for an integer D.
-    fn factors(&mut self, gemm: &AnyGemm) -> [f32; 2] {
+    /// for an integer D, and none that `f32` has for a D of `f64`.
+    fn factors(&mut self, gemm: &AnyGemm) -> [f64; 2] {
         let [a, _, d] = gemm.formats();
         let factors = [self.of(&[1.0, -0.5, 0.0]), self.of(&[0.0, 0.0, 1.0, 2.5])];
         match (a.is_float(), d.is_float()) {
             (false, true) if d != Format::F32 => [factors[0] / 1024.0, factors[1]],
             (_, false) if !self.once_in(12) => factors.map(|factor| factor * 2.0),
+            _ if d == Format::F64 => factors.map(|factor| factor / 3.0),
             _ => factors,
         }
     }

@@ -69,11 +69,13 @@ impl<'b, 'e> Drawn<'b, 'e> {
         drawn.error.map_or(Ok(arguments), Err)
     }
 
-    /// A number of the host; an integer, if that is needed.
-    fn number(&mut self) -> f32 {
+    /// A number of the host; an integer, if that is needed, and one that `f32` has not, if it is taken in `f64`.
+    fn number(&mut self) -> f64 {
+        let number = f64::from(self.bench.number());
         match self.arithmetic {
-            Arithmetic::S32 => (self.bench.number() * 4.0).round(),
-            Arithmetic::F32 | Arithmetic::F64 => self.bench.number(),
+            Arithmetic::S32 => (number * 4.0).round(),
+            Arithmetic::F32 => number,
+            Arithmetic::F64 => number / 3.0,
         }
     }
 
@@ -90,10 +92,10 @@ fn named(format: collective::Format) -> Format {
 }
 
 impl Supply for Drawn<'_, '_> {
-    fn scalars(&mut self, names: &[&str], values: &mut [f32]) {
+    fn scalars(&mut self, names: &[&str], values: &mut [f64]) {
         values.fill_with(|| self.number());
         if names == ["low", "high"] {
-            values.sort_by(f32::total_cmp);
+            values.sort_by(f64::total_cmp);
         }
     }
 

@@ -10,6 +10,8 @@
 //! ```
 
 mod fused;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
@@ -47,7 +49,7 @@ pub struct SeveralProducts {
     /// For a batch, or groups along K: whether the rows of all D are side by side in memory; otherwise one D follows the other.
     pub interleaved: bool,
     /// Alpha and beta.
-    pub factors: [f32; 2],
+    pub factors: [f64; 2],
     /// The leading dimensions of A and B are multiples of this, in bytes.
     pub operand_bytes: u32,
     /// Number of elements added to each row of D.
@@ -344,12 +346,12 @@ impl Matrices {
         i: usize,
         ([first, m], [begin, end]): ([u32; 2], [u32; 2]),
     ) -> GemmCase {
-        let own = |all: &[HostMatrix]| all[i.min(all.len() - 1)].clone();
-        let part = |matrix: HostMatrix, [first_row, rows]: [u32; 2], [first_column, columns]: [u32; 2]| {
+        let part = |all: &[HostMatrix], [first_row, rows]: [u32; 2], [first_column, columns]: [u32; 2]| {
+            let matrix = &all[i.min(all.len() - 1)];
             if [rows, columns] == [matrix.rows, matrix.columns] {
-                return matrix;
+                return matrix.clone();
             }
-            let HostMatrix { format, order, .. } = matrix;
+            let HostMatrix { format, order, .. } = *matrix;
             let ld = if order == Order::RowMajor { columns } else { rows };
             HostMatrix::from_fn(format, [rows, columns], order, ld, |row, column| {
                 matrix.get(first_row + row, first_column + column)
@@ -362,10 +364,10 @@ impl Matrices {
                 let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].along_k(range));
                 [if of.ragged() { a.part(first, m) } else { a }, b]
             }),
-            c: Some(part(own(&self.c), rows, columns)),
+            c: Some(part(&self.c, rows, columns)),
             alpha,
             beta,
-            ..GemmCase::new(part(own(&self.a), rows, range), part(own(&self.b), range, columns))
+            ..GemmCase::new(part(&self.a, rows, range), part(&self.b, range, columns))
         }
     }
 }

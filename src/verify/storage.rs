@@ -127,7 +127,7 @@ fn place_sparse(all: &[HostMatrix], is_b: bool, to: &mut impl Upload) -> Result<
             line.resize(ld as usize, operand.format.poison());
             values.extend(operand.format.memory(&line));
         }
-        lds = [ld.into(), sparse::metadata_ld(format, k).max(sparse::WORDS).into()];
+        lds = [ld.into(), sparse::metadata_ld(format, k).max(sparse::WORDS.into())];
         strides = [u64::from(mn) * u64::from(ld), compressed.metadata.len() as u64];
         metadata.extend(compressed.metadata);
     }

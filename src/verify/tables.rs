@@ -59,7 +59,7 @@ pub struct Case {
     pub k: Vec<u32>,
     /// Pairs of alpha and beta.
     #[serde(default = "all_factors")]
-    pub factors: Vec<[f32; 2]>,
+    pub factors: Vec<[f64; 2]>,
     /// Contents of A.
     #[serde(default = "normal")]
     pub a: Fill,
@@ -94,7 +94,7 @@ fn all_directions() -> Vec<String> {
     ["kk", "kn", "mk", "mn"].map(str::to_owned).to_vec()
 }
 
-fn all_factors() -> Vec<[f32; 2]> {
+fn all_factors() -> Vec<[f64; 2]> {
     vec![[1.0, 0.0], [0.5, 2.0], [0.0, 1.0]]
 }
 

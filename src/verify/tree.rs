@@ -560,7 +560,7 @@ impl<'e> Bench<'e> {
             let shape = Shape { m: 0, n: 0 };
             let mut host = Host::new(shape, &memory, accumulator).computing_in(arithmetic);
             evaluate(&mut host, &mut of_d);
-            Writes::new(wanted(host), of_d.clone())
+            Writes::new(wanted(host), of_d.iter().map(|(&address, &place)| (address, place)).collect())
         };
         let Compared { ratio, elements, d } = self.compared(&writes, None)?;
         Ok(Checked { time, ratio, compared: elements, places: [of_d.len(), 1], complete: true, d })

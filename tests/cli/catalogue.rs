@@ -54,6 +54,29 @@ fn kernels_are_ranked_for_a_shape() {
         ranking.stdout.lines().nth(3).and_then(|line| Some(&line[line.find("dtype=")?..])).unwrap_or("");
     let spec = kernel::KernelSpec::parse(first).expect("the first row is a spec");
     assert!(ranking.stdout.contains(&format!("type Kernel = Gemm<{}>;", spec.rust_type())), "{first}");
+    // A row says where its time is from; what was measured goes before what is predicted.
+    let measured = falchion(&["plan", "--m", "8192", "--n", "8192", "--k", "8192"]);
+    let rows: Vec<[&str; 2]> = measured
+        .stdout
+        .lines()
+        .skip(3)
+        .filter_map(|line| line.split_once("dtype="))
+        .filter_map(|(numbers, _)| {
+            let words: Vec<&str> = numbers.split_whitespace().collect();
+            Some([*words.first()?, *words.get(3)?])
+        })
+        .collect();
+    assert_eq!(rows.len(), 12, "{}", measured.stdout);
+    assert!(
+        measured.stdout.lines().nth(4).is_some_and(|reason| reason.contains("measured, ")),
+        "{}",
+        measured.stdout
+    );
+    assert_eq!(rows[0][1], "measured", "{rows:?}");
+    assert!(measured.stdout.contains(&format!("measured, {} us", rows[0][0])), "{rows:?}");
+    assert!(rows[1..].iter().all(|[_, from]| *from == "predicted"), "{rows:?}");
+    let times = rows[1..].iter().map(|[time, _]| time.parse::<f64>().expect("a time"));
+    assert!(times.is_sorted(), "{rows:?}");
     // Rows of 10 bytes: kernels with TMA copies are refused with the reason.
     let packed = falchion(&["plan", "--m", "8", "--n", "8", "--k", "5"]);
     assert_eq!(packed.code, Some(0), "{}", packed.stderr);

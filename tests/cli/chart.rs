@@ -24,8 +24,8 @@ fn the_chart_of_the_readme_is_drawn_from_the_records() {
         run.stdout == read("docs/pictures/ratios.svg"),
         "the picture is older than the records: {COMMAND}"
     );
-    assert!(read("docs/performance.md").contains(COMMAND), "the page has no `{COMMAND}`");
-    // Means of the tables in docs/performance.md, and of its 120 shapes by family.
+    assert!(read("docs/evidence/performance.md").contains(COMMAND), "the page has no `{COMMAND}`");
+    // Means of the tables in docs/evidence/performance.md, and of its 120 shapes by family.
     for mean in [">1.13<", ">1.57<", ">1.31<", ">1.05<", ">120<", "M or N up to 128"] {
         assert!(run.stdout.contains(mean), "no `{mean}`");
     }

@@ -39,7 +39,11 @@ fn attention_has_the_commands_of_gemm() {
         (&["explore", "--problem", "1x1x70 d=64", "--kernel", "tile=7x7"], 2, "--kernel tile=7x7"),
         (&["plan"], 2, "--family attention needs --problem"),
         (&["plan", "--problem", "4x16"], 2, "sequences x heads x queries x keys were needed"),
-        (&["plan", "--problem", "4x16x64 tile=64x64"], 2, "lengths, pages and fixed are a problem's words"),
+        (
+            &["plan", "--problem", "4x16x64 tile=64x64"],
+            2,
+            "is no word of a problem of attention: these are format, cache",
+        ),
         (&["plan", "--problem", "4x16x64 d=80"], 2, "--problem 4x16/16x64x64 d=80"),
         (
             &["verify", "--problem", "1x1x70", "--suite", "quick"],

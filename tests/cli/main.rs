@@ -3,6 +3,7 @@
 mod cache;
 mod catalogue;
 mod chart;
+mod effects;
 mod family;
 mod files;
 mod limits;

@@ -30,7 +30,10 @@ fn no_option_is_ignored() {
             (
                 "a result of no kernel",
                 &["--out-dtype", "tf32"],
-                &["'tf32' for '--out-dtype", "[possible values: f32"],
+                &[
+                    "'tf32' for '--out-dtype",
+                    "one of f32, bf16, f16, e4m3, e5m2, s8, u8, s32, f64 was needed",
+                ],
             ),
             (
                 "codes of 8-bit floats",
@@ -124,7 +127,7 @@ fn printed_specs_are_read_by_every_command() {
         let ranking = falchion(&[&["plan"], &shape[..], of].concat());
         assert_eq!(ranking.code, Some(0), "{of:?}: {}", ranking.stderr);
         let row = ranking.stdout.lines().nth(3).expect("a first kernel");
-        specs.push(row.split_whitespace().skip(3).collect::<Vec<_>>().join(" "));
+        specs.push(row[row.find("dtype=").expect("a spec")..].to_owned());
     }
     // What it prints of a name, and of the spec without any word.
     for kernel in ["256x192-stream-k-bf16-kk", ""] {
@@ -193,6 +196,43 @@ fn what_is_ranked_runs() {
             assert_eq!(run.code, Some(0), "{command} {options:?}: {}", run.stderr);
         }
     }
+}
+
+/// Without --kernel, every command takes the kernel that `gemm` takes.
+#[test]
+fn commands_choose_the_same_kernel() {
+    let cube = ["--m", "70", "--n", "136", "--k", "128"];
+    for options in [
+        &cube[..],
+        &[&cube[..], &["--dtype", "fp16", "--layout", "kn"]].concat(),
+        &[&cube[..], &["--dtype", "e4m3", "--dtype-b", "e5m2", "--out-dtype", "f32"]].concat(),
+        &[&cube[..], &["--dtype", "e4m3", "--scale-block-a", "1x128", "--scale-block-b", "1x128"]].concat(),
+        &[&cube[..], &["--dtype-b", "s4g128"]].concat(),
+        &[&cube[..], &["--sparse", "a"]].concat(),
+        &["--m", "70", "--n", "135", "--k", "121"],
+        &["--m", "70", "--n", "136", "--k", "4096", "--reproducible"],
+    ] {
+        let printed = |command: &str| {
+            let run = falchion(&[&[command], options].concat());
+            assert_eq!(run.code, Some(0), "{command} {options:?}: {}", run.stderr);
+            run.stdout
+        };
+        let kernel = after(&printed("gemm"), "kernel    ");
+        let kernel = kernel.rsplit_once(" (").expect("an entry").0;
+        assert_eq!(after(&printed("trace"), "chosen    "), kernel, "{options:?}");
+        assert!(printed("schedule").starts_with(&format!("{kernel} at ")), "{options:?}: {kernel}");
+    }
+    let rows = ["--rows", "3,0,70", "--n", "144", "--k", "128"];
+    let run = falchion(&[&["schedule"], &rows[..]].concat());
+    assert!(run.stdout.starts_with("form=ragged "), "{}{}", run.stdout, run.stderr);
+    refused(
+        "trace",
+        &[(
+            "directions that are transposed first",
+            &["--dtype", "e4m3", "--layout", "mn"],
+            &["no kernel multiplies elements of 8 bits in directions mn", "see `falchion plan --layout mn`"],
+        )],
+    );
 }
 
 /// `-` is standard output in every command; the report goes to standard error.

@@ -183,6 +183,24 @@ fn several_products_are_verified() {
             assert!(run.stdout.contains(word), "{arguments:?}: no `{word}` in {}", run.stdout);
         }
     }
+    // As many experts as models have, and one more group than a launch can have.
+    let rows = |count: usize| -> String {
+        (0..count).map(|i| if i % 40 == 3 { "5," } else { "0," }).collect::<String>() + "2"
+    };
+    for (count, code, words) in [
+        (384, 0, "kernel    form=ragged most-groups=512 "),
+        (4097, 2, "there are 4097 groups, at most 4096 are possible"),
+    ] {
+        let run =
+            falchion(&["gemm", "--engine", "emulator", "--rows", &rows(count - 1), "--n", "16", "--k", "16"]);
+        assert_eq!(run.code, Some(code), "{count} groups: {}", run.stderr);
+        assert!(
+            run.stdout.contains(words) || run.stderr.contains(words),
+            "{count}: {}{}",
+            run.stdout,
+            run.stderr
+        );
+    }
     for (arguments, words) in [
         (&["--group", "1x2"][..], &["`1x2` is no shape"][..]),
         (&["--repeat", "0"], &["--repeat", "0 is not in 1.."]),

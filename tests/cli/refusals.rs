@@ -39,7 +39,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
             &["--kernel", "64x64-direct-f16-kk", "--dtype", "bf16"],
             &["--kernel cannot be used with --dtype"],
         ),
-        ("unknown type", &["--dtype", "f8"], &["'f8'", "bf16, f16, e4m3"]),
+        ("unknown type", &["--dtype", "f9"], &["'f9'", "bf16, f16, e4m3"]),
         ("no operand", &["--dtype", "s32"], &["'s32'", "tf32"]),
         (
             "a fused epilogue of doubles",
@@ -126,7 +126,7 @@ fn bench_checks_its_arguments_first() {
         ("a picture into no folder", &["--svg", &nowhere], &["cannot write", "no-folder"]),
         ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
         ("no suite", &["--suite", "secret"], &["secret", "public", "selection"]),
-        ("no type", &["--dtype", "f8"], &["'f8'", "bf16, f16, e4m3"]),
+        ("no type", &["--dtype", "f9"], &["'f9'", "bf16, f16, e4m3"]),
         (
             "scales of one operand",
             &["--dtype", "e4m3", "--scale-block-a", "1x128"],
@@ -239,7 +239,7 @@ fn tune_checks_its_arguments_first() {
             &["--batch", "4000000000", "--shape", "4096x4096x64"],
             &["GB of memory"],
         ),
-        ("no epilogue", &[&shape[..], &["--epilogue", "tanh"]].concat(), &["'tanh'", "bias-gelu"]),
+        ("no epilogue", &[&shape[..], &["--epilogue", "tangent"]].concat(), &["'tangent'", "bias-gelu"]),
         (
             "D's format twice",
             &[&shape[..], &["--epilogue", "bias", "--out-dtype", "f32"]].concat(),

@@ -266,7 +266,7 @@ fn what_is_no_weight_is_refused() {
         "gemm",
         &[
             ("a group that is no GEMM", &["--group", "64"], &["`64` is no shape"]),
-            ("an unknown code", &["--dtype-b", "int4"], &["'int4' for '--dtype-b", "s4", "e2m1"]),
+            ("an unknown code", &["--dtype-b", "int3"], &["'int3' for '--dtype-b", "s4", "e2m1"]),
             ("another group", &["--dtype-b", "s4g96"], &["with g32, g64 or g128"]),
             ("zero points without weights", &["--zero-b", "z.npy"], &["--zero-b cannot be used with"]),
             ("extents of a product", &["--group", "8x8x8", "--m", "5"], &["--m cannot be used with --group"]),

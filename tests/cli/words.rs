@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{bytes, f32s, folder, npy, refused, safetensors};
+use crate::{bytes, f32s, falchion, folder, npy, refused, safetensors};
 
 #[test]
 fn values_are_judged_as_values() {
@@ -24,10 +24,18 @@ fn values_are_judged_as_values() {
             (
                 "a double's",
                 &["--alpha", "1e400"],
-                &["'1e400'", "more than an f32 holds, 3.4028235e38 at most"],
+                &["'1e400'", "more than an f64 holds, 1.7976931348623157e308 at most"],
             ),
-            ("a little more than an f32's", &["--beta", "-3.5e38"], &["more than an f32"]),
-            ("less than an f32's", &["--alpha", "1e-60"], &["less than an f32"]),
+            (
+                "a little more than an f32's",
+                &["--beta", "-3.5e38"],
+                &["--beta is -3.5e38", "f32, which holds 3.4028235e38 at most"],
+            ),
+            (
+                "less than an f32's",
+                &["--alpha", "1e-60"],
+                &["--alpha is 1e-60", "f32, which holds 1e-45 at least"],
+            ),
             ("a word", &["--alpha", "two"], &["'two'", "a number was needed"]),
             ("a negative count", &["--repeat", "-1"], &["'-1' for '--repeat <N>'"]),
             ("negative rows", &["--rows", "-1,3"], &["'-1' for '--rows"]),
@@ -171,4 +179,60 @@ fn files_are_named() {
         ["gemm", "--engine", "emulator", "--a", &square, "--b", &square, "--c", &square, "--beta", "0"];
     let run = crate::falchion(&zero);
     assert_eq!(run.code, Some(0), "a factor of 0 that was typed leaves C out: {}", run.stderr);
+}
+
+/// Other libraries' names of formats mean the same, in options and in specs; what may mean several things, or is a function and no
+/// epilogue, is answered with what to write.
+#[test]
+fn formats_have_the_names_of_other_libraries() {
+    let plan = ["plan", "--m", "256", "--n", "256", "--k", "256"];
+    for (words, own) in [
+        (&["--dtype", "fp16"][..], &["--dtype", "f16"][..]),
+        (&["--dtype", "bfloat16"], &["--dtype", "bf16"]),
+        (&["--dtype", "int8", "--dtype-b", "uint8"], &["--dtype", "s8", "--dtype-b", "u8"]),
+        (&["--dtype", "float8_e4m3fn", "--out-dtype", "float32"], &["--dtype", "e4m3", "--out-dtype", "f32"]),
+        (&["--dtype-b", "int4g128z"], &["--dtype-b", "s4g128z"]),
+        (&["--epilogue", "bfloat16(acc + bias[n]:fp16)"], &["--epilogue", "bf16(acc + bias[n]:f16)"]),
+    ] {
+        let [run, of] = [words, own].map(|words| falchion(&[&plan[..], words].concat()));
+        assert_eq!((run.code, run.stdout), (Some(0), of.stdout), "{words:?}: {}", run.stderr);
+    }
+    let [run, of] = ["fp16", "f16"]
+        .map(|name| falchion(&["plan", "--kernel", &format!("dtype={name} weights-b=int4 swap=yes")]));
+    assert_eq!(
+        (run.code, &run.stdout),
+        (Some(0), &of.stdout.replace("weights-b=int4", "weights-b=s4")),
+        "{}",
+        run.stderr
+    );
+    let which = "e4m3 or e5m2 was needed";
+    refused(
+        "plan",
+        &[
+            ("two formats", &["--dtype", "fp8"], &["'fp8' for '--dtype <FORMAT>'", which]),
+            ("of B", &["--dtype-b", "fp8"], &["'fp8' for '--dtype-b <FORMAT>'", which]),
+            ("of D", &["--out-dtype", "fp8"], &["'fp8' for '--out-dtype <FORMAT>'", which]),
+            ("of a spec", &["--kernel", "dtype=fp8"], &["dtype is `fp8`, e4m3 or e5m2 was needed"]),
+            ("of a code", &["--kernel", "weights-b=fp8"], &["weights-b is `fp8`, e4m3 or e5m2 was needed"]),
+            (
+                "of a vector",
+                &["--epilogue", "acc + bias[n]:fp8"],
+                &["`fp8` is no format", "write e4m3 or e5m2"],
+            ),
+            (
+                "a function",
+                &["--epilogue", "relu"],
+                &[
+                    "`relu` is a function: write relu(alpha*acc), or relu(alpha*acc+bias[n]), which is bias-relu",
+                ],
+            ),
+            (
+                "one without a name",
+                &["--epilogue", "hard_swish"],
+                &[
+                    "`hard_swish` is a function: write hard_swish(alpha*acc), or hard_swish(alpha*acc+bias[n])",
+                ],
+            ),
+        ],
+    );
 }

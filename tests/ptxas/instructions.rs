@@ -35,7 +35,7 @@ fn every_instruction_is_spelled_as_the_assembler_wants() {
     assert!(report.accepted, "{}", report.log);
 }
 
-/// Every type with one in four N, in turns, and with `cargo xtask test --long` every N: A from shared memory and from
+/// Every type with one in eight N, in turns, and with `cargo xtask test --long` every N: A from shared memory and from
 /// registers, dense and sparse, each modifier that the type has.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
@@ -59,7 +59,7 @@ fn every_form_of_wgmma_assembles() {
             let kernel = entry.name.clone();
             let function = Function::build(entry, |f| {
                 for &n in
-                    widths.iter().skip(if long { 0 } else { turn % 4 }).step_by(if long { 1 } else { 4 })
+                    widths.iter().skip(if long { 0 } else { turn % 8 }).step_by(if long { 1 } else { 8 })
                 {
                     wgmma_forms(f, types, n, sparse);
                 }

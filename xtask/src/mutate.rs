@@ -57,17 +57,17 @@ pub(crate) struct Mutate {
     /// Number of host threads [default: all processors]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Run only one kernel of each class that has no result in docs/proof.tsv
+    /// Run only one kernel of each class that has no result in docs/evidence/proof.tsv
     #[arg(long)]
     stale: bool,
-    /// Run only mutants of the statements and changes that survived according to docs/proof.tsv, of kernels that have
+    /// Run only mutants of the statements and changes that survived according to docs/evidence/proof.tsv, of kernels that have
     /// not changed since
     #[arg(long, conflicts_with_all = ["stale", "mutant", "every", "false_alarms"])]
     survivors: bool,
-    /// Write the results to docs/proof.tsv, and the tables of all results to docs/proof.md
+    /// Write the results to docs/evidence/proof.tsv, and the tables of all results to docs/evidence/proof.md
     #[arg(long)]
     write: bool,
-    /// Run nothing; write the tables of the results in docs/proof.tsv to docs/proof.md
+    /// Run nothing; write the tables of the results in docs/evidence/proof.tsv to docs/evidence/proof.md
     #[arg(long)]
     tables: bool,
 }

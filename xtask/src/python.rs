@@ -11,6 +11,9 @@ use crate::error::Error;
 /// What the tests need from the package index.
 const PACKAGES: [&str; 3] = ["numpy", "ml_dtypes", "pytest"];
 
+/// What checks the package's annotations. It takes as long as many of the other tests, so it comes with the wheel.
+const MYPY: &str = "mypy";
+
 /// What makes the wheel.
 const MATURIN: &str = "maturin>=1.9,<2";
 
@@ -29,7 +32,7 @@ pub(crate) fn run(target: &Path, wheel: bool) -> Result<Option<String>, Error> {
     }
     let python = || Command::new(environment.join("bin/python"));
     let install = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"];
-    start(python().args(install).args(PACKAGES))?;
+    start(python().args(install).args(PACKAGES).args(wheel.then_some(MYPY)))?;
     let mut tests = python();
     tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "adapters/python/tests"]);
     if wheel {

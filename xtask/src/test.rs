@@ -18,8 +18,9 @@ use crate::skipped::{self, Skipped};
 
 const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
 
-/// Builds what [`TEST`] runs, and the libraries for C and Python.
-const BUILD: [&str; 6] = ["build", "--workspace", "--all-features", "--all-targets", "--profile", "ci"];
+/// Builds what [`TEST`] runs, and the libraries for C and Python. Lints compile the benchmarks.
+const BUILD: [&str; 9] =
+    ["build", "--workspace", "--all-features", "--lib", "--bins", "--tests", "--examples", "--profile", "ci"];
 
 /// Tests that need the assembler are marked `ignore`, so that a plain `cargo test` reports that it skips
 /// them.
@@ -129,11 +130,12 @@ fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the examples and, where kernels are assembled, the tests of the adapter for Python and the crates outside the workspace that
-/// depend on the library: on what [`run`] has built. `tests/ahead`, which makes kernels ahead of time, is built without an assembler
-/// and with one.
+/// Runs the examples and `tests/outside`, on what [`run`] has built; and where kernels are assembled, the tests of the adapter for
+/// Python, and `tests/ahead`, which makes kernels ahead of time: built without an assembler and with one.
 pub(crate) fn outside(choice: Choice) -> Result<(), Error> {
     eprintln!("xtask: {} examples ran", examples::run()?);
+    let program = cargo::target_directory()?.join("ci/outside");
+    cargo::finish(program.display().to_string(), &mut Command::new(&program))?;
     if !choice.ptxas {
         return Ok(());
     }
@@ -141,12 +143,8 @@ pub(crate) fn outside(choice: Choice) -> Result<(), Error> {
     if let Some(reason) = python::run(&target, choice.fresh)? {
         skipped::add("the adapter for Python", &reason)?;
     }
-    for (manifest, ptxas) in [
-        ("tests/outside/Cargo.toml", None),
-        ("tests/ahead/Cargo.toml", None),
-        ("tests/ahead/Cargo.toml", Some(&ptxas.path)),
-    ] {
-        cargo::run(&["run", "--profile", "ci", "--manifest-path", manifest], |command| {
+    for ptxas in [None, Some(&ptxas.path)] {
+        cargo::run(&["run", "--profile", "ci", "--manifest-path", "tests/ahead/Cargo.toml"], |command| {
             command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
             command.envs(ptxas.map(|path| (ptxas::VARIABLE, path)));
         })?;

@@ -8,4 +8,3 @@ if(NOT TARGET falchion::falchion)
     IMPORTED_NO_SONAME TRUE
     INTERFACE_INCLUDE_DIRECTORIES "${_falchion_prefix}/include")
 endif()
-set(Falchion_VERSION 0.1.0)

@@ -108,6 +108,9 @@ typedef struct {
     float value;         /* a number; the probability of a mask; of memory 0 */
     uint32_t reserved;   /* 0 */
     uint64_t seed, offset; /* of a mask; otherwise 0 */
+    /* The following is read if falchion_gemm_args.input_size covers it. The number in double, for GEMMs of f64: if it is not 0, it is the
+     * number, and `value` is 0 or the float next to it; else the call is refused. 0 means `value`. */
+    double value_f64;
 } falchion_input;
 
 /* The arguments of a run: device addresses for falchion_gemm_launch, host pointers for falchion_gemm_emulate. */
@@ -129,6 +132,10 @@ typedef struct {
     const void *groups;
     const falchion_input *inputs; /* the arguments of the epilogue's text */
     size_t input_count;
+    size_t input_size; /* sizeof(falchion_input); 0 for its fields up to offset */
+    /* The factors in double, for GEMMs of f64; others round them to float. If one is not 0, it is the factor, and alpha (or beta) is 0 or the
+     * float next to it; else the call is refused. 0 means alpha (or beta). */
+    double alpha_f64, beta_f64;
 } falchion_gemm_args;
 
 /* Returns the library's version, for example "0.1.0". */

@@ -20,7 +20,7 @@ namespace falchion {
 /* An error: its status, and the message as what(). */
 class Error : public std::runtime_error {
 public:
-    explicit Error(falchion_status status) : std::runtime_error(falchion_last_error()), status(status) {}
+    explicit Error(falchion_status of) : std::runtime_error(falchion_last_error()), status(of) {}
     falchion_status status;
 };
 

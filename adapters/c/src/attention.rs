@@ -11,7 +11,9 @@ use falchion::kernel::{Buffer, Kernel};
 use falchion_core::{Attend, aligned as aligned_address, call_of, masked, refuse_unused};
 
 use crate::description::{sized, words};
-use crate::object::{Choice, Object, emulate, launch, load, refuse_numbers, refuse_pointers, workspace};
+use crate::object::{
+    Choice, Object, emulate, failed, launch, load, refuse_numbers, refuse_pointers, workspace,
+};
 use crate::{Failure, Status, create, destroy, given, invalid, text, write_bytes};
 
 /// The description of attention: `falchion_attention_desc`.
@@ -303,7 +305,7 @@ impl AttentionKernel {
         let args_size = description.args_size;
         Ok(Self {
             name: text(&attend.name()),
-            ptx: text(attend.program().text()),
+            ptx: text(attend.program().map_err(|error| failed(&error))?.text()),
             attend,
             call,
             workspace: bytes,

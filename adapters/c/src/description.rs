@@ -220,7 +220,7 @@ impl Description {
             group_scales: self.group_scales(extents, types, several),
             metadata: types.has_sparse().then(|| {
                 let i = usize::from(!types.sparse[0]);
-                let ld = sparse::metadata_ld([types.a, types.b][i], k).into();
+                let ld = sparse::metadata_ld([types.a, types.b][i], k);
                 lines(MatrixRef::new(table, ld), [m, n][i].div_ceil(sparse::ROWS), several[i])
             }),
             epilogue: LinearArguments::default(),

@@ -9,7 +9,7 @@ use falchion::kernel::{Call, GroupedProblem};
 use falchion_core::{Epilogue, Kind, Part, Slot, refuse_unused};
 
 use crate::description::{Asked, Description, sized, words};
-use crate::object::{Choice, Object, refuse_numbers, refuse_pointers, workspace};
+use crate::object::{Choice, Object, failed, refuse_numbers, refuse_pointers, workspace};
 use crate::{Failure, invalid, text};
 
 /// The arguments of a run: `falchion_gemm_args`.
@@ -48,6 +48,12 @@ pub struct Arguments {
     pub inputs: *const NamedInput,
     /// Number of these.
     pub input_count: usize,
+    /// Size of one of them; 0 for its fields up to `mask`.
+    pub input_size: usize,
+    /// Alpha in `f64`; 0 if it is `alpha`.
+    pub alpha_f64: f64,
+    /// Beta in `f64`; 0 if it is `beta`.
+    pub beta_f64: f64,
 }
 
 /// Size of the structure's first version.
@@ -71,6 +77,22 @@ pub struct NamedInput {
     pub reserved: u32,
     /// Seed and offset of a mask.
     pub mask: [u64; 2],
+    /// The end of the structure's first version. A number in `f64`; 0 if it is `value`.
+    pub value_f64: f64,
+}
+
+/// Size of the structure's first version.
+const FIRST_INPUT: usize = core::mem::offset_of!(NamedInput, value_f64);
+
+/// A number that is given in `f32`, and perhaps in `f64` too.
+fn number(name: &str, single: f32, double: f64) -> Result<f64, Failure> {
+    match double {
+        0.0 => Ok(single.into()),
+        _ if single == 0.0 || single == double as f32 => Ok(double),
+        _ => invalid(format!(
+            "{name} is {single} and {name}_f64 {double}: the same number, or 0 for one of them, was needed"
+        )),
+    }
 }
 
 /// A kernel for GEMMs of one shape: `falchion_gemm`.
@@ -132,23 +154,29 @@ impl Gemm {
                 "args_size is 0, sizeof(falchion_gemm_args), {needed}, was needed, which covers {field}"
             ));
         }
-        Ok(Self { name: text(&gemm.name()), ptx: text(gemm.program().text()), gemm, asked })
+        let program = gemm.program().map_err(|error| failed(&error))?;
+        Ok(Self { name: text(&gemm.name()), ptx: text(program.text()), gemm, asked })
     }
 
     /// The inputs of the slots.
     ///
     /// # Safety
     /// As [`call`](Self::call).
-    unsafe fn inputs(&self, arguments: &Arguments, c: MatrixRef) -> Result<Vec<Option<Input>>, Failure> {
-        let Arguments { inputs, input_count, alpha, beta, .. } = *arguments;
+    unsafe fn inputs(
+        &self,
+        arguments: &Arguments,
+        [alpha, beta]: [f64; 2],
+        c: MatrixRef,
+    ) -> Result<Vec<Option<Input>>, Failure> {
+        let Arguments { inputs, input_count, input_size, .. } = *arguments;
         if inputs.is_null() && input_count > 0 {
             return invalid(format!("inputs is NULL and input_count {input_count}, an array was needed"));
         }
-        let given: &[NamedInput] = match input_count {
-            0 => &[],
-            // SAFETY: the caller guarantees that number of them.
-            count => unsafe { core::slice::from_raw_parts(inputs, count) },
-        };
+        let size = if input_size == 0 { FIRST_INPUT } else { input_size };
+        let given = (0..input_count).map(|i| {
+            // SAFETY: the caller guarantees that number of them, of that size.
+            unsafe { sized(inputs.byte_add(i * size), size, (FIRST_INPUT, "falchion_input")) }
+        });
         let slots = self.gemm.slots();
         let mut all = vec![None; slots.len()];
         let names = || {
@@ -156,6 +184,7 @@ impl Gemm {
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
         for input in given {
+            let input = &input?;
             // SAFETY: the caller guarantees that the name ends in a zero.
             let name = unsafe { words(input.name, "name") }?.unwrap_or("NULL");
             let Some(i) = slots.iter().position(|slot| slot.name == name) else {
@@ -187,7 +216,7 @@ impl Gemm {
                 _ => {}
             }
         }
-        let factor = |name: &str, value: f32| {
+        let factor = |name: &str, value: f64| {
             let unused = value != 0.0 && !(name == "alpha" && value == 1.0);
             if unused && !slots.iter().any(|slot| slot.name == name) {
                 return invalid(format!("{name} is {value}, and the epilogue does not use it: leave it out"));
@@ -242,7 +271,9 @@ impl Object for Gemm {
         let size = if self.asked.args_size == 0 { FIRST } else { self.asked.args_size };
         // SAFETY: the caller guarantees it.
         let arguments = unsafe { sized(arguments, size, (FIRST, "falchion_gemm_args")) }?;
-        let Arguments { a, b, c, d, alpha, beta, .. } = arguments;
+        let Arguments { a, b, c, d, .. } = arguments;
+        let alpha = number("alpha", arguments.alpha, arguments.alpha_f64)?;
+        let beta = number("beta", arguments.beta, arguments.beta_f64)?;
         self.refuse(&arguments)?;
         let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
         let at = |matrix: MatrixRef, pointer| MatrixRef { address: address(pointer), ..matrix };
@@ -252,7 +283,7 @@ impl Object for Gemm {
             None => Epilogue::Linear(LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c) }),
             Some(_) => {
                 // SAFETY: the caller guarantees it.
-                let inputs = unsafe { self.inputs(&arguments, c) }?;
+                let inputs = unsafe { self.inputs(&arguments, [alpha, beta], c) }?;
                 let count = call.products.count();
                 Epilogue::Fused(self.gemm.slots().clone(), inputs, count)
             }
@@ -295,7 +326,8 @@ fn of_c(slot: Slot, MatrixRef { address, ld, stride }: MatrixRef) -> Input {
 
 /// The argument of a slot.
 fn of_slot(Slot { name, kind }: Slot, input: &NamedInput) -> Result<Input, Failure> {
-    let NamedInput { ld, stride, value, mask: [seed, offset], reserved, .. } = *input;
+    let NamedInput { ld, stride, mask: [seed, offset], reserved, .. } = *input;
+    let value = number(&format!("input `{name}`: value"), input.value, input.value_f64)?;
     let address = input.address.expose_provenance() as u64;
     let memory = matches!(kind, Kind::Memory { .. } | Kind::Scratch(_));
     if memory == (address == 0) {
@@ -307,11 +339,11 @@ fn of_slot(Slot { name, kind }: Slot, input: &NamedInput) -> Result<Input, Failu
         Kind::Scalar | Kind::Mask | Kind::Scratch(_) => (false, false),
     };
     let mask = kind == Kind::Mask;
-    let number = kind == Kind::Scalar || mask;
+    let numeric = kind == Kind::Scalar || mask;
     for (field, given, used, why) in [
         ("ld", ld != 0, rows, "the epilogue has no matrix of this name"),
         ("stride", stride != 0, each, "its index has no l"),
-        ("value", value != 0.0, number, "it is memory"),
+        ("value", value != 0.0, numeric, "it is memory"),
         ("seed", seed != 0, mask, "it is no mask"),
         ("offset", offset != 0, mask, "it is no mask"),
         ("reserved", reserved != 0, false, "no version has a meaning for it"),
@@ -321,7 +353,7 @@ fn of_slot(Slot { name, kind }: Slot, input: &NamedInput) -> Result<Input, Failu
     }
     Ok(match kind {
         Kind::Scalar => Input::Scalar(value),
-        Kind::Mask => Input::Dropout(DropoutArgument { probability: value, seed, offset }),
+        Kind::Mask => Input::Dropout(DropoutArgument { probability: value as f32, seed, offset }),
         Kind::Scratch(bytes) => Input::Scratch(Scratch { address, bytes }),
         Kind::Memory { format, extents: [rows, columns], matrix, each, .. } => {
             let ld = if ld == 0 { columns.into() } else { ld };

@@ -84,7 +84,7 @@ pub(crate) unsafe fn emulate<T: Object>(object: *mut T, arguments: *const T::Arg
     })
 }
 
-fn failed(error: &EngineError) -> Failure {
+pub(crate) fn failed(error: &EngineError) -> Failure {
     let status = match error {
         EngineError::Call { .. } | EngineError::Memory { .. } | EngineError::Work { .. } => INVALID,
         EngineError::Trap { .. } => FAULT,

@@ -12,8 +12,7 @@ use crate::{Failure, Status, guard, invalid};
 unsafe fn code(name: *const c_char) -> Result<Code, Failure> {
     // SAFETY: the caller guarantees it.
     let name = unsafe { words(name, "code") }?.unwrap_or("NULL");
-    let all = || Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>().join(", ");
-    Code::named(name).map_or_else(|| invalid(format!("code is \"{name}\", one of {} was needed", all())), Ok)
+    Ok(falchion_core::code(name)?)
 }
 
 /// # Safety
@@ -21,9 +20,7 @@ unsafe fn code(name: *const c_char) -> Result<Code, Failure> {
 unsafe fn format(name: *const c_char) -> Result<Format, Failure> {
     // SAFETY: the caller guarantees it.
     let name = unsafe { words(name, "type") }?.unwrap_or("NULL");
-    let all = || Format::ALL.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
-    Format::named(name)
-        .map_or_else(|| invalid(format!("type is \"{name}\", one of {} was needed", all())), Ok)
+    Ok(falchion_core::format("type", name)?)
 }
 
 /// The bytes at an address.
@@ -120,7 +117,7 @@ pub unsafe extern "C" fn falchion_sparse_sizes(
         };
         *kept = sparse::kept(format, k);
         let lines = u64::from(rows.div_ceil(sparse::ROWS));
-        *of_metadata = 4 * lines * u64::from(sparse::metadata_ld(format, k));
+        *of_metadata = 4 * lines * sparse::metadata_ld(format, k);
         Ok(())
     })
 }

@@ -28,7 +28,7 @@ fn the_example_is_verified() {
     let (libraries, program) = (libraries(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("block"));
     let built = Command::new("cc")
         .arg(own.join("examples/block.c"))
-        .args(["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args(["-std=c99", "-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-o"])
         .arg(&program)
         .arg("-I")
         .arg(own.join("include"))
@@ -129,6 +129,9 @@ const NO_ARGUMENTS: Arguments = Arguments {
     groups: null(),
     inputs: null(),
     input_count: 0,
+    input_size: 0,
+    alpha_f64: 0.0,
+    beta_f64: 0.0,
 };
 
 fn last() -> String {
@@ -166,7 +169,7 @@ fn descriptions_that_are_none_are_refused() {
             "arguments beyond the first fields",
             Description { epilogue: c(c"relu(store(pre[m,n], acc))"), args_size: 0, ..bf16 },
             INVALID,
-            "args_size is 0, sizeof(falchion_gemm_args), 120, was needed, which covers inputs",
+            "args_size is 0, sizeof(falchion_gemm_args), 144, was needed, which covers inputs",
         ),
         (
             "weights without a place for scales",

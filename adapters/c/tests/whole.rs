@@ -1,81 +1,18 @@
 //! What a description can ask for beyond plain GEMMs, in the emulator, on small integers, which are exact.
 
+#[path = "whole/support.rs"]
+mod support;
+
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 
 use falchion_c::{
     Arguments, Description, Gemm, INVALID, NamedInput, OK, REPRODUCIBLE, falchion_gemm_create,
-    falchion_gemm_destroy, falchion_gemm_emulate, falchion_gemm_name, falchion_last_error,
-    falchion_sparse_compress, falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
+    falchion_gemm_destroy, falchion_gemm_emulate, falchion_sparse_compress, falchion_sparse_sizes,
+    falchion_weights_bytes, falchion_weights_reorder,
 };
 
-/// A structure of zeros.
-fn zeros<T: Copy>() -> T {
-    // SAFETY: the structures of the interface may be zero.
-    unsafe { core::mem::zeroed() }
-}
-
-fn last() -> String {
-    // SAFETY: the text lives until the thread's next failure.
-    unsafe { CStr::from_ptr(falchion_last_error()) }.to_string_lossy().into_owned()
-}
-
-fn description(types: &CStr, [m, n, k]: [usize; 3]) -> Description {
-    let [m, n, k] = [m, n, k].map(|extent| extent as u32);
-    let (size, args_size) = (size_of::<Description>(), size_of::<Arguments>());
-    Description { size, args_size, types: types.as_ptr(), m, n, k, alignment: 16, ..zeros() }
-}
-
-/// Memory at a multiple of 256 bytes, plus an offset.
-struct Aligned(Vec<u8>, usize);
-
-impl Aligned {
-    fn new(bytes: &[u8], offset: usize) -> Self {
-        let mut all = vec![0; bytes.len() + 512];
-        let start = all.as_ptr().align_offset(256) + offset;
-        all[start..start + bytes.len()].copy_from_slice(bytes);
-        Self(all, start)
-    }
-
-    fn of<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Self {
-        Self::new(&values.iter().flat_map(|&value| bytes(value)).collect::<Vec<u8>>(), 0)
-    }
-
-    fn at(&self) -> *const c_void {
-        self.0[self.1..].as_ptr().cast()
-    }
-
-    fn f32s(&self, count: usize) -> Vec<f32> {
-        self.0[self.1..].as_chunks().0.iter().take(count).map(|bytes| f32::from_le_bytes(*bytes)).collect()
-    }
-}
-
-/// Emulates a GEMM and returns the kernel's name.
-fn emulate(why: &str, description: &Description, arguments: &Arguments) -> String {
-    let mut gemm: *mut Gemm = null_mut();
-    // SAFETY: the structures are valid, and so is the memory that they name.
-    unsafe {
-        assert_eq!(falchion_gemm_create(description, &mut gemm), OK, "{why}: {}", last());
-        assert_eq!(falchion_gemm_emulate(gemm, arguments), OK, "{why}: {}", last());
-        let name = CStr::from_ptr(falchion_gemm_name(gemm)).to_string_lossy().into_owned();
-        falchion_gemm_destroy(gemm);
-        name
-    }
-}
-
-/// Small integers.
-fn small(count: usize, by: usize) -> Vec<i8> {
-    (0..count).map(|i| (i * by % 7) as i8 - 3).collect()
-}
-
-/// `A * B^T` of rows of K.
-fn product(a: &[i8], b: &[i8], [m, n, k]: [usize; 3]) -> Vec<f32> {
-    let dot =
-        |i: usize, j: usize| (0..k).map(|l| i32::from(a[i * k + l]) * i32::from(b[j * k + l])).sum::<i32>();
-    (0..m * n).map(|at| dot(at / n, at % n) as f32).collect()
-}
-
-const EXTENTS: [usize; 3] = [40, 48, 256];
+use support::{Aligned, EXTENTS, description, e4m3, emulate, f16, last, product, small, zeros};
 
 #[test]
 fn epilogues_are_text() {
@@ -130,20 +67,6 @@ fn epilogues_are_text() {
             falchion_gemm_destroy(gemm);
         }
     }
-}
-
-/// `e4m3` codes of small integers.
-fn e4m3(value: i8) -> [u8; 1] {
-    let size = [0, 0x38, 0x40, 0x44][usize::from(value.unsigned_abs())];
-    [if value < 0 { 0x80 | size } else { size }]
-}
-
-/// `f16` bits of small numbers.
-fn f16(value: f32) -> [u8; 2] {
-    let bits = value.to_bits();
-    let exponent = (bits >> 23 & 0xff) as u16;
-    let half = if value == 0.0 { 0 } else { (exponent - 112) << 10 | (bits >> 13 & 0x3ff) as u16 };
-    (half | (bits >> 16 & 0x8000) as u16).to_le_bytes()
 }
 
 #[test]
@@ -347,6 +270,16 @@ fn groups_have_matrices_of_their_own() {
         want.extend(product(&a[from * k..to * k], &b[group * n * k..], [to - from, n, k]));
     }
     assert_eq!(ints(&d, m * n), want);
+    // As many experts as models have: the last has the B of the third.
+    let many: Vec<i8> = b.iter().copied().cycle().take(384 * n * k).collect();
+    let mut ends = [17u32; 385];
+    (ends[0], ends[384]) = (0, 40);
+    let tables = (Aligned::of(&many, i8::to_le_bytes), Aligned::of(&ends, u32::to_le_bytes));
+    let d_of_many = Aligned::new(&vec![0; 4 * m * n], 0);
+    let of_many =
+        Arguments { b: tables.0.at(), d: d_of_many.at().cast_mut(), groups: tables.1.at(), ..arguments };
+    emulate("many rows", &Description { batch: 384, ..rows }, &of_many);
+    assert_eq!(ints(&d_of_many, m * n), want);
 
     let table = Aligned::of(&[0u32, 128, 256], u32::to_le_bytes);
     let d = Aligned::new(&vec![0; 4 * 2 * m * n], 0);
@@ -566,4 +499,87 @@ fn groups_have_scales_and_metadata_of_their_own() {
         let term = |l: usize| i32::from(a[row * k + l]) * i32::from(b[(group(row) * n + column) * k + l]);
         assert_eq!(found.to_bits().cast_signed(), (0..k).map(term).sum::<i32>(), "{row} {column}");
     }
+}
+
+/// Factors and numbers of a GEMM of `f64`, in double where the arguments have room for it; contradictions are refused.
+#[test]
+fn factors_are_doubles() {
+    let extents @ [m, n, k] = [40, 24, 32];
+    let (a, b) = (small(m * k, 5), small(n * k, 3));
+    let of = |all: &[i8]| Aligned::of(all, |x: i8| f64::from(x).to_le_bytes());
+    let (of_a, of_b, of_c) = (of(&a), of(&b), of(&small(m * n, 4)));
+    let d = Aligned::new(&vec![0; 8 * m * n], 0);
+    let name = c"low".as_ptr();
+    let [old, new] = [core::mem::offset_of!(NamedInput, value_f64), size_of::<NamedInput>()];
+    let plain = Arguments { a: of_a.at(), b: of_b.at(), c: of_c.at(), d: d.at().cast_mut(), ..zeros() };
+    let run = |text: Option<&CStr>, args_size: usize, arguments: &Arguments| {
+        let epilogue = text.map_or(null(), CStr::as_ptr);
+        let description = Description { epilogue, args_size, ..description(c"f64", extents) };
+        let mut gemm: *mut Gemm = null_mut();
+        // SAFETY: the structures are valid, and so is the memory that they name.
+        let status = unsafe {
+            assert_eq!(falchion_gemm_create(&description, &mut gemm), OK, "{}", last());
+            let status = falchion_gemm_emulate(gemm, arguments);
+            falchion_gemm_destroy(gemm);
+            status
+        };
+        if status == OK { Ok(()) } else { Err(last()) }
+    };
+    let whole = size_of::<Arguments>();
+    let before = core::mem::offset_of!(Arguments, input_size);
+    let (tenth, third) = (0.1, -1.0 / 3.0);
+    let single = |x: f64| f64::from(x as f32);
+    // The factors that are meant, or the words of the error.
+    for (why, size, [alpha, beta], [alpha_f64, beta_f64], want) in [
+        ("double", whole, [0.0; 2], [tenth, third], Ok([tenth, third])),
+        ("both", whole, [0.1, -1.0 / 3.0], [tenth, third], Ok([tenth, third])),
+        ("float", whole, [0.1, -1.0 / 3.0], [0.0; 2], Ok([single(tenth), single(third)])),
+        ("old arguments", before, [0.1, 0.0], [tenth, third], Ok([single(tenth), 0.0])),
+        ("others", whole, [0.5, 0.0], [tenth, 0.0], Err("alpha is 0.5 and alpha_f64 0.1: the same number")),
+        (
+            "other C's",
+            whole,
+            [1.0, 1.0],
+            [0.0, 1e-9],
+            Err("beta is 1 and beta_f64 0.000000001: the same number"),
+        ),
+    ] {
+        let arguments = Arguments { alpha, beta, alpha_f64, beta_f64, ..plain };
+        match (run(None, size, &arguments), want) {
+            (Ok(()), Ok([alpha, beta])) => {
+                let sums = product(&a, &b, extents);
+                for ((found, sum), c) in d.f64s(m * n).into_iter().zip(sums).zip(of_c.f64s(m * n)) {
+                    assert_eq!(found, c.mul_add(beta, f64::from(sum) * alpha), "{why}");
+                }
+            }
+            (Err(error), Err(words)) => assert!(error.contains(words), "{why}: {error}"),
+            (found, _) => panic!("{why}: {found:?}"),
+        }
+    }
+    for (why, input_size, value, value_f64, want) in [
+        ("double", new, 0.0, tenth, Ok(tenth)),
+        ("old inputs", old, 0.1, tenth, Ok(single(tenth))),
+        ("no size", 0, 0.1, tenth, Ok(single(tenth))),
+        ("others", new, 0.5, tenth, Err("input `low`: value is 0.5 and input `low`: value_f64 0.1")),
+        ("no structure", 8, 0.0, tenth, Err("size is 8, sizeof(falchion_input), 72, was needed")),
+    ] {
+        let input = NamedInput { name, value, value_f64, ..zeros() };
+        let arguments = Arguments { inputs: &raw const input, input_count: 1, input_size, ..plain };
+        match (run(Some(c"acc*low"), whole, &arguments), want) {
+            (Ok(()), Ok(low)) => {
+                let wanted: Vec<f64> =
+                    product(&a, &b, extents).iter().map(|&sum| f64::from(sum) * low).collect();
+                assert_eq!(d.f64s(m * n), wanted, "{why}");
+            }
+            (Err(error), Err(words)) => assert!(error.contains(words), "{why}: {error}"),
+            (found, _) => panic!("{why}: {found:?}"),
+        }
+    }
+    // D over A.
+    let over = Arguments { alpha: 1.0, d: of_a.at().cast_mut(), ..plain };
+    let error = run(None, whole, &over).expect_err("D is A");
+    assert!(
+        error.contains("D at 0x") && error.contains("is written and shares memory with A at 0x"),
+        "{error}"
+    );
 }

@@ -1,13 +1,14 @@
 //! The kernel for described attention.
 
 use core::fmt;
+use std::sync::Arc;
 
 use falchion::attention::{
     Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask,
     OutputStore, Packed, Pages,
 };
 use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
-use falchion::kernel::{Family, Kernel, LaunchError, Machine, Predicted, Program};
+use falchion::kernel::{EngineError, Family, Kernel, LaunchError, Machine, Predicted, Program};
 
 use crate::host::Hosted;
 use crate::kept::{Kept, Plain};
@@ -128,10 +129,11 @@ impl Attend {
             spec => Attention::new(AttentionSpec { store: OutputStore::Direct, ..spec })
                 .map_err(|error| Refusal::NoKernel(error.to_string()))?,
         };
-        let program = kernel.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         // A kernel's name does not say all; its spec does, and the text of the default one is empty.
         let text = format!("{} {}", kernel.name(), kernel.plan().spec);
-        Ok(Self { kept: Kept::new(kernel, program, text), microseconds })
+        let kept = Kept::new(kernel, text, Kernel::program);
+        kept.program().map_err(|error| Refusal::Internal(error.to_string()))?;
+        Ok(Self { kept, microseconds })
     }
 
     /// The kernel as a value.
@@ -139,8 +141,11 @@ impl Attend {
         self.kept.kernel()
     }
 
-    /// The kernel's program.
-    pub fn program(&self) -> &Program {
+    /// The kernel's program, which is emitted again if those of other kernels were needed since.
+    ///
+    /// # Errors
+    /// A mistake of this library: it is not a program.
+    pub fn program(&self) -> Result<Arc<Program>, EngineError> {
         self.kept.program()
     }
 

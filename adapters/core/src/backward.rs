@@ -51,10 +51,10 @@ impl Backward {
         let of = first.or_else(|error| others.into_iter().find_map(|tile| of_tile(tile).ok()).ok_or(error));
         let of = of.map_err(none)?;
         let kept = |step: BackwardStep| {
-            let program = Kernel::<BackwardCall>::program(&step);
-            let program = program.map_err(|error| Refusal::Internal(error.to_string()))?;
+            let emit = |step: &BackwardStep| Kernel::<BackwardCall>::program(step);
+            let program = emit(&step).map_err(|error| Refusal::Internal(error.to_string()))?;
             let text = format!("{} {}", program.name(), of.plan().spec);
-            Ok(Kept::new(step, program, text))
+            Ok(Kept::new(step, text, emit))
         };
         let steps = of.steps().into_iter().map(kept).collect::<Result<_, Refusal>>()?;
         Ok(Self { of, steps })
@@ -87,7 +87,7 @@ impl Plain for Backward {
         call.workspace = workspace;
     }
 
-    unsafe fn emulate(&self, call: &BackwardCall, how: Run) -> Result<(), EngineError> {
+    unsafe fn emulate(&self, call: &BackwardCall, how: Run<'_>) -> Result<(), EngineError> {
         let (engine, bytes) = (Emulator::new(), self.workspace(&call.problem, &call.packed));
         let (resident, refused) =
             (engine.multiprocessors(), |source| EngineError::Call { kernel: self.of.name(), source });
@@ -101,9 +101,10 @@ impl Plain for Backward {
         let address = room.as_mut_ptr().expose_provenance() as u64;
         let workspace = Some(Buffer::new(address.next_multiple_of(256), bytes));
         let call = BackwardCall { workspace, ..call.clone() };
-        self.steps.iter().try_for_each(|step| {
+        self.steps.iter().enumerate().try_for_each(|(i, step)| {
+            let how = how.part([i, self.steps.len()]);
             // SAFETY: the caller guarantees it; the workspace is alive and large enough.
-            unsafe { host::run(step.kernel(), step.program(), &call, how) }
+            unsafe { host::run(step.kernel(), &*step.program()?, &call, how) }
         })
     }
 }

@@ -56,6 +56,9 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
         Input::Address(address) => memory(address, one),
         Input::Matrix(matrix) => {
             memory(&mut matrix.address, Extents { ld: matrix.ld, ..one });
+            if !writes {
+                visit.in_place();
+            }
             visit.length(&mut matrix.ld);
         }
         Input::Each { address, ld, stride } => {
@@ -69,7 +72,7 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
             visit.length(&mut scratch.bytes);
         }
         Input::Dropout(mask) => {
-            visit.factor(&mut mask.probability);
+            visit.single(&mut mask.probability);
             visit.length(&mut mask.seed);
             visit.length(&mut mask.offset);
         }
@@ -146,7 +149,10 @@ impl Kernel<Call<Epilogue>> for Described {
     }
 
     fn visit(&self, call: &mut Call<Epilogue>, visit: &mut dyn Visit) {
-        let multiplied = !matches!(&call.epilogue, Epilogue::Linear(linear) if linear.alpha == 0.0);
+        let multiplied = match &call.epilogue {
+            Epilogue::Linear(linear) => linear.multiplied(),
+            Epilogue::Fused(..) => true,
+        };
         call.visit(&Layouts { multiplied, ..Layouts::of(&self.gemm) }, visit);
     }
 }
@@ -207,6 +213,9 @@ impl Hosted<Call<Epilogue>> for Described {
                 let extents = Extents { bits, length: length.into(), lines, ld: lds[i], count: 1, stride: 0 };
                 let contents = Contents::Elements(bits.div_ceil(8));
                 visit.memory(Memory { name, address: &mut addresses[i], extents, contents, writes: i == 3 });
+                if i == 2 {
+                    visit.in_place();
+                }
             }
         }
     }

@@ -8,8 +8,8 @@ use falchion::collective::tree::Shape;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::{Chosen, Context, Loaded, Tuning};
 use falchion::kernel::{
-    AnyGemm, Call, GemmProblem, Kernel, KernelSpec, Machine, Program, Ranked, Request, SpecError, Types,
-    fastest, rank,
+    AnyGemm, Call, EngineError, GemmProblem, Kernel, KernelSpec, Machine, Program, Ranked, Request,
+    Selection, SpecError, Types, rank, search,
 };
 
 use crate::described::{Described, Epilogue};
@@ -41,19 +41,10 @@ impl Gemm {
     pub fn new(request: &Request<'_>, spec: Option<&str>, machine: &Machine) -> Result<Self, Refusal> {
         let ranked = match spec {
             Some(spec) => served(of_text(spec, request)?, request, machine)?,
-            None => fastest(request, machine).map_err(|refused| {
-                let Types { a, b, d, .. } = request.types;
-                let none = || match request.types.has_weights() {
-                    true => format!(
-                        "no kernel multiplies such weights in {a} and stores {d}; e2m1 is multiplied in bf16"
-                    ),
-                    false => format!("no kernel multiplies {a} by {b} in these directions and stores {d}"),
-                };
-                let reason = refused.map_or_else(none, |error| error.to_string());
-                let GemmProblem { m, n, k } = request.call.problem;
-                let fused = request.fusion.map_or_else(String::new, |of| format!(" with {}", of.text()));
-                Refusal::NoKernel(format!("{m} x {n} x {k} {}{fused}: {reason}", request.types))
-            })?,
+            None => {
+                let none = || Refusal::Internal("no kernel is the fastest of some".to_owned());
+                ranked(request, machine, 1)?.pop().ok_or_else(none)?
+            }
         };
         let Ranked { gemm, prediction, reason, .. } = ranked;
         Self::of(gemm, request, prediction.microseconds, reason)
@@ -108,11 +99,12 @@ impl Gemm {
     }
 
     fn of(gemm: AnyGemm, request: &Request<'_>, microseconds: f64, reason: String) -> Result<Self, Refusal> {
-        let program = gemm.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         let kernel = Described::new(gemm, request.fusion);
         let slots = kernel.slots(shape_of(request)).into();
         let text = kernel.gemm().entry_name();
-        Ok(Self { kept: Kept::new(kernel, program, text), slots, reason, microseconds })
+        let kept = Kept::new(kernel, text, |kernel| kernel.gemm().program());
+        kept.program().map_err(|error| Refusal::Internal(error.to_string()))?;
+        Ok(Self { kept, slots, reason, microseconds })
     }
 
     /// The kernel as a value.
@@ -125,8 +117,11 @@ impl Gemm {
         self.kept.kernel()
     }
 
-    /// The kernel's program.
-    pub fn program(&self) -> &Program {
+    /// The kernel's program, which is emitted again if those of other kernels were needed since.
+    ///
+    /// # Errors
+    /// A mistake of this library: it is not a program.
+    pub fn program(&self) -> Result<Arc<Program>, EngineError> {
         self.kept.program()
     }
 
@@ -167,6 +162,24 @@ impl Plain for Gemm {
     fn layout(&self, call: &Call<Epilogue>) -> [u64; 4] {
         [self.workspace(call).unwrap_or(0), 0, 0, 0]
     }
+}
+
+/// The kernels for a request, the one with the shortest predicted time first: at most `most`, and one at least.
+///
+/// # Errors
+/// No kernel supports the request, with the rule that it breaks.
+pub fn ranked(request: &Request<'_>, machine: &Machine, most: usize) -> Result<Vec<Ranked>, Refusal> {
+    let Selection { ranked, refused } = search(request, machine, most.max(1));
+    if !ranked.is_empty() {
+        return Ok(ranked);
+    }
+    let Types { a, b, d, .. } = request.types;
+    let GemmProblem { m, n, k } = request.call.problem;
+    let fused = request.fusion.map_or_else(String::new, |of| format!(" with {}", of.text()));
+    let reason = refused.into_iter().next().map(|refused| refused.error.to_string());
+    let reason = reason.or_else(|| request.impossible());
+    let reason = reason.unwrap_or_else(|| format!("no kernel multiplies {a} by {b} and stores {d}"));
+    Err(Refusal::NoKernel(format!("{m} x {n} x {k} {}{fused}: {reason}", request.types)))
 }
 
 /// The extents of D.

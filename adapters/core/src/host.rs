@@ -1,25 +1,88 @@
 //! A call in the emulator, on the host's memory.
 #![allow(unsafe_code, reason = "reads and writes the caller's memory")]
 
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+
 use falchion::collective::Record;
 use falchion::emulator::{Numerics, Schedule};
-use falchion::kernel::operands::{Memory, Visit};
+use falchion::kernel::operands::{Memory, Overlaps, Visit};
 use falchion::kernel::{Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
+
+/// A run of calls in the emulator that another thread watches and may end.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    stop: Arc<AtomicBool>,
+    done: Arc<Done>,
+}
+
+/// How much of a run is done.
+#[derive(Debug, Default)]
+struct Done {
+    /// The launch that runs, and number of launches.
+    launch: [AtomicUsize; 2],
+    /// CTAs of that launch that have ended, and of its grid.
+    ctas: [AtomicU64; 2],
+}
+
+impl Watch {
+    /// Ends the run soon, with [`EngineError::Stopped`]. What it writes is then not copied back.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// Says that a number of `of` equal parts is done, in whatever units: in a run that is no launch.
+    pub fn show(&self, done: u64, of: u64) {
+        self.done.ctas[0].store(done, Relaxed);
+        self.done.ctas[1].store(of, Relaxed);
+    }
+
+    /// The part of the run that is done, from 0 to 1.
+    pub fn done(&self) -> f64 {
+        let [launch, launches] = [0, 1].map(|i| self.done.launch[i].load(Relaxed) as f64);
+        let [done, of] = [0, 1].map(|i| self.done.ctas[i].load(Relaxed) as f64);
+        (launch + done / of.max(1.0)) / launches.max(1.0)
+    }
+
+    /// Begins a launch.
+    fn begin(&self, [launch, of]: [usize; 2]) {
+        self.show(0, 1);
+        self.done.launch[0].store(launch, Relaxed);
+        self.done.launch[1].store(of, Relaxed);
+    }
+}
 
 /// How the emulator runs a call.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct Run<'a> {
     /// In which order warps run and asynchronous operations complete.
     pub schedule: Schedule,
     /// Which of the random orders.
     pub seed: u64,
     /// Whether `wgmma` sums as the hardware does, bit for bit.
     pub exact: bool,
+    /// Who watches the run, if somebody does.
+    pub watch: Option<&'a Watch>,
+    /// Which launch of the run it is, and number of launches.
+    pub part: [usize; 2],
 }
 
-impl Default for Run {
+impl Run<'_> {
+    /// One of the launches of this one.
+    pub(crate) fn part(self, [launch, of]: [usize; 2]) -> Self {
+        let [first, launches] = self.part;
+        Self { part: [first * of + launch, launches * of], ..self }
+    }
+}
+
+impl Default for Run<'_> {
     fn default() -> Self {
-        Self { schedule: Schedule::Default, seed: 0, exact: false }
+        Self { schedule: Schedule::Default, seed: 0, exact: false, watch: None, part: [0, 1] }
     }
 }
 
@@ -134,10 +197,17 @@ pub(crate) unsafe fn run<C: Clone>(
     kernel: &impl Hosted<C>,
     program: &Program,
     call: &C,
-    run: Run,
+    run: Run<'_>,
 ) -> Result<(), EngineError> {
     let numerics = if run.exact { Numerics::Exact } else { Numerics::Fast };
     let mut engine = Emulator::new().with_schedule(run.schedule, run.seed).with_numerics(numerics);
+    if let Some(watch) = run.watch {
+        watch.begin(run.part);
+        let shown = watch.clone();
+        engine = engine
+            .with_stop(Arc::clone(&watch.stop))
+            .with_progress(Box::new(move |done, of| shown.show(done, of)));
+    }
     let resident = engine.resident_clusters(program)?;
     let refused = |source: LaunchError| EngineError::Call { kernel: program.name().to_owned(), source };
     // The caller's own addresses are checked, as a launch checks them. The workspace is the emulator's.
@@ -164,6 +234,13 @@ pub(crate) unsafe fn run<C: Clone>(
     };
     kernel.visit(&mut call, &mut see);
     kernel.visit_records(&call, &mut records, &mut see);
+    let mut all = |visit: &mut dyn Visit| {
+        kernel.visit(&mut call, visit);
+        kernel.visit_records(&call, &mut records, visit);
+    };
+    let mut overlaps = Overlaps::default();
+    all(&mut overlaps);
+    overlaps.check(all).map_err(refused)?;
     pieces.join();
     // SAFETY: the same.
     unsafe { pieces.upload(&mut engine) }?;

@@ -3,27 +3,33 @@
 
 use core::any::{Any, TypeId};
 use core::ffi::c_void;
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use falchion::collective::process::Locked;
 use falchion::kernel::driver::{Context, Loaded};
 use falchion::kernel::{Buffer, EngineError, Kernel, Program};
+use falchion::ptx::VerifyError;
 
+use crate::choices::Choices;
 use crate::host::{self, Hosted, Run};
 
 /// A loaded kernel. Different requests may have one kernel.
 type Shared<K> = Arc<Mutex<Loaded<K>>>;
 
-/// Kernels by kind, card and text.
-type Shelf = HashMap<(TypeId, usize, String), Arc<dyn Any + Send + Sync>>;
+/// Kernels by kind, card and text, as long as a request has them.
+type Shelf = BTreeMap<(TypeId, usize, String), Weak<dyn Any + Send + Sync>>;
 
 /// The kernels that are loaded.
-static SHELF: LazyLock<Mutex<Shelf>> = LazyLock::new(Mutex::default);
+static SHELF: Locked<Shelf> = Locked::new(BTreeMap::new());
 
-/// A kernel, its program, and the card for which it was compiled last.
+/// The programs that were needed last, by kind of kernel and text. One takes up to a megabyte, and is emitted in milliseconds.
+static PROGRAMS: Choices<(TypeId, String), Program> = Choices::new(32);
+
+/// A kernel, and the card for which it was compiled last.
 pub struct Kept<K> {
     kernel: K,
-    program: Program,
+    emit: fn(&K) -> Result<Program, VerifyError>,
     /// All that the program depends on.
     text: String,
     loaded: Mutex<Option<(usize, Shared<K>)>>,
@@ -34,16 +40,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<K: Clone + Send + 'static> Kept<K> {
-    pub(crate) fn new(kernel: K, program: Program, text: String) -> Self {
-        Self { kernel, program, text, loaded: Mutex::default() }
+    /// A kernel whose program `emit` makes. `text` says all that the program depends on, the kind of kernel apart.
+    pub(crate) fn new(kernel: K, text: String, emit: fn(&K) -> Result<Program, VerifyError>) -> Self {
+        Self { kernel, emit, text, loaded: Mutex::default() }
     }
 
     pub(crate) fn kernel(&self) -> &K {
         &self.kernel
     }
 
-    pub(crate) fn program(&self) -> &Program {
-        &self.program
+    /// The program. It is emitted again if that of other kernels were needed since.
+    ///
+    /// # Errors
+    /// A mistake of this library: it is not a program.
+    pub(crate) fn program(&self) -> Result<Arc<Program>, EngineError> {
+        let emitted = PROGRAMS.get((TypeId::of::<K>(), self.text.clone()), |_| (self.emit)(&self.kernel));
+        emitted.map_err(|error| EngineError::Compile { kernel: self.text.clone(), log: error.to_string() })
     }
 
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
@@ -52,18 +64,24 @@ impl<K: Clone + Send + 'static> Kept<K> {
             return Ok(Arc::clone(loaded));
         }
         let key = (TypeId::of::<K>(), ordinal, self.text.clone());
-        let known = lock(&SHELF).get(&key).cloned().and_then(|known| known.downcast().ok());
+        let known = SHELF.lock().get(&key).and_then(Weak::upgrade).and_then(|known| known.downcast().ok());
         let loaded = match known {
             Some(loaded) => loaded,
             None => {
                 let context = Context::primary(ordinal)?;
-                let made: Shared<K> = Arc::new(Mutex::new(Loaded::load_in(
-                    &context,
-                    self.kernel.clone(),
-                    self.program.clone(),
-                )?));
-                let first = lock(&SHELF).entry(key).or_insert_with(|| made.clone()).clone();
-                first.downcast().unwrap_or(made)
+                let program = Program::clone(&*self.program()?);
+                let loaded = Loaded::load_in(&context, self.kernel.clone(), program)?;
+                let made: Shared<K> = Arc::new(Mutex::new(loaded));
+                let mut shelf = SHELF.lock();
+                shelf.retain(|_, known| known.strong_count() > 0);
+                match shelf.get(&key).and_then(Weak::upgrade).and_then(|first| first.downcast().ok()) {
+                    Some(first) => first,
+                    None => {
+                        let known: Arc<dyn Any + Send + Sync> = made.clone();
+                        shelf.insert(key, Arc::downgrade(&known));
+                        made
+                    }
+                }
             }
         };
         *lock(&self.loaded) = Some((ordinal, Arc::clone(&loaded)));
@@ -140,8 +158,10 @@ pub trait Plain {
     /// # Safety
     /// Every piece of memory that the call names can be read as far as its extents reach; what the kernels
     /// write can be written, and nobody else uses it meanwhile.
-    unsafe fn emulate(&self, call: &Self::Call, how: Run) -> Result<(), EngineError> {
+    unsafe fn emulate(&self, call: &Self::Call, how: Run<'_>) -> Result<(), EngineError> {
         // SAFETY: the caller guarantees it.
-        self.kept().iter().try_for_each(|kept| unsafe { host::run(&kept.kernel, &kept.program, call, how) })
+        self.kept().iter().enumerate().try_for_each(|(i, kept)| unsafe {
+            host::run(&kept.kernel, &*kept.program()?, call, how.part([i, self.kept().len()]))
+        })
     }
 }

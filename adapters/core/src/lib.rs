@@ -40,12 +40,12 @@ pub use fewbit::{FewBit, FewBitMemory};
 #[cfg(feature = "safetensors")]
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
-pub use gemm::Gemm;
-pub use host::Run;
+pub use gemm::{Gemm, ranked};
+pub use host::{Run, Watch};
 pub use kept::Plain;
 pub use layer::{FewBits, Layer, bias};
 pub use refusal::{Refusal, aligned};
 pub use slots::{Kind, Slot, slots};
 pub use unused::{Part, refuse_unused};
 pub use weights::{Groups, Lines, Weights};
-pub use words::{formula, majors, types};
+pub use words::{code, format, formula, majors, types};

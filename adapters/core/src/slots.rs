@@ -108,7 +108,7 @@ impl Asked {
 }
 
 impl Supply for Asked {
-    fn scalars(&mut self, _names: &[&str], _values: &mut [f32]) {}
+    fn scalars(&mut self, _names: &[&str], _values: &mut [f64]) {}
 
     fn vector(&mut self, format: Format, len: u32) -> u64 {
         self.memory(format, ([1, len], false), false, None)

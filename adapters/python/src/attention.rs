@@ -8,11 +8,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
-use crate::array::{Array, Place, invalid, shape_words};
-use crate::error::of_refusal;
-use crate::heads::{aligned, format, heads_of, on_16, readable, sums, words, writable};
+use crate::array::{Access, Array, Elements, Fill, Found, Place, Rule, invalid, shape_words};
+use crate::error::{about, of_refusal};
+use crate::heads::{aligned, format, heads_of, on_16, readable, sums};
 use crate::place::{Chosen, KEPT, machine};
-use crate::sequences::{Given, Sequences};
+use crate::sequences::{Given, Sequences, most};
+use crate::whole::{Whole, window_of};
+
+/// The arguments of which an error of the kernel is one.
+const WHO: &str = "q, k, v";
 
 /// By the place, the problem, whether the result is aligned, and the spec.
 static CHOSEN: Choices<(Place, String, bool, Option<String>), Chosen<Attend>> = Choices::new(KEPT);
@@ -34,7 +38,7 @@ static CHOSEN: Choices<(Place, String, bool, Option<String>), Chosen<Attend>> = 
 ///
 /// Sequences of different lengths: `q` is (H, all queries, D), `k` and `v` (G, all keys, D), and `cu_seqlens_q` and `cu_seqlens_k` are
 /// int32, where each sequence begins and the last ends; without the second it is the first. `max_seqlen_q` and `max_seqlen_k`, the
-/// longest, are needed on a card.
+/// longest, are needed on a card, where rows of no sequence are zeros in a new result, with a log-sum-exp of minus infinity.
 ///
 /// Keys in pages of a cache: `k` and `v` are (pages, G, keys of a page, D), `block_table` (B, pages of a sequence) has the pages of
 /// each sequence in the order of its keys, and `cache_seqlens` (B,) its number of keys, both int32. A page has 16 to 256 keys.
@@ -53,14 +57,14 @@ pub(crate) fn attention<'py>(
     k: Bound<'py, PyAny>,
     v: Option<Bound<'py, PyAny>>,
     causal: bool,
-    window: Option<[i32; 2]>,
+    window: Option<Bound<'py, PyAny>>,
     scale: Option<f32>,
     out: Option<Bound<'py, PyAny>>,
     log_sum_exp: Option<Bound<'py, PyAny>>,
     cu_seqlens_q: Option<Bound<'py, PyAny>>,
     cu_seqlens_k: Option<Bound<'py, PyAny>>,
-    max_seqlen_q: Option<u32>,
-    max_seqlen_k: Option<u32>,
+    max_seqlen_q: Option<Whole>,
+    max_seqlen_k: Option<Whole>,
     block_table: Option<Bound<'py, PyAny>>,
     cache_seqlens: Option<Bound<'py, PyAny>>,
     types: Option<&str>,
@@ -71,31 +75,33 @@ pub(crate) fn attention<'py>(
         known.ok_or_else(|| PyValueError::new_err(format!("types is \"{name}\", bf16 or f16 was needed")))
     });
     let named = named.transpose()?;
-    let mask = masked(causal, window).map_err(|refusal| of_refusal(&refusal))?;
+    let mask = masked(causal, window_of(window.as_ref())?).map_err(|refusal| of_refusal(&refusal))?;
     let [q, k] = [readable("q", &q)?, readable("k", &k)?];
     let v = v.map(|v| readable("v", &v)).transpose()?;
-    let format = format(&q, named)?;
+    let (format, elements) = format(&q, named)?;
     let given = Given {
         cu_seqlens: [cu_seqlens_q, cu_seqlens_k],
-        max_seqlen: [max_seqlen_q, max_seqlen_k],
+        max_seqlen: most([max_seqlen_q, max_seqlen_k])?,
         block_table,
         cache_seqlens,
     };
     let sequences = Sequences::of(&given, &q, &k)?;
+    let place = q.place();
     for (name, array) in [("k", Some(&k)), ("v", v.as_ref())] {
-        let Some(array) = array else { continue };
-        let rank = sequences.of_keys.len() + 1;
-        if array.place != q.place || array.rank() != rank || array.bytes != 2 || array.format != q.format {
+        let (Some(array), rank) = (array, sequences.of_keys.len() + 1) else { continue };
+        if array.rank() != rank {
             return invalid(format!(
-                "{name} has {} dimensions of {} in {}, {rank} of {} in {} were needed, as q says",
-                array.rank(),
-                words(array),
-                array.place.words(),
-                words(&q),
-                q.place.words()
+                "{name} has shape {}, {rank} dimensions were needed, as q says",
+                array.shape_words()
             ));
         }
     }
+    let rule = |elements, access| {
+        Rule::new(elements, access).at(place, "q").without_gradient(Some("falchion.torch.attention"))
+    };
+    let admit = |name: &str, found: Found<'py>| found.admit(name, &rule(elements, Access::Copied));
+    let [q, k] = [admit("q", q)?, admit("k", k)?];
+    let v = v.map(|v| admit("v", v)).transpose()?;
     let [[rows, _], [heads, _], [d, _]] = [q.last(1), q.last(2), q.last(0)];
     let latent = AttentionSpec::LATENT.map(i64::from);
     let dv = v.as_ref().map_or(latent[1], |v| v.last(0)[0]);
@@ -120,25 +126,26 @@ pub(crate) fn attention<'py>(
     let Ok([of_batch, of_heads, shared, queries, keys, of_d, of_dv]) = all(extents) else {
         return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
     };
-    let [q, k] = [aligned(py, "q", q)?, aligned(py, "k", k)?];
-    let v = v.map(|v| aligned(py, "v", v)).transpose()?;
+    let [q, k] = [aligned("q", q)?, aligned("k", k)?];
+    let v = v.map(|v| aligned("v", v)).transpose()?;
     // The results.
     let shape = &[q.0.last(3)[0], heads, rows, dv][4 - q.0.rank()..];
-    let o = match &out {
-        Some(out) => Array::of("out", out)?,
-        None => Array::of("out", &q.0.room(shape)?)?,
+    // On a card nobody knows whether each row is of a sequence.
+    let fill = |fill| if packed.is_some() && place != Place::Host { fill } else { Fill::Nothing };
+    let (o, output) = match &out {
+        Some(out) => {
+            let found = Found::of("out", out)?;
+            if found.shape() != shape {
+                let needed = shape_words(shape);
+                return invalid(format!("out has shape {}, {needed} was needed", found.shape_words()));
+            }
+            let wide = found.format() == Some(Format::F32);
+            let of_out = if wide { Elements::Of(Format::F32) } else { elements };
+            let o = found.admit("out", &rule(of_out, Access::Written))?;
+            (o, if wide { Format::F32 } else { format })
+        }
+        None => (q.0.alike("out", shape, format, fill(Fill::Zeros))?, format),
     };
-    let output = match o.format {
-        Some(Format::F32) => Format::F32,
-        found if found == q.0.format => format,
-        _ => return invalid(format!("out has elements of {}, those of q or float32 were needed", words(&o))),
-    };
-    if o.shape() != shape || o.place != q.0.place {
-        let (found, needed) = (o.shape_words(), shape_words(shape));
-        let (there, place) = (o.place.words(), q.0.place.words());
-        return invalid(format!("out has shape {found} in {there}, {needed} in {place} was needed"));
-    }
-    writable("out", &o)?;
     let Some(of_o) = heads_of(&o) else {
         let found = o.shape_words();
         return invalid(format!(
@@ -146,15 +153,14 @@ pub(crate) fn attention<'py>(
         ));
     };
     let of_sums = &shape[..shape.len() - 1];
-    let sums_given = match &log_sum_exp {
+    let sums = match &log_sum_exp {
         None => None,
         Some(asked) if asked.is_instance_of::<PyBool>() => {
-            asked.is_truthy()?.then(|| q.0.empty(of_sums, Format::F32, false)).transpose()?
+            let made = || q.0.alike("log_sum_exp", of_sums, Format::F32, fill(Fill::Least));
+            asked.is_truthy()?.then(made).transpose()?
         }
-        Some(given) => Some(given.clone()),
+        Some(given) => Some(sums(given, of_sums, &q.0, Access::Written)?),
     };
-    let sums = sums_given.map(|given| sums(&given, of_sums, &q.0)).transpose()?;
-    sums.as_ref().map_or(Ok(()), |sums| writable("log_sum_exp", sums))?;
     // The kernel.
     let problem = AttentionProblem::new(of_batch, of_heads, [queries, keys], of_d);
     let problem =
@@ -174,29 +180,29 @@ pub(crate) fn attention<'py>(
         ..AttentionRequest::new(rounded, of_d)
     };
     let aligned = on_16(&of_o, &o);
-    let chosen =
-        CHOSEN.get((q.0.place, Attention::problem(&request), aligned, spec), |(place, .., spec)| {
-            let machine = machine(*place)?;
-            let made = py.detach(|| Attend::new(&request, spec.as_deref(), aligned, &machine));
-            made.map(|attend| Chosen::new(attend, true)).map_err(|refusal| of_refusal(&refusal))
-        })?;
+    let chosen = CHOSEN.get((place, Attention::problem(&request), aligned, spec), |(place, .., spec)| {
+        let machine = machine(*place)?;
+        let made = py.detach(|| Attend::new(&request, spec.as_deref(), aligned, &machine));
+        made.map(|attend| Chosen::new(attend, true)).map_err(|refusal| of_refusal(&refusal))
+    });
+    let chosen = chosen.map_err(|error| about(py, WHO, error))?;
     // The first elements of k's heads are v: the same place, and the same strides of what there is more than one of.
     let is_view = |of: &Array<'_>, k: &Array<'_>| {
         let same = (1..4).all(|i| k.last(i)[0] < 2 || k.last(i)[1] == of.last(i)[1]);
-        of.address == k.address && same
+        of.address() == k.address() && same
     };
     let of_v = v.as_ref().filter(|(of, _)| !(request.is_latent() && is_view(of, &k.0)));
     let read = [q.1, k.1, of_v.map_or(HeadsRef::default(), |(_, of)| *of)];
     let mut call = call_of(&request, problem, read, of_o).map_err(|refusal| of_refusal(&refusal))?;
-    call.log_sum_exp = sums.as_ref().map_or(0, |sums| sums.address);
+    call.log_sum_exp = sums.as_ref().map_or(0, Array::address);
     call.packed = packed.unwrap_or_default();
     call.pages = pages.map(|(_, pages)| pages).unwrap_or_default();
     // SAFETY: the arrays are alive, and their extents and distances were read from them.
-    unsafe { chosen.run(&q.0, &mut call) }?;
-    let o = out.unwrap_or(o.object);
+    unsafe { chosen.run(&q.0, &mut call) }.map_err(|error| about(py, WHO, error))?;
+    let o = out.unwrap_or_else(|| o.object().clone());
     match sums {
         None => Ok(o),
-        Some(sums) => Ok(PyTuple::new(py, [o, sums.object])?.into_any()),
+        Some(sums) => Ok(PyTuple::new(py, [o, sums.object().clone()])?.into_any()),
     }
 }
 

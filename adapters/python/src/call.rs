@@ -6,13 +6,12 @@ use falchion::collective::{Format, Formula, LinearArguments, MatrixRef};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
 use falchion_core::{Choices, Epilogue, Gemm, Run, aligned};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::array::{Array, Library, Place, extent, invalid, names, short, type_name};
+use crate::array::{Access, Array, Elements, Fill, Found, Place, Rule, extent, invalid, shape_words, short};
 use crate::epilogue::{self, Given, Scaled};
-use crate::error::of_refusal;
+use crate::error::{about, of_refusal};
 use crate::many::{Many, many};
 use crate::operand::{Operand, Sides, row_major};
 use crate::place::{Chosen, KEPT, machine};
@@ -27,8 +26,8 @@ pub(crate) struct Arguments<'py> {
     pub(crate) epilogue: Option<Bound<'py, PyString>>,
     pub(crate) types: Option<String>,
     pub(crate) c: Option<Bound<'py, PyAny>>,
-    pub(crate) alpha: Option<f32>,
-    pub(crate) beta: Option<f32>,
+    pub(crate) alpha: Option<f64>,
+    pub(crate) beta: Option<f64>,
     pub(crate) scale_a: Option<Bound<'py, PyAny>>,
     pub(crate) scale_b: Option<Bound<'py, PyAny>>,
     pub(crate) groups: Option<Bound<'py, PyAny>>,
@@ -39,8 +38,10 @@ pub(crate) struct Arguments<'py> {
 }
 
 /// What of A and B, and of the result, is multiplied.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Views {
+    /// Names of A and B, for errors.
+    pub(crate) names: [&'static str; 2],
     /// Whether A and B are matrices with all rows of their leading dimensions; A's are the result's.
     pub(crate) rows: [bool; 2],
     /// Whether they are transposed then.
@@ -49,9 +50,15 @@ pub(crate) struct Views {
     pub(crate) plain: bool,
 }
 
+impl Default for Views {
+    fn default() -> Self {
+        Self { names: ["a", "b"], rows: [false; 2], turned: [false; 2], plain: false }
+    }
+}
+
 impl Views {
-    fn of<'py>(&self, i: usize, name: &str, array: Array<'py>) -> PyResult<Array<'py>> {
-        let array = if self.rows[i] { array.rows(name)? } else { array };
+    fn of<'py>(&self, i: usize, array: Found<'py>) -> PyResult<Found<'py>> {
+        let array = if self.rows[i] { array.rows(self.names[i])? } else { array };
         Ok(if self.turned[i] { array.turned() } else { array })
     }
 }
@@ -72,7 +79,7 @@ impl<'py> Arguments<'py> {
         };
         let text = |name| -> PyResult<Option<String>> { take(name)?.map(|text| text.extract()).transpose() };
         let number =
-            |name| -> PyResult<Option<f32>> { take(name)?.map(|number| number.extract()).transpose() };
+            |name| -> PyResult<Option<f64>> { take(name)?.map(|number| number.extract()).transpose() };
         let epilogue = take("epilogue")?.map(Bound::cast_into::<PyString>).transpose()?;
         Ok(Self {
             a,
@@ -119,27 +126,21 @@ pub(crate) struct Prepared<'py> {
     pub(crate) call: Call<Epilogue>,
     a: Array<'py>,
     result: Bound<'py, PyAny>,
+    /// The arguments of which an error of the kernel is one.
+    who: String,
     _kept: Vec<Bound<'py, PyAny>>,
 }
 
 /// Types of A, B and D, and D's if it was asked for.
 fn types_of(
     given: Option<&str>,
-    [a, b]: [&Array<'_>; 2],
-    out: Option<&Array<'_>>,
+    names: [&str; 2],
+    [a, b]: [&Found<'_>; 2],
+    out: Option<&Found<'_>>,
 ) -> PyResult<(Types, Option<Format>)> {
-    let of_out = out.and_then(|out| out.format);
+    let of_out = out.and_then(|out| out.format());
     let Some(text) = given else {
-        let known = |name, array: &Array<'_>| {
-            array.format.ok_or_else(|| {
-                PyValueError::new_err(format!(
-                    "{name} has elements of {}, {} was needed, or types= for unsigned integers of the same size, for example \"bf16\"",
-                    array.type_words(),
-                    names()
-                ))
-            })
-        };
-        let types = Types::of(known("a", a)?).with_b(known("b", b)?);
+        let types = Types::of(a.multiplied(names[0])?).with_b(b.multiplied(names[1])?);
         return Ok((of_out.map_or(types, |d| types.stored(d)), of_out));
     };
     let (types, said) = falchion_core::types(&short(text)).map_err(|refusal| of_refusal(&refusal))?;
@@ -148,62 +149,37 @@ fn types_of(
             "types is \"{text}\", formats alone were needed: scales and prepared operands are arguments"
         ));
     }
-    let said = said.or(of_out);
-    let types = said.map_or(types, |d| types.stored(d));
-    let out = out.map(|out| ("out", out, types.d));
-    for (name, array, format) in [("a", a, types.a), ("b", b, types.b)].into_iter().chain(out) {
-        let same = array.format.is_none_or(|found| {
-            let raw = matches!(found, Format::U8 | Format::S8 | Format::S32);
-            found == format || raw || found == Format::F32 && format == Format::Tf32
-        });
-        if !same || array.bytes != format.bytes() {
-            let found = array.format.map_or("other", type_name);
-            return invalid(format!(
-                "{name} has elements of {found}, {} was needed, as types \"{text}\" says",
-                type_name(format)
-            ));
-        }
-    }
-    Ok((types, said))
+    // Unsigned integers may be the bits of anything.
+    let said = said.or(of_out.filter(|&of| of != Format::U8));
+    Ok((said.map_or(types, |d| types.stored(d)), said))
 }
 
 /// Checks the arguments, chooses a kernel, and makes its call.
 pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<Prepared<'py>> {
     let mut kept = Vec::new();
+    let mut views = asked.views;
+    let names = views.names;
     let stored = [stored::of(0, &asked.a)?, stored::of(1, &asked.b)?];
     let ordered = stored::ordered(&asked.a, &asked.b)?;
-    let array = |i: usize, name, object: &Bound<'py, PyAny>| match &stored[i] {
-        Some(Stored { values, .. }) => Ok(values.clone()),
-        None => Array::of(name, object),
+    let found = |i: usize, object: &Bound<'py, PyAny>| match &stored[i] {
+        Some(Stored { values, .. }) => Ok((**values).clone()),
+        None => Found::of(names[i], object),
     };
-    let [a, b] = [array(0, "a", &ordered)?, array(1, "b", &asked.b)?];
-    let mut views = asked.views;
+    let [a, b] = [found(0, &ordered)?, found(1, &asked.b)?];
     // Rows of all leading dimensions, as a layer's inputs are.
     views.rows[0] |=
         a.rank() != 2 && stored[0].is_none() && stored[1].as_ref().is_some_and(|of| of.count == 0);
     let lead = (views.rows[0] && !views.turned[0]).then(|| a.shape()).filter(|shape| shape.len() != 2);
-    let [a, b] = [views.of(0, "a", a)?, views.of(1, "b", b)?];
-    let out = asked.out.as_ref().map(|out| Array::of("out", out)).transpose()?;
-    let place = if stored[0].is_some() { b.place } else { a.place };
-    for (name, array) in [("a", Some(&a)), ("b", Some(&b)), ("out", out.as_ref())] {
-        if let Some(array) = array.filter(|array| array.place != place) {
-            let (found, needed) = (array.place.words(), place.words());
-            return invalid(format!("{name} is in {found}, {needed} was needed, as the other operand"));
-        }
-    }
-    for (name, array) in [("a", &a), ("b", &b)] {
-        if !views.plain && array.recorded()? {
-            return invalid(format!(
-                "{name} requires a gradient, which matmul does not have: falchion.torch.linear or torch.no_grad() was needed"
-            ));
-        }
-    }
+    let [a, b] = [views.of(0, a)?, views.of(1, b)?];
+    let out = asked.out.as_ref().map(|out| Found::of("out", out)).transpose()?;
+    let place = if stored[0].is_some() { b.place() } else { a.place() };
+    let instead = (!views.plain).then_some("falchion.torch.linear");
     // The shapes.
     let of_a = stored[0].as_ref().map_or_else(|| [a.last(1)[0], a.last(0)[0]], |of| of.shape);
     let of_b = stored[1].as_ref().map_or_else(|| [b.last(1)[0], b.last(0)[0]], |of| of.shape);
     if stored.iter().all(Option::is_none) && (a.rank() < 2 || b.rank() < 2) || of_a[1] != of_b[0] {
-        let words = |i: usize, array: &Array<'_>, shape: [i64; 2]| match &stored[i] {
-            Some(_) => crate::array::shape_words(&shape),
+        let words = |i: usize, array: &Found<'_>, shape: [i64; 2]| match &stored[i] {
+            Some(_) => shape_words(&shape),
             None => array.shape_words(),
         };
         let hint = if stored[1].is_none() && b.rank() > 1 && of_a[1] == of_b[1] {
@@ -211,14 +187,27 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         } else {
             ""
         };
-        return invalid(format!(
-            "a has shape {} and b {}, (M, K) and (K, N) were needed{hint}",
-            words(0, &a, of_a),
-            words(1, &b, of_b)
-        ));
+        let [of_a, of_b] = [words(0, &a, of_a), words(1, &b, of_b)];
+        return match views.turned {
+            [false, true] => invalid(format!(
+                "{} has shape {} and {} {}, (..., in) and (out, in) were needed",
+                names[0],
+                shape_words(&lead.unwrap_or_else(|| a.shape())),
+                names[1],
+                shape_words(&[b.last(0)[0], b.last(1)[0]])
+            )),
+            _ => invalid(format!(
+                "{} has shape {of_a} and {} {of_b}, (M, K) and (K, N) were needed{hint}",
+                names[0], names[1]
+            )),
+        };
     }
-    let [m, n, k] = [extent("a", &a, of_a[0])?, extent("b", &b, of_b[1])?, extent("a", &a, of_a[1])?];
-    let groups = asked.groups.as_ref().map(|groups| Array::table("groups", groups)).transpose()?;
+    let [m, n, k] =
+        [extent(names[0], &a, of_a[0])?, extent(names[1], &b, of_b[1])?, extent(names[0], &a, of_a[1])?];
+    let groups = asked.groups.as_ref().map(|groups| -> PyResult<Array<'py>> {
+        Found::of("groups", groups)?.table("groups", place, names[0])
+    });
+    let groups = groups.transpose()?;
     let several = match stored.iter().any(Option::is_some) {
         false => many(&a, &b, [n.into(), b.last(2)[0]], groups)?,
         true if stored[1].as_ref().is_some_and(|of| of.count > 0) && groups.is_some() => {
@@ -233,20 +222,37 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
                 "groups and batches are not there for one few-bit or sparse operand: one GEMM, or Operand.stacked and groups, were needed",
             );
         }
-        true => Many { products: GroupedProblem::One, shape: vec![m.into(), n.into()], offsets: None },
+        true => Many { products: GroupedProblem::One, shape: vec![m.into(), n.into()], groups: None },
     };
     // The types.
     let (types, said) = match &stored {
-        [None, None] => types_of(asked.types.as_deref(), [&a, &b], out.as_ref())?,
-        _ => stored::types(&stored, [&a, &b], out.as_ref())?,
+        [None, None] => types_of(asked.types.as_deref(), names, [&a, &b], out.as_ref())?,
+        _ => match &asked.types {
+            None => stored::types(&stored, [&a, &b], out.as_ref())?,
+            Some(text) => {
+                return invalid(format!(
+                    "types is \"{text}\", and a prepared operand says what is multiplied: none was needed"
+                ));
+            }
+        },
     };
-    let own = several.offsets.as_ref().map(|offsets| offsets.last(0)[0] - 1);
+    // Whether somebody said what unsigned integers are.
+    let bits = asked.types.is_some();
+    let elements = |format| if bits { Elements::OrBits(format) } else { Elements::Of(format) };
+    let rule =
+        |format, access| Rule::new(elements(format), access).at(place, names[0]).without_gradient(instead);
+    let admit = |i: usize, array: Found<'py>, format| match &stored[i] {
+        Some(Stored { values, .. }) => Ok(values.clone()),
+        None => array.admit(names[i], &rule(format, Access::Copied)),
+    };
+    let [a, b] = [admit(0, a, types.a)?, admit(1, b, types.b)?];
+    if let Some((i, array)) = [(0, &a), (1, &b)].into_iter().find(|(_, array)| array.place() != place) {
+        let (found, needed) = (array.place().words(), place.words());
+        return invalid(format!("{} is in {found}, {needed} was needed, as {}", names[i], names[1 - i]));
+    }
+    let own = several.groups.as_ref().map(|(offsets, _)| offsets.last(0)[0] - 1);
     let found = scales::of([asked.scale_a.as_ref(), asked.scale_b.as_ref()], [m, n, k], own, &a)?;
     let types = if let Scales::Blocks { rows, .. } = &found { types.scaled(*rows) } else { types };
-    let mut alpha = asked.alpha;
-    if let Scales::Number(number) = found {
-        alpha = Some(alpha.unwrap_or(1.0) * number);
-    }
     // The epilogue.
     let mut given = Vec::new();
     if let Some(inputs) = &asked.inputs {
@@ -254,20 +260,36 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
             given.push(Given::of(name.extract()?, &object)?);
         }
     }
-    let scaled = Scaled(found.behind());
+    let mut alpha = asked.alpha;
+    let mut scaled = Scaled(found.behind());
+    if let Scales::Number(number) = found {
+        if asked.epilogue.is_some() {
+            let name = if asked.scale_a.is_some() { "scale_a" } else { "scale_b" };
+            scaled = Scaled(if asked.scale_a.is_some() { "*scale_a" } else { "*scale_b" });
+            given.push(Given { name: name.to_owned(), value: epilogue::Value::Number(number) });
+        } else {
+            alpha = Some(alpha.unwrap_or(1.0) * number);
+        }
+    }
     let text = match &asked.epilogue {
         Some(text) => Some(text.to_str()?),
         None if !scaled.0.is_empty() => Some("alpha*acc"),
         None => None,
     };
-    let text = text.filter(|text| *text != "acc" || !given.is_empty() || !scaled.0.is_empty());
+    // Alone, the text is no epilogue.
+    let more = !given.is_empty()
+        || !scaled.0.is_empty()
+        || alpha.is_some()
+        || asked.beta.is_some()
+        || asked.c.is_some();
+    let text = text.filter(|text| *text != "acc" || more);
     let fused = text.is_some();
     let mut linear =
         LinearArguments { alpha: alpha.unwrap_or(1.0), beta: asked.beta.unwrap_or(0.0), c: None };
-    let mut c_format = None;
+    let mut given_c = None;
     if fused {
         given.extend(found.given());
-        let number = |name: &str, value: Option<f32>| {
+        let number = |name: &str, value: Option<f64>| {
             value.map(|value| Given { name: name.to_owned(), value: epilogue::Value::Number(value) })
         };
         given.extend(number("alpha", alpha).into_iter().chain(number("beta", asked.beta)));
@@ -277,30 +299,24 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     } else if let Some(first) = given.first() {
         return invalid(format!("{} is given, and no epilogue uses it: epilogue= was needed", first.name));
     } else if let Some(c) = &asked.c {
-        let c = Array::of("c", c)?;
-        if c.place != place || c.shape() != several.shape {
-            return invalid(format!(
-                "c has shape {} in {}, {} in {} was needed",
-                c.shape_words(),
-                c.place.words(),
-                crate::array::shape_words(&several.shape),
-                place.words()
-            ));
+        if asked.beta.is_none() {
+            return invalid("c is given and beta is not: beta was needed, which multiplies c");
         }
-        c_format = c.format;
-        linear.c = Some(row_major("c", &c)?);
-        kept.push(c.object);
+        let c = Found::of("c", c)?;
+        if c.shape() != several.shape {
+            let needed = shape_words(&several.shape);
+            return invalid(format!("c has shape {}, {needed} was needed", c.shape_words()));
+        }
+        given_c = Some(c);
     } else if linear.beta != 0.0 {
         return invalid(format!("beta is {}, and c is not given: it was needed", linear.beta));
     }
     let formula = text.map(|text| epilogue::formula(text, &given, &scaled, (types.a, said))).transpose()?;
     let types = formula.map_or(types, |formula| types.stored(formula.output(types.a)));
-    if let Some(format) = c_format.filter(|&format| format != types.d) {
-        return invalid(format!(
-            "c has elements of {}, {} was needed, as the result",
-            type_name(format),
-            type_name(types.d)
-        ));
+    if let Some(c) = given_c {
+        let c = c.admit("c", &rule(types.d, Access::Read))?;
+        linear.c = Some(row_major("c", &c)?);
+        kept.push(c.object().clone());
     }
     // The memory.
     let halvings = formula.map_or(0, |formula| formula.halvings());
@@ -311,22 +327,20 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     let like = if stored[0].is_some() { &b } else { &a };
     let out = match out {
         Some(out) if out.shape() != shape => {
-            let needed = crate::array::shape_words(&shape);
+            let needed = shape_words(&shape);
             return invalid(format!("out has shape {}, {needed} was needed", out.shape_words()));
         }
-        Some(out) => out,
+        Some(out) => out.admit("out", &rule(types.d, Access::Written))?,
         None => {
             let whole = lead.map(|mut lead| {
                 lead.splice(lead.len() - 1.., [shape[1]]);
                 lead
             });
-            Array::of("out", &like.alike(whole.as_deref().unwrap_or(&shape), types.d)?)?
-                .rows_of(whole.is_some())?
+            result(like, whole.as_deref().unwrap_or(&shape), types.d, several.groups.as_ref())?
         }
     };
-    if out.library == Library::Numpy && !out.object.getattr("flags")?.getattr("writeable")?.is_truthy()? {
-        return invalid("out is read-only, a writable array was needed");
-    }
+    let result = out.object().clone();
+    let out = if out.rank() == shape.len() { out } else { out.in_rows("out")? };
     let d = row_major("out", &out)?;
     let aligned_alone = types.is_scaled() || types.has_weights() || types.has_sparse();
     let ragged = matches!(several.products, GroupedProblem::GroupedContiguous { .. });
@@ -337,11 +351,11 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         aligned: aligned_alone,
         single: i == 0 && ragged,
     };
-    let operand = |i: usize, name, array: Array<'py>, format| match &stored[i] {
-        Some(stored) => Ok(Operand { array: stored.values.clone(), matrix: stored.matrix, major: Major::K }),
-        None => sides(i, name, format).of(array),
+    let operand = |i: usize, array: Array<'py>, format| match &stored[i] {
+        Some(stored) => Ok(Operand { array, matrix: stored.matrix, major: Major::K }),
+        None => sides(i, names[i], format).of(array),
     };
-    let [a, b] = [operand(0, "a", a.clone(), types.a)?, operand(1, "b", b, types.b)?];
+    let [a, b] = [operand(0, a.clone(), types.a)?, operand(1, b, types.b)?];
     let (like, majors) =
         (if stored[0].is_some() { b.array.clone() } else { a.array.clone() }, [a.major, b.major]);
     let alignment = |matrix: MatrixRef| u64::from(1u32 << matrix.address.trailing_zeros().min(4));
@@ -368,28 +382,50 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     };
     if let Scales::Blocks { scales, kept: arrays, .. } = &found {
         call.scales = Some(*scales);
-        kept.extend(arrays.iter().map(|array| array.object.clone()));
+        kept.extend(arrays.iter().map(|array| array.object().clone()));
     }
     for stored in stored.iter().flatten() {
         call.group_scales = call.group_scales.or(stored.groups);
         call.metadata = call.metadata.or(stored.metadata);
         kept.extend(stored.kept.iter().cloned());
     }
-    let chosen = CHOSEN.get(key, |key| choose(py, key, &call))?;
+    let who = {
+        let given = [("out", asked.out.is_some()), ("types", bits), ("epilogue", asked.epilogue.is_some())];
+        let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+        names.into_iter().chain(given).collect::<Vec<_>>().join(", ")
+    };
+    let chosen = CHOSEN.get(key, |key| choose(py, key, &call)).map_err(|error| about(py, &who, error))?;
     let epilogue = match formula {
         None => Epilogue::Linear(linear),
         Some(_) => {
             let slots = chosen.kernel.slots();
             let count = several.products.count();
-            let (inputs, allocated) = epilogue::inputs(slots, &given, (&like, count))?;
+            let text = (text.unwrap_or_default(), bits);
+            let (inputs, allocated) = epilogue::inputs(slots, &given, text, (&like, count, instead))?;
             kept.extend(allocated);
             Epilogue::Fused(Arc::clone(slots), inputs, count)
         }
     };
     let call = call.with(epilogue);
-    kept.extend([b.array.object.clone(), a.array.object.clone()]);
-    kept.extend(several.offsets.map(|offsets| offsets.object));
-    Ok(Prepared { chosen, call, a: like, result: out.object, _kept: kept })
+    kept.extend([b.array.object().clone(), a.array.object().clone()]);
+    kept.extend(several.groups.map(|(offsets, _)| offsets.object().clone()));
+    Ok(Prepared { chosen, call, a: like, result, who, _kept: kept })
+}
+
+/// A new array for the result. Rows of no group are zeros: the host knows which they are, and on a card all are set before the launch.
+fn result<'py>(
+    like: &Array<'py>,
+    shape: &[i64],
+    format: Format,
+    groups: Option<&(Array<'py>, Option<[i64; 2]>)>,
+) -> PyResult<Array<'py>> {
+    let unknown = matches!(groups, Some((_, None)));
+    let out = like.alike("out", shape, format, if unknown { Fill::Zeros } else { Fill::Nothing })?;
+    if let Some((_, Some([first, last]))) = groups {
+        out.clear_rows(0, *first)?;
+        out.clear_rows(*last, shape[0])?;
+    }
+    Ok(out)
 }
 
 /// Forgets the choices, so that what was measured is found.
@@ -434,16 +470,20 @@ impl<'py> Prepared<'py> {
     /// Runs the call: enqueues it on the current stream of a card, or emulates it. Returns the result.
     pub(crate) fn run(mut self) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the arrays are alive, and their extents and distances were read from them.
-        unsafe { self.chosen.run(&self.a, &mut self.call) }?;
+        let ran = unsafe { self.chosen.run(&self.a, &mut self.call) };
+        ran.map_err(|error| about(self.a.object().py(), &self.who, error))?;
         Ok(self.result)
     }
 
-    pub(crate) fn emulate(&self, how: Run) -> PyResult<()> {
+    pub(crate) fn emulate(
+        &self,
+        ways: impl IntoIterator<Item = Run<'static>, IntoIter: Send>,
+    ) -> PyResult<()> {
         let Self { chosen, call, a, .. } = self;
-        if a.place != Place::Host {
-            return invalid(format!("a is in {}, the host's memory was needed", a.place.words()));
+        if a.place() != Place::Host {
+            return invalid(format!("a is in {}, the host's memory was needed", a.place().words()));
         }
         // SAFETY: the same.
-        unsafe { chosen.emulate(a.object.py(), call, how) }
+        unsafe { chosen.emulate(a.object().py(), call, ways) }
     }
 }

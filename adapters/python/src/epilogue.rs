@@ -1,8 +1,9 @@
 //! The text of an epilogue, completed by what the arguments say, and its arguments.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use falchion::collective::process::Locked;
 use falchion::collective::tree::{DropoutArgument, Scratch};
 use falchion::collective::{Format, Formula, Input};
 use falchion_core::{Kind, Slot};
@@ -10,9 +11,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::array::{Array, invalid, number, shape_words, type_name};
+use crate::array::{Access, Array, Elements, Fill, Found, Rule, invalid, number, shape_words, type_name};
 use crate::error::of_refusal;
 use crate::operand::row_major;
+use crate::place::KEPT;
 
 /// An argument by name: a number, an array, or whatever else was given.
 pub(crate) struct Given<'py> {
@@ -21,8 +23,8 @@ pub(crate) struct Given<'py> {
 }
 
 pub(crate) enum Value<'py> {
-    Number(f32),
-    Array(Array<'py>),
+    Number(f64),
+    Array(Found<'py>),
     Mask(DropoutArgument),
 }
 
@@ -32,16 +34,20 @@ impl<'py> Given<'py> {
             Some(number) => Value::Number(number),
             // Without this question, every array would make an error first.
             None if object.is_instance_of::<PyTuple>() => {
-                let (probability, seed, offset) = object.extract()?;
+                let Ok((probability, seed, offset)) = object.extract() else {
+                    return invalid(format!(
+                        "{name} is {object}, a tuple of probability, seed and offset was needed"
+                    ));
+                };
                 Value::Mask(DropoutArgument { probability, seed, offset })
             }
-            None => Value::Array(Array::of(&name, object)?),
+            None => Value::Array(Found::of(&name, object)?),
         };
         Ok(Self { name, value })
     }
 
     fn format(&self) -> Option<Format> {
-        if let Value::Array(array) = &self.value { array.format } else { None }
+        if let Value::Array(array) = &self.value { array.format() } else { None }
     }
 }
 
@@ -57,8 +63,8 @@ pub(crate) fn formula(
     (operand, d): (Format, Option<Format>),
 ) -> PyResult<Formula> {
     type Known = HashMap<String, Vec<(Vec<Option<Format>>, &'static str, Format, Option<Format>, Formula)>>;
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    static KNOWN: Locked<Option<Known>> = Locked::new(None);
+    let mut known = KNOWN.lock();
     let known = known.get_or_insert_default();
     let found = known.get(text).and_then(|all| {
         all.iter().find(|(formats, by, of, to, _)| {
@@ -75,8 +81,21 @@ pub(crate) fn formula(
     let whole = completed(text, given, scaled);
     let formula = falchion_core::formula(&whole, operand, d).map_err(|refusal| of_refusal(&refusal))?;
     let formats = given.iter().map(Given::format).collect();
+    if known.len() >= KEPT {
+        known.clear();
+    }
     known.entry(text.to_owned()).or_default().push((formats, scaled.0, operand, d, formula));
     Ok(formula)
+}
+
+/// Whether a text says the format of an argument: `bias[n]:bf16`.
+fn says_format(text: &str, name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        let index = if after.starts_with('[') { after.find(']').map_or(0, |end| end + 1) } else { 0 };
+        !before.ends_with(word) && !after.starts_with(word) && after[index..].starts_with(':')
+    })
 }
 
 /// The text with the format of each array, and with scales after `acc`.
@@ -115,11 +134,12 @@ fn completed(text: &str, given: &[Given<'_>], scaled: &Scaled) -> String {
 /// An argument per slot, and what was allocated for them.
 type Inputs<'py> = (Vec<Option<Input>>, Vec<Bound<'py, PyAny>>);
 
-/// The arguments of the slots, and what was allocated for them.
+/// The arguments of the slots of a text, and what was allocated for them. With `bits`, `types=` says what unsigned integers are.
 pub(crate) fn inputs<'py>(
     slots: &Arc<[Slot]>,
     given: &[Given<'py>],
-    (like, count): (&Array<'py>, u32),
+    (text, bits): (&str, bool),
+    (like, count, instead): (&Array<'py>, u32, Option<&str>),
 ) -> PyResult<Inputs<'py>> {
     for Given { name, .. } in given {
         if !slots.iter().any(|slot| slot.name == name) {
@@ -139,12 +159,19 @@ pub(crate) fn inputs<'py>(
             (Kind::Scalar, None) if matches!(slot.name, "alpha" | "beta") => None,
             (Kind::Mask, Some(Value::Mask(mask))) => Some(Input::Dropout(*mask)),
             (Kind::Scratch(bytes), None) => {
-                let room = like.empty(&[bytes as i64], Format::U8, true)?;
-                let address = Array::of(slot.name, &room)?.address;
-                kept.push(room);
-                Some(Input::Scratch(Scratch { address, bytes }))
+                let room = like.alike(slot.name, &[bytes as i64], Format::U8, Fill::Zeros)?;
+                kept.push(room.object().clone());
+                Some(Input::Scratch(Scratch { address: room.address(), bytes }))
             }
-            (Kind::Memory { .. }, Some(Value::Array(array))) => Some(memory(slot, array, like, count)?),
+            (Kind::Memory { format, writes, .. }, Some(Value::Array(array))) => {
+                let bits = bits || says_format(text, slot.name);
+                let elements = if bits { Elements::OrBits(format) } else { Elements::Of(format) };
+                let access = if writes { Access::Written } else { Access::Read };
+                let rule = Rule::new(elements, access).at(like.place(), "a").without_gradient(instead);
+                let array = array.clone().admit(slot.name, &rule)?;
+                kept.push(array.object().clone());
+                Some(memory(slot, &array, count)?)
+            }
             // C is not read where beta is 0.
             (Kind::Memory { .. }, None) if slot.name == "c" => None,
             (_, value) => return Err(other(slot, value)),
@@ -174,23 +201,11 @@ fn other(slot: &Slot, value: Option<&Value<'_>>) -> PyErr {
 }
 
 /// An array that an epilogue reads or writes.
-fn memory(slot: &Slot, array: &Array<'_>, like: &Array<'_>, count: u32) -> PyResult<Input> {
-    let Kind::Memory { format, extents: [rows, columns], matrix, each, .. } = slot.kind else {
+fn memory(slot: &Slot, array: &Array<'_>, count: u32) -> PyResult<Input> {
+    let Kind::Memory { extents: [rows, columns], matrix, each, .. } = slot.kind else {
         return Err(other(slot, None));
     };
     let name = slot.name;
-    if array.place != like.place {
-        return invalid(format!(
-            "{name} is in {}, {} was needed, as a",
-            array.place.words(),
-            like.place.words()
-        ));
-    }
-    let raw = array.format.is_none_or(|of| !of.is_float() && array.bytes == format.bytes());
-    if array.format != Some(format) && !(raw && array.bytes == format.bytes()) {
-        let found = array.format.map_or("other", type_name);
-        return invalid(format!("{name} has elements of {found}, {} was needed", type_name(format)));
-    }
     let mut needed = Vec::new();
     if each {
         needed.push(i64::from(count));
@@ -214,13 +229,13 @@ fn memory(slot: &Slot, array: &Array<'_>, like: &Array<'_>, count: u32) -> PyRes
     let first = row_major(name, array)?;
     if each {
         let distance = array.last(if matrix { 2 } else { 1 })[1];
-        let stride = u64::try_from(distance).unwrap_or(0) * u64::from(array.bytes);
+        let stride = u64::try_from(distance).unwrap_or(0) * u64::from(array.bytes());
         if count > 1 && !stride.is_multiple_of(4) {
             return invalid(format!(
                 "{name} has {stride} bytes from one GEMM to the next, a multiple of 4 was needed"
             ));
         }
-        return Ok(Input::Each { address: array.address, ld: first.ld, stride });
+        return Ok(Input::Each { address: array.address(), ld: first.ld, stride });
     }
-    Ok(if matrix { Input::matrix(array.address, first.ld) } else { Input::Address(array.address) })
+    Ok(if matrix { Input::matrix(array.address(), first.ld) } else { Input::Address(array.address()) })
 }

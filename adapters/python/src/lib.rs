@@ -16,6 +16,8 @@ mod plan;
 mod scales;
 mod sequences;
 mod stored;
+mod watch;
+mod whole;
 
 use falchion::emulator::Schedule;
 use falchion_core::Run;
@@ -24,6 +26,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::call::{Arguments, Views};
 use crate::plan::Kernel;
+use crate::whole::Whole;
 
 pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
 
@@ -44,17 +47,20 @@ pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
 ///
 /// `epilogue` is the text of a formula, for example "gelu(acc + bias[n])" or "alpha*acc + beta*c". Its arguments are given
 /// by name; numbers are numbers, and arrays have the types of their elements. What it writes is written into the
-/// arguments' arrays: "gelu(store(pre[m,n], acc))" with `pre` (M, N), "reduce_sum(sums[n], acc)". Without it, the result is `alpha * (a @ b) + beta * c`.
+/// arguments' arrays: "gelu(store(pre[m,n], acc))" with `pre` (M, N), "reduce_sum(sums[n], acc)". Without it, the result is `alpha * (a @ b) + beta * c`,
+/// where `c` needs `beta`. What is given and not used is refused.
 ///
 /// `scale_a` and `scale_b` multiply operands: two numbers; arrays of one float32; vectors of (M,) and (N,); or blocks of
 /// (M, K/128) or (M/128, K/128) and (K/128, N) or (K/128, N/128), rounded up.
 ///
 /// `groups` are the offsets of groups of rows (int32, one more than there are groups): rows `groups[i]` up to
 /// `groups[i + 1]` of `a` are multiplied by `b[i]`, as experts do. int64 is converted in the host's memory, and refused on a card.
+/// Rows of no group are zeros in a new result, which on a card is set to zero first; those of `out` stay as they are.
 ///
 /// `reproducible`: the bits of a row of the result depend on nothing but that row, `b` and the epilogue. `spec` names the kernel.
 ///
-/// Raises `ValueError` with the argument, its value and what was needed, and `Fault` if the emulator finds one.
+/// Raises `ValueError` with the argument, its value and what was needed, `TypeError` for what is no array, and `Fault` if the emulator finds one.
+/// Refused are big-endian elements, masked, sparse and nested arrays, and an `out` that is read-only or whose elements share memory.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
 #[pyo3(signature = (a, b, *, out=None, epilogue=None, types=None, c=None, alpha=None, beta=None, scale_a=None,
@@ -67,8 +73,8 @@ fn matmul<'py>(
     epilogue: Option<Bound<'py, PyString>>,
     types: Option<String>,
     c: Option<Bound<'py, PyAny>>,
-    alpha: Option<f32>,
-    beta: Option<f32>,
+    alpha: Option<f64>,
+    beta: Option<f64>,
     scale_a: Option<Bound<'py, PyAny>>,
     scale_b: Option<Bound<'py, PyAny>>,
     groups: Option<Bound<'py, PyAny>>,
@@ -100,19 +106,24 @@ fn matmul<'py>(
 /// and of asynchronous operations. Takes the arguments of `matmul`. Raises `Fault` with the emulator's report if a run
 /// finds a race, a bad access or a hang. Returns the kernel.
 #[pyfunction]
-#[pyo3(signature = (a, b, *, schedules=8, **keywords))]
+#[pyo3(signature = (a, b, *, schedules=Whole::Small(8), **keywords), text_signature = "(a, b, *, schedules=8, **keywords)")]
 fn check<'py>(
     py: Python<'py>,
     a: Bound<'py, PyAny>,
     b: Bound<'py, PyAny>,
-    schedules: usize,
+    schedules: Whole,
     keywords: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Kernel> {
     let arguments = Arguments::of([a, b], keywords.as_ref())?;
     let prepared = call::prepare(py, &arguments)?;
-    for (schedule, seed) in Schedule::sweep(schedules as u64).take(schedules.max(1)) {
-        prepared.emulate(Run { schedule, seed, exact: false })?;
-    }
+    let schedules = schedules.from("schedules", [1, u32::MAX])?;
+    let each = Schedule::sweep(schedules.into()).take(schedules as usize);
+    prepared.emulate(each.enumerate().map(|(i, (schedule, seed))| Run {
+        schedule,
+        seed,
+        part: [i, schedules as usize],
+        ..Run::default()
+    }))?;
     let gemm = &prepared.chosen.kernel;
     Ok(Kernel::new(gemm.gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
 }
@@ -141,5 +152,5 @@ mod _native {
     #[pymodule_export]
     use super::plan::{Kernel, plan, result, tune};
     #[pymodule_export]
-    use super::stored::{Operand, awq, compress, fp8, gptq, mxfp4, pack};
+    use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
 }

@@ -45,7 +45,8 @@ pub(crate) fn linear<'py>(
     weight: Bound<'py, PyAny>,
     bias: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let views = Views { rows: [true, false], turned: [false, true], ..Views::default() };
+    let views =
+        Views { names: ["x", "weight"], rows: [true, false], turned: [false, true], ..Views::default() };
     multiply([&x, &weight], bias.as_ref(), views)
 }
 
@@ -61,9 +62,13 @@ pub(crate) fn linear_backward<'py>(
     needed: (bool, bool, bool),
 ) -> PyResult<(Gradient<'py>, Gradient<'py>, Gradient<'py>)> {
     let py = gradient.py();
-    let of_x = || multiply([&gradient, &weight], None, Views { rows: [true, false], ..Views::default() });
+    let of_x = || {
+        let views = Views { names: ["gradient", "weight"], rows: [true, false], ..Views::default() };
+        multiply([&gradient, &weight], None, views)
+    };
     let of_weight = || {
-        let views = Views { rows: [true; 2], turned: [true, false], ..Views::default() };
+        let views =
+            Views { names: ["gradient", "x"], rows: [true; 2], turned: [true, false], ..Views::default() };
         multiply([&gradient, &x], None, views)
     };
     let of_bias = || {

@@ -3,15 +3,15 @@
 use falchion::kernel::GroupedProblem;
 use pyo3::prelude::*;
 
-use crate::array::{Array, extent, invalid};
+use crate::array::{Array, Found, extent, invalid};
 
 /// How many GEMMs there are, and the shape of the result in front of its rows and columns.
 pub(crate) struct Many<'py> {
     pub(crate) products: GroupedProblem,
     /// The shape of the result, whose last extent is N.
     pub(crate) shape: Vec<i64>,
-    /// The offsets of groups of rows.
-    pub(crate) offsets: Option<Array<'py>>,
+    /// The offsets of groups of rows; and the first and the last, if the host knows them.
+    pub(crate) groups: Option<(Array<'py>, Option<[i64; 2]>)>,
 }
 
 impl Many<'_> {
@@ -26,22 +26,22 @@ impl Many<'_> {
 
 /// The GEMMs of two arrays. `n` are the columns of B, and `matrices` how many there are.
 pub(crate) fn many<'py>(
-    a: &Array<'py>,
-    b: &Array<'py>,
+    a: &Found<'py>,
+    b: &Found<'py>,
     [n, matrices]: [i64; 2],
     groups: Option<Array<'py>>,
 ) -> PyResult<Many<'py>> {
     let [rows, _] = a.last(1);
     if let Some(offsets) = groups {
         let count = offsets.last(0)[0] - 1;
-        if offsets.rank() != 1 || count < 1 || !offsets.is_whole() || offsets.last(0)[1] != 1 {
+        if offsets.rank() != 1 || count < 1 {
             return invalid(format!(
-                "groups has shape {} of {}, a contiguous vector of one int32 more than there are groups was needed",
-                offsets.shape_words(),
-                offsets.type_words()
+                "groups has shape {}, a vector of one number more than there are groups was needed",
+                offsets.shape_words()
             ));
         }
-        if a.rank() != 2 || matrices != count || b.rank() == 2 {
+        let offsets = offsets.flat("groups")?;
+        if a.rank() != 2 || matrices != count || b.rank() == 2 || b.rank() > 3 {
             return invalid(format!(
                 "a has shape {} and b {} of {matrices} matrices, (M, K) and ({count}, K, N) were needed, as groups has {} offsets",
                 a.shape_words(),
@@ -49,7 +49,8 @@ pub(crate) fn many<'py>(
                 count + 1
             ));
         }
-        if let Some(found) = offsets.numbers()?
+        let numbers = offsets.numbers()?;
+        if let Some(found) = &numbers
             && (found.first().is_some_and(|&first| first < 0)
                 || found.last().is_some_and(|&last| last > rows)
                 || !found.is_sorted())
@@ -58,12 +59,13 @@ pub(crate) fn many<'py>(
                 "groups is {found:?}, numbers from 0 to the {rows} rows of a that do not fall were needed"
             ));
         }
-        let (count, address) = (extent("groups", &offsets, count)?, offsets.address);
+        let (count, address) = (extent("groups", &offsets, count)?, offsets.address());
         let products = GroupedProblem::GroupedContiguous { count, offsets: address };
-        return Ok(Many { products, shape: vec![rows, n], offsets: Some(offsets) });
+        let ends = numbers.and_then(|found| Some([*found.first()?, *found.last()?]));
+        return Ok(Many { products, shape: vec![rows, n], groups: Some((offsets, ends)) });
     }
     match (a.rank(), b.rank()) {
-        (2, 2) => Ok(Many { products: GroupedProblem::One, shape: vec![rows, n], offsets: None }),
+        (2, 2) => Ok(Many { products: GroupedProblem::One, shape: vec![rows, n], groups: None }),
         (3, 3) | (2, 3) | (3, 2) => {
             let counts = [a.last(2)[0], b.last(2)[0]];
             let count = if counts[0] == 1 { counts[1] } else { counts[0] };
@@ -75,7 +77,7 @@ pub(crate) fn many<'py>(
                 ));
             }
             let products = GroupedProblem::Batched { count: extent("a", a, count)? };
-            Ok(Many { products, shape: vec![count, rows, n], offsets: None })
+            Ok(Many { products, shape: vec![count, rows, n], groups: None })
         }
         _ => invalid(format!(
             "a has shape {} and b {}, matrices or batches of matrices were needed",

@@ -4,9 +4,8 @@ use falchion::collective::{Format, MatrixRef};
 use falchion::cute_rs::atom::Major;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyEllipsis, PySlice};
 
-use crate::array::{Array, invalid};
+use crate::array::{Array, Fill, invalid};
 
 /// A matrix of a call, or one per GEMM.
 #[derive(Debug)]
@@ -46,31 +45,12 @@ impl Sides {
         if let Some((matrix, major)) = self.found(&copy) {
             return Ok(Operand { array: copy, matrix, major });
         }
-        let copy = self.padded(&copy, turned)?;
-        match self.found(&copy) {
-            Some((matrix, major)) => Ok(Operand { array: copy, matrix, major }),
+        // Rows that begin at multiples of 16 bytes.
+        let [_, view] = copy.in_lines(self.name, (i64::from(16 / copy.bytes()), Fill::Nothing), turned)?;
+        match self.found(&view) {
+            Some((matrix, major)) => Ok(Operand { array: view, matrix, major }),
             None => invalid(format!("{} of shape {} cannot be copied", self.name, array.shape_words())),
         }
-    }
-
-    /// A copy whose rows begin at multiples of 16 bytes.
-    fn padded<'py>(&self, array: &Array<'py>, turned: bool) -> PyResult<Array<'py>> {
-        let py = array.object.py();
-        let mut shape = array.shape();
-        let rank = shape.len();
-        if turned {
-            shape.swap(rank - 1, rank - 2);
-        }
-        let (extent, multiple) = (shape[rank - 1], i64::from(16 / array.bytes));
-        shape[rank - 1] = (extent + multiple - 1) / multiple * multiple;
-        let room = array.room(&shape)?;
-        let columns = PySlice::new(py, 0, extent as isize, 1);
-        let mut view = room.get_item((PyEllipsis::get(py), columns))?;
-        if turned {
-            view = view.call_method1("swapaxes", (-1, -2))?;
-        }
-        view.set_item(PyEllipsis::get(py), &array.object)?;
-        Array::of(self.name, &view)
     }
 
     /// Where the operand is, if a kernel takes it as it lies.
@@ -79,19 +59,19 @@ impl Sides {
         let [count, distance] = array.last(2);
         let stride = if count <= 1 || self.single { Some(0) } else { u64::try_from(distance).ok() }?;
         let units = |ld: u64| {
-            let bytes = u64::from(array.bytes);
-            [array.address, ld * bytes, stride * bytes].iter().all(|of| of.is_multiple_of(16))
+            let bytes = u64::from(array.bytes());
+            [array.address(), ld * bytes, stride * bytes].iter().all(|of| of.is_multiple_of(16))
         };
         let at = |ld, major| {
-            let matrix = MatrixRef { address: array.address, ld, stride };
+            let matrix = MatrixRef { address: array.address(), ld, stride };
             (!self.aligned || units(ld)).then_some((matrix, major))
         };
-        let along_k = || at(leading(k, mn, array.bytes)?, Major::K);
+        let along_k = || at(leading(k, mn, array.bytes())?, Major::K);
         let along_mn = || {
             if along_k_alone(self.format) || self.aligned {
                 return None;
             }
-            at(leading(mn, k, array.bytes)?, Major::Mn)
+            at(leading(mn, k, array.bytes())?, Major::Mn)
         };
         along_k().or_else(along_mn)
     }
@@ -112,7 +92,7 @@ fn leading(line: [i64; 2], lines: [i64; 2], bytes: u32) -> Option<u64> {
 
 /// A row-major matrix that is used as it lies, or one per GEMM.
 pub(crate) fn row_major(name: &str, array: &Array<'_>) -> PyResult<MatrixRef> {
-    let ld = leading(array.last(0), array.last(1), array.bytes);
+    let ld = leading(array.last(0), array.last(1), array.bytes());
     let [count, distance] = array.last(2);
     let stride = if count <= 1 { Some(0) } else { u64::try_from(distance).ok() };
     let (Some(ld), Some(stride)) = (ld, stride) else {
@@ -122,5 +102,5 @@ pub(crate) fn row_major(name: &str, array: &Array<'_>) -> PyResult<MatrixRef> {
         )));
     };
     let ld = if array.last(1)[0] <= 1 { ld.max(array.last(0)[0].unsigned_abs()) } else { ld };
-    Ok(MatrixRef { address: array.address, ld, stride })
+    Ok(MatrixRef { address: array.address(), ld, stride })
 }

@@ -11,8 +11,9 @@ use falchion_core::{Plain, Run};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::array::{Array, Place, Torch};
+use crate::array::{Array, Fill, Place, Torch};
 use crate::error::of_engine;
+use crate::watch::watched;
 
 /// Number of choices that are kept of a kind.
 pub(crate) const KEPT: usize = 4096;
@@ -38,10 +39,10 @@ where
     /// # Safety
     /// The call's addresses are those of arrays that are alive, with their extents and distances.
     pub(crate) unsafe fn run(&self, like: &Array<'_>, call: &mut K::Call) -> PyResult<()> {
-        let py = like.object.py();
-        let Place::Cuda(ordinal) = like.place else {
+        let py = like.object().py();
+        let Place::Cuda(ordinal) = like.place() else {
             // SAFETY: the caller guarantees it.
-            return unsafe { self.emulate(py, call, Run::default()) };
+            return unsafe { self.emulate(py, call, [Run::default()]) };
         };
         let torch = torch(py)?;
         if self.kernel.card() != Some(ordinal) {
@@ -63,13 +64,29 @@ where
         unsafe { self.kernel.launch(ordinal, handle(stream), call) }.map_err(|error| of_engine(&error))
     }
 
-    /// Runs a call on the host's memory.
+    /// Runs a call on the host's memory, once per way.
     ///
     /// # Safety
     /// As [`run`](Self::run).
-    pub(crate) unsafe fn emulate(&self, py: Python<'_>, call: &K::Call, how: Run) -> PyResult<()> {
-        // SAFETY: the caller guarantees it.
-        py.detach(|| unsafe { self.kernel.emulate(call, how) }).map_err(|error| of_engine(&error))
+    pub(crate) unsafe fn emulate(
+        &self,
+        py: Python<'_>,
+        call: &K::Call,
+        ways: impl IntoIterator<Item = Run<'static>, IntoIter: Send>,
+    ) -> PyResult<()> {
+        let mut ways = ways.into_iter();
+        let emulated = watched(
+            py,
+            "falchion: emulating",
+            |watch| {
+                ways.try_for_each(|way| {
+                    // SAFETY: the caller guarantees it.
+                    unsafe { self.kernel.emulate(call, Run { watch: Some(watch), ..way }) }
+                })
+            },
+            || (),
+        )?;
+        emulated.map_err(|error| of_engine(&error))
     }
 }
 
@@ -108,7 +125,7 @@ impl Workspaces {
         if bytes == 0 {
             return Ok(None);
         }
-        let py = like.object.py();
+        let py = like.object().py();
         let captured = torch.module.bind(py).getattr("cuda")?.call_method0("is_current_stream_capturing")?;
         if captured.is_truthy()? {
             return Ok(Some(made(like, bytes, true)?.1));
@@ -129,9 +146,10 @@ impl Workspaces {
 
 /// New memory of that many bytes, in whole lines of 256 bytes, in the place of an array.
 fn made<'py>(like: &Array<'py>, bytes: u64, zeros: bool) -> PyResult<(Bound<'py, PyAny>, Buffer)> {
-    let room = like.empty(&[bytes.next_multiple_of(256) as i64 + 256], Format::U8, zeros)?;
-    let address = Array::of("workspace", &room)?.address.next_multiple_of(256);
-    Ok((room, Buffer::new(address, bytes)))
+    let fill = if zeros { Fill::Zeros } else { Fill::Nothing };
+    let room = like.alike("workspace", &[bytes.next_multiple_of(256) as i64 + 256], Format::U8, fill)?;
+    let address = room.address().next_multiple_of(256);
+    Ok((room.object().clone(), Buffer::new(address, bytes)))
 }
 
 /// The numbers from which kernels are chosen for a card.

@@ -2,12 +2,16 @@
 
 use falchion::cute_rs::atom::{Major, smem};
 use falchion::cute_rs::draw::{Access, Picture};
-use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types, search};
+use falchion::kernel::driver::stop_measuring;
+use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types};
+use falchion_core::Watch;
 use pyo3::prelude::*;
 
 use crate::array::{Place, format_of, invalid, short, type_name};
 use crate::error::of_refusal;
 use crate::place::machine;
+use crate::watch::watched;
+use crate::whole::Whole;
 
 /// A kernel that was chosen, with its predicted time.
 #[pyclass(frozen, module = "falchion")]
@@ -136,17 +140,21 @@ impl Kernel {
 
 /// What `plan` and `tune` are asked.
 struct Asked<'a> {
-    extents: [u32; 3],
+    extents: [Whole; 3],
     types: &'a str,
     layout: &'a str,
-    batch: u32,
+    batch: Whole,
     epilogue: Option<&'a str>,
     reproducible: bool,
 }
 
 impl Asked<'_> {
     fn request(&self) -> PyResult<Request<'static>> {
-        let Self { extents: [m, n, k], batch, reproducible, .. } = *self;
+        let Self { extents: [m, n, k], batch, reproducible, .. } = self;
+        let most = i32::MAX as u32;
+        let extent = |name: &str, number: &Whole| number.from(name, [0, most]);
+        let [m, n, k] = [extent("m", m)?, extent("n", n)?, extent("k", k)?];
+        let (batch, reproducible) = (batch.from("batch", [1, most])?, *reproducible);
         let (types, said) =
             falchion_core::types(&short(self.types)).map_err(|refusal| of_refusal(&refusal))?;
         let majors = falchion_core::majors(self.layout).map_err(|refusal| of_refusal(&refusal))?;
@@ -166,28 +174,28 @@ impl Asked<'_> {
 /// matrices, "kk" for a B that is a transposed view. `card` is the name of a Hopper card; no card is needed.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
-#[pyo3(signature = (m, n, k, *, types="bf16", layout="kn", batch=1, epilogue=None, reproducible=false, card="h200", most=1))]
+#[pyo3(signature = (m, n, k, *, types="bf16", layout="kn", batch=Whole::Small(1), epilogue=None, reproducible=false, card="h200", most=Whole::Small(1)),
+    text_signature = "(m, n, k, *, types='bf16', layout='kn', batch=1, epilogue=None, reproducible=False, card='h200', most=1)")]
 pub(crate) fn plan(
     py: Python<'_>,
-    m: u32,
-    n: u32,
-    k: u32,
+    m: Whole,
+    n: Whole,
+    k: Whole,
     types: &str,
     layout: &str,
-    batch: u32,
+    batch: Whole,
     epilogue: Option<&str>,
     reproducible: bool,
     card: &str,
-    most: usize,
+    most: Whole,
 ) -> PyResult<Vec<Kernel>> {
     let request = Asked { extents: [m, n, k], types, layout, batch, epilogue, reproducible }.request()?;
     let machine = of_card(card)?;
-    let selection = py.detach(|| search(&request, &machine, most.max(1)));
-    if let (true, Some(refused)) = (selection.ranked.is_empty(), selection.refused.first()) {
-        return invalid(format!("{m} x {n} x {k} {}: {}", request.types, refused.error));
-    }
+    let most = most.from("most", [1, 1 << 20])?;
+    let rank = |_: &Watch| falchion_core::ranked(&request, &machine, most as usize);
+    let ranked = watched(py, "falchion: ranking", rank, || ())?.map_err(|refusal| of_refusal(&refusal))?;
     let kernel = |Ranked { gemm, prediction, reason, .. }| Kernel::new(gemm, prediction.microseconds, reason);
-    Ok(selection.ranked.into_iter().map(kernel).collect())
+    Ok(ranked.into_iter().map(kernel).collect())
 }
 
 /// Measures up to `budget` kernels for a GEMM of M x N x K on a card of this machine, and returns the fastest. Its
@@ -199,25 +207,28 @@ pub(crate) fn plan(
 /// makes it less exact.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
-#[pyo3(signature = (m, n, k, *, types="bf16", layout="kn", batch=1, epilogue=None, reproducible=false, card="cuda:0", budget=24))]
+#[pyo3(signature = (m, n, k, *, types="bf16", layout="kn", batch=Whole::Small(1), epilogue=None, reproducible=false, card="cuda:0", budget=Whole::Small(24)),
+    text_signature = "(m, n, k, *, types='bf16', layout='kn', batch=1, epilogue=None, reproducible=False, card='cuda:0', budget=24)")]
 pub(crate) fn tune(
     py: Python<'_>,
-    m: u32,
-    n: u32,
-    k: u32,
+    m: Whole,
+    n: Whole,
+    k: Whole,
     types: &str,
     layout: &str,
-    batch: u32,
+    batch: Whole,
     epilogue: Option<&str>,
     reproducible: bool,
     card: &str,
-    budget: u32,
+    budget: Whole,
 ) -> PyResult<Kernel> {
     let request = Asked { extents: [m, n, k], types, layout, batch, epilogue, reproducible }.request()?;
+    let budget = budget.from("budget", [0, u32::MAX])?;
     let Some(ordinal) = of_this_machine(card) else {
         return invalid(format!("card is \"{card}\", one of this machine was needed: cuda:0"));
     };
-    let tuned = py.detach(|| falchion_core::Gemm::tuned(&request, ordinal, budget));
+    let tune = |_: &Watch| falchion_core::Gemm::tuned(&request, ordinal, budget);
+    let tuned = watched(py, "falchion: measuring", tune, stop_measuring)?;
     let tuned = tuned.map_err(|refusal| of_refusal(&refusal))?;
     crate::call::forget();
     Ok(Kernel::new(tuned.gemm().clone(), tuned.microseconds(), tuned.reason().to_owned()))

@@ -3,14 +3,14 @@
 use falchion::collective::{BlockScales, Format, MatrixRef};
 use pyo3::prelude::*;
 
-use crate::array::{Array, invalid, number};
+use crate::array::{Access, Array, Elements, Fill, Found, Rule, invalid, number};
 use crate::epilogue::{Given, Value};
 
 /// The scales of both operands.
 pub(crate) enum Scales<'py> {
     None,
     /// Numbers of the host, multiplied.
-    Number(f32),
+    Number(f64),
     /// In the epilogue: a number or a vector for A, and one for B.
     Epilogue(&'static str, [Option<Array<'py>>; 2]),
     /// Of blocks along K.
@@ -32,7 +32,9 @@ impl<'py> Scales<'py> {
         let Self::Epilogue(_, arrays) = self else { return Vec::new() };
         let named = ["scale_a", "scale_b"].into_iter().zip(arrays);
         let given = named.filter_map(|(name, array)| Some((name, array.clone()?)));
-        given.map(|(name, array)| Given { name: name.to_owned(), value: Value::Array(array) }).collect()
+        given
+            .map(|(name, array)| Given { name: name.to_owned(), value: Value::Array((*array).clone()) })
+            .collect()
     }
 }
 
@@ -45,7 +47,7 @@ pub(crate) fn of<'py>(
     given: [Option<&Bound<'py, PyAny>>; 2],
     [m, n, k]: [u32; 3],
     groups: Option<i64>,
-    a: &Array<'py>,
+    a: &Found<'py>,
 ) -> PyResult<Scales<'py>> {
     let [m, n, k] = [m, n, k].map(i64::from);
     if given.iter().all(Option::is_none) {
@@ -66,12 +68,8 @@ pub(crate) fn of<'py>(
                 names[i]
             ));
         }
-        let array = Array::of(names[i], object)?;
-        if array.place != a.place || array.format != Some(Format::F32) {
-            let place = a.place.words();
-            return invalid(format!("{} is not of float32 in {place}, as was needed", names[i]));
-        }
-        arrays[i] = Some(array);
+        let rule = Rule::new(Elements::Of(Format::F32), Access::Copied).at(a.place(), "a");
+        arrays[i] = Some(Found::of(names[i], object)?.admit(names[i], &rule)?);
     }
     let blocks = (k + BLOCK - 1) / BLOCK;
     // A's scales have the rows of A, B's the columns of B.
@@ -104,8 +102,7 @@ pub(crate) fn of<'py>(
     if vector(0) && vector(1) {
         let flat = |i: usize| -> PyResult<Option<Array<'py>>> {
             let Some(array) = &arrays[i] else { return Ok(None) };
-            let packed = array.copied(names[i], false)?;
-            Ok(Some(Array::of(names[i], &packed.object.call_method1("reshape", (-1,))?)?))
+            array.flat(names[i]).map(Some)
         };
         return Ok(Scales::Epilogue("*scale_a[m]:f32*scale_b[n]:f32", [flat(0)?, flat(1)?]));
     }
@@ -120,13 +117,19 @@ pub(crate) fn of<'py>(
         }
         return Ok(Scales::Blocks { rows: [of_a, of_b], scales: BlockScales { a: at[0], b: at[1] }, kept });
     }
-    let words = |i: usize| arrays[i].as_ref().map_or("missing".to_owned(), Array::shape_words);
+    let words = |i: usize| {
+        arrays[i].as_ref().map_or_else(
+            || format!("{} is not given", names[i]),
+            |array| format!("{} has shape {}", names[i], array.shape_words()),
+        )
+    };
+    let (first, second) = if arrays[0].is_some() { (0, 1) } else { (1, 0) };
     let tiles = [(m + BLOCK - 1) / BLOCK, (n + BLOCK - 1) / BLOCK];
     invalid(format!(
-        "scale_a has shape {} and scale_b {}, numbers, vectors of {m} and {n}, or blocks of ({m}, {blocks}) or ({}, {blocks}) and \
+        "{} and {}, numbers, vectors of {m} and {n}, or blocks of ({m}, {blocks}) or ({}, {blocks}) and \
          ({blocks}, {n}) or ({blocks}, {}), for each group or all, were needed",
-        words(0),
-        words(1),
+        words(first),
+        words(second),
         tiles[0],
         tiles[1]
     ))
@@ -140,19 +143,12 @@ fn laid_out<'py>(name: &str, array: &Array<'py>, turned: bool) -> PyResult<(Matr
     let distance = |stride: i64| u64::try_from(stride).unwrap_or(0);
     let (ld, stride) = (distance(lines[1]), if count > 1 { distance(stride) } else { 0 });
     let fits = line[0] <= 1 || line[1] == 1;
-    let whole = array.address.is_multiple_of(16) && ld.is_multiple_of(4) && stride.is_multiple_of(4);
+    let whole = array.address().is_multiple_of(16) && ld.is_multiple_of(4) && stride.is_multiple_of(4);
     if fits && whole && ld >= line[0].unsigned_abs() && (count <= 1 || stride > 0) {
-        return Ok((MatrixRef::new(array.address, ld).every(stride), array.clone()));
+        return Ok((MatrixRef::new(array.address(), ld).every(stride), array.clone()));
     }
-    let padded = (line[0] + 3) / 4 * 4;
-    let shape = [count, lines[0], padded];
-    let room = array.empty(&shape[3 - array.rank()..], Format::F32, true)?;
-    let py = room.py();
-    let columns = pyo3::types::PySlice::new(py, 0, line[0] as isize, 1);
-    let view = room.get_item((pyo3::types::PyEllipsis::get(py), columns))?;
-    let view = if turned { view.call_method1("swapaxes", (-1, -2))? } else { view };
-    view.set_item(pyo3::types::PyEllipsis::get(py), &array.object)?;
-    let room = Array::of(name, &room)?;
-    let stride = if count > 1 { (lines[0] * padded) as u64 } else { 0 };
-    Ok((MatrixRef::new(room.address, padded as u64).every(stride), room))
+    let [room, _] = array.in_lines(name, (4, Fill::Zeros), turned)?;
+    let padded = room.last(0)[0];
+    let stride = if count > 1 { lines[0] * padded } else { 0 };
+    Ok((MatrixRef::new(room.address(), padded.unsigned_abs()).every(stride.unsigned_abs()), room))
 }

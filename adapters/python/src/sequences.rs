@@ -4,8 +4,8 @@ use falchion::attention::{Packed, Pages};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::array::{Array, invalid, shape_words};
-use crate::heads::packed;
+use crate::array::{Array, Found, invalid, shape_words};
+use crate::whole::Whole;
 
 /// The arguments that say where sequences are.
 #[derive(Default)]
@@ -15,6 +15,14 @@ pub(crate) struct Given<'py> {
     pub(crate) max_seqlen: [Option<u32>; 2],
     pub(crate) block_table: Option<Bound<'py, PyAny>>,
     pub(crate) cache_seqlens: Option<Bound<'py, PyAny>>,
+}
+
+/// The longest sequences of queries and of keys, as their arguments say.
+pub(crate) fn most([queries, keys]: [Option<Whole>; 2]) -> PyResult<[Option<u32>; 2]> {
+    let of = |name: &str, given: Option<Whole>| {
+        given.map(|given| given.from(name, [0, i32::MAX as u32])).transpose()
+    };
+    Ok([of("max_seqlen_q", queries)?, of("max_seqlen_k", keys)?])
 }
 
 /// Sequences, with what their tables are in.
@@ -34,29 +42,40 @@ pub(crate) struct Sequences<'py> {
 const NAMES: [&str; 2] = ["cu_seqlens_q", "cu_seqlens_k"];
 
 /// A table of whole numbers of 32 bits, in the place of Q, with this number of dimensions; packed.
-fn table<'py>(name: &str, object: &Bound<'py, PyAny>, rank: usize, q: &Array<'py>) -> PyResult<Array<'py>> {
-    let table = Array::table(name, object)?;
-    if table.rank() != rank || !table.is_whole() || table.place != q.place {
-        return invalid(format!(
-            "{name} has shape {} of {} in {}, {rank} dimensions of int32 in {} were needed",
-            table.shape_words(),
-            table.type_words(),
-            table.place.words(),
-            q.place.words()
-        ));
+fn table<'py>(name: &str, object: &Bound<'py, PyAny>, rank: usize, q: &Found<'py>) -> PyResult<Array<'py>> {
+    let table = Found::of(name, object)?.table(name, q.place(), "q")?;
+    if table.rank() != rank {
+        let dimensions = if rank == 1 { "one dimension was needed" } else { "two dimensions were needed" };
+        return invalid(format!("{name} has shape {}, {dimensions}", table.shape_words()));
     }
-    if packed(&table) { Ok(table) } else { table.copied(name, false) }
+    if table.is_packed() { Ok(table) } else { table.copied(name, false) }
 }
 
-/// Where sequences begin: the table's address, and the length of the longest.
-fn begins(name: &str, table: &Array<'_>, most: Option<u32>, all: i64) -> PyResult<(u64, i64)> {
+/// Where sequences of the rows of an array begin: the table's address, and the length of the longest.
+fn begins(
+    name: &str,
+    table: &Array<'_>,
+    most: Option<u32>,
+    (of, array): (&str, &Found<'_>),
+) -> PyResult<(u64, i64)> {
+    let all = array.last(1)[0];
     let longest = match table.numbers()? {
         None => None,
         Some(found) => {
             let steps = found.windows(2).map(|pair| pair[1] - pair[0]);
             if found.first() != Some(&0) || found.last() != Some(&all) || steps.clone().any(|step| step < 0) {
+                // Other libraries have the heads after the rows.
+                let [heads, _] = array.last(2);
+                let hint = if found.last() == Some(&heads) && heads != all {
+                    format!(
+                        ": {of} has shape {}, which is (heads, rows, d); for (rows, heads, d) pass the view {of}.swapaxes(0, 1)",
+                        array.shape_words()
+                    )
+                } else {
+                    String::new()
+                };
                 return invalid(format!(
-                    "{name} is {found:?}, numbers from 0 to {all} that do not fall were needed"
+                    "{name} is {found:?}, numbers from 0 to {all} that do not fall were needed{hint}"
                 ));
             }
             steps.max()
@@ -67,8 +86,8 @@ fn begins(name: &str, table: &Array<'_>, most: Option<u32>, all: i64) -> PyResul
         (Some(longest), Some(most)) if most < longest => {
             invalid(format!("max_seqlen_{side} is {most}, and a sequence has {longest}: that was needed"))
         }
-        (Some(longest), None) => Ok((table.address, longest)),
-        (_, Some(most)) => Ok((table.address, most)),
+        (Some(longest), None) => Ok((table.address(), longest)),
+        (_, Some(most)) => Ok((table.address(), most)),
         (None, None) => invalid(format!(
             "max_seqlen_{side} is not given, and {name} is on a card: the longest sequence was needed"
         )),
@@ -77,7 +96,7 @@ fn begins(name: &str, table: &Array<'_>, most: Option<u32>, all: i64) -> PyResul
 
 impl<'py> Sequences<'py> {
     /// Reads the arguments.
-    pub(crate) fn of(given: &Given<'py>, q: &Array<'py>, k: &Array<'py>) -> PyResult<Self> {
+    pub(crate) fn of(given: &Given<'py>, q: &Found<'py>, k: &Found<'py>) -> PyResult<Self> {
         let Given { cu_seqlens: [of_q, of_k], max_seqlen, block_table, cache_seqlens } = given;
         let [shared, _] = k.last(2);
         let mut kept = Vec::new();
@@ -86,6 +105,11 @@ impl<'py> Sequences<'py> {
         let mut of_keys = if q.rank() == 4 { vec![batch, shared, keys] } else { vec![shared, keys] };
         let mut packed = None;
         if let Some(of_q) = of_q {
+            if block_table.is_some() && of_k.is_some() {
+                return invalid(
+                    "cu_seqlens_k and block_table are given: cache_seqlens says how many keys sequences have, and cu_seqlens_k was not needed",
+                );
+            }
             let [begins_q, begins_k] = [(0, Some(of_q)), (1, of_k.as_ref().or(Some(of_q)))]
                 .map(|(i, object)| object.map(|object| table(NAMES[i], object, 1, q)).transpose());
             let (Some(begins_q), Some(begins_k)) = (begins_q?, begins_k?) else {
@@ -102,15 +126,16 @@ impl<'py> Sequences<'py> {
             }
             let rows = [queries, keys].map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
             let mut table = Packed { begins: [0; 2], rows };
-            (table.begins[0], queries) = begins(NAMES[0], &begins_q, max_seqlen[0], queries)?;
+            (table.begins[0], queries) = begins(NAMES[0], &begins_q, max_seqlen[0], ("q", q))?;
             if block_table.is_none() {
                 let most = if of_k.is_some() { max_seqlen[1] } else { max_seqlen[1].or(max_seqlen[0]) };
-                (table.begins[1], keys) = begins(NAMES[1], &begins_k, most, keys)?;
+                (table.begins[1], keys) = begins(NAMES[1], &begins_k, most, ("k", k))?;
             }
             packed = Some(table);
             kept.extend([begins_q, begins_k]);
         } else if of_k.is_some() || max_seqlen[0].is_some() {
-            return invalid("cu_seqlens_q is not given, and cu_seqlens_k or max_seqlen_q is: it was needed");
+            let given = if of_k.is_some() { NAMES[1] } else { "max_seqlen_q" };
+            return invalid(format!("{given} is given and cu_seqlens_q is not: it was needed"));
         }
         let mut pages = None;
         match (block_table, cache_seqlens) {
@@ -128,12 +153,18 @@ impl<'py> Sequences<'py> {
                 }
                 let number = |extent: i64| u32::try_from(extent).unwrap_or(u32::MAX);
                 let table = Pages {
-                    lengths: lengths.address,
-                    table: all.address,
+                    lengths: lengths.address(),
+                    table: all.address(),
                     each: number(each),
                     count: number(count),
                 };
                 if let (Some(lengths), Some(all)) = (lengths.numbers()?, all.numbers()?) {
+                    let longest = lengths.iter().max().copied().unwrap_or(0);
+                    if let Some(most) = max_seqlen[1].filter(|&most| i64::from(most) < longest) {
+                        return invalid(format!(
+                            "max_seqlen_k is {most}, and cache_seqlens has {longest}: that was needed"
+                        ));
+                    }
                     if let Some(length) = lengths.iter().find(|&&length| length < 0) {
                         return invalid(format!("cache_seqlens has {length}, 0 or more was needed"));
                     }
@@ -160,10 +191,15 @@ impl<'py> Sequences<'py> {
                 kept.extend([lengths, all]);
             }
             (None, None) if max_seqlen[1].is_none() || packed.is_some() => {}
-            _ => {
+            (None, None) => {
                 return invalid(
-                    "block_table, cache_seqlens or max_seqlen_k is given: the first two were needed together",
+                    "max_seqlen_k is given, and cu_seqlens_q and block_table are not: one of them was needed",
                 );
+            }
+            (table, _) => {
+                let names = ["block_table", "cache_seqlens"];
+                let [given, missing] = if table.is_some() { names } else { [names[1], names[0]] };
+                return invalid(format!("{given} is given and {missing} is not: both were needed"));
             }
         }
         Ok(Self { batch, queries, keys, packed, pages, of_keys, _kept: kept })

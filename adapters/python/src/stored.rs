@@ -3,10 +3,11 @@
 use falchion::collective::{Code, Format, GroupScales, MatrixRef, WeightsSpec, sparse, weights};
 use falchion::kernel::Types;
 use falchion_core::{Groups, Lines, Refusal, Weights};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::array::{Array, Library, format_of, invalid, names, type_name};
+use crate::array::{Access, Array, Elements, Found, Library, Rule, format_of, invalid, type_name};
 use crate::error::of_refusal;
 
 /// A prepared operand: few-bit weights, or a sparse matrix. `falchion.weights` and `falchion.sparse` make it.
@@ -56,6 +57,10 @@ impl Operand {
             Some(name) => Some(WeightsSpec { code: self::code(name)?, group, zeros: zeros.is_some() }),
         };
         let values = values.unbind();
+        let [columns, rows] = [shape.1, shape.0];
+        if !(0..1 << 31).contains(&rows) || !(0..1 << 31).contains(&columns) {
+            return invalid(format!("shape is ({rows}, {columns}), extents below 2^31 were needed"));
+        }
         Ok(Self { values, scales, zeros, metadata, order, shape, count, is_b, format, weights })
     }
 
@@ -78,7 +83,7 @@ impl Operand {
         let joined = |part: fn(&Self) -> Option<&Py<PyAny>>| -> PyResult<Option<Py<PyAny>>> {
             let parts: Vec<_> = operands.iter().filter_map(|operand| part(operand.get())).collect();
             let Some(one) = parts.first() else { return Ok(None) };
-            let (module, name) = match Array::of("operands", one.bind(py))?.library {
+            let (module, name) = match Found::of("operands", one.bind(py))?.library() {
                 Library::Numpy => ("numpy", "concatenate"),
                 Library::Torch => ("torch", "cat"),
             };
@@ -133,11 +138,7 @@ impl Operand {
 }
 
 fn code(name: &str) -> PyResult<Code> {
-    let Some(code) = Code::named(name) else {
-        let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        return invalid(format!("code is \"{name}\", one of {} was needed", names.join(", ")));
-    };
-    Ok(code)
+    falchion_core::code(name).map_err(|refusal| of_refusal(&refusal))
 }
 
 /// Code, K of a group, units, lines of scales and of zero points, and the order along K.
@@ -163,6 +164,18 @@ fn parts<'py>(
     let Weights { spec, units, scales, zeros, order, .. } = read;
     let lines = |lines: Lines| (lines.pitch > 0).then(|| (lines.pitch, PyBytes::new(py, &lines.bytes)));
     Ok((spec.code.name(), spec.group, PyBytes::new(py, &units), lines(scales), lines(zeros), order))
+}
+
+/// The array of an argument that the package reads itself: its elements have one of these types, or any that some argument may have.
+#[pyfunction]
+pub(crate) fn admitted<'py>(
+    name: &str,
+    object: Bound<'py, PyAny>,
+    types: Vec<String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let found = Found::of(name, &object)?;
+    found.one_of(name, &types)?;
+    Ok(found.object().clone())
 }
 
 /// Weights of codes, one per byte and row by row.
@@ -261,6 +274,83 @@ pub(crate) fn compress<'py>(
     Ok((PyBytes::new(py, &bytes(&compressed.values)), PyBytes::new(py, &bytes(&compressed.metadata))))
 }
 
+/// What the parts of an operand are.
+const BITS: Rule<'_> = Rule::new(Elements::Bits, Access::Read);
+
+impl Operand {
+    /// Rows, or columns of a B, and K.
+    fn extents(&self, name: &str) -> PyResult<[u32; 2]> {
+        let (rows, columns) = self.shape;
+        let extents = if self.is_b { [columns, rows] } else { [rows, columns] };
+        match extents.map(u32::try_from) {
+            [Ok(mn), Ok(k)] => Ok([mn, k]),
+            _ => invalid(format!("{name} has shape ({rows}, {columns}), extents below 2^31 were needed")),
+        }
+    }
+
+    /// Checks that the parts have what a kernel reads of them.
+    fn reaches(
+        &self,
+        name: &str,
+        values: &Array<'_>,
+        [scales, zeros, metadata]: [Option<&Array<'_>>; 3],
+    ) -> PyResult<()> {
+        let ([mn, k], count) = (self.extents(name)?, u64::from(self.count.max(1)));
+        let size = u64::from(self.format.bytes());
+        let bytes = |array: &Array<'_>| {
+            array.shape().iter().map(|extent| extent.unsigned_abs()).product::<u64>()
+                * u64::from(array.bytes())
+        };
+        let whole = |part: &str, array: &Array<'_>, needed: u64| match bytes(array) {
+            _ if !array.is_packed() => {
+                invalid(format!("{name} has {part} with gaps, packed ones were needed"))
+            }
+            found if found < needed => {
+                invalid(format!("{name} has {found} bytes of {part}, {needed} were needed"))
+            }
+            _ => Ok(()),
+        };
+        let lines = |part: &str, array: &Array<'_>, [lines, length]: [u64; 2]| {
+            let ([found, stride], [columns, step]) = (array.last(1), array.last(0));
+            let row = columns.unsigned_abs() * u64::from(array.bytes());
+            let apart = found < 2 || stride >= columns;
+            if array.rank() != 2 || found.unsigned_abs() < lines || row < length || step != 1 || !apart {
+                return invalid(format!(
+                    "{name} has {part} of shape {}, {lines} lines of {length} bytes were needed",
+                    array.shape_words()
+                ));
+            }
+            Ok(())
+        };
+        let Some(weights) = self.weights else {
+            let Some(metadata) = metadata else {
+                return invalid(format!("{name} has no code and no metadata: one of them was needed"));
+            };
+            if scales.or(zeros).is_some() {
+                return invalid(format!("{name} has scales or zeros, and a sparse operand uses none"));
+            }
+            lines("values", values, [mn.into(), u64::from(sparse::kept(self.format, k)) * size])?;
+            let words =
+                u64::from(mn.div_ceil(sparse::ROWS)).saturating_mul(sparse::metadata_ld(self.format, k));
+            return whole("metadata", metadata, 4 * words);
+        };
+        let each = weights::bytes(weights.code, [mn, k])
+            .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))?;
+        whole("values", values, count.saturating_mul(each))?;
+        match (weights.group, scales) {
+            (0, None) if zeros.or(metadata).is_none() => Ok(()),
+            (1.., Some(scales)) if metadata.is_none() => {
+                let of = count * u64::from(k.div_ceil(weights.group));
+                lines("scales", scales, [of, u64::from(mn) * u64::from(weights.scale_bytes())])?;
+                zeros.map_or(Ok(()), |zeros| lines("zeros", zeros, [of, u64::from(mn) * size]))
+            }
+            (group, _) => invalid(format!(
+                "{name} has groups of {group}: scales were needed with groups and alone, zeros with scales, and metadata without a code"
+            )),
+        }
+    }
+}
+
 /// A prepared operand of a call.
 pub(crate) struct Stored<'py> {
     /// Codes, or the elements that are kept.
@@ -283,7 +373,7 @@ pub(crate) fn ordered<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Ok(operand) = of.cast::<Operand>() else { return Ok(object.clone()) };
     let Some(order) = &operand.get().order else { return Ok(object.clone()) };
-    match Array::of("a", object)?.library {
+    match Found::of("a", object)?.library() {
         Library::Numpy => object.call_method1("take", (order, -1)),
         Library::Torch => object.call_method1("index_select", (-1, order)),
     }
@@ -296,32 +386,33 @@ pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<S
     if operand.is_b != (i == 1) {
         return invalid(format!("{name} was prepared as the other operand: is_b={} was needed", i == 1));
     }
-    let mut kept = vec![object.clone()];
+    let values = Found::of(name, operand.values.bind(py))?.admit(name, &BITS)?;
+    let mut kept = vec![object.clone(), values.object().clone()];
+    let beside = BITS.at(values.place(), "its values");
     let mut array = |part: &Option<Py<PyAny>>| -> PyResult<Option<Array<'py>>> {
         let Some(part) = part else { return Ok(None) };
-        let array = Array::of(name, part.bind(py))?;
-        kept.push(array.object.clone());
+        let array = Found::of(name, part.bind(py))?.admit(name, &beside)?;
+        kept.push(array.object().clone());
         Ok(Some(array))
     };
     let [scales, zeros, metadata] =
         [array(&operand.scales)?, array(&operand.zeros)?, array(&operand.metadata)?];
-    let values = Array::of(name, operand.values.bind(py))?;
     let (rows, columns) = operand.shape;
-    let k = u32::try_from(if operand.is_b { rows } else { columns }).unwrap_or(u32::MAX);
+    let [mn, k] = operand.extents(name)?;
+    operand.reaches(name, &values, [scales.as_ref(), zeros.as_ref(), metadata.as_ref()])?;
     // Arrays of bytes: the distance of rows is counted in elements of their format.
     let row = |array: &Array<'_>, bytes: u32| {
-        let ld = array.last(1)[1].unsigned_abs() * u64::from(array.bytes) / u64::from(bytes);
-        MatrixRef::new(array.address, ld)
+        let ld = array.last(1)[1].unsigned_abs() * u64::from(array.bytes()) / u64::from(bytes);
+        MatrixRef::new(array.address(), ld)
     };
     // Those of groups of rows follow each other.
     let every = |matrix: MatrixRef, lines: u32| match operand.count {
         0 | 1 => matrix,
         _ => matrix.every(u64::from(lines) * matrix.ld),
     };
-    let mn = u32::try_from(if operand.is_b { columns } else { rows }).unwrap_or(u32::MAX);
     let matrix = match operand.weights {
         Some(WeightsSpec { code, .. }) => {
-            every(MatrixRef::new(values.address, weights::ld(code, k)), mn.next_multiple_of(64))
+            every(MatrixRef::new(values.address(), weights::ld(code, k)), mn.next_multiple_of(64))
         }
         None => row(&values, operand.format.bytes()),
     };
@@ -333,7 +424,7 @@ pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<S
         Some(GroupScales { scales, zeros })
     });
     let of_metadata =
-        |array: Array<'_>| MatrixRef::new(array.address, sparse::metadata_ld(operand.format, k).into());
+        |array: Array<'_>| MatrixRef::new(array.address(), sparse::metadata_ld(operand.format, k));
     let metadata = metadata.map(of_metadata);
     let (shape, format, weights, count) = ([rows, columns], operand.format, operand.weights, operand.count);
     Ok(Some(Stored { values, matrix, shape, count, groups, metadata, weights, format, kept }))
@@ -342,18 +433,15 @@ pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<S
 /// The types of a GEMM with a prepared operand, and D's if it was asked for.
 pub(crate) fn types(
     stored: &[Option<Stored<'_>>; 2],
-    arrays: [&Array<'_>; 2],
-    out: Option<&Array<'_>>,
+    arrays: [&Found<'_>; 2],
+    out: Option<&Found<'_>>,
 ) -> PyResult<(Types, Option<Format>)> {
     let format = |i: usize| match &stored[i] {
         Some(stored) => Ok(stored.format),
-        None => arrays[i].format.map_or_else(
-            || {
-                let words = arrays[i].type_words();
-                invalid(format!("{} has elements of {words}, {} was needed", ["a", "b"][i], names()))
-            },
-            Ok,
-        ),
+        None => match arrays[i].format() {
+            Some(format) => Ok(format),
+            None => arrays[i].multiplied(["a", "b"][i]),
+        },
     };
     let [a, b] = [format(0)?, format(1)?];
     if a != b && (stored.iter().flatten().any(|of| of.weights.is_some())) {
@@ -366,6 +454,6 @@ pub(crate) fn types(
     let weights = [0, 1].map(|i| stored[i].as_ref().and_then(|of| of.weights));
     let sparse = [0, 1].map(|i| stored[i].as_ref().is_some_and(|of| of.metadata.is_some()));
     let types = Types::of(a).with_b(b).weights(weights).sparse(sparse);
-    let said = out.and_then(|out| out.format);
+    let said = out.and_then(|out| out.format());
     Ok((said.map_or(types, |d| types.stored(d)), said))
 }

@@ -29,7 +29,7 @@ def dtype(name):
 def activation(name, x):
     """An activation function in double precision."""
     if name == "gelu":
-        return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+        return 0.5 * x * (1 + np.vectorize(math.erf, [float])(x / math.sqrt(2)))
     return {"relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x)), "identity": lambda x: x}[name](x)
 
 

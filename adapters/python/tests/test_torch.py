@@ -214,7 +214,7 @@ def test_attention_has_torchs_gradients(causal):
     arguments = [x.detach().numpy() for x in (*inputs, o, d_o, sums)]
     for found, expected in zip(falchion.attention_backward(*arguments, causal=causal, deterministic=True), wide):
         close(torch.from_numpy(found), expected.grad, 5e-3)
-    with pytest.raises(ValueError, match="log_sum_exp has shape .1, 4, 70. of float32"):
+    with pytest.raises(ValueError, match="log_sum_exp has shape .1, 4, 70., a packed array of shape .2, 4, 70. was needed"):
         falchion.attention_backward(*arguments[:5], arguments[5][:1])
 
 
@@ -239,3 +239,42 @@ def test_tables_are_torchs_own_integers():
         falchion.matmul(x, weight.mT, groups=offsets.as_subclass(OnCard))
     with pytest.raises(ValueError, match="groups has the number -3000000000, numbers that int32 holds"):
         falchion.matmul(x, weight.mT, groups=torch.tensor([-3000000000, 5, 5, 20]))
+
+
+def twice(f, *inputs):
+    inputs = [x.clone().requires_grad_() for x in inputs]
+    first = torch.autograd.grad((f(*inputs).float() ** 2).sum(), inputs, create_graph=True)
+    return torch.autograd.grad(sum((x.float() ** 2).sum() for x in first), inputs)
+
+
+def test_what_has_no_rule_is_refused():
+    x, w, experts = torch.randn(8, 16), torch.randn(24, 16), torch.randn(2, 24, 16)
+    q, offsets = torch.randn(1, 2, 16, 64, dtype=torch.float16), torch.tensor([0, 3, 8], dtype=torch.int32)
+    operations = {
+        "linear": (lambda x: ft.linear(x, w), x),
+        "experts": (lambda x: ft.experts(x, experts, offsets), x),
+        "attention": (lambda q: ft.attention(q, q, q), q),
+        "matmul": (lambda x: ft.matmul(x, w.t()), x),
+    }
+    for name, (f, x) in operations.items():
+
+        def forward():
+            with torch.autograd.forward_ad.dual_level():
+                return f(torch.autograd.forward_ad.make_dual(x, x))
+
+        for words, call in [
+            ("vmap", lambda: torch.func.vmap(f)(x[None])),
+            ("jvp", lambda: torch.func.jvp(f, (x,), (x,))),
+            ("jvp", forward),
+            ("torch.func.grad", lambda: torch.func.grad(lambda x: f(x).sum())(x)),
+        ]:
+            with pytest.raises(NotImplementedError, match=f"falchion.torch.{name} has no rule for {words}"):
+                call()
+        if name != "matmul":
+            with pytest.raises(NotImplementedError, match=f"the gradient of falchion.torch.{name} has no gradient"):
+                twice(f, x)
+            # Nothing else changes: the first gradient is there, with a graph and without one.
+            own = [x.clone().requires_grad_() for _ in range(2)]
+            for x, graph in zip(own, [False, True]):
+                (f(x).float() ** 2).sum().backward(create_graph=graph)
+            assert (own[0].grad == own[1].grad).all() and own[0].grad.abs().max() > 0

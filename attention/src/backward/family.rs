@@ -77,6 +77,17 @@ impl AttentionBackward {
     }
 }
 
+impl AttentionRequest {
+    /// Reads a problem of the backward pass: extents, and the words that it shares with the forward pass.
+    ///
+    /// # Errors
+    /// The text is no problem, or has a word that only the forward pass has.
+    pub fn of_backward(text: &str) -> Result<Self, String> {
+        let known = ["format", "d", "mask", "left", "right", "chunk", "lengths"];
+        Self::read(text, AttentionBackward::NAME, &known)
+    }
+}
+
 /// The request's part of a spec.
 fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
     let AttentionRequest { format, cache, output, head, mask, lengths, pages, fixed, .. } = *request;
@@ -91,6 +102,7 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
 
 impl Family for AttentionBackward {
     const NAME: &'static str = "attention-backward";
+    const VERSIONED: bool = true;
     type Request<'r> = AttentionRequest;
     type Problem = String;
     type Spec = BackwardSpec;

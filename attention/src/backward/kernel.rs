@@ -434,7 +434,7 @@ impl AttentionBackward {
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
-        visit.factor(scale);
+        visit.single(scale);
         let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
         let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
         use Step::{Finish, Main, Prepare};
@@ -450,13 +450,14 @@ impl AttentionBackward {
             ("dV", d_v, (of_keys, dv), written, &[Main]),
         ] {
             let ([batch, heads, rows], d) = extents;
-            let extents = [batch, heads, rows, d];
+            let shape = [batch, heads, rows, d];
             if !touches(steps) {
                 continue;
             }
             let writes = contents == written;
-            let extents = Extents::line(format.bits(), of.reach(extents));
+            let extents = Extents::line(format.bits(), of.reach(shape));
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
+            visit.lines(d.into(), of.repeats(shape));
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
         if touches(&[Prepare]) {
@@ -478,6 +479,6 @@ impl AttentionBackward {
             visit.count(&mut bits);
             *count = bits.cast_signed();
         }
-        reals.iter_mut().for_each(|real| visit.factor(real));
+        reals.iter_mut().for_each(|real| visit.single(real));
     }
 }

@@ -1,8 +1,8 @@
 //! The plan: every number of the three programs, from a spec.
 
 use collective::{
-    Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, RegisterPlan,
-    RingPlan, StageSlot, TileLayout,
+    Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, RingPlan,
+    RoleRegisters, StageSlot, TileLayout,
 };
 use cute_rs::atom::Major;
 use kernel::KernelSpec;
@@ -190,7 +190,8 @@ impl BackwardPlan {
             return Err(number("the number of queries per tile", rows, "128 for 128 keys with d=64"));
         }
         let producer = 24;
-        let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
+        let registers = RoleRegisters::divided(consumers, Some(producer));
+        let consumer = registers.consumer;
         // dK and dV. With them scores, their gradients, and P or dS in 16 bits; or dQ with P and dS. With more, the assembler serialises the
         // products. A pair has enough for its tile.
         let kept = (wide[0] + wide[1]) / 2;
@@ -268,12 +269,12 @@ impl BackwardPlan {
         let base = MainloopSpec { consumers: among, ..KernelSpec::DEFAULT.mainloop };
         let operand = OperandSpec::k_major(format);
         let across = OperandSpec { major: Major::Mn, ..operand };
-        let (shared, registers) = (Atom::shared(types), Atom::registers(types));
+        let (shared, fragments) = (Atom::shared(types), Atom::registers(types));
         let scores =
             MainloopSpec { operands: [operand; 2], atom: shared, tile: [keys, rows, wide_k], ..base };
         let gradients = MainloopSpec { tile: [keys, rows, wide_v], ..scores };
         let of_k =
-            MainloopSpec { operands: [operand, across], atom: registers, tile: [keys, wide_k, rows], ..base };
+            MainloopSpec { operands: [operand, across], atom: fragments, tile: [keys, wide_k, rows], ..base };
         let of_v = MainloopSpec { tile: [keys, wide_v, rows], ..of_k };
         let tile = if dq_transposed { [wide_k, rows, keys] } else { [rows, wide_k, keys] };
         let dq = MainloopSpec { operands: [across; 2], atom: shared, tile, ..base };
@@ -300,7 +301,7 @@ impl BackwardPlan {
             cta: CtaPlan {
                 producer: Some(Producer::Warpgroup),
                 consumers,
-                registers: [producer, consumer],
+                registers,
                 shared_bytes,
                 cluster: 1,
                 peers: Peers::Apart,

@@ -70,7 +70,7 @@ impl Default for BackwardSpec {
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [Key<BackwardSpec>; 7] = [
-    at!("format", "the name of a format", format),
+    at!("format", "bf16 or f16", format),
     at!("d", "elements of a head, for example 128 or 192x128", head, heads, of_heads),
     at!("tile", "queries x keys, for example 64x128", tile),
     at!("mask", "full, causal, window or chunked", mask),

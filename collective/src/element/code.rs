@@ -57,8 +57,19 @@ impl Code {
         self.facts().1
     }
 
-    /// The code of this name; `None` if there is none.
+    /// The code of this name, which may be that of other libraries, as in [`Format::named`](crate::Format::named); `None` if
+    /// there is none.
     pub fn named(name: &str) -> Option<Self> {
+        let name = match name {
+            "int4" | "i4" => "s4",
+            "uint4" => "u4",
+            "fp4" | "float4_e2m1" | "float4_e2m1fn" => "e2m1",
+            // Codes of 8 bits are called as formats are.
+            other => match crate::Format::named(other) {
+                Some(format) => format.name(),
+                None => other,
+            },
+        };
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
 
@@ -180,6 +191,8 @@ mod tests {
     fn every_number_is_nearest_to_itself() {
         for code in Code::ALL {
             assert_eq!(Code::named(code.name()), Some(code));
+            let others = ["int4", "uint4", "int8", "uint8", "float8_e4m3fn", "float8_e5m2", "fp4"];
+            assert!(others.map(Code::named).contains(&Some(code)), "{code}");
             for bits in 0..=if code.bits() == 4 { 15 } else { 255 } {
                 let Some(value) = code.value(bits) else { continue };
                 let nearest = code.nearest(value).expect("a number has a nearest code");

@@ -11,7 +11,8 @@ use crate::real::{Arithmetic, Number, Real};
 use crate::tree::Site;
 
 /// Alpha and beta on the device. If D is `s32` they are integers, and everything is computed modulo 2^32; then the
-/// accumulators and C are held as the bits of an `f32`, which stores move unchanged. Else all is computed in `f32`.
+/// accumulators and C are held as the bits of an `f32`, which stores move unchanged. If D is `f64`, all is computed in
+/// `f64`, else in `f32`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Factors<'f> {
     alpha: Number<'f>,
@@ -22,12 +23,12 @@ pub(super) struct Factors<'f> {
 impl<'f> Factors<'f> {
     /// Declares the kernel parameters.
     pub(super) fn declare(f: &'f Builder, d: Format) -> Self {
-        let whole = d == Format::S32;
-        let [alpha, beta] = ["alpha", "beta"].map(|name| match whole {
-            true => Number::S32(f.param(name)),
-            false => Number::F32(f.param(name)),
+        let arithmetic = Arithmetic::of(d);
+        let [alpha, beta] = ["alpha", "beta"].map(|name| match arithmetic {
+            Arithmetic::F32 => Number::F32(f.param(name)),
+            Arithmetic::S32 => Number::S32(f.param(name)),
+            Arithmetic::F64 => Number::F64(f.param(name)),
         });
-        let arithmetic = if whole { Arithmetic::S32 } else { Arithmetic::F32 };
         Self { alpha, beta, arithmetic }
     }
 
@@ -36,9 +37,9 @@ impl<'f> Factors<'f> {
         if self.arithmetic == Arithmetic::S32 { sums.bits(f) } else { sums.to_f32(f) }
     }
 
-    /// Alpha and beta in double precision.
+    /// Alpha and beta in double precision, in which they are if D is `f64`.
     pub(super) fn doubles(self) -> [Value<'f, f64>; 2] {
-        [self.alpha, self.beta].map(|factor| factor.single().cast())
+        [self.alpha, self.beta].map(Number::double)
     }
 
     /// Whether C is read.
@@ -65,12 +66,10 @@ impl<'f> Factors<'f> {
 
 /// The values of the kernel parameters.
 pub(super) fn parameters(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments) -> Vec<Argument> {
-    // The check has made sure that these are integers.
-    let whole = d == Format::S32;
-    if whole { vec![(alpha as i32).into(), (beta as i32).into()] } else { vec![alpha.into(), beta.into()] }
+    [alpha, beta].map(|factor| Arithmetic::of(d).argument(factor)).to_vec()
 }
 
-/// Refuses factors that D's arithmetic cannot represent: for D in `s32`, what is not an integer below 2^31 in magnitude.
+/// Refuses factors that D's arithmetic does not [take](Arithmetic::takes).
 pub(super) fn check(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments, site: &mut Site<'_>) {
     let mut site = site.computing_in(Arithmetic::of(d));
     site.then("alpha").check_factor(alpha);

@@ -22,6 +22,7 @@ use crate::mainloop::{Fragment, FragmentRow};
 use crate::operand::{MatrixRef, TileAtom};
 use crate::operands::{Contents, Extents, Visit};
 use crate::plan::{EpilogueSpec, Plan};
+use crate::real::Arithmetic;
 use crate::tree::{Bounded, Host, Path, Shape, Site};
 
 /// The linear epilogue `D = alpha * acc + beta * C` with row-major C and D of type `T`. `S` is the store:
@@ -31,9 +32,9 @@ use crate::tree::{Bounded, Host, Path, Shape, Site};
 /// moves them with one access if N and the leading dimensions are even and the addresses are multiples of 4
 /// B.
 ///
-/// Everything is computed in `f32`; integer accumulators are first converted to the nearest `f32`. Two types
+/// Everything is computed in `f32`, to which the factors are rounded; integer accumulators are first converted to the nearest `f32`. Two types
 /// differ. For `T = i32`, everything is computed exactly in integers modulo 2^32; then `alpha` and `beta`
-/// must be integers. For `T = f64`, accumulators, C and D are `f64`; the factors are `f32` there too.
+/// must be integers. For `T = f64`, accumulators, factors, C and D are `f64`.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearCombination<T, S = DirectStore>(PhantomData<(T, S)>);
 
@@ -41,10 +42,10 @@ pub struct LinearCombination<T, S = DirectStore>(PhantomData<(T, S)>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearArguments {
     /// Factor of A * B; an integer if D is `s32`. With 0, A and B are not read, as in BLAS.
-    pub alpha: f32,
+    pub alpha: f64,
     /// Factor of C; an integer if D is `s32`. With 0, C is not read, as in BLAS.
-    pub beta: f32,
-    /// C, row-major. May be `None` if `beta` is zero. May be D itself.
+    pub beta: f64,
+    /// C, row-major. May be `None` if `beta` is zero. May be exactly D.
     pub c: Option<MatrixRef>,
 }
 
@@ -57,8 +58,13 @@ impl Default for LinearArguments {
 
 impl LinearArguments {
     /// `D = alpha * A * B`, without C.
-    pub fn scaled(alpha: f32) -> Self {
+    pub fn scaled(alpha: f64) -> Self {
         Self { alpha, beta: 0.0, c: None }
+    }
+
+    /// Whether A and B are read.
+    pub fn multiplied(&self) -> bool {
+        self.alpha != 0.0
     }
 
     /// Visits the arguments. C has the extents of D, in this format.
@@ -70,6 +76,7 @@ impl LinearArguments {
         visit.form(c.is_some().into());
         if let Some(c) = c {
             visit.matrix("C", (Contents::Source(format), false), c, Extents { lines, ..d });
+            visit.in_place();
         } else if *beta != 0.0 {
             let reason = format!("there is none and beta is {beta}: pass C, or beta = 0");
             visit.illegal(Path::ROOT.then("C").refuse(reason));
@@ -86,6 +93,14 @@ macro_rules! linear {
 
             fn emitter() -> Arc<dyn EpilogueEmitter> {
                 Arc::new($value)
+            }
+
+            fn linear(arguments: &LinearArguments) -> Option<&LinearArguments> {
+                Some(arguments)
+            }
+
+            fn linear_mut(arguments: &mut LinearArguments) -> Option<&mut LinearArguments> {
+                Some(arguments)
             }
 
             fn visit(arguments: &mut LinearArguments, product: Shape, site: &mut Site<'_>) {
@@ -119,7 +134,7 @@ impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
         let c = c.filter(|_| beta != 0.0).map(of_c);
         let sum = Some(host.accumulator(at)).filter(|_| alpha != 0.0);
         let terms = [(alpha, sum), (beta, c)]
-            .map(|(factor, x)| (f64::from(factor), x.unwrap_or(Bounded::exact(0.0))));
+            .map(|(factor, x)| (Arithmetic::of(format).held(factor), x.unwrap_or(Bounded::exact(0.0))));
         if format == Format::S32 {
             whole(terms)
         } else if format == Format::F64 {

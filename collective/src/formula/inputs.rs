@@ -1,11 +1,12 @@
 //! The arguments of a formula: by name, from a caller or from another source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{Formula, Lowered};
 use crate::element::Format;
 use crate::operand::MatrixRef;
+use crate::process::Locked;
 use crate::tree::{
     AnyNode, AnyNodeArguments, Argument, DropoutArgument, Item, NodeError, NodeProblem, ResidualArgument,
     Scratch, Shape, Supplied, Supply,
@@ -13,8 +14,8 @@ use crate::tree::{
 
 /// A name that is kept for the life of the process.
 pub(super) fn kept(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    static NAMES: Locked<BTreeSet<&'static str>> = Locked::new(BTreeSet::new());
+    let mut names = NAMES.lock();
     if let Some(known) = names.get(name) {
         return known;
     }
@@ -28,7 +29,7 @@ pub(super) fn kept(name: &str) -> &'static str {
 #[non_exhaustive]
 pub enum Input {
     /// A number of the host.
-    Scalar(f32),
+    Scalar(f64),
     /// The device address of a packed vector, or of a number.
     Address(u64),
     /// A row-major matrix, or the scales of a quantiser.
@@ -103,8 +104,8 @@ impl Formula {
     }
 
     /// The formula with arguments by name, for operands of a format and a D of this shape. Vectors are as
-    /// long as D has columns, or rows; twice as long inside of a gate. `alpha` is 1 and `beta` is 0 where
-    /// they are not given, and C is not needed where its factor is 0.
+    /// long as D has columns, or rows; twice as long inside of a gate. `alpha` is 1 where it is not given. C and its factor are not needed
+    /// together; C alone is not needed where its factor is 0.
     ///
     /// # Errors
     /// An argument that the formula does not have, one that is missing, or one of another kind.
@@ -218,15 +219,10 @@ impl ByName<'_> {
         })
     }
 
-    /// A number of the host; `alpha` and `beta` have a default.
-    fn scalar(&mut self, name: &'static str, draw: impl FnOnce(&mut dyn Supply) -> f32) -> f32 {
-        let default = match name {
-            "alpha" => Some(1.0),
-            "beta" => Some(0.0),
-            _ => None,
-        };
-        if let (None, None, Some(default)) = (&self.from, self.known.get(name), default) {
-            return default;
+    /// A number of the host; `alpha` has a default.
+    fn scalar(&mut self, name: &'static str, draw: impl FnOnce(&mut dyn Supply) -> f64) -> f64 {
+        if let (None, None, "alpha") = (&self.from, self.known.get(name), name) {
+            return 1.0;
         }
         let number = |input| if let Input::Scalar(number) = input { Some(number) } else { None };
         self.of(name, "Input::Scalar", number, |from| Input::Scalar(draw(from)))
@@ -252,13 +248,13 @@ fn matrix(input: Input) -> Option<MatrixRef> {
 }
 
 impl Supply for ByName<'_> {
-    fn scalars(&mut self, names: &[&str], values: &mut [f32]) {
+    fn scalars(&mut self, names: &[&str], values: &mut [f64]) {
         // The source gives them together, for some functions in ascending order.
-        let mut drawn: Option<Vec<f32>> = None;
+        let mut drawn: Option<Vec<f64>> = None;
         let count = values.len();
         for (i, value) in values.iter_mut().enumerate() {
             *value = match self.next() {
-                Argument::Number(number) => number as f32,
+                Argument::Number(number) => number,
                 Argument::Named(name) => self.scalar(name, |from| {
                     let all = drawn.get_or_insert_with(|| {
                         let mut all = vec![0.0; count];
@@ -290,7 +286,8 @@ impl Supply for ByName<'_> {
             (Some(from), ..) => from.residual(format, shape),
             (None, _, given) => {
                 let given = given.is_some();
-                let beta = self.scalar(beta, |_| 0.0);
+                let factor = self.known.contains_key(beta);
+                let beta = if factor || given { self.scalar(beta, |_| 0.0) } else { 0.0 };
                 if beta == 0.0 && !given {
                     return ResidualArgument::default();
                 }

@@ -1,7 +1,6 @@
 //! The nodes that a formula can have: tables of the library's nodes.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
@@ -14,9 +13,10 @@ use crate::functions::{
     Multiply, MultiplyAdd, MultiplyAddGelu, Negate, Pointwise, Relu, Sigmoid, Silu, Snake, Square, Subtract,
     Tanh, ThresholdRelu,
 };
-use crate::real::{Exact, Fast, Fastest, Needs};
+use crate::process::Once;
+use crate::real::{Arithmetic, Exact, Fast, Fastest, Needs};
 use crate::tree::{
-    AbsMax, Accumulator, Alternating, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
+    Accumulator, Alternating, Amax, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
     Dropout, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
     OrderedRow, OrderedScalar, Quantize, ReduceColumn, ReduceRow, ReduceScalar, Residual, Rotate, RowVector,
     Scalar, ScalarPointer, Split, Sum, TopKSoftmax, combined, gated, quantized, ranked, rotated, shared,
@@ -51,7 +51,8 @@ macro_rules! functions {
 }
 
 /// Every function by name.
-pub(super) static FUNCTIONS: LazyLock<BTreeMap<String, &'static Function>> = LazyLock::new(|| {
+pub(super) fn functions() -> &'static BTreeMap<String, &'static Function> {
+    static KNOWN: Once<BTreeMap<String, &'static Function>> = Once::new();
     static ALL: &[Function] = &functions! {
         Identity: 1 (AnyNode);
         Absolute: 1 (AnyNode);
@@ -101,8 +102,8 @@ pub(super) static FUNCTIONS: LazyLock<BTreeMap<String, &'static Function>> = Laz
         MultiplyAddGelu<Fast>: 3 (AnyNode, AnyNode, AnyNode);
         MultiplyAddGelu<Fastest>: 3 (AnyNode, AnyNode, AnyNode);
     };
-    ALL.iter().map(|function| ((function.name)(), function)).collect()
-});
+    KNOWN.get_or_init(|| ALL.iter().map(|function| ((function.name)(), function)).collect())
+}
 
 /// The traits of a gate in an order.
 fn gate<F: Pointwise<2>, const BLOCK: u32>(x: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
@@ -208,10 +209,10 @@ pub(super) static REDUCTIONS: [(&str, [NodeValue; 3]); 6] = {
     [
         ("reduce_sum", of!(ReduceRow, ReduceColumn, ReduceScalar, Sum)),
         ("reduce_max", of!(ReduceRow, ReduceColumn, ReduceScalar, Max)),
-        ("reduce_amax", of!(ReduceRow, ReduceColumn, ReduceScalar, AbsMax)),
+        ("reduce_amax", of!(ReduceRow, ReduceColumn, ReduceScalar, Amax)),
         ("ordered_sum", of!(OrderedRow, OrderedColumn, OrderedScalar, Sum)),
         ("ordered_max", of!(OrderedRow, OrderedColumn, OrderedScalar, Max)),
-        ("ordered_amax", of!(OrderedRow, OrderedColumn, OrderedScalar, AbsMax)),
+        ("ordered_amax", of!(OrderedRow, OrderedColumn, OrderedScalar, Amax)),
     ]
 };
 
@@ -275,12 +276,20 @@ pub(super) static LET: NodeValue =
 pub(super) static BOUND: [NodeValue; 4] =
     [node!(Bound), node!(Bound<U1>), node!(Bound<U2>), node!(Bound<U3>)];
 
-/// A number as a fraction of small numbers, if it is one.
-fn fraction(number: f64) -> Option<(u32, u32)> {
+/// What formulas call that is no function of numbers.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    let names = ["dropout", "rotate", "store"].into_iter();
+    let names = names.chain(GATES.iter().map(|(name, _)| *name));
+    let names = names.chain(REDUCTIONS.iter().map(|(name, _)| *name));
+    names.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name))
+}
+
+/// A number as a fraction of small numbers, if it is one in what a tree computes in.
+fn fraction(number: f64, arithmetic: Arithmetic) -> Option<(u32, u32)> {
     let of = |d: u32| {
         let n = (number * f64::from(d)).round();
         let n = (0.0..=1024.0).contains(&n).then_some(n as u32)?;
-        (f64::from(n as f32 / d as f32) == number).then_some((n, d))
+        (arithmetic.held(f64::from(n) / f64::from(d)) == number).then_some((n, d))
     };
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 10, 100, 1000, 10_000, 100_000, 1_000_000]
         .into_iter()
@@ -317,7 +326,8 @@ pub(super) fn name(items: &[Item]) -> String {
 
 /// The name of a node, with marks for its children.
 pub(super) fn item_name(item: &Item) -> String {
-    let number = fraction(item.number).map_or_else(|| bits(item.number), |(n, d)| format!("{n}d{d}"));
+    let number =
+        fraction(item.number, item.arithmetic).map_or_else(|| bits(item.number), |(n, d)| format!("{n}d{d}"));
     (item.node.name)().replace(NUMBER, &number)
 }
 
@@ -334,7 +344,8 @@ pub(super) fn rust_type(items: &[Item]) -> String {
             text = text.replace("<T", &format!("<{element}"));
         }
         if text == "Literal" {
-            let whole = |number: f64| fraction(number).map(|(n, d)| format!("Constant<U{n},U{d}>"));
+            let whole =
+                |number: f64| fraction(number, item.arithmetic).map(|(n, d)| format!("Constant<U{n},U{d}>"));
             text = match whole(item.number) {
                 Some(text) => text,
                 None => whole(-item.number)

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::kinds::{
-    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, FUNCTIONS, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
-    REDUCTIONS, ROTATE, SCALAR, read, residual, store,
+    self, ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
+    REDUCTIONS, ROTATE, SCALAR, read, residual, store, words,
 };
 use super::own;
-use super::syntax::{Expr, FORMATS, FormulaError, Index, Is, Operator, Place};
+use super::syntax::{Expr, FormulaError, Index, Is, Operator, Place, stored};
 use crate::element::Format;
 use crate::tree::{Argument, Arithmetic, Item, NodeTraits, NodeValue};
 
@@ -25,7 +25,7 @@ pub(super) fn lower(expr: &Expr, format: Format, text: &str) -> Result<Root, For
     let mut tree = Lower { text, format, arithmetic, items, bound, used, gated: false };
     let mut root = expr;
     if let Is::Call { name, given } = &expr.is
-        && FORMATS.iter().any(|format| format.name() == name)
+        && stored(name).is_some()
     {
         [root] = tree.counted(expr, (name, given), ["x"])?.each_ref();
     }
@@ -40,7 +40,12 @@ pub(super) fn lower(expr: &Expr, format: Format, text: &str) -> Result<Root, For
 pub(super) fn output(expr: &Expr) -> Option<Format> {
     let Is::Call { name, .. } = &expr.is else { return None };
     let quantised = QUANTISERS.iter().find(|(known, ..)| known == name).map(|(_, format, _)| *format);
-    FORMATS.into_iter().find(|format| format.name() == name).or(quantised)
+    stored(name).or(quantised)
+}
+
+/// Whether a word is a function of one number, without further arguments.
+pub(super) fn is_function(name: &str) -> bool {
+    own::function(name).is_some_and(|function| function.node.children() == 1 && function.scalars.is_empty())
 }
 
 /// What a name without an index stands for.
@@ -81,7 +86,7 @@ impl Lower<'_> {
     }
 
     fn push(&mut self, node: &'static NodeValue, label: &'static str, inputs: Vec<Argument>) {
-        self.items.push(Item { node, number: 0.0, label, inputs });
+        self.items.push(Item { node, number: 0.0, arithmetic: self.arithmetic, label, inputs });
     }
 
     /// A node with its children, without arguments.
@@ -135,7 +140,13 @@ impl Lower<'_> {
             Is::Number(number) => {
                 let number = self.number(expr, *number)?;
                 let inputs = vec![Argument::Number(number)];
-                self.items.push(Item { node: &LITERAL, number, label: "", inputs });
+                self.items.push(Item {
+                    node: &LITERAL,
+                    number,
+                    arithmetic: self.arithmetic,
+                    label: "",
+                    inputs,
+                });
                 Ok(NodeTraits::LEAF)
             }
             Is::Name(name) => self.name(expr, name),
@@ -163,8 +174,7 @@ impl Lower<'_> {
     /// A number of the formula, in what the tree computes in.
     fn number(&self, expr: &Expr, number: f64) -> Result<f64, FormulaError> {
         match self.arithmetic {
-            Arithmetic::F32 => Ok(f64::from(number as f32)),
-            Arithmetic::F64 => Ok(number),
+            Arithmetic::F32 | Arithmetic::F64 => Ok(self.arithmetic.held(number)),
             Arithmetic::S32 if number.fract() == 0.0 && number.abs() < 2f64.powi(31) => Ok(number),
             Arithmetic::S32 => {
                 let reason =
@@ -287,13 +297,8 @@ impl Lower<'_> {
     }
 
     fn unknown(&self, expr: &Expr, name: &str) -> FormulaError {
-        let words = ["dropout", "rotate", "store"].into_iter();
-        let words =
-            words.chain(GATES.iter().map(|(name, _)| *name)).chain(REDUCTIONS.iter().map(|(name, _)| *name));
-        let words =
-            words.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name));
-        let functions = FUNCTIONS.keys().cloned().chain(own::names());
-        let names: Vec<String> = functions.chain(words.map(str::to_owned)).collect();
+        let functions = kinds::functions().keys().cloned().chain(own::names());
+        let names: Vec<String> = functions.chain(words().map(str::to_owned)).collect();
         let names = names.join(", ");
         self.error(
             expr,
@@ -360,7 +365,7 @@ impl Lower<'_> {
         if let (Some(fused), [sum]) =
             (name.strip_prefix("gelu_tanh").map(|of| format!("mul_add_gelu_tanh{of}")), given)
             && let Is::Binary { operator: Operator::Add, of } = &sum.is
-            && FUNCTIONS.contains_key(&fused)
+            && kinds::functions().contains_key(&fused)
         {
             let [a, b] = &**of;
             let parts = match (factors(a), factors(b)) {
@@ -429,7 +434,7 @@ impl Lower<'_> {
                 let [x, angles] = self.counted(expr, (name, given), ["x", "angles"])?;
                 self.plain(expr, &ROTATE, &[x, angles])
             }
-            _ if FORMATS.iter().any(|format| format.name() == name) => {
+            _ if stored(name).is_some() => {
                 Err(self.error(expr, format!("`{name}` says D's format: it stands around all else")))
             }
             _ => Err(self.unknown(expr, name)),

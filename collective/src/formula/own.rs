@@ -2,12 +2,12 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
-use super::kinds::{FUNCTIONS, Function, GATES, QUANTISERS, RANKS, REDUCTIONS};
+use super::kinds::{Function, GATES, QUANTISERS, RANKS, REDUCTIONS, functions};
 use super::syntax::{FORMATS, RESERVED};
 use super::{Formula, FormulaError};
 use crate::functions::{Gradient, Pointwise};
+use crate::process::Locked;
 use crate::real::Needs;
 use crate::tree::{AnyNode, Compute, NodeValue, combined};
 
@@ -42,7 +42,7 @@ macro_rules! function {
             scalars: <$f as Pointwise<$n>>::ARGUMENTS,
             needs: Needs::of::<$f, $n>,
             node: NodeValue::of::<Compute<$f, ($($x,)+)>>(
-                Box::leak(rust.into_boxed_str()),
+                super::inputs::kept(&rust),
                 combined::<Compute<$f, ($($x,)+)>>,
             ),
         })
@@ -66,22 +66,22 @@ own! {
 }
 
 /// The functions that were defined, by name, with their types.
-static OWN: Mutex<BTreeMap<String, (TypeId, &'static Function)>> = Mutex::new(BTreeMap::new());
+static OWN: Locked<BTreeMap<String, (TypeId, &'static Function)>> = Locked::new(BTreeMap::new());
 
 /// The function of a formula with this name.
 pub(super) fn function(name: &str) -> Option<&'static Function> {
-    let own = || OWN.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(|(_, function)| *function);
-    FUNCTIONS.get(name).copied().or_else(own)
+    let own = || OWN.lock().get(name).map(|(_, function)| *function);
+    functions().get(name).copied().or_else(own)
 }
 
 /// The names of the functions that were defined.
 pub(super) fn names() -> Vec<String> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    OWN.lock().keys().cloned().collect()
 }
 
 /// How a node that was defined is written.
 pub(super) fn words(node: &str) -> Option<String> {
-    let own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = OWN.lock();
     let (name, (_, function)) = own.iter().find(|(_, (_, function))| (function.node.name)() == node)?;
     Some(super::spelled::call(name, function.node.children(), function.scalars.len()))
 }
@@ -97,7 +97,7 @@ impl Formula {
     /// /// `x / (1 + |x| / width)`.
     /// struct Squash;
     /// impl Pointwise for Squash {
-    ///     type Arguments = f32;
+    ///     type Arguments = f64;
     ///     const ARGUMENTS: &'static [&'static str] = &["width"];
     ///     fn name() -> String {
     ///         "squash".into()
@@ -117,7 +117,7 @@ impl Formula {
     /// The name is no word of letters, digits and `_`, or has a meaning already.
     pub fn define<F: FormulaFunction<INPUTS> + 'static, const INPUTS: usize>() -> Result<(), FormulaError> {
         let of = TypeId::of::<(F, [(); INPUTS])>();
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = OWN.lock();
         for OwnFunction(function) in F::nodes() {
             let name = (function.name)();
             let refused =
@@ -135,7 +135,7 @@ impl Formula {
                 .chain(REDUCTIONS.iter().map(|(name, _)| *name))
                 .chain(QUANTISERS.iter().map(|(name, ..)| *name));
             let known = own.get(&name).is_some_and(|(known, _)| *known != of);
-            if known || FUNCTIONS.contains_key(&name) || others.any(|other| other == name) {
+            if known || functions().contains_key(&name) || others.any(|other| other == name) {
                 return Err(refused("the name has a meaning in formulas already: give the function another"));
             }
             own.entry(name).or_insert_with(|| (of, Box::leak(Box::new(function))));

@@ -1,15 +1,15 @@
 //! Trees of types as text.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use super::Formula;
 use super::kinds::{
-    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, FUNCTIONS, GATES, LET, QUANTISERS, RANKS, REDUCTIONS, ROTATE,
-    SCALAR, item_name, read, residual, store,
+    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, GATES, LET, QUANTISERS, RANKS, REDUCTIONS, ROTATE, SCALAR,
+    functions, item_name, read, residual, store,
 };
 use super::own;
 use super::syntax::{FORMATS, Index, Place};
+use crate::process::Once;
 use crate::tree::{CHILD, Node, NodeValue, Spell};
 
 /// What stands for the name of an argument.
@@ -52,10 +52,15 @@ impl Formula {
 }
 
 /// How each node of the library is written: its name as text, with marks for children and arguments.
-static WORDS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+fn words() -> &'static BTreeMap<String, String> {
+    static KNOWN: Once<BTreeMap<String, String>> = Once::new();
+    KNOWN.get_or_init(word_table)
+}
+
+fn word_table() -> BTreeMap<String, String> {
     let mut words = BTreeMap::new();
     let mut say = |node: &NodeValue, text: String| drop(words.insert((node.name)(), text));
-    for (name, function) in &*FUNCTIONS {
+    for (name, function) in functions() {
         say(&function.node, call(name, function.node.children(), function.scalars.len()));
     }
     for (order, functions) in &GATES {
@@ -88,7 +93,7 @@ static WORDS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     say(&DROPOUT, format!("dropout({NAME},{CHILD})"));
     say(&ROTATE, call("rotate", 2, 0));
     words
-});
+}
 
 /// A function as it is called.
 pub(super) fn call(name: &str, children: usize, scalars: usize) -> String {
@@ -140,10 +145,10 @@ impl Writer<'_> {
         if let Some((n, d)) = node.split_once('d')
             && let (Ok(n), Ok(d)) = (n.parse::<u32>(), d.parse::<u32>())
         {
-            return Some((n as f32 / d as f32).to_string());
+            return Some((f64::from(n) / f64::from(d)).to_string());
         }
         let own = own::words(node);
-        let words = WORDS.get(node).or(own.as_ref())?;
+        let words = words().get(node).or(own.as_ref())?;
         let operator = OPERATORS.iter().find(|(call, _)| self.operators && words.starts_with(call));
         let words = operator.map_or(words.as_str(), |(_, operator)| operator);
         let mut text = String::new();

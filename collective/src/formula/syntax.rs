@@ -127,7 +127,13 @@ pub(super) fn parse(text: &str) -> Result<Expr, FormulaError> {
         return Err(parser.error(0, format!("the text has {} characters, {LONGEST} are legal", parser.end)));
     }
     parser.tokens = parser.tokens()?;
-    let expr = parser.block()?;
+    let mut expr = parser.block()?;
+    // D's format has its own name, whichever was written.
+    if let Is::Call { name, .. } = &mut expr.is
+        && let Some(format) = stored(name)
+    {
+        format.name().clone_into(name);
+    }
     match parser.peek() {
         None => Ok(expr),
         Some(token) => Err(parser.error(parser.at(), format!("the formula ends before {token}"))),
@@ -369,11 +375,17 @@ impl Parser<'_> {
     fn format(&mut self) -> Result<Format, FormulaError> {
         let at = self.at();
         let word = self.word("a format")?;
-        FORMATS.into_iter().find(|format| format.name() == word).ok_or_else(|| {
-            let names = FORMATS.map(Format::name).join(", ");
-            self.error(at, format!("`{word}` is no format of a formula: write one of {names}"))
+        stored(&word).ok_or_else(|| {
+            let names = Format::ambiguous(&word)
+                .map_or_else(|| format!("one of {}", FORMATS.map(Format::name).join(", ")), str::to_owned);
+            self.error(at, format!("`{word}` is no format of a formula: write {names}"))
         })
     }
+}
+
+/// The format of D that a formula's outermost word says.
+pub(super) fn stored(name: &str) -> Option<Format> {
+    Format::named(name).filter(|format| FORMATS.contains(format))
 }
 
 /// The formats that vectors and matrices of a formula can have.

@@ -1,15 +1,22 @@
 //! Formulas: trees of the library by name, texts that are read and written, types, refusals, arguments.
 
+use std::collections::BTreeSet;
+
 use half::{bf16, f16};
 use typenum::{U8, U128};
 
+use super::kinds::{
+    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, GATES, LET, LITERAL, QUANTISERS, RANKS, REDUCTIONS, ROTATE,
+    SCALAR, functions, read, residual, store, words,
+};
+use super::syntax::Index;
 use super::{Formula, FormulaError, Input};
 use crate::element::Format;
 use crate::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
 use crate::real::{Fast, Fastest};
 use crate::tree::{
     Accumulator, Amax, Blocks, Compute, Cyclic, Dropout, Gated, Glu, Node, NodeTraits, OrderedRow, Quantize,
-    ReduceRow, Residual, Rotate, RowVector, Scalar, ScalarPointer, Shape, Split, Sum,
+    ReduceRow, ReduceScalar, Residual, Rotate, RowVector, Scalar, ScalarPointer, Shape, Split, Sum,
 };
 
 fn formula(text: &str) -> Formula {
@@ -39,7 +46,7 @@ fn named_formulas_are_trees_of_the_librarys_nodes() {
         ("rope", of::<Rotate<Scaled, Cyclic<bf16, U128>>>()),
         ("bias-sums-ordered", of::<OrderedRow<Sum, Biased>>()),
         ("bias-sums", of::<ReduceRow<Sum, Biased>>()),
-        ("bias-fp8", of::<Compute<Multiply, (Amax<Biased>, ScalarPointer<f32>)>>()),
+        ("bias-fp8", of::<Compute<Multiply, (ReduceScalar<Amax, Biased>, ScalarPointer<f32>)>>()),
         ("quantized", of::<Quantize<crate::F8E4M3, Scaled>>()),
     ] {
         let lowered = Formula::named(name).unwrap().lowered(Format::Bf16);
@@ -259,6 +266,16 @@ fn arguments_are_given_by_name() {
     assert_eq!(bind("residual", &[bias]), Ok(()), "C is not read where beta is 0");
     let given = [bias, ("beta", Input::Scalar(1.0))];
     assert_eq!(bind("residual", &given), Err("c: not given: Input::Matrix was needed".to_owned()));
+    let c = ("c", Input::matrix(64, 8));
+    for text in ["residual", "acc + beta*c", "acc + beta*c[m,n]:f16"] {
+        let given = if text == "residual" { vec![bias, c] } else { vec![c] };
+        assert_eq!(
+            bind(text, &given),
+            Err("beta: not given: Input::Scalar was needed".to_owned()),
+            "C is not dropped"
+        );
+        assert_eq!(bind(text, &[&given[..], &[("beta", Input::Scalar(0.0))]].concat()), Ok(()));
+    }
     assert_eq!(
         bind("bias", &[bias, ("beta", Input::Scalar(1.0))]),
         Err("beta: no argument of bias: its arguments are alpha, bias".to_owned())
@@ -274,4 +291,46 @@ fn arguments_are_given_by_name() {
         bind("acc + bias[l,n]", &[bias]),
         Err("bias: Address(64), Input::Each was needed: each GEMM has its own".to_owned())
     );
+}
+
+/// The types of a formula's nodes, without their parameters.
+fn nodes() -> BTreeSet<&'static str> {
+    let of = Format::F32;
+    let places = [Index::Zero, Index::Column, Index::Row, Index::Both].into_iter();
+    let places = places.chain(CYCLIC.map(Index::Cyclic)).filter_map(|index| read(index, of));
+    let functions = functions().values().map(|function| &function.node);
+    let gates = GATES.iter().flat_map(|(_, functions)| functions.iter().map(|function| &function.node));
+    let reductions = REDUCTIONS.iter().flat_map(|(_, nodes)| nodes);
+    let ranks = RANKS.iter().map(|(_, node)| node).chain(QUANTISERS.iter().map(|(.., node)| node));
+    let own = [&ACCUMULATOR, &SCALAR, &LITERAL, &EACH, &DROPOUT, &ROTATE, &LET, &BOUND[0]].into_iter();
+    let nodes = own.chain(places).chain(residual(of)).chain(store(of)).chain(functions);
+    nodes.chain(gates).chain(reductions).chain(ranks).map(|node| type_of(node.rust)).collect()
+}
+
+/// The name of a node's type: of `<f32>Load<T>`, `Load`. A formula's literal is a constant of types.
+fn type_of(rust: &'static str) -> &'static str {
+    let rust = rust.strip_prefix('<').and_then(|of| of.split_once('>')).map_or(rust, |(_, rest)| rest);
+    let name = rust.split('<').next().unwrap_or(rust).trim();
+    if name == "Literal" { "Constant" } else { name }
+}
+
+/// The manual's table of nodes lists every word and every node that formulas have, and no others.
+#[test]
+fn the_manual_lists_every_node() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/manual/epilogues.md");
+    let page = std::fs::read_to_string(page).expect("the manual");
+    let section =
+        page.split("\n## ").find(|part| part.starts_with("What a formula can contain")).expect("a section");
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.split(" | ").collect())
+        .collect();
+    let spans = |cell: usize| rows.iter().flat_map(move |row| row[cell].split('`').skip(1).step_by(2));
+    let called: BTreeSet<&str> = spans(0)
+        .filter_map(|text| text.split_once('(').map(|(name, _)| name.rsplit(' ').next().unwrap_or(name)))
+        .filter(|name| !functions().contains_key(*name))
+        .collect();
+    assert_eq!(called, words().collect::<BTreeSet<_>>());
+    assert_eq!(spans(1).collect::<BTreeSet<_>>(), nodes());
 }

@@ -31,16 +31,16 @@ activations! {
     /// `max(x, 0)`.
     Relu, "relu", (), [], |(), x| x.max_nan(x.constant(0.0));
     /// `x`, or `slope * x` below zero.
-    LeakyRelu, "leaky_relu", f32, ["slope"], |slope, x| x.less(x.constant(0.0), x * slope, x);
+    LeakyRelu, "leaky_relu", f64, ["slope"], |slope, x| x.less(x.constant(0.0), x * slope, x);
     /// `x` above the threshold, otherwise zero.
-    ThresholdRelu, "threshold_relu", f32, ["threshold"], |threshold, x| {
+    ThresholdRelu, "threshold_relu", f64, ["threshold"], |threshold, x| {
         // A NaN is neither below nor above the threshold: `x * zero` keeps it, and maps the threshold itself
         // to zero.
         let zero = x.constant(0.0);
         x.less(threshold, zero, threshold.less(x, x, x * zero))
     };
     /// `x` inside `[low, high]`.
-    Clamp, "clamp", [f32; 2], ["low", "high"], |[low, high], x| x.clamp(low, high);
+    Clamp, "clamp", [f64; 2], ["low", "high"], |[low, high], x| x.clamp(low, high);
     /// `x * clamp(x + 3, 0, 6) / 6`.
     HardSwish, "hard_swish", (), [], |(), x| {
         x.plus(3.0).clamp(x.constant(0.0), x.constant(6.0)).times(1.0 / 6.0) * x
@@ -112,7 +112,7 @@ accurate! {
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, the usual approximation of [`Gelu`].
     GeluTanh, "gelu_tanh", (), [], |(), x| gelu_of_half::<A, R>(x.times(0.5));
     /// `x + sin^2(frequency * x) / frequency`.
-    Snake, "snake", f32, ["frequency"], |frequency, x| {
+    Snake, "snake", f64, ["frequency"], |frequency, x| {
         let sin = A::sin(x * frequency);
         x + A::divide(sin * sin, frequency)
     };

@@ -51,7 +51,7 @@ functions! {
 pub struct Scale;
 
 impl Pointwise for Scale {
-    type Arguments = f32;
+    type Arguments = f64;
     const ARGUMENTS: &'static [&'static str] = &["factor"];
     const REGISTERS: u32 = 2;
 

@@ -132,18 +132,17 @@ impl<'a> Site<'a> {
         Site { arithmetic, ..self.each(0) }
     }
 
-    /// Visits a number with which the tree computes. If D is `s32`, it must be an integer below 2^31 in magnitude.
-    pub fn factor(&mut self, factor: &mut f32) {
+    /// Visits a number with which the tree computes. If D is `s32`, it must be an integer below 2^31 in magnitude;
+    /// if D is not `f64` either, it is rounded to `f32`, and must not be beyond the range of that.
+    pub fn factor(&mut self, factor: &mut f64) {
         self.check_factor(*factor);
         self.visit.factor(factor);
     }
 
     /// The check of [`factor`](Self::factor).
-    pub(crate) fn check_factor(&mut self, factor: f32) {
-        if self.arithmetic == Arithmetic::S32 && (factor.fract() != 0.0 || factor.abs() >= 2f32.powi(31)) {
-            self.refuse(format!(
-                "it is {factor}, and D is s32, computed in integers: a whole number below 2^31 was needed, or D in a float format"
-            ));
+    pub(crate) fn check_factor(&mut self, factor: f64) {
+        if let Err(reason) = self.arithmetic.takes(factor) {
+            self.refuse(format!("it is {factor}, and {reason}"));
         }
     }
 
@@ -170,6 +169,10 @@ impl<'a> Site<'a> {
         let contents = if writes { Contents::Output(format) } else { Contents::Source(format) };
         let (length, line) = (shape.n.into(), Extents::line(format.bits(), 0));
         self.memory(address, Extents { length, lines: shape.m, ld: *ld, ..line }, (contents, writes));
+        if !writes {
+            // A thread reads what it will write.
+            self.visit.in_place();
+        }
         self.visit.length(ld);
         self.visit.form((*stride != 0).into());
         if *stride != 0 {

@@ -5,6 +5,7 @@ use core::ops::Range;
 use ptx::{Entry, Value};
 
 use super::Producer;
+use super::registers::RoleRegisters;
 use super::units::TARGET;
 
 /// What the CTAs of a cluster do with each other's shared memory.
@@ -25,20 +26,19 @@ pub enum Peers {
 /// The numbers of a CTA: what [`Cta`](crate::skeleton::Cta) emits roles from.
 ///
 /// ```
-/// use collective::{CtaPlan, Peers, Producer, RegisterPlan};
+/// use collective::{CtaPlan, Peers, Producer, RoleRegisters};
 ///
-/// let [launch, consumer] = RegisterPlan::divided(2, Some(24));
 /// let plan = CtaPlan {
 ///     producer: Some(Producer::Thread),
 ///     consumers: 2,
-///     registers: [24, consumer],
+///     registers: RoleRegisters::divided(2, Some(24)),
 ///     shared_bytes: 96 << 10,
 ///     cluster: 1,
 ///     peers: Peers::Apart,
 ///     overlaps: true,
 ///     turns: true,
 /// };
-/// assert_eq!((plan.threads(), launch, consumer), (384, 168, 240));
+/// assert_eq!((plan.threads(), plan.registers.launch, plan.registers.consumer), (384, 168, 240));
 /// assert_eq!((plan.turn_barriers(), plan.own_barriers()), (3..5, 5..16));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub struct CtaPlan {
     pub producer: Option<Producer>,
     /// Number of warpgroups that multiply.
     pub consumers: u32,
-    /// Registers per thread: of the producer warpgroup, and of a consumer.
-    pub registers: [u32; 2],
+    /// Registers per thread of the producer warpgroup, and of a consumer.
+    pub registers: RoleRegisters,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// CTAs per cluster.

@@ -411,6 +411,17 @@ rules! {
         /// The rule, as a sentence.
         rule: &'static str,
     } => { [rule] }
+    /// No table of groups is for this number of them, or the form has no table.
+    MostGroups {
+        /// The number of groups.
+        groups: u32,
+        /// Whether the form has a table.
+        table: bool,
+    } => {
+        "the table is for " groups " groups, "
+        [if table { "not 320, 512, 1024, 2048 or 4096: change `most-groups`, or the second parameter of the form's type" }
+         else { "and this form has no table: leave `most-groups` out" }]
+    }
     /// Something cannot be combined with `mma.sync` or `fma`, whose operands threads load.
     ByThreads {
         /// The rule and a way to fix it.

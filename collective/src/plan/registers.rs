@@ -19,6 +19,24 @@ pub struct RegisterPlan {
     pub accumulators: u32,
 }
 
+/// Registers per thread of each role of a CTA, and at launch.
+///
+/// ```
+/// use collective::RoleRegisters;
+///
+/// let registers = RoleRegisters::divided(2, Some(24));
+/// assert_eq!(registers, RoleRegisters { launch: 168, producer: 24, consumer: 240 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleRegisters {
+    /// Registers every thread is launched with.
+    pub launch: u32,
+    /// Registers a thread of the producer warpgroup keeps; 0 without one.
+    pub producer: u32,
+    /// Registers a consumer thread raises itself to (`setmaxnreg`).
+    pub consumer: u32,
+}
+
 /// Registers that a consumer needs for addresses and loop state. Measured with ptxas: the largest accumulator
 /// tiles that assemble without a spill leave about this many.
 const WORKING: u32 = 32;
@@ -67,19 +85,26 @@ const SPARE: u32 = 8;
 /// Most registers that a consumer raises itself to.
 const MOST: u32 = 240;
 
-impl RegisterPlan {
-    /// Registers per thread of a CTA with `consumers` consumer warpgroups: at launch, and the most to which a
-    /// consumer can raise itself if the threads of a producer warpgroup keep `producer`. `None`: there is no
-    /// producer.
-    pub const fn divided(consumers: u32, producer: Option<u32>) -> [u32; 2] {
+impl RoleRegisters {
+    /// The registers of a CTA with `consumers` consumer warpgroups: each consumer raises itself to the most that is left if
+    /// the threads of a producer warpgroup keep `producer`. `None`: there is no producer.
+    pub const fn divided(consumers: u32, producer: Option<u32>) -> Self {
         let warpgroups = consumers + producer.is_some() as u32;
         let per_thread = TARGET.limits().registers / (warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
-        let consumer = match producer {
-            None => launch,
-            Some(producer) => (launch * warpgroups).saturating_sub(producer) / consumers / 8 * 8,
+        let (producer, consumer) = match producer {
+            None => (0, launch),
+            Some(producer) => (producer, (launch * warpgroups).saturating_sub(producer) / consumers / 8 * 8),
         };
-        [launch, if consumer > MOST { MOST } else { consumer }]
+        Self { launch, producer, consumer: if consumer > MOST { MOST } else { consumer } }
+    }
+}
+
+impl RegisterPlan {
+    /// The same by role, without the accumulators.
+    pub const fn roles(&self) -> RoleRegisters {
+        let Self { launch, producer, consumer, .. } = *self;
+        RoleRegisters { launch, producer, consumer }
     }
 
     pub(super) const fn of(
@@ -88,7 +113,7 @@ impl RegisterPlan {
         epilogue: &EpilogueSpec,
         form: Form,
     ) -> Result<Self, PlanError> {
-        let [launch, _] = mainloop.divided(0);
+        let launch = mainloop.divided(0).launch;
         // Before ptxas knows which role raises its number of registers, each instruction must fit into the
         // registers of the launch.
         let instruction = mainloop.atom.accumulators(mainloop.widest()) + INSTRUCTION;
@@ -113,7 +138,7 @@ impl RegisterPlan {
             Producer::Thread if mainloop.shares_groups(form) => STARTS_MANY_COPIES,
             Producer::Thread
                 if mainloop.starts_many_copies()
-                    && mainloop.divided(STARTS_MANY_COPIES)[1] >= need + SPARE =>
+                    && mainloop.divided(STARTS_MANY_COPIES).consumer >= need + SPARE =>
             {
                 STARTS_MANY_COPIES
             }
@@ -122,7 +147,7 @@ impl RegisterPlan {
             Producer::Warpgroup => COPIES,
         };
         let producer = max(producer, round_up(needs.producer, 8));
-        let [_, consumer] = mainloop.divided(producer);
+        let consumer = mainloop.divided(producer).consumer;
         if producer > launch {
             // A producer can give up registers, not get more.
             let consumers = mainloop.consumers;
@@ -147,10 +172,10 @@ impl EpilogueSpec {
 }
 
 impl MainloopSpec {
-    /// As [`RegisterPlan::divided`].
-    const fn divided(&self, producer: u32) -> [u32; 2] {
+    /// As [`RoleRegisters::divided`].
+    const fn divided(&self, producer: u32) -> RoleRegisters {
         let specialised = !matches!(self.roles, Roles::Unspecialised);
-        RegisterPlan::divided(self.consumers, if specialised { Some(producer) } else { None })
+        RoleRegisters::divided(self.consumers, if specialised { Some(producer) } else { None })
     }
 
     /// Registers of a consumer for the addresses of a stage's slabs, and for the copies if it starts them

@@ -2,6 +2,7 @@
 
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
+use ptx::abi::Argument;
 use ptx::inst::{AluOp, Cvt};
 use ptx::{Builder, Value, Var};
 
@@ -69,6 +70,39 @@ impl Arithmetic {
                 Err("exponentials, roots and their like are computed in f32 alone: not for a D of s32 or f64")
             }
             Self::F32 | Self::S32 | Self::F64 => Ok(()),
+        }
+    }
+
+    /// Whether it can hold a number of the host. Where that is `f32`, the number is [rounded](Self::held).
+    ///
+    /// # Errors
+    /// A sentence, if it can not.
+    pub fn takes(self, number: f64) -> Result<(), &'static str> {
+        match self {
+            Self::S32 if number.fract() != 0.0 || number.abs() >= 2f64.powi(31) => Err(
+                "D is s32, computed in integers: a whole number below 2^31 was needed, or D in a float format",
+            ),
+            Self::F32 if number.is_finite() && (number as f32).is_infinite() => Err(
+                "it is taken in f32, which holds 3.4028235e38 at most: a smaller one was needed, or a D of f64",
+            ),
+            Self::F32 if number != 0.0 && number as f32 == 0.0 => Err(
+                "it is taken in f32, which holds 1e-45 at least: 0 or a larger one was needed, or a D of f64",
+            ),
+            Self::F32 | Self::S32 | Self::F64 => Ok(()),
+        }
+    }
+
+    /// What it holds of a number of the host that it [takes](Self::takes).
+    pub fn held(self, number: f64) -> f64 {
+        if self == Self::F32 { f64::from(number as f32) } else { number }
+    }
+
+    /// A number of the host that it [takes](Self::takes), as the value of a kernel's parameter.
+    pub(crate) fn argument(self, number: f64) -> Argument {
+        match self {
+            Self::F32 => (number as f32).into(),
+            Self::S32 => (number as i32).into(),
+            Self::F64 => number.into(),
         }
     }
 
@@ -176,6 +210,18 @@ impl<'f> Number<'f> {
             Self::F32(value) => value,
             Self::S32(_) | Self::F64(_) => {
                 self.builder().refuse("a node computes in f32 alone, and D is of s32 or f64");
+                self.builder().constant(0.0)
+            }
+        }
+    }
+
+    /// The value in `f64`, of what is computed in that. It makes any other program illegal.
+    #[track_caller]
+    pub(crate) fn double(self) -> Value<'f, f64> {
+        match self {
+            Self::F64(value) => value,
+            Self::F32(_) | Self::S32(_) => {
+                self.builder().refuse("f64 accumulators are stored by an epilogue whose D is f64");
                 self.builder().constant(0.0)
             }
         }

@@ -25,7 +25,7 @@ impl Site<'_> {
         values.iter_mut().for_each(|value| self.factor(value));
         let mut values = values.into_iter();
         // There are as many as `gather` asks for.
-        *arguments = A::of(A::gather(&mut || values.next().unwrap_or(f32::NAN)));
+        *arguments = A::of(A::gather(&mut || values.next().unwrap_or(f64::NAN)));
     }
 }
 

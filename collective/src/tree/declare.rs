@@ -90,7 +90,7 @@ impl<'f> Declare<'f> {
         match self.arithmetic {
             Arithmetic::F32 => Number::F32(self.param()),
             Arithmetic::S32 => Number::S32(self.param()),
-            Arithmetic::F64 => Number::F64(self.param::<f32>().cast()),
+            Arithmetic::F64 => Number::F64(self.param()),
         }
     }
 
@@ -131,9 +131,8 @@ impl Visit for Parameters {
         self.values.push((*count).into());
     }
 
-    fn factor(&mut self, factor: &mut f32) {
-        let whole = self.arithmetic == Arithmetic::S32;
-        self.values.push(if whole { (*factor as i32).into() } else { (*factor).into() });
+    fn factor(&mut self, factor: &mut f64) {
+        self.values.push(self.arithmetic.argument(*factor));
     }
 
     fn in_pairs(&mut self, pairs: bool) {

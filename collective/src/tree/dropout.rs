@@ -147,7 +147,7 @@ impl<X: Node> Node for Dropout<X> {
             site.then("dropout").refuse(reason);
         }
         site.visit.count(&mut dropout.threshold());
-        site.visit.factor(&mut dropout.scale());
+        site.visit.single(&mut dropout.scale());
         for word in [seed, offset] {
             site.visit.count(&mut (word as u32));
             site.visit.count(&mut ((word >> 32) as u32));

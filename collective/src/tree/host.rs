@@ -168,6 +168,11 @@ impl<'a> Host<'a> {
         Bounded { value, error: if rounded { (value - f64::from(value as f32)).abs() } else { 0.0 } }
     }
 
+    /// A number of the host, as the tree takes it.
+    pub(super) fn number(&self, number: f64) -> Bounded {
+        Bounded::exact(self.arithmetic.held(number))
+    }
+
     /// The value of a function, in what the tree computes in.
     pub(super) fn apply<F: Pointwise<N>, const N: usize>(
         &self,
@@ -180,13 +185,13 @@ impl<'a> Host<'a> {
             other if other.has(Needs::of::<F, N>()).is_err() => Bounded::exact(f64::NAN),
             Arithmetic::S32 => {
                 let whole = x.map(|x| Wrapping(x.value as i64 as i32));
-                let lift = |scalar: f32| Wrapping(scalar as i32);
+                let lift = |scalar: f64| Wrapping(scalar as i32);
                 Bounded::exact(evaluate_in::<F, Wrapping<i32>, N>(arguments, whole, lift).0.into())
             }
             Arithmetic::F64 => {
                 // The errors of f32 in two parts: what the function's own roundings add is 2^-29 of that in f64.
-                let all = evaluate_bounded::<F, N>(arguments, x);
-                let own = evaluate_bounded::<F, N>(arguments, x.map(|x| Bounded::exact(x.value)));
+                let evaluate = |x| evaluate_in::<F, Bounded, N>(arguments, x, Bounded::exact);
+                let (all, own) = (evaluate(x), evaluate(x.map(|x| Bounded::exact(x.value))));
                 Bounded { error: (all.error - own.error).max(0.0) + own.error / f64::from(1 << 29), ..all }
             }
         }

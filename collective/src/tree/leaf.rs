@@ -44,9 +44,9 @@ impl Node for Accumulator {
 pub struct Constant<N, D = U1>(PhantomData<(N, D)>);
 
 impl<N: Unsigned + 'static, D: Unsigned + 'static> Constant<N, D> {
-    fn value() -> f32 {
+    fn value() -> f64 {
         const { assert!(D::U32 > 0, "a Constant's denominator is 0: use Constant<U1, U2> for one half") }
-        N::U32 as f32 / D::U32 as f32
+        f64::from(N::U32) / f64::from(D::U32)
     }
 }
 
@@ -65,11 +65,11 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
     fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
     fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
-        Box::new(|tile| uniform(tile.arithmetic.constant(tile.f, Self::value().into())))
+        Box::new(|tile| uniform(tile.arithmetic.constant(tile.f, Self::value())))
     }
 
-    fn evaluate(_host: &mut Host<'_>, (): &(), _at: [u32; 2]) -> Bounded {
-        Bounded::exact(Self::value().into())
+    fn evaluate(host: &mut Host<'_>, (): &(), _at: [u32; 2]) -> Bounded {
+        host.number(Self::value())
     }
 }
 
@@ -78,7 +78,7 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
 pub struct Scalar;
 
 impl Node for Scalar {
-    type Arguments = f32;
+    type Arguments = f64;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -89,7 +89,7 @@ impl Node for Scalar {
         out.node::<Self>(&[]);
     }
 
-    fn visit(value: &mut f32, _shape: Shape, site: &mut Site<'_>) {
+    fn visit(value: &mut f64, _shape: Shape, site: &mut Site<'_>) {
         site.factor(value);
     }
 
@@ -98,8 +98,8 @@ impl Node for Scalar {
         Box::new(move |_| uniform(value))
     }
 
-    fn evaluate(_host: &mut Host<'_>, value: &f32, _at: [u32; 2]) -> Bounded {
-        Bounded::exact((*value).into())
+    fn evaluate(host: &mut Host<'_>, value: &f64, _at: [u32; 2]) -> Bounded {
+        host.number(*value)
     }
 }
 

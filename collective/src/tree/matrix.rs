@@ -239,7 +239,7 @@ pub struct Residual<T>(PhantomData<T>);
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResidualArgument {
     /// Factor of C.
-    pub beta: f32,
+    pub beta: f64,
     /// C. May be `None` if beta is zero.
     pub c: Option<MatrixRef>,
 }
@@ -310,7 +310,7 @@ impl<T: Element> Node for Residual<T> {
         match residual.c.filter(|_| residual.beta != 0.0) {
             Some(c) => {
                 let c = host.read(T::FORMAT, c.element(T::FORMAT, at));
-                host.apply::<Multiply, 2>((), [c, Bounded::exact(residual.beta.into())])
+                host.apply::<Multiply, 2>((), [c, host.number(residual.beta)])
             }
             None => Bounded::exact(0.0),
         }

@@ -18,7 +18,7 @@ use super::{
 use crate::real::Real;
 
 /// A reduction of many numbers to one.
-#[diagnostic::on_unimplemented(message = "`{Self}` is no reduction", note = "write `Sum`, `Max` or `AbsMax`")]
+#[diagnostic::on_unimplemented(message = "`{Self}` is no reduction", note = "write `Sum`, `Max` or `Amax`")]
 pub trait Reduce: 'static {
     /// The neutral element: combined with it, every number's [`element`](Self::element) stays as it is.
     const IDENTITY: f32;
@@ -61,9 +61,9 @@ pub struct Sum;
 #[derive(Clone, Copy, Debug)]
 pub struct Max;
 
-/// The largest magnitude; NaN if any value is NaN.
+/// The largest magnitude, as needed to scale 8-bit outputs; NaN if any value is NaN.
 #[derive(Clone, Copy, Debug)]
-pub struct AbsMax;
+pub struct Amax;
 
 const ORDER: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
 
@@ -135,7 +135,7 @@ impl Reduce for Max {
     }
 }
 
-impl Reduce for AbsMax {
+impl Reduce for Amax {
     const IDENTITY: f32 = 0.0;
 
     fn name() -> &'static str {
@@ -277,9 +277,6 @@ pub type ReduceColumn<Op, X> = Reduced<Op, ColumnArgument, X>;
 
 /// X, also reduced over all elements to one number. Its argument is the number's address.
 pub type ReduceScalar<Op, X> = Reduced<Op, u64, X>;
-
-/// X, also reduced to its largest magnitude, as needed to scale 8-bit outputs.
-pub type Amax<X> = ReduceScalar<AbsMax, X>;
 
 impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
     type Arguments = (D, X::Arguments);

@@ -21,7 +21,7 @@ use crate::real::Accuracy;
 /// Whoever implements it keeps its own errors: a walk goes on to the end.
 pub trait Supply {
     /// Numbers of the host, for a function that names them so; none for a number of the tree.
-    fn scalars(&mut self, names: &[&str], values: &mut [f32]);
+    fn scalars(&mut self, names: &[&str], values: &mut [f64]);
 
     /// The address of `len` packed elements that are read.
     fn vector(&mut self, format: Format, len: u32) -> u64;
@@ -74,7 +74,7 @@ fn arguments<F: Pointwise<N>, const N: usize>(from: &mut dyn Supply) -> F::Argum
     }
     let mut values = values.into_iter();
     // `gather` requests exactly `COUNT` scalars.
-    F::Arguments::of(F::Arguments::gather(&mut || values.next().unwrap_or(f32::NAN)))
+    F::Arguments::of(F::Arguments::gather(&mut || values.next().unwrap_or(f64::NAN)))
 }
 
 macro_rules! supplied {

@@ -8,7 +8,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::leaf::uniform;
-use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, Supplied, Supply};
+use super::{Arithmetic, Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, Supplied, Supply};
 
 /// The traits of a node from those of its children.
 type TraitsOf = fn(&[NodeTraits]) -> Result<NodeTraits, &'static str>;
@@ -62,6 +62,8 @@ pub struct Item {
     pub(crate) node: &'static NodeValue,
     /// The number of a [`Literal`]; else 0.
     pub(crate) number: f64,
+    /// What the tree computes in.
+    pub(crate) arithmetic: Arithmetic,
     /// Its name in error messages; empty if it has none.
     pub(crate) label: &'static str,
     /// The names of its own arguments.

@@ -128,7 +128,7 @@ fn keeps_its_bound<F: Pointwise<N>, const N: usize>(arguments: F::Arguments) {
     let x: Vec<[f32; N]> = (0..numbers.len())
         .map(|i| core::array::from_fn(|input| numbers[(i + input * 1031) % numbers.len()]))
         .collect();
-    let scalars = arguments.values();
+    let scalars: Vec<f32> = arguments.values().into_iter().map(|scalar| scalar as f32).collect();
     assert_eq!(F::ARGUMENTS.len(), scalars.len(), "{}", F::name());
     let got = run(&scalars, &x, |scalars, x| {
         let mut scalars = scalars.into_iter();

@@ -28,6 +28,9 @@ impl Machine<'_> {
 
     fn run_with(&mut self, pace: &mut Pace) -> Result<Outcome, Box<Trap>> {
         while self.warps.iter().any(|warp| !warp.exited) {
+            if self.options.is_stopped() {
+                return Ok(Outcome::Stopped);
+            }
             let (mut moved, mut polled) = (false, false);
             for warp in 0..self.warps.len() {
                 if self.ready(warp) {

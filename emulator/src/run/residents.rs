@@ -13,6 +13,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::rounds::Outcome;
+use crate::error::Failure;
 use crate::launch::{Launch, Report};
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -83,6 +84,11 @@ impl<'p> Residents<'p> {
                 std::thread::yield_now();
                 continue;
             }
+            if matches!(outcome, Ok(Outcome::Stopped)) {
+                machine.finish();
+                drop(self.turn_over());
+                continue;
+            }
             progress.goes_on(&mut machine.standing);
             progress.pauses(&mut machine.standing);
             machine.finish();
@@ -116,6 +122,9 @@ impl<'p> Residents<'p> {
     fn take(&self) -> Option<(u64, Machine<'p>)> {
         let mut queue = self.queue();
         loop {
+            if self.options.is_stopped() {
+                return None;
+            }
             let limit = queue.failed.as_ref().map_or(self.clusters, |(index, _)| *index);
             if queue.failed.is_some() {
                 // Clusters after the failed one may wait for it, so they are dropped.
@@ -189,8 +198,14 @@ impl<'p> Residents<'p> {
     }
 
     /// The result of the launch, after all host threads have returned from [`Residents::work`].
-    pub(crate) fn outcome(self) -> Result<Report, Box<Trap>> {
+    pub(crate) fn outcome(self) -> Result<Report, Failure> {
         let queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-        queue.failed.map_or(Ok(queue.report), |(_, trap)| Err(trap))
+        match queue.failed {
+            Some((_, trap)) => Err(Failure::Trap(trap)),
+            None if queue.report.ctas < self.ctas => {
+                Err(Failure::Stopped { ctas: queue.report.ctas, of: self.ctas })
+            }
+            None => Ok(queue.report),
+        }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Outcome {
     Waits,
     /// The cluster could continue, but lets others run.
     Yields,
+    /// The caller has ended the launch.
+    Stopped,
 }
 
 impl Machine<'_> {
@@ -80,6 +82,9 @@ impl Machine<'_> {
             let (mut progress, mut long, mut polled) = (false, false, false);
             for position in 0..count {
                 let warp = if backwards { count - 1 - position } else { position };
+                if self.options.is_stopped() {
+                    return Ok(Outcome::Stopped);
+                }
                 if self.ready(warp) {
                     match self.turn(warp, TURN)? {
                         Turn::Progress => progress = true,
@@ -123,6 +128,9 @@ impl Machine<'_> {
         }
         let ranked = self.options.seed % 2 == 1;
         while self.warps.iter().any(|warp| !warp.exited) {
+            if self.options.is_stopped() {
+                return Ok(Outcome::Stopped);
+            }
             let mut ready = Vec::with_capacity(self.warps.len());
             for warp in 0..self.warps.len() {
                 if self.ready(warp) {

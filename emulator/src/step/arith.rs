@@ -135,7 +135,7 @@ pub(super) fn binary(
         Type::U64 | Type::S64 => {
             let a = registers.read_wide(a)?;
             let b = if shift { map(&registers.read(b)?, u64::from) } else { registers.read_wide(b)? };
-            registers.write_wide(dst, &map2(&a, &b, |a, b| op.of_integers(ty, a, b)))
+            registers.write_wide(dst, &wide(op, ty, &a, &b))
         }
         Type::F64 => {
             let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
@@ -164,6 +164,12 @@ fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> 
         BinaryOp::And => map2(a, b, |a, b| a & b),
         BinaryOp::Or => map2(a, b, |a, b| a | b),
         BinaryOp::Xor => map2(a, b, |a, b| a ^ b),
+        BinaryOp::Shl if ty.bits() == 32 => map2(a, b, |a, b| a.checked_shl(b).unwrap_or(0)),
+        BinaryOp::Shr if ty == Type::U32 => map2(a, b, |a, b| a.checked_shr(b).unwrap_or(0)),
+        BinaryOp::Min if ty == Type::U32 => map2(a, b, |a, b| a.min(b)),
+        BinaryOp::Max if ty == Type::U32 => map2(a, b, |a, b| a.max(b)),
+        BinaryOp::Div if ty == Type::U32 => map2(a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX)),
+        BinaryOp::Rem if ty == Type::U32 => map2(a, b, |a, b| a.checked_rem(b).unwrap_or(u32::MAX)),
         BinaryOp::MulHigh
         | BinaryOp::Div
         | BinaryOp::Rem
@@ -171,6 +177,23 @@ fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> 
         | BinaryOp::Max
         | BinaryOp::Shl
         | BinaryOp::Shr => map2(a, b, |a, b| op.of_integers(ty, a.into(), b.into()) as u32),
+    }
+}
+
+/// The same on 64 bits. `b` of a shift is a `u32`.
+fn wide(op: BinaryOp, ty: Type, a: &Lanes<u64>, b: &Lanes<u64>) -> Lanes<u64> {
+    match op {
+        BinaryOp::Add => map2(a, b, u64::wrapping_add),
+        BinaryOp::Sub => map2(a, b, u64::wrapping_sub),
+        BinaryOp::Mul => map2(a, b, u64::wrapping_mul),
+        BinaryOp::And => map2(a, b, |a, b| a & b),
+        BinaryOp::Or => map2(a, b, |a, b| a | b),
+        BinaryOp::Xor => map2(a, b, |a, b| a ^ b),
+        BinaryOp::Shl => map2(a, b, |a, b| if b < 64 { a << b } else { 0 }),
+        BinaryOp::Shr if ty == Type::U64 => map2(a, b, |a, b| if b < 64 { a >> b } else { 0 }),
+        BinaryOp::MulHigh | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min | BinaryOp::Max | BinaryOp::Shr => {
+            map2(a, b, |a, b| op.of_integers(ty, a, b))
+        }
     }
 }
 
@@ -334,6 +357,26 @@ mod tests {
             ("64-bit shift", Shl, Type::U64, 1, 40, 1 << 40),
         ] {
             assert_eq!(op.of_integers(ty, a, b), want, "{why}");
+        }
+    }
+
+    /// Whole warps compute what one lane does, for every operation and type.
+    #[test]
+    fn lanes_are_computed_like_one() {
+        use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHigh, Or, Rem, Shl, Shr, Sub, Xor};
+        let numbers =
+            [0, 1, 2, 7, 31, 32, 40, 63, 64, 0x8000, 0xFFFF, 1 << 31, 0xFFFF_FFF9, 1 << 63, u64::MAX];
+        for op in [Add, Sub, Mul, MulHigh, Div, Rem, Min, Max, And, Or, Xor, Shl, Shr] {
+            for ty in [Type::U16, Type::U32, Type::S32, Type::U64, Type::S64] {
+                for (a, b) in numbers.iter().flat_map(|a| numbers.map(|b| (ty.wrap(*a), ty.wrap(b)))) {
+                    let got = if ty.bits() == 64 {
+                        wide(op, ty, &[a; 32], &[b; 32])[31]
+                    } else {
+                        narrow(op, ty, &[a as u32; 32], &[b as u32; 32])[31].into()
+                    };
+                    assert_eq!(got, op.of_integers(ty, a, b), "{op:?} {ty:?} {a:#x} {b:#x}");
+                }
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
 /// Number of random schedules, in addition to the four deterministic ones.
 const RANDOM: u64 = 50;
 /// The page that this test writes and checks.
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hazards.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/evidence/hazards.md");
 /// The environment variable that makes the test write the page.
 const WRITE: &str = "HAZARDS_PAGE";
 
@@ -226,9 +226,9 @@ fn the_page_says_how_many_schedules_find_each_hazard() {
     }
     let written = std::fs::read_to_string(Path::new(PAGE)).unwrap();
     for (line, (old, new)) in written.lines().zip(page.lines()).enumerate() {
-        assert_eq!(old, new, "docs/hazards.md, line {}: write it anew with {WRITE}=write", line + 1);
+        assert_eq!(old, new, "docs/evidence/hazards.md, line {}: write it anew with {WRITE}=write", line + 1);
     }
-    assert_eq!(written.len(), page.len(), "docs/hazards.md: write it anew with {WRITE}=write");
+    assert_eq!(written.len(), page.len(), "docs/evidence/hazards.md: write it anew with {WRITE}=write");
 }
 
 #[test]

@@ -52,6 +52,22 @@ impl Digest {
     }
 }
 
+#[cfg(feature = "records")]
+impl serde::Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "records")]
+impl<'de> serde::Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+        let needed = || serde::de::Error::custom(format!("`{text}` is no digest: 64 digits were needed"));
+        Self::parse(&text).ok_or_else(needed)
+    }
+}
+
 /// 64 hexadecimal digits.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,14 +10,17 @@ use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
 use crate::call::Launch;
-use crate::error::EngineError;
-use crate::operands::{Memory, Visit};
+use crate::error::{EngineError, LaunchError};
+use crate::operands::{Memory, Overlaps, Visit};
 
 /// Makes launches of calls `C`.
 pub(super) trait LaunchBuilder<C>: Blocks {
     /// Checks a call and makes its launch; `None` if there is nothing to compute. Launches are kept only if
     /// addresses were found to be where [`Kernel::launch`](crate::Kernel::launch) says.
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError>;
+
+    /// An illegal argument, as an error of the kernel.
+    fn refused(&self, source: LaunchError) -> EngineError;
 
     /// Visits every part of a call.
     fn visit(&self, call: &mut C, visit: &mut dyn Visit);
@@ -104,11 +107,26 @@ impl LaunchCache {
     ) -> Result<Ready<'_>, EngineError> {
         let Self { kept, parts } = self;
         parts.read(|parts| maker.visit(&mut call.clone(), parts));
-        let Parts { shape, addresses } = parts;
-        let moved = kept.get_mut(&**shape).map(|kept| kept.move_to(maker, addresses));
+        let Parts { shape, addresses, overlaps } = parts;
+        // What was found to be apart need not be looked at again.
+        let apart = || {
+            let checked = overlaps.check(|visit| maker.visit(&mut call.clone(), visit));
+            checked.map_err(|source| maker.refused(source))
+        };
+        let moved = match kept.get_mut(&**shape) {
+            Some(known) if *known.addresses == **addresses => Some(Ok(true)),
+            Some(known) => {
+                apart()?;
+                Some(known.move_to(maker, addresses))
+            }
+            None => None,
+        };
         let new = match moved {
             Some(Ok(true)) => Ok(None),
-            Some(Ok(false)) | None => Kept::new(maker, call, addresses).map(Some),
+            Some(Ok(false)) | None => Kept::new(maker, call, addresses).and_then(|new| {
+                apart()?;
+                Ok(Some(new))
+            }),
             Some(Err(error)) => Err(error),
         };
         match new {
@@ -141,9 +159,6 @@ impl Kept {
 
     /// Changes the block to these addresses; returns `false` if their positions are not known.
     fn move_to(&mut self, maker: &impl Blocks, addresses: &[u64]) -> Result<bool, EngineError> {
-        if *addresses == *self.addresses {
-            return Ok(true);
-        }
         let Some(moves) = &self.moves else { return Ok(false) };
         if let Some((_, block)) = &mut self.launch {
             for &Move { which, beyond, offset, map } in moves {
@@ -235,11 +250,21 @@ struct Parts {
     /// LaunchCache with equal words give launches that differ only in addresses.
     shape: Vec<u64>,
     addresses: Vec<u64>,
+    overlaps: Overlaps,
 }
 
 impl Visit for Parts {
     fn memory(&mut self, memory: Memory<'_>) {
         self.addresses.push(*memory.address);
+        self.overlaps.memory(memory);
+    }
+
+    fn lines(&mut self, length: u64, repeats: [(u32, u64); 3]) {
+        self.overlaps.lines(length, repeats);
+    }
+
+    fn in_place(&mut self) {
+        self.overlaps.in_place();
     }
 
     fn length(&mut self, length: &mut u64) {
@@ -250,8 +275,8 @@ impl Visit for Parts {
         self.shape.push((*count).into());
     }
 
-    fn factor(&mut self, factor: &mut f32) {
-        self.shape.push(factor.to_bits().into());
+    fn factor(&mut self, factor: &mut f64) {
+        self.shape.push(factor.to_bits());
     }
 
     fn form(&mut self, form: u32) {
@@ -264,6 +289,7 @@ impl Parts {
     fn read(&mut self, visit: impl FnOnce(&mut Self)) {
         self.shape.clear();
         self.addresses.clear();
+        self.overlaps.clear();
         visit(self);
         self.shape.extend(self.addresses.chunks(16).map(classes));
     }

@@ -178,17 +178,18 @@ impl<K> Loaded<K> {
     }
 }
 
-impl<K> Parts<K> {
-    fn refused(&self, source: LaunchError) -> EngineError {
-        EngineError::Call { kernel: self.program.name().to_owned(), source }
-    }
-}
-
 impl<K: Kernel<C>, C: Clone> LaunchBuilder<C> for Parts<K> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
-        let launch = self.kernel.launch(call, self.resident).map_err(|source| self.refused(source))?;
+        let launch = self
+            .kernel
+            .launch(call, self.resident)
+            .map_err(|source| LaunchBuilder::<C>::refused(self, source))?;
         launch.iter().try_for_each(|launch| told(&self.kernel, &self.program, call, launch))?;
         Ok(launch)
+    }
+
+    fn refused(&self, source: LaunchError) -> EngineError {
+        EngineError::Call { kernel: self.program.name().to_owned(), source }
     }
 
     fn visit(&self, call: &mut C, visit: &mut dyn Visit) {

@@ -105,5 +105,5 @@ pub use slice::DeviceSlice;
 pub use stream::{Held, Stream, StreamRef};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]
-pub use tune::{Chosen, Tuned, Tuning, recorded, tuned};
+pub use tune::{Chosen, Tuned, Tuning, recorded, stop_measuring, tuned};
 pub use typed::{DeviceElement, InContext, LoadedGemm};

@@ -1,8 +1,8 @@
 //! Measurements for a call. They take precedence over the model.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
+use collective::process::Once;
 use collective::{Form, Format};
 use cute_rs::atom::Major;
 
@@ -73,7 +73,7 @@ pub(super) struct Shape {
     /// The logarithms of the extents.
     pub(super) logarithms: [f64; 3],
     /// What corrects the model; made when a choice first needs it.
-    pub(super) rows: OnceLock<Vec<Row>>,
+    pub(super) rows: Once<Vec<Row>>,
 }
 
 /// Records of a card. A text is parsed when it is first needed: a choice needs few of them.
@@ -82,7 +82,7 @@ pub(super) struct Shipped {
     pub(super) types: Types,
     pub(super) shapes: Vec<Shape>,
     by_extents: HashMap<[u32; 3], usize>,
-    specs: Vec<(&'static str, OnceLock<Option<Entry>>)>,
+    specs: Vec<(&'static str, Once<Option<Entry>>)>,
 }
 
 impl Shipped {
@@ -93,7 +93,7 @@ impl Shipped {
                 shapes.extend(Shape::parse(first, rest));
             } else if first != "#" {
                 // Their numbers count from 0.
-                specs.push((rest, OnceLock::new()));
+                specs.push((rest, Once::new()));
             }
         }
         let by_extents = shapes.iter().enumerate().map(|(i, shape)| (shape.extents, i)).collect();
@@ -116,7 +116,7 @@ impl Shape {
         let extents: Vec<u32> = extents.split('x').filter_map(|extent| extent.parse().ok()).collect();
         let extents = extents.try_into().ok()?;
         let (compares, logarithms) = (kernels.contains(' '), logarithms(extents));
-        Some(Self { extents, kernels, compares, logarithms, rows: OnceLock::new() })
+        Some(Self { extents, kernels, compares, logarithms, rows: Once::new() })
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn logarithms(extents: [u32; 3]) -> [f64; 3] {
 
 /// One of the records, read at the first use.
 fn shipped(place: usize) -> &'static Shipped {
-    static ALL: [OnceLock<Shipped>; RECORDS.len()] = [const { OnceLock::new() }; RECORDS.len()];
+    static ALL: [Once<Shipped>; RECORDS.len()] = [const { Once::new() }; RECORDS.len()];
     ALL[place].get_or_init(|| Shipped::parse(RECORDS[place]))
 }
 

@@ -89,6 +89,9 @@ pub struct Machine {
     pub start: f64,
     /// Microseconds from one tile to the next, in addition to its k-tiles and its epilogue.
     pub tile: f64,
+    /// Additional microseconds per tile for each group that is measured to find the tile's among those of a table's entry
+    /// ([`TablePlan::span`](collective::TablePlan::span)). Estimated from the number of instructions and the latency of L1.
+    pub walked: f64,
     /// Elements of D per microsecond that one CTA converts and stores, or writes to shared memory for a
     /// tensor store.
     pub stored: f64,
@@ -251,14 +254,14 @@ impl Machine {
             tensor: 1.0,
             power: 0.2524,
             shared: 0.7196,
-            // Of three measured products of 8192 cubed (docs/performance.md).
+            // Of three measured products of 8192 cubed (docs/evidence/performance.md).
             sliced: 1.15,
             sparse: 1.27,
-            // Of one kernel with promote=4 (docs/lab-notes.md).
+            // Of one kernel with promote=4 (docs/evidence/lab-notes.md).
             promoted: 0.375,
             columns: 1.49,
             wide: 0.02094,
-            // Chosen at the records of H200s before the last, as `runs` (docs/lab-notes.md, "Few rows with block scales").
+            // Chosen at the records of H200s before the last, as `runs` (docs/evidence/lab-notes.md, "Few rows with block scales").
             alone: 0.05,
             added: 0.00084,
             beside: 0.0498,
@@ -276,7 +279,7 @@ impl Machine {
             launch: 0.954,
             serial_launch: 0.7754,
             clustered_launch: 0.79,
-            // Of 22 pairs of kernels on H100s (docs/lab-notes.md, "What the choice loses").
+            // Of 22 pairs of kernels on H100s (docs/evidence/lab-notes.md, "What the choice loses").
             clustered_tile: 0.4,
             divided_launch: 0.4091,
             persistent_launch: 0.349,
@@ -284,6 +287,7 @@ impl Machine {
             filling: 1.789e-05,
             start: 1.593,
             tile: 0.3889,
+            walked: 0.03,
             odd_rows: 0.3084,
             stored: 21730.5,
             by_threads: 0.5037,
@@ -304,7 +308,7 @@ impl Machine {
             l2_bytes: 11.57e6,
             dram: 3.949e6,
             paired: 76e3,
-            // Of a few products with a short K (docs/lab-notes.md, "Wider parts of a store").
+            // Of a few products with a short K (docs/evidence/lab-notes.md, "Wider parts of a store").
             torn: 0.8,
             refetched: 0.05264,
             echo: 0.3582,

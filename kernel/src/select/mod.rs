@@ -110,12 +110,6 @@ pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Optio
     Ok(selection.ranked.swap_remove(0))
 }
 
-/// Why no kernel has the types, directions, form and epilogue of a request; `None` if some do.
-#[cfg(feature = "records")]
-pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
-    request.space().impossible()
-}
-
 /// The fastest of the kernels measured for a call that can compute it.
 pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranked> {
     known::of(request, machine).into_iter().find_map(|(spec, measured)| {

@@ -51,6 +51,8 @@ pub(super) struct Kernel {
     ctas: f64,
     /// Microseconds of a launch before anything is multiplied.
     launch: f64,
+    /// Microseconds per tile to find its group among those of an entry of the table.
+    walked: f64,
     /// Microseconds of an epilogue that reads no C, with even row lengths of D, and whether it is slower for odd ones.
     epilogue: f64,
     odd: bool,
@@ -84,6 +86,7 @@ impl Kernel {
             cluster: plan.cluster_size().into(),
             ctas: machine.ctas(plan).into(),
             launch: machine.launch_of(subject),
+            walked: machine.walked * f64::from(plan.table.span - 1) / 2.0,
             epilogue: machine.epilogue_of(plan),
             // Threads that store transposed hold neighbours of a row of D one by one in any case.
             odd: !staged && !plan.swapped(),
@@ -107,6 +110,7 @@ impl Kernel {
         Self {
             ctas: 1.0,
             launch: self.launch.min(other.launch),
+            walked: self.walked.min(other.walked),
             epilogue: self.epilogue.min(other.epilogue),
             odd: self.odd && other.odd,
             staged: self.staged || self.reduction.is_some() || other.staged || other.reduction.is_some(),
@@ -183,7 +187,8 @@ impl Kernel {
             pieces += dealt.slices;
             last /= self.slices;
         }
-        let mut all = pieces * (epilogue + machine.tile) - (epilogue - last);
+        let between = machine.tile + self.walked;
+        let mut all = pieces * (epilogue + between) - (epilogue - last);
         let mut exchange = 0.0;
         if dealt.divided > 0.0 {
             // Each unit of such a tile finishes a part of it, not all.
@@ -194,7 +199,7 @@ impl Kernel {
             exchange = dealt.divided * (self.exchange[0] + self.exchange[1] * dealt.others);
         }
         let mut busy = if self.turns > 0.0 {
-            (multiply + pieces * machine.tile).max(all / self.turns) + last
+            (multiply + pieces * between).max(all / self.turns) + last
         } else {
             multiply + all
         };

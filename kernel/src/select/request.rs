@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 
 use super::known::Known;
 use super::space::Space;
-use crate::arguments::{Arguments, UnknownArguments};
+use crate::arguments::UnknownArguments;
 use crate::call::Call;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -207,6 +207,22 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Why no kernel has its types, directions, form and epilogue, whatever its matrices are; `None` if some do.
+    ///
+    /// ```
+    /// use collective::Format;
+    /// use cute_rs::atom::Major;
+    /// use kernel::{GemmProblem, Request};
+    ///
+    /// let problem = GemmProblem { m: 64, n: 64, k: 64 };
+    /// let request = |majors| Request::packed(Format::E4m3, majors, problem);
+    /// assert_eq!(request([Major::K, Major::K]).impossible(), None);
+    /// assert!(request([Major::K, Major::Mn]).impossible().is_some());
+    /// ```
+    pub fn impossible(&self) -> Option<String> {
+        self.space().impossible()
+    }
+
     /// The space to search for this request.
     pub(super) fn space(&self) -> Space {
         let form = self.call.products.form();
@@ -214,7 +230,8 @@ impl<'a> Request<'a> {
         let (unaligned, copied) = (self.unaligned(), self.copied());
         let (types, majors, fusion) = (self.stored(), self.majors, self.fusion);
         let reproducible = self.reproducible;
-        Space { form, types, majors, fusion, sourced, unaligned, copied, reproducible }
+        let most_groups = form.table_for(self.call.products.count());
+        Space { form, most_groups, types, majors, fusion, sourced, unaligned, copied, reproducible }
     }
 
     /// Whether rows of D begin or end where tensor copies cannot store.
@@ -273,8 +290,8 @@ impl<'a> Request<'a> {
     pub(super) fn admitted(&self, gemm: &AnyGemm, resident: u32) -> Result<(), LaunchError> {
         let call = self.call_for(&gemm.plan);
         match self.fusion {
-            None => gemm.launch(&call, resident).map(|_| ()),
-            Some(_) => gemm.launch(&call.with(UnknownArguments), resident).map(|_| ()),
+            None => gemm.made(&call, resident).map(|_| ()),
+            Some(_) => gemm.made(&call.with(UnknownArguments), resident).map(|_| ()),
         }
     }
 

@@ -67,6 +67,8 @@ const BY_THREADS: [([u32; 2], u32); 3] = [([192, 64], 1), ([128, 128], 2), ([64,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Space {
     pub(super) form: Form,
+    /// Groups that the kernels' tables are for.
+    pub(super) most_groups: u32,
     pub(super) types: Types,
     /// Contiguous directions of the caller's A and B.
     pub(super) majors: [Major; 2],
@@ -146,9 +148,14 @@ impl Entries {
         let plan = match known {
             Some((.., plan)) => plan.clone(),
             None => {
-                let plan = Plan::of_form(spec.form, (mainloop, MainloopNeeds::NONE), epilogue, entries)
-                    .ok()
-                    .map(Arc::new);
+                let plan = Plan::of_form(
+                    (spec.form, spec.most_groups),
+                    (mainloop, MainloopNeeds::NONE),
+                    epilogue,
+                    entries,
+                )
+                .ok()
+                .map(Arc::new);
                 self.plans[self.made % self.plans.len()] = Some((mainloop, epilogue, entries, plan.clone()));
                 self.made += 1;
                 plan
@@ -230,7 +237,6 @@ impl Space {
     }
 
     /// Why no kernel has the types, directions, form and epilogue; `None` if some do.
-    #[cfg(feature = "records")]
     pub(super) fn impossible(self) -> Option<String> {
         match self.smallest() {
             None => Some(collective::Format::NO_PRODUCT.to_owned()),
@@ -307,7 +313,7 @@ impl Space {
     }
 
     fn base(self) -> Option<KernelSpec> {
-        let mut spec = KernelSpec { form: self.form, ..KernelSpec::DEFAULT };
+        let mut spec = KernelSpec { form: self.form, most_groups: self.most_groups, ..KernelSpec::DEFAULT };
         let Types { a, b, d, scaled, weights, sparse } = self.types;
         for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
             (operand.format, operand.major) = ([a, b][i], self.majors[i]);
@@ -518,6 +524,7 @@ mod tests {
             (Form::Single, fusion.map_or(types, |fusion| types.stored(fusion.output(types.a))));
         Space {
             form,
+            most_groups: Form::TABLES[0],
             types,
             majors: [Major::K; 2],
             fusion,

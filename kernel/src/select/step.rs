@@ -229,7 +229,7 @@ pub(super) fn bits_of(plan: &Plan) -> [f64; 2] {
 
 /// How many times longer tensor copies of A and of B take than with rows of 128 bytes. A row of 64 bytes takes as long as one of
 /// 128; shorter ones take longer than that, whether they are multicast or not. Measured on an H100 with an N-major B of tiles of 136
-/// to 224 columns (docs/lab-notes.md, "Columns of a direction").
+/// to 224 columns (docs/evidence/lab-notes.md, "Columns of a direction").
 fn short_rows(plan: &Plan) -> [f64; 2] {
     let [m, n, k] = plan.mainloop.tile;
     let [a, b] = plan.mainloop.operands;

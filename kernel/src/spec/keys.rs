@@ -78,8 +78,13 @@ const fn key_of(of: &'static str, name: &'static str, value: &'static (dyn Value
 }
 
 /// Every key, in the order in which a spec is printed. The default of a key depends only on keys before it, except that of the tile.
-pub(super) static KEYS: [Key; 40] = [
+pub(super) static KEYS: [Key; 41] = [
     key("form", &At(|of| Some(&mut of.spec.form))),
+    key_of(
+        "form=ragged, form=masked and form=grouped",
+        "most-groups",
+        &At(|of| of.spec.form.has_table().then_some(&mut of.spec.most_groups)),
+    ),
     key("dtype", &As(|of| Some(Operand(of.operand(0).format)), |of, a| of.operands()[0].format = a.0)),
     key("dtype-b", &As(|of| Some(Operand(of.operand(1).format)), |of, b| of.operands()[1].format = b.0)),
     key(

@@ -15,7 +15,15 @@ impl KernelSpec {
     pub fn rust_type(&self) -> String {
         let roles = [mainloop(&self.mainloop), self.epilogue_type(), schedule(self.scheduler)];
         let composed = format!("Composed<{}>", roles.join(", "));
-        if self.form == Form::Single { composed } else { format!("{:?}<{composed}>", self.form) }
+        let name = format!("{:?}", self.form);
+        match self.form {
+            Form::Single => composed,
+            form if form.has_table() => {
+                let (most, usual) = (number(self.most_groups), number(Form::TABLES[0]));
+                generic(&name, &[(&composed, ""), (&most, &usual)])
+            }
+            _ => generic(&name, &[(&composed, "")]),
+        }
     }
 
     fn epilogue_type(&self) -> String {

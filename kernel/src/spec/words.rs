@@ -9,7 +9,7 @@ use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule};
 
 use super::error::{SpecError, shortened};
 use super::{EpilogueKind, KernelSpec};
-use crate::named::Named;
+use crate::named::{Named, one_of};
 
 /// Largest number in a spec. Products of a few of them do not overflow.
 const MOST: u32 = 4096;
@@ -28,8 +28,7 @@ pub(super) trait Word: Sized {
 
 impl<T: Named> Word for T {
     fn read(key: &'static str, text: &str) -> Result<Self, SpecError> {
-        let names = || Self::all().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-        Self::named(text).ok_or_else(|| refused(key, text, format!("one of {}", names())))
+        Self::named(text).ok_or_else(|| refused(key, text, Self::needed(text)))
     }
 
     fn text(&self) -> String {
@@ -40,10 +39,11 @@ impl<T: Named> Word for T {
 /// Weights in few bits, without groups; `none` without.
 impl Word for Option<WeightsSpec> {
     fn read(key: &'static str, text: &str) -> Result<Self, SpecError> {
-        let code = Code::ALL.into_iter().find(|code| code.name() == text);
+        let code = Code::named(text);
         if code.is_none() && text != "none" {
-            let names = Code::ALL.map(Code::name).join(", ");
-            return Err(refused(key, text, format!("one of none, {names}")));
+            let names = || format!("one of none, {}", Code::ALL.map(Code::name).join(", "));
+            let needed = Format::ambiguous(text).map_or_else(names, str::to_owned);
+            return Err(refused(key, text, needed));
         }
         Ok(code.map(|code| WeightsSpec { code, group: 0, zeros: false }))
     }
@@ -118,8 +118,6 @@ named! {
         ("k-grouped", Form::KGrouped),
         ("grouped", Form::PointerArray),
     ];
-    Format: Format::ALL.map(|format| (format.name(), format));
-    Operand: KernelSpec::operands().map(|format| (format.name(), Operand(format))).collect::<Vec<_>>();
     [Major; 2]: [
         ("kk", [Major::K, Major::K]),
         ("kn", [Major::K, Major::Mn]),
@@ -155,6 +153,35 @@ named! {
         ("atomic", ReductionKind::Atomic),
         ("separate", ReductionKind::Separate),
     ];
+}
+
+impl Named for Format {
+    fn all() -> Vec<(&'static str, Self)> {
+        Self::ALL.map(|format| (format.name(), format)).into()
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::named(name)
+    }
+
+    fn needed(text: &str) -> String {
+        Self::ambiguous(text).map_or_else(one_of::<Self>, str::to_owned)
+    }
+}
+
+impl Named for Operand {
+    fn all() -> Vec<(&'static str, Self)> {
+        KernelSpec::operands().map(|format| (format.name(), Self(format))).collect()
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let format = Format::named(name)?;
+        KernelSpec::operands().any(|of| of == format).then_some(Self(format))
+    }
+
+    fn needed(text: &str) -> String {
+        Format::ambiguous(text).map_or_else(one_of::<Self>, str::to_owned)
+    }
 }
 
 /// A number up to [`MOST`].

@@ -100,7 +100,7 @@ fn all() -> [Layers; 5] {
                 let problem = GemmProblem { m: 128, n: 128, k: 128 };
                 let call = Call::of(problem).a(at[0], 64).b(at[1], 128).d(at[3], 128);
                 let ld = sparse::metadata_ld(Format::Bf16, 128);
-                call.sparse(MatrixRef::new(at[2], ld.into()))
+                call.sparse(MatrixRef::new(at[2], ld))
             },
             buffers: [[0, 1], [1, 3]].map(compressed),
             d: 128 * 128 * 2,

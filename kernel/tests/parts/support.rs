@@ -51,9 +51,11 @@ impl Elements {
     }
 }
 
-/// Runs something on the emulator and, if there is one, on the GPU.
+/// Runs something on the emulator, under two schedules and in long runs under one more, and on the GPU if there is one.
 pub(crate) fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
-    for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
+    let schedules = [(Schedule::Latest, 0), (Schedule::Random, 1), (Schedule::Default, 0)];
+    let count = if std::env::var_os("FALCHION_LONG").is_some() { 3 } else { 2 };
+    for (schedule, seed) in schedules.into_iter().take(count) {
         run(&mut Emulator::new().with_multiprocessors(2).with_schedule(schedule, seed));
     }
     if let Ok(mut gpu) = Gpu::new(0) {

@@ -102,7 +102,7 @@ pub(crate) struct Matrices {
     wide: [Vec<u64>; 2],
     scales: [Vec<f32>; 2],
     c: Vec<u64>,
-    beta: f32,
+    beta: f64,
 }
 
 /// A part of D: first row and column, numbers of rows and columns.
@@ -110,7 +110,7 @@ pub(crate) type Part = [u32; 4];
 
 impl Matrices {
     /// Random normal numbers of different magnitudes, so that the order of their sums matters.
-    pub(crate) fn new(types: Types, problem: GemmProblem, beta: f32, random: &mut Rng) -> Self {
+    pub(crate) fn new(types: Types, problem: GemmProblem, beta: f64, random: &mut Rng) -> Self {
         let GemmProblem { m, n, k } = problem;
         let normal = |random: &mut Rng| {
             let sum: f64 = (0..6).map(|_| random.f64() - 0.5).sum();
@@ -213,7 +213,7 @@ impl Matrices {
         }
         if let Some(metadata) = &mut call.metadata {
             metadata.address = upload(engine, [a_metadata, b_metadata].concat())?;
-            metadata.ld = sparse::metadata_ld(self.types.a, self.problem.k).into();
+            metadata.ld = sparse::metadata_ld(self.types.a, self.problem.k);
         }
         if others > 0 {
             let offsets: Vec<u8> =

@@ -19,7 +19,7 @@ use crate::tensor::{Slice, SliceMut};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
     /// A number.
-    Scalar(f32),
+    Scalar(f64),
     /// One number per column of the whole output. Each rank takes those of its columns.
     Columns(Vec<f32>),
 }

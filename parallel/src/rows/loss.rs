@@ -236,7 +236,7 @@ impl Kernel<Gradient> for Slope {
         vector("the log-sum-exp", log_sum_exp, line, Contents::Source(Format::F32), visit);
         let all = Extents { lines: of.rows, ..Extents::line(16, u64::from(of.columns)) };
         visit.matrix("the gradient", (Contents::Output(self.0), true), to, all);
-        visit.factor(factor);
+        visit.single(factor);
         of.visit(self.0, visit);
     }
 }

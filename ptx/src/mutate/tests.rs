@@ -227,3 +227,19 @@ fn what_no_path_writes_any_more_is_refused() {
     assert_eq!(first.change, Change::Delete);
     assert!(first.apply(&function).verify().is_err(), "the stage has no first value");
 }
+
+/// The trap stands before the statement that each mutation changes, in the same block, and nothing else differs.
+#[test]
+fn a_trap_stands_where_the_mutation_is() {
+    let (function, found) = listed(ring);
+    let before = numbered(&function);
+    for mutation in &found {
+        let trapping = mutation.trap(&function);
+        let after = numbered(&trapping);
+        let at = mutation.index;
+        assert!(matches!(after[at], Statement::Inst { inst: Inst::Trap, .. }), "{mutation}");
+        assert_eq!(format!("{:?}", after[at + 1]), format!("{:?}", before[at]), "{mutation}");
+        assert_eq!(after.len(), before.len() + 1, "{mutation}");
+        assert!(trapping.verify().is_ok(), "{mutation}");
+    }
+}

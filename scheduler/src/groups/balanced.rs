@@ -18,23 +18,27 @@ use super::{Groups, Order};
 use crate::{Index, Tiles, TooManyTiles};
 
 impl Groups<'static, u32> {
-    /// The largest number of tiles of [`balanced`](Self::balanced): 2^23 - 1, limited by a word of the table in shared memory.
-    pub const MOST_BALANCED: u32 = Sorted::MOST_TILES;
+    /// The largest number of tiles of [`balanced`](Self::balanced) for a table of `most` groups, limited by a word of the table
+    /// in shared memory: 2^23 - 1 up to 512 groups, 2^20 - 1 for 4096.
+    pub const fn most_balanced(most: u32) -> u32 {
+        Sorted::most_tiles(most)
+    }
 
     /// Groups of rows of one matrix, in tiles of nearly equal width. `rows` has the number of rows per group. Each group has `height` tiles along M and
-    /// `k` k-tiles. `workers` returns the number of workers for an extent in tiles.
+    /// `k` k-tiles. The table in shared memory has room for `most` groups. `workers` returns the number of workers for an
+    /// extent in tiles.
     ///
     /// # Errors
-    /// More than [`MOST_BALANCED`](Self::MOST_BALANCED) tiles.
+    /// More than [`most_balanced`](Self::most_balanced) tiles.
     pub fn balanced(
         rows: &[u32],
-        cut: Cut,
+        (cut, most): (Cut, u32),
         [height, k]: [u32; 2],
         workers: impl Fn(Tiles<u32>) -> u32,
     ) -> Result<Self, TooManyTiles> {
         let count = |rows: u32| u64::from(cut.tiles(rows)) * u64::from(height);
         let all = rows.iter().map(|&rows| u128::from(count(rows))).sum();
-        let tiles = Tiles::counted([all, 1], k, Self::MOST_BALANCED)?;
+        let tiles = Tiles::counted([all, 1], k, Self::most_balanced(most))?;
         let many = rows.len() as u64 * u64::from(height) >= u64::from(workers(tiles)) * u64::from(MANY_TILES);
         let ranges: Vec<[u32; 2]> = rows_of(rows).collect();
         let entry = |group: u32| (group, count(rows[group as usize]), ranges[group as usize]);
@@ -66,14 +70,13 @@ pub(super) fn place<I: Index, E: Elements<I>>(
     elements: &E,
 ) -> Place<I, E::Record> {
     let (found, step) = (table.find(number), cut.step);
-    let one = number.constant(1);
     let rows = found.end - found.first;
-    let (tiles, steps) = (cut.tiles(rows).most(one), rows.parts(step));
+    let (tiles, steps) = (cut.tiles(rows).most(1), rows.parts(step));
     let (m, tile) = (found.tile / tiles, found.tile % tiles);
     // The first tiles of the group are one step wider.
     let (least, more) = (steps / tiles, steps % tiles);
     let before = least * tile + tile.least(more);
-    let own = least + tile.less(more, one, number.constant(0));
+    let own = least + tile.less(more, 1, 0);
     let first = found.first + before * step;
     let end = (first + own * step).least(found.end);
     Place {

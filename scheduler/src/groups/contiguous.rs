@@ -4,7 +4,7 @@
 use ptx::{Special, Value};
 
 use super::place::{Elements, Place};
-use super::shared::{Offsets, SharedTable, Stored, scan};
+use super::shared::{Measured, Offsets, SharedTable, Stored, scan};
 use super::table::{Listed, Table, rows_of};
 use super::{Groups, Order};
 use crate::{Index, Tiles, TooManyTiles};
@@ -36,18 +36,27 @@ impl<'f> Groups<'f, Value<'f, u32>> {
         (axis, tile): (usize, [u32; 2]),
         [extent, k]: [Value<'f, u32>; 2],
     ) -> Self {
-        let SharedTable { f, at, .. } = table;
+        let SharedTable { f, at, span, .. } = table;
         let write = || {
             let (lane, tiles) = (f.special(Special::Lane), f.variable(0u32));
             let begin = |first| f.store_shared(at, 0, [f.constant(0), first]);
-            offsets.each_group(f, &begin, &|group| {
-                let own = (group.end - group.begin).div_ceil(tile[axis]);
+            offsets.each_group(f, span, &begin, &|groups| {
+                let own = groups.iter().map(|group| (group.end - group.begin).div_ceil(tile[axis]));
+                let own = own.reduce(|a, b| a + b).unwrap_or(f.constant(0));
                 let count = scan(f, lane, own, &|a, b| a + b) + tiles.get();
-                f.if_(group.exists, || f.store_shared(at + group.number * 8, 8, [count, group.end]));
+                if let [first, ..] = groups {
+                    let end = groups.last().unwrap_or(first).end;
+                    let entry = if span == 1 { first.number } else { first.number / span };
+                    f.if_(first.exists, || f.store_shared(at + entry * 8, 8, [count, end]));
+                }
                 tiles.set(f.shuffle(count, 31));
             });
         };
-        let (stored, all) = Stored::new(table, (offsets.groups, offsets.room), write);
+        let measure = move |[group, before]: [Value<'f, u32>; 2]| {
+            let [first, end] = offsets.range(f, group, before);
+            Measured { first, tiles: (end - first).div_ceil(tile[axis]), end }
+        };
+        let (stored, all) = Stored::new(table, (offsets.groups, offsets.room), write, Box::new(measure));
         let tiles = match axis {
             0 => Tiles { m: all, n: extent.div_ceil(tile[1]), k },
             _ => Tiles { m: extent.div_ceil(tile[0]), n: all, k },

@@ -4,7 +4,7 @@
 use ptx::{Special, Value};
 
 use super::place::{Elements, Place};
-use super::shared::{SharedTable, Stored, scan};
+use super::shared::{Measured, SharedTable, Stored, scan, times};
 use super::table::{Listed, Table};
 use super::{Groups, Order};
 use crate::{Index, Tiles, TooManyTiles};
@@ -24,7 +24,7 @@ impl Groups<'static, u32> {
     }
 }
 
-impl<'f> Groups<'f, Value<'f, u32>> {
+impl<'a, 'f: 'a> Groups<'a, Value<'f, u32>> {
     /// As [`described`](Groups::described), on the device: emits the code by which all threads of a CTA write the table to shared memory. There are `groups`
     /// GEMMs, in tiles of `tile` elements along M and N. `extents` emits the code that reads the extents of a
     /// GEMM along M and N, in elements.
@@ -32,9 +32,12 @@ impl<'f> Groups<'f, Value<'f, u32>> {
         table: SharedTable<'f>,
         [groups, k]: [Value<'f, u32>; 2],
         tile: [u32; 2],
-        extents: impl Fn(Value<'f, u32>) -> [Value<'f, u32>; 2],
+        extents: impl Fn(Value<'f, u32>) -> [Value<'f, u32>; 2] + Clone + 'a,
     ) -> Self {
-        let SharedTable { f, at, .. } = table;
+        let SharedTable { f, at, span, .. } = table;
+        // Tiles of a GEMM along M, and along N.
+        let height = move |m: Value<'f, u32>| m.div_ceil(tile[0]);
+        let width = move |n: Value<'f, u32>| n.div_ceil(tile[1]);
         let write = || {
             let lane = f.special(Special::Lane);
             let zero = f.constant(0u32);
@@ -43,20 +46,36 @@ impl<'f> Groups<'f, Value<'f, u32>> {
             f.while_(
                 || base.get().less_than(groups),
                 || {
-                    let group = base.get() + lane;
-                    let inside = group.less_than(groups);
-                    // Lanes past the last GEMM read the last one again.
-                    let [m, n] = extents(group.min(groups - 1));
-                    let height = m.div_ceil(tile[0]);
-                    let own = (height * n.div_ceil(tile[1])).where_or(inside, 0);
+                    let first = base.get() + times(lane, span);
+                    let of_lane = (0..span).map(|i| {
+                        let group = if i == 0 { first } else { first + i };
+                        let inside = group.less_than(groups);
+                        // Lanes past the last GEMM read the last one again.
+                        let [m, n] = extents(group.min(groups - 1));
+                        let height = height(m);
+                        (inside, height, (height * width(n)).where_or(inside, 0))
+                    });
+                    let of_lane: Vec<_> = of_lane.collect();
+                    let own = of_lane.iter().map(|&(.., own)| own).reduce(|a, b| a + b).unwrap_or(zero);
                     let count = scan(f, lane, own, &|a, b| a + b) + tiles.get();
-                    f.if_(inside, || f.store_shared(at + group * 8, 8, [count, height]));
+                    if let [(inside, height, _), ..] = of_lane[..] {
+                        let entry = if span == 1 { first } else { first / span };
+                        f.if_(inside, || f.store_shared(at + entry * 8, 8, [count, height]));
+                    }
                     tiles.set(f.shuffle(count, 31));
-                    base.set(base.get() + 32);
+                    base.set(base.get() + 32 * span);
                 },
             );
         };
-        let (stored, all) = Stored::new(table, (groups, None), write);
+        let measure = {
+            let extents = extents.clone();
+            move |[group, before]: [Value<'f, u32>; 2]| {
+                let [m, n] = extents(group);
+                let end = height(m);
+                Measured { first: before, tiles: end * width(n), end }
+            }
+        };
+        let (stored, all) = Stored::new(table, (groups, None), write, Box::new(measure));
         let tiles = Tiles { m: all, n: f.constant(1), k };
         Self { tiles, order: Order::Described(Box::new(stored)) }
     }
@@ -70,7 +89,7 @@ pub(super) fn place<I: Index, E: Elements<I>>(
     // Here `end` of an entry is the number of tiles of the GEMM along M.
     let found = table.find(number);
     let record = elements.record(found.group);
-    let height = found.end.most(number.constant(1));
+    let height = found.end.most(1);
     let m = found.tile % height;
     let first_m = elements.first(0, None, m);
     let n = found.tile / height;

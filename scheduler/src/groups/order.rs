@@ -37,8 +37,13 @@ impl Cut {
     pub(super) fn key<I: Index>(self, rows: I, few: I) -> I {
         let one = rows.constant(1);
         let (steps, tiles) = (rows.parts(self.step), self.tiles(rows).most(one));
-        let kind = rows.less(few, rows.constant(1 << 16), rows.constant(0));
+        let kind = rows.less(few, 1 << 16, 0);
         kind + (steps + tiles - one) / tiles
+    }
+
+    /// Steps of the widest tile.
+    pub(super) const fn most_steps(self) -> u32 {
+        self.width.div_ceil(self.step)
     }
 
     /// The groups in the order of their tiles.

@@ -30,8 +30,8 @@ pub(crate) const PLAN: Command = Command {
     verb: Verb::Plan,
     about: "Print every number of a kernel, or rank the kernels for a shape.
 
-With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels by predicted time on \
-an H200, fastest first, and prints the reason for the first and its Rust type.",
+With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels for \
+a card: the fastest that was measured at this shape, then by predicted time. Prints the reason for the first and its Rust type.",
     examples: "Examples:\n  falchion plan --kernel 128x256-direct-bf16-kk\n  falchion plan --kernel \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --k-groups 512,0,2048 --m 4096 --n 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a",
     run: plan,
@@ -158,6 +158,47 @@ pub(crate) fn padded(types: impl Into<Types>, majors: [Major; 2], problem: GemmP
     Request { call: Call { d: request.call.d, ..call }, ..request }
 }
 
+/// A request for one GEMM of such operands. Those that only tensor copies load have padded rows.
+pub(crate) fn asked(types: Types, layout: &str, problem: GemmProblem) -> Request<'static> {
+    match types.has_weights() || types.is_scaled() || types.has_sparse() {
+        true => padded(types, majors(layout), problem),
+        false => Request::packed(types, majors(layout), problem),
+    }
+}
+
+/// The kernel of a command to which none is given: the one with the shortest predicted time for these GEMMs, of the types and
+/// directions of the options, and of the kernels that --reproducible allows.
+pub(crate) fn chosen(
+    given: &Given,
+    launched: &Launched,
+    fusion: Option<Formula>,
+    machine: &Machine,
+) -> Result<AnyGemm, Failure> {
+    let choose = || {
+        let (types, layout) = types::laid(given, launched.form.shares_rows())?;
+        let request = if launched.form == Form::Single && fusion.is_none() {
+            asked(types, &layout, launched.one)
+        } else {
+            // The matrices of others have padded rows, so K may be anything.
+            padded(types, majors(&layout), launched.extents()?)
+        };
+        let request = launched.request(request);
+        ranked(given, fusion.map_or(request, |formula| request.fused(formula)), machine)
+    };
+    choose().map_err(|error| match given.first(&SEVERAL) {
+        Some(flag) => error.about(&format!("--{flag}")),
+        None => error,
+    })
+}
+
+/// The kernel with the shortest predicted time, of those that --reproducible allows.
+pub(crate) fn ranked(given: &Given, request: Request<'_>, machine: &Machine) -> Result<AnyGemm, Failure> {
+    let request = Request { reproducible: given.flag("reproducible"), ..request };
+    let mut selection = kernel::select(&request, machine);
+    first(&selection, &request)?;
+    Ok(selection.ranked.swap_remove(0).gemm)
+}
+
 fn plan(given: &Given) -> Result<(), Failure> {
     let out = &mut out();
     if let Some(name) = named::kernel(given)? {
@@ -251,23 +292,27 @@ fn ranking(
         (None, products) => format!(" in {} {}", products.count(), many(products)),
     };
     let types = request.types;
-    writeln!(
-        out,
-        "{m} x {n} x {k} {types}{products}, directions {layout}, predicted for {}\n",
-        card.to_uppercase()
-    )?;
+    // The choice is the first row: what was measured goes before what is predicted.
+    let order = match selection.ranked.iter().any(|ranked| ranked.measured.is_some()) {
+        true => ": the fastest that was measured at this shape, then the shortest predicted times",
+        false => ": the shortest predicted times",
+    };
+    let card = card.to_uppercase();
+    writeln!(out, "{m} x {n} x {k} {types}{products}, directions {layout}, on an {card}{order}\n")?;
     let operations = request.operations();
-    writeln!(out, "{:>10} {:>8} {:>6}  kernel", "us", "TFLOP/s", "waves")?;
-    for (i, Ranked { gemm, prediction, reason, .. }) in selection.ranked.iter().take(SHOWN).enumerate() {
-        let microseconds = prediction.microseconds;
+    writeln!(out, "{:>10} {:>8} {:>6}  {:9}  kernel", "us", "TFLOP/s", "waves", "time")?;
+    for (i, Ranked { gemm, prediction, measured, reason }) in selection.ranked.iter().take(SHOWN).enumerate()
+    {
+        let microseconds = measured.unwrap_or(prediction.microseconds);
         let rate = operations / microseconds / 1e6;
-        writeln!(out, "{microseconds:10.1} {rate:8.0} {:6.2}  {}", prediction.waves, gemm.name())?;
+        let from = if measured.is_some() { "measured" } else { "predicted" };
+        writeln!(out, "{microseconds:10.1} {rate:8.0} {:6.2}  {from:9}  {}", prediction.waves, gemm.name())?;
         if i == 0 {
-            writeln!(out, "{:27} {reason}", "")?;
+            writeln!(out, "{:38} {reason}", "")?;
         }
     }
     for Refused { name, error } in selection.refused.iter().take(SHOWN) {
-        writeln!(out, "{:>10} {:>8} {:>6}  {name}: {error}", "-", "-", "-")?;
+        writeln!(out, "{:>10} {:>8} {:>6}  {:9}  {name}: {error}", "-", "-", "-", "refused")?;
     }
     if let Some(Ranked { gemm, .. }) = selection.ranked.first() {
         writeln!(out, "\nthe first as a type:\n\n    type Kernel = Gemm<{}>;", gemm.rust_type())?;

@@ -2,12 +2,16 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use kernel::driver::Context;
 use kernel::{Emulator, Engine, EngineError, Gpu, Machine};
+use rayon::prelude::*;
 
 use crate::Failure;
 
@@ -81,7 +85,7 @@ impl Engines {
     pub(crate) fn open(self) -> Result<Vec<Found>, Failure> {
         let gpu = || Gpu::new(0).map(|gpu| Box::new(gpu) as Box<dyn Engine>);
         let found = |name, engine| Found { name, engine, why: "as asked".to_owned() };
-        let emulator = found("emulator", Ok(Box::new(Emulator::new())));
+        let emulator = found("emulator", Ok(emulator(String::new()).engine));
         Ok(match self {
             Self::Emulator => vec![emulator],
             Self::Gpu => vec![found("gpu", Ok(gpu()?))],
@@ -98,6 +102,33 @@ fn emulator(why: String) -> Chosen {
     let bar = Progress::new("emulating");
     let engine = Emulator::new().with_progress(Box::new(move |done, total| bar.show(done, total)));
     Chosen { engine: Box::new(engine), emulated: true, why }
+}
+
+/// Does work of which nobody knows how much there is, and shows for how long it has run. It appears after one second, and only on a
+/// terminal.
+pub(crate) fn patiently<T>(label: &'static str, work: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return work();
+    }
+    thread::scope(|scope| {
+        let (done, waits) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            if waits.recv_timeout(Duration::from_secs(1)) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let spinner = ProgressBar::new_spinner().with_message(label).with_elapsed(Duration::from_secs(1));
+            if let Ok(style) = ProgressStyle::with_template("{msg} {spinner} {elapsed} so far") {
+                spinner.set_style(style);
+            }
+            while waits.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+                spinner.tick();
+            }
+            spinner.finish_and_clear();
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// A progress bar on standard error. It appears after one second, and only on a terminal.
@@ -125,11 +156,31 @@ impl Progress {
                 Err(_) => bar,
             }
         });
+        // The next of several launches.
+        if bar.is_finished() && done < total {
+            bar.reset();
+        }
         bar.set_length(total);
         bar.set_position(done);
         if done >= total {
             bar.finish_and_clear();
         }
+    }
+
+    /// Runs `run` for each item, on all threads, and shows how many of all are done: of `total`, `before` these items.
+    pub(crate) fn each<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        (before, total): (u64, u64),
+        run: impl Fn(&T) -> R + Sync,
+    ) -> Vec<R> {
+        let done = AtomicU64::new(before);
+        let run = |item| {
+            let result = run(item);
+            self.show(done.fetch_add(1, Relaxed) + 1, total);
+            result
+        };
+        items.par_iter().map(run).collect()
     }
 
     /// Hides the bar while `print` prints.

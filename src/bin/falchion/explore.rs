@@ -5,6 +5,7 @@ mod family;
 mod gallery;
 mod memory;
 mod multiply;
+mod node;
 mod order;
 mod overview;
 mod page;

@@ -10,7 +10,7 @@ use falchion::attention::backward::AttentionBackward;
 use falchion::verify::family::{self, Agreed, Checks, FamilyError, Reference};
 use kernel::{Engine, EngineError, Family, Machine, Predicted};
 
-use crate::engine::{Engines, Found, machine};
+use crate::engine::{Engines, Found, machine, patiently};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
 use crate::verify::Count;
@@ -219,8 +219,9 @@ pub(crate) fn check<K: Reference>(
     let mut wrong = 0;
     for kernel in kernels {
         match checks.check(engine, kernel, request) {
-            Ok(Agreed { compared, ratio }) => {
-                writeln!(out(), "ok   {}: {compared} elements, {ratio:.2} of the bound", what(kernel))?;
+            Ok(Agreed { compared, total, ratio }) => {
+                let what = what(kernel);
+                writeln!(out(), "ok   {what}: {compared} of {total} elements, {ratio:.2} of the bound")?;
             }
             Err(error @ (Engine(_) | Program(_) | Call(_) | Other(_))) => return Err(refused(kernel, error)),
             Err(error) => {
@@ -259,7 +260,8 @@ pub(crate) fn recorded<K: Reference>(
     ((problem, request), kernel): (&Problem<K>, &K),
     how: (u32, Schedule, u64),
 ) -> Result<family::Traced, Failure> {
-    let traced = family::trace(kernel, &K::call(request), how).map_err(Failure::environment)?;
+    let traced = patiently("tracing", || family::trace(kernel, &K::call(request), how));
+    let traced = traced.map_err(Failure::environment)?;
     traced.ok_or_else(|| usage!("--problem {problem} has nothing to compute"))
 }
 

@@ -18,7 +18,7 @@ use falchion::verify::tree::Checked;
 use falchion::verify::{
     Bench, Format, Formula, FusedGemm, GemmCase, HostMatrix, Order, TreeError, Weights, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, Request, Types};
+use kernel::{AnyGemm, GemmProblem, Types};
 
 use self::inputs::Inputs;
 use self::report::{report, verdict, words};
@@ -46,16 +46,23 @@ Without files the matrices are random. The last line is `verified`, or `WRONG` a
     run: |given| GemmArgs { given, types: TypeArgs::read(given) }.run(),
 };
 
-/// The epilogue of 8-bit operands that were quantised row by row, and column by column.
-fn row_column_scaled() -> Formula {
-    Formula::named("row-column-scaled").expect("it has a name")
+/// The epilogue of 8-bit operands that were quantised row by row, and column by column. D has the format `d`, if it is given.
+fn row_column_scaled(operand: collective::Format, d: Option<collective::Format>) -> Result<Formula, Failure> {
+    let formula = Formula::named("row-column-scaled").expect("it has a name");
+    match d.filter(|&d| d != formula.output(operand)) {
+        None => Ok(formula),
+        Some(d) => format!("{d}({})", formula.text()).parse().map_err(|_| {
+            let given = formula.output(operand);
+            usage!("--out-dtype is {d}, and scales of rows or columns give floats: {given} was needed, or another float")
+        }),
+    }
 }
 
 /// The options of the command.
 #[derive(Debug)]
 pub(crate) struct GemmArgs<'g> {
     given: &'g Given,
-    types: TypeArgs,
+    types: TypeArgs<'g>,
 }
 
 impl GemmArgs<'_> {
@@ -175,30 +182,14 @@ impl GemmArgs<'_> {
         self.given.value("beta")
     }
 
-    /// The kernel with the shortest predicted time, of those that --reproducible allows.
-    fn first(&self, request: Request<'_>) -> Result<AnyGemm, Failure> {
-        let request = Request { reproducible: self.given.flag("reproducible"), ..request };
-        let mut selection = kernel::select(&request, machine());
-        catalogue::first(&selection, &request)?;
-        Ok(selection.ranked.swap_remove(0).gemm)
-    }
-
-    /// The first kernel of the ranking for a launch.
-    fn first_of(&self, launched: &Launched, epilogue: Option<Formula>) -> Result<AnyGemm, Failure> {
-        let (types, layout) = types::laid(self.given, launched.form.shares_rows())?;
-        // The bench pads leading dimensions, so K may be anything.
-        let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
-        let request = launched.request(request);
-        self.first(epilogue.map_or(request, |formula| request.fused(formula)))
-    }
-
     /// The first kernel of the ranking for a fused epilogue, in 16 bits also one that stores any number of columns.
     fn ranked(&self, fusion: Formula, problem: GemmProblem) -> Result<Option<FusedGemm>, Failure> {
         let types = self.types.types()?;
         let any = types == Types::of(types.a)
             && types.a.bytes() == 2
             && self.given.layout().is_none_or(|layout| layout == "kk");
-        match self.first_of(&Launched::shape(problem, None), Some(fusion)) {
+        let launched = Launched::shape(problem, None);
+        match catalogue::chosen(self.given, &launched, Some(fusion), machine()) {
             Err(_) if any => {
                 fusions::any_columns(fusion, of_reference(types.a)).map(Some).map_err(Failure::usage)
             }
@@ -244,6 +235,10 @@ impl GemmArgs<'_> {
         let format = of_reference(self.types.multiplied()?);
         let quantised = weights.is_some();
         let blocks = scaling.rows().filter(|_| !quantised).unwrap_or(self.types.scaled());
+        let fused = match scaling {
+            Scaling::Vectors(_) => Some(row_column_scaled(self.types.multiplied()?, self.types.out())?),
+            Scaling::Number(_) | Scaling::Blocks(_) => None,
+        };
         let types = self.types.with(weights, blocks)?;
         let GemmProblem { m, n, k } = inputs.problem;
         // A file's direction can be kept if its contiguous extent is a multiple of 16 bytes.
@@ -267,20 +262,12 @@ impl GemmArgs<'_> {
         let asked = if quantised { Some("kk".to_owned()) } else { self.given.layout() };
         let layout = asked.unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         types::sparse_as_it_lies(types, &layout, false)?;
-        let majors = catalogue::majors(&layout);
-        let request = match quantised || types.is_scaled() || types.has_sparse() {
-            // Only tensor copies load such operands, so rows are padded.
-            true => catalogue::padded(types, majors, inputs.problem),
-            false => Request::packed(types, majors, inputs.problem),
-        };
-        let request = match scaling {
-            Scaling::Vectors(_) => request.fused(row_column_scaled()),
-            Scaling::Number(_) | Scaling::Blocks(_) => request,
-        };
+        let request = catalogue::asked(types, &layout, inputs.problem);
+        let request = fused.map_or(request, |formula| request.fused(formula));
         let mut request = request.k_major(1 << 20).request;
-        request.call.epilogue.beta = self.beta() as f32;
+        request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
-        self.first(request)
+        catalogue::ranked(self.given, request, machine())
     }
 
     fn product(
@@ -292,7 +279,11 @@ impl GemmArgs<'_> {
     ) -> Result<GemmCase, Failure> {
         let GemmProblem { m, n, k } = inputs.problem;
         let ([a_order, b_order], [of_a, of_b, of_d]) = (self.orders(entry)?, formats(entry));
-        let mut random = fastrand::Rng::with_seed(self.given.value("seed"));
+        let mut random = Random { given: self.given, generator: None };
+        if inputs.files.is_some() {
+            self.given
+                .unused("seed", "--a and --b: the matrices are those of the files, and nothing is random");
+        }
         let (wanted, found) = (scaled(entry), scaling.rows());
         let of_blocks = |rows: [u32; 2]| format!("scales of blocks of {} and {} by 128", rows[0], rows[1]);
         if let Some(found) = found.filter(|_| found != wanted) {
@@ -303,7 +294,11 @@ impl GemmArgs<'_> {
                 of_blocks(found)
             );
         }
-        let vectors = entry.spec().is_some_and(|spec| spec.fusion() == Some(row_column_scaled()));
+        let [operand, .., stored] = entry.formats();
+        let is_own = |formula| {
+            [None, Some(stored)].iter().any(|d| row_column_scaled(operand, *d).ok() == Some(formula))
+        };
+        let vectors = entry.spec().and_then(|spec| spec.fusion()).is_some_and(is_own);
         if matches!(scaling, Scaling::Vectors(_)) && !vectors {
             refuse!(
                 "kernel {} has no scales of rows and columns, and --scale-a and --scale-b are some: leave out --kernel",
@@ -318,7 +313,7 @@ impl GemmArgs<'_> {
         let copied = wanted.is_some() || of_few_bits(entry).is_some() || plan.mainloop.is_sparse();
         let multiple = |format: Format| if copied { 16 / format.bytes() } else { 1 };
         let mut fill = |format, extents, order| {
-            HostMatrix::random(format, extents, order, multiple(format), Fill::Normal, &mut random)
+            HostMatrix::random(format, extents, order, multiple(format), Fill::Normal, random.generator())
         };
         let (a, b) = match &inputs.files {
             None => (fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order)),
@@ -350,9 +345,13 @@ impl GemmArgs<'_> {
             Some(_) => "--alpha times the scales",
             None => "--alpha",
         };
-        let alpha = numbers::in_single(name, alpha, of_d)?;
-        let beta = numbers::in_single("--beta", self.beta(), of_d)?;
-        let scales = scales.or_else(|| random_scales(entry, inputs.problem, &mut random));
+        let beta = self.beta();
+        numbers::taken(name, alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
+        let scales = match (scales, wanted) {
+            (None, Some(_)) => random_scales(entry, inputs.problem, random.generator()),
+            (scales, _) => scales,
+        };
         if let (None, Some(_), Some((spec, _))) = (&weights, &inputs.files, of_few_bits(entry)) {
             refuse!(
                 "kernel {} multiplies weights of {}: name them by --dtype-b, and leave out --kernel",
@@ -368,12 +367,26 @@ impl GemmArgs<'_> {
                 storage::pruned(entry, [&a, &b]).map_err(|error| usage!("{side}: {error}"))?;
                 (a, b, None)
             }
+            // Dense matrices of files are what they are.
+            (None, None) if !plan.mainloop.is_sparse() => (a, b, None),
             (None, _) => {
-                let ([a, b], weights) = storage::fitted(entry, inputs.problem, [a, b], &mut random);
+                let ([a, b], weights) = storage::fitted(entry, inputs.problem, [a, b], random.generator());
                 (a, b, weights)
             }
         };
         Ok(GemmCase { scales, weights, vectors, c, alpha, beta, ..GemmCase::new(a, b) })
+    }
+}
+
+/// Random numbers from --seed, which is taken when the first of them is drawn.
+struct Random<'g> {
+    given: &'g Given,
+    generator: Option<fastrand::Rng>,
+}
+
+impl Random<'_> {
+    fn generator(&mut self) -> &mut fastrand::Rng {
+        self.generator.get_or_insert_with(|| fastrand::Rng::with_seed(self.given.value("seed")))
     }
 }
 

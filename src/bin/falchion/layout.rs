@@ -268,7 +268,8 @@ mod tests {
         for (why, line, want) in [
             ("no expression", &["(4,"][..], "column 4: the expression ends"),
             ("nothing to draw", &["size((4,8))", "--table"], "32 is no layout"),
-            ("no thread-value layout", &["(4,8)", "--tile", "2x2"], "lies outside the tile"),
+            ("no thread-value layout", &["(4,8)", "--tile", "2x2", "--table"], "lies outside the tile"),
+            ("a tile of no picture", &["(4,8)", "--tile", "4x8"], "--tile needs --table or --svg or --latex"),
             ("no tile", &["(4,8)", "--tile", "2"], "a tile is written `64x128`"),
             ("an access of what", &["(4,8)", "--access", "row"], "--access needs --banks or --atom"),
             ("an access by what", &["(4,8)", "--banks", "16", "--access", "rank(4)"], "not 1"),

@@ -28,6 +28,15 @@ pub(crate) fn needed(given: &Given) -> Result<String, Failure> {
     kernel(given)?.ok_or_else(|| Failure::usage(missing))
 }
 
+/// The kernel of `--kernel` for a command without arguments for a fused epilogue; `None` if it is not given. `instead` is that
+/// of [`catalogue::plain`].
+pub(crate) fn plain(
+    given: &Given,
+    instead: impl FnOnce(&str, &str) -> String,
+) -> Result<Option<AnyGemm>, Failure> {
+    kernel(given)?.map(|name| catalogue::plain(&name, instead)).transpose()
+}
+
 /// The kernel of `--kernel`.
 ///
 /// # Errors

@@ -1,44 +1,32 @@
 //! Parsers for numbers on the command line, with more precise errors than clap's own.
 
+use falchion::collective;
+use falchion::collective::tree::Arithmetic;
 use falchion::verify::Format;
 
 use crate::Failure;
 
-/// A factor: a finite f32. A number beyond the range of f32 is refused, not rounded to infinity or to zero.
-pub(crate) fn factor(text: &str) -> Result<f32, String> {
-    let value: f32 = text.parse().map_err(|_| "a number was needed, as 0.5 or -2e3".to_owned())?;
+/// A factor: a finite f64. A number beyond the range of f64 is refused, not rounded to infinity or to zero.
+pub(crate) fn factor(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "a number was needed, as 0.5 or -2e3".to_owned())?;
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let written = mantissa.contains(|c: char| c.is_ascii_digit());
     if value.is_nan() || value.is_infinite() && !written {
         return Err(format!("{value} is not finite, a finite number was needed"));
     }
     if value.is_infinite() {
-        return Err(format!("it is more than an f32 holds, {:e} at most", f32::MAX));
+        return Err(format!("it is more than an f64 holds, {:e} at most", f64::MAX));
     }
     if value == 0.0 && mantissa.contains(|c: char| ('1'..='9').contains(&c)) {
-        return Err("it is less than an f32 holds, 1e-45 at least, and would be 0".to_owned());
+        return Err("it is less than an f64 holds, 5e-324 at least, and would be 0".to_owned());
     }
     Ok(value)
 }
 
-/// A factor as it is written, in f64. Its range is that of [`factor`].
-pub(crate) fn written(text: &str) -> Result<f64, String> {
-    factor(text)?;
-    text.parse().map_err(|_| "a number was needed, as 0.5 or -2e3".to_owned())
-}
-
-/// A factor in f32, in which kernels take it. Where D is computed in more digits than f32 has, in f64 or in
-/// integers, the factor must be exact.
-pub(crate) fn in_single(flag: &str, factor: f64, d: Format) -> Result<f32, Failure> {
-    let single = factor as f32;
-    if f64::from(single) == factor || !matches!(d, Format::F64 | Format::S32) {
-        return Ok(single);
-    }
-    Err(usage!(
-        "{flag} is {factor}, D is {}, and kernels take factors in f32, which would be {}: a number that f32 holds was needed",
-        d.name(),
-        f64::from(single)
-    ))
+/// Checks that a kernel with a D of this format takes a factor: in f64 or in integers as it is, else rounded to f32.
+pub(crate) fn taken(flag: &str, factor: f64, d: Format) -> Result<(), Failure> {
+    let d = collective::Format::named(d.name()).unwrap_or(collective::Format::F32);
+    Arithmetic::of(d).takes(factor).map_err(|reason| usage!("{flag} is {factor:?}, and {reason}"))
 }
 
 /// An extent of a matrix.
@@ -80,21 +68,24 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 mod tests {
     use falchion::verify::Format;
 
-    use super::{factor, in_single, size, written};
+    use super::{factor, size, taken};
 
     #[test]
-    fn factors_are_exact_where_d_is() {
-        for (text, format, exact) in [
-            ("0.1", Format::F64, false),
-            ("0.5", Format::F64, true),
-            ("16777217", Format::S32, false),
-            ("16777216", Format::S32, true),
-            ("-16777217", Format::F64, false),
+    fn factors_are_taken_as_d_is_computed() {
+        for (text, format, is_taken) in [
+            ("0.1", Format::F64, true),
+            ("1e300", Format::F64, true),
+            ("1e-300", Format::F64, true),
+            ("0.5", Format::S32, false),
+            ("16777217", Format::S32, true),
+            ("-2147483648", Format::S32, false),
             ("0.1", Format::Bf16, true),
             ("16777217", Format::F32, true),
+            ("3.5e38", Format::F32, false),
+            ("-1e-60", Format::Bf16, false),
         ] {
-            let factor = written(text).expect("a number");
-            assert_eq!(in_single("--alpha", factor, format).is_ok(), exact, "{text} for {}", format.name());
+            let factor = factor(text).expect("a number");
+            assert_eq!(taken("--alpha", factor, format).is_ok(), is_taken, "{text} for {}", format.name());
         }
     }
 
@@ -131,11 +122,11 @@ mod tests {
             ("-2.5e3", Ok(-2500.0)),
             ("0e5", Ok(0.0)),
             ("-0.0", Ok(-0.0)),
-            ("3.4028235e38", Ok(f32::MAX)),
-            ("1e-45", Ok(f32::from_bits(1))),
-            ("1e400", Err("more than an f32 holds, 3.4028235e38 at most")),
-            ("3.5e38", Err("more than an f32")),
-            ("1e-60", Err("less than an f32")),
+            ("0.1", Ok(0.1)),
+            ("1.7976931348623157e308", Ok(f64::MAX)),
+            ("5e-324", Ok(f64::from_bits(1))),
+            ("1e400", Err("more than an f64 holds, 1.7976931348623157e308 at most")),
+            ("1e-400", Err("less than an f64")),
             ("inf", Err("inf is not finite")),
             ("-inf", Err("-inf is not finite")),
             ("nan", Err("NaN is not finite")),
@@ -143,7 +134,7 @@ mod tests {
             ("", Err("a number was needed")),
         ] {
             match (factor(text), want) {
-                (Ok(value), Ok(want)) => assert_eq!(value.to_bits(), f32::to_bits(want), "{text}"),
+                (Ok(value), Ok(want)) => assert_eq!(value.to_bits(), f64::to_bits(want), "{text}"),
                 (Err(error), Err(words)) => assert!(error.contains(words), "{text}: {error}"),
                 (value, want) => panic!("{text}: {value:?}, {want:?} was expected"),
             }

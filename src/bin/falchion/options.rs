@@ -2,14 +2,15 @@
 //! reads what was given.
 //!
 //! No option is ignored. A command takes each option from [`Given`] where it uses it, and calls
-//! [`Given::finish`] before it works: an option that was given and not taken is refused by name.
+//! [`Given::finish`] before it works: an option that was given and not taken is refused by name. What leaves an option
+//! without effect says so by [`Given::unused`], where it decides.
 
 mod layout;
 #[cfg(test)]
 mod page;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -182,6 +183,8 @@ pub(crate) struct Given {
     /// Whether D is column-major.
     turned: bool,
     taken: Mutex<BTreeSet<&'static str>>,
+    /// Why an option has no effect.
+    reasons: Mutex<BTreeMap<&'static str, String>>,
     /// Whether the command ends where it would begin to work.
     #[cfg(test)]
     dry: bool,
@@ -196,6 +199,7 @@ impl Given {
             matches,
             turned: false,
             taken: Mutex::default(),
+            reasons: Mutex::default(),
             #[cfg(test)]
             dry: false,
         };
@@ -266,13 +270,17 @@ impl Given {
         names.iter().copied().find(|name| self.has(name))
     }
 
-    /// Refuses every option that was given and not taken. `with` is what it cannot be used with.
+    /// Says what an option cannot be used with, and why it then has no effect. [`finish`](Self::finish) refuses it if it was given.
+    pub(crate) fn unused(&self, name: &'static str, with: impl Into<String>) {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner).insert(name, with.into());
+    }
+
+    /// Refuses every option that was given and not taken. `with` is what it cannot be used with, unless
+    /// [`unused`](Self::unused) said it.
     pub(crate) fn finish(&self, with: &str) -> Result<(), Failure> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let left: Vec<String> = rows(self.verb)
-            .filter(|row| self.has(row.name) && !taken.contains(row.name))
-            .map(Row::flag)
-            .collect();
+        let left: Vec<&Row> =
+            rows(self.verb).filter(|row| self.has(row.name) && !taken.contains(row.name)).collect();
         #[cfg(test)]
         if left.is_empty() && self.dry {
             return Err(Failure::Closed);
@@ -280,7 +288,12 @@ impl Given {
         if left.is_empty() {
             return Ok(());
         }
+        let reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((row, why)) = left.iter().find_map(|row| Some((row, reasons.get(row.name)?))) {
+            return Err(usage!("{} cannot be used with {why}: leave it out", row.flag()));
+        }
         let words = if left.len() == 1 { "it" } else { "them" };
+        let left: Vec<String> = left.into_iter().map(Row::flag).collect();
         Err(usage!("{} cannot be used with {with}: leave {words} out", left.join(", ")))
     }
 }

@@ -23,8 +23,8 @@ pub(crate) const COMMAND: Command = Command {
 
 A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile: the part of K that one \
 stage holds. The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next tile. A \
-slice of a tile takes its part of the tile's time. Traffic is a prediction of the model of `falchion plan`.",
-    examples: "Examples:\n  falchion schedule --kernel 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
+slice of a tile takes its part of the tile's time. Without --kernel it is the first that `falchion plan` ranks, as for `falchion gemm`. Traffic is a prediction of the model of `falchion plan`.",
+    examples: "Examples:\n  falchion schedule --m 4096 --n 4096 --k 4096\n  falchion schedule --kernel 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
                   falchion schedule --kernel 256x192-stream-k-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
                   falchion schedule --kernel 128x128-stream-k-2x2-f16-kk --m 256 --n 256 --k 8192 --list\n  \
                   falchion schedule --kernel ragged-128x256-step32-bf16-kk --rows 300,0,17,129 --n 512 --k 512 --sms 8\n  \
@@ -61,7 +61,7 @@ fn schedule(given: &Given) -> Result<(), Failure> {
     }
     let instead =
         |plain: &str, _: &str| format!("its tiles are assigned to workers like those of {plain}; draw that");
-    let entry = catalogue::plain(&named::needed(given)?, instead)?;
+    let named = named::plain(given, instead)?;
     let missing = |name: &str| Err(usage!("--{name} was needed"));
     let launched = Launched::read(given, missing)?;
     if launched.batch > MOST_BATCHED {
@@ -70,7 +70,12 @@ fn schedule(given: &Given) -> Result<(), Failure> {
     }
     let size = if given.flag("list") { None } else { Some([given.value("lines"), given.value("width")]) };
     let sms = given.value("sms");
-    given.finish("these GEMMs")?;
+    let with = if named.is_some() { "--kernel" } else { "these GEMMs" };
+    let entry = match named {
+        Some(entry) => entry,
+        None => catalogue::chosen(given, &launched, None, &machine(sms))?,
+    };
+    given.finish(with)?;
     let schedule = Schedule::new(entry, &launched, sms, &asked(given, &launched))?;
     if let Some(path) = &svg {
         files::write_text(path, &svg::document(&schedule))?;
@@ -85,6 +90,13 @@ fn schedule(given: &Given) -> Result<(), Failure> {
         Some([lines, width]) => picture::draw(out, &schedule, lines, width)?,
     }
     Ok(out.flush()?)
+}
+
+/// An H200 with this number of SMs.
+fn machine(sms: u32) -> Machine {
+    let whole = Machine::h200();
+    let clusters = whole.clusters.map(|clusters| sms * clusters / whole.multiprocessors);
+    Machine { multiprocessors: sms, clusters, ..whole }
 }
 
 /// The given options about extents, as text.
@@ -114,9 +126,7 @@ impl Schedule {
         launched.suits(entry.name(), entry.form())?;
         let products = launched.products();
         let plan = entry.plan();
-        let machine = Machine::h200();
-        let clusters = machine.clusters.map(|clusters| sms * clusters / machine.multiprocessors);
-        let machine = Machine { multiprocessors: sms, clusters, ..machine };
+        let machine = machine(sms);
         let slots = machine.resident_clusters(&plan);
         // Groups in buffers of one size are drawn like contiguous groups.
         let form = if entry.form() == Form::GroupedMasked { Form::GroupedContiguous } else { entry.form() };

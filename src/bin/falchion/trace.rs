@@ -8,6 +8,8 @@ use emulator::{Event, Schedule, SharedAccess, Trace};
 use falchion::verify::family;
 use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
 
+use crate::call::Launched;
+use crate::engine::{machine, patiently};
 use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::{Command, Failure, catalogue, files, memory, named};
@@ -16,9 +18,9 @@ pub(crate) const COMMAND: Command = Command {
     verb: Verb::Trace,
     about: "Run a kernel in the emulator and record what each warp and each asynchronous unit did.
 
-Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows which warp waits \
+Without --kernel it is the first that `falchion plan` ranks, as for `falchion gemm`. Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows which warp waits \
 for which, and what overlaps. Shared-memory bank conflicts are printed per instruction.",
-    examples: "Example:\n  falchion trace --kernel 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg",
+    examples: "Examples:\n  falchion trace --m 512 --n 512 --k 256 --svg trace.svg\n  falchion trace --kernel 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg",
     run: trace,
 };
 
@@ -52,7 +54,7 @@ impl Pace {
 pub(crate) struct Run {
     pub(crate) problem: GemmProblem,
     /// Factor of C.
-    pub(crate) beta: f32,
+    pub(crate) beta: f64,
     /// Number of clusters that run at the same time.
     pub(crate) clusters: u32,
     pub(crate) schedule: Schedule,
@@ -71,7 +73,8 @@ impl Run {
     /// What the kernel did, and how the run ended. A run that ends in a trap has a trace too.
     pub(crate) fn traced(&self, entry: &AnyGemm) -> Result<(Trace, Result<(), Failure>), Failure> {
         self.possible(entry)?;
-        let traced = family::trace(entry, &self.call(entry), (self.clusters, self.schedule, self.seed));
+        let how = (self.clusters, self.schedule, self.seed);
+        let traced = patiently("tracing", || family::trace(entry, &self.call(entry), how));
         let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
             refuse!("--m or --n is 0, at least 1 was needed");
         };
@@ -136,14 +139,24 @@ fn trace(given: &Given) -> Result<(), Failure> {
     let instead = |plain: &str, _: &str| {
         format!("a trace has no arguments for it; trace {plain}, the same kernel without it")
     };
-    let entry = catalogue::plain(&named::needed(given)?, instead)?;
-    catalogue::one_product(&entry)?;
+    let named = named::plain(given, instead)?;
+    named.iter().try_for_each(catalogue::one_product)?;
     let [m, n, k] = ["m", "n", "k"].map(|name| given.value(name));
+    let problem = GemmProblem { m, n, k };
+    let is_chosen = named.is_none();
+    let entry = match named {
+        Some(entry) => entry,
+        None => catalogue::chosen(given, &Launched::shape(problem, None), None, machine())?,
+    };
     let (schedule, seed) = self::schedule(given);
-    let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
-    given.finish("a schedule that is not random")?;
-    let run = Run { problem: GemmProblem { m, n, k }, beta, clusters, schedule, seed };
+    let (beta, clusters) = (given.value("beta"), given.value("clusters"));
+    given.unused("seed", "a schedule that is not random");
+    given.finish("--kernel")?;
+    let run = Run { problem, beta, clusters, schedule, seed };
     let (trace, outcome) = run.traced(&entry)?;
+    if is_chosen {
+        writeln!(out(), "chosen    {}", entry.name())?;
+    }
     kept.keep(&trace)?;
     // A trace that ends in a trap is written too: it is the most useful kind.
     outcome

@@ -30,17 +30,41 @@ fn block_rows(name: Option<&str>) -> u32 {
     name.map_or(0, |name| if name == BLOCKS[0] { 1 } else { 128 })
 }
 
-/// Parses the name of an operand's format, or of a code and its group.
+/// Parses the name of an operand's format, or of a code and its group. Returns the library's own name.
 pub(crate) fn operand(text: &str) -> Result<String, String> {
-    if operands().contains(&text) || Coded::named(text).is_some() {
-        return Ok(text.to_owned());
+    let format = Format::named(text).map(Format::name).filter(|name| operands().contains(name));
+    if let Some(name) = format {
+        return Ok(name.to_owned());
+    }
+    if let Some(coded) = Coded::named(text) {
+        return Ok(coded.to_string());
     }
     let codes = Code::ALL.map(Code::name).join(", ");
-    Err(format!(
-        "one of {}, or quantised weights was needed: one of {codes}, with g32, g64 or g128 for groups that share a \
-         scale and z for zero points, as s4g128",
-        operands().join(", ")
-    ))
+    let all = || {
+        format!(
+            "one of {}, or quantised weights was needed: one of {codes}, with g32, g64 or g128 for groups that share a \
+             scale and z for zero points, as s4g128",
+            operands().join(", ")
+        )
+    };
+    Err(Format::ambiguous(text).map_or_else(all, |names| format!("{names} was needed")))
+}
+
+/// The formats that D can have.
+pub(crate) fn outputs() -> Vec<&'static str> {
+    let can = |format: &Format| {
+        let stored = format.is_output(false) || format.is_output(true);
+        stored || KernelSpec::operands().any(|operand| operand.output() == *format)
+    };
+    Format::ALL.into_iter().filter(can).map(Format::name).collect()
+}
+
+/// Parses the name of D's format.
+pub(crate) fn output(text: &str) -> Result<Format, String> {
+    let format = Format::named(text).filter(|format| outputs().contains(&format.name()));
+    let all = || format!("one of {}", outputs().join(", "));
+    let needed = || Format::ambiguous(text).map_or_else(all, str::to_owned);
+    format.ok_or_else(|| format!("{} was needed", needed()))
 }
 
 /// Parses the format of B, which may also be that of a file of another tool.
@@ -107,24 +131,24 @@ pub(crate) fn laid(given: &Given, groups: bool) -> Result<(Types, String), Failu
 
 /// What the options say about formats.
 #[derive(Clone, Debug)]
-pub(crate) struct TypeArgs {
+pub(crate) struct TypeArgs<'g> {
+    given: &'g Given,
     dtype: Option<String>,
     dtype_b: Option<String>,
-    out: Option<Format>,
     /// Rows of blocks that share a scale.
     scaled: [u32; 2],
     sparse: Option<String>,
 }
 
-impl TypeArgs {
-    /// Takes the options.
-    pub(crate) fn read(given: &Given) -> Self {
+impl<'g> TypeArgs<'g> {
+    /// Takes the options, but for --out-dtype, which is taken where D's format is its.
+    pub(crate) fn read(given: &'g Given) -> Self {
         let block = |name| block_rows(given.get::<String>(name).as_deref());
         let [dtype, dtype_b] = given.formats();
         Self {
+            given,
             dtype,
             dtype_b,
-            out: given.get::<String>("out-dtype").as_deref().and_then(Format::named),
             scaled: ["scale-block-a", "scale-block-b"].map(block),
             sparse: given.get("sparse"),
         }
@@ -207,10 +231,15 @@ impl TypeArgs {
                 Types::of(format(a)).with_b(format(b))
             }
         };
-        let types = self.out.map_or(types, |d| types.stored(d)).scaled(scaled);
+        let types = self.out().map_or(types, |d| types.stored(d)).scaled(scaled);
         let types = types.sparse(sparse(self.sparse.as_deref()));
         catalogue::possible(types)?;
         Ok(types)
+    }
+
+    /// D's format, where --out-dtype says it.
+    pub(crate) fn out(&self) -> Option<Format> {
+        self.given.get("out-dtype")
     }
 
     /// Rows of blocks that share a scale, as the options say; 0 without.

@@ -11,10 +11,9 @@ use falchion::verify::tables::{Case, Repeated, Share, Verdict, tables};
 
 use falchion::verify::random::{self, Place, Trial, trial_of};
 use kernel::{AnyGemm, Emulator, Gpu};
-use rayon::prelude::*;
 
 use self::instructions::Files;
-use crate::engine::{Engines, Found};
+use crate::engine::{Engines, Found, Progress};
 use crate::options::{Given, Verb};
 use crate::output::{out, shortened};
 use crate::{Command, Failure, catalogue, named};
@@ -65,6 +64,9 @@ fn verify(given: &Given) -> Result<(), Failure> {
     if kernel.is_some() || random.is_some() {
         // The emulator is exact or not.
         args.exact = engine != Engines::Gpu && given.flag("exact");
+        if engine == Engines::Gpu {
+            given.unused("exact", "--engine gpu: only the emulator is exact or not");
+        }
         let trials = match kernel {
             Some(_) => given.get("problems").unwrap_or(PROBLEMS),
             None => random.unwrap_or(0),
@@ -92,6 +94,10 @@ fn verify(given: &Given) -> Result<(), Failure> {
             // Only the emulator has schedules, and is exact or not.
             if engine != Engines::Gpu {
                 (args.exact, args.schedules) = (given.flag("exact"), given.get("schedules"));
+                // Which a GPU, if one is here, has not.
+                if engine == Engines::Auto && (args.exact || args.schedules.is_some()) {
+                    args.engine = Engines::Emulator;
+                }
             }
             given.finish(if engine == Engines::Gpu { "--engine gpu" } else { &with })?;
             args.tables(&suite)
@@ -128,7 +134,8 @@ impl VerifyArgs {
             };
             writeln!(out, "engine: {} ({why})", engine.describe())?;
             if name == "emulator" {
-                emulated = shares.par_iter().map(|share| self.emulate(share)).collect();
+                emulated = Progress::new("verifying")
+                    .each(&shares, (0, shares.len() as u64), |share| self.emulate(share));
                 for (share, verdict) in shares.iter().zip(&emulated) {
                     count.line(&mut out, name, share, verdict)?;
                 }
@@ -182,14 +189,14 @@ impl VerifyArgs {
         };
         // In parts, so that failures are printed while the search continues.
         const PART: u64 = 1000;
+        let progress = Progress::new("verifying");
         for begin in (0..trials).step_by(PART as usize) {
             let seeds: Vec<u64> = (begin..trials.min(begin + PART)).map(|i| first.wrapping_add(i)).collect();
             let in_emulator = || if self.exact { Place::Exact } else { Place::Emulator };
-            let mut ended: Vec<_> = seeds
-                .par_iter()
-                .map(|&seed| (seed, spec_of(seed)))
-                .map(|(seed, spec)| (seed, spec, emulate.then(|| trial_of(&spec, seed, in_emulator()))))
-                .collect();
+            let mut ended = progress.each(&seeds, (begin, trials), |&seed| {
+                let spec = spec_of(seed);
+                (seed, spec, emulate.then(|| trial_of(&spec, seed, in_emulator())))
+            });
             if let Some(gpu) = &mut gpu {
                 for (seed, spec, ended) in &mut ended {
                     // A launch that is refused on one engine is refused on the other.

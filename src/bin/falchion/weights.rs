@@ -1,5 +1,7 @@
 //! `--dtype-b s4g128`: quantised weights, with scales and zero points from files.
 
+use core::fmt;
+
 use collective::{Code, Format, WeightsSpec};
 use falchion::verify::{Format as Oracle, HostMatrix, Order, Weights, weights};
 use kernel::GemmProblem;
@@ -57,6 +59,13 @@ impl Coded {
     /// The same without files.
     pub(crate) fn spec(self) -> WeightsSpec {
         WeightsSpec { code: self.code, group: self.group.unwrap_or(0), zeros: self.zeros }
+    }
+}
+
+impl fmt::Display for Coded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let group = self.group.map_or_else(String::new, |group| format!("g{group}"));
+        write!(f, "{}{group}{}", self.code, if self.zeros { "z" } else { "" })
     }
 }
 

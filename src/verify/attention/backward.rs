@@ -460,7 +460,7 @@ impl Gradients<'_> {
 #[cfg(feature = "records")]
 impl Reference for AttentionBackward {
     fn request(text: &str) -> Result<AttentionRequest, String> {
-        text.parse()
+        AttentionRequest::of_backward(text)
     }
 
     /// Rows of dQ, and then of dK and dV, which have as many.
@@ -481,7 +481,7 @@ impl Reference for AttentionBackward {
             format: named(request.format),
             sees: &|place| places.sees(&asked, &counts, &[], place),
             row: &|name, row| inputs.elements(name, row * width(name), width(name)),
-            log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1).first().copied().unwrap_or(0.0),
+            log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1)[0],
         };
         let within = |row: Vec<Wanted>| row.iter().map(|wanted| (wanted.value, wanted.bound())).collect();
         let d_q = inputs.rows(of_queries, |index| (index * d, within(expected.query(index))));
@@ -497,7 +497,7 @@ impl Reference for AttentionBackward {
 
     fn numbers(&self) -> Vec<[String; 3]> {
         let plan = self.plan();
-        let [producer, consumer] = plan.cta.registers;
+        let collective::RoleRegisters { producer, consumer, .. } = plan.cta.registers;
         let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
         let (keys, of_do) = match plan.pair {
             Some(pair) => ("with the same 64 keys", pair.do_ring),

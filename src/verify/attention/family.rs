@@ -23,7 +23,12 @@ impl Reference for Attention {
         let latent = self.plan().latent.is_some();
         let row_of =
             |name, length: u32, row: usize| inputs.elements(name, row * length as usize, length as usize);
-        let (lengths, table) = (request.lengths(), inputs.numbers("the table of pages"));
+        let lengths = request.lengths();
+        let each = pages.map_or(0, |page| problem.keys.div_ceil(page));
+        let table = match pages {
+            Some(_) => inputs.numbers("the table of pages", 0, (problem.batch * each) as usize),
+            None => Vec::new(),
+        };
         let packed = request.lengths == Lengths::Packed;
         let before: Vec<u32> =
             lengths.iter().scan(0, |sum, rows| Some(core::mem::replace(sum, *sum + rows[0]))).collect();
@@ -47,18 +52,20 @@ impl Reference for Attention {
             let head = h / (heads / shared);
             let place = |key: u32| {
                 let (matrix, rows, row) = match pages {
-                    Some(page) => {
-                        let each = keys.div_ceil(page) as usize;
-                        (table[b * each + (key / page) as usize], page, key % page)
-                    }
+                    Some(page) => (table[b * each as usize + (key / page) as usize], page, key % page),
                     None if packed => (0, all_queries, first + key),
                     None => (b as u32, keys, key),
                 };
                 ((matrix * shared + head) * rows + row) as usize
             };
-            let factor = |name| inputs.elements(name, head as usize, 1).first().map_or(1.0, |&of| of as f32);
-            let [factor_q, factor_k, factor_v] =
-                ["the factors of Q", "the factors of K", "the factors of V"].map(factor);
+            // A cache of its own format has factors, and Q has none.
+            let scaled = request.cache.is_some() || request.format.bits() == 8;
+            let [factor_q, factor_k, factor_v] = [
+                ("the factors of Q", scaled && request.cache.is_none()),
+                ("the factors of K", scaled),
+                ("the factors of V", scaled),
+            ]
+            .map(|(name, given)| if given { inputs.elements(name, head as usize, 1)[0] as f32 } else { 1.0 });
             let score = if format == Format::E4m3 { Score::of_bytes } else { Score::of };
             let query = row_of("Q", d, index);
             let (mut row, mut seen) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
@@ -81,8 +88,8 @@ impl Reference for Attention {
             (o, (index, vec![within(row.log_sum_exp())]))
         });
         let (o, sums) = all.into_iter().unzip();
-        let sums = Expected { name: "the log-sum-exp", elements: sums };
-        vec![Expected { name: "O", elements: o }, sums]
+        let sums = request.log_sum_exp.then_some(Expected { name: "the log-sum-exp", elements: sums });
+        [Expected { name: "O", elements: o }].into_iter().chain(sums).collect()
     }
 
     fn blocks(&self, request: &AttentionRequest) -> Option<Blocks> {
@@ -132,7 +139,7 @@ impl Reference for Attention {
     fn numbers(&self) -> Vec<[String; 3]> {
         let plan = self.plan();
         let [q, k, v] = plan.rings;
-        let [producer, consumer] = plan.cta.registers;
+        let collective::RoleRegisters { producer, consumer, .. } = plan.cta.registers;
         let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
         let latent = plan.latent.is_some();
         let of_consumer = if latent { "of the same 64 queries" } else { "of 64 queries each" };

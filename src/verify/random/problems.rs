@@ -25,6 +25,13 @@ impl Draw {
         let unit = 128 / plan.epilogue.output.bits();
         let (operand_bytes, d_padding) =
             (16, if row > 1 { unit * self.random.u32(..2) } else { self.random.u32(..3) });
+        // Sometimes more groups than the usual table holds.
+        let most = plan.table.groups;
+        let many = if most > Form::TABLES[0] && self.once_in(3) {
+            self.random.u32(Form::TABLES[0] + 1..=most.min(600))
+        } else {
+            0
+        };
         let products = match gemm.form() {
             Form::Single => {
                 let in_place = self.once_in(4);
@@ -38,11 +45,25 @@ impl Draw {
                 let (interleaved, batch) = (self.once_in(3), SeveralProducts::batch(problem, count));
                 SeveralProducts { shared, interleaved, ..batch }
             }
+            Form::GroupedContiguous if many > 0 => {
+                // Few of them have rows.
+                let rows: Vec<u32> = (0..many)
+                    .map(|_| if self.once_in(20) { self.random.u32(..=problem.m) } else { 0 })
+                    .collect();
+                SeveralProducts::of_rows(&rows, 0, [row, problem.k])
+            }
             Form::GroupedContiguous => {
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
                 let spare = self.random.u32(..3);
                 SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k])
+            }
+            Form::GroupedMasked if many > 0 => {
+                let room = self.random.u32(..=9);
+                let rows: Vec<u32> = (0..many)
+                    .map(|_| if self.once_in(20) { self.random.u32(..=room + 2) } else { 0 })
+                    .collect();
+                SeveralProducts::masked(&rows, room, [row, problem.k])
             }
             Form::GroupedMasked => {
                 let room = self.random.u32(..=problem.m);
@@ -69,6 +90,13 @@ impl Draw {
                 let shared = [false, false, self.once_in(4)];
                 SeveralProducts { shared, interleaved: self.once_in(3), ..products }
             }
+            Form::PointerArray if many > 0 => {
+                let shapes = (0..many).map(|_| {
+                    let m = if self.once_in(20) { self.random.u32(..=problem.m) } else { 0 };
+                    GemmProblem { m, n: row, k: problem.k }
+                });
+                SeveralProducts::array(shapes.collect())
+            }
             Form::PointerArray => {
                 let shapes = (0..self.random.u32(1..4)).map(|_| {
                     let part = |random: &mut Rng, extent: u32, step: u32| random.u32(..=extent / step) * step;
@@ -91,7 +119,7 @@ impl Draw {
         &mut self,
         gemm: &AnyGemm,
         problem: GemmProblem,
-        ([alpha, beta], d_padding, in_place): ([f32; 2], u32, bool),
+        ([alpha, beta], d_padding, in_place): ([f64; 2], u32, bool),
     ) -> GemmCase {
         let mut random = self.random.fork();
         let GemmProblem { m, n, k } = problem;

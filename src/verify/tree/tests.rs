@@ -1,70 +1,12 @@
 //! Samples of fused products: right ones are found right, and mistakes of every kind are found.
 
-use std::time::Duration;
-
 use collective::Formula;
-use kernel::{Buffer, Emulator, Engine, EngineError, GemmProblem, Program};
-use ptx::abi::{Argument, Grid};
+use kernel::{Emulator, GemmProblem};
 
 use super::{Bench, TreeError};
 use crate::verify::Format;
 use crate::verify::fusions::any_columns;
-
-/// The emulator, or nothing, and then some bytes that change in the buffer that was allocated first.
-struct Meddling {
-    emulator: Emulator,
-    computes: bool,
-    first: Option<Buffer>,
-    changes: Vec<(usize, u8)>,
-}
-
-impl Engine for Meddling {
-    fn describe(&self) -> String {
-        "one that makes mistakes".to_owned()
-    }
-
-    fn multiprocessors(&self) -> u32 {
-        self.emulator.multiprocessors()
-    }
-
-    fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
-        let buffer = self.emulator.allocate(bytes)?;
-        self.first.get_or_insert(buffer);
-        Ok(buffer)
-    }
-
-    fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
-        self.emulator.write(buffer, bytes)
-    }
-
-    fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
-        self.emulator.read(buffer)
-    }
-
-    fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
-        self.emulator.free(buffer)
-    }
-
-    fn launch(
-        &mut self,
-        program: &Program,
-        grid: Grid,
-        arguments: &[Argument],
-    ) -> Result<Duration, EngineError> {
-        let time = match self.computes {
-            true => self.emulator.launch(program, grid, arguments)?,
-            false => Duration::ZERO,
-        };
-        if let Some(buffer) = self.first.filter(|_| !self.changes.is_empty()) {
-            let mut bytes = self.emulator.read(buffer)?;
-            for &(at, byte) in &self.changes {
-                bytes[at] = byte;
-            }
-            self.emulator.write(buffer, &bytes)?;
-        }
-        Ok(time)
-    }
-}
+use crate::verify::tampered::{Mistake, Tampered, edge};
 
 /// Rows, pairs and blocks of columns, whole columns and whole matrices: each fusion gets what it needs.
 #[test]
@@ -93,24 +35,34 @@ fn every_fusion_is_checked_on_a_sample() {
 fn mistakes_are_found_on_a_sample() {
     let problem = GemmProblem { m: 200, n: 256, k: 72 };
     let element = |row: usize, column: usize| (row * 256 + column) * 2;
-    let set = |at: usize, bits: u16| {
-        let [low, high] = bits.to_le_bytes();
-        vec![(at, low), (at + 1, high)]
-    };
-    for (why, computes, changes, want) in [
-        ("nothing", true, vec![], "right"),
-        ("a number in the sample", true, set(element(0, 0), 0x4780), "value"),
-        ("the last", true, set(element(199, 255), 0x4780), "value"),
-        ("a number outside of the sample", true, set(element(1, 1), 0x4780), "right"),
-        ("one outside of the sample is not written", true, set(element(1, 1), 0xFFFF), "unwritten"),
-        ("behind D", true, set(element(200, 0), 0x4780), "beside"),
-        ("nothing is written", false, vec![], "unwritten"),
-    ] {
-        let mut engine = Meddling { emulator: Emulator::new(), computes, first: None, changes };
+    let set = |at: usize, bits: u64| Mistake::element(Format::Bf16, at, bits);
+    // D is the first buffer.
+    let check = |mut engine: Tampered| {
         let mut bench = Bench::new(&mut engine, 3).sampled_above(0);
         let kernel =
             any_columns("alpha*acc".parse().expect("a formula"), Format::Bf16).expect("a legal kernel");
-        let found = match kernel.check(&mut bench, problem) {
+        kernel.check(&mut bench, problem)
+    };
+    let wrong = check(Tampered::new(0, set(element(0, 0), 0x4780)));
+    let Err(TreeError::Value { expected, .. }) = wrong else { panic!("{wrong:?}") };
+    let [last, next] = edge(Format::Bf16, expected.value, expected.bound());
+    for (why, engine, want) in [
+        ("nothing", Tampered::new(0, vec![]), "right"),
+        ("the last number within the bound", Tampered::new(0, set(element(0, 0), last)), "right"),
+        ("the next one", Tampered::new(0, set(element(0, 0), next)), "value"),
+        ("the last", Tampered::new(0, set(element(199, 255), 0x4780)), "value"),
+        ("a number outside of the sample", Tampered::new(0, set(element(1, 1), 0x4780)), "right"),
+        (
+            "one outside of the sample is not written",
+            Tampered::new(0, vec![Mistake::Unwritten(element(1, 1)..element(1, 2))]),
+            "unwritten",
+        ),
+        ("behind D", Tampered::new(0, set(element(200, 0), 0x4780)), "beside"),
+        ("the last byte behind D", Tampered::new(0, set(element(200, 31), 0x4780)), "beside"),
+        ("A changes", Tampered::new(1, set(0, 0x4780)), "beside"),
+        ("nothing is written", Tampered::idle(), "unwritten"),
+    ] {
+        let found = match check(engine) {
             Ok(_) => "right",
             Err(TreeError::Value { .. }) => "value",
             Err(TreeError::Unwritten { .. }) => "unwritten",
@@ -125,8 +77,7 @@ fn mistakes_are_found_on_a_sample() {
 #[test]
 fn large_products_are_sampled() {
     let problem = GemmProblem { m: 2048, n: 2048, k: 2049 };
-    let (emulator, changes) = (Emulator::new(), Vec::new());
-    let mut engine = Meddling { emulator, computes: false, first: None, changes };
+    let mut engine = Tampered::idle();
     let kernel = any_columns("rope".parse().expect("a formula"), Format::Bf16).expect("a legal kernel");
     let outcome = kernel.check(&mut Bench::new(&mut engine, 3), problem);
     assert!(matches!(outcome, Err(TreeError::Unwritten { row: 0, column: 0 })), "{outcome:?}");

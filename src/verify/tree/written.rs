@@ -1,7 +1,6 @@
 //! What a tree writes: D, and everything else, by address.
 
 use core::ops::Range;
-use std::collections::BTreeMap;
 
 use collective::tree::{Host, HostMemory, Shape, Written};
 use collective::{Arithmetic, Bounded};
@@ -75,19 +74,19 @@ pub(super) fn writes(
 ) -> Writes {
     let memory = Remembered(contents);
     let mut host = Host::new(d.shape, &memory, accumulator).computing_in(Arithmetic::of(d.format));
-    let mut of_d = BTreeMap::new();
+    let mut of_d = Vec::with_capacity(places.rows.len() * places.columns.len());
     for &row in &places.rows {
         for &column in &places.columns {
             let (at, address) = ([row, column], d.element([row, column]));
             element(&mut host, address, at);
-            of_d.insert(address, at);
+            of_d.push((address, at));
         }
     }
     Writes::new(wanted(host), of_d)
 }
 
 /// What a tree has written, by address.
-pub(super) fn wanted(host: Host<'_>) -> BTreeMap<u64, Wanted> {
+pub(super) fn wanted(host: Host<'_>) -> Vec<(u64, Wanted)> {
     let wanted = |(address, Written { format, unrounded, value })| {
         let format = Format::named(format.name())?;
         Some((address, Wanted { format, unrounded, value: value.value, error: value.error }))

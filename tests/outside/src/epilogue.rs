@@ -7,7 +7,7 @@ use falchion::prelude::*;
 /// `x^2 / (x^2 + c)` with the sign of x.
 pub struct Hill;
 impl Pointwise for Hill {
-    type Arguments = f32;
+    type Arguments = f64;
     const ARGUMENTS: &'static [&'static str] = &["c"];
     fn name() -> String {
         "hill".into()

@@ -18,12 +18,12 @@ use std::error::Error;
 
 use falchion::collective::{Batch, Mainloop, Matrix};
 use falchion::emulator::Schedule;
-use falchion::kernel::disk::records::{Measurement, RecordsOf};
+use falchion::kernel::disk::records::RecordsOf;
 use falchion::kernel::disk::{Cache, Key};
 use falchion::kernel::driver::{Context, Tuning, tuned};
 use falchion::kernel::{Machine, OwnGemm, Predicted};
 use falchion::prelude::*;
-use falchion::verify::family::{self, Inputs, Proof, Reference};
+use falchion::verify::family::{self, Inputs, Reference};
 use falchion::verify::{Bench, Format, HostMatrix, Order};
 
 use dual::DualGemm;
@@ -99,11 +99,9 @@ fn family<K: Reference>(
     }
     let spec: K::Spec = spec.parse().map_err(|error| format!("{error}"))?;
     let (kernel, call) = (K::of_spec(&spec)?, K::call(&small));
-    let Proof { refused, killed, survivors } = family::prove(&kernel, &call, 4)?;
-    let (noticed, others) = (refused + killed, survivors.len());
-    println!("{}: {compared} elements; {noticed} mutants are noticed, {others} are not", K::NAME);
-    for mutant in survivors.iter().map(ToString::to_string) {
-        println!("  {mutant}");
+    let proof = family::prove(&kernel, &call, 4)?;
+    println!("{}: {compared} elements; {proof}", K::NAME);
+    for mutant in proof.missed.iter().map(ToString::to_string) {
         // Of the waits of producers, those for a ring that another ring holds back can be left out.
         assert!(!mutant.starts_with("mbarrier.try_wait deleted in consumer"), "{mutant}");
     }
@@ -115,14 +113,12 @@ fn family<K: Reference>(
     let folder = std::env::temp_dir().join(format!("outside-{}", std::process::id()));
     let (cache, key) = (Cache::at(&folder), Key::new("a card", "a driver", RecordsOf::<K>::digest())?);
     let mut records = RecordsOf::<K>::default();
-    records.insert(K::problem(&small), Measurement::now(spec.clone(), 2.5))?;
+    records.keep(K::problem(&small), &kernel, 2.5)?;
     records.save(&cache, &key)?;
     let (kept, warnings) = RecordsOf::<K>::load(&cache, &key);
     std::fs::remove_dir_all(&folder)?;
     assert_eq!(warnings.len(), 0);
-    let times: Vec<_> =
-        kept.lookup(&K::problem(&small)).iter().map(|of| (of.spec.clone(), of.microseconds)).collect();
-    let best = K::measured(&small, &machine, &times).ok_or("it was kept")?;
+    let best = kept.best(&small, &machine).ok_or("it was kept")?;
     assert_eq!((best.kernel.spec(), best.microseconds), (Some(spec), 2.5));
     Ok(())
 }

@@ -9,8 +9,8 @@ use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
     Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, MainloopSpec, Matrix, OperandSpec,
-    OperandTile, Origin, Peers, Producer, Real, RegisterPlan, RingPlan, TensorCopy, TileLayout, WarpgroupMma,
-    WorkUnit,
+    OperandTile, Origin, Peers, Producer, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout,
+    WarpgroupMma, WorkUnit,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{
@@ -81,11 +81,10 @@ impl Mlp {
         let tiles = [x, weights.at(ring.offset(0)), weights.at(ring.offset(1))];
         let rings = [RingPlan::of(&[x.room()]), ring].map(|ring| ring.arrivals(1, consumers));
         let (rings, shared_bytes) = RingPlan::placed_together(rings, [2, stages], 0);
-        let [_, consumer] = RegisterPlan::divided(consumers, Some(24));
         let cta = CtaPlan {
             producer: Some(Producer::Thread),
             consumers,
-            registers: [24, consumer],
+            registers: RoleRegisters::divided(consumers, Some(24)),
             shared_bytes,
             cluster: 1,
             peers: Peers::Apart,

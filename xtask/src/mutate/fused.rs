@@ -6,8 +6,8 @@
 
 use collective::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Silu};
 use collective::tree::{
-    Accumulator, Amax, Compute, Gated, Glu, Node, OrderedRow, Residual, ResidualArgument, RowArgument,
-    RowVector, Scalar, ScalarPointer, Scratch, Shape, Sum,
+    Accumulator, Amax, Compute, Gated, Glu, Node, OrderedRow, ReduceScalar, Residual, ResidualArgument,
+    RowArgument, RowVector, Scalar, ScalarPointer, Scratch, Shape, Sum,
 };
 use collective::{
     Cooperative, DirectStore, Fast, Fastest, KMajor, MatrixRef, Operands, Pingpong, Plan, Tile, TmaStore,
@@ -43,7 +43,7 @@ type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>;
 type BiasedGelu = Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, RowVector<bf16>)>;
 type Added = Compute<Add, (Biased, Residual<bf16>)>;
 type SwiGlu = Gated<Glu<Silu<Fast>>, Compute<Multiply, (Accumulator, Scalar)>>;
-type Largest = Compute<Multiply, (Amax<Biased>, ScalarPointer<f32>)>;
+type Largest = Compute<Multiply, (ReduceScalar<Amax, Biased>, ScalarPointer<f32>)>;
 type Ordered = OrderedRow<Sum, Biased>;
 
 const _: Plan = Gemm::<Persists<BiasedGelu>>::PLAN;

@@ -176,7 +176,7 @@ fn compressions(format: Format) -> Vec<Compression> {
         k,
         dense: MatrixRef::new(0, (k + padding).into()),
         values: MatrixRef::new(0, (sparse::kept(format, k) + padding).into()),
-        metadata: MatrixRef::new(0, sparse::metadata_ld(format, k).into()),
+        metadata: MatrixRef::new(0, sparse::metadata_ld(format, k)),
         found: 0,
     };
     [(128, 256, 0), (70, 100, 2), (70, 200, 8), (5, 36, 0)].map(of).to_vec()

@@ -1,7 +1,7 @@
 //! The record: a file with the results of each kernel's mutants, so that the tables can be made from many
 //! runs.
 //!
-//! `docs/proof.tsv` has a block per kernel: `kernel <name> <class> <random schedules>`, then one line per
+//! `docs/evidence/proof.tsv` has a block per kernel: `kernel <name> <class> <random schedules>`, then one line per
 //! kind of statement, change and outcome, with the count. At the end it has one line per unbroken kernel:
 //! `unbroken <name> <class> <schedules> <problems> <runs> <complaints>`. All fields are separated by tabs.
 
@@ -17,7 +17,7 @@ use super::trial::Verdict;
 use crate::error::Error;
 
 /// The file of the record.
-const FILE: &str = "docs/proof.tsv";
+const FILE: &str = "docs/evidence/proof.tsv";
 
 /// The result of a mutant, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -265,7 +265,7 @@ pub(super) fn merge<T: Known>(known: &mut Vec<T>, new: T, names: &[&str]) {
 /// Writes the record atomically: a concurrent reader sees the old record or the new one.
 pub(super) fn store(record: &Record) -> Result<(), Error> {
     let failed = |error| Error::Proof(format!("{FILE} could not be written: {error}"));
-    let (file, next) = (path(FILE), path("docs/.proof.tsv.next"));
+    let (file, next) = (path(FILE), path("docs/evidence/.proof.tsv.next"));
     std::fs::write(&next, print(record)).and_then(|()| std::fs::rename(&next, &file)).map_err(failed)
 }
 

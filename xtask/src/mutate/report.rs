@@ -10,7 +10,7 @@ use super::record::{Known, Named, Outcome, Record, Row, Unbroken, path};
 use crate::error::Error;
 
 /// The document with the tables.
-const FILE: &str = "docs/proof.md";
+const FILE: &str = "docs/evidence/proof.md";
 const BEGIN: &str = "<!-- made by cargo xtask mutate -->";
 const END: &str = "<!-- end -->";
 

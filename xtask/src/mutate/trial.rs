@@ -81,7 +81,7 @@ struct Known {
 #[derive(Clone, Copy)]
 pub(super) struct Purpose {
     /// The factor of C. C is not read if it is 0.
-    pub(super) beta: f32,
+    pub(super) beta: f64,
     /// Whether two columns can never be moved at once: C's leading dimension is odd, and so is N if the
     /// kernel can store such an output.
     pub(super) odd: bool,
@@ -136,7 +136,7 @@ pub(super) enum Size {
 }
 
 impl Purpose {
-    const fn new(beta: f32, odd: bool, size: Size) -> Self {
+    const fn new(beta: f64, odd: bool, size: Size) -> Self {
         Self { beta, odd, size, in_place: false }
     }
 

@@ -5,52 +5,9 @@ use core::ptr::null_mut;
 
 use falchion_c::*;
 
+use crate::number::Number;
 use crate::pages::{Guarded, Random, Side};
 use crate::{last, zeros};
-
-/// A number format of the matrices.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Number {
-    Bf16,
-    F16,
-    F32,
-    F64,
-    S8,
-    S32,
-    E4m3,
-}
-
-impl Number {
-    fn size(self) -> usize {
-        match self {
-            Self::S8 | Self::E4m3 => 1,
-            Self::Bf16 | Self::F16 => 2,
-            Self::F32 | Self::S32 => 4,
-            Self::F64 => 8,
-        }
-    }
-
-    /// The bytes of a number that the format has.
-    fn encode(self, value: f64) -> Vec<u8> {
-        let single = value as f32;
-        match self {
-            Self::S8 => vec![value as i8 as u8],
-            Self::S32 => (value as i32).to_le_bytes().into(),
-            Self::E4m3 => {
-                vec![[0, 0x38][usize::from(value != 0.0)] | if value < 0.0 { 0x80 } else { 0 }]
-            }
-            Self::Bf16 => single.to_le_bytes()[2..].into(),
-            Self::F16 => {
-                let (bits, exponent) = (single.to_bits(), (single.to_bits() >> 23 & 0xff) as u16);
-                let half =
-                    if value == 0.0 { 0 } else { (exponent - 112) << 10 | (bits >> 13 & 0x3ff) as u16 };
-                (half | (bits >> 16 & 0x8000) as u16).to_le_bytes().into()
-            }
-            Self::F32 => single.to_le_bytes().into(),
-            Self::F64 => value.to_le_bytes().into(),
-        }
-    }
-}
 
 /// Types, as the description names them.
 struct Kind {
@@ -532,7 +489,9 @@ impl Case {
     pub(crate) fn run(&self) -> (Status, String) {
         let arguments =
             Arguments { inputs: self.inputs.as_ptr(), input_count: self.inputs.len(), ..self.arguments };
-        let arguments = if self.inputs.is_empty() { self.arguments } else { arguments };
+        let input_size = size_of::<NamedInput>();
+        let arguments =
+            if self.inputs.is_empty() { self.arguments } else { Arguments { input_size, ..arguments } };
         let mut gemm: *mut Gemm = null_mut();
         // SAFETY: the structures are valid, and so is the memory that they name.
         unsafe {

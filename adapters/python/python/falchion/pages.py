@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from ._native import Kernel, plan
 
@@ -25,7 +26,7 @@ class Page:
             file.write(f"<!doctype html><html lang=en><meta charset=utf-8><title>{self.title}</title>{style}<h1>{self.title}</h1>{self.body}</html>\n")
 
 
-def explore(kernel: Kernel | tuple[int, int, int], **keywords: object) -> Page:
+def explore(kernel: Kernel | tuple[int, int, int], **keywords: Any) -> Page:
     """A page of a kernel: of one that `plan`, `tune` or `check` returned, or the first that `plan(m, n, k, **keywords)` finds for
     extents (m, n, k). It has the kernel's numbers, the banks of shared memory in which a tile lies, its type and its program.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _native
 from ._native import Operand
-from .weights import _dtype, _host, _lines
+from .weights import _host, _lines, _matrix
 
 __all__ = ["compress"]
 
@@ -18,11 +18,9 @@ def compress(weight: Any, *, prune: bool = False) -> Operand:
 
     Types: float16, bfloat16, int8, uint8, float8_e4m3fn, float8_e5m2. Raises `ValueError` where more than half is not zero.
     """
-    dtype, bits = _dtype(weight), np.ascontiguousarray(_host(weight))
-    if bits.ndim != 2:
-        raise ValueError(f"weight has shape {bits.shape}, (N, K) was needed")
-    n, k = bits.shape
-    words = bits.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[bits.itemsize])
+    bits, dtype = _host("weight", weight, "float16", "bfloat16", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
+    n, k = _matrix("weight", bits, "(N, K)")
+    words = np.ascontiguousarray(bits).view({1: np.uint8, 2: np.uint16}[bits.itemsize])
     values, metadata = _native.compress(dtype, [n, k], words.astype(np.uint32).tobytes(), prune)
     kept = np.frombuffer(values, np.uint32).astype(words.dtype).reshape(n, -1)
     return Operand(_lines(kept), (k, n), dtype, is_b=True, metadata=np.frombuffer(metadata, np.uint32).copy())

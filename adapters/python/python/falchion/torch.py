@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from . import _native
 
@@ -36,6 +37,55 @@ _OWN = {Tensor, nn.Parameter, type(None)}
 def _plain(*tensors: Tensor | None) -> bool:
     """Whether a call runs now: nobody traces it, and the tensors have memory."""
     return not torch.compiler.is_compiling() and _OWN.issuperset(map(type, tensors))
+
+
+# The transformation of `torch.func` that runs, or None. It is no public name of torch.
+_transformed = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+
+_RULES = {
+    "Vmap": "vmap: tensors with a dimension more were needed",
+    "Jvp": "jvp and forward derivatives: a backward pass was needed",
+    "Grad": "torch.func.grad and vjp: a backward pass, or torch.autograd.grad, was needed",
+}
+
+
+def _admitted(name: str, *tensors: Tensor | None) -> bool:
+    """Whether `_plain` may be asked: no transformation of `torch.func` runs. Refuses those that an operation has no rule for,
+    which torch would ignore."""
+    if torch.compiler.is_compiling():
+        return True
+    stack = _transformed()
+    rule = stack.key().name if stack is not None else None
+    if forward_ad._current_level >= 0 and any(t is not None and forward_ad.unpack_dual(t).tangent is not None for t in tensors):
+        rule = "Jvp"
+    if rule in _RULES:
+        raise NotImplementedError(f"falchion.torch.{name} has no rule for {_RULES[rule]}")
+    return stack is None
+
+
+class _Once(torch.autograd.Function):
+    """Gradients that have no gradient."""
+
+    @staticmethod
+    def forward(name: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.clone() for tensor in tensors[:count])
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.name = inputs[0]
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise NotImplementedError(f"the gradient of falchion.torch.{ctx.name} has no gradient: a graph without create_graph=True was needed")
+
+
+def _once(name: str, gradients: tuple[Tensor | None, ...], *inputs: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The gradients of an operation, which refuse to be differentiated by what they depend on."""
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return gradients
+    own = [gradient.detach() for gradient in gradients if gradient is not None]
+    marked = iter(_Once.apply(name, len(own), *own, *(tensor for tensor in inputs if tensor is not None)))
+    return tuple(None if gradient is None else next(marked) for gradient in gradients)
 
 
 def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -117,12 +167,17 @@ def _keep(ctx, inputs, output):
 
 def _gradient(ctx, gradient: Tensor):
     x, weight = ctx.saved_tensors
-    if _plain(gradient):
-        return _native.linear_backward(gradient, x, weight, ctx.needs_input_grad)
+    return _once("linear", _gradients_of_linear(ctx, gradient, x, weight), gradient, x, weight)
+
+
+def _gradients_of_linear(ctx, gradient: Tensor, x: Tensor, weight: Tensor):
+    if _transformed() is None and _plain(gradient):
+        return _native.linear_backward(gradient.detach(), x.detach(), weight.detach(), ctx.needs_input_grad)
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad
     rows = gradient.flatten(0, -2)
+    rows, x_rows, weight = rows.detach(), x.detach().flatten(0, -2), weight.detach()
     of_x = matmul(rows, weight).view_as(x) if needs_x else None
-    of_weight = matmul(rows.t(), x.flatten(0, -2)) if needs_weight else None
+    of_weight = matmul(rows.t(), x_rows) if needs_weight else None
     return of_x, of_weight, rows.sum(0) if needs_bias else None
 
 
@@ -143,7 +198,7 @@ torch.library.register_autograd("falchion::linear", _gradient, setup_context=_ke
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x @ weight.T + bias`, as `torch.nn.functional.linear`: x is (..., in), weight (out, in), bias (out)."""
-    if not _plain(x, weight, bias):
+    if not _admitted("linear", x, weight, bias) or not _plain(x, weight, bias):
         return torch.ops.falchion.linear(x, weight, bias)
     needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     return _Linear.apply(x, weight, bias) if needed and torch.is_grad_enabled() else _native.linear(x, weight, bias)
@@ -156,10 +211,10 @@ def _keep_experts(ctx, inputs, output):
 def _gradient_of_experts(ctx, gradient: Tensor):
     x, weight, offsets = ctx.saved_tensors
     needs_x, needs_weight, _ = ctx.needs_input_grad
-    gradient = gradient.contiguous()
-    of_x = torch.ops.falchion.experts(gradient, weight.mT, offsets) if needs_x else None
-    of_weight = torch.ops.falchion.experts_weight_gradient(gradient, x, offsets) if needs_weight else None
-    return of_x, of_weight, None
+    own, x_own, weight_own = gradient.detach().contiguous(), x.detach(), weight.detach()
+    of_x = torch.ops.falchion.experts(own, weight_own.mT, offsets) if needs_x else None
+    of_weight = torch.ops.falchion.experts_weight_gradient(own, x_own, offsets) if needs_weight else None
+    return _once("experts", (of_x, of_weight, None), gradient, x, weight)
 
 
 torch.library.register_autograd("falchion::experts", _gradient_of_experts, setup_context=_keep_experts, lib=_library)
@@ -169,13 +224,15 @@ def experts(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
     """`x[i] @ weight[e].T` for the rows i of each expert e, in one launch: x is (rows, in), sorted by expert, weight (experts, out,
     in), and offsets (experts + 1) in int32 (on a CPU also int64) say where each expert's rows begin; the last is the number of rows. The gradient of the
     weight takes one launch per expert and copies the offsets to the host."""
+    _admitted("experts", x, weight)
     return torch.ops.falchion.experts(x, weight, offsets)
 
 
 def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | None = None, **inputs: Tensor | float) -> Tensor:
     """`falchion.matmul` as an operation of torch, for `torch.compile`. It has no gradient, and its epilogue writes nothing but
     the result."""
-    if _plain(a, b, *(value for value in inputs.values() if isinstance(value, Tensor))):
+    given = (a, b, *(value for value in inputs.values() if isinstance(value, Tensor)))
+    if _admitted("matmul", *given) and _plain(*given):
         return _native.matmul(a, b, epilogue=epilogue, types=types, **inputs)
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
     scalars = {name: float(value) for name, value in inputs.items() if name not in tensors}
@@ -195,7 +252,9 @@ def _keep_attention(ctx, inputs, output):
 
 def _gradient_of_attention(ctx, d_o, _):
     q, k, v, o, sums, of_q, of_k = ctx.saved_tensors
-    gradients = torch.ops.falchion.attention_backward(q, k, v, o, d_o, sums, ctx.causal, ctx.window, ctx.scale, of_q, of_k, *ctx.longest)
+    own = (tensor.detach() for tensor in (q, k, v, o, d_o, sums))
+    gradients = torch.ops.falchion.attention_backward(*own, ctx.causal, ctx.window, ctx.scale, of_q, of_k, *ctx.longest)
+    gradients = _once("attention", gradients, q, k, v, d_o)
     return *gradients, None, None, None, *(None for _ in _SEQUENCES)
 
 
@@ -227,8 +286,9 @@ def attention(
         if k.shape[-1] != 576:
             raise ValueError(f"v is None and heads have {k.shape[-1]} elements, a v was needed, or heads of 576 elements")
         v = k[..., :512]
+    admitted = _admitted("attention", q, k, v)
     recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if not recorded and _plain(q, k, v):
+    if admitted and not recorded and _plain(q, k, v):
         return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **sequences)
     given = [sequences.get(name) for name in _SEQUENCES]
     o, sums = torch.ops.falchion.attention(q, k, v, causal, window, scale, *given)

@@ -29,7 +29,8 @@
 //! # The text
 //!
 //! The payload of the entry is one line of JSON per problem. Problems and specs are their texts. `us` is in microseconds, `at` in
-//! seconds since 1970:
+//! seconds since 1970. Measurements of families from outside this library have also the digest of what was measured, as
+//! `program`:
 //!
 //! ```text
 //! {"problem":"single 4096x4096x4096 bf16 kk epilogue=linear","measured":[{"spec":"tile=128x256x64","us":172.4,"at":1764000000,"version":"0.1.0"}]}
@@ -44,9 +45,10 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{Cache, CacheError, Digest, Key, Kind};
-use crate::family::Family;
 pub use crate::family::Problem;
+use crate::family::{Family, Predicted};
 use crate::gemm::AnyGemm;
+use crate::select::Machine;
 use crate::spec::KernelSpec;
 
 /// The measured time of a kernel.
@@ -61,6 +63,10 @@ pub struct Measurement<S = KernelSpec> {
     pub at: u64,
     /// The version of this library that measured it.
     pub version: String,
+    /// The digest of the kernel's programs, where the library's version does not say them
+    /// ([`Family::VERSIONED`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Digest>,
 }
 
 impl<S> Measurement<S> {
@@ -68,13 +74,13 @@ impl<S> Measurement<S> {
     pub fn now(spec: S, microseconds: f64) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let at = since.map_or(0, |since| since.as_secs());
-        Self { spec, microseconds, at, version: env!("CARGO_PKG_VERSION").to_owned() }
+        Self { spec, microseconds, at, version: env!("CARGO_PKG_VERSION").to_owned(), program: None }
     }
 
     /// The measurement, of a kernel that is written in another way.
     fn with<T>(&self, spec: T) -> Measurement<T> {
-        let Self { microseconds, at, ref version, .. } = *self;
-        Measurement { spec, microseconds, at, version: version.clone() }
+        let Self { microseconds, at, ref version, program, .. } = *self;
+        Measurement { spec, microseconds, at, version: version.clone(), program }
     }
 
     fn check(&self) -> Result<(), CacheError> {
@@ -153,7 +159,34 @@ impl<K: Family> RecordsOf<K> {
         Ok(warnings)
     }
 
-    /// Adds a measurement. Of two measurements of one kernel for one problem, the later one is kept.
+    /// Adds the time of a kernel that was measured now. Nothing is added of a kernel without a spec.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); or the kernel has no program.
+    pub fn keep(&mut self, problem: K::Problem, kernel: &K, microseconds: f64) -> Result<(), CacheError> {
+        let Some(spec) = kernel.spec() else { return Ok(()) };
+        let program = programs(kernel)?;
+        self.insert(problem, Measurement { program, ..Measurement::now(spec, microseconds) })
+    }
+
+    /// The fastest kernel that was measured for a request and can compute it. What was measured of other programs does not
+    /// count.
+    pub fn best(&self, request: &K::Request<'_>, machine: &Machine) -> Option<Predicted<K>> {
+        let mut measured = self.lookup(&K::problem(request)).to_vec();
+        // Programs cost milliseconds: only those of kernels that would be chosen are made.
+        loop {
+            let times: Vec<_> = measured.iter().map(|of| (of.spec.clone(), of.microseconds)).collect();
+            let best = K::measured(request, machine, &times)?;
+            let (spec, program, count) = (best.kernel.spec(), programs(&best.kernel).ok()?, measured.len());
+            measured.retain(|of| spec.as_ref() != Some(&of.spec) || of.program == program);
+            if measured.len() == count {
+                return Some(best);
+            }
+        }
+    }
+
+    /// Adds a measurement. Of two measurements of one kernel for one problem, the later one is kept; and what was measured
+    /// of other programs at an earlier time is dropped.
     ///
     /// # Errors
     /// [`CacheError::Record`] if the time is not finite or not above 0.
@@ -164,14 +197,19 @@ impl<K: Family> RecordsOf<K> {
     ) -> Result<(), CacheError> {
         measurement.check()?;
         let measured = self.problems.entry(problem).or_default();
-        match measured.iter_mut().find(|known| known.spec == measurement.spec) {
+        let of_spec = |known: &Measurement<K::Spec>| known.spec == measurement.spec;
+        if measured.iter().any(|known| of_spec(known) && known.at > measurement.at) {
+            return Ok(());
+        }
+        measured.retain(|known| !of_spec(known) || known.at == measurement.at);
+        match measured.iter_mut().find(|known| of_spec(known) && known.program == measurement.program) {
             Some(known) if measurement.replaces(known) => *known = measurement,
             Some(_) => return Ok(()),
             None => measured.push(measurement),
         }
         // The order must not depend on the order of insertion.
         measured.sort_by(|a, b| {
-            let text = |of: &Measurement<K::Spec>| of.spec.to_string();
+            let text = |of: &Measurement<K::Spec>| (of.spec.to_string(), of.program);
             a.microseconds.total_cmp(&b.microseconds).then_with(|| text(a).cmp(&text(b)))
         });
         Ok(())
@@ -190,6 +228,13 @@ impl<K: Family> RecordsOf<K> {
     /// The measurements of a problem, the fastest first; empty if it was not measured.
     pub fn lookup(&self, problem: &K::Problem) -> &[Measurement<K::Spec>] {
         self.problems.get(problem).map_or(&[], Vec::as_slice)
+    }
+
+    /// The records of one problem alone.
+    #[cfg(feature = "tune")]
+    pub(crate) fn of_problem(&self, problem: &K::Problem) -> Self {
+        let own = self.problems.get_key_value(problem).map(|(key, all)| (key.clone(), all.clone()));
+        Self { problems: own.into_iter().collect() }
     }
 
     /// All problems with their measurements, in a fixed order.
@@ -234,6 +279,26 @@ impl<K: Family> RecordsOf<K> {
         }
         (records, warnings)
     }
+}
+
+/// The digest of a kernel's programs; `None` where the version of the library says them.
+fn programs<K: Family>(kernel: &K) -> Result<Option<Digest>, CacheError> {
+    if K::VERSIONED {
+        return Ok(None);
+    }
+    let steps = kernel.steps();
+    let all = if steps.is_empty() {
+        vec![kernel.program()]
+    } else {
+        steps.iter().map(|step| step.program()).collect()
+    };
+    let all = all.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| CacheError::Record {
+        field: "program",
+        value: error.to_string(),
+        needed: "one that the verifier accepts".to_owned(),
+    })?;
+    let texts: Vec<_> = all.iter().map(|program| program.text().as_bytes()).collect();
+    Ok(Some(Digest::of_parts(&texts)))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ fn spec(text: &str) -> KernelSpec {
 }
 
 fn measured(text: &str, microseconds: f64, at: u64) -> Measurement {
-    Measurement { spec: spec(text), microseconds, at, version: "0.1.0".to_owned() }
+    Measurement { spec: spec(text), microseconds, at, version: "0.1.0".to_owned(), program: None }
 }
 
 fn cube(size: u32) -> Problem {
@@ -258,6 +258,34 @@ fn requests_have_problems() {
             Records::of_lines(&records.to_lines(), Path::new("memory")),
             (records, Vec::new()),
             "{why}"
+        );
+    }
+}
+
+/// A program of the same spec is another kernel: its time is kept beside, until a later one comes.
+#[test]
+fn programs_are_told_apart() {
+    let of = |microseconds: f64, at: u64, program: Option<&str>| {
+        let program = program.map(Digest::of);
+        Measurement { program, ..measured(LARGE, microseconds, at) }
+    };
+    let all = [of(5.0, 10, None), of(4.0, 10, Some("a")), of(3.0, 10, Some("b")), of(6.0, 9, Some("c"))];
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+        let mut records = Records::default();
+        for i in order {
+            records.insert(cube(64), all[i].clone()).expect("legal");
+        }
+        assert_eq!(records.lookup(&cube(64)), [&all[2], &all[1], &all[0]].map(Clone::clone), "{order:?}");
+        let lines = records.to_lines();
+        assert_eq!(lines.matches("program").count(), 2, "{lines}");
+        assert_eq!(Records::of_lines(&lines, Path::new("memory")), (records.clone(), Vec::new()));
+        records.insert(cube(64), of(9.0, 11, Some("d"))).expect("legal");
+        assert_eq!(records.lookup(&cube(64)).len(), 1, "{order:?}");
+        let damaged = lines.replacen("\"program\":\"", "\"program\":\"x", 1);
+        let (_, warnings) = Records::of_lines(&damaged, Path::new("memory"));
+        assert!(
+            matches!(&warnings[..], [one] if one.to_string().contains("64 digits were needed")),
+            "{warnings:?}"
         );
     }
 }

@@ -69,10 +69,14 @@ impl Stub {
 impl<E: Arguments + Clone> LaunchBuilder<Call<E>> for Stub {
     fn launch(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         self.launches.set(self.launches.get() + 1);
-        let refused = |source| EngineError::Call { kernel: self.gemm.name().to_owned(), source };
+        let refused = |source| LaunchBuilder::<Call<E>>::refused(self, source);
         let launch = self.gemm.launch(call, RESIDENT).map_err(refused)?;
         launch.iter().try_for_each(|launch| told(&self.gemm, &self.program, call, launch))?;
         Ok(launch)
+    }
+
+    fn refused(&self, source: LaunchError) -> EngineError {
+        EngineError::Call { kernel: self.gemm.name().to_owned(), source }
     }
 
     fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
@@ -111,7 +115,7 @@ impl Blocks for Stub {
 }
 
 fn call(address: u64) -> Call {
-    Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
+    Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address + (1 << 40), 64)
 }
 
 /// LaunchCache of one shape that differ in what they read besides A, B, C and D: the second one is not launched
@@ -162,7 +166,7 @@ fn random(state: &mut u64) -> u64 {
 fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
     let address = 1 << 20;
     let one = Call::of(GemmProblem { m: 192, n: 128, k: 256 });
-    let one = one.a(address, 512).b(address, 512).d(address, 512);
+    let one = one.a(address, 512).b(address, 512).d(32 * address, 512);
     let every = |matrix: MatrixRef| matrix.every(1 << 18);
     let plain = match gemm.form() {
         Form::Single => one,
@@ -276,7 +280,7 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
             let problem = GemmProblem { m: 192, n, k: 256 };
             let call = Call::of(problem).a(address(), 256).b(address(), 256).d(address(), n.into());
             let bias = RowArgument { address: address() / 2, len: n };
-            let arguments = ((), ((), (turn / 20) as f32 / 8.0, bias));
+            let arguments = ((), ((), (turn / 20) as f64 / 8.0, bias));
             let call = call.with(Tree::<Biased>(arguments));
             let afresh = stub.launch(&call).expect("legal").expect("not empty");
             let block = stub.block(&afresh.arguments).expect("legal");
@@ -362,7 +366,8 @@ fn shapes_are_forgotten_and_come_back() {
 /// A call whose shape depends on a number.
 fn of_depth(k: u32) -> Call {
     let call = Call::of(GemmProblem { m: 64, n: 64, k: 8 + k });
-    call.a(4096, 1 << 20).b(4096, 1 << 20).d(4096, 1 << 20)
+    // D is columns of the matrix that A is columns of.
+    call.a(4096, 1 << 20).b(4096, 1 << 20).d(16384, 1 << 20)
 }
 
 #[test]
@@ -412,6 +417,44 @@ fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
     assert_eq!(calls.get(&stub, &first).expect("made afresh").map(|(_, block)| block.to_vec()), made);
 }
 
+/// New addresses of a known shape that are over one another are refused, and leave what is kept as it is.
+#[test]
+fn moved_outputs_have_memory_of_their_own() {
+    let stub = Stub::named("64x64-direct-bf16-kk");
+    let mut calls = LaunchCache::default();
+    let first = call(1 << 20);
+    let at = |d: u64| first.d(d, 64);
+    for (why, call, apart, made) in [
+        ("the first", first, true, 2),
+        ("D elsewhere", at(3 << 20), true, 2),
+        ("D is A", at(1 << 20), false, 2),
+        ("D is in A", at((1 << 20) + 4096), false, 2),
+        ("D behind A", at((1 << 20) + 8192), true, 2),
+        ("the first again", first, true, 2),
+        (
+            "an unknown shape, and D is A",
+            Call { problem: GemmProblem { m: 32, n: 64, k: 64 }, ..at(1 << 20) },
+            false,
+            3,
+        ),
+        ("the same, and apart", Call { problem: GemmProblem { m: 32, n: 64, k: 64 }, ..first }, true, 5),
+    ] {
+        match calls.get(&stub, &call).map(|got| got.map(|(_, block)| block.to_vec())) {
+            Ok(got) => {
+                assert!(apart, "{why}");
+                assert_eq!(stub.launches.get(), made, "{why}");
+                let afresh = stub.gemm.launch(&call, RESIDENT).expect("legal").expect("not empty");
+                assert_eq!(got, Some(stub.block(&afresh.arguments).expect("legal")), "{why}");
+            }
+            Err(error) => {
+                assert!(!apart, "{why}: {error}");
+                assert!(error.to_string().contains("and shares memory with A at 0x100000"), "{why}: {error}");
+                assert_eq!(stub.launches.get(), made, "{why}");
+            }
+        }
+    }
+}
+
 /// Launches with an argument that is not an address of the call, but computed from some.
 struct Odd(Made);
 
@@ -422,6 +465,10 @@ impl LaunchBuilder<Call> for Odd {
     fn launch(&self, call: &Call) -> Result<Option<Launch>, EngineError> {
         let arguments = vec![(self.0)([call.a.address, call.b.address])];
         Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
+    }
+
+    fn refused(&self, source: LaunchError) -> EngineError {
+        EngineError::Call { kernel: "odd".to_owned(), source }
     }
 
     fn visit(&self, call: &mut Call, visit: &mut dyn Visit) {
@@ -511,6 +558,9 @@ fn parts_of_a_launch_in_nanoseconds() {
         median("shape and addresses", &mut |i| {
             parts.read(|parts| Kernel::visit(&stub.gemm, &mut moved(i), parts));
             black_box(&parts);
+        });
+        median("what is written is apart", &mut |_| {
+            parts.overlaps.check(|_| ()).expect("apart");
         });
         median("checks, grid and arguments", &mut |i| drop(black_box(stub.launch(&moved(i)))));
         let arguments = stub.launch(&base).expect("legal").expect("not empty").arguments;

@@ -34,6 +34,7 @@
 mod calibrate;
 mod inputs;
 mod screening;
+mod stop;
 mod turns;
 
 use core::any::{Any, TypeId};
@@ -43,14 +44,17 @@ use std::time::Duration;
 
 pub use inputs::Inputs;
 pub use screening::{Screening, Timed};
+pub use stop::stop_measuring;
 pub use turns::{Candidate, Turn, Turns, median};
+
+use stop::{Running, go_on};
 
 use super::context::Context;
 use super::gpu::Gpu;
 use super::load::of_process;
 use super::loaded::Loaded;
 use crate::arguments::Arguments;
-use crate::disk::records::{Measurement, RecordsOf};
+use crate::disk::records::RecordsOf;
 use crate::disk::{CacheError, Key};
 use crate::error::EngineError;
 use crate::family::{Family, Predicted};
@@ -231,6 +235,7 @@ fn choose<K: Family>(
             && measurable
         {
             let alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+            let running = Running::new();
             // Another thread of this process may have measured it meanwhile.
             if let Some(recorded) = find(&mut warnings) {
                 return load(context, recorded, true, warnings);
@@ -238,7 +243,7 @@ fn choose<K: Family>(
             let kernels = K::ranked(request, &machine, budget.max(1) as usize).map_err(none)?;
             let kernels = kernels.into_iter().map(|predicted| predicted.kernel).collect();
             let best = measure(context, kernels, screen)?;
-            drop(alone);
+            drop((running, alone));
             let (loaded, chosen, times) = best.ok_or_else(|| none("none was measured".to_owned()))?;
             shelf.keep(times, &mut warnings);
             return Ok(Tuned { loaded, chosen, warnings });
@@ -263,8 +268,8 @@ fn load<K: Family>(
     Ok(Tuned { loaded: Loaded::load_in(context, kernel, program)?, chosen, warnings })
 }
 
-/// Specs of kernels, and their times in microseconds.
-type Times<K> = Vec<(<K as Family>::Spec, f64)>;
+/// Kernels, and their times in microseconds.
+type Times<K> = Vec<(K, f64)>;
 
 /// The fastest of the kernels that were measured, and the times of all that were measured in rounds.
 type Measured<K> = (Loaded<K>, Chosen, Times<K>);
@@ -280,7 +285,10 @@ fn measure<K: Family>(
     context.wait();
     let gpu = &mut Gpu::from_context(Arc::clone(context))?;
     let Screening { kernels, near, candidates } = screen(gpu, kernels)?;
-    let turns = TURNS.take(gpu, &candidates, &mut |gpu, turn| turn.burst(gpu, REST, BURST))?;
+    let turns = TURNS.take(gpu, &candidates, &mut |gpu, turn| {
+        go_on()?;
+        turn.burst(gpu, REST, BURST)
+    })?;
     let time = |seconds: &Vec<f64>| median(seconds).map(|seconds| seconds * 1e6);
     let times = near.iter().zip(&turns).filter_map(|(&i, turns)| Some((&kernels[i].kernel, time(turns)?)));
     let times: Vec<(&K, f64)> = times.collect();
@@ -290,8 +298,8 @@ fn measure<K: Family>(
     let program = written(kernel)?;
     let compiled = gpu.kernel(&program)?;
     let loaded = Loaded::of_program(kernel.clone(), program, compiled)?;
-    let specs = times.iter().filter_map(|&(kernel, time)| Some((kernel.spec()?, time))).collect();
-    Ok(Some((loaded, Chosen::Measured { microseconds, kernels: count }, specs)))
+    let times = times.iter().map(|&(kernel, time)| (kernel.clone(), time)).collect();
+    Ok(Some((loaded, Chosen::Measured { microseconds, kernels: count }, times)))
 }
 
 /// The records of a card: this process's, and those on disk.
@@ -333,11 +341,8 @@ impl<K: Family> Shelf<K> {
         warnings: &mut Vec<CacheError>,
     ) -> Option<Predicted<K>> {
         let of_process = || {
-            let times: Times<K> = self.known(|records| {
-                let measured = records.lookup(&self.problem).iter();
-                measured.map(|of| (of.spec.clone(), of.microseconds)).collect()
-            });
-            K::measured(request, machine, &times)
+            let own = self.known(|records| records.of_problem(&self.problem));
+            own.best(request, machine)
         };
         if let Some(recorded) = of_process() {
             return Some(recorded);
@@ -352,8 +357,8 @@ impl<K: Family> Shelf<K> {
     /// Keeps measured times.
     fn keep(&self, times: Times<K>, warnings: &mut Vec<CacheError>) {
         let mut own = RecordsOf::<K>::default();
-        for (spec, microseconds) in times {
-            warnings.extend(own.insert(self.problem.clone(), Measurement::now(spec, microseconds)).err());
+        for (kernel, microseconds) in times {
+            warnings.extend(own.keep(self.problem.clone(), &kernel, microseconds).err());
         }
         self.known(|records| records.merge(own.clone()));
         if let Some(cache) = self.cache {

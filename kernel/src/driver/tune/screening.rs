@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::inputs::Inputs;
+use super::stop::go_on;
 use super::turns::{Candidate, time};
 use crate::driver::gpu::Gpu;
 use crate::engine::Engine;
@@ -58,6 +59,7 @@ impl<K: Clone> Screening<K> {
         let (mut timed, mut candidates) = (Vec::new(), Vec::new());
         let mut rest = Duration::from_millis(60);
         for (kernel, program) in kernels.into_iter().zip(&programs) {
+            go_on()?;
             let resident = gpu.resident_clusters(program)?;
             let candidate = Candidate::written(gpu, (&kernel, program), inputs.sets(), operations)?;
             let own = &candidate.launches;

@@ -1,15 +1,16 @@
 //! `bench`: layers of models beside the sequence of NCCL and cuBLASLt, PyTorch's operators, and the model.
 
 use std::collections::HashMap;
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use falchion_parallel::bench::{self, LAYERS, Times};
 use falchion_parallel::predict::{self, Links};
 use falchion_parallel::{Error, Group};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Ranks;
 
@@ -35,6 +36,36 @@ pub(crate) struct Bench {
     /// A Python with PyTorch: its operators are timed first, in processes of their own, in bf16, on the GPUs of --gpus.
     #[arg(long, value_name = "PYTHON", requires = "gpus")]
     torch: Option<PathBuf>,
+    /// Append the times of each layer, one line of JSON per number of tokens. The tour of `falchion explore --tour` shows such a record.
+    #[arg(long, value_name = "FILE")]
+    jsonl: Option<PathBuf>,
+}
+
+/// A line of the record: microseconds of the slowest rank.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// The program's arguments.
+    command: &'a str,
+    /// One rank's card and driver.
+    card: &'a str,
+    nccl: &'a str,
+    ranks: u32,
+    layer: &'a str,
+    /// Whether the layer's outputs are divided, or its inputs.
+    column: bool,
+    /// Outputs and inputs of all ranks.
+    n: u32,
+    k: u32,
+    tokens: u32,
+    dtype: &'a str,
+    /// Our layer, and the same recorded and replayed.
+    ours: f64,
+    recorded: f64,
+    /// NCCL, and cuBLASLt's first and fastest algorithm.
+    first: f64,
+    fastest: f64,
+    /// The collective alone.
+    collective: f64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -104,6 +135,16 @@ impl Bench {
             return Err(Error::Argument { field, found, needed: "a GPU".to_owned() });
         };
         group.tune(self.tune);
+        let (command, card) = (std::env::args().skip(1).collect::<Vec<_>>().join(" "), group.describe());
+        let file = |path: &PathBuf| OpenOptions::new().create(true).append(true).open(path);
+        let unwritten = |error: std::io::Error| Error::System {
+            what: format!("--jsonl {}", self.jsonl.as_deref().unwrap_or(Path::new("")).display()),
+            reason: error.to_string(),
+        };
+        let mut record = match (&self.jsonl, rank) {
+            (Some(path), 0) => Some(file(path).map_err(unwritten)?),
+            _ => None,
+        };
         if rank == 0 {
             let chosen = match self.tune {
                 0 => "the model's first kernel".to_owned(),
@@ -136,6 +177,31 @@ impl Bench {
                         let [sequence, operator] =
                             [0, 1].map(|i| known.map_or("-".to_owned(), |times| format!("{:.1}", times[i])));
                         let [product, moved] = model.map(|seconds| seconds * 1e6);
+                        if let Some(file) = &mut record {
+                            let bench::Layer { name: layer, column, n, k } = layer;
+                            let (ranks, nccl, card, command) =
+                                (size, nccl.as_str(), card.as_str(), command.as_str());
+                            let line = Line {
+                                command,
+                                card,
+                                nccl,
+                                ranks,
+                                layer,
+                                column,
+                                n,
+                                k,
+                                tokens,
+                                dtype,
+                                ours,
+                                recorded,
+                                first,
+                                fastest,
+                                collective,
+                            };
+                            let line =
+                                serde_json::to_string(&line).map_err(|error| unwritten(error.into()))?;
+                            writeln!(file, "{line}").map_err(unwritten)?;
+                        }
                         let host = host.map(|time| format!(" {time:.1} |")).concat();
                         println!(
                             "| {name} | {tokens} | {dtype} | {ours:.1} | {recorded:.1} | {overlapped:.1} | {first:.1} | {fastest:.1} | {:.3} | {:.3} | {sequence} | {operator} | {product:.0} + {moved:.0} (collective {collective:.0}) |{host}",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use collective::Formula;
 use falchion::verify;
 use falchion::verify::family::Reference;
-use kernel::disk::records::{Measurement, Records, RecordsOf};
+use kernel::disk::records::{Records, RecordsOf};
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
 use kernel::{AnyGemm, Arguments, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
 
@@ -216,8 +216,8 @@ pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
                 file.flush()?;
             }
             for (i, of) in kernels.iter().enumerate().filter(|_| state == State::Burst) {
-                if let (Some(spec), Some(time)) = (of.kernel.spec(), time(figures, &near, i)) {
-                    let kept = kept.insert(K::problem(request), Measurement::now(spec, time));
+                if let Some(time) = time(figures, &near, i) {
+                    let kept = kept.keep(K::problem(request), &of.kernel, time);
                     kept.map_err(Failure::environment)?;
                 }
             }

@@ -144,7 +144,7 @@ fn parts(plan: &Plan, tiles: &[Tile]) -> Vec<Value> {
         plan.queue.entries * QueuePlan::CHUNK_BYTES,
         None,
     );
-    part("table of groups", "words", plan.table_offset, plan.form.table_bytes(), None);
+    part("table of groups", "words", plan.table.offset, plan.table.bytes, None);
     parts.sort_by_key(|(offset, _)| *offset);
     parts.into_iter().map(|(_, part)| part).collect()
 }

@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 use kernel::{Card, GemmProblem, Machine, Request, search};
 use serde_json::{Map, Value, json};
 
-use super::{cluster, memory, multiply, order, overview, run};
+use super::{cluster, memory, multiply, node, order, overview, run};
 use crate::call::Launched;
 use crate::schedule::Schedule;
 use crate::{Failure, catalogue};
@@ -152,18 +152,20 @@ pub(super) fn tour() -> Result<Value, Failure> {
             "name": "The node",
             "view": "node",
             "says": "The GPUs of a node can share a GEMM. Each computes a part, by a kernel chosen for that part, and then they exchange results. Times of the parts \
-                   are the model's; those of the exchange are bytes divided by the speed of NVLink. The library has no kernels that exchange.",
+                   are the model's; those of the exchange are bytes divided by the speed of NVLink. The crate `falchion-parallel` has such layers: products by the library's \
+                   kernels, and all-gather, reduce-scatter and all-reduce by NCCL. Without GPUs, its ranks run in emulators.",
             "tries": [
                 "For few rows, compare dividing N and K: what is exchanged is the same output, once or as partial sums.",
+                "Run `falchion-parallel check --ranks 2`: random layers on two emulated ranks, compared with the whole product.",
             ],
             "choices": [],
         }),
     ];
-    Ok(json!({ "stops": stops, "cards": cards(), "node": node() }))
+    Ok(json!({ "stops": stops, "cards": cards(), "node": node::of()? }))
 }
 
 /// The time of the best kernel that the model finds, and its spec.
-fn best(machine: &Machine, problem: GemmProblem) -> (f64, String) {
+pub(super) fn best(machine: &Machine, problem: GemmProblem) -> (f64, String) {
     let request = Request::packed(Format::Bf16, [Major::K; 2], problem);
     let first = search(&request, machine, 1).ranked.into_iter().next();
     let spec =
@@ -196,43 +198,4 @@ fn cards() -> Vec<Value> {
         })
     };
     Card::NAMED.iter().map(of).collect()
-}
-
-/// Bytes per second in each direction of a GPU's NVLink, as NVIDIA states it for an H100 or H200 (SXM): 18 links of 25 GB/s.
-const LINK: f64 = 450e9;
-
-/// GEMMs that GPUs of a node share, and the ways to share them: per number of GPUs, the part of each.
-fn node() -> Value {
-    let machine = Machine::h200();
-    let shared = |[m, n, k]: [u32; 3]| {
-        let output = 2.0 * f64::from(m) * f64::from(n);
-        let part = |gpus: u32, [m, n, k]: [u32; 3], sent: f64| {
-            let (microseconds, spec) = best(&machine, GemmProblem { m, n, k });
-            // Each GPU sends so many bytes, and receives as many.
-            json!({ "gpus": gpus, "problem": [m, n, k], "microseconds": microseconds, "spec": spec, "sent": sent })
-        };
-        let others = |gpus: u32| f64::from(gpus - 1) / f64::from(gpus);
-        let each = |of: &dyn Fn(u32) -> Value| [1, 2, 4, 8].map(of);
-        let ways = [
-            json!({
-                "name": "Divide N",
-                "says": "Each GPU has columns of B and computes those of D. Every GPU then gets the others' columns (all-gather).",
-                "parts": each(&|gpus| part(gpus, [m, n / gpus, k], output * others(gpus))),
-            }),
-            json!({
-                "name": "Divide K",
-                "says": "Each GPU has a part of K and computes partial sums of all of D, which are added up (reduce-scatter and all-gather, in 16 bits).",
-                "parts": each(&|gpus| part(gpus, [m, n, k / gpus], 2.0 * output * others(gpus))),
-            }),
-            json!({
-                "name": "Divide M",
-                "says": "Each GPU has all of B and its own rows of A and D. Nothing is exchanged.",
-                "parts": each(&|gpus| part(gpus, [m.div_ceil(gpus), n, k], 0.0)),
-            }),
-        ];
-        json!({ "problem": [m, n, k], "ways": ways })
-    };
-    // Bytes per second that a GPU sends to the others, and receives at the same time.
-    let shapes = [[8192, 8192, 8192], [4096, 28672, 8192], [64, 28672, 8192]].map(shared);
-    json!({ "link": LINK, "shapes": shapes })
 }

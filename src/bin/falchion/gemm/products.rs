@@ -9,7 +9,7 @@ use kernel::{AnyGemm, GemmProblem};
 
 use super::{GemmArgs, checked, report, verdict, words};
 use crate::call::Launched;
-use crate::engine::{Choice, Chosen};
+use crate::engine::{Choice, Chosen, machine};
 use crate::output::out;
 use crate::{Failure, catalogue, memory, named, numbers};
 
@@ -21,7 +21,7 @@ impl GemmArgs<'_> {
         let epilogue = self.given.get::<Formula>("epilogue");
         let entry = match named::kernel(self.given)? {
             Some(name) => catalogue::find(&name)?,
-            None => self.first_of(&launched, epilogue).map_err(|error| error.about(&format!("--{flag}")))?,
+            None => catalogue::chosen(self.given, &launched, epilogue, machine())?,
         };
         let epilogue = entry.spec().and_then(|spec| spec.fusion());
         launched.suits(entry.name(), entry.form())?;
@@ -42,8 +42,8 @@ impl GemmArgs<'_> {
         }
         let [.., of_d] = formats(&entry);
         let [alpha, beta] = factors;
-        let factors @ [alpha, beta] =
-            [numbers::in_single("--alpha", alpha, of_d)?, numbers::in_single("--beta", beta, of_d)?];
+        numbers::taken("--alpha", alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
         let several = SeveralProducts { factors, seed, ..products };
         let Chosen { mut engine, emulated, why } = engine.open()?;
         memory::work(&*engine, &entry, &launched.products(), &format!("--{flag}, --m, --n or --k"))?;

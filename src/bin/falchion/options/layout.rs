@@ -45,9 +45,9 @@ impl Given {
     pub(super) fn turns(&self) -> Result<bool, Failure> {
         let layout = if self.has("layout") { self.matches.get_one::<String>("layout") } else { None };
         let Some(layout) = layout.filter(|layout| layout.len() == 3) else { return Ok(false) };
-        if matches!(self.verb, Verb::Bench | Verb::Tune) {
+        if matches!(self.verb, Verb::Bench | Verb::Tune | Verb::Trace | Verb::Schedule) {
             refuse!(
-                "--layout is {layout}, so D is column-major: its transpose is measured, the row-major product of B and A \
+                "--layout is {layout}, so D is column-major: its transpose is computed, the row-major product of B and A \
                  transposed. Give the shape of that, NxMxK, and --layout kk, kn, mk or mn"
             );
         }

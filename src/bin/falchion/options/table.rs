@@ -8,8 +8,6 @@ use std::sync::LazyLock;
 
 use clap::builder::ValueParser;
 use clap::value_parser;
-use collective::Format;
-use kernel::KernelSpec;
 
 use super::Many::Once;
 use super::{Many, Preset, Row, Verb};
@@ -99,15 +97,6 @@ const OF_KERNEL: &str = "Kernel: a name from `falchion configs`, or the `key=val
 /// What a kernel says itself.
 const SAYS_KERNEL: &[&str] =
     &["dtype", "dtype-b", "out-dtype", "scale-block-a", "scale-block-b", "sparse", "epilogue"];
-
-/// The formats that D can have.
-fn outputs() -> Vec<&'static str> {
-    let can = |format: &Format| {
-        let stored = format.is_output(false) || format.is_output(true);
-        stored || KernelSpec::operands().any(|operand| operand.output() == *format)
-    };
-    Format::ALL.into_iter().filter(can).map(Format::name).collect()
-}
 
 /// Every option.
 pub(super) static ROWS: LazyLock<Vec<Row>> =

@@ -5,11 +5,10 @@ use std::io::{self, Write};
 
 use falchion::verify::{Bench, FusedGemm, fused_catalogue};
 use kernel::{Emulator, Engine, GemmProblem};
-use rayon::prelude::*;
 
 use super::{Count, VerifyArgs};
 use crate::Failure;
-use crate::engine::Found;
+use crate::engine::{Found, Progress};
 use crate::output::shortened;
 
 /// Problems with full tiles, and with partial tiles at the edges.
@@ -35,7 +34,9 @@ impl VerifyArgs {
             let results: Vec<_> = match engine {
                 // The cases are independent: each has an emulator of its own.
                 Ok(_) if name == "emulator" => {
-                    cases.par_iter().map(|case| run(&mut Emulator::new(), case)).collect()
+                    let total = cases.len() as u64;
+                    Progress::new("verifying")
+                        .each(&cases, (0, total), |case| run(&mut Emulator::new(), case))
                 }
                 Ok(mut gpu) => cases.iter().map(|case| run(&mut *gpu, case)).collect(),
                 Err(error) => {

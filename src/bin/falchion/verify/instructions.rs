@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{Count, VerifyArgs};
-use crate::engine::Engines;
+use crate::engine::{Engines, Progress};
 use crate::output::{out, shortened};
 use crate::{Failure, files};
 
@@ -77,7 +77,7 @@ impl VerifyArgs {
         let start = Instant::now();
         let mut report =
             Report { engine, seed: self.seed, seconds: 0.0, verdicts: Vec::new(), errors: Vec::new() };
-        let mut record = Record::default();
+        let (mut record, progress) = (Record::default(), Progress::new("verifying"));
         for batch in forms.chunks(BATCH) {
             let prepared: Vec<_> = batch.par_iter().map(|form| form.prepare(self.seed)).collect();
             let outputs: Vec<_> = prepared
@@ -105,6 +105,7 @@ impl VerifyArgs {
                     Err(error) => report.errors.push((form.name.clone(), error.to_string())),
                 }
             }
+            progress.show((report.verdicts.len() + report.errors.len()) as u64, forms.len() as u64);
         }
         report.seconds = start.elapsed().as_secs_f64();
         if let Some(path) = &files.record {

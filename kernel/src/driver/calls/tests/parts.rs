@@ -83,8 +83,8 @@ impl<A: FnMut(&mut u64), L: FnMut() -> bool> Visit for Changes<A, L> {
         *count ^= u32::from((self.1)());
     }
 
-    fn factor(&mut self, factor: &mut f32) {
-        *factor = f32::from_bits(factor.to_bits() ^ u32::from((self.1)()));
+    fn factor(&mut self, factor: &mut f64) {
+        *factor = f64::from_bits(factor.to_bits() ^ u64::from((self.1)()));
     }
 }
 

@@ -161,5 +161,29 @@ function nodeView(node, data) {
     card("Who has what", null, says, boxes.node),
     card("Time", `Without overlap of computing and exchanging. NVLink: ${(data.link / 1e9).toFixed(0)} GB/s in each direction, as stated for H100 and H200 (SXM).`, chart.node, legend(["var(--b)", "GEMM"], ["var(--sync)", "exchange"]))),
   card("In numbers", null, body));
+  if (data.measured.length > 0) put(node, measuredCard(data.measured));
   update();
+}
+
+/** Layers that were measured, on one GPU and on several: ours, and NCCL with cuBLASLt. */
+function measuredCard(lines) {
+  const key = (line) => `${line.layer}, ${line.tokens} tokens, ${line.dtype}`;
+  const layers = [...new Set(lines.map(key))];
+  let layer = layers[0];
+  const shown = () => lines.filter((line) => key(line) === layer);
+  const rows = () => shown().flatMap((line) => [["ours", line.ours], ["NCCL + cuBLASLt", line.fastest]].map(([name, time], i) => {
+    // What one GPU has is not exchanged.
+    const moved = line.ranks > 1 ? Math.min(line.collective, time) : 0;
+    return { name: i === 0 ? plural(line.ranks, "GPU") : "cuBLASLt", parts: [[time - moved, i === 0 ? "b" : "other"], [moved, "sync"]], total: time.toFixed(0),
+      text: `${plural(line.ranks, "GPU")}, ${name}: ${time.toFixed(1)} µs\n${line.column ? "outputs" : "inputs"} divided: ${line.n} × ${line.k} of all\nthe collective alone: ${line.collective.toFixed(1)} µs` };
+  }));
+  const chart = bars("Measured time of a layer", rows, () => Math.max(...lines.flatMap((line) => [line.ours, line.fastest])), " µs");
+  const which = choice("Layer", layers.map((one) => [one, one]), layer, (next) => { layer = next; chart.paint(); });
+  which.node.classList.add("wraps");
+  const numbers = table(["layer", "GPUs", "ours, µs", "recorded, µs", "NCCL + cuBLASLt's first, µs", "its fastest, µs", "the collective alone, µs"], lines.map((line) => [key(line), String(line.ranks),
+    ...[line.ours, line.recorded, line.first, line.fastest, line.collective].map((time) => time.toFixed(1))]));
+  const runs = [...new Set(lines.map((line) => `falchion-parallel ${line.command}`))];
+  const { card: name, nccl } = lines[0];
+  return card("Measured", `Layers of \`falchion-parallel\`: the slowest GPU, medians; ${name}, NCCL ${nccl}.`, which.node, chart.node,
+    legend(["var(--b)", "ours"], ["var(--other)", "cuBLASLt"], ["var(--sync)", "collective"]), numbers, runs.map((run) => el("p", { class: "mono spec" }, run)));
 }

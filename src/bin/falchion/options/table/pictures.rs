@@ -48,6 +48,7 @@ pub(super) const ROWS: &[Row] = &[
         "Read the layout as `(thread, value) -> m + M n` of a tile of M x N elements.",
     )
     .signed()
+    .needs(&["table", "svg", "latex"])
     .excludes(&["atom", "banks"]),
     row(
         "banks",

@@ -8,9 +8,9 @@ use super::super::Many::{List, Repeated};
 use super::super::Preset::{Is, None, Says};
 use super::super::Row;
 use super::super::Verb::{Bench, Emit, Explore, Gemm, Plan, Schedule, Trace, Tune, Verify};
-use super::{FILE, KERNEL, MATRIX, OF_KERNEL, SAYS_KERNEL, count, each, names, outputs, row};
+use super::{FILE, KERNEL, MATRIX, OF_KERNEL, SAYS_KERNEL, count, each, names, row};
 use crate::bench::suites::{self, Suite};
-use crate::types::{BLOCKS, SIDES, operand, operand_b};
+use crate::types::{BLOCKS, SIDES, operand, operand_b, output};
 use crate::{family, numbers};
 
 pub(super) const ROWS: &[Row] = &[
@@ -23,8 +23,8 @@ pub(super) const ROWS: &[Row] = &[
             (Plan, None),
             (Emit, None),
             (Verify, None),
-            (Trace, None),
-            (Schedule, None),
+            (Trace, Says("the first that `falchion plan` ranks")),
+            (Schedule, Says("the first that `falchion plan` ranks")),
             (Explore, Says("none: the page is a gallery of layouts")),
         ],
         OF_KERNEL,
@@ -194,29 +194,32 @@ pub(super) const ROWS: &[Row] = &[
             (Plan, Says("bf16")),
             (Bench, Says("bf16")),
             (Tune, Says("bf16")),
+            (Trace, Says("bf16")),
+            (Schedule, Says("bf16")),
         ],
-        "Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8. If --dtype-b has 16 bits, A may also \
+        "Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8; names of other libraries, such as \
+         bfloat16, fp16 and int8, are read too. If --dtype-b has 16 bits, A may also \
          be quantised weights, as in --dtype-b. Values of files are rounded to it.",
     ),
     row(
         "dtype-b",
         ("FORMAT", || operand_b.into()),
-        each!(Says("A's") => Gemm, Plan, Bench, Tune),
+        each!(Says("A's") => Gemm, Plan, Bench, Tune, Trace, Schedule),
         "Number format of B: another 8-bit format. If A has 16 bits, B may also be quantised weights: a code (s4, u4, s8, \
          u8, e4m3, e5m2, e2m1), `g` and the number of elements along K that share a scale (32, 64, 128), `z` for zero \
          points: s4, s4g128, u4g64z. In `gemm` gptq or awq is a layer of such a model, --b FILE.safetensors:LAYER.",
     ),
     row(
         "out-dtype",
-        ("FORMAT", names!(outputs())),
-        each!(Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32") => Gemm, Plan, Bench, Tune),
-        "Number format of C and D. s32 is for 8-bit integers, f64 for f64.",
+        ("FORMAT", || output.into()),
+        each!(Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32") => Gemm, Plan, Bench, Tune, Trace, Schedule),
+        "Number format of C and D: f32, bf16, f16, e4m3 or e5m2; s8, u8 and s32 are for 8-bit integers, f64 for f64.",
     )
     .excludes(&["epilogue"]),
     row(
         "scale-block-a",
         ("BLOCK", names!(BLOCKS)),
-        each!(None => Gemm, Plan, Bench, Tune),
+        each!(None => Gemm, Plan, Bench, Tune, Trace, Schedule),
         "Block of A that shares a scale, rows x elements along K. For 8-bit floats.",
     )
     .needs(&["scale-block-b"])
@@ -224,7 +227,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "scale-block-b",
         ("BLOCK", names!(BLOCKS)),
-        each!(None => Gemm, Plan, Bench, Tune),
+        each!(None => Gemm, Plan, Bench, Tune, Trace, Schedule),
         "Block of B that shares a scale, columns x elements along K. For 8-bit floats.",
     )
     .needs(&["scale-block-a"])
@@ -232,7 +235,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "sparse",
         ("OPERAND", names!(SIDES)),
-        each!(None => Gemm, Plan, Bench, Tune),
+        each!(None => Gemm, Plan, Bench, Tune, Trace, Schedule),
         "Operand that is 2:4 sparse along K: of four neighbours two are stored, of tf32 one of two. `gemm` prunes random \
          operands; in a file the others must be zero.",
     )
@@ -245,6 +248,8 @@ pub(super) const ROWS: &[Row] = &[
             (Plan, Is("kk")),
             (Bench, Says("the kernel's, or kk")),
             (Tune, Is("kk")),
+            (Trace, Says("the kernel's, or kk")),
+            (Schedule, Says("the kernel's, or kk")),
         ],
         "Contiguous dimension of A (k or m), of B (k or n), and of C and D (n, which may be left out, or m). With kn, A, B \
          and D are row-major, with mkm column-major. `gemm` and `plan` transpose first what the kernel cannot read this way. \
@@ -259,10 +264,10 @@ pub(super) const ROWS: &[Row] = &[
          `bench` times kernels with and without it, and cuBLASLt's own fusion.",
     )
     .signed(),
-    row("alpha", ("ALPHA", || numbers::written.into()), &[(Gemm, Is("1"))], "Factor of A * B.").signed(),
+    row("alpha", ("ALPHA", || numbers::factor.into()), &[(Gemm, Is("1"))], "Factor of A * B.").signed(),
     row(
         "beta",
-        ("BETA", || numbers::written.into()),
+        ("BETA", || numbers::factor.into()),
         &[(Gemm, Is("0")), (Trace, Is("0"))],
         "Factor of C; 0 leaves C out.",
     )

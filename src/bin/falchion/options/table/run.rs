@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Row] = &[
         ("N", count!(u64, 1..)),
         &[(Verify, None)],
         "Run each case in the emulator under every fixed schedule of warps and asynchronous work, and under this many \
-         random schedules. A failure names the schedule and the seed that reproduce it.",
+         random schedules. A failure names the schedule and the seed that reproduce it. Unless --engine is given, no GPU is used.",
     )
     .excludes(&["kernel", "random-specs"]),
     row(
@@ -83,7 +83,7 @@ pub(super) const ROWS: &[Row] = &[
         SWITCH,
         &[(Verify, None)],
         "Accumulate in the emulator exactly as the hardware does, which takes about three times as long. With --engine \
-         all, also compare the GPU's results with the emulator's, bit for bit.",
+         all, also compare the GPU's results with the emulator's, bit for bit. Unless --engine is given, no GPU is used.",
     ),
     row(
         "clusters",
@@ -128,7 +128,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "reproducible",
         SWITCH,
-        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
+        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None), (Trace, None), (Schedule, None)],
         "Choose among kernels that sum every element of D in the same order, whatever M, N, the batch and the groups are: a row \
          of D then has the same bits in every batch. In `bench`, also time the kernel that is chosen without this option, and \
          print the price.",

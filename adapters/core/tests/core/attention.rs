@@ -1,0 +1,174 @@
+//! Attention: masks and lengths of calls, specs, and a call on the host's memory.
+
+use falchion::attention::backward::{AttentionBackward, BackwardSpec};
+use falchion::attention::{AttentionProblem, AttentionRequest, HeadsRef, Mask};
+use falchion::collective::Format;
+use falchion::kernel::Machine;
+use falchion_core::{Attend, Backward, Plain, Run, call_of, masked, rounded};
+
+use crate::{Aligned, bytes, numbers, refused, values};
+
+/// A window has the most keys before a query's own, and after it; a negative number is no limit.
+#[test]
+fn masks() {
+    const MOST: i32 = 1 << 30;
+    for (causal, window, wanted) in [
+        (false, None, (Mask::Full, [0, 0])),
+        (true, None, (Mask::Causal, [0, 0])),
+        (false, Some([-1, -1]), (Mask::Full, [0, 0])),
+        (true, Some([-1, -5]), (Mask::Causal, [0, 0])),
+        (false, Some([3, 4]), (Mask::Window, [3, 4])),
+        (false, Some([0, 0]), (Mask::Window, [0, 0])),
+        (true, Some([3, 4]), (Mask::Window, [3, 0])),
+        (false, Some([-1, 4]), (Mask::Window, [MOST, 4])),
+        (false, Some([4, -1]), (Mask::Window, [4, MOST])),
+        (false, Some([-1, 0]), (Mask::Causal, [0, 0])),
+        (true, Some([-1, 7]), (Mask::Causal, [0, 0])),
+        (false, Some([MOST, MOST]), (Mask::Window, [MOST, MOST])),
+    ] {
+        assert_eq!(masked(causal, window).ok(), Some(wanted), "{causal}, {window:?}");
+    }
+    for window in [[MOST + 1, 0], [0, MOST + 1]] {
+        assert!(refused(masked(false, Some(window))).starts_with("window is ("), "{window:?}");
+    }
+}
+
+/// Lengths are rounded up to one of four steps per power of two, but not beyond all numbers.
+#[test]
+fn lengths() {
+    for (length, wanted) in [
+        (0, 8),
+        (1, 8),
+        (8, 8),
+        (9, 16),
+        (64, 64),
+        (65, 80),
+        (128, 128),
+        (129, 160),
+        (200, 224),
+        (1000, 1024),
+        (1025, 1280),
+    ] {
+        let problem = AttentionProblem::new(3, 4, [length, 77], 64);
+        let found = rounded(problem);
+        assert_eq!((found.queries, found.keys), (wanted, 80), "{length}");
+        assert_eq!(AttentionProblem { queries: length, keys: 77, ..found }, problem);
+    }
+}
+
+fn request(problem: AttentionProblem, d: u32) -> AttentionRequest {
+    AttentionRequest::new(problem, d)
+}
+
+/// What the tensors say may be left out in a spec, and may not be otherwise.
+#[test]
+fn specs() {
+    let asked =
+        AttentionRequest { mask: Mask::Causal, ..request(AttentionProblem::new(1, 2, [100, 100], 64), 64) };
+    let of = |spec: &str, aligned| Attend::new(&asked, Some(spec), aligned, &Machine::h200());
+    let name =
+        |spec, aligned| of(spec, aligned).map(|kernel| kernel.name()).map_err(|error| error.to_string());
+    let short = name("tile=64x64", true).expect("legal");
+    assert!(short.contains("d=64") && short.contains("mask=causal") && !short.contains("store="), "{short}");
+    for spec in ["d=64 tile=64x64", "d=64x64 tile=64x64 mask=causal format=bf16 output=bf16"] {
+        assert_eq!(name(spec, true).as_ref(), Ok(&short), "{spec}");
+    }
+    // What does not begin at multiples of 16 bytes is stored from registers.
+    assert!(name("tile=64x64", false).expect("legal").contains("store=direct"));
+    for (spec, words) in [
+        ("format=f16", "spec: format is `f16`, `bf16` was needed, as the tensors say"),
+        ("d=128", "spec: d is `128`, `64x64` was needed, as the tensors say"),
+        ("mask=full", "spec: mask is `full`, `causal` was needed, as the tensors say"),
+        ("tile=1x1", "spec: "),
+    ] {
+        let error = name(spec, true).expect_err(spec);
+        assert!(error.starts_with(words), "{spec}: {error}");
+    }
+    let wide = AttentionRequest { output: Format::F32, ..asked };
+    let kernel = Attend::new(&wide, Some("tile=64x64"), true, &Machine::h200()).expect("legal");
+    assert!(
+        kernel.name().contains("output=f32") && kernel.name().contains("store=direct"),
+        "{}",
+        kernel.name()
+    );
+    let chosen = Attend::new(&asked, None, true, &Machine::h200()).expect("a kernel");
+    assert!(chosen.microseconds() > 0.0 && chosen.name().contains("mask=causal"), "{}", chosen.name());
+    let same = of(&chosen.name(), true).expect("legal");
+    assert_eq!((same.microseconds(), same.name()), (chosen.microseconds(), chosen.name()));
+    let none = refused(Attend::new(
+        &request(AttentionProblem::new(1, 2, [9, 9], 65), 65),
+        None,
+        true,
+        &Machine::h200(),
+    ));
+    assert!(none.contains("65"), "{none}");
+}
+
+/// Softmax of a head's scores, by hand.
+#[test]
+fn on_the_hosts_memory() {
+    let (heads, rows, d) = (2_u32, 37_u32, 64_u32);
+    let problem = AttentionProblem::new(1, heads, [rows, rows], d);
+    let asked = request(problem, d);
+    let kernel = Attend::new(&asked, None, true, &Machine::h200()).expect("a kernel");
+    let count = (heads * rows * d) as usize;
+    let all = [1, 2, 3].map(|seed| numbers(count, seed));
+    let mut tensors = all.each_ref().map(|of| Aligned::new(&bytes(Format::Bf16, of)));
+    let mut o = Aligned::new(&vec![0xFF; 2 * count]);
+    let at = |address| HeadsRef::heads_first(address, [heads, rows, d]);
+    let operands = tensors.each_mut().map(|of| at(of.address()));
+    let call = call_of(&asked, problem, operands, at(o.address())).expect("a call");
+    assert_eq!(kernel.layout(&call)[1..], [1, 37, 0]);
+    // SAFETY: the tensors are alive, and as large as the call says.
+    unsafe { kernel.emulate(&call, Run::default()) }.unwrap_or_else(|error| panic!("{error}"));
+    let (got, [q, k, v]) = (values(Format::Bf16, o.bytes()), &all);
+    let row =
+        |of: &[f64], head: u32, row: u32| of[((head * rows + row) * d) as usize..][..d as usize].to_vec();
+    for (head, query) in (0..heads).flat_map(|head| (0..rows).map(move |query| (head, query))) {
+        let of_query = row(q, head, query);
+        let score = |key| {
+            of_query.iter().zip(row(k, head, key)).map(|(q, k)| q * k).sum::<f64>() / f64::from(d).sqrt()
+        };
+        let weights: Vec<f64> = (0..rows).map(|key| score(key).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for (column, got) in row(&got, head, query).into_iter().enumerate() {
+            let wanted: f64 =
+                (0..rows).map(|key| weights[key as usize] * row(v, head, key)[column]).sum::<f64>() / total;
+            assert!(
+                (got - wanted).abs() < 0.01,
+                "head {head}, query {query}, column {column}: {got}, not {wanted}"
+            );
+        }
+    }
+    assert!(o.is_intact());
+}
+
+/// In latent attention V is a part of K; a window's numbers are the call's.
+#[test]
+fn calls() {
+    let at = |address| HeadsRef::heads_first(address, [1, 70, 576]);
+    let problem = AttentionProblem { heads: [16, 1], ..AttentionProblem::new(1, 16, [70, 70], 576) };
+    let latent = AttentionRequest { head: [576, 512], ..request(problem, 576) };
+    let [q, k, o] = [1 << 20, 2 << 20, 3 << 20].map(at);
+    let call = call_of(&latent, problem, [q, k, HeadsRef::default()], o).expect("V is a part of K");
+    assert_eq!((call.k, call.v), (k, HeadsRef::default()));
+    let error = refused(call_of(&latent, problem, [q, k, k], o));
+    assert!(error.starts_with("v is a tensor of its own, the first 512 of the 576 elements"), "{error}");
+    let plain = call_of(&request(problem, 64), problem, [q, k, k], o).expect("V is given");
+    assert_eq!((plain.v, plain.counts), (k, vec![]));
+}
+
+/// The gradient's tile is the first that its heads allow.
+#[test]
+fn gradients() {
+    for (spec, wanted) in [("", [64, 128]), ("d=64 tile=64x64", [128, 128]), ("d=256 tile=64x64", [64, 64])] {
+        let spec: BackwardSpec = spec.parse().expect("a spec");
+        let kernels = Backward::new(spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
+        let of_tile = AttentionBackward::new(BackwardSpec { tile: wanted, ..spec }).expect("a tile");
+        assert_eq!(format!("{kernels:?}"), format!("Backward {{ kernel: {:?}, .. }}", of_tile.name()));
+        assert_eq!(kernels.kept().len(), 3, "{spec}");
+    }
+    let spec: BackwardSpec = "d=256 tile=64x64".parse().expect("a spec");
+    let none = refused(Backward::new(BackwardSpec { head: [80, 80], ..spec }));
+    assert!(none.starts_with("the gradient of attention: ") && none.contains("80"), "{none}");
+}
