@@ -1,14 +1,17 @@
 //! More groups than the usual table holds, in every form: each D is compared with the reference, and shared memory for more groups costs
 //! no stage.
 
+#[path = "../kernel/tests/support/skipped.rs"]
+mod skipped;
+
 use collective::{Cooperative, Form, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use cute_rs::atom::Major;
 use emulator::Schedule;
 use falchion::verify::SeveralProducts;
 use half::bf16;
 use kernel::{
-    AnyGemm, Call, Composed, Emulator, GemmProblem, GroupedContiguous, KernelSpec, Machine, PointerArray,
-    Request, select, several,
+    AnyGemm, Call, Composed, Emulator, Engine, GemmProblem, Gpu, GroupedContiguous, KernelSpec, Machine,
+    PointerArray, Request, select, several,
 };
 use rayon::prelude::*;
 use scheduler::{AlongM, Persistent};
@@ -41,22 +44,22 @@ fn products(form: Form, rows: &[u32], [n, k]: [u32; 2]) -> SeveralProducts {
         }
         Form::Single | Form::Batched | Form::GroupedContiguous => SeveralProducts::of_rows(rows, 3, [n, k]),
     };
-    SeveralProducts { seed: 5, factors: [0.5, 2.0], ..products }
+    SeveralProducts { seed: 5, ..products }
 }
 
 fn kernel_of(text: &str) -> AnyGemm {
     kernel::find(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn assert_right(gemm: &AnyGemm, case: &SeveralProducts, engine: &mut Emulator, why: &str) {
+fn assert_right(gemm: &AnyGemm, case: &SeveralProducts, engine: &mut dyn Engine, why: &str) {
     let program = gemm.program().expect("legal");
     let outcome = case.run(gemm, &program, engine).unwrap_or_else(|error| panic!("{why}: {error}"));
     assert_eq!(outcome.mismatch, None, "{why}: {}", gemm.name());
     assert!(outcome.ratio > 0.0, "{why}: nothing was compared");
 }
 
-#[test]
-fn launches_of_many_groups_are_right() {
+/// Kernels by their specs, each with a launch.
+fn launches() -> Vec<(String, u32, SeveralProducts)> {
     const SMALL: [u32; 2] = [16, 16];
     const DEEP: [u32; 2] = [16, 128];
     let mut cases = Vec::new();
@@ -91,20 +94,32 @@ fn launches_of_many_groups_are_right() {
         for (most, count) in [(512, 384), (512, 512), (512, 1), (1024, 1000), (4096, 321), (4096, 4096)] {
             let table = if form.has_table() { format!(" most-groups={most}") } else { String::new() };
             if finds || count == 384 {
-                cases.push((format!("form={word} {text}{table}"), form, count, extents));
+                // An empty group along K has D = beta * C.
+                let factors = if form == Form::KGrouped { [0.5, 0.0] } else { [0.5, 2.0] };
+                let products = SeveralProducts { factors, ..products(form, &rows_of(count), extents) };
+                cases.push((format!("form={word} {text}{table}"), count, products));
             }
         }
     }
-    let check = |(text, form, count, extents): &(String, Form, u32, [u32; 2])| {
-        let gemm = kernel_of(text);
-        let case = products(*form, &rows_of(*count), *extents);
-        let factors = if *form == Form::KGrouped { [0.5, 0.0] } else { case.factors };
+    cases
+}
+
+#[test]
+fn launches_of_many_groups_are_right() {
+    launches().par_iter().for_each(|(text, count, case)| {
         let schedule = if *count == 384 { Schedule::Random } else { Schedule::Default };
         let mut engine = Emulator::new().with_multiprocessors(3).with_schedule(schedule, 7);
-        let case = SeveralProducts { factors, ..case };
-        assert_right(&gemm, &case, &mut engine, &format!("{text}, {count} groups"));
-    };
-    cases.par_iter().for_each(check);
+        assert_right(&kernel_of(text), case, &mut engine, &format!("{count} groups"));
+    });
+}
+
+/// Runs if there is a usable GPU.
+#[test]
+fn launches_of_many_groups_are_right_on_the_gpu() {
+    let Ok(mut gpu) = Gpu::new(0) else { return skipped::skipped("GPU") };
+    for (text, count, case) in launches() {
+        assert_right(&kernel_of(&text), &case, &mut gpu, &format!("{count} groups"));
+    }
 }
 
 /// A selection has kernels for any number of groups up to the most, and its first one is right.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `acc` | the accumulator |
 //! | `0.5`, `1e-3` | a constant |
-//! | `alpha` | a number from the host |
+//! | `alpha` | a number from the host; with 0, products are multiplied by 0 like by any other number |
 //! | `scale[0]` | a number in device memory |
 //! | `bias[n]`, `scale[m]` | a vector with an element per column, per row |
 //! | `x[m,n]`, `x[m,n%128]` | a row-major matrix; one of 128 columns that is repeated along N |

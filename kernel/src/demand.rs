@@ -106,3 +106,53 @@ impl Demand {
 
 /// The first address of a call that is never launched: so far from 0 that tensor maps may begin before it.
 const FIRST: u64 = 1 << 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::{Call, Emulator, GemmProblem, GroupedProblem, find};
+
+    /// Matrices in bf16, and a block per k-tile and per epilogue, whatever is empty or larger than any memory.
+    #[test]
+    fn gemms_are_counted() {
+        let kernel = find("64x64-direct-bf16-kk").unwrap_or_else(|error| panic!("{error}"));
+        let batched = find("batched-128x128-direct-bf16-kk").unwrap_or_else(|error| panic!("{error}"));
+        let of = |m, n, k| Call::of(GemmProblem { m, n, k });
+        let count = |call: &Call| {
+            let kernel = if call.products == GroupedProblem::One { &kernel } else { &batched };
+            Demand::of(kernel, call, 132)
+        };
+        for (call, bytes, work) in [
+            (of(64, 64, 64), 3 * 64 * 64 * 2, 2),
+            (of(65, 64, 72), 2 * (65 * 72 + 64 * 72 + 65 * 64), 2 * 3),
+            (of(128, 64, 0), 2 * 128 * 64, 2),
+            (of(0, 64, 64), 0, 0),
+            (of(128, 128, 64).batched(5), 5 * 3 * 128 * 64 * 2 + 5 * 128 * 64 * 2, 10),
+            (of(1 << 30, 1 << 30, 64), 2 * (2 * (1 << 36) + (1 << 60)), 2 << 48),
+        ] {
+            let demand = count(&call);
+            assert_eq!(demand, Ok(Demand { bytes, work }), "{:?}", call.problem);
+        }
+        let tiles = count(&of(1 << 29, 1 << 29, 64)).map_err(|error| error.to_string());
+        assert!(tiles.is_err_and(|words| words.contains("tiles")));
+    }
+
+    /// Work is refused by its number; memory, too. What is traced has its own limit.
+    #[test]
+    fn what_is_too_much_is_refused_with_the_number_and_the_limit() {
+        let emulator = Emulator::new();
+        let (most, traced) = (Demand::MOST_EMULATED, Demand::MOST_TRACED);
+        let words = |found: Result<(), EngineError>| found.map_err(|error| error.to_string());
+        assert_eq!(words(emulator.admit(&Demand { bytes: 8, work: most }, 3)), Ok(()));
+        let refused = words(emulator.admit(&Demand { bytes: 8, work: most + 1 }, 3));
+        assert!(refused.is_err_and(|of| of.contains("16777217 blocks") && of.contains("at most 16777216")));
+        let refused = words(emulator.admit(&Demand { bytes: 1 << 80, work: 1 }, 0));
+        assert!(refused.is_err_and(|of| of.contains("GB of memory are needed")));
+        assert_eq!(words(Demand { bytes: 8, work: 9 }.traced()), Ok(()));
+        let refused = words(Demand { bytes: 8, work: traced + 1 }.traced());
+        assert!(refused.is_err_and(|of| of.contains("65537 blocks") && of.contains("at most 65536")));
+        let refused = words(Emulator::new().allocate(usize::MAX / 2).map(drop));
+        assert!(refused.is_err_and(|of| of.contains("GB of memory are needed")));
+    }
+}

@@ -43,7 +43,9 @@
 //! where D is stored directly.
 //!
 //! *As in BLAS*: if `M = 0` or `N = 0`, nothing is done. If `K = 0` or `alpha = 0`, A and B are not read and
-//! the result is `beta * C`. If `beta = 0`, C is not read. D may be the same memory as C.
+//! the result is `beta * C`. If `beta = 0`, C is not read. D may be exactly C: the same address,
+//! leading dimension and stride. What is written shares no other byte with anything that a call accesses; views whose lines interleave
+//! share none ([`check_apart`]).
 //!
 //! *As in IEEE 754*: NaN and infinities in A, B and C reach D.
 //!

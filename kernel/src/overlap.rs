@@ -430,9 +430,12 @@ mod tests {
             ),
         ] {
             let error = gemm(kernel).launch(&call, 132).err();
-            let other_of = |error: &LaunchError| match error {
-                LaunchError::Shared { written, other, .. } if written == "D" => Some(other.clone()),
-                _ => None,
+            let other_of = |error: &LaunchError| {
+                if let LaunchError::Shared { written, other, .. } = error {
+                    (written == "D").then(|| other.clone())
+                } else {
+                    None
+                }
             };
             assert_eq!(error.as_ref().and_then(other_of).as_deref(), other, "{why}: {error:?}");
             assert_eq!(error.is_some(), other.is_some(), "{why}: {error:?}");

@@ -195,3 +195,39 @@ impl GroupedProblem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::GroupedProblem::{GroupedContiguous, GroupedMasked, KGrouped, One};
+    use super::*;
+
+    #[test]
+    fn tables_that_the_host_knows_are_checked() {
+        let problem = GemmProblem { m: 40, n: 8, k: 300 };
+        let rows = GroupedContiguous { count: 3, offsets: 16 };
+        let masked = GroupedMasked { count: 3, rows: 16, room: 10 };
+        let along_k = KGrouped { count: 3, offsets: 16 };
+        for (products, table, wanted) in [
+            (One, &[9, 1][..], ""),
+            (rows, &[0, 17, 17, 40], ""),
+            (rows, &[3, 17, 17, 39], ""),
+            (rows, &[0, 17, 16, 40], "offset 2 of the groups is 16, a number from 17 to 40 was needed"),
+            (rows, &[0, 17, 17, 41], "offset 3 of the groups is 41, a number from 17 to 40"),
+            (masked, &[10, 0, 3], ""),
+            (masked, &[10, 11, 3], "number of rows 1 of the groups is 11, a number from 0 to 10"),
+            (along_k, &[0, 128, 256, 300], ""),
+            (
+                along_k,
+                &[0, 128, 250, 300],
+                "offset 2 of the groups is 250, a number from 128 to 300, a multiple of 64 or K,",
+            ),
+            (along_k, &[0, 128, 256, 301], "offset 3 of the groups is 301"),
+        ] {
+            let found = products.check_table(problem, 64, table).map_err(|error| error.to_string());
+            match wanted {
+                "" => assert_eq!(found, Ok(()), "{table:?}"),
+                words => assert!(found.clone().is_err_and(|of| of.contains(words)), "{words}: {found:?}"),
+            }
+        }
+    }
+}

@@ -127,7 +127,7 @@ fn types_lower_to_specs() {
 fn what_is_no_spec_is_refused_with_the_word() {
     for (text, words) in [
         ("tile", "`tile` is not a `key=value`"),
-        ("tail=1x1x1", "no key `tail`; the keys are form, dtype"),
+        ("tail=1x1x1", "no key `tail`; the keys are form, most-groups, dtype"),
         ("tile=1x1", "tile is `1x1`, 3 numbers up to 4096"),
         ("tile=64x64x64 tile=64x64x64", "`tile` is given twice"),
         ("tile=64x64x99999999999999999999", "3 numbers up to 4096"),

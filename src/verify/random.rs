@@ -266,12 +266,11 @@ impl Draw {
         SchedulerSpec { raster, rule }
     }
 
-    /// Groups that a kernel's table is for: mostly the usual number. Now and then one that there is no table for, or a table for a form
-    /// without one.
+    /// Groups that a kernel's table is for: mostly the usual number. Now and then one that there is no table for.
     fn most_groups(&mut self, form: Form) -> u32 {
-        match (form.has_table(), self.random.u32(..40)) {
-            (true, 0) => self.of(&[0, 1, 384, 8192]),
-            (true, 1..16) | (false, 0) => self.of(&Form::TABLES),
+        match self.random.u32(..40) {
+            0 if form.has_table() => self.of(&[0, 1, 384, 4095]),
+            1..16 if form.has_table() => self.of(&Form::TABLES),
             _ => Form::TABLES[0],
         }
     }

@@ -5,8 +5,9 @@
  * The library chooses a kernel for a GEMM, or takes the kernel that a spec names. The kernel can be printed as PTX, run in an emulator on
  * the host's memory, and launched on a card. Only falchion_gemm_load and launches need NVIDIA's driver.
  *
- * Functions return FALCHION_OK or an error; falchion_last_error() returns its message. Several threads may use a falchion_gemm
- * at once, but only one may destroy it. */
+ * Functions return FALCHION_OK or an error; falchion_last_error() returns its message. What is given and not used is refused, by its field's
+ * name: a C without an epilogue that reads it, scales that the types do not name. What needs more memory than this machine has, or days in the
+ * emulator, is refused before anything is allocated. Several threads may use a falchion_gemm at once, but only one may destroy it. */
 #ifndef FALCHION_H
 #define FALCHION_H
 
@@ -51,7 +52,8 @@ typedef struct {
     const char *spec;
     /* Leading dimensions: elements from one contiguous row or column to the next; 0 is packed. */
     uint64_t lda, ldb, ldc, ldd;
-    /* Elements from one GEMM's matrix to the next one's; 0 is packed. Used only for batches. */
+    /* Elements from one GEMM's matrix to the next one's, of matrices of which there are several; 0 is packed. Otherwise 0; a batch of 1 may have
+     * any. */
     uint64_t stride_a, stride_b, stride_c, stride_d;
     /* Every matrix address is a multiple of this number of bytes, a power of two; 0 means 256, as cuMemAlloc returns. Most kernels need 16,
      * also of leading dimensions; with less, a slower one is chosen. An element's address is always a multiple of its size. */
@@ -62,11 +64,12 @@ typedef struct {
     size_t args_size;
     /* The epilogue as text, for example "gelu(alpha*acc + bias[n]:f32)"; NULL is alpha * A * B + beta * C. The manual of falchion's
      * collective::formula has the language. falchion_gemm_args passes its arguments by name. D's format is that of types, where it names
-     * all three, otherwise the text's. */
+     * all three, otherwise the text's. A text's c is one matrix, which all GEMMs of a batch share, and has A's format; c[l,m,n]:f32 is one for each GEMM,
+     * of float. */
     const char *epilogue;
     uint32_t flags; /* FALCHION_REPRODUCIBLE, or 0 */
     uint32_t form;  /* a falchion_form */
-    uint32_t room;  /* rows of each group's buffer, for FALCHION_MASKED_ROWS */
+    uint32_t room;  /* rows of each group's buffer, for FALCHION_MASKED_ROWS; otherwise 0 */
     uint32_t reserved;
     /* Leading dimensions of scales, in scales; 0 is packed: rounded up to 16 bytes. Where an operand is several matrices (of a batch, or
      * the Bs of groups), its scales, zero points and metadata are as many, one after the other without gaps between whole lines. */
@@ -100,11 +103,11 @@ typedef struct {
 typedef struct {
     const char *name;    /* as in the text; alpha, beta and c are fields of falchion_gemm_args */
     const void *address; /* a vector or a matrix, which the kernel reads or writes; NULL for a number */
-    uint64_t ld;         /* elements from one row of a matrix to the next; 0 is packed */
+    uint64_t ld;         /* elements from one row of a matrix to the next; 0 is packed, and a vector's */
     uint64_t stride;     /* bytes from one GEMM's to the next one's, where the index has an l; 0 is packed */
-    float value;         /* a number; the probability of a mask */
+    float value;         /* a number; the probability of a mask; of memory 0 */
     uint32_t reserved;   /* 0 */
-    uint64_t seed, offset; /* of a mask */
+    uint64_t seed, offset; /* of a mask; otherwise 0 */
     /* The following is read if falchion_gemm_args.input_size covers it. The number in double, for GEMMs of f64: if it is not 0, it is the
      * number, and `value` is 0 or the float next to it; else the call is refused. 0 means `value`. */
     double value_f64;
@@ -112,7 +115,7 @@ typedef struct {
 
 /* The arguments of a run: device addresses for falchion_gemm_launch, host pointers for falchion_gemm_emulate. */
 typedef struct {
-    const void *a, *b, *c; /* C may be D; C may be NULL where beta is 0 */
+    const void *a, *b, *c; /* C may be D; C may be NULL where beta is 0; NULL where the epilogue's text has no c */
     void *d;
     float alpha, beta; /* factors without an epilogue as text: set alpha to 1 for a plain product, 0 makes D beta * C */
     /* Device memory of falchion_gemm_workspace() bytes. Zero it once; after that only launches on one stream may use it. The
@@ -125,7 +128,8 @@ typedef struct {
     /* Scales and zero points of weights in few bits: a line of N (or M) per group, in the format that is multiplied; of e2m1 bytes. */
     const void *group_scales, *group_zeros;
     const void *metadata; /* of a sparse operand, from falchion_sparse_compress */
-    const void *groups;   /* see falchion_form */
+    /* See falchion_form. The emulator also checks the numbers: they do not fall, and none is beyond the last row, the room, or K. */
+    const void *groups;
     const falchion_input *inputs; /* the arguments of the epilogue's text */
     size_t input_count;
     size_t input_size; /* sizeof(falchion_input); 0 for its fields up to offset */
@@ -171,10 +175,11 @@ falchion_status falchion_gemm_workspace(const falchion_gemm *gemm, uint64_t *byt
 falchion_status falchion_gemm_launch(falchion_gemm *gemm, void *stream, const falchion_gemm_args *args);
 
 /* Runs the kernel on the host's memory, in an emulator of the card that finds races, and waits for the result. Addresses are checked as
- * falchion_gemm_launch checks them. */
+ * falchion_gemm_launch checks them. It takes as much memory again as the arguments have; a GEMM of more than 2^24 k-tiles is refused. */
 falchion_status falchion_gemm_emulate(falchion_gemm *gemm, const falchion_gemm_args *args);
 
-/* Writes the number of bytes of weights in few bits, in the order that kernels read. code is s4, u4, s8, u8, e4m3, e5m2 or e2m1. */
+/* Writes the number of bytes of weights in few bits, in the order that kernels read. code is s4, u4, s8, u8, e4m3, e5m2 or e2m1. More than
+ * 2^40 weights are refused. */
 falchion_status falchion_weights_bytes(const char *code, uint32_t rows, uint32_t k, uint64_t *bytes);
 
 /* Puts weights in that order, on the host: codes are one per byte, row by row; rows are N (of a B) or M. */
@@ -192,11 +197,11 @@ typedef struct falchion_attention falchion_attention;
 
 /* A query sees the keys up to its own, where the last query stands at the last key. */
 #define FALCHION_CAUSAL 1u
-/* A query sees at most window[0] keys before its own, its own, and window[1] keys after it; -1 is no limit. With FALCHION_CAUSAL the
- * second is 0. */
+/* A query sees at most window[0] keys before its own, its own, and window[1] keys after it; -1 is no limit. With FALCHION_CAUSAL it sees none
+ * after its own. Without this flag both are 0. */
 #define FALCHION_WINDOW 2u
 /* Sequences have their own numbers of queries and of keys and follow each other: queries and keys are those of the longest, and the
- * arguments say where each begins. Packed is (all rows, heads, d), and sequence[] is not used. */
+ * arguments say where each begins. Packed is (all rows, heads, d), and sequence[] is 0, but for keys in pages. */
 #define FALCHION_PACKED 4u
 /* Launches get falchion_attention_workspace() bytes, so that keys may be divided: faster for few queries and many keys. */
 #define FALCHION_WORKSPACE 8u
@@ -233,14 +238,15 @@ typedef struct {
     void *o;
     float *log_sum_exp; /* of each query's scores, packed (batch, heads, queries), or (heads, all queries); NULL if it is not needed */
     /* The following are read if desc.args_size covers them. With FALCHION_PACKED: where each sequence of queries, and of keys, begins and
-     * the last ends, batch + 1 numbers each; and their last numbers. */
+     * the last ends, batch + 1 numbers each; and their last numbers. Those of keys are NULL and 0 with pages. The emulator checks that they begin
+     * with 0, do not fall, end with the last number, and that no sequence is longer than queries or keys. */
     const uint32_t *begins_q, *begins_k;
     uint32_t all_queries, all_keys;
     /* With pages: the number of keys of each sequence, and its pages in the order of its keys, `each` per sequence. A page that is not in
-     * the cache is never read: the kernel traps. */
+     * the cache is never read: the kernel traps, and the emulator refuses it before. */
     const uint32_t *lengths, *table;
     uint32_t each, pages;
-    /* With FALCHION_WORKSPACE. Zero it once; after that only launches of this kernel on one stream may use it. With FALCHION_PACKED, zero
+    /* With FALCHION_WORKSPACE, otherwise NULL. Zero it once; after that only launches of this kernel on one stream may use it. With FALCHION_PACKED, zero
      * it again where all_queries changes. The emulator ignores it. */
     void *workspace;
     uint64_t workspace_bytes;
@@ -272,7 +278,7 @@ typedef struct {
     uint32_t all[2];
 } falchion_attention_backward_args;
 
-/* desc is that of the forward pass, without spec and pages; dv is d, or d is 192 and dv 128. args_size is 0 or
+/* desc is that of the forward pass, without spec and pages; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0 or
  * sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
 falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
 void falchion_attention_backward_destroy(falchion_attention_backward *backward);

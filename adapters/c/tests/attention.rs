@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
 use falchion_c::{
-    AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, OK, falchion_attention_create,
+    AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, OK, PACKED, falchion_attention_create,
     falchion_attention_destroy, falchion_attention_emulate, falchion_attention_launch,
     falchion_attention_name, falchion_attention_ptx, falchion_attention_tune, falchion_last_error,
 };
@@ -198,6 +198,21 @@ fn what_is_refused_is_named() {
         ("4 heads of queries and 3 of keys", AttentionDescription { kv_heads: 3, ..plain }),
         ("K", AttentionDescription { rows: [0, 65, 0, 0], ..plain }),
         ("scale is -1", AttentionDescription { scale: -1.0, ..plain }),
+        ("the number of sequences is 4294967295", AttentionDescription { batch: u32::MAX, ..plain }),
+        (
+            "the number of sequences is 4294967295, it must be below 2147483648",
+            AttentionDescription { batch: u32::MAX, flags: PACKED, ..plain },
+        ),
+        ("the number of queries is 2147483648", AttentionDescription { queries: 1 << 31, ..plain }),
+        ("Q", AttentionDescription { batch: 1 << 30, heads: 1 << 30, kv_heads: 1, ..plain }),
+        (
+            "window[1] is 3, and flags has no FALCHION_WINDOW",
+            AttentionDescription { window: [0, 3], ..plain },
+        ),
+        (
+            "sequence[2] is 64, and packed",
+            AttentionDescription { flags: PACKED, sequences: [0, 0, 64, 0], ..plain },
+        ),
         ("spec: mask is `causal`", AttentionDescription { spec: c"mask=causal".as_ptr(), ..plain }),
     ] {
         // SAFETY: the description is valid.

@@ -10,6 +10,8 @@
 mod attention;
 #[path = "guarded/gemm.rs"]
 mod gemm;
+#[path = "guarded/number.rs"]
+mod number;
 #[path = "guarded/pages.rs"]
 mod pages;
 #[path = "guarded/spoil.rs"]

@@ -374,3 +374,65 @@ fn what_a_gradient_cannot_have_is_refused() {
         assert!(last().contains(words), "{} has no {words}", last());
     }
 }
+
+/// Where packed sequences begin is checked where the host can read it.
+#[test]
+fn packed_sequences_begin_and_end_in_their_tensors() {
+    let all = [8u32, 8];
+    let mut rows: [Rows; 9] = core::array::from_fn(|i| Rows::new(8, HEADS[usize::from(i % 3 > 0)], i as u64));
+    let [mut o, mut d_o, mut d_q] = [10, 11, 12].map(|seed| Rows::new(8, HEADS[0], seed));
+    let mut sums = vec![0f32; HEADS[0] * 8];
+    let plain = AttentionDescription { batch: 2, queries: 5, keys: 5, ..description(PACKED) };
+    for (words, of_q, of_k) in [
+        ("", [0u32, 3, 8], [0u32, 5, 8]),
+        ("the beginnings of queries have 9 as number 2, 8 was needed", [0, 3, 9], [0, 5, 8]),
+        ("the beginnings of keys have 1000000 as number 2", [0, 3, 8], [0, 5, 1_000_000]),
+        ("the beginnings of keys have 0 as number 0 and 6 as the next", [0, 3, 8], [0, 6, 8]),
+        ("the beginnings of queries have 1 as number 0", [1, 3, 8], [0, 5, 8]),
+        (
+            "the beginnings of queries have 0 as number 0 and 4294967295 as the next",
+            [0, u32::MAX, 8],
+            [0, 5, 8],
+        ),
+    ] {
+        let begins = [of_q.as_ptr().cast(), of_k.as_ptr().cast()];
+        let [q, k, v, d_k, d_v] = [0, 1, 2, 4, 5].map(|i| rows[i].at());
+        let (o, log_sum_exp) = (o.at(), sums.as_mut_ptr().cast());
+        // SAFETY: the structure may be zero.
+        let zeros: AttentionArguments = unsafe { core::mem::zeroed() };
+        let forward = AttentionArguments { q, k, v, o, log_sum_exp, begins, all, ..zeros };
+        let backward = BackwardArguments {
+            q,
+            k,
+            v,
+            o,
+            d_o: d_o.at(),
+            log_sum_exp,
+            d_q: d_q.at(),
+            d_k,
+            d_v,
+            workspace: null_mut(),
+            workspace_bytes: 0,
+            begins,
+            all,
+        };
+        let of_backward = AttentionDescription { args_size: size_of::<BackwardArguments>(), ..plain };
+        let (mut kernel, mut gradient) = (null_mut(), null_mut());
+        // SAFETY: the structures are valid, and so is the memory that they name.
+        let statuses = unsafe {
+            assert_eq!(falchion_attention_create(&plain, &mut kernel), OK, "{}", last());
+            assert_eq!(falchion_attention_backward_create(&of_backward, &mut gradient), OK, "{}", last());
+            let first = (falchion_attention_emulate(kernel, &forward), last());
+            let second = (falchion_attention_backward_emulate(gradient, &backward), last());
+            falchion_attention_destroy(kernel);
+            falchion_attention_backward_destroy(gradient);
+            [first, second]
+        };
+        for (status, message) in statuses {
+            match words {
+                "" => assert_eq!(status, OK, "{message}"),
+                words => assert!(status == INVALID && message.contains(words), "{words}: {status} {message}"),
+            }
+        }
+    }
+}

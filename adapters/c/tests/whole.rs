@@ -1,85 +1,18 @@
 //! What a description can ask for beyond plain GEMMs, in the emulator, on small integers, which are exact.
 
+#[path = "whole/support.rs"]
+mod support;
+
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 
 use falchion_c::{
-    Arguments, Description, Gemm, NamedInput, OK, REPRODUCIBLE, falchion_gemm_create, falchion_gemm_destroy,
-    falchion_gemm_emulate, falchion_gemm_name, falchion_last_error, falchion_sparse_compress,
-    falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
+    Arguments, Description, Gemm, INVALID, NamedInput, OK, REPRODUCIBLE, falchion_gemm_create,
+    falchion_gemm_destroy, falchion_gemm_emulate, falchion_sparse_compress, falchion_sparse_sizes,
+    falchion_weights_bytes, falchion_weights_reorder,
 };
 
-/// A structure of zeros.
-fn zeros<T: Copy>() -> T {
-    // SAFETY: the structures of the interface may be zero.
-    unsafe { core::mem::zeroed() }
-}
-
-fn last() -> String {
-    // SAFETY: the text lives until the thread's next failure.
-    unsafe { CStr::from_ptr(falchion_last_error()) }.to_string_lossy().into_owned()
-}
-
-fn description(types: &CStr, [m, n, k]: [usize; 3]) -> Description {
-    let [m, n, k] = [m, n, k].map(|extent| extent as u32);
-    let (size, args_size) = (size_of::<Description>(), size_of::<Arguments>());
-    Description { size, args_size, types: types.as_ptr(), m, n, k, alignment: 16, ..zeros() }
-}
-
-/// Memory at a multiple of 256 bytes, plus an offset.
-struct Aligned(Vec<u8>, usize);
-
-impl Aligned {
-    fn new(bytes: &[u8], offset: usize) -> Self {
-        let mut all = vec![0; bytes.len() + 512];
-        let start = all.as_ptr().align_offset(256) + offset;
-        all[start..start + bytes.len()].copy_from_slice(bytes);
-        Self(all, start)
-    }
-
-    fn of<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Self {
-        Self::new(&values.iter().flat_map(|&value| bytes(value)).collect::<Vec<u8>>(), 0)
-    }
-
-    fn at(&self) -> *const c_void {
-        self.0[self.1..].as_ptr().cast()
-    }
-
-    fn f64s(&self, count: usize) -> Vec<f64> {
-        self.0[self.1..].as_chunks().0.iter().take(count).map(|bytes| f64::from_le_bytes(*bytes)).collect()
-    }
-
-    fn f32s(&self, count: usize) -> Vec<f32> {
-        self.0[self.1..].as_chunks().0.iter().take(count).map(|bytes| f32::from_le_bytes(*bytes)).collect()
-    }
-}
-
-/// Emulates a GEMM and returns the kernel's name.
-fn emulate(why: &str, description: &Description, arguments: &Arguments) -> String {
-    let mut gemm: *mut Gemm = null_mut();
-    // SAFETY: the structures are valid, and so is the memory that they name.
-    unsafe {
-        assert_eq!(falchion_gemm_create(description, &mut gemm), OK, "{why}: {}", last());
-        assert_eq!(falchion_gemm_emulate(gemm, arguments), OK, "{why}: {}", last());
-        let name = CStr::from_ptr(falchion_gemm_name(gemm)).to_string_lossy().into_owned();
-        falchion_gemm_destroy(gemm);
-        name
-    }
-}
-
-/// Small integers.
-fn small(count: usize, by: usize) -> Vec<i8> {
-    (0..count).map(|i| (i * by % 7) as i8 - 3).collect()
-}
-
-/// `A * B^T` of rows of K.
-fn product(a: &[i8], b: &[i8], [m, n, k]: [usize; 3]) -> Vec<f32> {
-    let dot =
-        |i: usize, j: usize| (0..k).map(|l| i32::from(a[i * k + l]) * i32::from(b[j * k + l])).sum::<i32>();
-    (0..m * n).map(|at| dot(at / n, at % n) as f32).collect()
-}
-
-const EXTENTS: [usize; 3] = [40, 48, 256];
+use support::{Aligned, EXTENTS, description, e4m3, emulate, f16, last, product, small, zeros};
 
 #[test]
 fn epilogues_are_text() {
@@ -134,20 +67,6 @@ fn epilogues_are_text() {
             falchion_gemm_destroy(gemm);
         }
     }
-}
-
-/// `e4m3` codes of small integers.
-fn e4m3(value: i8) -> [u8; 1] {
-    let size = [0, 0x38, 0x40, 0x44][usize::from(value.unsigned_abs())];
-    [if value < 0 { 0x80 | size } else { size }]
-}
-
-/// `f16` bits of small numbers.
-fn f16(value: f32) -> [u8; 2] {
-    let bits = value.to_bits();
-    let exponent = (bits >> 23 & 0xff) as u16;
-    let half = if value == 0.0 { 0 } else { (exponent - 112) << 10 | (bits >> 13 & 0x3ff) as u16 };
-    (half | (bits >> 16 & 0x8000) as u16).to_le_bytes()
 }
 
 #[test]
@@ -249,6 +168,78 @@ fn operands_are_sparse() {
     emulate("sparse", &description(c"s8-sparse-b", EXTENTS), &arguments);
     let found: Vec<f32> = d.f32s(m * n).iter().map(|bits| bits.to_bits().cast_signed() as f32).collect();
     assert_eq!(found, product(&a, &b, EXTENTS));
+}
+
+/// Sizes are right, or refused with the limit: none is a remainder.
+#[test]
+fn sizes_of_what_is_prepared_do_not_wrap() {
+    let (mut bytes, mut kept) = (7, 7);
+    let codes: [(&CStr, [u32; 2], Result<u64, &str>); 5] = [
+        (c"s4", [64, 64], Ok(2048)),
+        (c"s8", [1, 1 << 30], Ok(64 << 30)),
+        (c"s4", [u32::MAX, 1], Ok((1 << 32) * 32)),
+        (c"s8", [u32::MAX; 2], Err("weights of 4294967295 x 4294967295 are too many: at most 2^40")),
+        (c"e4m3", [1 << 31, 1 << 31], Err("at most 2^40")),
+    ];
+    for (code, [rows, k], wanted) in codes {
+        // SAFETY: the name is a string, and the number may be written.
+        let status = unsafe { falchion_weights_bytes(code.as_ptr(), rows, k, &mut bytes) };
+        match wanted {
+            Ok(wanted) => assert_eq!((status, bytes), (OK, wanted), "{code:?} {rows} x {k}"),
+            Err(words) => assert!(status == INVALID && last().contains(words), "{rows} x {k}: {}", last()),
+        }
+    }
+    // 128 words for 64 rows and 64 of K, or 32 of tf32.
+    for (name, [rows, k], wanted) in [
+        (c"bf16", [65, 100], (50, 4 * 2 * 2 * 128)),
+        (c"bf16", [u32::MAX; 2], (1 << 31, 4 << 26 << 26 << 7)),
+        (c"tf32", [1, u32::MAX], (1 << 31, 4 << 27 << 7)),
+    ] {
+        // SAFETY: as above.
+        let status = unsafe { falchion_sparse_sizes(name.as_ptr(), rows, k, &mut kept, &mut bytes) };
+        assert_eq!((status, (kept, bytes)), (OK, wanted), "{name:?} {rows} x {k}");
+    }
+}
+
+/// C of an epilogue's text is one for all GEMMs, or each GEMM's own.
+#[test]
+fn an_epilogues_c_is_shared_or_each_ones() {
+    let [m, n, k] = [8, 16, 16];
+    let (a, b) = (small(2 * m * k, 5), small(2 * n * k, 3));
+    let c: Vec<f32> = (0..2 * m * n).map(|i| (i % 11) as f32).collect();
+    let memory = (
+        Aligned::of(&a, i8::to_le_bytes),
+        Aligned::of(&b, i8::to_le_bytes),
+        Aligned::of(&c, f32::to_le_bytes),
+    );
+    for (text, own) in [(c"acc + c[m,n]:f32", false), (c"acc + c[l,m,n]:f32", true)] {
+        let d = Aligned::new(&vec![0; 2 * 4 * m * n], 0);
+        let description = Description { batch: 2, epilogue: text.as_ptr(), ..description(c"s8", [m, n, k]) };
+        let arguments = Arguments {
+            a: memory.0.at(),
+            b: memory.1.at(),
+            c: memory.2.at(),
+            d: d.at().cast_mut(),
+            ..zeros()
+        };
+        emulate("C of a text", &description, &arguments);
+        let one = |i: usize| product(&a[i * m * k..], &b[i * n * k..], [m, n, k]);
+        let wanted: Vec<f32> = (0..2)
+            .flat_map(|i| one(i).into_iter().zip(&c[if own { i * m * n } else { 0 }..]).map(|(x, c)| x + c))
+            .collect();
+        assert_eq!(d.f32s(2 * m * n), wanted, "{text:?}");
+        let strided = Description { strides: [0, 0, 1024, 0], ..description };
+        let mut gemm: *mut Gemm = null_mut();
+        // SAFETY: the description is valid.
+        let status = unsafe { falchion_gemm_create(&strided, &mut gemm) };
+        assert_eq!(status == OK, own, "{}", last());
+        if own {
+            // SAFETY: it was created.
+            unsafe { falchion_gemm_destroy(gemm) };
+        } else {
+            assert!(last().contains("stride_c is 1024, and the epilogue's c is one matrix"), "{}", last());
+        }
+    }
 }
 
 /// Groups of rows, in one launch and in any order of sizes; and groups along K.

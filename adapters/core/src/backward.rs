@@ -8,7 +8,7 @@ use falchion::attention::{AttentionProblem, Lengths, Packed};
 use falchion::kernel::{Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError};
 
 use crate::attention::check_packed;
-use crate::host::{self, Hosted, Run};
+use crate::host::{self, Hosted, NOWHERE, Run};
 use crate::kept::{Kept, Plain};
 use crate::refusal::Refusal;
 
@@ -88,11 +88,15 @@ impl Plain for Backward {
     }
 
     unsafe fn emulate(&self, call: &BackwardCall, how: Run<'_>) -> Result<(), EngineError> {
-        let engine = Emulator::new();
-        let refused = |source| EngineError::Call { kernel: self.of.name(), source };
+        let (engine, bytes) = (Emulator::new(), self.workspace(&call.problem, &call.packed));
+        let (resident, refused) =
+            (engine.multiprocessors(), |source| EngineError::Call { kernel: self.of.name(), source });
+        let nowhere = Some(Buffer::new(NOWHERE, bytes));
+        let checked = BackwardCall { workspace: nowhere, ..call.clone() };
+        let check = |step: &Kept<BackwardStep>| step.kernel().launch(&checked, resident).map(drop);
+        self.steps.iter().try_for_each(check).map_err(refused)?;
         // Nothing is allocated before it is known to fit.
-        engine.admit(&Demand::of(&self.of, call, engine.multiprocessors()).map_err(refused)?, 1)?;
-        let bytes = self.workspace(&call.problem, &call.packed);
+        engine.admit(&Demand::of(&self.of, call, resident).map_err(refused)?, 1)?;
         let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
         let address = room.as_mut_ptr().expose_provenance() as u64;
         let workspace = Some(Buffer::new(address.next_multiple_of(256), bytes));

@@ -175,6 +175,9 @@ impl Pieces {
     }
 }
 
+/// The address of a workspace that is not there yet.
+pub(crate) const NOWHERE: u64 = 1 << 60;
+
 /// The numbers at an address.
 ///
 /// # Safety
@@ -207,17 +210,17 @@ pub(crate) unsafe fn run<C: Clone>(
     }
     let resident = engine.resident_clusters(program)?;
     let refused = |source: LaunchError| EngineError::Call { kernel: program.name().to_owned(), source };
-    // Nothing is allocated before it is known to fit.
-    engine.admit(&Demand::of(kernel, call, resident).map_err(refused)?, 1)?;
     // The caller's own addresses are checked, as a launch checks them. The workspace is the emulator's.
-    let workspace = engine.workspace(kernel.workspace(call, resident))?;
-    let mut call = call.clone();
-    kernel.lend_workspace(&mut call, workspace);
+    let (mut call, bytes) = (call.clone(), kernel.workspace(call, resident));
+    kernel.lend_workspace(&mut call, (bytes > 0).then_some(Buffer::new(NOWHERE, bytes)));
     if kernel.launch(&call, resident).map_err(refused)?.is_none() {
         return Ok(());
     }
+    // Nothing is allocated before it is known to fit.
+    engine.admit(&Demand::of(kernel, &call, resident).map_err(refused)?, 1)?;
     // SAFETY: the launch has checked the tables' addresses, and the caller guarantees that they can be read.
     kernel.check_tables(&call, &|address, count| unsafe { numbers(address, count) }).map_err(refused)?;
+    let workspace = engine.workspace(bytes)?;
     kernel.lend_workspace(&mut call, None);
     let mut pieces = Pieces::default();
     // SAFETY: the caller guarantees all of it.

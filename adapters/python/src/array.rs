@@ -168,7 +168,7 @@ impl<'py> Array<'py> {
         }
         let extent = shape[rank - 1];
         shape[rank - 1] = (extent + multiple - 1) / multiple * multiple;
-        let whole = self.new(name, &shape, self.format, fill)?;
+        let whole = self.alike(name, &shape, self.format, fill)?;
         let columns = pyo3::types::PySlice::new(py, 0, extent as isize, 1);
         let mut view = whole.object.get_item((pyo3::types::PyEllipsis::get(py), columns))?;
         if turned {
@@ -180,7 +180,7 @@ impl<'py> Array<'py> {
     }
 
     /// A new array of a shape in the same place, whose elements have this format, with a type of this array's library.
-    pub(crate) fn new(&self, name: &str, shape: &[i64], format: Format, fill: Fill) -> PyResult<Self> {
+    pub(crate) fn alike(&self, name: &str, shape: &[i64], format: Format, fill: Fill) -> PyResult<Self> {
         let py = self.object.py();
         let shape = PyTuple::new(py, shape)?;
         // The same type needs no name, also where integers are its bits.

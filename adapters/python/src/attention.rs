@@ -144,7 +144,7 @@ pub(crate) fn attention<'py>(
             let o = found.admit("out", &rule(of_out, Access::Written))?;
             (o, if wide { Format::F32 } else { format })
         }
-        None => (q.0.new("out", shape, format, fill(Fill::Zeros))?, format),
+        None => (q.0.alike("out", shape, format, fill(Fill::Zeros))?, format),
     };
     let Some(of_o) = heads_of(&o) else {
         let found = o.shape_words();
@@ -156,7 +156,7 @@ pub(crate) fn attention<'py>(
     let sums = match &log_sum_exp {
         None => None,
         Some(asked) if asked.is_instance_of::<PyBool>() => {
-            let made = || q.0.new("log_sum_exp", of_sums, Format::F32, fill(Fill::Least));
+            let made = || q.0.alike("log_sum_exp", of_sums, Format::F32, fill(Fill::Least));
             asked.is_truthy()?.then(made).transpose()?
         }
         Some(given) => Some(sums(given, of_sums, &q.0, Access::Written)?),

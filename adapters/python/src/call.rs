@@ -420,7 +420,7 @@ fn result<'py>(
     groups: Option<&(Array<'py>, Option<[i64; 2]>)>,
 ) -> PyResult<Array<'py>> {
     let unknown = matches!(groups, Some((_, None)));
-    let out = like.new("out", shape, format, if unknown { Fill::Zeros } else { Fill::Nothing })?;
+    let out = like.alike("out", shape, format, if unknown { Fill::Zeros } else { Fill::Nothing })?;
     if let Some((_, Some([first, last]))) = groups {
         out.clear_rows(0, *first)?;
         out.clear_rows(*last, shape[0])?;

@@ -159,7 +159,7 @@ pub(crate) fn inputs<'py>(
             (Kind::Scalar, None) if matches!(slot.name, "alpha" | "beta") => None,
             (Kind::Mask, Some(Value::Mask(mask))) => Some(Input::Dropout(*mask)),
             (Kind::Scratch(bytes), None) => {
-                let room = like.new(slot.name, &[bytes as i64], Format::U8, Fill::Zeros)?;
+                let room = like.alike(slot.name, &[bytes as i64], Format::U8, Fill::Zeros)?;
                 kept.push(room.object().clone());
                 Some(Input::Scratch(Scratch { address: room.address(), bytes }))
             }

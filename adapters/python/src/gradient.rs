@@ -93,7 +93,7 @@ pub(crate) fn attention_backward<'py>(
     // On a card nobody knows whether each row is of a sequence.
     let fill = if packed.is_some() && place != Place::Host { Fill::Zeros } else { Fill::Nothing };
     let results = [("d_q", &q), ("d_k", &k), ("d_v", &v)]
-        .map(|(name, like)| like.new(name, &like.shape(), format, fill));
+        .map(|(name, like)| like.alike(name, &like.shape(), format, fill));
     let [d_q, d_k, d_v] = every(results)?;
     let all = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o)];
     let [q, k, v, o, d_o] = every(all.map(|(name, array)| aligned(name, array)))?;

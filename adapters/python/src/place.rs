@@ -147,7 +147,7 @@ impl Workspaces {
 /// New memory of that many bytes, in whole lines of 256 bytes, in the place of an array.
 fn made<'py>(like: &Array<'py>, bytes: u64, zeros: bool) -> PyResult<(Bound<'py, PyAny>, Buffer)> {
     let fill = if zeros { Fill::Zeros } else { Fill::Nothing };
-    let room = like.new("workspace", &[bytes.next_multiple_of(256) as i64 + 256], Format::U8, fill)?;
+    let room = like.alike("workspace", &[bytes.next_multiple_of(256) as i64 + 256], Format::U8, fill)?;
     let address = room.address().next_multiple_of(256);
     Ok((room.object().clone(), Buffer::new(address, bytes)))
 }

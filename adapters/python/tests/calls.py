@@ -138,7 +138,7 @@ class Matmul:
             function = text.split("(")[0]
             sums, magnitude = activation(function, sums + wide("bias")), magnitude + np.abs(wide("bias"))
         elif "scale" in given:
-            factor = given["alpha"] * wide("scale")[:, None]
+            factor = given["alpha"] * wide("scale").reshape(-1, 1)
             sums, magnitude = sums * factor, magnitude * np.abs(factor)
         elif "x" in given:
             sums, magnitude = sums + wide("x"), magnitude + np.abs(wide("x"))
@@ -174,6 +174,9 @@ class Matmul:
             kept = np.clip(sums, np.iinfo(result).min, np.iinfo(result).max)
             rounding = 0.5 + 1e-5 * magnitude if "epilogue" in given or "alpha" in given or "scale_a" in given else 0
             return None if (np.abs(found - kept) <= rounding).all() else "integers differ"
+        if result.startswith("float8"):
+            # What is beyond the largest is the largest.
+            sums = np.clip(sums, *(float(of) for of in (ml_dtypes.finfo(dtype(result)).min, ml_dtypes.finfo(dtype(result)).max)))
         return wrong(values, sums, magnitude, k, name if floats else "float32", result, slope)
 
     @staticmethod

@@ -45,7 +45,7 @@ pub struct LinearArguments {
     pub alpha: f64,
     /// Factor of C; an integer if D is `s32`. With 0, C is not read, as in BLAS.
     pub beta: f64,
-    /// C, row-major. May be `None` if `beta` is zero. May be D itself.
+    /// C, row-major. May be `None` if `beta` is zero. May be exactly D.
     pub c: Option<MatrixRef>,
 }
 

@@ -7,7 +7,7 @@ use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::problem::GemmProblem;
 
-/// An address that is legal, and of no memory.
+/// The first of the addresses that are legal, and of no memory.
 const NOWHERE: u64 = 1 << 20;
 
 /// Scales of blocks, and of groups, whose rows begin at multiples of 16 B.
@@ -18,6 +18,8 @@ const GROUPS: u64 = 16;
 struct Packs {
     /// Rows of A, B and D begin at multiples of this number of bytes. `None`: leading dimensions stay.
     row_bytes: Option<u32>,
+    /// Where the next piece begins.
+    address: u64,
     /// The lengths of the matrix that was visited last, the next one last.
     next: Vec<u64>,
 }
@@ -25,9 +27,6 @@ struct Packs {
 impl Visit for Packs {
     fn memory(&mut self, Memory { address, extents, contents, .. }: Memory<'_>) {
         let Extents { bits, length, lines, count, ld, .. } = extents;
-        if self.row_bytes.is_some() {
-            *address = NOWHERE;
-        }
         let packed = |row_bytes: u32| match contents {
             Contents::Multiplied(..) | Contents::Source(_) | Contents::Output(_) => {
                 length.next_multiple_of((row_bytes * 8 / bits).max(1).into())
@@ -45,6 +44,12 @@ impl Visit for Packs {
         };
         let ld = self.row_bytes.map_or(ld, packed);
         let stride = if count > 1 { u64::from(lines) * ld } else { 0 };
+        if self.row_bytes.is_some() {
+            *address = self.address;
+            // The next piece begins behind this one, as far as there are addresses.
+            let bytes = Extents { ld, stride, ..extents }.bytes().saturating_add(255) & !255;
+            self.address = self.address.checked_add(bytes).filter(|end| *end < 1 << 62).unwrap_or(NOWHERE);
+        }
         self.next = if contents == Contents::Workspace { Vec::new() } else { vec![stride, ld] };
     }
 
@@ -67,14 +72,14 @@ impl Layouts {
             workspace: Some(Buffer { address: NOWHERE, bytes: usize::MAX }),
             ..Call::of(problem)
         };
-        call.visit(self, &mut Packs { row_bytes: Some(row_bytes), next: Vec::new() });
+        call.visit(self, &mut Packs { row_bytes: Some(row_bytes), address: NOWHERE, next: Vec::new() });
         call
     }
 
     /// The same call with new strides: where it has several matrices of a kind, they follow each other.
     #[must_use]
     pub fn apart<E: Visited>(&self, mut call: Call<E>) -> Call<E> {
-        call.visit(self, &mut Packs { row_bytes: None, next: Vec::new() });
+        call.visit(self, &mut Packs { row_bytes: None, address: NOWHERE, next: Vec::new() });
         call
     }
 }

@@ -16,13 +16,13 @@ impl KernelSpec {
         let roles = [mainloop(&self.mainloop), self.epilogue_type(), schedule(self.scheduler)];
         let composed = format!("Composed<{}>", roles.join(", "));
         let name = format!("{:?}", self.form);
-        match self.form {
-            Form::Single => composed,
-            form if form.has_table() => {
-                let (most, usual) = (number(self.most_groups), number(Form::TABLES[0]));
-                generic(&name, &[(&composed, ""), (&most, &usual)])
-            }
-            _ => generic(&name, &[(&composed, "")]),
+        if self.form == Form::Single {
+            composed
+        } else if self.form.has_table() {
+            let (most, usual) = (number(self.most_groups), number(Form::TABLES[0]));
+            generic(&name, &[(&composed, ""), (&most, &usual)])
+        } else {
+            generic(&name, &[(&composed, "")])
         }
     }
 

@@ -5,52 +5,9 @@ use core::ptr::null_mut;
 
 use falchion_c::*;
 
+use crate::number::Number;
 use crate::pages::{Guarded, Random, Side};
 use crate::{last, zeros};
-
-/// A number format of the matrices.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Number {
-    Bf16,
-    F16,
-    F32,
-    F64,
-    S8,
-    S32,
-    E4m3,
-}
-
-impl Number {
-    fn size(self) -> usize {
-        match self {
-            Self::S8 | Self::E4m3 => 1,
-            Self::Bf16 | Self::F16 => 2,
-            Self::F32 | Self::S32 => 4,
-            Self::F64 => 8,
-        }
-    }
-
-    /// The bytes of a number that the format has.
-    fn encode(self, value: f64) -> Vec<u8> {
-        let single = value as f32;
-        match self {
-            Self::S8 => vec![value as i8 as u8],
-            Self::S32 => (value as i32).to_le_bytes().into(),
-            Self::E4m3 => {
-                vec![[0, 0x38][usize::from(value != 0.0)] | if value < 0.0 { 0x80 } else { 0 }]
-            }
-            Self::Bf16 => single.to_le_bytes()[2..].into(),
-            Self::F16 => {
-                let (bits, exponent) = (single.to_bits(), (single.to_bits() >> 23 & 0xff) as u16);
-                let half =
-                    if value == 0.0 { 0 } else { (exponent - 112) << 10 | (bits >> 13 & 0x3ff) as u16 };
-                (half | (bits >> 16 & 0x8000) as u16).to_le_bytes().into()
-            }
-            Self::F32 => single.to_le_bytes().into(),
-            Self::F64 => value.to_le_bytes().into(),
-        }
-    }
-}
 
 /// Types, as the description names them.
 struct Kind {
@@ -153,7 +110,7 @@ pub(crate) struct Case {
     /// What the epilogue's text names.
     pub(crate) named: &'static [&'static str],
     /// Arrays that the run writes, and what they hold then.
-    expected: Vec<(&'static str, Vec<u8>)>,
+    expected: Vec<(&'static str, Number, Vec<u8>)>,
     pub(crate) words: String,
 }
 
@@ -300,14 +257,16 @@ impl Case {
         };
         let poison = 0xA5;
         // C may be D.
-        // C of a text is one matrix for all GEMMs.
+        // C of a text is one matrix for all GEMMs, and has A's format.
+        let c_number = if text.is_some() { kind.of[0] } else { of_d };
         let c = Extents { count: if text.is_some() { 1 } else { d.count }, ..d };
         let of_c = |[matrix, row, column]: [usize; 3]| -> f64 {
             let matrix = if c.count == 1 { 0 } else { matrix };
             of_c[at(&d, [matrix, row, column])].into()
         };
-        let aliased = beta != 0.0 && c.count == d.count && random.once_in(3) && short.is_none();
-        let c_image = c.image(of_d, poison, of_c);
+        let aliased =
+            beta != 0.0 && c.count == d.count && c_number == of_d && random.once_in(3) && short.is_none();
+        let c_image = c.image(c_number, poison, of_c);
         let d_before = if aliased { c_image.clone() } else { vec![poison; d.elements() * of_d.size()] };
         let mut after = d_before.clone();
         let mut aux = vec![poison; d.elements() * 4];
@@ -380,7 +339,8 @@ impl Case {
         let size = |name: &str| match name {
             "a" => kind.of[0].size(),
             "b" => kind.of[1].size(),
-            "c" | "d" => of_d.size(),
+            "c" => c_number.size(),
+            "d" => of_d.size(),
             _ => 4,
         };
         let mut arrays = Vec::new();
@@ -453,9 +413,9 @@ impl Case {
              alignment {alignment}, C is D {aliased}",
             kind.types, text, description.lds, description.strides
         );
-        let mut expected = vec![("d", after)];
+        let mut expected = vec![("d", of_d, after)];
         if named.contains(&"aux") {
-            expected.push(("aux", aux));
+            expected.push(("aux", Number::F32, aux));
         }
         Self {
             description,
@@ -500,7 +460,7 @@ impl Case {
             // SAFETY: the structure has no gaps.
             let record: [u8; size_of::<Record>()] = unsafe { core::mem::transmute(record) };
             bytes.extend(record);
-            expected.push((name, d));
+            expected.push((name, kind.of[2], d));
             let [a, b, d] = memory;
             arrays.extend([("", a), ("", b), (name, d)]);
         }
@@ -529,7 +489,9 @@ impl Case {
     pub(crate) fn run(&self) -> (Status, String) {
         let arguments =
             Arguments { inputs: self.inputs.as_ptr(), input_count: self.inputs.len(), ..self.arguments };
-        let arguments = if self.inputs.is_empty() { self.arguments } else { arguments };
+        let input_size = size_of::<NamedInput>();
+        let arguments =
+            if self.inputs.is_empty() { self.arguments } else { Arguments { input_size, ..arguments } };
         let mut gemm: *mut Gemm = null_mut();
         // SAFETY: the structures are valid, and so is the memory that they name.
         unsafe {
@@ -543,18 +505,19 @@ impl Case {
         }
     }
 
-    /// What is wrong in memory after a run: the first byte that differs.
+    /// What is wrong in memory after a run: the first element that differs. Zeros may have either sign.
     pub(crate) fn wrong(&self) -> Option<String> {
-        self.expected.iter().find_map(|(name, expected)| {
-            let found = self.array(name)?.bytes();
-            let at = found.iter().zip(expected).position(|(found, expected)| found != expected)?;
-            let near = |of: &[u8]| of[at / 8 * 8..].iter().take(8).copied().collect::<Vec<u8>>();
-            Some(format!(
-                "byte {at} of {} of {name}: {:x?}, {:x?} was expected",
-                expected.len(),
-                near(found),
-                near(expected)
-            ))
+        self.expected.iter().find_map(|(name, number, expected)| {
+            let (found, size) = (self.array(name)?.bytes(), number.size());
+            let zero = |of: &[u8]| {
+                let [rest @ .., last] = of else { return false };
+                rest.iter().all(|&byte| byte == 0) && last & 0x7F == 0
+            };
+            let float = !matches!(number, Number::S8 | Number::S32);
+            let same = |(x, y): (&[u8], &[u8])| x == y || float && zero(x) && zero(y);
+            let at = found.chunks(size).zip(expected.chunks(size)).position(|pair| !same(pair))?;
+            let [found, expected] = [found, expected].map(|of| &of[at * size..][..size]);
+            Some(format!("element {at} of {name} has {found:x?}, {expected:x?} was expected"))
         })
     }
 }

@@ -13,7 +13,7 @@ use collective::{Form, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::tune::Inputs;
-use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, GroupedProblem, Request, Types};
+use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, GroupedProblem, KernelSpec, Request, Types};
 use peers::Matmul;
 use peers::cublaslt::CublasLt;
 
@@ -185,30 +185,53 @@ impl Job {
 /// cuBLASLt's plans of GEMMs of several shapes.
 type Plans = BTreeMap<[u32; 3], Planned>;
 
-/// Our kernels for experts, K-major.
-fn ours(types: Types) -> Vec<AnyGemm> {
-    let fits = |entry: &AnyGemm| {
-        matches!(entry.form(), Form::GroupedContiguous | Form::PointerArray)
-            && Types::of_plan(&entry.plan()) == types
-            && entry.plan().majors() == [Major::K; 2]
-            && !entry.name().contains("unaligned")
-    };
-    kernel::several().into_iter().filter(fits).collect()
+/// Whether a kernel is for experts, K-major.
+fn fits(entry: &AnyGemm, types: Types) -> bool {
+    matches!(entry.form(), Form::GroupedContiguous | Form::PointerArray)
+        && Types::of_plan(&entry.plan()) == types
+        && entry.plan().majors() == [Major::K; 2]
 }
 
-/// The named kernels for experts, or all of the catalogue; empty for types without named kernels.
-pub(super) fn kernels(names: &[String], types: Types) -> Result<Vec<AnyGemm>, Failure> {
-    let mut all = ours(types);
-    if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
+/// Our named kernels for experts, K-major.
+fn ours(types: Types) -> Vec<AnyGemm> {
+    let all = kernel::several().into_iter();
+    all.filter(|entry| fits(entry, types) && !entry.name().contains("unaligned")).collect()
+}
+
+/// The named kernels for experts, or all of the catalogue; empty for types without named kernels. Each has a table for `groups` groups.
+pub(super) fn kernels(names: &[String], types: Types, groups: usize) -> Result<Vec<AnyGemm>, Failure> {
+    let all = ours(types);
+    let named = |name: &String| {
+        if let Some(known) = all.iter().find(|entry| entry.name() == name) {
+            return Ok(known.clone());
+        }
+        if name.contains('=') {
+            let other = super::timed(name)?;
+            if fits(&other, types) {
+                return Ok(other);
+            }
+        }
         let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
-        let named = format!("these are: {}", names.join(", "));
+        let named = format!("these are: {}, and specs", names.join(", "));
         refuse!(
-            "--kernel {other} is no K-major kernel of {types} for experts; {}",
+            "--kernel {name} is no K-major kernel of {types} for experts; {}",
             if names.is_empty() { "these have no names" } else { &named }
         );
+    };
+    let kernels = if names.is_empty() { Ok(all.clone()) } else { names.iter().map(named).collect() };
+    let groups = u32::try_from(groups).unwrap_or(u32::MAX);
+    kernels?.into_iter().map(|entry| with_room(entry, groups)).collect()
+}
+
+/// A kernel, or if its table holds fewer groups the same with a larger table.
+fn with_room(entry: AnyGemm, groups: u32) -> Result<AnyGemm, Failure> {
+    match entry.spec().filter(|spec| spec.most_groups < spec.form.table_for(groups)) {
+        Some(spec) => {
+            let larger = KernelSpec { most_groups: spec.form.table_for(groups), ..spec };
+            larger.kernel().map_err(|error| usage!("{larger}: {error}"))
+        }
+        None => Ok(entry),
     }
-    all.retain(|entry| names.is_empty() || names.iter().any(|name| name == entry.name()));
-    Ok(all)
 }
 
 #[cfg(test)]
@@ -228,6 +251,21 @@ mod tests {
         assert!(layers.iter().all(|layer| layer.one.call.problem.m > 0));
         let count = |format| ours(Types::of(format)).len();
         assert!(count(Format::Bf16) >= 9 && count(Format::F16) >= 9 && count(Format::E4m3) == 0);
+    }
+
+    #[test]
+    fn kernels_have_tables_for_the_groups() {
+        let bf16 = Types::of(Format::Bf16);
+        let most = |names: &[String], groups| {
+            let kernels = kernels(names, bf16, groups).expect("kernels");
+            kernels.iter().map(|entry| entry.plan().table.groups).collect::<Vec<_>>()
+        };
+        assert!(most(&[], 320).iter().all(|&most| most == 320));
+        assert!(most(&[], 384).iter().all(|&most| most == 512));
+        let names = ["ragged-128x256-bf16-kk", "form=ragged most-groups=2048"].map(str::to_owned);
+        assert_eq!(most(&names, 4096), [4096, 4096]);
+        assert_eq!(most(&names, 1), [320, 2048]);
+        assert!(kernels(&["form=masked".to_owned()], bf16, 1).is_err());
     }
 
     /// The GEMMs one by one with a dense kernel, and the kernels of the whole on the same memory, give the same bits.

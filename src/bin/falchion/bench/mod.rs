@@ -257,7 +257,8 @@ impl BenchArgs {
         };
         let flag = if given.has("rows") { "--rows" } else { "--suite grouped" };
         given.finish(&format!("{flag}, which times experts plain and K-major, by all kernels for them unless --kernel names some"))?;
-        let kernels = grouped::kernels(&names, types)?;
+        let groups = layers.iter().map(|layer| layer.launched.groups.len()).max().unwrap_or(0);
+        let kernels = grouped::kernels(&names, types, groups)?;
         self.layers(&layers, &kernels, types, &protocol)
     }
 
