@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use collective::{MainloopSpec, RingPlan};
 use emulator::{Activity, Event, Schedule, SharedAccess, Trace, Track, Wait};
 use kernel::operands::Layouts;
-use kernel::{AnyGemm, GemmProblem, LinearArguments};
+use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
 use serde_json::{Value, json};
 
 use crate::verify::family::{self, FamilyError};
@@ -49,7 +49,7 @@ pub fn small(entry: &AnyGemm, problem: GemmProblem) -> GemmProblem {
 /// # Errors
 /// The kernel does not take the problem, or this machine cannot trace it.
 pub fn traced(entry: &AnyGemm, problem: GemmProblem) -> Result<Value, FamilyError> {
-    let call = Layouts::of(entry).packed(problem, 16);
+    let call = Call { workspace: None, ..Layouts::of(entry).packed(problem, 16) };
     let sourced = entry.plan().epilogue.sourced;
     let (beta, c) = if sourced { (1.0, Some(call.d)) } else { (0.0, None) };
     let call = call.with(LinearArguments { beta, c, ..LinearArguments::default() });
@@ -200,15 +200,16 @@ pub fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::GemmProblem;
     use kernel::operands::Layouts;
+    use kernel::{Call, GemmProblem};
 
     use super::{Value, cut, stage};
 
     #[test]
     fn long_runs_are_cut_where_the_page_says() {
         let entry = kernel::find("64x64-direct-bf16-kk").expect("in the catalogue");
-        let call = Layouts::of(&entry).packed(GemmProblem { m: 64, n: 64, k: 128 }, 16);
+        let problem = GemmProblem { m: 64, n: 64, k: 128 };
+        let call = Call { workspace: None, ..Layouts::of(&entry).packed(problem, 16) };
         let traced = crate::verify::family::trace(&entry, &call, (1, emulator::Schedule::Paced, 0));
         let (trace, outcome) = traced.expect("a legal problem").expect("there is something to compute");
         assert!(outcome.is_ok());
