@@ -111,6 +111,8 @@ pub use scheduler;
 #[cfg(feature = "cudarc")]
 pub use kernel::driver::matmul;
 
+#[cfg(feature = "explore")]
+pub mod explore;
 pub mod manual;
 mod report;
 pub mod verify;

@@ -150,7 +150,7 @@ mod _native {
     #[pymodule_export]
     use super::matmul;
     #[pymodule_export]
-    use super::plan::{Kernel, plan, result, tune};
+    use super::plan::{Kernel, page, plan, result, tune};
     #[pymodule_export]
     use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
 }

@@ -2,6 +2,7 @@
 
 use falchion::cute_rs::atom::{Major, smem};
 use falchion::cute_rs::draw::{Access, Picture};
+use falchion::explore;
 use falchion::kernel::driver::stop_measuring;
 use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types};
 use falchion_core::Watch;
@@ -275,4 +276,19 @@ pub(crate) fn result(
     };
     let formula = falchion_core::formula(text, operand, said).map_err(|refusal| of_refusal(&refusal))?;
     Ok((formula.halvings(), type_name(formula.output(operand))))
+}
+
+/// The page of a kernel for a batch of GEMMs of M x N x K, where these are given: an HTML document. It runs a small GEMM.
+#[pyfunction]
+#[pyo3(signature = (kernel, title, extents, batch))]
+pub(crate) fn page(
+    py: Python<'_>,
+    kernel: &Bound<'_, Kernel>,
+    title: &str,
+    extents: Option<[u32; 3]>,
+    batch: u32,
+) -> PyResult<String> {
+    let (gemm, asked) = (&kernel.get().gemm, extents.map_or([None; 3], |extents| extents.map(Some)));
+    let draw = |_: &Watch| explore::page(title, gemm, asked, batch, Machine::h200());
+    watched(py, "falchion: recording a run", draw, || ())?.or_else(|error| invalid(error.to_string()))
 }

@@ -1,6 +1,7 @@
 //! The GEMMs of a launch, as the options say them.
 
 use collective::Form;
+use falchion::explore;
 use kernel::{AnyGemm, GemmProblem, Request};
 
 use crate::Failure;
@@ -148,14 +149,7 @@ impl Launched {
 
     /// The request for such a launch, with the extents of [`Self::whole`] or of one GEMM.
     pub(crate) fn request<'a>(&'a self, request: Request<'a>) -> Request<'a> {
-        match self.form {
-            Form::Single => request,
-            Form::Batched => request.batched(self.batch),
-            Form::GroupedContiguous => request.ragged(&self.groups),
-            Form::GroupedMasked => request.masked(self.max_rows, &self.groups),
-            Form::KGrouped => request.k_grouped(&self.groups),
-            Form::PointerArray => request.grouped(&self.groups),
-        }
+        explore::request(self.form, (self.batch, self.max_rows), &self.groups, request)
     }
 
     /// The GEMMs in words.

@@ -1,14 +1,8 @@
 //! `falchion explore`: writes a kernel as one HTML page, with its plan, memory, tiles and an emulated run.
 
-mod cluster;
 mod family;
 mod gallery;
-mod memory;
-mod multiply;
 mod node;
-mod order;
-mod overview;
-mod page;
 mod run;
 mod tour;
 
@@ -16,15 +10,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use collective::Form;
-use falchion::verify::FusedGemm;
+use falchion::explore::{self, Usual};
 use kernel::{AnyGemm, GemmProblem};
 use serde_json::{Value, json};
 
 use crate::call::Launched;
 use crate::options::{Given, Verb};
 use crate::output::out;
-use crate::schedule::Schedule;
-use crate::{Command, Failure, catalogue, files, named};
+use crate::{Command, Failure, catalogue, files, named, schedule};
 
 pub(crate) use family::family;
 
@@ -39,10 +32,10 @@ a kernel of another family: its numbers, which blocks it computes and leaves out
     examples: "Examples:\n  falchion explore --kernel 128x256-direct-bf16-kk -o large.html\n  falchion explore --kernel \"tile=128x192x64 cluster=2x1\" \
                   --m 8192 --n 8192 --k 2048\n  falchion explore -o layouts.html\n  falchion explore --tour\n  \
                   falchion explore --family attention --problem \"1x2x512 mask=causal\"",
-    run: explore,
+    run: page,
 };
 
-fn explore(given: &Given) -> Result<(), Failure> {
+fn page(given: &Given) -> Result<(), Failure> {
     if given.flag("tour") {
         let file = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("tour.html"));
         files::writable(&file)?;
@@ -53,7 +46,7 @@ fn explore(given: &Given) -> Result<(), Failure> {
     let file = given.get::<PathBuf>("out").unwrap_or_else(|| default_file(entry.as_ref()));
     files::writable(&file)?;
     let (title, subject) = match entry {
-        Some(entry) => (entry.name().to_owned(), ("kernel", kernel(given, entry)?)),
+        Some(entry) => (entry.name().to_owned(), ("kernel", kernel(given, &entry)?)),
         None => {
             given.finish("a gallery of layouts, which has no kernel: --kernel was needed")?;
             ("layouts".to_owned(), ("gallery", json!(gallery::cards().map_err(Failure::environment)?)))
@@ -63,94 +56,45 @@ fn explore(given: &Given) -> Result<(), Failure> {
 }
 
 fn written(file: &Path, title: &str, subject: (&str, Value)) -> Result<(), Failure> {
-    let page = page::document(title, subject);
+    let page = explore::document(title, subject);
     files::write_text(file, &page)?;
     Ok(writeln!(out(), "written   {} ({} kB)", file.display(), page.len() / 1000)?)
 }
 
 /// Everything that a kernel's page shows.
-fn kernel(given: &Given, entry: AnyGemm) -> Result<Value, Failure> {
-    // A kernel with a fused epilogue is drawn and run as the same kernel without it.
-    let plain = match FusedGemm::of(entry.clone()) {
-        None => entry.clone(),
-        Some(fused) => catalogue::find(&fused.plain_name())?,
-    };
-    let (launched, asked) = launched(given, &entry);
+fn kernel(given: &Given, entry: &AnyGemm) -> Result<Value, Failure> {
+    let plain = explore::plain(entry)?;
+    let (launched, asked) = launched(given, entry);
     let (products, sms) = (launched.products(), given.value("sms"));
     let problem = products.first().copied().unwrap_or(GemmProblem { m: 0, n: 0, k: 0 });
     let recorded = catalogue::one_product(&plain).is_ok();
-    let small = recorded.then(|| given.get("run").unwrap_or_else(|| run::small(&plain, problem)));
+    let small = recorded.then(|| given.get("run").unwrap_or_else(|| explore::run::small(&plain, problem)));
     given.finish(&format!("kernel {}, which computes {}", entry.name(), entry.form().words()))?;
-    let schedule = Schedule::new(plain.clone(), &launched, sms, &asked)?;
-    let memory = memory::of(&entry).map_err(Failure::environment)?;
-    let (run, run_note) = match small {
-        None => (
-            None,
-            Some(
-                "The timeline of this kernel is not recorded: it computes several GEMMs in one launch, and only launches of one GEMM \
-                 are recorded. The other sections are complete."
-                    .to_owned(),
-            ),
-        ),
-        Some(small) => {
-            let note = (plain.name() != entry.name()).then(|| {
-                format!(
-                    "The recorded kernel is {}: the same kernel without its fused epilogue.",
-                    plain.name()
-                )
-            });
-            (Some(run::of(&plain, small)?), note)
-        }
-    };
-    Ok(json!({
-        "overview": overview::of(&entry),
-        "memory": memory,
-        "multiply": multiply::of(&entry).map_err(Failure::environment)?,
-        "order": order::of(&schedule, &products),
-        "cluster": cluster::of(&entry),
-        "run": run,
-        // Why there is no run, or which kernel ran instead.
-        "run_note": run_note,
-    }))
+    let schedule = schedule::of(plain.clone(), &launched, sms, &asked)?;
+    let run = small.map_or(Ok(Value::Null), |small| run::of(&plain, small))?;
+    explore::kernel(entry, &schedule, &products, run).map_err(Failure::environment)
 }
 
 /// The GEMMs whose tiles are shown, and the options that request them, for errors.
 fn launched(given: &Given, entry: &AnyGemm) -> (Launched, String) {
-    // A swap-AB kernel is made for few rows: use those of one cluster tile.
-    let (plan, usual) = (entry.plan(), 4096);
-    let rows = if plan.swapped() { plan.mainloop.tile[1] * plan.mainloop.cluster[1] } else { usual };
-    let [n, k] = ["n", "k"].map(|name| given.get(name).unwrap_or(usual));
     let form = entry.form();
-    let m = if matches!(form, Form::GroupedContiguous | Form::GroupedMasked) {
-        0
-    } else {
-        given.get("m").unwrap_or(rows)
+    let extents = ["m", "n", "k"].map(|name| match (name, form) {
+        ("m", Form::GroupedContiguous | Form::GroupedMasked) => None,
+        _ => given.get(name),
+    });
+    let rows = match form {
+        Form::GroupedContiguous | Form::GroupedMasked => given.list("rows"),
+        _ => Vec::new(),
     };
-    let one = GemmProblem { m, n, k };
-    let (groups, max_rows, asked) = match form {
-        Form::Single | Form::Batched => (Vec::new(), 0, format!("--m {m}, --n {n}, --k {k}")),
+    let Usual { one, groups, max_rows } = Usual::of(entry, extents, rows);
+    let GemmProblem { m, n, k } = one;
+    let asked = match form {
+        Form::Single | Form::Batched => format!("--m {m}, --n {n}, --k {k}"),
         Form::GroupedContiguous | Form::GroupedMasked => {
-            let rows = Some(given.list::<u32>("rows")).filter(|rows| !rows.is_empty());
-            let rows = rows.unwrap_or_else(|| vec![300, 0, 17, 129]);
-            let most = rows.iter().max().copied().unwrap_or(0);
-            let asked = format!("{} groups of rows, --n {n}, --k {k}", rows.len());
-            let max_rows = if form == Form::GroupedMasked { most } else { 0 };
-            (rows.into_iter().map(|m| GemmProblem { m, n, k }).collect(), max_rows, asked)
+            format!("{} groups of rows, --n {n}, --k {k}", groups.len())
         }
-        Form::KGrouped => {
-            // Half of K, nothing, a quarter, and the rest.
-            let steps = |part: u32| (k / part).next_multiple_of(plan.mainloop.tile[2]).min(k);
-            let [half, quarter] = [steps(2), steps(4).min(k - steps(2))];
-            let groups = [half, 0, quarter, k - half - quarter].map(|k| GemmProblem { m, n, k });
-            (groups.to_vec(), 0, format!("four groups along K, --m {m}, --n {n}, --k {k}"))
-        }
-        Form::PointerArray => {
-            // Four GEMMs of different shapes, with the same K.
-            let shapes = [[m, n, k], [m / 2, n, k], [m / 4, n / 2, k], [m / 8, n / 8, k]];
-            let shape = |[m, n, k]: [u32; 3]| GemmProblem { m: m.max(1), n: n.max(1), k };
-            let asked = format!("four products up to --m {m}, --n {n}, --k {k}");
-            (shapes.map(shape).to_vec(), 0, asked)
-        }
+        Form::KGrouped => format!("four groups along K, --m {m}, --n {n}, --k {k}"),
+        Form::PointerArray => format!("four products up to --m {m}, --n {n}, --k {k}"),
     };
     (Launched { form, one, groups, batch: 1, max_rows }, asked)
 }

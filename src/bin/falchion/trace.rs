@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use emulator::{Event, Schedule, SharedAccess, Trace};
+use falchion::explore::run::by_statement;
 use falchion::verify::family;
 use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
 
@@ -198,27 +199,6 @@ fn waits(events: &[Event]) -> Vec<(&'static str, f64)> {
     }
     sums.sort_by_key(|(_, sum)| core::cmp::Reverse(*sum));
     sums.into_iter().map(|(label, sum)| (label, sum as f64 / all.max(1) as f64)).collect()
-}
-
-/// Sums the accesses per source statement, since one line of a kernel's source builds many instructions. Also
-/// returns the number of instructions.
-pub(crate) fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)> {
-    let mut sums: Vec<(SharedAccess, u64)> = Vec::new();
-    for access in accesses {
-        let same = |(sum, _): &&mut (SharedAccess, u64)| {
-            (sum.site, sum.instruction, &sum.scopes) == (access.site, access.instruction, &access.scopes)
-        };
-        match sums.iter_mut().find(same) {
-            Some((sum, instructions)) => {
-                sum.executed += access.executed;
-                sum.wavefronts += access.wavefronts;
-                sum.ideal += access.ideal;
-                *instructions += 1;
-            }
-            None => sums.push((access.clone(), 1)),
-        }
-    }
-    sums
 }
 
 /// The printed line of one statement.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use emulator::{Activity, Schedule, Trace};
+use falchion::explore::run;
 use falchion::verify::family::{Blocks, Needed, Reference};
 use serde_json::{Value, json};
 
-use super::{run, written};
+use super::written;
 use crate::family::{name, one, recorded};
 use crate::options::Given;
 use crate::{Failure, files};

@@ -2,13 +2,14 @@
 
 use collective::Format;
 use cute_rs::atom::Major;
+use falchion::explore::run::small;
+use falchion::explore::{cluster, memory, multiply, order, overview};
 use kernel::{Card, GemmProblem, Machine, Request, search};
 use serde_json::{Map, Value, json};
 
-use super::{cluster, memory, multiply, node, order, overview, run};
+use super::{node, run};
 use crate::call::Launched;
-use crate::schedule::Schedule;
-use crate::{Failure, catalogue};
+use crate::{Failure, catalogue, schedule};
 
 /// What a choice shows.
 #[derive(Clone, Copy)]
@@ -29,7 +30,7 @@ fn choice(name: &str, spec: &str, shows: Shows, view: Option<&str>) -> Result<Va
     match shows {
         Shows::Order(one) => {
             let (launched, sms) = (Launched::shape(one, None), Card::H200.multiprocessors);
-            let schedule = Schedule::new(entry.clone(), &launched, sms, "the extents of the tour")?;
+            let schedule = schedule::of(entry.clone(), &launched, sms, "the extents of the tour")?;
             section("order", order::of(&schedule, &[one]));
         }
         Shows::Memory => drop(section("memory", memory()?)),
@@ -39,7 +40,7 @@ fn choice(name: &str, spec: &str, shows: Shows, view: Option<&str>) -> Result<Va
         Shows::Cluster => drop(section("cluster", cluster::of(&entry))),
         Shows::Run => {
             section("memory", memory()?);
-            let small = run::small(&entry, GemmProblem { m: 4096, n: 4096, k: 4096 });
+            let small = small(&entry, GemmProblem { m: 4096, n: 4096, k: 4096 });
             section("run", run::of(&entry, small)?);
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use scheduler::{Activity, Span};
 
-use super::Schedule;
+use falchion::explore::Schedule;
 
 /// Largest width of one k-tile in columns.
 const WIDEST: u64 = 12;

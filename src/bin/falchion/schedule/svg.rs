@@ -3,8 +3,8 @@
 
 use scheduler::{Activity, Span, Work};
 
-use super::{Schedule, does};
 use crate::svg::Picture;
+use falchion::explore::{Schedule, does};
 
 const WIDTH: f64 = 1600.0;
 /// Where the boxes begin, to the right of the rows' names.

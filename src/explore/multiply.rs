@@ -9,7 +9,7 @@ use kernel::AnyGemm;
 use serde_json::{Value, json};
 
 /// The multiplying instruction, as a kernel uses it.
-pub(super) fn of(entry: &AnyGemm) -> Result<Value, LayoutError> {
+pub fn of(entry: &AnyGemm) -> Result<Value, LayoutError> {
     let plan = entry.plan();
     let (spec, atom) = (plan.mainloop, plan.mainloop.atom);
     let columns: Vec<[u32; 2]> = (0..spec.across()).map(|i| spec.columns_of(i)).collect();

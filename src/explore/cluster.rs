@@ -6,7 +6,7 @@ use kernel::AnyGemm;
 use serde_json::{Value, json};
 
 /// The CTAs of a cluster and what they share.
-pub(super) fn of(entry: &AnyGemm) -> Value {
+pub fn of(entry: &AnyGemm) -> Value {
     let plan = entry.plan();
     let [rows, columns] = plan.mainloop.cluster;
     let tile_bytes = [0, 1].map(|operand| plan.ring.tile_bytes(operand));

@@ -14,7 +14,7 @@ const WORD_BYTES: u32 = 4;
 const CHUNK_BYTES: u32 = 16;
 
 /// Shared memory of a CTA.
-pub(super) fn of(entry: &AnyGemm) -> Result<Value, LayoutError> {
+pub fn of(entry: &AnyGemm) -> Result<Value, LayoutError> {
     let plan = entry.plan();
     let mut tiles = Vec::new();
     for (i, (name, mn)) in [("A", "M"), ("B", "N")].into_iter().enumerate() {

@@ -21,7 +21,7 @@ const SCRIPTS: [&str; 11] = [
 ];
 
 /// The page of a subject: a kernel, one of another family, a gallery or a tour.
-pub(super) fn document(title: &str, (kind, subject): (&str, Value)) -> String {
+pub fn document(title: &str, (kind, subject): (&str, Value)) -> String {
     let json = json!({ "title": title, "version": env!("CARGO_PKG_VERSION"), kind: subject }).to_string();
     // The data is inserted last, so that nothing is replaced inside it.
     TEMPLATE

@@ -4,10 +4,10 @@ use collective::{Format, Producer, Roles};
 use kernel::AnyGemm;
 use serde_json::{Value, json};
 
-use crate::catalogue;
+use super::traits::traits;
 
 /// The numbers of a kernel.
-pub(super) fn of(entry: &AnyGemm) -> Value {
+pub fn of(entry: &AnyGemm) -> Value {
     let plan = entry.plan();
     json!({
         "name": entry.name(),
@@ -27,7 +27,7 @@ pub(super) fn of(entry: &AnyGemm) -> Value {
         "swapped": plan.swapped(),
         "form": entry.form().words(),
         // Name, value and note, as `falchion plan` prints them.
-        "traits": catalogue::traits(entry),
+        "traits": traits(entry),
         "warpgroups": warpgroups(entry),
     })
 }

@@ -7,13 +7,13 @@ use kernel::GemmProblem;
 use scheduler::{Activity, Span, Work};
 use serde_json::{Value, json};
 
-use crate::schedule::Schedule;
+use super::schedule::Schedule;
 
 /// Largest number of spans on a page.
 const MOST_SPANS: usize = 20_000;
 
 /// The tiles of an output in the order in which they are computed.
-pub(super) fn of(schedule: &Schedule, products: &[GemmProblem]) -> Value {
+pub fn of(schedule: &Schedule, products: &[GemmProblem]) -> Value {
     let (plan, timeline) = (schedule.entry.plan(), &schedule.timeline);
     let [m, n, _] = plan.mainloop.tile;
     let [cluster_m, cluster_n] = plan.mainloop.cluster;
