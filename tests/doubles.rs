@@ -103,8 +103,8 @@ fn factors_are_doubles() {
     let dot =
         |at: u32| (0..k).map(|l| a[(at / n * k + l) as usize] * b[(at % n * k + l) as usize]).sum::<f64>();
     let [alpha, beta] = [0.1, -1.0 / 3.0];
-    let run = |gemm: &AnyGemm,
-               arguments: &dyn Fn(MatrixRef) -> Box<dyn Fn(&AnyGemm, Call, &mut Emulator)>| {
+    type Run = dyn Fn(&AnyGemm, Call, &mut Emulator);
+    let run = |gemm: &AnyGemm, arguments: &dyn Fn(MatrixRef) -> Box<Run>| {
         let mut engine = Emulator::new().with_multiprocessors(3);
         let mut upload = |all: &[f64]| {
             let bytes: Vec<u8> = all.iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -117,10 +117,7 @@ fn factors_are_doubles() {
         let d = engine.read(d).expect("memory");
         d.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect::<Vec<_>>()
     };
-    fn with<E: Arguments + Clone>(epilogue: E) -> Box<dyn Fn(&AnyGemm, Call, &mut Emulator)>
-    where
-        E: 'static,
-    {
+    fn with<E: Arguments + Clone + 'static>(epilogue: E) -> Box<Run> {
         Box::new(move |gemm, call, engine| {
             Kernel::run(gemm, engine, &call.with(epilogue.clone())).expect("runs");
         })
@@ -139,7 +136,7 @@ fn factors_are_doubles() {
         };
         (spec.kernel().expect(text), bind)
     };
-    let linear = |c: MatrixRef| LinearArguments { alpha, beta, c: Some(c) };
+    let linear = move |c: MatrixRef| LinearArguments { alpha, beta, c: Some(c) };
     type Want<'a> = &'a dyn Fn(f64, f64) -> f64;
     let fused: Want<'_> = &|sum, c| c.mul_add(beta, sum * alpha);
     let check = |why: &str, found: Vec<f64>, want: Want<'_>| {

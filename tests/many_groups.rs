@@ -21,7 +21,7 @@ use typenum::{U2, U64, U128, U320, U512};
 fn rows_of(count: u32) -> Vec<u32> {
     let rows = |group: u32| match group % 29 {
         3 => 1 + group % 7,
-        17 if group % 5 == 0 => 150,
+        17 if group.is_multiple_of(5) => 150,
         _ => 0,
     };
     (0..count).map(|group| if group + 1 == count { 9 } else { rows(group) }).collect()
@@ -137,7 +137,9 @@ fn selections_have_tables_for_many_groups() {
                     .map(|of| GemmProblem { k: of[1] - of[0], ..case.problem })
                     .collect(),
                 Form::PointerArray => case.shapes.clone(),
-                _ => rows.iter().map(|&m| GemmProblem { m, ..case.problem }).collect(),
+                Form::Single | Form::Batched | Form::GroupedContiguous | Form::GroupedMasked => {
+                    rows.iter().map(|&m| GemmProblem { m, ..case.problem }).collect()
+                }
             };
             let whole = if form == Form::PointerArray { shapes[0] } else { case.problem };
             let request = Request::packed(Format::Bf16, [Major::K; 2], whole);
@@ -145,7 +147,7 @@ fn selections_have_tables_for_many_groups() {
                 Form::GroupedMasked => request.masked(10, &shapes),
                 Form::KGrouped => request.k_grouped(&shapes),
                 Form::PointerArray => request.grouped(&shapes),
-                _ => request.ragged(&shapes),
+                Form::Single | Form::Batched | Form::GroupedContiguous => request.ragged(&shapes),
             };
             let selection = select(&request, &machine);
             let why = format!("{count} groups, {form:?}");

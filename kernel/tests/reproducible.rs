@@ -30,7 +30,7 @@ fn equal_summations_give_equal_bits() {
             scope.spawn(move || {
                 let ran = (0..trials()).filter_map(|seed| {
                     match trial(&mut engine(seed), class, seed).expect("the emulator runs legal kernels") {
-                        Trial::Equal(other) => Some(other),
+                        Trial::Equal(other) => Some(*other),
                         Trial::Unfit => None,
                     }
                 });

@@ -30,7 +30,9 @@ impl Usual {
         let few = plan.mainloop.tile[1] * plan.mainloop.cluster[1];
         let m = match form {
             Form::GroupedContiguous | Form::GroupedMasked => 0,
-            _ => m.unwrap_or(if plan.swapped() { few } else { EXTENT }),
+            Form::Single | Form::Batched | Form::KGrouped | Form::PointerArray => {
+                m.unwrap_or(if plan.swapped() { few } else { EXTENT })
+            }
         };
         let [n, k] = [n, k].map(|extent| extent.unwrap_or(EXTENT));
         let of = |[m, n, k]: [u32; 3]| GemmProblem { m, n, k };
@@ -78,6 +80,7 @@ pub fn request<'a>(
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "there is one per page, and it is shown at once")]
 pub enum PageError {
     /// The kernel does not take the GEMMs, or they cannot be drawn.
     #[error(transparent)]

@@ -45,7 +45,9 @@ fn windows_and_chunks_leave_what_is_counted() {
                 let [left, right] = numbers.map(i64::from);
                 match of.mask {
                     Mask::Window => key >= own - left && key <= own + right,
-                    _ => key <= own && key >= own.div_euclid(left) * left,
+                    Mask::Full | Mask::Causal | Mask::Chunked => {
+                        key <= own && key >= own.div_euclid(left) * left
+                    }
                 }
             };
             let pairs =

@@ -254,7 +254,7 @@ impl Matrices {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Trial {
     /// The bits were equal.
-    Equal(KernelSpec),
+    Equal(Box<KernelSpec>),
     /// A kernel does not take the extents.
     Unfit,
 }
@@ -298,5 +298,5 @@ pub(crate) fn trial(
         let says = format!("seed {seed}, {problem:?}, D{place:?}\n{base}\n{other} of {rows} x {columns}");
         assert_eq!(want, got, "{says}");
     }
-    Ok(Trial::Equal(other))
+    Ok(Trial::Equal(Box::new(other)))
 }

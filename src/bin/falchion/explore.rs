@@ -84,7 +84,7 @@ fn launched(given: &Given, entry: &AnyGemm) -> (Launched, String) {
     });
     let rows = match form {
         Form::GroupedContiguous | Form::GroupedMasked => given.list("rows"),
-        _ => Vec::new(),
+        Form::Single | Form::Batched | Form::KGrouped | Form::PointerArray => Vec::new(),
     };
     let Usual { one, groups, max_rows } = Usual::of(entry, extents, rows);
     let GemmProblem { m, n, k } = one;

@@ -15,12 +15,11 @@ pub(crate) fn enough(what: &str, needed: u128, lower: &str) -> Result<(), Failur
 }
 
 fn refused(what: &str, error: &EngineError, lower: &str) -> Failure {
-    match error {
-        EngineError::Memory { needed, free } => {
-            let (needed, there) = (bytes(*needed as f64), free_in_words(*free));
-            usage!("{what} needs {needed} of memory, {there}: lower {lower}")
-        }
-        error => usage!("{what}: {error}: lower {lower}"),
+    if let EngineError::Memory { needed, free } = error {
+        let (needed, there) = (bytes(*needed as f64), free_in_words(*free));
+        usage!("{what} needs {needed} of memory, {there}: lower {lower}")
+    } else {
+        usage!("{what}: {error}: lower {lower}")
     }
 }
 

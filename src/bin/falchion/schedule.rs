@@ -105,9 +105,12 @@ pub(crate) fn of(entry: AnyGemm, launched: &Launched, sms: u32, asked: &str) -> 
     let (products, described) = (launched.products(), launched.described());
     let request = |request| launched.request(request);
     let all = explore::Launched { products: &products, described, request: &request };
-    Schedule::new(entry, all, machine(sms)).map_err(|error| match error {
-        ScheduleError::Call(error) => Failure::usage(error),
-        other => usage!("{asked}: {other}"),
+    Schedule::new(entry, all, machine(sms)).map_err(|error| {
+        if let ScheduleError::Call(error) = error {
+            Failure::usage(error)
+        } else {
+            usage!("{asked}: {error}")
+        }
     })
 }
 

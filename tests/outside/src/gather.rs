@@ -49,7 +49,7 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
         Arc::new(Emitter)
     }
     fn check(_: &Indices, a: Matrix, b: Matrix) -> Result<(), String> {
-        let aligned = |of: Matrix| of.address % 16 == 0 && of.ld % 8 == 0;
+        let aligned = |of: Matrix| of.address.is_multiple_of(16) && of.ld.is_multiple_of(8);
         if aligned(a) && aligned(b) {
             Ok(())
         } else {

@@ -96,7 +96,7 @@ impl Kernel<Norm> for RmsNorm {
             }
         }
         check_accessed(self, call, |_| 16)?;
-        let grid = Grid { ctas: [rows.min(resident.max(1)).into(), 1, 1] };
+        let grid = Grid { ctas: [rows.min(resident.max(1)), 1, 1] };
         let lds = [x.ld, d.ld].map(|ld| 2 * ld);
         let arguments = vec![
             x.address.into(),

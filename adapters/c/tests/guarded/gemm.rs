@@ -371,9 +371,9 @@ impl Case {
             let stride = if several[i] && count > 1 && gaps { of.stride as u64 } else { 0 };
             [if of.ld > of.length { of.ld as u64 } else { 0 }, stride]
         };
-        let [of_a, of_b, of_d] = [(a, 0), (b, 1), (d, 2)].map(|(of, i)| described(&of, i));
-        let c = [if named.contains(&"c") { of_d[0] } else { 0 }, if text.is_none() { of_d[1] } else { 0 }];
-        let all = [of_a, of_b, c, of_d];
+        let [lds_a, lds_b, lds_d] = [(a, 0), (b, 1), (d, 2)].map(|(of, i)| described(&of, i));
+        let c = [if named.contains(&"c") { lds_d[0] } else { 0 }, if text.is_none() { lds_d[1] } else { 0 }];
+        let all = [lds_a, lds_b, c, lds_d];
         let description = Description {
             size: size_of::<Description>(),
             args_size: size_of::<Arguments>(),

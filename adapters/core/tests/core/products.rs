@@ -61,8 +61,7 @@ fn linear() {
         let (a, b) = (operands.address(), operands.address() + 2 * (m * k) as u64);
         let call = Call::of(PROBLEM).a(a, k as u64).b(b, k as u64).d(d.address(), n as u64);
         emulate(&gemm, &call.with(Epilogue::Linear(linear)));
-        let wanted =
-            sums.iter().zip(&before).map(|(sum, before)| f64::from(alpha) * sum + f64::from(beta) * before);
+        let wanted = sums.iter().zip(&before).map(|(sum, before)| alpha * sum + beta * before);
         assert_near(&format!("alpha {alpha}, beta {beta}"), d.bytes(), wanted);
         assert!(d.is_intact() && operands.is_intact() && c.is_intact());
     }
@@ -161,7 +160,7 @@ fn pointer_arrays() {
         let linear = LinearArguments { c: (beta != 0.0).then_some(at), ..linear };
         emulate(&gemm, &Call { products, ..call }.with(Epilogue::Linear(linear)));
         for (([a, b, c], _, d), [_, _, k]) in memory.iter().zip(shapes) {
-            let wanted = product(a, b, k).into_iter().zip(c).map(|(sum, c)| sum + f64::from(beta) * c);
+            let wanted = product(a, b, k).into_iter().zip(c).map(|(sum, c)| sum + beta * c);
             assert_near(&format!("K {k}, beta {beta}"), d.bytes(), wanted);
             assert!(d.is_intact());
         }
