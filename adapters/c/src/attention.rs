@@ -289,15 +289,16 @@ impl AttentionKernel {
         )?;
         // What a launch would refuse, whatever the addresses are.
         let tried = largest(&call, request.pages);
-        let far = |of: HeadsRef, bytes| HeadsRef { address: 1 << 46 | aligned_address(bytes), ..of };
-        let read = |of: HeadsRef| far(of, 256);
+        let far = |of: HeadsRef, base: u64, bytes| HeadsRef { address: base | aligned_address(bytes), ..of };
+        let read = |of: HeadsRef| far(of, 1 << 46, 256);
         let bytes = attend.workspace(&tried);
         let AttentionCall { q, k, v, o, .. } = call;
         let tried = AttentionCall {
             q: read(q),
             k: read(k),
             v: if request.is_latent() { v } else { read(v) },
-            o: far(o, if aligned { 256 } else { 4 }),
+            // What is written shares memory with nothing.
+            o: far(o, 1 << 47, if aligned { 256 } else { 4 }),
             workspace: Some(Buffer::new(aligned_address(256), bytes)),
             ..tried
         };
