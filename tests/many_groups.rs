@@ -208,7 +208,7 @@ fn tables_have_words_types_and_errors() {
     let spec = usual.spec().expect("of built-in parts");
     assert!(!spec.to_string().contains("groups") && !spec.rust_type().contains("U320"), "{spec}");
 
-    let first = Call::of(GemmProblem { m: 16, n: 16, k: 128 }).a(0x1000, 128).b(0x2000, 128).d(0x4000, 16);
+    let first = Call::of(GemmProblem { m: 16, n: 16, k: 128 }).a(0x1000, 128).b(0x2000, 128).d(1 << 40, 16);
     for (gemm, count, words) in [
         (&usual, 321, "there are 321 groups, at most 320 are possible: use a kernel of `most-groups=512`"),
         (&typed, 513, "there are 513 groups, at most 512 are possible: use a kernel of `most-groups=1024`"),

@@ -235,7 +235,7 @@ fn the_drawn_call_has_these_numbers() {
     let page = include_str!("../ARCHITECTURE.md");
     let plan = Gemm::<program::Kernel>::PLAN;
     let problem = GemmProblem { m: 300, n: 200, k: 136 };
-    let call = Call::of(problem).a(1 << 20, 136).b(1 << 20, 136).d(1 << 20, 200);
+    let call = Call::of(problem).a(1 << 20, 136).b(1 << 20, 136).d(1 << 30, 200);
     let launch = Gemm::<program::Kernel>::launch(&call, 132).expect("legal").expect("work");
     for text in [
         format!("{} stages of {} B, {} threads", plan.ring.stages, plan.ring.stage_bytes, plan.threads),

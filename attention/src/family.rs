@@ -380,8 +380,9 @@ impl Family for Attention {
     /// For example `4x16/16x4096x4096 d=128 mask=causal`: sequences, heads of Q and of K, queries and keys, and the types.
     fn problem(request: &AttentionRequest) -> String {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
-        let mut words =
-            vec![format!("{batch}x{heads}/{shared}x{queries}x{keys}"), request.spec().to_string()];
+        // How O is stored follows from the other words.
+        let spec = AttentionSpec { store: AttentionSpec::DEFAULT.store, ..request.spec() };
+        let mut words = vec![format!("{batch}x{heads}/{shared}x{queries}x{keys}"), spec.to_string()];
         let names = AttentionRequest::names(request.mask).iter();
         words.extend(names.zip(request.counts()).map(|(name, count)| format!("{name}={count}")));
         words.extend(request.fixed.then(|| "fixed=on".to_owned()));

@@ -126,7 +126,8 @@ impl Memory {
     pub fn allocate(&mut self, bytes: usize) -> u64 {
         let base = self.next;
         let size = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.next = base.saturating_add(size).next_multiple_of(ALIGNMENT).saturating_add(GUARD);
+        let end = base.saturating_add(size).checked_next_multiple_of(ALIGNMENT);
+        self.next = end.and_then(|end| end.checked_add(GUARD)).unwrap_or(u64::MAX);
         let written = zeroed(bytes.div_ceil(32));
         self.allocations.push(Allocation { base, len: bytes, words: zeroed(bytes.div_ceil(4)), written });
         base

@@ -60,7 +60,9 @@ impl Layouts {
         let one = Extents { count: 1, bits: format.bits(), ..Extents::default() };
         if let Some(weights) = types.weights[i] {
             // Quantized weights are stored in blocks of 64 rows, in whole units along K.
-            let (lines, bits) = (mn.next_multiple_of(unit::ROWS), weights.code.bits());
+            // Extents of 2^31 and more are refused elsewhere.
+            let lines = mn.checked_next_multiple_of(unit::ROWS).unwrap_or(u32::MAX);
+            let bits = weights.code.bits();
             let length = weights::ld(weights.code, k);
             return (Contents::Codes(i, weights.code), Extents { bits, lines, length, ..one });
         }

@@ -249,7 +249,7 @@ fn a_fault_names_its_kernel_once_and_its_scheduler() {
     type Mine = Composed<Ours, LinearCombination<bf16>, OneTile<AlongM>>;
     let mut engine = Emulator::new();
     // No memory is allocated there.
-    let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(1 << 40, 64).b(1 << 40, 64).d(1 << 40, 64);
+    let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(1 << 40, 64).b(1 << 40, 64).d(1 << 41, 64);
     let program = Gemm::<Mine>::program().expect("legal");
     let launch = Gemm::<Mine>::launch(&call, 132);
     let launch = launch.expect("legal").expect("not empty");

@@ -136,7 +136,7 @@ fn what_is_no_spec_is_refused_with_the_word() {
         ("raster=x8", "raster is `x8`, m, n, a band such as m8"),
         (
             "epilogue=tanh",
-            "epilogue is neither linear nor sourced: `tanh` is no formula with a name: they are scaled, bias",
+            "epilogue is neither linear nor sourced: `tanh` is a function: write tanh(alpha*acc)",
         ),
         ("epilogue=relu(acc tile=64x64x64", "`)` was needed, here is `tile`"),
         ("epilogue='acc + f(acc)' tile=64x64x64", "`f` is no function"),

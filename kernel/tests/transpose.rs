@@ -242,7 +242,7 @@ fn what_cannot_be_transposed_is_refused() {
             "A's leading dimension is 19 elements, at least 20",
         ),
         (
-            Transposition { d: MatrixRef::new(4096, 29).every(600), ..legal },
+            Transposition { d: MatrixRef::new(1 << 40, 29).every(600), ..legal },
             "D's leading dimension is 29 elements, at least 30",
         ),
         (
@@ -253,8 +253,8 @@ fn what_cannot_be_transposed_is_refused() {
             Transposition { a: MatrixRef::new(4096, 20).every(1 << 38), ..legal },
             "A's matrices lie 1099511627776 B from",
         ),
-        (Transposition { d: MatrixRef::new(4096, 30).every(599), ..legal }, "D's matrices of 20 x 30"),
-        (Transposition { d: MatrixRef::new(4096, 30), ..legal }, "overlap"),
+        (Transposition { d: MatrixRef::new(1 << 40, 30).every(599), ..legal }, "D's matrices of 20 x 30"),
+        (Transposition { d: MatrixRef::new(1 << 40, 30), ..legal }, "overlap"),
         (Transposition { a: MatrixRef::new(u64::MAX - 3, 20), ..legal }, "ends beyond the last address"),
     ] {
         let error = transpose.launch(&what, 1).expect_err(words).to_string();
@@ -265,7 +265,7 @@ fn what_cannot_be_transposed_is_refused() {
         columns: i32::MAX as u32,
         count: 1,
         a: MatrixRef::new(4096, 1 << 31),
-        d: MatrixRef::new(4096, 1 << 31),
+        d: MatrixRef::new(1 << 40, 1 << 31),
     };
     assert!(matches!(transpose.launch(&huge, 1), Err(LaunchError::TooManyTiles { .. })));
 }

@@ -133,7 +133,7 @@ fn a_family_is_refused_before_anything_is_allocated() {
         ("many small tiles", text("65536x3x7"), &["65536x3/3x7x7", "blocks", "at most 65536"]),
         ("no operation", text("2x4294967295x1x0"), &["the number of heads is 4294967295"]),
         ("no keys", text("1x1073741824x1x0"), &["blocks", "at most 65536"]),
-        ("a window", text("1x1x2000000 mask=window left=100 right=0"), &["blocks", "at most 65536"]),
+        ("a window", text("1x1x8000000 mask=window left=100 right=0"), &["blocks", "at most 65536"]),
     ];
     for family in ["attention", "attention-backward"] {
         for (command, cases) in [("verify", &verify[..]), ("explore", &drawn), ("trace", &drawn)] {

@@ -29,7 +29,7 @@ fn values_are_judged_as_values() {
             (
                 "a little more than an f32's",
                 &["--beta", "-3.5e38"],
-                &["--beta is -3.5e38", "f32, which holds 3.4028235e38 at most"],
+                &["beta: it is -35000000", "f32, which holds 3.4028235e38 at most"],
             ),
             (
                 "less than an f32's",

@@ -181,7 +181,7 @@ fn descriptions_that_are_none_are_refused() {
             "weights in a type that does not hold their scales",
             Description { types: c(c"f16-e2m1g32"), ..NOTHING },
             NO_KERNEL,
-            "e2m1 is multiplied in bf16",
+            "use operands of bf16",
         ),
         (
             "sums in a fixed order",

@@ -106,8 +106,8 @@ pub(crate) fn of(entry: AnyGemm, launched: &Launched, sms: u32, asked: &str) -> 
     let request = |request| launched.request(request);
     let all = explore::Launched { products: &products, described, request: &request };
     Schedule::new(entry, all, machine(sms)).map_err(|error| {
-        if let ScheduleError::Call(error) = error {
-            Failure::usage(error)
+        if let ScheduleError::Tiles { tiles, most } = error {
+            usage!("{asked} make {tiles} tiles, a picture shows at most {most}: lower them")
         } else {
             usage!("{asked}: {error}")
         }
