@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 pub use document::document;
 pub use schedule::{Launched, Schedule, ScheduleError, does};
 pub use traits::{direction, tile, traits};
-pub use usual::{PageError, Usual, page, request};
+pub use usual::{MOST_BATCHED, PageError, Usual, page, request};
 
 use crate::verify::FusedGemm;
 

@@ -6,7 +6,7 @@ use collective::Form;
 use kernel::host::bytes_in_words as bytes;
 use kernel::operands::Layouts;
 use kernel::{AnyGemm, GemmProblem, LaunchError, Machine, Prediction, Request, Types};
-use scheduler::{Activity, Slice, Span, Tiles, Timeline, TooManyTiles, Work};
+use scheduler::{Activity, Slice, Span, Tiles, Timeline, Work};
 
 use super::traits::tile;
 
@@ -57,9 +57,9 @@ pub enum ScheduleError {
     /// The kernel does not take the call.
     #[error(transparent)]
     Call(#[from] LaunchError),
-    /// More tiles than can be numbered.
-    #[error(transparent)]
-    Numbers(#[from] TooManyTiles),
+    /// An extent, or the number of tiles, is more than can be numbered.
+    #[error("{0}")]
+    Numbers(#[source] LaunchError),
     /// More tiles than are drawn.
     #[error("they make {tiles} tiles, a picture shows at most {most}: lower them")]
     Tiles {
@@ -89,7 +89,7 @@ impl Schedule {
         if let (Form::Single, Some(call)) = (form, &call) {
             entry.launch(call, slots)?;
         }
-        let tiles = entry.tiles_of(products)?;
+        let tiles = entry.tiles_of(products).map_err(ScheduleError::Numbers)?;
         let all = u64::from(tiles.m) * u64::from(tiles.n);
         if all > MOST_TILES {
             return Err(ScheduleError::Tiles { tiles: all, most: MOST_TILES });

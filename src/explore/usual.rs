@@ -1,7 +1,7 @@
 //! The GEMMs that a page shows where nobody says them, and the whole page of a kernel.
 
 use collective::Form;
-use kernel::{AnyGemm, GemmProblem, LaunchError, Machine, Request, UnknownConfig};
+use kernel::{AnyGemm, GemmProblem, Machine, Request, UnknownConfig};
 use serde_json::Value;
 
 use super::run::{small, traced};
@@ -10,6 +10,9 @@ use crate::verify::family::FamilyError;
 
 /// The extent of GEMMs of which nobody says more.
 const EXTENT: u32 = 4096;
+
+/// Largest number of GEMMs of a batch in a picture.
+pub const MOST_BATCHED: u32 = 65_536;
 
 /// The GEMMs of a launch.
 #[derive(Clone, Debug)]
@@ -94,9 +97,12 @@ pub enum PageError {
     /// The kernel has no twin without its epilogue.
     #[error(transparent)]
     Kernel(#[from] UnknownConfig),
-    /// The extents are too large.
-    #[error(transparent)]
-    Call(#[from] LaunchError),
+    /// A batch of more GEMMs than are drawn.
+    #[error("batch is {batch}, at most {MOST_BATCHED} are drawn")]
+    Batch {
+        /// Number of GEMMs.
+        batch: u32,
+    },
 }
 
 /// The page of a kernel for `batch` GEMMs of the extents that were asked for, on a card: an HTML document.
@@ -110,6 +116,9 @@ pub fn page(
     batch: u32,
     machine: Machine,
 ) -> Result<String, PageError> {
+    if batch > MOST_BATCHED {
+        return Err(PageError::Batch { batch });
+    }
     let plain = super::plain(entry)?;
     let Usual { one, groups, max_rows } = Usual::of(entry, asked, Vec::new());
     let alone = groups.is_empty();

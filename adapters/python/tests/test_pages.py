@@ -80,6 +80,8 @@ def test_kernels_of_several_products_have_pages():
         assert len(shown["order"]["products"]) == count and (note or "") in (shown["run_note"] or "")
     batch = data(falchion.explore((64, 64, 64), batch=5).document)["kernel"]
     assert batch["order"]["products"] == [[64, 64, 64]] * 5
+    with pytest.raises(ValueError, match="batch is 65537, at most 65536 are drawn"):
+        falchion.explore((64, 64, 64), batch=65537)
 
 
 def test_notebooks_show_kernels():

@@ -6,7 +6,7 @@ mod svg;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use falchion::explore::{self, Schedule, ScheduleError, does};
+use falchion::explore::{self, MOST_BATCHED, Schedule, ScheduleError, does};
 use kernel::{AnyGemm, GemmProblem, Machine};
 use scheduler::Span;
 
@@ -29,9 +29,6 @@ slice of a tile takes its part of the tile's time. Without --kernel it is the fi
                   falchion schedule --kernel grouped-128x256-bf16-kk --group 300x512x64,70x40x512 --sms 8",
     run: schedule,
 };
-
-/// Largest number of GEMMs of a batch in a picture.
-const MOST_BATCHED: u32 = 65_536;
 
 fn schedule(given: &Given) -> Result<(), Failure> {
     let svg = given.get::<PathBuf>("svg");
