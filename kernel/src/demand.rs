@@ -14,10 +14,10 @@ use crate::operands::Memory;
 /// use kernel::{Demand, Emulator, Engine, Transpose, Transposition};
 ///
 /// let transpose = Transpose::of(Format::E4m3).expect("8 bits");
-/// let (a, d) = (MatrixRef::new(0, 1 << 30), MatrixRef::new(0, 1 << 20));
-/// let call = Transposition { rows: 1 << 20, columns: 1 << 30, count: 1, a, d };
+/// let (a, d) = (MatrixRef::new(0, 1 << 24), MatrixRef::new(0, 1 << 20));
+/// let call = Transposition { rows: 1 << 20, columns: 1 << 24, count: 1, a, d };
 /// let demand = Demand::of(&transpose, &call, 132)?;
-/// assert_eq!(demand.bytes, 2 << 50);
+/// assert_eq!(demand.bytes, 2 << 44);
 /// assert!(Emulator::new().admit(&demand, 0).is_err());
 /// # Ok::<(), kernel::LaunchError>(())
 /// ```

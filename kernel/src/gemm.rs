@@ -50,7 +50,12 @@ impl AnyGemm {
     /// The name of the program's entry, made of the names of its form, mainloop, epilogue and scheduler.
     pub fn entry_name(&self) -> String {
         let (form, mainloop) = (self.plan.form.suffix(), self.mainloop.name(&self.plan.mainloop));
-        format!("gemm{form}_{mainloop}_{}_{}", self.epilogue.name(), self.scheduler.name())
+        // Programs are told apart by this name.
+        let table = match self.plan.table.groups {
+            most if most == Form::TABLES[0] => String::new(),
+            most => format!("_of_{most}"),
+        };
+        format!("gemm{form}{table}_{mainloop}_{}_{}", self.epilogue.name(), self.scheduler.name())
     }
 
     /// Name of the element type of the caller's A, for example `bf16`. See [`formats`](Self::formats) for B

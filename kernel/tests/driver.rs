@@ -47,9 +47,9 @@ fn graphs_keep_their_kernels_and_buffers() {
     with_stand_in("graphs_keep_their_kernels_and_buffers", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
         let stream = Arc::clone(gpu.stream());
-        let buffer = gpu.allocate(BYTES).expect("memory");
+        let buffer = gpu.allocate(2 * BYTES).expect("memory");
         let (gemm, program) = small();
-        let call = call(buffer.address, buffer.address, buffer.address);
+        let call = call(buffer.address, buffer.address, buffer.address + BYTES as u64);
         let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
         let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
         let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");
@@ -90,10 +90,10 @@ impl Enqueue for Enqueued<'_> {
 fn loaded_kernels_are_captured() {
     with_stand_in("loaded_kernels_are_captured", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
-        let (stream, buffer) = (Arc::clone(gpu.stream()), gpu.allocate(BYTES).expect("memory"));
+        let (stream, buffer) = (Arc::clone(gpu.stream()), gpu.allocate(2 * BYTES).expect("memory"));
         let (gemm, program) = small();
         let loaded = RefCell::new(Loaded::load_in(gpu.context(), gemm, program).expect("compiles"));
-        let call = call(buffer.address, buffer.address, buffer.address);
+        let call = call(buffer.address, buffer.address, buffer.address + BYTES as u64);
         let shorter = Call { problem: GemmProblem { m: 32, ..call.problem }, ..call };
         loaded.borrow_mut().prepare(&call).expect("legal");
         let graph = {
@@ -113,11 +113,11 @@ fn loaded_kernels_are_captured() {
 
         // Nobody says when another library's graph is replayed for the last time.
         let mut gpu = Gpu::new(0).expect("the stand-in");
-        let buffer = gpu.allocate(BYTES).expect("memory");
+        let buffer = gpu.allocate(2 * BYTES).expect("memory");
         let memory = gpu.memory(buffer).expect("allocated");
         let (gemm, program) = small();
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
-        let call = self::call(buffer.address, buffer.address, buffer.address);
+        let call = self::call(buffer.address, buffer.address, buffer.address + BYTES as u64);
         let graph = other::capture(|| {
             for _ in 0..2 {
                 // SAFETY: the stand-in runs nothing.
@@ -169,7 +169,7 @@ fn the_callers_context_stays_current() {
             let stays = |what: &str| assert_eq!(other::current(), before, "{what}");
             let mut gpu = Gpu::new(0).expect("the stand-in");
             stays("a GPU");
-            let buffer = gpu.upload(&[1; BYTES]).expect("memory");
+            let buffer = gpu.upload(&[1; 2 * BYTES]).expect("memory");
             stays("an upload");
             gpu.upload(&[0xee; 4]).expect_err("cannot be copied");
             stays("an upload that fails");
@@ -182,7 +182,7 @@ fn the_callers_context_stays_current() {
             stays("a kernel");
             let memory = gpu.memory(buffer).expect("allocated");
             let lent = [DeviceSlice::from(&memory)];
-            let call = call(buffer.address, buffer.address, buffer.address);
+            let call = call(buffer.address, buffer.address, buffer.address + BYTES as u64);
             for _ in 0..2 {
                 loaded.launch(&stream, &call, &lent).expect("legal");
                 stays("a launch");
@@ -215,11 +215,12 @@ fn the_callers_context_stays_current() {
 fn a_launch_in_the_current_context_sets_no_context() {
     with_stand_in("a_launch_in_the_current_context_sets_no_context", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
-        let buffer = gpu.allocate(BYTES).expect("memory");
+        let buffer = gpu.allocate(2 * BYTES).expect("memory");
         let memory = gpu.memory(buffer).expect("allocated");
         let (gemm, program) = small();
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
-        let (stream, call) = (Arc::clone(gpu.stream()), call(buffer.address, buffer.address, buffer.address));
+        let (stream, call) =
+            (Arc::clone(gpu.stream()), call(buffer.address, buffer.address, buffer.address + BYTES as u64));
         for (current, sets) in [(0x10, 0), (0x7770, 2)] {
             other::set_current(current);
             let before = noted("context set");
@@ -378,7 +379,7 @@ fn memory_of_mainloops_is_lent() {
 fn records_name_buffers_alone() {
     with_stand_in("records_name_buffers_alone", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
-        let buffer = gpu.allocate(BYTES).expect("memory");
+        let buffer = gpu.allocate(2 * BYTES).expect("memory");
         let gemm = kernel::find("grouped-128x256-bf16-kk").expect("a name");
         let program = gemm.program().expect("legal");
         let workspace = gpu.workspace(gemm.workspace(&Call::grouped(1, 16), 132)).expect("memory");
@@ -453,7 +454,8 @@ fn records_are_lent_with_what_they_name() {
             ),
             ("a product of no rows, of nobody", Record { m: 0, addresses: [1 << 33; 4], ..good }, 1.0, ""),
         ] {
-            let records = DeviceRecords::upload(gpu.context(), &[good, second]).expect("memory");
+            let records =
+                DeviceRecords::upload(gpu.context(), &[Record { m: 0, ..good }, second]).expect("memory");
             let mut call = Call { workspace, ..records.call() };
             (call.epilogue.alpha, call.epilogue.beta) = (1.0, beta);
             let [a, b, c, d] = memories.each_ref().map(DeviceSlice::from);
@@ -487,7 +489,7 @@ fn a_fault_is_that_of_the_kernel_that_was_launched() {
         &[("STAND_IN_FAULTS", "1")],
         || {
             let mut gpu = Gpu::new(0).expect("the stand-in");
-            let buffer = gpu.allocate(BYTES).expect("memory");
+            let buffer = gpu.allocate(2 * BYTES).expect("memory");
             let memory = [gpu.memory(buffer).expect("allocated")];
             let lent = memory.each_ref().map(DeviceSlice::from);
             let (gemm, program) = small();
@@ -497,7 +499,7 @@ fn a_fault_is_that_of_the_kernel_that_was_launched() {
             let other = kernel::find("128x128-direct-bf16-kk").expect("a name");
             let program = other.program().expect("legal");
             let mut innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
-            let call = call(buffer.address, buffer.address, buffer.address);
+            let call = call(buffer.address, buffer.address, buffer.address + BYTES as u64);
             loaded.launch(&stream, &call, &lent).expect("the fault comes later");
             // Every later call, in any order, names the kernel and reports that the context is lost.
             let errors = [

@@ -15,9 +15,9 @@ type Four = Composed<
 >;
 
 fn packed(problem: GemmProblem) -> Call {
-    let at = |matrix: MatrixRef| MatrixRef { address: 1 << 20, ..matrix };
+    let at = |address, matrix: MatrixRef| MatrixRef { address, ..matrix };
     let Call { a, b, d, .. } = Call::of(problem);
-    Call { a: at(a), b: at(b), d: at(d), ..Call::of(problem) }
+    Call { a: at(1 << 62, a), b: at(1 << 62, b), d: at(1 << 20, d), ..Call::of(problem) }
 }
 
 /// The tiles of some GEMMs of one launch.

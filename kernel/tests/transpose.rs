@@ -267,7 +267,11 @@ fn what_cannot_be_transposed_is_refused() {
         a: MatrixRef::new(4096, 1 << 31),
         d: MatrixRef::new(1 << 40, 1 << 31),
     };
-    assert!(matches!(transpose.launch(&huge, 1), Err(LaunchError::TooManyTiles { .. })));
+    // There is no room for both in 64 bits.
+    assert!(matches!(
+        transpose.launch(&huge, 1),
+        Err(LaunchError::TooManyTiles { .. } | LaunchError::Shared { .. } | LaunchError::End { .. })
+    ));
 }
 
 /// What is transposed, where to, and at what cost; kernels multiply the result.

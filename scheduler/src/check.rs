@@ -271,7 +271,7 @@ mod tests {
             ("behind M", WHOLE, vec![unit(2, 1, [0, 3])], outside(unit(2, 1, [0, 3]))),
             ("behind N", WHOLE, vec![unit(1, 2, [0, 3])], outside(unit(1, 2, [0, 3]))),
             // 2 x 2 tiles of 3 k-tiles.
-            ("without an end", SPLIT, last(&[[0, 3]; 10]), Some(Endless { worker: 0, most: 12 })),
+            ("without an end", SPLIT, last(&[[0, 3]; 10]), Some(Endless { worker: 1, most: 12 })),
         ] {
             // The two workers take turns: the units of the last tile, then all others.
             let units = [parts, most(3)].concat();
@@ -290,7 +290,7 @@ mod tests {
         {
             assert_eq!(fault(traits, 0, &units(count, [0, 0], 0)), wanted, "{count} of {traits:?}");
         }
-        let endless = Some(CoverageFault::Endless { worker: 0, most: 4 });
+        let endless = Some(CoverageFault::Endless { worker: 1, most: 4 });
         assert_eq!(fault(WHOLE, 0, &units(2, [0, 0], 0)), endless);
         let empty = [units(1, [0, 3], 3), units(1, [3, 3], 3)[3..].to_vec()].concat();
         assert_eq!(fault(clusters, 3, &empty), None);

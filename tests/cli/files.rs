@@ -385,10 +385,14 @@ fn factors_are_not_rounded_where_d_is_not() {
     refused(
         "gemm",
         &[
-            ("integers", &["--dtype", "s8", "--alpha", "16777217"], &["16777217", "s32", "16777216"]),
-            ("of C", &["--dtype", "s8", "--beta", "16777217"], &["--beta", "16777217"]),
+            ("integers", &["--dtype", "s8", "--alpha", "2147483648"], &["alpha", "2147483648"]),
+            ("of C", &["--dtype", "s8", "--beta", "0.5"], &["beta", "0.5"]),
         ],
     );
+    let exact =
+        ["gemm", "--engine", "emulator", "--dtype", "f64", "--alpha", "0.1", "--m", "64", "--n", "64"];
+    let exact = falchion(&exact);
+    assert!(exact.stdout.ends_with("verified\n"), "{}{}", exact.stdout, exact.stderr);
 }
 
 /// Shapes are compared by the headers alone.

@@ -132,7 +132,7 @@ typedef struct {
     const void *groups;
     const falchion_input *inputs; /* the arguments of the epilogue's text */
     size_t input_count;
-    size_t input_size; /* sizeof(falchion_input); 0 for its fields up to offset */
+    size_t input_size; /* sizeof(falchion_input), or 0, which means that of this header */
     /* The factors in double, for GEMMs of f64; others round them to float. If one is not 0, it is the factor, and alpha (or beta) is 0 or the
      * float next to it; else the call is refused. 0 means alpha (or beta). */
     double alpha_f64, beta_f64;

@@ -299,7 +299,7 @@ impl AttentionKernel {
             v: if request.is_latent() { v } else { read(v) },
             // What is written shares memory with nothing.
             o: far(o, 1 << 47, if aligned { 256 } else { 4 }),
-            workspace: Some(Buffer::new(aligned_address(256), bytes)),
+            workspace: Some(Buffer::new(1 << 45 | aligned_address(256), bytes)),
             ..tried
         };
         attend.attention().launch(&tried, 1).or_else(|error| invalid(error.to_string()))?;

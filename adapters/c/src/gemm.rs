@@ -172,7 +172,13 @@ impl Gemm {
         if inputs.is_null() && input_count > 0 {
             return invalid(format!("inputs is NULL and input_count {input_count}, an array was needed"));
         }
-        let size = if input_size == 0 { FIRST_INPUT } else { input_size };
+        // Who knows the field has the structure of today, who does not has that of the first version.
+        let known = self.asked.args_size > core::mem::offset_of!(Arguments, input_size);
+        let size = match input_size {
+            0 if known => size_of::<NamedInput>(),
+            0 => FIRST_INPUT,
+            size => size,
+        };
         let given = (0..input_count).map(|i| {
             // SAFETY: the caller guarantees that number of them, of that size.
             unsafe { sized(inputs.byte_add(i * size), size, (FIRST_INPUT, "falchion_input")) }

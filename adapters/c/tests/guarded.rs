@@ -108,6 +108,8 @@ fn gemms_are_right_or_refused() {
         let mut case = gemm::Case::draw(&mut random, None);
         let spoiled = if i % 3 == 2 { spoil::gemm(&mut case, &mut random) } else { None };
         let words = format!("call {i} of SEED={seed}: {}", case.words);
+        // A call that damages memory leaves nothing else behind.
+        println!("{words}, spoiled: {spoiled:?}");
         match spoiled {
             None => found.fits(case.run(), &words, || case.wrong()),
             Some(any) => found.refused(case.run(), &words, any),
@@ -125,6 +127,8 @@ fn attention_is_right_or_refused() {
         let mut case = attention::Case::draw(&mut random, None);
         let spoiled = if i % 3 == 2 { spoil::attention(&mut case, &mut random) } else { None };
         let words = format!("call {i} of SEED={seed}: {}", case.words);
+        // A call that damages memory leaves nothing else behind.
+        println!("{words}, spoiled: {spoiled:?}");
         match spoiled {
             None => found.fits(case.run(), &words, || case.wrong()),
             Some(any) => found.refused(case.run(), &words, any),

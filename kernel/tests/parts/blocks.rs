@@ -298,7 +298,7 @@ fn scales_that_do_not_fit_are_refused() {
     let gemm = |text: &str| text.parse::<KernelSpec>().expect(text).kernel().expect("legal");
     let (kernel, plain) = (gemm("dtype=e4m3 scale-a=1x128 scale-b=128x128"), gemm("dtype=e4m3"));
     let swapped = gemm("dtype=e4m3 scale-a=1x128 scale-b=128x128 swap=yes");
-    let call = Call::of(GemmProblem { m: 200, n: 136, k: 336 }).a(4096, 336).b(4096, 336).d(4096, 136);
+    let call = Call::of(GemmProblem { m: 200, n: 136, k: 336 }).a(4096, 336).b(4096, 336).d(1 << 30, 136);
     let good = BlockScales { a: MatrixRef::new(4096, 200), b: MatrixRef::new(4096, 4) };
     let a = |a| BlockScales { a, ..good };
     let b = |b| BlockScales { b, ..good };
