@@ -257,15 +257,25 @@ impl Case {
         };
         let poison = 0xA5;
         // C may be D.
-        // C of a text is one matrix for all GEMMs, and has A's format.
-        let c_number = if text.is_some() { kind.of[0] } else { of_d };
+        // C of a text is one matrix for all GEMMs, in the format that a text's matrices have without one of their own.
+        let c_number = match (text, kind.of[0]) {
+            (None, _) => of_d,
+            (Some(_), Number::E4m3) => Number::Bf16,
+            (Some(_), Number::S8) => Number::F32,
+            (Some(_), own) => own,
+        };
         let c = Extents { count: if text.is_some() { 1 } else { d.count }, ..d };
         let of_c = |[matrix, row, column]: [usize; 3]| -> f64 {
             let matrix = if c.count == 1 { 0 } else { matrix };
             of_c[at(&d, [matrix, row, column])].into()
         };
-        let aliased =
-            beta != 0.0 && c.count == d.count && c_number == of_d && random.once_in(3) && short.is_none();
+        let aliased = beta != 0.0
+                && c.count == d.count
+                // What all GEMMs read is not what one of them writes.
+                && (text.is_none() || count == 1)
+                && c_number == of_d
+                && random.once_in(3)
+                && short.is_none();
         let c_image = c.image(c_number, poison, of_c);
         let d_before = if aliased { c_image.clone() } else { vec![poison; d.elements() * of_d.size()] };
         let mut after = d_before.clone();

@@ -42,8 +42,8 @@ fn described(case: &mut Case, random: &mut Random) -> Option<Words> {
     }
     // Extents that no memory holds: of more than one matrix the first is named.
     let huge: Words = &[
-        "M is", "N is", "K is", "A", "B", "a would", "b would", "c would", "d would", "lda", "ldb", "ldd",
-        "memory", "tiles", "blocks",
+        "M is", "N is", "K is", "A", "B", "a would", "b would", "c would", "d would", "lda", "ldb", "ldc",
+        "ldd", "memory", "tiles", "blocks",
     ];
     Some(match case.description {
         of if of.size == 8 => &["size is 8"],
