@@ -115,10 +115,10 @@ def test_out_has_memory_of_its_own():
     memory = np.ones((64, 192), np.float16)
     a, b = memory[:, :64], np.ones((64, 64), np.float16)
     for out, words in [(memory[:, 32:96], "a"), (memory[:, :64], "a"), (b, "b")]:
-        with pytest.raises(ValueError, match=f"^out at 0x[0-9a-f]+ is written and shares memory with {words} at 0x"):
+        with pytest.raises(ValueError, match=f"out at 0x[0-9a-f]+ is written and shares memory with {words} at 0x"):
             falchion.matmul(a, b, out=out)
     c = memory[:, 128:]
-    with pytest.raises(ValueError, match="^out .* with c at 0x.*: memory of its own was needed, or exactly the same"):
+    with pytest.raises(ValueError, match="out .* with c at 0x.*: memory of its own was needed, or exactly the same"):
         falchion.matmul(a, b, beta=1, c=c, out=memory[:, 120:184])
     # Columns beside those of a, and c itself.
     assert (falchion.matmul(a, b, out=memory[:, 64:128]) == 64).all()
@@ -136,7 +136,7 @@ def test_factors_are_doubles():
         (falchion.matmul(a, b, epilogue="factor*acc + low", factor=0.1, low=1e-3), 0.1 * exact + 1e-3),
     ]:
         assert np.abs(found - wanted).max() < 1e-14
-    with pytest.raises(ValueError, match="alpha: it is 1e300, and it is taken in f32"):
+    with pytest.raises(ValueError, match="alpha: it is 10+, and it is taken in f32"):
         falchion.matmul(A, B, alpha=1e300)
 
 
