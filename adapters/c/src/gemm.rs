@@ -48,7 +48,7 @@ pub struct Arguments {
     pub inputs: *const NamedInput,
     /// Number of these.
     pub input_count: usize,
-    /// Size of one of them; 0 for its fields up to `mask`.
+    /// Size of one of them, or 0: that of [`NamedInput`] today, or of its first version if the arguments are of a version without this field.
     pub input_size: usize,
     /// Alpha in `f64`; 0 if it is `alpha`.
     pub alpha_f64: f64,
