@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use collective::{Bounded, Format, OperandTile, QueuePlan};
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_accessed};
-use ptx::abi::{Argument, Grid};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_accessed, declare};
+use ptx::abi::{Grid, TensorMap};
 use ptx::{Function, VerifyError};
 
 use crate::checks::{LIMIT, check_begin, check_packed, check_pages, check_problem, check_tensor, refused};
@@ -15,7 +15,7 @@ use crate::maps::{Rows, map_of, map_of_pages, outside};
 use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
 use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef};
-use crate::scores::{AnyScores, Scope, Scores, any};
+use crate::scores::{AnyScores, Scope, Scores, any, state_values};
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
@@ -110,7 +110,7 @@ impl Attention {
 
     /// Bytes of workspace that a call needs; 0 if keys are not divided and tiles are not drawn.
     pub fn workspace(&self, call: &AttentionCall) -> u64 {
-        self.divided(call, 0).map_or(0, |divided| divided.bytes).saturating_add(self.of_counter())
+        self.divided(call).map_or(0, |divided| divided.bytes).saturating_add(self.of_counter())
     }
 
     /// Bytes at the beginning of the workspace for the counter of tiles, if they are drawn.
@@ -118,8 +118,8 @@ impl Attention {
         if matches!(self.plan.spec.order, Order::Drawn) { QueuePlan::WORKSPACE_BYTES } else { 0 }
     }
 
-    /// How the keys of a call are divided, with the workspace at an address.
-    fn divided(&self, call: &AttentionCall, workspace: u64) -> Option<Divided> {
+    /// How the keys of a call are divided.
+    fn divided(&self, call: &AttentionCall) -> Option<Divided> {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = call.problem;
         let AttentionSpec { parts, head: [_, dv], tile: [rows, _], lengths, pack, .. } = self.plan.spec;
         let count = match parts {
@@ -145,12 +145,8 @@ impl Attention {
         let sums = aligned(counters.saturating_mul(4));
         let outputs = aligned(rows.saturating_mul(u64::from(count) * 4)).saturating_add(sums);
         let bytes = rows.saturating_mul(u64::from(count) * u64::from(dv) * 4).saturating_add(outputs);
-        Some(Divided {
-            count,
-            rows,
-            addresses: [0, sums, outputs].map(|offset| workspace.wrapping_add(offset)),
-            bytes,
-        })
+        let offsets = [0, sums, outputs].map(|offset| offset.saturating_add(self.of_counter()));
+        Some(Divided { count, rows, offsets, bytes })
     }
 
     /// Heads of tiles that are mixed. If later queries see more keys, these are the fewest whose tiles fill their rounds, or, if tiles of
@@ -221,20 +217,45 @@ struct Divided {
     count: u32,
     /// Rows of O.
     rows: u64,
-    /// Addresses of the counters, the log-sum-exps of parts, and their O.
-    addresses: [u64; 3],
+    /// Bytes of the workspace before the counters, the log-sum-exps of parts, and their O.
+    offsets: [u64; 3],
     /// Bytes of the workspace.
     bytes: u64,
+}
+
+/// What a launch computes of a call for its parameters.
+struct Facts {
+    /// Tensor maps of Q, of K and V, of K and V for boxes without keys, and of O.
+    q: TensorMap,
+    of_keys: Vec<TensorMap>,
+    without_keys: Vec<TensorMap>,
+    o: Option<TensorMap>,
+    /// Whether K and V are read. If not, their tensor maps begin where Q does.
+    reads_keys: bool,
+    /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
+    heads: u32,
+    /// Heads of Q per head of K and V; if heads are packed, those that are rows of one tile.
+    share: u32,
+    /// Heads of tiles per head of K and V.
+    sharing: u32,
+    tiles: u32,
+    /// Tiles of queries per head. If lengths differ, some are empty.
+    across: u32,
+    /// Heads whose tiles are mixed.
+    section: u32,
 }
 
 impl Kernel<AttentionCall> for Attention {
     fn program(&self) -> Result<Program, VerifyError> {
         let plan = &self.plan;
-        Program::new(Function::build(plan.cta.entry(self.name()), |f| emit::emit(f, plan, &*self.scores)))
+        Program::new(Function::build(plan.cta.entry(self.name()), |f| {
+            declare(self, f);
+            emit::emit(f, plan, &*self.scores);
+        }))
     }
 
     fn launch(&self, call: &AttentionCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, pages, sinks, .. } = *call;
+        let AttentionCall { problem, q, k, v, o, packed, pages, .. } = *call;
         let AttentionCall { counts, reals, .. } = call;
         check_problem(&problem)?;
         let (heads, pack) = (problem.heads, self.plan.spec.pack);
@@ -264,7 +285,7 @@ impl Kernel<AttentionCall> for Attention {
             );
             return Err(LaunchError::Problem { reason });
         }
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
         let plan = &self.plan;
         let AttentionSpec { format, output, head: [d, dv], tile: [rows, _], lengths, pack, .. } = plan.spec;
         let differ = lengths == Lengths::Packed;
@@ -287,7 +308,8 @@ impl Kernel<AttentionCall> for Attention {
         // Packed sequences are one of all rows.
         let sequences = if differ { 1 } else { batch };
         check_tensor(("Q", q), [sequences, heads, all_queries, d], (format, 16))?;
-        let [k, v] = if keys > 0 && all_keys > 0 && caches > 0 {
+        let reads_keys = keys > 0 && all_keys > 0 && caches > 0;
+        let [k, v] = if reads_keys {
             check_tensor(("K", k), [caches, shared, all_keys, d], (cache, 16))?;
             if plan.latent.is_none() {
                 check_tensor(("V", v), [caches, shared, all_keys, dv], (cache, 16))?;
@@ -301,9 +323,8 @@ impl Kernel<AttentionCall> for Attention {
         check_tensor(("O", o), [sequences, heads, all_queries, dv], (output, alignment))?;
         // Tables, factors and sums, too.
         check_accessed(self, call, |of| u64::from(of.bits / 8))?;
-        let address = Buffer::workspace_address(call.workspace, self.workspace(call))?;
-        let divided = self.divided(call, address.wrapping_add(self.of_counter()));
-        let parts = divided.as_ref().map_or(1, |divided| divided.count);
+        Buffer::workspace_address(call.workspace, self.workspace(call))?;
+        let parts = self.divided(call).map_or(1, |divided| divided.count);
         let queries_per_tile = rows / pack;
         // Heads of tiles, and heads of Q that are rows of one.
         let share = plan.spec.rows_of_query(heads / shared);
@@ -321,7 +342,6 @@ impl Kernel<AttentionCall> for Attention {
         };
         // As many as tiles at most.
         let across = tiles / groups / parts / sequences;
-        let factor = if self.scores.changes() { 1.0 } else { scale };
         let rows =
             |most: u32, all: u32| Rows { most: if all == 0 { 1 } else { most }, all: differ.then_some(all) };
         let (q_rows, k_rows) = (rows(queries, all_queries), rows(page.unwrap_or(keys), all_keys));
@@ -340,70 +360,30 @@ impl Kernel<AttentionCall> for Attention {
             None => map_of(tile, of, [batch, shared, d], k_rows, [1, 1]),
         };
         let read = plan.copied().into_iter().zip([(k, d), (v, dv)]).take(plan.operands() - 1);
-        let maps: Vec<_> = read.map(|(tile, (of, d))| of_keys(&tile, of, d)).collect();
-        let without_keys: Vec<_> = maps.iter().map(|map| outside(map, q.address)).collect();
-        let mut arguments: Vec<Argument> =
-            vec![map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, [pack, share]).into()];
-        arguments.extend(maps.into_iter().map(Argument::from));
-        match &plan.output {
-            Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, [pack, share]).into()),
-            None => {
-                let bytes = u64::from(output.bytes());
-                // One that is too long is that of the only head or sequence, and not used.
-                let strides = [o.row, o.head, o.batch].map(|stride| stride.wrapping_mul(bytes));
-                // Neighbours are stored together if they all begin at a multiple of their size.
-                let pairs = [o.address, strides[0], strides[1], if differ { 0 } else { strides[2] }];
-                let pairs = pairs.iter().all(|of| of.is_multiple_of(2 * bytes));
-                arguments.push(o.address.into());
-                arguments.extend(strides.map(Argument::from));
-                arguments.push(u32::from(pairs).into());
-            }
-        }
-        arguments.push(log_sum_exp.into());
-        if plan.spec.sinks {
-            arguments.push(sinks.into());
-        }
-        if plan.spec.is_scaled() {
-            arguments.extend(call.factors.addresses.map(Argument::from));
-            arguments.push(u32::from(call.factors.per_head).into());
-        }
-        if differ {
-            let sides = if page.is_some() { 1 } else { 2 };
-            arguments.extend(packed.begins.into_iter().take(sides).map(Argument::from));
-            arguments.extend(packed.rows.into_iter().take(sides).map(Argument::from));
-            arguments.push(batch.into());
-        }
-        if page.is_some() {
-            // Without keys no page is used, but an entry is loaded.
-            let (table, each) = if keys == 0 { (pages.lengths, 1) } else { (pages.table, pages.each) };
-            arguments.extend([Argument::from(pages.lengths), table.into(), each.into()]);
-            arguments.push(if keys == 0 { u32::MAX } else { caches }.into());
-        }
-        if differ || page.is_some() {
-            arguments.extend(without_keys.into_iter().map(Argument::from));
-        }
+        let of_keys: Vec<_> = read.map(|(tile, (of, d))| of_keys(&tile, of, d)).collect();
         // Heads of tiles that share a head of keys. CTAs that merge parts wait for others, so all must be resident.
         let (ctas, sharing) = (resident.min(tiles).max(1), groups / shared);
-        if let Some(Divided { count, rows, addresses, .. }) = divided {
-            arguments.extend([count.into(), Argument::from(rows)]);
-            arguments.extend(addresses.map(Argument::from));
-        }
-        if self.of_counter() > 0 {
-            arguments.push(address.into());
-        }
         let of_key = if plan.latent.is_some() { d } else { d + dv };
         let of_head = u64::from(keys) * u64::from(of_key * cache.bytes()) / u64::from(sharing.max(1));
-        let section =
-            self.section([sequences, groups * parts, sharing * parts], [across, ctas], (keys, of_head));
-        let of_tile = if pack > 1 { share } else { sharing };
-        arguments.extend([queries, keys, groups, of_tile, tiles, across, section].map(Argument::from));
-        if plan.latent.is_some() && pack > 1 {
-            arguments.push(sharing.into());
-        }
-        arguments.extend([scale, factor * core::f32::consts::LOG2_E, factor].map(Argument::from));
-        arguments.extend(counts.iter().map(|count| Argument::from(count.cast_unsigned())));
-        arguments.extend(reals.iter().copied().map(Argument::from));
-        Ok(Some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))
+        let facts = Facts {
+            q: map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, [pack, share]),
+            without_keys: of_keys.iter().map(|map| outside(map, q.address)).collect(),
+            of_keys,
+            o: plan.output.map(|tile| map_of(&tile, o, [batch, heads, dv], q_rows, [pack, share])),
+            reads_keys,
+            heads: groups,
+            share: if pack > 1 { share } else { sharing },
+            sharing,
+            tiles,
+            across,
+            section: self.section(
+                [sequences, groups * parts, sharing * parts],
+                [across, ctas],
+                (keys, of_head),
+            ),
+        };
+        let grid = Grid { ctas: [ctas, 1, 1] };
+        Launch::new(grid, |visit| self.interface(&mut call.clone(), Some(&facts), visit)).map(Some)
     }
 
     fn workspace(&self, call: &AttentionCall, _slots: u32) -> u64 {
@@ -420,7 +400,7 @@ impl Kernel<AttentionCall> for Attention {
         };
         let groups = heads / self.plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
         // A part of a tile stores as a tile does.
-        let parts = self.divided(call, 0).map_or(1, |divided| divided.count);
+        let parts = self.divided(call).map_or(1, |divided| divided.count);
         let seen = blocks_seen(mask, &call.counts, [queries, keys], [per_tile, block]);
         tiles * u128::from(groups) * (seen + u128::from(parts))
     }
@@ -430,6 +410,92 @@ impl Kernel<AttentionCall> for Attention {
     }
 
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
+        self.interface(call, None, visit);
+    }
+}
+
+impl Attention {
+    /// The parts of a call, and the program's parameters, with the values that a launch computes.
+    fn interface(&self, call: &mut AttentionCall, facts: Option<&Facts>, visit: &mut dyn Visit) {
+        self.visit_parts(call, visit);
+        let AttentionSpec { sinks, lengths, pages, output, pack, .. } = self.plan.spec;
+        let latent = self.plan.latent.is_some();
+        let AttentionProblem { batch, queries, keys, scale, .. } = call.problem;
+        let is_packed = lengths == Lengths::Packed;
+        visit.tensor_map("q_map", "Q", facts.map(|of| of.q.clone()));
+        let reads_keys = facts.is_none_or(|of| of.reads_keys);
+        let of_keys = [("k_map", "K"), ("v_map", "V")];
+        let of_keys = &of_keys[..if latent { 1 } else { 2 }];
+        for (i, &(name, within)) in of_keys.iter().enumerate() {
+            let within = if reads_keys { within } else { "Q" };
+            visit.tensor_map(name, within, facts.and_then(|of| of.of_keys.get(i).cloned()));
+        }
+        if self.plan.output.is_some() {
+            visit.tensor_map("o_map", "O", facts.and_then(|of| of.o.clone()));
+        } else {
+            let (bytes, HeadsRef { address, row, head, batch }) = (u64::from(output.bytes()), call.o);
+            // One that is too long is that of the only head or sequence, and not used.
+            let strides = [row, head, batch].map(|stride| stride.wrapping_mul(bytes));
+            visit.address("o", "O");
+            for (name, stride) in ["o_row", "o_head", "o_batch"].into_iter().zip(strides) {
+                visit.number(name, Some(stride));
+            }
+            // Neighbours are stored together if they all begin at a multiple of their size.
+            let pairs = [address, strides[0], strides[1], if is_packed { 0 } else { strides[2] }];
+            visit.flag("o_pairs", Some(pairs.iter().all(|of| of.is_multiple_of(2 * bytes))));
+        }
+        visit.address("log_sum_exp", "the log-sum-exp");
+        if sinks {
+            visit.address("sinks", "the sinks");
+        }
+        if self.plan.spec.is_scaled() {
+            visit.address("q_factors", "the factors of Q");
+            visit.address("k_factors", "the factors of K");
+            visit.address("v_factors", "the factors of V");
+            visit.number("factors_per_head", Some(u32::from(call.factors.per_head)));
+        }
+        if is_packed {
+            emit::Lengths::state(&call.packed, batch, pages.is_none(), visit);
+        }
+        if pages.is_some() {
+            emit::Pages::state(&call.pages, keys == 0, visit);
+        }
+        if is_packed || pages.is_some() {
+            let names = ["k_outside", "v_outside"].into_iter().take(of_keys.len());
+            for (i, name) in names.enumerate() {
+                visit.tensor_map(name, "Q", facts.and_then(|of| of.without_keys.get(i).cloned()));
+            }
+        }
+        if let Some(Divided { count, rows, offsets, .. }) = self.divided(call) {
+            visit.number("parts", Some(count));
+            visit.number("part_rows", Some(rows));
+            for (name, offset) in ["part_counters", "part_sums", "part_outputs"].into_iter().zip(offsets) {
+                visit.address_in(name, "the workspace", offset);
+            }
+        }
+        if self.of_counter() > 0 {
+            visit.address("counter", "the workspace");
+        }
+        visit.number("queries", Some(queries));
+        visit.number("keys", Some(keys));
+        visit.number("heads", facts.map(|of| of.heads));
+        visit.number("share", facts.map(|of| of.share));
+        visit.number("tiles", facts.map(|of| of.tiles));
+        visit.number("across", facts.map(|of| of.across));
+        visit.number("section", facts.map(|of| of.section));
+        if latent && pack > 1 {
+            visit.number("groups", facts.map(|of| of.sharing));
+        }
+        // Scores of one's own begin with products times the scale.
+        let factor = if self.scores.changes() { 1.0 } else { scale };
+        visit.number("scale", Some(scale));
+        visit.number("to_log2", Some(factor * core::f32::consts::LOG2_E));
+        visit.number("to_ln", Some(factor));
+        state_values(&*self.scores, &call.counts, &call.reals, visit);
+    }
+
+    /// The memory of a call, and what decides its launch.
+    fn visit_parts(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         let AttentionSpec { format, cache, output, head: [d, dv], .. } = self.plan.spec;
         let cache = cache.unwrap_or(format);
         let AttentionCall {

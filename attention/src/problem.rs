@@ -3,7 +3,7 @@
 use kernel::Buffer;
 
 /// The extents of a launch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionProblem {
     /// Number of sequences.
     pub batch: u32,
@@ -171,7 +171,7 @@ pub struct Factors {
 }
 
 /// A call: the problem, and where its tensors are.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttentionCall {
     /// The extents.
     pub problem: AttentionProblem,

@@ -1,12 +1,14 @@
 //! What a call accesses, as roles state it: each piece of device memory with its extents and its contents, and each
 //! number that decides what the call's launch is.
 
+mod parameter;
 mod site;
 
 use cute_rs::atom::Major;
 
 use crate::element::{Code, Format};
 use crate::operand::{Matrix, MatrixRef};
+pub use parameter::{Declares, Kind, Parameter};
 pub use site::{Legal, NodeError, NodeProblem, Path, Shape, Site};
 
 /// Sees the parts of a call, one after the other.
@@ -21,6 +23,9 @@ pub trait Visit {
     /// The memory that was visited last may be exactly an output of the same extents: each of its elements is read before
     /// the output's in its place is written.
     fn in_place(&mut self) {}
+
+    /// A parameter of the kernel's program, after the memory in which it is. The program has them in this order.
+    fn parameter(&mut self, _parameter: Parameter) {}
 
     /// A leading dimension, a stride, or a number of bytes.
     fn length(&mut self, _length: &mut u64) {}

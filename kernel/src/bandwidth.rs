@@ -7,9 +7,9 @@ use collective::Plan;
 use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Special, VerifyError};
 
-use crate::call::Launch;
 use crate::error::LaunchError;
-use crate::kernel::Kernel;
+use crate::filled::Launch;
+use crate::kernel::{Kernel, declare};
 use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::program::Program;
 
@@ -31,7 +31,7 @@ pub(crate) enum Moves {
 }
 
 /// A launch that moves bytes from one buffer to another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traffic {
     multiprocessors: u32,
     /// Number of times that each CTA moves [`STEP`] bytes per round.
@@ -81,29 +81,34 @@ impl Kernel<Traffic> for Moves {
             shared_bytes: 0,
             cluster: [1, 1, 1],
         };
-        Program::new(Function::build(entry, |f| emit(f, *self)))
+        Program::new(Function::build(entry, |f| {
+            declare(self, f);
+            emit(f, *self);
+        }))
     }
 
     fn launch(&self, of: &Traffic, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Traffic { steps, rounds, source, target, .. } = *of;
         let grid = Grid { ctas: [of.ctas(), 1, 1] };
-        let arguments = vec![source.into(), target.into(), steps.into(), rounds.into()];
-        Ok(Some(Launch { grid, arguments }))
+        Launch::new(grid, |visit| self.visit(&mut of.clone(), visit)).map(Some)
     }
 
     fn visit(&self, of: &mut Traffic, visit: &mut dyn Visit) {
         let extents = Extents::line(8, of.bytes() as u64);
         let Traffic { multiprocessors, steps, rounds, source, target } = of;
-        [multiprocessors, steps, rounds].into_iter().for_each(|count| visit.count(count));
+        visit.count(multiprocessors);
         let contents = Contents::Elements(1);
         visit.memory(Memory { name: "the source", address: source, extents, contents, writes: false });
         visit.memory(Memory { name: "the target", address: target, extents, contents, writes: true });
+        visit.address("source", "the source");
+        visit.address("target", "the target");
+        visit.counted("steps", steps);
+        visit.counted("rounds", rounds);
     }
 }
 
 fn emit(f: &Builder, moves: Moves) {
-    let (source, target) = (f.param::<u64>("source"), f.param::<u64>("target"));
-    let (steps, rounds) = (f.param::<u32>("steps"), f.param::<u32>("rounds"));
+    let [source, target] = ["source", "target"].map(|name| f.parameter::<u64>(name));
+    let [steps, rounds] = ["steps", "rounds"].map(|name| f.parameter::<u32>(name));
     let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
     let thread = f.special(Special::ThreadX);
     let sum = f.variable(0u32);

@@ -41,14 +41,15 @@ impl Buffer {
         Ok(address)
     }
 
-    /// Visits a call's workspace. It is accessed if the call is `launched`.
+    /// Visits a call's workspace; its address is 0 if there is none. It is accessed if the call is `launched`.
     pub fn visit_workspace(lent: &mut Option<Self>, launched: bool, visit: &mut dyn Visit) {
         visit.form(lent.is_some().into());
-        let Some(Self { address, bytes }) = lent else { return };
+        let mut none = Self::new(0, 0);
+        let Self { address, bytes } = lent.as_mut().unwrap_or(&mut none);
         let mut length = *bytes as u64;
         let (extents, contents) = (Extents::line(8, if launched { length } else { 0 }), Contents::Workspace);
         visit.memory(Memory { name: "the workspace", address, extents, contents, writes: true });
         visit.length(&mut length);
-        *lent = Some(Self::new(*address, length));
+        *bytes = Self::new(0, length).bytes;
     }
 }

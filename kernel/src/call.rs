@@ -2,11 +2,9 @@
 
 use collective::operands::MainloopArguments;
 use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
-use ptx::abi::{Argument, Grid};
 
 use crate::arguments::WithMainloop;
 use crate::buffer::Buffer;
-use crate::error::LaunchError;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 
@@ -57,26 +55,6 @@ pub struct Call<E = LinearArguments> {
     /// before the first launch. Each launch leaves it ready for the next one, also for other problems and for
     /// other kernels with the same kind of reduction. Launches that run at the same time need a workspace each.
     pub workspace: Option<Buffer>,
-}
-
-/// The grid and the arguments of a call that has been checked.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Launch {
-    /// Number of CTAs.
-    pub grid: Grid,
-    /// Values of the kernel's parameters, in order.
-    pub arguments: Vec<Argument>,
-}
-
-impl Launch {
-    /// A grid of CTAs along x.
-    pub(crate) fn of_ctas(ctas: u64, arguments: Vec<Argument>) -> Result<Self, LaunchError> {
-        const MOST: u32 = i32::MAX as u32;
-        match u32::try_from(ctas) {
-            Ok(ctas) if ctas <= MOST => Ok(Self { grid: Grid { ctas: [ctas, 1, 1] }, arguments }),
-            _ => Err(LaunchError::Grid { ctas, most: MOST }),
-        }
-    }
 }
 
 impl Call {

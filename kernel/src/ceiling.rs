@@ -23,9 +23,9 @@ use ptx::abi::Grid;
 use ptx::inst::WgmmaSum;
 use ptx::{Builder, Entry, Function, ProxySpace, Special, Value, VerifyError, WgmmaOperands, WgmmaTypes};
 
-use crate::call::Launch;
 use crate::error::LaunchError;
-use crate::kernel::Kernel;
+use crate::filled::Launch;
+use crate::kernel::{Kernel, declare};
 use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::program::Program;
 
@@ -47,7 +47,7 @@ pub struct Ceiling {
 }
 
 /// A launch of a [`Ceiling`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// Number of CTAs: as many as the card has SMs.
     pub ctas: u32,
@@ -97,27 +97,32 @@ impl Kernel<Rounds> for Ceiling {
             shared_bytes: STAGES * operands.stage_bytes(),
             cluster: [1, 1, 1],
         };
-        Program::new(Function::build(entry, |f| match types.d() {
-            WgmmaSum::S32 => emit::<i32>(f, types, operands),
-            WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types, operands),
+        Program::new(Function::build(entry, |f| {
+            declare(self, f);
+            match types.d() {
+                WgmmaSum::S32 => emit::<i32>(f, types, operands),
+                WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types, operands),
+            }
         }))
     }
 
     fn launch(&self, of: &Rounds, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Rounds { ctas, rounds, operands, sums } = *of;
-        let arguments = vec![operands.into(), sums.into(), rounds.into()];
-        Ok((ctas > 0).then_some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))
+        let grid = Grid { ctas: [of.ctas, 1, 1] };
+        (of.ctas > 0).then(|| Launch::new(grid, |visit| self.visit(&mut of.clone(), visit))).transpose()
     }
 
     fn visit(&self, of: &mut Rounds, visit: &mut dyn Visit) {
         let Rounds { ctas, rounds, operands, sums } = of;
         let sum_bytes = Rounds::sum_bytes(*ctas) as u64;
-        [ctas, rounds].into_iter().for_each(|count| visit.count(count));
+        visit.count(ctas);
         let extents = Extents::line(8, Self::OPERAND_BYTES as u64);
         let contents = Contents::Elements(1);
         visit.memory(Memory { name: "the operands", address: operands, extents, contents, writes: false });
         let (extents, contents) = (Extents::line(8, sum_bytes), Contents::Output(Format::F32));
         visit.memory(Memory { name: "the sums", address: sums, extents, contents, writes: true });
+        visit.address("operands", "the operands");
+        visit.address("sums", "the sums");
+        visit.counted("rounds", rounds);
     }
 }
 
@@ -155,8 +160,8 @@ fn emit<T: AccumulatorElement>(f: &Builder, types: WgmmaTypes, of: Operands) {
     let (a_bytes, stage_bytes) = (of.a_bytes(), of.stage_bytes());
     let density = if of.sparse { 2 } else { 1 };
     let depth = ROW_BYTES * 8 / types.element_bits();
-    let (operands, sums, rounds) =
-        (f.param::<u64>("operands"), f.param::<u64>("sums"), f.param::<u32>("rounds"));
+    let [operands, sums] = ["operands", "sums"].map(|name| f.parameter::<u64>(name));
+    let rounds = f.parameter::<u32>("rounds");
     let (shared, thread) = (f.shared_base(), f.special(Special::ThreadX));
     f.repeat(f.constant(STAGES * stage_bytes / (THREADS * 16)), |i| {
         let offset = (i * THREADS + thread) * 16;

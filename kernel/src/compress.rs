@@ -8,9 +8,9 @@ use collective::{Format, MatrixRef};
 use ptx::VerifyError;
 
 use crate::accessed::check_accessed;
-use crate::call::Launch;
 use crate::error::LaunchError;
-use crate::kernel::Kernel;
+use crate::filled::Launch;
+use crate::kernel::{Kernel, declare};
 use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::problem::GemmProblem;
 use crate::program::Program;
@@ -54,7 +54,7 @@ pub struct Compress {
 }
 
 /// The operand to compress, and where the results go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
     /// Rows: the operand's extent along M or N; below 2^31.
     pub rows: u32,
@@ -109,7 +109,7 @@ impl Compress {
 
 impl Kernel<Compression> for Compress {
     fn program(&self) -> Result<Program, VerifyError> {
-        Program::new(emit::function(self.format))
+        Program::new(emit::function(self.format, |f| declare(self, f)))
     }
 
     /// The grid and the arguments of a launch; `None` if there are no elements.
@@ -119,37 +119,21 @@ impl Kernel<Compression> for Compress {
     /// multiple of an element's or a word's bytes), [`LaunchError::ShortLd`], [`LaunchError::Pitch`] (2^40
     /// B or more) and [`LaunchError::End`]. [`LaunchError::Grid`].
     fn launch(&self, what: &Compression, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Compression { rows, k, dense, values, metadata, found } = *what;
+        let Compression { rows, k, .. } = *what;
         GemmProblem { m: rows, n: 0, k }.limited()?;
         if rows == 0 || k == 0 {
             return Ok(None);
         }
-        let (bytes, blocks) = (u64::from(self.format.bytes()), rows.div_ceil(sparse::ROWS));
+        let blocks = rows.div_ceil(sparse::ROWS);
         let units = k.div_ceil(sparse::unit_k(self.format));
         let ctas = u64::from(units) * u64::from(blocks);
         check_accessed(self, what, |of| u64::from(of.bits / 8))?;
-        let in_bytes = |matrix: MatrixRef| matrix.ld * bytes;
-        let whole = |matrix: MatrixRef| u32::from((matrix.address | in_bytes(matrix)).is_multiple_of(16));
-        let arguments = vec![
-            dense.address.into(),
-            values.address.into(),
-            metadata.address.into(),
-            found.into(),
-            rows.into(),
-            k.into(),
-            in_bytes(dense).into(),
-            in_bytes(values).into(),
-            (metadata.ld * 4).into(),
-            whole(dense).into(),
-            whole(values).into(),
-        ];
-        Launch::of_ctas(ctas, arguments).map(Some)
+        Launch::new(Launch::grid(ctas)?, |visit| self.visit(&mut what.clone(), visit)).map(Some)
     }
 
     fn visit(&self, what: &mut Compression, visit: &mut dyn Visit) {
         let (Self { format }, Compression { rows, k, dense, values, metadata, found }) = (*self, what);
         let (lines, extent) = (if *k == 0 { 0 } else { *rows }, *k);
-        [rows, k].into_iter().for_each(|extent| visit.count(extent));
         let one = Extents { count: 1, lines, ..Extents::default() };
         let elements = |length: u32| Extents { bits: format.bits(), length: length.into(), ..one };
         visit.matrix("the dense operand", (Contents::Multiplied(0, format), false), dense, elements(extent));
@@ -161,5 +145,18 @@ impl Kernel<Compression> for Compress {
         let extents = Extents { lines: lines.min(1), ..Extents::line(64, 1) };
         let (name, contents) = ("the report", Contents::Report);
         visit.memory(Memory { name, address: found, extents, contents, writes: true });
+        visit.address("dense", "the dense operand");
+        visit.address("values", "the values matrix");
+        visit.address("metadata", "the metadata");
+        visit.address("found", "the report");
+        visit.counted("rows", rows);
+        visit.counted("k", k);
+        let bytes = u64::from(format.bytes());
+        visit.number("dense_pitch", Some(dense.ld.saturating_mul(bytes)));
+        visit.number("values_pitch", Some(values.ld.saturating_mul(bytes)));
+        visit.number("metadata_pitch", Some(metadata.ld.saturating_mul(4)));
+        let whole = |of: &MatrixRef| (of.address | of.ld.saturating_mul(bytes)).is_multiple_of(16);
+        visit.flag("dense_whole", Some(whole(dense)));
+        visit.flag("values_whole", Some(whole(values)));
     }
 }

@@ -7,8 +7,9 @@ use collective::{Epilogue, Form, Mainloop, Plan};
 use scheduler::{TileScheduler, Tiles};
 
 use crate::arguments::EpilogueArgs;
-use crate::call::{Call, Launch};
+use crate::call::Call;
 use crate::error::LaunchError;
+use crate::filled::Launch;
 use crate::gemm::AnyGemm;
 use crate::legal;
 use crate::problem::GemmProblem;

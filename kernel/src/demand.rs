@@ -67,7 +67,7 @@ impl Demand {
         let steps = kernel.steps();
         let mut work = 0;
         if bytes < u128::from(FIRST) {
-            let mut add = |own: u128, launch: Option<crate::call::Launch>| {
+            let mut add = |own: u128, launch: Option<crate::filled::Launch>| {
                 let ctas = launch.map_or(0, |launch| launch.grid.ctas.map(u128::from).iter().product());
                 work += own.max(ctas);
             };

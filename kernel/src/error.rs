@@ -230,6 +230,19 @@ pub enum EngineError {
         /// Its value.
         address: u64,
     },
+    /// The program's parameters are not those of the kernel's interface.
+    #[error(
+        "kernel `{kernel}`: the program declares the parameters {declared:?}, and the interface states {given:?}: declare them by \
+         `kernel::declare`"
+    )]
+    Parameters {
+        /// The name of the program's entry.
+        kernel: String,
+        /// The names that the program declares, in order.
+        declared: Vec<&'static str>,
+        /// The names that the interface of the call states.
+        given: Vec<&'static str>,
+    },
     /// Memory that was lent for another stream.
     #[error(
         "kernel `{kernel}`: a slice was lent for launches on another stream: lend it on the stream of the launch"

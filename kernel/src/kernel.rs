@@ -4,16 +4,16 @@
 use core::ops::Range;
 use std::time::Duration;
 
-use ptx::VerifyError;
 use ptx::abi::Argument;
+use ptx::{Builder, VerifyError};
 
 use crate::buffer::Buffer;
-use crate::call::Launch;
 use crate::demand::Demand;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
+use crate::filled::Launch;
 use crate::lent::{Lent, Unlent};
-use crate::operands::{Memory, Visit};
+use crate::operands::{Declares, Memory, Visit};
 use crate::overlap::check_apart;
 use crate::program::Program;
 
@@ -100,8 +100,9 @@ pub trait Kernel<C> {
         launch.map(run).transpose()
     }
 
-    /// Visits every part of a call: all memory that its launch accesses, and all else that decides what the
-    /// launch is.
+    /// The kernel's interface: visits every part of a call. These are all memory that its launch accesses, all else that decides
+    /// what the launch is, and the program's parameters, in order. The program [declares](declare) them by it, and
+    /// [`Launch::new`] fills them in.
     fn visit(&self, call: &mut C, visit: &mut dyn Visit);
 
     /// Checks what records in device memory describe, and that this memory is lent. By default there are no records.
@@ -123,6 +124,12 @@ pub(crate) fn alone<C>(kernel: &(impl Kernel<C> + ?Sized), name: &str) -> Result
             Err(EngineError::Call { kernel: name.to_owned(), source: LaunchError::Problem { reason } })
         }
     }
+}
+
+/// Declares the parameters of a kernel's program, as the kernel's interface states them for any call. [`Builder::parameter`] then
+/// gives each by its name.
+pub fn declare<C: Default>(kernel: &(impl Kernel<C> + ?Sized), f: &Builder) {
+    kernel.visit(&mut C::default(), &mut Declares(f));
 }
 
 /// A kernel's program.
@@ -175,6 +182,17 @@ pub(crate) fn told<C: Clone>(
     call: &C,
     launch: &Launch,
 ) -> Result<(), EngineError> {
+    if let Some(places) = &launch.places {
+        let declared = program.function().params.iter().map(|param| param.name);
+        return match declared.clone().eq(places.iter().map(|place| place.name)) {
+            true => Ok(()),
+            false => Err(EngineError::Parameters {
+                kernel: program.name().to_owned(),
+                declared: declared.collect(),
+                given: places.iter().map(|place| place.name).collect(),
+            }),
+        };
+    }
     let mut spans: Vec<Range<u64>> = Vec::new();
     kernel.visit(&mut call.clone(), &mut |Memory { address, extents, .. }: Memory<'_>| {
         // Memory that is not accessed has its address at least.

@@ -10,9 +10,10 @@ use scheduler::groups::Groups;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
-use crate::call::{Call, Launch};
+use crate::call::Call;
 use crate::check::Checked;
 use crate::error::{EngineError, LaunchError};
+use crate::filled::Launch;
 use crate::gemm::AnyGemm;
 use crate::kernel::{Kernel, check_lent};
 use crate::lent::Lent;
@@ -182,7 +183,8 @@ impl AnyGemm {
             arguments.push(Buffer::workspace_address(call.workspace, needed)?.into());
         }
         self.check_counts(of_operands, arguments.len())?;
-        Launch::of_ctas(u64::from(workers) * u64::from(plan.cluster_size()), arguments).map(Some)
+        let grid = Launch::grid(u64::from(workers) * u64::from(plan.cluster_size()))?;
+        Ok(Some(Launch { grid, arguments, places: None }))
     }
 }
 

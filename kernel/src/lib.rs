@@ -78,6 +78,7 @@ mod engine;
 mod error;
 #[cfg(feature = "records")]
 mod family;
+mod filled;
 mod form;
 mod gemm;
 mod groups;
@@ -110,7 +111,7 @@ mod types;
 pub use accessed::check_accessed;
 pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop};
 pub use buffer::Buffer;
-pub use call::{Call, Launch};
+pub use call::Call;
 pub use catalogue::{UnknownConfig, all, by_threads, catalogue, find, fused, several};
 pub use ceiling::{Ceiling, Rounds};
 pub use collective::{LinearArguments, MatrixRef};
@@ -124,9 +125,10 @@ pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
 #[cfg(feature = "records")]
 pub use family::{Family, Predicted, cheapest};
+pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;
-pub use kernel::Kernel;
+pub use kernel::{Kernel, declare};
 pub use lent::Lent;
 pub use matrix_rule::MatrixRule;
 pub use overlap::check_apart;

@@ -23,7 +23,9 @@ pub use crate::overlap::Overlaps;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::types::Types;
-pub use collective::operands::{Contents, Extents, MainloopArguments, Memory, Path, Visit};
+pub use collective::operands::{
+    Contents, Declares, Extents, Kind, MainloopArguments, Memory, Parameter, Path, Visit,
+};
 pub use places::{Fill, Piece, Places};
 #[cfg(any(feature = "tune", test))]
 pub use random::{random, random_contents};

@@ -5,9 +5,10 @@ use core::marker::PhantomData;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
-use crate::call::{Call, Launch};
+use crate::call::Call;
 use crate::error::{EngineError, LaunchError};
 use crate::family::{Family, Predicted, cheapest};
+use crate::filled::Launch;
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::lent::Lent;

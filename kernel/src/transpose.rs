@@ -15,10 +15,10 @@ use ptx::abi::Grid;
 pub use operands::KMajorRequest;
 
 use crate::accessed::check_accessed;
-use crate::call::Launch;
 use crate::check::apart;
 use crate::error::LaunchError;
-use crate::kernel::Kernel;
+use crate::filled::Launch;
+use crate::kernel::{Kernel, declare};
 use crate::operands::{Contents, Extents, Visit};
 use crate::problem::GemmProblem;
 use crate::program::Program;
@@ -57,7 +57,7 @@ pub struct Transpose {
 }
 
 /// The matrices to transpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transposition {
     /// Rows of A, columns of D; below 2^31.
     pub rows: u32,
@@ -115,7 +115,7 @@ impl Transpose {
 
 impl Kernel<Transposition> for Transpose {
     fn program(&self) -> Result<Program, VerifyError> {
-        Program::new(emit::function(self.bytes))
+        Program::new(emit::function(self.bytes, |f| declare(self, f)))
     }
 
     /// The grid and the arguments of a launch; `None` if there are no elements.
@@ -126,7 +126,7 @@ impl Kernel<Transposition> for Transpose {
     /// [`LaunchError::Pitch`] and [`LaunchError::Distance`] (2^40 B or more), [`LaunchError::End`].
     /// [`LaunchError::Overlap`] if two D matrices share an element. [`LaunchError::TooManyTiles`].
     fn launch(&self, what: &Transposition, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Transposition { rows, columns, count, a, d } = *what;
+        let Transposition { rows, columns, count, d, .. } = *what;
         GemmProblem { m: rows, n: columns, k: 0 }.limited()?;
         if rows == 0 || columns == 0 || count == 0 {
             return Ok(None);
@@ -143,36 +143,30 @@ impl Kernel<Transposition> for Transpose {
         let Some(tiles) = u32::try_from(tiles).ok().filter(|&tiles| tiles <= MOST[0]) else {
             return Err(LaunchError::TooManyTiles { m: down.into(), n: across.into(), most: MOST[0] });
         };
-        let in_bytes = |matrix: MatrixRef| {
-            [matrix.ld, if count > 1 { matrix.stride } else { 0 }].map(|elements| elements * bytes)
-        };
-        let ([a_ld, a_stride], [d_ld, d_stride]) = (in_bytes(a), in_bytes(d));
-        let whole = |all: [u64; 3]| u32::from(all.iter().all(|bytes| bytes.is_multiple_of(16)));
-        Ok(Some(Launch {
-            grid: Grid { ctas: [tiles, 1, count.min(MOST[1])] },
-            arguments: vec![
-                a.address.into(),
-                d.address.into(),
-                rows.into(),
-                columns.into(),
-                count.into(),
-                a_ld.into(),
-                d_ld.into(),
-                a_stride.into(),
-                d_stride.into(),
-                whole([a.address, a_ld, a_stride]).into(),
-                whole([d.address, d_ld, d_stride]).into(),
-            ],
-        }))
+        let grid = Grid { ctas: [tiles, 1, count.min(MOST[1])] };
+        Launch::new(grid, |visit| self.visit(&mut what.clone(), visit)).map(Some)
     }
 
     fn visit(&self, what: &mut Transposition, visit: &mut dyn Visit) {
         let Transposition { rows, columns, count, a, d } = what;
-        let [lines, length] = [*rows, *columns];
-        [rows, columns, &mut *count].into_iter().for_each(|extent| visit.count(extent));
+        let ([lines, length], several) = ([*rows, *columns], *count > 1);
         let contents = Contents::Elements(self.bytes);
         let all = Extents { bits: 8 * self.bytes, count: *count, ..Extents::default() };
         visit.matrix("A", (contents, false), a, Extents { lines, length: length.into(), ..all });
         visit.matrix("D", (contents, true), d, Extents { lines: length, length: lines.into(), ..all });
+        visit.address("a", "A");
+        visit.address("d", "D");
+        visit.counted("rows", rows);
+        visit.counted("columns", columns);
+        visit.counted("count", count);
+        let bytes = |elements: u64| elements.saturating_mul(self.bytes.into());
+        let stride = |of: &MatrixRef| bytes(if several { of.stride } else { 0 });
+        visit.number("a_pitch", Some(bytes(a.ld)));
+        visit.number("d_pitch", Some(bytes(d.ld)));
+        visit.number("a_stride", Some(stride(a)));
+        visit.number("d_stride", Some(stride(d)));
+        let whole = |of: &MatrixRef| (of.address | bytes(of.ld) | stride(of)).is_multiple_of(16);
+        visit.flag("a_whole", Some(whole(a)));
+        visit.flag("d_whole", Some(whole(d)));
     }
 }

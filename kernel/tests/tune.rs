@@ -19,7 +19,7 @@ use kernel::driver::{Chosen, Context, Loaded, Tuned, Tuning};
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{
     AnyGemm, EngineError, Family, GemmProblem, Kernel, KernelSpec, Known, Launch, LaunchError, Machine,
-    Predicted, Program, Request, Tree, Types, cheapest, search,
+    Predicted, Program, Request, Tree, Types, cheapest, declare, search,
 };
 use ptx::abi::Grid;
 use ptx::{Entry, Function, Special, Target, VerifyError};
@@ -198,7 +198,7 @@ struct Copies(u32);
 
 static ADDED: AtomicU32 = AtomicU32::new(0);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Copied {
     count: u32,
     x: u64,
@@ -210,8 +210,9 @@ impl Kernel<Copied> for Copies {
         let (name, threads) = (format!("copies_{}", self.0), 32 * self.0);
         let entry = Entry { name, target: Target::Sm90a, threads, shared_bytes: 0, cluster: [1; 3] };
         Program::new(Function::build(entry, |f| {
-            let [x, d] = ["x", "d"].map(|name| f.param::<u64>(name));
-            let (count, at) = (f.param::<u32>("count"), f.special(Special::ThreadX));
+            declare(self, f);
+            let [x, d] = ["x", "d"].map(|name| f.parameter::<u64>(name));
+            let (count, at) = (f.parameter::<u32>("count"), f.special(Special::ThreadX));
             f.if_(at.less_than(count), || {
                 let value = f.load_global::<u32>(x + at.mul_wide(4), 0) + ADDED.load(Relaxed);
                 f.store_global(d + at.mul_wide(4), 0, [value]);
@@ -220,18 +221,19 @@ impl Kernel<Copied> for Copies {
     }
 
     fn launch(&self, call: &Copied, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let arguments = vec![call.x.into(), call.d.into(), call.count.into()];
-        Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
+        Launch::new(Grid { ctas: [1; 3] }, |visit| self.visit(&mut call.clone(), visit)).map(Some)
     }
 
     fn visit(&self, Copied { count, x, d }: &mut Copied, visit: &mut dyn Visit) {
-        visit.count(count);
         let extents = Extents::line(32, (*count).into());
-        for (name, address, contents, writes) in
-            [("X", x, Contents::Source(Format::F32), false), ("D", d, Contents::Output(Format::F32), true)]
-        {
+        for (parameter, name, address, contents, writes) in [
+            ("x", "X", x, Contents::Source(Format::F32), false),
+            ("d", "D", d, Contents::Output(Format::F32), true),
+        ] {
             visit.memory(Memory { name, address, extents, contents, writes });
+            visit.address(parameter, name);
         }
+        visit.counted("count", count);
     }
 }
 

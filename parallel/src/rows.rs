@@ -4,9 +4,10 @@ mod add;
 mod gather;
 mod loss;
 
-use falchion::kernel::{Kernel, LaunchError, check_accessed};
+use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
+use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed, declare};
 use falchion::ptx::abi::Grid;
-use falchion::ptx::{Builder, Entry, Function, Scalar, Special, Target, Value};
+use falchion::ptx::{Builder, Entry, Function, Scalar, Special, Target, Value, VerifyError};
 
 pub(crate) use add::{Add, Added};
 pub(crate) use gather::{Gather, Gathered, How};
@@ -19,10 +20,59 @@ const VECTOR: u32 = 8;
 /// CTAs of the largest grid per SM.
 const PER_SM: u32 = 16;
 
-/// A function of row kernels.
-fn function(name: String, shared_bytes: u32, body: impl FnOnce(&Builder)) -> Function {
+/// The program of a row kernel, whose interface declares its parameters.
+fn program<C: Default>(
+    kernel: &impl Kernel<C>,
+    name: String,
+    shared_bytes: u32,
+    body: impl FnOnce(&Builder),
+) -> Result<Program, VerifyError> {
     let entry = Entry { name, target: Target::Sm90a, threads: THREADS, shared_bytes, cluster: [1; 3] };
-    Function::build(entry, body)
+    Program::new(Function::build(entry, |f| {
+        declare(kernel, f);
+        body(f);
+    }))
+}
+
+/// The launch of a call over rows.
+fn launch<C: Clone>(
+    kernel: &impl Kernel<C>,
+    call: &C,
+    [rows, resident]: [u32; 2],
+) -> Result<Option<Launch>, LaunchError> {
+    Launch::new(grid(rows, resident), |visit| kernel.visit(&mut call.clone(), visit)).map(Some)
+}
+
+/// Where a row of a matrix of 16-bit elements begins: the parameters `name` and its leading dimension, in bytes.
+fn matrix<'f>(f: &'f Builder, [name, ld]: [&str; 2]) -> impl Fn(Value<'f, u32>) -> Value<'f, u64> {
+    let (address, ld) = (f.parameter::<u64>(name), f.parameter::<u64>(ld));
+    move |row| address + row.cast::<u64>() * ld
+}
+
+/// States a matrix of 16-bit elements: memory, its address `name`, and its leading dimension in bytes.
+fn visit_matrix(
+    visit: &mut dyn Visit,
+    [name, ld]: [&'static str; 2],
+    (within, contents): (&'static str, Contents),
+    matrix: &mut MatrixRef,
+    extents: Extents,
+) {
+    visit.matrix(within, (contents, matches!(contents, Contents::Output(_))), matrix, extents);
+    visit.address(name, within);
+    visit.number(ld, Some(matrix.ld.saturating_mul(2)));
+}
+
+/// States a vector or packed matrix: memory, and its address `name`.
+fn visit_vector(
+    visit: &mut dyn Visit,
+    name: &'static str,
+    (within, contents): (&'static str, Contents),
+    address: &mut u64,
+    extents: Extents,
+) {
+    let writes = matches!(contents, Contents::Output(_));
+    visit.memory(Memory { name: within, address, extents, contents, writes });
+    visit.address(name, within);
 }
 
 /// CTAs that share these rows.

@@ -51,6 +51,10 @@ pub struct Builder {
 #[derive(Debug, Default)]
 struct State {
     params: Vec<Param>,
+    /// What the program has of each parameter.
+    loaded_as: Vec<Type>,
+    /// Of each open block, the parameters that were loaded in it, and what holds them.
+    loaded: Vec<Vec<(u32, Operand)>>,
     registers: Vec<Type>,
     /// The open blocks, innermost last.
     blocks: Vec<Vec<Statement>>,
@@ -70,7 +74,7 @@ fn operands<'f, T: Scalar>(values: impl IntoIterator<Item = Value<'f, T>>) -> Ve
 impl Function {
     /// Builds a function: `body` is called once with the builder.
     pub fn build(entry: Entry, body: impl FnOnce(&Builder)) -> Self {
-        let state = State { blocks: vec![Vec::new()], ..State::default() };
+        let state = State { blocks: vec![Vec::new()], loaded: vec![Vec::new()], ..State::default() };
         let builder = Builder { state: RefCell::new(state) };
         body(&builder);
         let mut state = builder.state.into_inner();
@@ -153,34 +157,108 @@ impl Builder {
         Value::new(self, Operand::Reg(dst))
     }
 
-    fn declare(&self, name: &'static str, kind: ParamKind, number: bool) -> u32 {
+    /// Declares the next kernel parameter. [`parameter`](Self::parameter) gives it as a value of type `ty`: that of the parameter, or
+    /// for a `u32` the predicate that it is not 0, or its bits as `s32`. A tensor map is an address.
+    pub fn declare(&self, param: Param, ty: Type) {
         let mut state = self.state.borrow_mut();
-        state.params.push(Param { name, kind, number });
-        u32::try_from(state.params.len() - 1).unwrap_or(u32::MAX)
+        state.params.push(param);
+        state.loaded_as.push(ty);
+    }
+
+    /// The parameter that was declared with this name: a scalar's value, or a tensor map's generic address. It is loaded where it is
+    /// asked for first, and once more in blocks where that load is not seen. If there is none, or one of another type, the function is illegal.
+    #[track_caller]
+    pub fn parameter<T: Scalar>(&self, name: &str) -> Value<'_, T> {
+        let state = self.state.borrow();
+        let index = state.params.iter().position(|param| param.name == name);
+        let found = index.map(|index| (u32::try_from(index).unwrap_or(u32::MAX), state.loaded_as[index]));
+        drop(state);
+        match found {
+            Some((param, ty)) if ty == T::TYPE => Value::new(self, self.loaded(param, ty)),
+            Some((_, ty)) => {
+                self.absent(&format!("the parameter `{name}` is of {ty}, {} was needed", T::TYPE))
+            }
+            None => self.absent(&format!("no parameter `{name}` is declared")),
+        }
+    }
+
+    /// Loads all parameters here, in order.
+    #[track_caller]
+    pub fn load_parameters(&self) {
+        let types = self.state.borrow().loaded_as.clone();
+        (0..).zip(types).for_each(|(param, ty)| _ = self.loaded(param, ty));
+    }
+
+    /// What holds a parameter, which is loaded if it is not there yet.
+    #[track_caller]
+    fn loaded(&self, param: u32, ty: Type) -> Operand {
+        let state = self.state.borrow();
+        let known = state.loaded.iter().flatten().find(|(known, _)| *known == param).map(|known| known.1);
+        let kind = state.params.get(param as usize).map(|param| param.kind);
+        drop(state);
+        if let Some(operand) = known {
+            return operand;
+        }
+        const { assert!(TENSOR_MAP_BYTES == 128) };
+        let operand = match (kind, ty) {
+            (Some(ParamKind::TensorMap), _) => {
+                self.define::<u64>(|dst| Inst::ParamAddress { dst, param }).operand()
+            }
+            (Some(ParamKind::Scalar(Type::U32)), Type::Pred) => {
+                self.param_value::<u32>(param).differs_from(0).operand()
+            }
+            (Some(ParamKind::Scalar(Type::U32)), Type::S32) => {
+                self.param_value::<u32>(param).bits_as::<i32>().operand()
+            }
+            _ => {
+                let dst = self.register(ty);
+                self.emit(Inst::LoadParam { dst, param });
+                Operand::Reg(dst)
+            }
+        };
+        if let Some(block) = self.state.borrow_mut().loaded.last_mut() {
+            block.push((param, operand));
+        }
+        operand
+    }
+
+    #[track_caller]
+    fn param_value<T: Scalar>(&self, param: u32) -> Value<'_, T> {
+        self.define(|dst| Inst::LoadParam { dst, param })
+    }
+
+    /// A value of a function that is illegal.
+    #[track_caller]
+    fn absent<T: Scalar>(&self, reason: &str) -> Value<'_, T> {
+        self.refuse(reason);
+        Value::new(self, Operand::Reg(self.register(T::TYPE)))
+    }
+
+    #[track_caller]
+    fn declared<T: Scalar>(&self, name: &'static str, kind: ParamKind, number: bool) -> Value<'_, T> {
+        self.declare(Param { name, kind, number }, T::TYPE);
+        let param = u32::try_from(self.state.borrow().params.len() - 1).unwrap_or(u32::MAX);
+        Value::new(self, self.loaded(param, T::TYPE))
     }
 
     /// Declares the next kernel parameter and loads it. A `u64` parameter is an address in global memory; for
     /// other 64-bit numbers use [`number`](Self::number).
     #[track_caller]
     pub fn param<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
-        let param = self.declare(name, ParamKind::Scalar(T::TYPE), false);
-        self.define(|dst| Inst::LoadParam { dst, param })
+        self.declared(name, ParamKind::Scalar(T::TYPE), false)
     }
 
     /// As [`param`](Self::param), for a `u64` that is not an address: a leading dimension, a count, a seed.
     #[track_caller]
     pub fn number<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
-        let param = self.declare(name, ParamKind::Scalar(T::TYPE), true);
-        self.define(|dst| Inst::LoadParam { dst, param })
+        self.declared(name, ParamKind::Scalar(T::TYPE), true)
     }
 
     /// Declares the next kernel parameter as a tensor map of [`TENSOR_MAP_BYTES`] bytes, and returns its
     /// generic address.
     #[track_caller]
     pub fn tensor_map(&self, name: &'static str) -> Value<'_, u64> {
-        const { assert!(TENSOR_MAP_BYTES == 128) };
-        let param = self.declare(name, ParamKind::TensorMap, false);
-        self.define(|dst| Inst::ParamAddress { dst, param })
+        self.declared(name, ParamKind::TensorMap, false)
     }
 
     /// Makes the function illegal. The verifier reports `reason` as a violation.
@@ -257,11 +335,15 @@ impl Builder {
 
     // Apart from the generic function `block`, so that they are compiled once.
     fn open(&self) {
-        self.state.borrow_mut().blocks.push(Vec::new());
+        let mut state = self.state.borrow_mut();
+        state.blocks.push(Vec::new());
+        state.loaded.push(Vec::new());
     }
 
     fn close(&self) -> Vec<Statement> {
-        self.state.borrow_mut().blocks.pop().unwrap_or_default()
+        let mut state = self.state.borrow_mut();
+        state.loaded.pop();
+        state.blocks.pop().unwrap_or_default()
     }
 
     /// Runs `then` in the threads where `cond` holds.

@@ -117,6 +117,7 @@ fn comparer() -> Result<Program, EngineError> {
 
 #[cfg(test)]
 mod tests {
+    use kernel::operands::{Contents, Extents, Memory};
     use kernel::{Emulator, GemmProblem, Launch};
 
     use super::*;
@@ -158,7 +159,14 @@ mod tests {
             let d = session.output(format, vec![format.poison(); 2 * WORDS as usize]).expect("memory");
             let count = session.upload(&[0; 4]).expect("memory");
             let (address, grid) = (d.buffer.address, Grid { ctas: [1, 1, 1] });
-            let launch = Launch { grid, arguments: vec![address.into(), count.into()] };
+            let launch = Launch::new(grid, |visit| {
+                for (parameter, name, mut address) in [("d", "D", address), ("runs", "the runs", count)] {
+                    let (extents, contents) = (Extents::line(32, 1), Contents::Elements(4));
+                    visit.memory(Memory { name, address: &mut address, extents, contents, writes: true });
+                    visit.address(parameter, name);
+                }
+            });
+            let launch = launch.expect("both are visited");
             session.engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
             let first = session.read(&d).expect("memory");
             let ran = Ran { program: &program, launch: Some(launch), time: None };

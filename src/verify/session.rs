@@ -96,7 +96,7 @@ impl<'e> Session<'e> {
         let workspace = self.engine.workspace(entry.workspace(&call, resident))?;
         self.buffers.extend(workspace);
         let launch = entry.launch(&Call { workspace, ..call }, resident)?;
-        let run = |Launch { grid, arguments }: &Launch| self.engine.launch(program, *grid, arguments);
+        let run = |Launch { grid, arguments, .. }: &Launch| self.engine.launch(program, *grid, arguments);
         let time = launch.as_ref().map(run).transpose()?;
         Ok(Ran { program, launch, time })
     }

@@ -56,7 +56,8 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
         Input::Address(address) => memory(address, one),
         Input::Matrix(matrix) => {
             memory(&mut matrix.address, Extents { ld: matrix.ld, ..one });
-            if !writes {
+            // Of several GEMMs, a tile reads rows that the next one's writes.
+            if !writes && count == 1 {
                 visit.in_place();
             }
             visit.length(&mut matrix.ld);

@@ -108,13 +108,14 @@ import falchion, numpy as np
 from closed import beside
 
 def call(side, argument):
-    arrays = {"a": np.ones((4, 16), np.float16), "b": np.ones((16, 8), np.float16), "out": np.ones((4, 8), np.float16)}
-    arrays = {name: beside(array, side) for name, array in arrays.items()}
+    arrays = {"a": np.ones((4, 8), np.float16), "b": np.ones((1, 1), np.float16), "out": np.ones((4, 8), np.float16)}
+    # One column of eight, so that a row more is an element more: the first behind the end, or the last before the start.
+    arrays = {name: beside(array, side)[:, :1] for name, array in arrays.items()}
     if argument:
         given = arrays[argument]
         first = -given.strides[0] if side == "start" else 0
-        more = given.__array_interface__ | {"shape": (5, given.shape[1]), "data": (given.ctypes.data + first, False)}
-        arrays |= {"a": np.ones((5, 16), np.float16), "out": np.ones((5, 8), np.float16)}
+        more = given.__array_interface__ | {"shape": (5, 1), "data": (given.ctypes.data + first, False)}
+        arrays |= {"a": np.ones((5, 1), np.float16), "out": np.ones((5, 1), np.float16)}
         arrays[argument] = np.asarray(type("More", (), {"__array_interface__": more})())
     falchion.matmul(**arrays)
 
@@ -127,8 +128,8 @@ for case in [("end", None), ("start", None), ("end", "a"), ("start", "a"), ("end
 """
 
 
-def test_one_row_too_many_is_seen():
-    """Calls that are right, and calls of which an argument says that it has one row more than there is memory for."""
+def test_one_element_too_many_is_seen():
+    """Calls that are right, and calls of which an argument says that it has one element more than there is memory for."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     ended = subprocess.run([sys.executable, "-c", OVERRUN], capture_output=True, text=True, env=environment)
     wanted = [f"{side} {argument} {-11 if argument else 0}" for argument in (None, "a", "out") for side in ("end", "start")]

@@ -5,7 +5,7 @@ use kernel::Buffer;
 use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
 
 /// A call of the backward pass: the problem, and where its tensors are.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackwardCall {
     /// The extents, those of the forward pass.
     pub problem: AttentionProblem,

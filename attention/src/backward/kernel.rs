@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use collective::OperandTile;
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
-use ptx::abi::{Argument, Grid};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program, declare};
+use ptx::abi::Grid;
 use ptx::{Entry, Function, VerifyError};
 
 use super::call::BackwardCall;
@@ -13,12 +12,13 @@ use super::emit;
 use super::plan::{BackwardError, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::checks::{check_begin, check_packed, check_problem, check_tensor};
+use crate::emit::Lengths;
 use crate::kernel::{blocks_seen, of_section};
 use crate::maps::{Rows, map_of};
 use crate::masks::of_mask;
 use crate::plan::AttentionPlan;
 use crate::problem::{AttentionProblem, HeadsRef, Packed};
-use crate::scores::{AnyScores, Scores, any};
+use crate::scores::{AnyScores, Scores, any, state_values};
 
 /// One of the programs of the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ pub struct BackwardStep {
 
 /// Where the parts of the workspace are, and the extents that place them.
 struct Passed {
-    /// Addresses of the exponents, the row sums, the sums of dQ, and the counts of adds.
-    addresses: [u64; 4],
+    /// Bytes before the exponents, the row sums, the sums of dQ, and the counts of adds.
+    offsets: [u64; 4],
     /// Tiles of queries, and blocks of keys, of a head.
     across: u32,
     blocks: u32,
@@ -150,10 +150,10 @@ impl AttentionBackward {
 
     /// Bytes of workspace that a problem needs; `packed` counts if lengths differ.
     pub fn workspace(&self, problem: &AttentionProblem, packed: &Packed) -> u64 {
-        self.passed(problem, packed, 0).bytes
+        self.passed(problem, packed).bytes
     }
 
-    fn passed(&self, problem: &AttentionProblem, packed: &Packed, first: u64) -> Passed {
+    fn passed(&self, problem: &AttentionProblem, packed: &Packed) -> Passed {
         let plan = &self.plan;
         let [[sequences, heads, queries], [_, _, keys]] = self.extents(problem, packed);
         // If lengths differ, each sequence may have a partial tile.
@@ -165,13 +165,13 @@ impl AttentionBackward {
         let tiles = u64::from(sequences).saturating_mul(heads.into()).saturating_mul(across.into());
         let lines = tiles.saturating_mul((plan.spec.tile[0] * LINE).into());
         let counts = if plan.spec.deterministic { tiles.saturating_mul(4) } else { 0 };
-        let mut at = first;
-        let addresses = [lines, lines, tiles.saturating_mul(plan.sum_bytes().into()), counts].map(|bytes| {
-            let address = at;
+        let mut at = 0u64;
+        let offsets = [lines, lines, tiles.saturating_mul(plan.sum_bytes().into()), counts].map(|bytes| {
+            let offset = at;
             at = at.saturating_add(bytes);
-            address
+            offset
         });
-        Passed { addresses, across, blocks, bytes: at - first }
+        Passed { offsets, across, blocks, bytes: at }
     }
 
     /// Extents `(batch, heads, rows)` of tensors with rows of queries and of keys. Packed sequences are one.
@@ -207,8 +207,8 @@ impl BackwardStep {
         &self.of.plan
     }
 
-    /// Checks a call, and places what the programs pass on.
-    fn check(&self, call: &BackwardCall) -> Result<Passed, LaunchError> {
+    /// Checks a call.
+    fn check(&self, call: &BackwardCall) -> Result<(), LaunchError> {
         let BackwardCall { problem, workspace, ref counts, ref reals, .. } = *call;
         let (scores, format) = (&self.of.scores, self.of.plan.spec.format);
         check_problem(&problem)?;
@@ -253,81 +253,17 @@ impl BackwardStep {
             return Err(LaunchError::Address { name, address, alignment });
         }
         let need = self.of.workspace(&call.problem, &call.packed);
-        let address = Buffer::workspace_address(workspace, need)?;
-        Ok(self.of.passed(&call.problem, &call.packed, address))
+        Buffer::workspace_address(workspace, need).map(drop)
     }
 
-    /// The grid and the arguments of the programs for tiles of queries.
-    fn over_queries(&self, call: &BackwardCall, passed: &Passed) -> Result<Option<Launch>, LaunchError> {
-        let AttentionProblem { queries, scale, .. } = call.problem;
-        let [exponents, sums, dq_sums, counts] = passed.addresses;
-        let [[sequences, heads, rows], _] = self.of.extents(&call.problem, &call.packed);
-        let across = if rows == 0 { 0 } else { passed.across };
-        let Some(grid) = grid([across, sequences, heads])? else { return Ok(None) };
-        let bytes = u64::from(self.of.plan.spec.format.bytes());
-        let tensor = |of: HeadsRef| {
-            // One that is too long is that of the only head or sequence, and not used.
-            let strides = [of.row, of.head, of.batch].map(|of| Argument::from(of.wrapping_mul(bytes)));
-            [Argument::from(of.address)].into_iter().chain(strides)
-        };
-        let mut arguments: Vec<Argument> = Vec::new();
-        match self.step {
-            Step::Prepare => {
-                arguments.extend(tensor(call.o).chain(tensor(call.d_o)));
-                arguments.extend([call.log_sum_exp, exponents, sums, dq_sums].map(Argument::from));
-            }
-            Step::Main | Step::Finish => {
-                arguments.extend(tensor(call.d_q).chain([dq_sums.into(), scale.into()]));
-            }
-        }
-        arguments.extend(self.of.plan.spec.deterministic.then_some(Argument::from(counts)));
-        arguments.extend([queries, heads, passed.across].map(Argument::from));
-        arguments.extend(self.tables(call, 1));
-        Ok(Some(Launch { grid, arguments }))
-    }
-
-    /// The arguments of sequences whose lengths differ, for `sides` of queries and keys.
-    fn tables(&self, call: &BackwardCall, sides: usize) -> Vec<Argument> {
-        let Packed { begins, rows } = call.packed;
-        let tables = begins.into_iter().take(sides).map(Argument::from);
-        let numbers = rows.into_iter().take(sides).chain([call.problem.batch]).map(Argument::from);
-        if self.of.plan.is_packed() { tables.chain(numbers).collect() } else { Vec::new() }
-    }
-
-    fn over_keys(&self, call: &BackwardCall, passed: &Passed) -> Result<Option<Launch>, LaunchError> {
-        let AttentionProblem { heads: [heads, shared], queries, keys: most_keys, scale, .. } = call.problem;
-        let (plan, [exponents, sums, dq_sums, counts]) = (&self.of.plan, passed.addresses);
+    /// The grid of a call: a CTA per tile of queries, or per block of keys.
+    fn grid(&self, call: &BackwardCall, passed: &Passed) -> Result<Option<Grid>, LaunchError> {
         let [of_queries, of_keys] = self.of.extents(&call.problem, &call.packed);
-        let blocks = if of_keys[2] == 0 { 0 } else { passed.blocks };
-        let Some(grid) = grid([blocks, of_keys[0], shared])? else { return Ok(None) };
-        let map = |tile: &OperandTile, of: HeadsRef, extents: [u32; 3], (most, d): (u32, u32)| -> Argument {
-            let [batch, heads, rows] = extents;
-            let row = u64::from(plan.wide[0]);
-            // If nothing is read, the tensor map must still be legal, and begin in memory.
-            let nothing = HeadsRef { address: call.k.address, row, head: row, batch: row };
-            let (of, most) = if extents.contains(&0) { (nothing, 1) } else { (of, most) };
-            let all = plan.is_packed().then_some(rows);
-            map_of(tile, of, [batch, heads, d], Rows { most, all }, [1, 1]).into()
+        let ([sequences, heads, rows], tiles) = match self.step {
+            Step::Main => (of_keys, passed.blocks),
+            Step::Prepare | Step::Finish => (of_queries, passed.across),
         };
-        let head = plan.spec.head;
-        let of_queries = |i: usize, of| map(&plan.queries[i], of, of_queries, (queries, head[i]));
-        let of_keys =
-            |tiles: &[OperandTile; 2], i: usize, of| map(&tiles[i], of, of_keys, (most_keys, head[i]));
-        let [k, v] = [of_keys(&plan.keys, 0, call.k), of_keys(&plan.keys, 1, call.v)];
-        let [d_k, d_v] = [of_keys(&plan.outputs, 0, call.d_k), of_keys(&plan.outputs, 1, call.d_v)];
-        let mut arguments = vec![of_queries(0, call.q), k, v, of_queries(1, call.d_o), d_k, d_v];
-        arguments.extend([exponents, sums, dq_sums].map(Argument::from));
-        arguments.extend(plan.spec.deterministic.then_some(Argument::from(counts)));
-        arguments.extend(self.tables(call, 2));
-        let (section, sequences) =
-            (self.of.section(call), self.of.extents(&call.problem, &call.packed)[1][0]);
-        let numbers =
-            [queries, most_keys, shared, heads / shared, shared * sequences, passed.across, blocks, section];
-        arguments.extend(numbers.map(Argument::from));
-        arguments.extend([scale, scale * core::f32::consts::LOG2_E].map(Argument::from));
-        arguments.extend(call.counts.iter().map(|count| Argument::from(count.cast_unsigned())));
-        arguments.extend(call.reals.iter().copied().map(Argument::from));
-        Ok(Some(Launch { grid, arguments }))
+        grid([if rows == 0 { 0 } else { tiles }, sequences, heads])
     }
 }
 
@@ -358,16 +294,19 @@ impl Kernel<BackwardCall> for BackwardStep {
             Step::Prepare => small(name + "_prepare", emit::PREPARE_THREADS, 0),
             Step::Finish => small(name + "_finish", plan.dq.consumers * 128, emit::finish_bytes(plan)),
         };
-        Program::new(Function::build(entry, |f| match self.step {
-            Step::Prepare => emit::prepare(f, plan),
-            Step::Main => emit::main(f, plan, scores),
-            Step::Finish => emit::finish(f, plan),
+        Program::new(Function::build(entry, |f| {
+            declare(self, f);
+            match self.step {
+                Step::Prepare => emit::prepare(f, plan),
+                Step::Main => emit::main(f, plan, scores),
+                Step::Finish => emit::finish(f, plan),
+            }
         }))
     }
 
     fn total_work(&self, call: &BackwardCall) -> u128 {
         let AttentionProblem { heads: [heads, shared], queries, keys, .. } = call.problem;
-        let Passed { across, blocks, .. } = self.of.passed(&call.problem, &call.packed, 0);
+        let Passed { across, blocks, .. } = self.of.passed(&call.problem, &call.packed);
         let [[sequences, ..], _] = self.of.extents(&call.problem, &call.packed);
         let BackwardSpec { tile: [rows, block], mask, .. } = self.of.plan.spec;
         let [sequences, heads, shared, across, blocks] =
@@ -383,16 +322,13 @@ impl Kernel<BackwardCall> for BackwardStep {
     }
 
     fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let passed = self.check(call)?;
-        match self.step {
-            Step::Main => self.over_keys(call, &passed),
-            Step::Prepare | Step::Finish => self.over_queries(call, &passed),
-        }
+        self.check(call)?;
+        let launch = |grid| Launch::new(grid, |visit| self.interface(&mut call.clone(), true, visit));
+        self.grid(call, &self.of.passed(&call.problem, &call.packed))?.map(launch).transpose()
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        self.of.visit_parts(Some(self.step), call, visit);
-        Buffer::visit_workspace(&mut call.workspace, true, visit);
+        self.interface(call, false, visit);
     }
 }
 
@@ -480,5 +416,106 @@ impl AttentionBackward {
             *count = bits.cast_signed();
         }
         reals.iter_mut().for_each(|real| visit.single(real));
+    }
+}
+
+impl BackwardStep {
+    /// The parts of a call, and the program's parameters. Tensor maps have values if they `fill` a launch.
+    fn interface(&self, call: &mut BackwardCall, fill: bool, visit: &mut dyn Visit) {
+        self.of.visit_parts(Some(self.step), call, visit);
+        Buffer::visit_workspace(&mut call.workspace, true, visit);
+        let passed = self.of.passed(&call.problem, &call.packed);
+        let AttentionProblem { heads: [heads, shared], queries, keys, scale, .. } = call.problem;
+        let [exponents, row_sums, dq_sums, added] = passed.offsets;
+        let placed = |visit: &mut dyn Visit, name, offset| visit.address_in(name, "the workspace", offset);
+        match self.step {
+            Step::Prepare => {
+                self.tensor(("o", "O"), ["o_row", "o_head", "o_batch"], call.o, visit);
+                self.tensor(("do", "dO"), ["do_row", "do_head", "do_batch"], call.d_o, visit);
+                visit.address("log_sum_exp", "the log-sum-exp");
+                placed(visit, "exponents", exponents);
+                placed(visit, "row_sums", row_sums);
+                placed(visit, "dq_sums", dq_sums);
+            }
+            Step::Main => {
+                self.maps(call, fill, visit);
+                placed(visit, "exponents", exponents);
+                placed(visit, "row_sums", row_sums);
+                placed(visit, "dq_sums", dq_sums);
+            }
+            Step::Finish => {
+                self.tensor(("dq", "dQ"), ["dq_row", "dq_head", "dq_batch"], call.d_q, visit);
+                placed(visit, "dq_sums", dq_sums);
+                visit.number("scale", Some(scale));
+            }
+        }
+        if self.of.plan.spec.deterministic {
+            placed(visit, "added", added);
+        }
+        if self.step != Step::Main {
+            visit.number("queries", Some(queries));
+            visit.number("heads", Some(heads));
+            visit.number("across", Some(passed.across));
+            if self.of.plan.is_packed() {
+                Lengths::state(&call.packed, call.problem.batch, false, visit);
+            }
+            return;
+        }
+        if self.of.plan.is_packed() {
+            Lengths::state(&call.packed, call.problem.batch, true, visit);
+        }
+        let [_, [sequences, ..]] = self.of.extents(&call.problem, &call.packed);
+        visit.number("queries", Some(queries));
+        visit.number("keys", Some(keys));
+        visit.number("heads", Some(shared));
+        visit.number("share", Some(heads / shared.max(1)));
+        visit.number("all_heads", Some(shared.saturating_mul(sequences)));
+        visit.number("across", Some(passed.across));
+        visit.number("blocks", Some(passed.blocks));
+        visit.number("section", Some(self.of.section(call)));
+        visit.number("scale", Some(scale));
+        visit.number("to_log2", Some(scale * core::f32::consts::LOG2_E));
+        state_values(&*self.of.scores, &call.counts, &call.reals, visit);
+    }
+
+    /// The parameters of a tensor that is not copied by tensor maps: its address and its strides in bytes.
+    fn tensor(
+        &self,
+        (name, within): (&'static str, &'static str),
+        strides: [&'static str; 3],
+        of: HeadsRef,
+        visit: &mut dyn Visit,
+    ) {
+        let bytes = u64::from(self.of.plan.spec.format.bytes());
+        visit.address(name, within);
+        for (name, stride) in strides.into_iter().zip([of.row, of.head, of.batch]) {
+            // One that is too long is that of the only head or sequence, and not used.
+            visit.number(name, Some(stride.wrapping_mul(bytes)));
+        }
+    }
+
+    /// The tensor maps of the main program.
+    fn maps(&self, call: &BackwardCall, fill: bool, visit: &mut dyn Visit) {
+        let (plan, AttentionProblem { queries, keys, .. }) = (&self.of.plan, call.problem);
+        let [of_queries, of_keys] = self.of.extents(&call.problem, &call.packed);
+        let head = plan.spec.head;
+        for (name, within, tile, of, extents, (most, d)) in [
+            ("q_map", "Q", &plan.queries[0], call.q, of_queries, (queries, head[0])),
+            ("k_map", "K", &plan.keys[0], call.k, of_keys, (keys, head[0])),
+            ("v_map", "V", &plan.keys[1], call.v, of_keys, (keys, head[1])),
+            ("do_map", "dO", &plan.queries[1], call.d_o, of_queries, (queries, head[1])),
+            ("dk_map", "dK", &plan.outputs[0], call.d_k, of_keys, (keys, head[0])),
+            ("dv_map", "dV", &plan.outputs[1], call.d_v, of_keys, (keys, head[1])),
+        ] {
+            let [batch, heads, rows] = extents;
+            let row = u64::from(plan.wide[0]);
+            // If nothing is read, the tensor map must still be legal, and begin in memory.
+            let nothing = HeadsRef { address: call.k.address, row, head: row, batch: row };
+            let empty = extents.contains(&0);
+            let (within, of, most) = if empty { ("K", nothing, 1) } else { (within, of, most) };
+            let all = plan.is_packed().then_some(rows);
+            let map = || map_of(tile, of, [batch, heads, d], Rows { most, all }, [1, 1]);
+            visit.tensor_map(name, within, fill.then(map));
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Sequences of different lengths in one launch.
 
+use kernel::operands::Visit;
 use ptx::{Builder, Value};
+
+use crate::problem::Packed;
 
 /// Where sequences of different lengths begin.
 #[derive(Clone, Copy)]
@@ -21,12 +24,25 @@ pub(crate) struct Beginnings<'f> {
 }
 
 impl<'f> Lengths<'f> {
-    /// Declares the parameters, without or with those of keys.
-    pub(crate) fn declare(f: &'f Builder, keys: bool) -> Self {
-        let (queries, keys) = (f.param("queries_begin"), keys.then(|| f.param("keys_begin")));
-        let queries = Beginnings { table: queries, rows: f.param("all_queries") };
-        let keys = keys.map(|table| Beginnings { table, rows: f.param("all_keys") });
-        Self { queries, keys, batch: f.param("batch") }
+    /// The parameters, without or with those of keys.
+    pub(crate) fn of(f: &'f Builder, keys: bool) -> Self {
+        let (queries, keys) = (f.parameter("queries_begin"), keys.then(|| f.parameter("keys_begin")));
+        let queries = Beginnings { table: queries, rows: f.parameter("all_queries") };
+        let keys = keys.map(|table| Beginnings { table, rows: f.parameter("all_keys") });
+        Self { queries, keys, batch: f.parameter("batch") }
+    }
+
+    /// States the parameters.
+    pub(crate) fn state(packed: &Packed, batch: u32, keys: bool, visit: &mut dyn Visit) {
+        visit.address("queries_begin", "the beginnings of queries");
+        if keys {
+            visit.address("keys_begin", "the beginnings of keys");
+        }
+        visit.number("all_queries", Some(packed.rows[0]));
+        if keys {
+            visit.number("all_keys", Some(packed.rows[1]));
+        }
+        visit.number("batch", Some(batch));
     }
 
     /// The sequence of a tile of `height` rows of `of`, and the tile's number in it.

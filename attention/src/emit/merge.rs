@@ -59,10 +59,10 @@ pub(crate) const fn columns_of_lane(dv: u32) -> u32 {
 }
 
 impl<'f> Parts<'f> {
-    pub(super) fn declare(f: &'f Builder) -> Self {
-        let (most, rows) = (f.param("parts"), f.number("part_rows"));
+    pub(super) fn of(f: &'f Builder) -> Self {
+        let (most, rows) = (f.parameter("parts"), f.parameter("part_rows"));
         let [counters, sums, outputs] =
-            ["part_counters", "part_sums", "part_outputs"].map(|name| f.param(name));
+            ["part_counters", "part_sums", "part_outputs"].map(|name| f.parameter(name));
         Self { most, rows, counters, sums, outputs }
     }
 
@@ -115,16 +115,15 @@ impl<'f> Parts<'f> {
 impl<'f> Kernel<'_, 'f> {
     /// Rows of O, in the order of the log-sum-exp, before the first query of a head of a tile's sequence.
     pub(super) fn rows_before(&self, unit: &QueryTile<'f>, head: Value<'f, u32>) -> Value<'f, u64> {
-        let super::Parameters { most, packed, heads, .. } = self.parameters;
-        match packed {
-            None => (unit.batch * (heads * self.packed()) + head).mul_wide(most[0]),
+        match self.lengths() {
+            None => (unit.batch * (self.number("heads") * self.packed()) + head).mul_wide(self.most()[0]),
             Some(lengths) => head.mul_wide(lengths.queries.rows) + unit.before[0].cast::<u64>(),
         }
     }
 
     /// Emitted for a consumer warpgroup that has stored a part of a tile: it says so, with all others that have the same rows.
     pub(super) fn arrive(&self, unit: QueryTile<'f>, consumer: Consumer<'f>) {
-        let (Some(part), Some(parts)) = (unit.part, self.parameters.parts) else { return };
+        let (Some(part), Some(parts)) = (unit.part, self.parts()) else { return };
         self.meet(consumer);
         let speaks = consumer.thread.equals(0);
         let speaks = if self.plan.latent.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
@@ -136,9 +135,9 @@ impl<'f> Kernel<'_, 'f> {
 
     /// Emitted for a consumer warpgroup that has finished its tiles: merges the CTA's share of all tiles. Warps have pieces of rows.
     pub(super) fn merge(&self, consumer: Consumer<'f>) {
-        let Some(parts) = self.parameters.parts else { return };
+        let Some(parts) = self.parts() else { return };
         let (f, spec, consumers) = (self.f, self.plan.spec, self.plan.cta.consumers);
-        let super::Parameters { tiles, across, .. } = self.parameters;
+        let [tiles, across] = ["tiles", "across"].map(|name| self.number(name));
         let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
         let all = tiles / parts.most;
         // CTAs that share a tile. Each of their warps has every `step`-th piece, and so has each CTA about as many.
@@ -243,11 +242,10 @@ impl<'f> Kernel<'_, 'f> {
         );
         let (none, total) = (total.get().equals(0.0), total.get());
         let factor = f.constant(0.0).where_or(none, Fast::divide(f.constant(1.0), total));
-        let Output::Direct { address, strides: [stride, of_head, of_sequence], .. } = self.parameters.output
-        else {
+        let Output::Direct { address, strides: [stride, of_head, of_sequence], .. } = self.output() else {
             return f.refuse("parts are merged into an O that is stored directly");
         };
-        let before = match self.parameters.packed {
+        let before = match self.lengths() {
             None => unit.batch.cast::<u64>() * of_sequence,
             Some(_) => unit.before[0].cast::<u64>() * stride,
         };
@@ -259,7 +257,7 @@ impl<'f> Kernel<'_, 'f> {
             let [element, _] = output.unpack(f, output.pack(f, [value, value]));
             element.store_global(target, column);
         }
-        let log_sum_exp = self.parameters.log_sum_exp;
+        let log_sum_exp = f.parameter::<u64>("log_sum_exp");
         f.if_((piece * 32 + lane).equals(0) & log_sum_exp.differs_from(0), || {
             let value = Fast::ln(total) + base;
             let value = f.constant(f32::NEG_INFINITY).where_or(none, value);

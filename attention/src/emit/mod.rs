@@ -22,51 +22,11 @@ pub(crate) use self::lengths::Lengths;
 use self::merge::{Part, Parts};
 #[cfg(feature = "records")]
 pub(crate) use self::merge::{TOGETHER, columns_of_lane};
-use self::pages::Pages;
+pub(crate) use self::pages::Pages;
 pub(crate) use self::store::slab;
 use self::walk::Walk;
 use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
-
-/// The kernel's parameters, in the order of a launch's arguments.
-struct Parameters<'f> {
-    /// Tensor maps of Q, K and V, if V is a tensor of its own.
-    maps: Vec<Value<'f, u64>>,
-    output: Output<'f>,
-    /// Address of the log-sum-exp; 0 if it is not needed.
-    log_sum_exp: Value<'f, u64>,
-    /// The factors of Q, K and V, if these have 8 bits.
-    factors: Option<Factors<'f>>,
-    /// Address of the heads' sinks.
-    sinks: Option<Value<'f, u64>>,
-    /// Queries and keys of a sequence; the most, if lengths differ.
-    most: [Value<'f, u32>; 2],
-    packed: Option<Lengths<'f>>,
-    pages: Option<Pages<'f>>,
-    /// The tensor maps of K and V for boxes without keys, if those of boxes with keys begin before their tensors.
-    outside: Option<Vec<Value<'f, u64>>>,
-    parts: Option<Parts<'f>>,
-    /// Address of the counter from which tiles are drawn.
-    counter: Option<Value<'f, u64>>,
-    /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
-    heads: Value<'f, u32>,
-    /// Heads of Q per head of K and V; if heads are packed, those that are rows of one tile.
-    share: Value<'f, u32>,
-    /// Heads of tiles per head of K and V, if heads are packed and these may be several.
-    groups: Option<Value<'f, u32>>,
-    tiles: Value<'f, u32>,
-    /// Tiles of queries per head. If lengths differ, some are empty.
-    across: Value<'f, u32>,
-    /// Heads whose tiles are mixed.
-    section: Value<'f, u32>,
-    scale: Value<'f, f32>,
-    /// What a score is multiplied by to be an exponent of 2.
-    to_log2: Value<'f, f32>,
-    /// The same for a natural exponent.
-    to_ln: Value<'f, f32>,
-    counts: Vec<Value<'f, i32>>,
-    reals: Vec<Value<'f, f32>>,
-}
 
 /// Where the factors of Q, K and V are.
 #[derive(Clone, Copy)]
@@ -169,7 +129,8 @@ struct Kernel<'a, 'f> {
     f: &'f Builder,
     plan: &'a AttentionPlan,
     scores: &'a dyn AnyScores,
-    parameters: Parameters<'f>,
+    counts: Vec<Value<'f, i32>>,
+    reals: Vec<Value<'f, f32>>,
     shared: Value<'f, u32>,
     rings: [Ring<'f>; 3],
     /// The rings of K and V as they are in memory, if they are converted.
@@ -178,7 +139,7 @@ struct Kernel<'a, 'f> {
 
 /// Emits a kernel from beginning to end.
 pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
-    let parameters = Parameters::declare(f, plan, scores);
+    f.load_parameters();
     let shared = f.shared_base();
     // (QUERIES, D, PIPE_Q), (KEYS, D, PIPE_K), (DV, KEYS, PIPE_V)
     let [q, k, v] = plan.rings;
@@ -190,9 +151,12 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
             tiles[i].map(|_| Ring::named(f, name, rings[i], shared))
         },
     );
-    let kernel = Kernel { f, plan, scores, parameters, shared, rings, narrow };
+    let counts = scores.counts().into_iter().map(|name| f.parameter(name)).collect();
+    let reals = scores.reals().into_iter().map(|name| f.parameter(name)).collect();
+    let kernel = Kernel { f, plan, scores, counts, reals, shared, rings, narrow };
     let cta = Cta::begin(f, plan.cta, || {
-        kernel.parameters.maps.iter().for_each(|&map| f.prefetch_tensor_map(map));
+        let read = &["q_map", "k_map", "v_map"][..plan.operands()];
+        read.iter().for_each(|map| f.prefetch_tensor_map(f.parameter(map)));
         // The warps of consumers, and those that convert.
         let readers = plan.cta.consumers * 4 + if plan.narrow.is_some() { CONVERTERS } else { 0 };
         queue::initialise_of(f, &plan.queue, shared, readers);
@@ -214,70 +178,57 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
     });
 }
 
-impl<'f> Parameters<'f> {
-    fn declare(f: &'f Builder, plan: &AttentionPlan, scores: &dyn AnyScores) -> Self {
-        let read = &["q_map", "k_map", "v_map"][..plan.operands()];
-        let maps = read.iter().map(|name| f.tensor_map(name)).collect();
-        let output = match plan.output {
-            Some(_) => Output::Tma(f.tensor_map("o_map")),
+/// The parameters.
+impl<'f> Kernel<'_, 'f> {
+    fn number(&self, name: &str) -> Value<'f, u32> {
+        self.f.parameter(name)
+    }
+
+    /// Queries and keys of a sequence; the most, if lengths differ.
+    fn most(&self) -> [Value<'f, u32>; 2] {
+        ["queries", "keys"].map(|name| self.number(name))
+    }
+
+    fn lengths(&self) -> Option<Lengths<'f>> {
+        let keys = self.plan.spec.pages.is_none();
+        (self.plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths::of(self.f, keys))
+    }
+
+    fn pages(&self) -> Option<Pages<'f>> {
+        self.plan.spec.pages.map(|page| Pages::of(self.f, page))
+    }
+
+    fn parts(&self) -> Option<Parts<'f>> {
+        (self.plan.spec.parts != crate::spec::Parts::One).then(|| Parts::of(self.f))
+    }
+
+    /// The factors of Q, K and V, if these have 8 bits.
+    fn factors(&self) -> Option<Factors<'f>> {
+        self.plan.spec.is_scaled().then(|| Factors {
+            addresses: ["q_factors", "k_factors", "v_factors"].map(|name| self.f.parameter(name)),
+            per_head: self.number("factors_per_head"),
+        })
+    }
+
+    fn output(&self) -> Output<'f> {
+        match self.plan.output {
+            Some(_) => Output::Tma(self.f.parameter("o_map")),
             None => Output::Direct {
-                address: f.param("o"),
-                strides: ["o_row", "o_head", "o_batch"].map(|name| f.number(name)),
-                pairs: f.param::<u32>("o_pairs").differs_from(0),
+                address: self.f.parameter("o"),
+                strides: ["o_row", "o_head", "o_batch"].map(|name| self.f.parameter(name)),
+                pairs: self.f.parameter("o_pairs"),
             },
-        };
-        let log_sum_exp = f.param("log_sum_exp");
-        let sinks = plan.spec.sinks.then(|| f.param("sinks"));
-        let factors = plan.spec.is_scaled().then(|| Factors {
-            addresses: ["q_factors", "k_factors", "v_factors"].map(|name| f.param(name)),
-            per_head: f.param("factors_per_head"),
-        });
-        let paged = plan.spec.pages.is_some();
-        let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths::declare(f, !paged));
-        let pages = plan.spec.pages.map(|page| Pages::declare(f, page));
-        let without_keys = &["k_outside", "v_outside"][..plan.operands() - 1];
-        let outside =
-            (paged || packed.is_some()).then(|| without_keys.iter().map(|name| f.tensor_map(name)).collect());
-        let parts = (plan.spec.parts != crate::spec::Parts::One).then(|| Parts::declare(f));
-        let counter = (plan.queue.entries > 0).then(|| f.param("counter"));
-        let [queries, keys, heads, share, tiles, across, section] =
-            ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
-        let groups = (plan.latent.is_some() && plan.spec.pack > 1).then(|| f.param("groups"));
-        let [scale, to_log2, to_ln] = ["scale", "to_log2", "to_ln"].map(|name| f.param(name));
-        let counts = scores.counts().iter().map(|name| f.param::<u32>(name).bits_as()).collect();
-        let reals = scores.reals().iter().map(|name| f.param(name)).collect();
-        Self {
-            maps,
-            output,
-            log_sum_exp,
-            factors,
-            sinks,
-            most: [queries, keys],
-            packed,
-            pages,
-            outside,
-            parts,
-            counter,
-            heads,
-            share,
-            groups,
-            tiles,
-            across,
-            section,
-            scale,
-            to_log2,
-            to_ln,
-            counts,
-            reals,
         }
     }
-}
 
-impl<'f> Parameters<'f> {
-    /// The tensor map of K (1) or V (2), for a box that has keys or not.
+    /// The tensor map of K (1) or V (2), for a box that has keys or not. If lengths differ, tensor maps of boxes with keys begin
+    /// before their tensors, and those without have one of their own.
     fn map_of(&self, i: usize, has_keys: Value<'f, bool>) -> Value<'f, u64> {
-        let map = self.maps[i];
-        self.outside.as_ref().map_or(map, |outside| map.where_or(has_keys, outside[i - 1]))
+        let map = self.f.parameter::<u64>(["q_map", "k_map", "v_map"][i]);
+        if self.plan.spec.pages.is_none() && self.lengths().is_none() {
+            return map;
+        }
+        map.where_or(has_keys, self.f.parameter(["k_outside", "v_outside"][i - 1]))
     }
 }
 
@@ -304,9 +255,10 @@ impl<'f> Kernel<'_, 'f> {
 
     /// The tile with this number. Of each section of heads, the last queries come first if these see the most keys.
     fn query_tile(&self, index: Value<'f, u32>) -> QueryTile<'f> {
-        let Parameters { pages, parts, tiles, across, section, .. } = self.parameters;
+        let [tiles, across, section] = ["tiles", "across", "section"].map(|name| self.number(name));
+        let parts = self.parts();
         // After the last tile there is no sequence, no number of keys, and no head with factors.
-        let reads = pages.is_some() || self.parameters.factors.is_some();
+        let reads = self.pages().is_some() || self.factors().is_some();
         let index = if reads { index.min(tiles - 1) } else { index };
         let of_section = section * across;
         let before = index / of_section;
@@ -322,9 +274,9 @@ impl<'f> Kernel<'_, 'f> {
     /// A tile of a head of all sequences, or a part of it.
     fn tile_of(&self, [tile, head]: [Value<'f, u32>; 2], part: Option<Part<'f>>) -> QueryTile<'f> {
         let (f, grows) = (self.f, self.scores.grows());
-        let Parameters { most, packed, pages, heads, across, .. } = self.parameters;
-        let queries = self.queries_per_tile();
-        let Some(lengths) = packed else {
+        let [heads, across] = ["heads", "across"].map(|name| self.number(name));
+        let (most, pages, queries) = (self.most(), self.pages(), self.queries_per_tile());
+        let Some(lengths) = self.lengths() else {
             let tile = if grows { across - 1 - tile } else { tile };
             let zero = f.constant(0);
             let tile = QueryTile {
@@ -378,7 +330,7 @@ impl<'f> Kernel<'_, 'f> {
     /// The blocks of keys of a tile.
     fn blocks(&self, tile: QueryTile<'f>) -> QueryTile<'f> {
         let ([queries, keys], block) = (tile.lengths, self.plan.spec.tile[1]);
-        let factors = self.parameters.factors.map(|of| of.of_head(self.head_of_keys(&tile)));
+        let factors = self.factors().map(|of| of.of_head(self.head_of_keys(&tile)));
         let tile = QueryTile { factors, ..tile };
         // Masks do not depend on the head of packed ones.
         let scope = self.scope(&tile, tile.head * self.packed());
@@ -393,7 +345,7 @@ impl<'f> Kernel<'_, 'f> {
         // Without keys, a block that tensor copies fill with zeros, of which nothing is seen.
         let (some, beyond) = (begin.less_than(end), keys.max(1).div_ceil(block));
         let blocks = [blocks[0].where_or(some, beyond), blocks[1].where_or(some, beyond + 1)];
-        let (blocks, tile) = match (tile.part, self.parameters.parts) {
+        let (blocks, tile) = match (tile.part, self.parts()) {
             (Some(part), Some(parts)) => {
                 let (blocks, part) = parts.of_tile(part, blocks, &self.plan.spec);
                 let exists = part.number.less_than(part.count);
@@ -412,20 +364,22 @@ impl<'f> Kernel<'_, 'f> {
 
     /// What products of a tile's queries and keys are multiplied by.
     fn scale(&self, tile: &QueryTile<'f>) -> Value<'f, f32> {
-        let scale = self.parameters.scale;
+        let scale = self.f.parameter::<f32>("scale");
         tile.factors.map_or(scale, |[factor, _]| scale * factor.bits_as::<f32>())
     }
 
     /// What its scores are multiplied by to be exponents of 2, and natural ones. Scores that are not changed are products.
     fn to_exponents(&self, tile: &QueryTile<'f>) -> [Value<'f, f32>; 2] {
         let factor = tile.factors.filter(|_| !self.scores.changes()).map(|[of, _]| of.bits_as::<f32>());
-        let Parameters { to_log2, to_ln, .. } = self.parameters;
-        [to_log2, to_ln].map(|to| factor.map_or(to, |factor| to * factor))
+        ["to_log2", "to_ln"].map(|name| {
+            let to = self.f.parameter::<f32>(name);
+            factor.map_or(to, |factor| to * factor)
+        })
     }
 
     /// What masks and scores of a tile's rows may depend on. `head` is one of Q's.
     fn scope(&self, tile: &QueryTile<'f>, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
-        let Parameters { counts, reals, .. } = &self.parameters;
+        let Self { counts, reals, .. } = self;
         let [queries, keys] = tile.lengths;
         let [queries, keys, head, batch] = [queries, keys, head, tile.batch].map(Value::cast);
         Scope { queries, keys, head, batch, counts, reals }
@@ -433,16 +387,16 @@ impl<'f> Kernel<'_, 'f> {
 
     /// Heads of Q that are rows of one tile.
     fn packed(&self) -> Value<'f, u32> {
-        if self.plan.spec.pack > 1 { self.parameters.share } else { self.f.constant(1) }
+        if self.plan.spec.pack > 1 { self.number("share") } else { self.f.constant(1) }
     }
 
     /// The head of K and V of a tile.
     fn head_of_keys(&self, tile: &QueryTile<'f>) -> Value<'f, u32> {
-        let Parameters { groups, share, .. } = self.parameters;
-        match (self.plan.spec.pack, groups) {
-            (1, _) => tile.head / share,
+        match (self.plan.spec.pack, self.plan.latent) {
+            (1, _) => tile.head / self.number("share"),
             (_, None) => tile.head,
-            (_, Some(groups)) => tile.head / groups,
+            // Heads of tiles per head of K and V.
+            (_, Some(_)) => tile.head / self.number("groups"),
         }
     }
 
@@ -466,9 +420,9 @@ impl<'f> Kernel<'_, 'f> {
     /// distance of rows, and begins `most` rows before the tensor. So row `most - length` of beginning `before +
     /// length` is the sequence's first row, and its last one is the last of the dimension: what follows is outside.
     fn place(&self, tile: &QueryTile<'f>, i: usize) -> [Value<'f, u32>; 2] {
-        match self.parameters.packed {
+        match self.lengths() {
             None => [self.f.constant(0), tile.batch],
-            Some(_) => [self.parameters.most[i] - tile.lengths[i], tile.before[i] + tile.lengths[i]],
+            Some(_) => [self.most()[i] - tile.lengths[i], tile.before[i] + tile.lengths[i]],
         }
     }
 

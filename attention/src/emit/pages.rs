@@ -1,14 +1,16 @@
 //! Keys and values in pages of a cache.
 
 use collective::Origin;
+use kernel::operands::Visit;
 use ptx::{Builder, Value};
 
 use super::QueryTile;
 use crate::plan::AttentionPlan;
+use crate::problem;
 
 /// The parameters of a cache.
 #[derive(Clone, Copy)]
-pub(super) struct Pages<'f> {
+pub(crate) struct Pages<'f> {
     /// Keys of a page.
     page: u32,
     /// Addresses of the numbers of keys, and of the table.
@@ -46,9 +48,21 @@ impl<'f> Piece<'f> {
 }
 
 impl<'f> Pages<'f> {
-    pub(super) fn declare(f: &'f Builder, page: u32) -> Self {
-        let [lengths, table] = ["key_lengths", "pages"].map(|name| f.param(name));
-        Self { page, lengths, table, each: f.param("pages_each"), count: f.param("all_pages") }
+    pub(super) fn of(f: &'f Builder, page: u32) -> Self {
+        let [lengths, table] = ["key_lengths", "pages"].map(|name| f.parameter(name));
+        Self { page, lengths, table, each: f.parameter("pages_each"), count: f.parameter("all_pages") }
+    }
+
+    /// States the parameters. Without keys no page is used, but an entry is loaded.
+    pub(crate) fn state(pages: &problem::Pages, is_empty: bool, visit: &mut dyn Visit) {
+        let (table, each, count) = match is_empty {
+            true => ("the numbers of keys", 1, u32::MAX),
+            false => ("the table of pages", pages.each, pages.count),
+        };
+        visit.address("key_lengths", "the numbers of keys");
+        visit.address("pages", table);
+        visit.number("pages_each", Some(each));
+        visit.number("all_pages", Some(count));
     }
 
     /// Number of keys of a sequence.

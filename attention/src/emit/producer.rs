@@ -18,7 +18,7 @@ type OfBlock<'a, 'f> = &'a dyn Fn(QueryTile<'f>, Value<'f, u32>);
 impl<'f> Kernel<'_, 'f> {
     /// Emitted for one thread: loads Q, K and V of each tile.
     pub(super) fn produce(&self) {
-        let Self { f, plan, parameters, .. } = self;
+        let Self { f, plan, .. } = self;
         let ([of_q, of_k, of_v], [q, k, v]) = (plan.rings, self.rings);
         let [narrow_k, narrow_v] = self.narrow;
         let [k, v] = [narrow_k.unwrap_or(k), narrow_v.unwrap_or(v)];
@@ -36,7 +36,7 @@ impl<'f> Kernel<'_, 'f> {
             let [row, sequence] = self.place(&tile, 1);
             let matrix = Some(self.head_of_keys(&tile));
             let first = block * keys;
-            let map = parameters.map_of(i, first.less_than(tile.lengths[1]));
+            let map = self.map_of(i, first.less_than(tile.lengths[1]));
             let origin = Origin { matrix, batch: Some(sequence), ..Origin::alone(map) };
             (origin, row + first)
         };
@@ -44,7 +44,7 @@ impl<'f> Kernel<'_, 'f> {
             let ring = if i == 1 { k } else { v };
             let by_rows = copied[i - 1].major() == Major::K;
             let coordinates = |row| if by_rows { [row, zero] } else { [zero, row] };
-            match &parameters.pages {
+            match self.pages() {
                 Some(pages) => {
                     let pieces = |group| pages.of_block(tile, block, plan, group);
                     let groups = pages.groups(plan);
@@ -53,7 +53,7 @@ impl<'f> Kernel<'_, 'f> {
                     ring.produce(bytes[i], |stage| {
                         for piece in (0..groups).flat_map(|i| looked_up.take().unwrap_or_else(|| pieces(i))) {
                             let matrix = Some(self.head_of_keys(&tile));
-                            let map = parameters.map_of(i, piece.has_keys());
+                            let map = self.map_of(i, piece.has_keys());
                             let origin = Origin { matrix, ..piece.origin(Origin::alone(map)) };
                             copies[i].load(f, stage, origin, coordinates(piece.row));
                         }
@@ -77,7 +77,7 @@ impl<'f> Kernel<'_, 'f> {
             let origin = Origin {
                 matrix: Some(tile.head),
                 batch: Some(sequence),
-                ..Origin::alone(parameters.maps[0])
+                ..Origin::alone(f.parameter("q_map"))
             };
             let packs = plan.spec.pack > 1;
             let (origin, row) =

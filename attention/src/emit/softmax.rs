@@ -275,7 +275,8 @@ impl<'f> Softmax<'f> {
         consumer: Consumer<'f>,
     ) {
         let f = self.f;
-        let super::Parameters { parts, log_sum_exp, sinks, .. } = kernel.parameters;
+        let (parts, log_sum_exp) = (kernel.parts(), f.parameter::<u64>("log_sum_exp"));
+        let sinks = kernel.plan.spec.sinks.then(|| f.parameter::<u64>("sinks"));
         let [to_log2, to_ln] = kernel.to_exponents(&unit);
         let places = self.rows.iter().map(|row| kernel.query(&unit, self.first[0] + row.offset));
         let places: Vec<_> = places.collect();

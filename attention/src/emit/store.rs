@@ -40,13 +40,13 @@ impl<'a, 'f> Store<'a, 'f> {
     pub(super) fn store(&self, unit: QueryTile<'f>, q: Stage<'f>) {
         let format = self.kernel.plan.spec.output;
         let rows = self.out.rows(self.out.start(), 0);
-        match (self.kernel.parameters.output, &self.staged) {
+        match (self.kernel.output(), &self.staged) {
             (Output::Tma(map), Some((tile, staged))) => {
                 self.staged(format, (tile, staged), (map, q), unit, &rows);
             }
             (Output::Direct { address, strides, pairs }, _) => {
                 self.consumer.release.arrive(q.empty);
-                match (unit.part, self.kernel.parameters.parts) {
+                match (unit.part, self.kernel.parts()) {
                     (Some(part), Some(parts)) => self.part((part, parts), unit, &rows),
                     _ => self.direct(format, (address, strides, pairs), unit, &rows),
                 }
@@ -163,7 +163,7 @@ impl<'a, 'f> Store<'a, 'f> {
         for row in rows {
             let [at, head] = self.kernel.query(&unit, row.row);
             f.if_(at.less_than(unit.lengths[0]), || {
-                let before = match self.kernel.parameters.packed {
+                let before = match self.kernel.lengths() {
                     None => unit.batch.cast::<u64>() * sequence,
                     Some(_) => unit.before[0].cast::<u64>() * stride,
                 };

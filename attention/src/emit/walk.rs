@@ -3,7 +3,7 @@
 use collective::queue::{self, Queue};
 use ptx::{Special, Value, Var};
 
-use super::{Kernel, Parameters};
+use super::Kernel;
 
 /// The tiles of a CTA, one after the other.
 ///
@@ -84,19 +84,21 @@ impl<'f> Walk<'f> {
 impl<'f> Kernel<'_, 'f> {
     /// The CTA's place among the tiles, at its first one. Every role has its own, so all walk the same tiles.
     pub(super) fn walk(&self, part: queue::QueueRole) -> Walk<'f> {
-        let (f, Parameters { tiles, across, section, counter, .. }) = (self.f, &self.parameters);
-        if let Some(counter) = counter {
-            let queue = Some(Queue::of(f, self.plan.queue, self.shared, *counter, part));
+        let f = self.f;
+        let [tiles, across, section] = ["tiles", "across", "section"].map(|name| self.number(name));
+        if self.plan.queue.entries > 0 {
+            let counter = f.parameter("counter");
+            let queue = Some(Queue::of(f, self.plan.queue, self.shared, counter, part));
             let first = f.variable(f.special(Special::CtaX));
-            return Walk { tiles: *tiles, of_section: *tiles, first, end: first, odd: None, queue };
+            return Walk { tiles: tiles, of_section: tiles, first, end: first, odd: None, queue };
         }
         let grows = self.scores.grows();
-        let of_section = if grows { *across * *section } else { *tiles };
+        let of_section = if grows { across * section } else { tiles };
         let walk = Walk {
-            tiles: *tiles,
+            tiles: tiles,
             of_section,
             first: f.variable(0u32),
-            end: f.variable(of_section.min(*tiles)),
+            end: f.variable(of_section.min(tiles)),
             odd: grows.then(|| f.variable(0u32)),
             queue: None,
         };

@@ -292,7 +292,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
             };
             let values =
                 |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(row).collect::<Vec<_>>();
-            let combine = Combine { pairs_at_once: None, reads: source, values: &values };
+            let combine = Combine { pairs_at_once: None, reads: source, turns: false, values: &values };
             // Rows that tensor copies can store consist of aligned pairs.
             let pairs = pairs || spec.staged_bits() > 0 && !copies && plan.form.shares_rows();
             let access = Access { pairs, whole: false, copies };

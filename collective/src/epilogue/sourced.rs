@@ -212,7 +212,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
         };
         let without = || {
             let values = |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(scaled).collect();
-            let combine = Combine { pairs_at_once: None, reads: false, values: &values };
+            let combine = Combine { pairs_at_once: None, reads: false, turns: false, values: &values };
             staging.store(f, plan, &fragment, combine, &Through { fill: &fill, copy: &copy, partly: None });
         };
         let with = || {
@@ -232,7 +232,8 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
                 };
                 rows.iter().zip(&*source.borrow()).map(with_source).collect()
             };
-            let combine = Combine { pairs_at_once: Some(usize::MAX), reads: true, values: &values };
+            let combine =
+                Combine { pairs_at_once: Some(usize::MAX), reads: true, turns: false, values: &values };
             let (rows, issues) = (staging.rows(plan, &fragment), fragment.thread.equals(0));
             for part in 0..copies.parts {
                 copies.wait(part, odd);

@@ -77,6 +77,8 @@ pub(crate) struct Combine<'a, 'f, T = f32> {
     pub pairs_at_once: Option<usize>,
     /// Whether the values depend on memory that may be the same as D.
     pub reads: bool,
+    /// Whether lanes compute elements that other lanes store.
+    pub turns: bool,
     /// The values for rows of a block. The first argument is the block's index.
     pub values: Values<'a, 'f, T>,
 }

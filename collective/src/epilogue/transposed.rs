@@ -115,9 +115,9 @@ pub(super) fn store_directly<'f>(
             f.if_(line.inside(column), || element.store_global(address, 0));
         }
     };
-    // If D is also C, lanes that exchange pairs store to places that other lanes have read.
+    // If D is also C, lanes that exchange elements store to places that other lanes have read.
     let meet = || {
-        if access.pairs && combine.reads {
+        if (access.pairs || combine.turns) && combine.reads {
             f.warp_sync();
         }
     };

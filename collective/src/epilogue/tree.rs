@@ -313,7 +313,12 @@ impl<'f> TreeDevice<'f> {
                 }
                 values
             };
-            let combine = Combine { pairs_at_once: Some(PAIRS), reads: true, values: &values };
+            let combine = Combine {
+                pairs_at_once: Some(PAIRS),
+                reads: true,
+                turns: self.store.transposed,
+                values: &values,
+            };
             let access = Access {
                 pairs: whole,
                 whole,

@@ -169,8 +169,8 @@ impl<'a> Site<'a> {
         let contents = if writes { Contents::Output(format) } else { Contents::Source(format) };
         let (length, line) = (shape.n.into(), Extents::line(format.bits(), 0));
         self.memory(address, Extents { length, lines: shape.m, ld: *ld, ..line }, (contents, writes));
-        if !writes {
-            // A thread reads what it will write.
+        if !writes && self.products == 1 {
+            // A thread reads what it will write; of several GEMMs, a tile reads rows that the next one's writes.
             self.visit.in_place();
         }
         self.visit.length(ld);

@@ -18,7 +18,7 @@ const PIECE: usize = 8;
 const ORDER: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
 
 /// The program for a format.
-pub(super) fn function(format: Format) -> Function {
+pub(super) fn function(format: Format, declare: impl FnOnce(&Builder)) -> Function {
     let entry = Entry {
         name: format!("compress_{format}"),
         target: Plan::TARGET,
@@ -26,10 +26,13 @@ pub(super) fn function(format: Format) -> Function {
         shared_bytes: 0,
         cluster: [1, 1, 1],
     };
-    Function::build(entry, |f| match format.bytes() {
-        1 => Compressor::new(f, format).emit::<u8>(),
-        2 => Compressor::new(f, format).emit::<u16>(),
-        _ => Compressor::new(f, format).emit::<u32>(),
+    Function::build(entry, |f| {
+        declare(f);
+        match format.bytes() {
+            1 => Compressor::new(f, format).emit::<u8>(),
+            2 => Compressor::new(f, format).emit::<u16>(),
+            _ => Compressor::new(f, format).emit::<u32>(),
+        }
     })
 }
 
@@ -79,11 +82,10 @@ struct Kept<'f> {
 impl<'f> Compressor<'f> {
     fn new(f: &'f Builder, format: Format) -> Self {
         let [dense, values, metadata, found] =
-            ["dense", "values", "metadata", "found"].map(|name| f.param::<u64>(name));
-        let [rows, k] = ["rows", "k"].map(|name| f.param::<u32>(name));
-        let lds = ["dense_pitch", "values_pitch", "metadata_pitch"].map(|name| f.number::<u64>(name));
-        let [of_dense, of_values] =
-            ["dense_whole", "values_whole"].map(|name| f.param::<u32>(name).differs_from(0));
+            ["dense", "values", "metadata", "found"].map(|name| f.parameter(name));
+        let [rows, k] = ["rows", "k"].map(|name| f.parameter::<u32>(name));
+        let lds = ["dense_pitch", "values_pitch", "metadata_pitch"].map(|name| f.parameter(name));
+        let [of_dense, of_values] = ["dense_whole", "values_whole"].map(|name| f.parameter::<bool>(name));
         let units = k.div_ceil(sparse::unit_k(format));
         let index = f.special(Special::CtaX);
         let lines = |address, ld: usize| Lines { address, ld: lds[ld] };

@@ -9,8 +9,8 @@ use lru::LruCache;
 use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
-use crate::call::Launch;
 use crate::error::{EngineError, LaunchError};
+use crate::filled::{Launch, Place};
 use crate::operands::{Memory, Overlaps, Visit};
 
 /// Makes launches of calls `C`.
@@ -152,8 +152,13 @@ impl Kept {
             return Ok(Self { addresses: addresses.into(), launch: None, moves: Some(Vec::new()) });
         };
         let block = maker.block(&launch.arguments)?;
-        let moves = displaced(maker, call).and_then(|call| maker.launch(&call).ok().flatten());
-        let moves = moves.and_then(|other| moves_between(addresses, &launch, &other, maker.offsets()));
+        let moves = match &launch.places {
+            Some(places) => Some(moves_of(places, &launch.arguments, maker.offsets())),
+            None => {
+                let moves = displaced(maker, call).and_then(|call| maker.launch(&call).ok().flatten());
+                moves.and_then(|other| moves_between(addresses, &launch, &other, maker.offsets()))
+            }
+        };
         Ok(Self { addresses: addresses.into(), launch: Some((launch.grid, block)), moves })
     }
 
@@ -180,6 +185,16 @@ impl Kept {
     fn ready(&self) -> Ready<'_> {
         self.launch.as_ref().map(|(grid, block)| (*grid, block.as_slice()))
     }
+}
+
+/// Where the addresses of a launch are in its block, as the kernel's interface says.
+fn moves_of(places: &[Place], arguments: &[Argument], offsets: &[usize]) -> Vec<Move> {
+    let all = places.iter().zip(arguments).zip(offsets);
+    let moves = all.filter_map(|((place, argument), &offset)| {
+        let (which, beyond) = place.within?;
+        Some(Move { which, beyond, offset, map: matches!(argument, Argument::TensorMap(_)) })
+    });
+    moves.collect()
 }
 
 /// Where the arguments of two launches differ whose calls differ as [`displaced`] makes them; `None` if more

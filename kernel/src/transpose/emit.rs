@@ -33,7 +33,7 @@ pub(super) fn tile(bytes: u32) -> ComposedLayout {
 }
 
 /// The program for elements of `bytes` bytes: 1, 2, 4 or 8.
-pub(super) fn function(bytes: u32) -> Function {
+pub(super) fn function(bytes: u32, declare: impl FnOnce(&Builder)) -> Function {
     let entry = Entry {
         name: format!("transpose_{}", bytes * 8),
         target: Plan::TARGET,
@@ -42,6 +42,7 @@ pub(super) fn function(bytes: u32) -> Function {
         cluster: [1, 1, 1],
     };
     Function::build(entry, |f| {
+        declare(f);
         let own = Matrices::params(f, bytes);
         let z = f.variable(f.special(Special::CtaZ));
         f.while_(
@@ -94,11 +95,11 @@ struct Matrices<'f> {
 
 impl<'f> Matrices<'f> {
     fn params(f: &'f Builder, bytes: u32) -> Self {
-        let [a, d] = ["a", "d"].map(|name| f.param::<u64>(name));
-        let [rows, columns, count] = ["rows", "columns", "count"].map(|name| f.param::<u32>(name));
-        let [a_ld, d_ld] = ["a_pitch", "d_pitch"].map(|name| f.number::<u64>(name));
-        let [a_stride, d_stride] = ["a_stride", "d_stride"].map(|name| f.number::<u64>(name));
-        let [a_whole, d_whole] = ["a_whole", "d_whole"].map(|name| f.param::<u32>(name).differs_from(0));
+        let [a, d] = ["a", "d"].map(|name| f.parameter(name));
+        let [rows, columns, count] = ["rows", "columns", "count"].map(|name| f.parameter(name));
+        let [a_ld, d_ld] = ["a_pitch", "d_pitch"].map(|name| f.parameter(name));
+        let [a_stride, d_stride] = ["a_stride", "d_stride"].map(|name| f.parameter(name));
+        let [a_whole, d_whole] = ["a_whole", "d_whole"].map(|name| f.parameter::<bool>(name));
         Self {
             bytes,
             a: Lines { address: a, ld: a_ld, stride: a_stride, whole: a_whole },

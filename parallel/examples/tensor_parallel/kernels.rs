@@ -3,7 +3,7 @@
 
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, Program, check_accessed};
+use falchion::kernel::{Kernel, Launch, LaunchError, Program, check_accessed, declare};
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
 use half::bf16;
@@ -19,7 +19,7 @@ pub(crate) const HEAD: u32 = 64;
 pub(crate) struct AddNorm;
 
 /// Packed matrices of `bf16`, and a row of weights.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Residual {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Residual {
 pub(crate) struct Rotate;
 
 /// Of each token the rank's heads of queries, keys and values, one after the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heads {
     pub(crate) tokens: u32,
     /// The first token's position.
@@ -51,18 +51,25 @@ pub(crate) struct Heads {
     pub(crate) most: u32,
 }
 
+/// States memory, and its address as a parameter.
 fn memory(
-    name: &'static str,
+    parameter: &'static str,
+    (name, contents): (&'static str, Contents),
     address: &mut u64,
     (bits, length): (u32, u64),
-    contents: Contents,
     visit: &mut dyn Visit,
 ) {
     let writes = matches!(contents, Contents::Output(_));
     visit.memory(Memory { name, address, extents: Extents::line(bits, length), contents, writes });
+    visit.address(parameter, name);
 }
 
-fn function(name: &str, shared_bytes: u32, body: impl FnOnce(&Builder)) -> Result<Program, VerifyError> {
+fn program<C: Default>(
+    kernel: &impl Kernel<C>,
+    name: &str,
+    shared_bytes: u32,
+    body: impl FnOnce(&Builder),
+) -> Result<Program, VerifyError> {
     let entry = Entry {
         name: name.to_owned(),
         target: Target::Sm90a,
@@ -70,61 +77,57 @@ fn function(name: &str, shared_bytes: u32, body: impl FnOnce(&Builder)) -> Resul
         shared_bytes,
         cluster: [1; 3],
     };
-    Program::new(Function::build(entry, body))
+    Program::new(Function::build(entry, |f| {
+        declare(kernel, f);
+        body(f);
+    }))
 }
 
-fn launch(rows: u32, numbers: [u32; 3], addresses: &[u64]) -> Option<Launch> {
-    let arguments = addresses.iter().map(|&address| address.into()).chain(numbers.map(Into::into)).collect();
-    (rows > 0).then(|| Launch { grid: Grid { ctas: [rows.min(4096), 1, 1] }, arguments })
+fn launch<C: Clone>(kernel: &impl Kernel<C>, call: &C, rows: u32) -> Result<Option<Launch>, LaunchError> {
+    check_accessed(kernel, call, |_| 16)?;
+    let grid = Grid { ctas: [rows.min(4096), 1, 1] };
+    (rows > 0).then(|| Launch::new(grid, |visit| kernel.visit(&mut call.clone(), visit))).transpose()
 }
 
 impl Kernel<Residual> for AddNorm {
     fn program(&self) -> Result<Program, VerifyError> {
-        function("add_norm", THREADS / 8, add_norm)
+        program(self, "add_norm", THREADS / 8, add_norm)
     }
 
     fn launch(&self, call: &Residual, _: u32) -> Result<Option<Launch>, LaunchError> {
-        let Residual { rows, columns, x, delta, weights, y } = *call;
+        let columns = call.columns;
         if !columns.is_multiple_of(VECTOR) {
-            return Err(LaunchError::Problem {
-                reason: format!("{columns} columns, a multiple of 8 was needed"),
-            });
+            let reason = format!("{columns} columns, a multiple of 8 was needed");
+            return Err(LaunchError::Problem { reason });
         }
-        check_accessed(self, call, |_| 16)?;
-        Ok(launch(rows, [rows, columns, 0], &[x, delta, weights, y]))
+        launch(self, call, call.rows)
     }
 
     fn visit(&self, call: &mut Residual, visit: &mut dyn Visit) {
         let Residual { rows, columns, x, delta, weights, y } = call;
         let (line, all) = (u64::from(*columns), u64::from(*columns) * u64::from(*rows));
         let [read, write] = [Contents::Source(Format::Bf16), Contents::Output(Format::Bf16)];
-        memory("X", x, (16, all), write, visit);
-        memory("delta", delta, (16, all), read, visit);
-        memory("the weights", weights, (16, line), read, visit);
-        memory("Y", y, (16, all), write, visit);
-        visit.count(rows);
-        visit.count(columns);
+        memory("x", ("X", write), x, (16, all), visit);
+        memory("delta", ("delta", read), delta, (16, all), visit);
+        memory("weights", ("the weights", read), weights, (16, line), visit);
+        memory("y", ("Y", write), y, (16, all), visit);
+        visit.counted("rows", rows);
+        visit.counted("columns", columns);
     }
 }
 
 impl Kernel<Heads> for Rotate {
     fn program(&self) -> Result<Program, VerifyError> {
-        function("rotate", 0, rotate)
+        program(self, "rotate", 0, rotate)
     }
 
     fn launch(&self, call: &Heads, _: u32) -> Result<Option<Launch>, LaunchError> {
-        let Heads { tokens, position, heads: [of_queries, of_keys], most, .. } = *call;
+        let Heads { tokens, position, most, .. } = *call;
         if position.checked_add(tokens).is_none_or(|end| end > most) {
             let reason = format!("{tokens} tokens from position {position} on, a cache has {most}");
             return Err(LaunchError::Problem { reason });
         }
-        check_accessed(self, call, |_| 16)?;
-        let addresses = [call.from, call.angles, call.queries, call.keys, call.values];
-        let made = launch(tokens, [tokens, of_queries, of_keys], &addresses);
-        Ok(made.map(|mut made| {
-            made.arguments.push(position.into());
-            made
-        }))
+        launch(self, call, tokens)
     }
 
     fn visit(&self, call: &mut Heads, visit: &mut dyn Visit) {
@@ -141,18 +144,17 @@ impl Kernel<Heads> for Rotate {
         } = call;
         let of = |heads: u32, tokens: u32| (16, u64::from(heads) * u64::from(HEAD) * u64::from(tokens));
         let [read, write] = [Contents::Source(Format::Bf16), Contents::Output(Format::Bf16)];
-        memory("the heads", from, of(*of_queries + 2 * *of_keys, *tokens), read, visit);
-        memory(
-            "the angles",
-            angles,
-            (32, u64::from(HEAD) * u64::from(*most)),
-            Contents::Source(Format::F32),
-            visit,
-        );
-        memory("queries", queries, of(*of_queries, *tokens), write, visit);
-        memory("keys", keys, of(*of_keys, *most), write, visit);
-        memory("values", values, of(*of_keys, *most), write, visit);
-        [tokens, position, of_queries, of_keys, most].into_iter().for_each(|number| visit.count(number));
+        memory("from", ("the heads", read), from, of(*of_queries + 2 * *of_keys, *tokens), visit);
+        let of_angles = (32, u64::from(HEAD) * u64::from(*most));
+        memory("angles", ("the angles", Contents::Source(Format::F32)), angles, of_angles, visit);
+        memory("queries", ("queries", write), queries, of(*of_queries, *tokens), visit);
+        memory("keys", ("keys", write), keys, of(*of_keys, *most), visit);
+        memory("values", ("values", write), values, of(*of_keys, *most), visit);
+        visit.counted("tokens", tokens);
+        visit.counted("of_queries", of_queries);
+        visit.counted("of_keys", of_keys);
+        visit.counted("position", position);
+        visit.count(most);
     }
 }
 
@@ -184,8 +186,8 @@ fn store<'f>(f: &'f Builder, at: Value<'f, u64>, numbers: &[Value<'f, f32>]) {
 }
 
 fn add_norm(f: &Builder) {
-    let [x, delta, weights, y] = ["x", "delta", "weights", "y"].map(|name| f.param::<u64>(name));
-    let [rows, columns, _] = ["rows", "columns", "unused"].map(|name| f.param::<u32>(name));
+    let [x, delta, weights, y] = ["x", "delta", "weights", "y"].map(|name| f.parameter::<u64>(name));
+    let [rows, columns] = ["rows", "columns"].map(|name| f.parameter::<u32>(name));
     let (threads, thread) = (f.constant(THREADS), f.special(Special::ThreadX));
     each(f, Special::CtaX, f.special(Special::GridX), rows, |row| {
         let row = row.cast::<u64>() * columns.cast::<u64>() * 2;
@@ -220,9 +222,9 @@ fn add_norm(f: &Builder) {
 
 fn rotate(f: &Builder) {
     let [from, angles, queries, keys, values] =
-        ["from", "angles", "queries", "keys", "values"].map(|name| f.param::<u64>(name));
+        ["from", "angles", "queries", "keys", "values"].map(|name| f.parameter::<u64>(name));
     let [tokens, of_queries, of_keys, position] =
-        ["tokens", "of_queries", "of_keys", "position"].map(|name| f.param::<u32>(name));
+        ["tokens", "of_queries", "of_keys", "position"].map(|name| f.parameter::<u32>(name));
     // Vectors of a head.
     let per_head = HEAD / VECTOR;
     each(f, Special::CtaX, f.special(Special::GridX), tokens, |token| {

@@ -6,7 +6,7 @@ use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use falchion::ptx::{Builder, Scalar, VerifyError};
 use half::{bf16, f16};
 
-use super::{check, each_row, each_vector, function, grid, load, store};
+use super::{check, each_row, each_vector, launch, load, matrix, program, store, visit_matrix};
 
 /// `D = D + X`, in `bf16` or `f16`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) struct Add {
 }
 
 /// What is added.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Added {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
@@ -26,47 +26,39 @@ pub(crate) struct Added {
 impl Kernel<Added> for Add {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = format!("add_{}", self.format.name());
-        Program::new(function(name, 0, |f| match self.format {
+        program(self, name, 0, |f| match self.format {
             Format::F16 => emit::<f16>(f),
             _ => emit::<bf16>(f),
-        }))
+        })
     }
 
     fn launch(&self, call: &Added, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Added { rows, columns, x, d } = *call;
+        let Added { rows, columns, .. } = *call;
         if rows == 0 || columns == 0 {
             return Ok(None);
         }
         check(self, call, columns)?;
-        let arguments = vec![
-            x.address.into(),
-            (2 * x.ld).into(),
-            d.address.into(),
-            (2 * d.ld).into(),
-            rows.into(),
-            columns.into(),
-        ];
-        Ok(Some(Launch { grid: grid(rows, resident), arguments }))
+        launch(self, call, [rows, resident])
     }
 
     fn visit(&self, call: &mut Added, visit: &mut dyn Visit) {
         let Added { rows, columns, x, d } = call;
         let all = Extents { lines: *rows, ..Extents::line(16, u64::from(*columns)) };
-        visit.matrix("the residual", (Contents::Source(self.format), false), x, all);
-        visit.matrix("D", (Contents::Output(self.format), true), d, all);
-        [rows, columns].into_iter().for_each(|number| visit.count(number));
+        visit_matrix(visit, ["x", "x_ld"], ("the residual", Contents::Source(self.format)), x, all);
+        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format)), d, all);
+        visit.counted("rows", rows);
+        visit.counted("columns", columns);
     }
 }
 
 fn emit<T: Scalar>(f: &Builder) {
-    let (x, x_ld) = (f.param::<u64>("x"), f.number::<u64>("x_ld"));
-    let (d, d_ld) = (f.param::<u64>("d"), f.number::<u64>("d_ld"));
-    let [rows, columns] = ["rows", "columns"].map(|name| f.param::<u32>(name));
+    let [x, d] = [["x", "x_ld"], ["d", "d_ld"]].map(|names| matrix(f, names));
+    let [rows, columns] = ["rows", "columns"].map(|name| f.parameter::<u32>(name));
     each_row(f, rows, |row| {
         each_vector(f, columns, |vector| {
             let at = vector.mul_wide(16);
-            let to = d + row.cast::<u64>() * d_ld + at;
-            let x = load::<T>(f, x + row.cast::<u64>() * x_ld + at);
+            let to = d(row) + at;
+            let x = load::<T>(f, x(row) + at);
             let sums: Vec<_> = load::<T>(f, to).into_iter().zip(x).map(|(d, x)| d + x).collect();
             store::<T>(f, to, &sums);
         });

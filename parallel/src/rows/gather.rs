@@ -1,12 +1,14 @@
 //! Rows of a table, by their numbers.
 
 use falchion::collective::Format;
-use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
+use falchion::kernel::operands::{Contents, Extents, Visit};
 use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
 use falchion::ptx::{Builder, Scalar, VerifyError};
 use half::{bf16, f16};
 
-use super::{check, each_of, each_row, each_vector, function, grid, load, store};
+use super::{
+    check, each_of, each_row, each_vector, launch, load, matrix, program, store, visit_matrix, visit_vector,
+};
 
 /// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
 /// table's adds nothing; one from `limit` on makes the row not a number.
@@ -31,7 +33,7 @@ pub(crate) enum How {
 }
 
 /// What is gathered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gathered {
     /// Rows of D.
     pub(crate) rows: u32,
@@ -56,14 +58,14 @@ impl Kernel<Gathered> for Gather {
     fn program(&self) -> Result<Program, VerifyError> {
         let Self { format, how } = *self;
         let name = format!("gather_{}_{how:?}", format.name()).to_lowercase();
-        Program::new(function(name, 0, |f| match format {
+        program(self, name, 0, |f| match format {
             Format::F16 => emit::<f16>(f, how),
             _ => emit::<bf16>(f, how),
-        }))
+        })
     }
 
     fn launch(&self, call: &Gathered, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Gathered { rows, columns, choices, table, first, limit, index, weights, d } = *call;
+        let Gathered { rows, columns, .. } = *call;
         if rows == 0 || columns == 0 {
             return Ok(None);
         }
@@ -71,54 +73,44 @@ impl Kernel<Gathered> for Gather {
             How::Words => check_accessed(self, call, |_| 4)?,
             How::Copied | How::Summed | How::Weighted => check(self, call, columns)?,
         }
-        let mut arguments = vec![table.0.address.into(), (2 * table.0.ld).into(), table.1.into()];
-        arguments.extend([first.into(), limit.into(), index.into()]);
-        if self.how == How::Weighted {
-            arguments.push(weights.into());
-        }
-        arguments.extend([d.address.into(), (2 * d.ld).into(), rows.into(), columns.into(), choices.into()]);
-        Ok(Some(Launch { grid: grid(rows, resident), arguments }))
+        launch(self, call, [rows, resident])
     }
 
     fn visit(&self, call: &mut Gathered, visit: &mut dyn Visit) {
         let Gathered { rows, columns, choices, table, first, limit, index, weights, d } = call;
         let (length, count) = (u64::from(*columns), u64::from(*rows) * u64::from(*choices));
-        let all = Extents { lines: table.1, ..Extents::line(16, length) };
-        visit.matrix("the table", (Contents::Source(self.format), false), &mut table.0, all);
-        let mut vector = |name, address, contents| {
-            visit.memory(Memory {
-                name,
-                address,
-                extents: Extents::line(32, count),
-                contents,
-                writes: false,
-            });
-        };
-        vector("the indices", index, Contents::Table);
+        let all = |lines| Extents { lines, ..Extents::line(16, length) };
+        let (table, table_rows) = table;
+        let contents = Contents::Source(self.format);
+        visit_matrix(visit, ["table", "table_ld"], ("the table", contents), table, all(*table_rows));
+        visit.counted("table_rows", table_rows);
+        visit.counted("first", first);
+        visit.counted("limit", limit);
+        let line = Extents::line(32, count);
+        visit_vector(visit, "index", ("the indices", Contents::Table), index, line);
         if self.how == How::Weighted {
-            vector("the weights", weights, Contents::Source(Format::F32));
+            let contents = Contents::Source(Format::F32);
+            visit_vector(visit, "weights", ("the weights", contents), weights, line);
         }
-        let all = Extents { lines: *rows, ..Extents::line(16, length) };
-        visit.matrix("D", (Contents::Output(self.format), true), d, all);
-        [rows, columns, choices, &mut table.1, first, limit]
-            .into_iter()
-            .for_each(|number| visit.count(number));
+        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format)), d, all(*rows));
+        visit.counted("rows", rows);
+        visit.counted("columns", columns);
+        visit.counted("choices", choices);
     }
 }
 
 fn emit<T: Scalar>(f: &Builder, how: How) {
-    let (table, table_ld) = (f.param::<u64>("table"), f.number::<u64>("table_ld"));
-    let [table_rows, first, limit] = ["table_rows", "first", "limit"].map(|name| f.param::<u32>(name));
-    let index = f.param::<u64>("index");
-    let weights = (how == How::Weighted).then(|| f.param::<u64>("weights"));
-    let (d, d_ld) = (f.param::<u64>("d"), f.number::<u64>("d_ld"));
-    let [rows, columns, choices] = ["rows", "columns", "choices"].map(|name| f.param::<u32>(name));
+    let [table, d] = [["table", "table_ld"], ["d", "d_ld"]].map(|names| matrix(f, names));
+    let [table_rows, first, limit] = ["table_rows", "first", "limit"].map(|name| f.parameter::<u32>(name));
+    let index = f.parameter::<u64>("index");
+    let weights = (how == How::Weighted).then(|| f.parameter::<u64>("weights"));
+    let [rows, columns, choices] = ["rows", "columns", "choices"].map(|name| f.parameter::<u32>(name));
     each_row(f, rows, |row| {
         let choice = row.cast::<u64>() * choices.cast::<u64>();
-        let to = d + row.cast::<u64>() * d_ld;
+        let to = d(row);
         if matches!(how, How::Copied | How::Words) {
             let own = f.load_global::<u32>(index + choice * 4, 0);
-            let from = table + own.cast::<u64>() * table_ld;
+            let from = table(own);
             return match how {
                 How::Words => each_of(f, columns / 2, |word| {
                     let at = word.mul_wide(4);
@@ -140,7 +132,7 @@ fn emit<T: Scalar>(f: &Builder, how: How) {
                 let own = number - first;
                 f.if_(own.less_than(table_rows), || {
                     let weight = weights.map(|weights| f.load_global::<f32>(weights + word, 0));
-                    let from = table + own.cast::<u64>() * table_ld + at;
+                    let from = table(own) + at;
                     for (sum, x) in sums.iter().zip(load::<T>(f, from)) {
                         sum.set(weight.map_or_else(|| sum.get() + x, |weight| x.mul_add(weight, sum.get())));
                     }

@@ -1,15 +1,17 @@
 //! The cross entropy of logits whose columns are divided among ranks.
 
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
-use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
+use falchion::kernel::operands::{Contents, Extents, Visit};
 use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use falchion::ptx::{Builder, Scalar, Special, Value, VerifyError};
 use half::{bf16, f16};
 
-use super::{THREADS, check, each_row, each_vector, function, grid, load, store};
+use super::{
+    THREADS, check, each_row, each_vector, launch, load, matrix, program, store, visit_matrix, visit_vector,
+};
 
 /// A rank's logits, and the columns that are right.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Logits {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
@@ -24,21 +26,16 @@ impl Logits {
     fn visit(&mut self, format: Format, visit: &mut dyn Visit) {
         let Self { rows, columns, logits, first, targets } = self;
         let all = Extents { lines: *rows, ..Extents::line(16, u64::from(*columns)) };
-        visit.matrix("the logits", (Contents::Source(format), false), logits, all);
-        vector("the targets", targets, Extents::line(32, u64::from(*rows)), Contents::Table, visit);
-        [rows, columns, first].into_iter().for_each(|number| visit.count(number));
+        visit_matrix(visit, ["logits", "logits_ld"], ("the logits", Contents::Source(format)), logits, all);
+        let line = Extents::line(32, u64::from(*rows));
+        visit_vector(visit, "targets", ("the targets", Contents::Table), targets, line);
+        visit.counted("first", first);
     }
-}
 
-fn vector(
-    name: &'static str,
-    address: &mut u64,
-    extents: Extents,
-    contents: Contents,
-    visit: &mut dyn Visit,
-) {
-    let writes = matches!(contents, Contents::Output(_));
-    visit.memory(Memory { name, address, extents, contents, writes });
+    fn visit_extents(&mut self, visit: &mut dyn Visit) {
+        visit.counted("rows", &mut self.rows);
+        visit.counted("columns", &mut self.columns);
+    }
 }
 
 /// Per row of a rank: the largest logit, the sum of `e^(logit - largest)`, and the target's logit, or minus infinity if
@@ -47,43 +44,42 @@ fn vector(
 pub(crate) struct Statistics(pub(crate) Format);
 
 /// The address of four `f32` per row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peak {
     pub(crate) of: Logits,
     pub(crate) to: u64,
 }
 
-/// The logits' name and type in a kernel.
-fn of_format(
-    format: Format,
-    name: &str,
+/// The program of a kernel of logits in a format.
+fn of_format<C: Default>(
+    kernel: &impl Kernel<C>,
+    (name, format): (&str, Format),
     shared: u32,
     emit: [fn(&Builder); 2],
 ) -> Result<Program, VerifyError> {
     let emit = emit[usize::from(format == Format::F16)];
-    Program::new(function(format!("{name}_{}", format.name()), shared, emit))
+    program(kernel, format!("{name}_{}", format.name()), shared, emit)
 }
 
 impl Kernel<Peak> for Statistics {
     fn program(&self) -> Result<Program, VerifyError> {
-        of_format(self.0, "cross_entropy_statistics", THREADS / 8, [statistics::<bf16>, statistics::<f16>])
+        let name = ("cross_entropy_statistics", self.0);
+        of_format(self, name, THREADS / 8, [statistics::<bf16>, statistics::<f16>])
     }
 
     fn launch(&self, call: &Peak, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Peak { of, to } = *call;
-        if of.rows == 0 {
+        if call.of.rows == 0 {
             return Ok(None);
         }
-        check(self, call, of.columns)?;
-        let mut arguments = vec![of.logits.address.into(), (2 * of.logits.ld).into(), of.targets.into()];
-        arguments.extend([of.first.into(), to.into(), of.rows.into(), of.columns.into()]);
-        Ok(Some(Launch { grid: grid(of.rows, resident), arguments }))
+        check(self, call, call.of.columns)?;
+        launch(self, call, [call.of.rows, resident])
     }
 
     fn visit(&self, Peak { of, to }: &mut Peak, visit: &mut dyn Visit) {
-        let extents = Extents::line(32, 4 * u64::from(of.rows));
-        vector("the statistics", to, extents, Contents::Output(Format::F32), visit);
         of.visit(self.0, visit);
+        let (extents, contents) = (Extents::line(32, 4 * u64::from(of.rows)), Contents::Output(Format::F32));
+        visit_vector(visit, "statistics", ("the statistics", contents), to, extents);
+        of.visit_extents(visit);
     }
 }
 
@@ -104,12 +100,11 @@ fn across<'f>(
 }
 
 fn statistics<T: Scalar>(f: &Builder) {
-    let (logits, ld) = (f.param::<u64>("logits"), f.number::<u64>("logits_ld"));
-    let (targets, first) = (f.param::<u64>("targets"), f.param::<u32>("first"));
-    let to = f.param::<u64>("statistics");
-    let [rows, columns] = ["rows", "columns"].map(|name| f.param::<u32>(name));
+    let logits = matrix(f, ["logits", "logits_ld"]);
+    let [targets, to] = ["targets", "statistics"].map(|name| f.parameter::<u64>(name));
+    let [first, rows, columns] = ["first", "rows", "columns"].map(|name| f.parameter::<u32>(name));
     each_row(f, rows, |row| {
-        let (at, row) = (logits + row.cast::<u64>() * ld, row.cast::<u64>());
+        let (at, row) = (logits(row), row.cast::<u64>());
         let (most, sum) = (f.variable(f32::NEG_INFINITY), f.variable(0.0f32));
         each_vector(f, columns, |vector| {
             load::<T>(f, at + vector.mul_wide(16)).into_iter().for_each(|x| most.set(most.get().max(x)));
@@ -136,7 +131,7 @@ fn statistics<T: Scalar>(f: &Builder) {
 pub(crate) struct Merge;
 
 /// What is merged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Merged {
     pub(crate) rows: u32,
     pub(crate) ranks: u32,
@@ -148,31 +143,34 @@ pub(crate) struct Merged {
 
 impl Kernel<Merged> for Merge {
     fn program(&self) -> Result<Program, VerifyError> {
-        Program::new(function("cross_entropy_merge".to_owned(), 0, merge))
+        program(self, "cross_entropy_merge".to_owned(), 0, merge)
     }
 
     fn launch(&self, call: &Merged, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Merged { rows, ranks, from, loss, log_sum_exp } = *call;
         check(self, call, 0)?;
-        let arguments = vec![from.into(), loss.into(), log_sum_exp.into(), rows.into(), ranks.into()];
-        Ok((rows > 0).then(|| Launch { grid: grid(rows.div_ceil(THREADS), resident), arguments }))
+        if call.rows == 0 {
+            return Ok(None);
+        }
+        launch(self, call, [call.rows.div_ceil(THREADS), resident])
     }
 
     fn visit(&self, call: &mut Merged, visit: &mut dyn Visit) {
         let Merged { rows, ranks, from, loss, log_sum_exp } = call;
         let line = Extents::line(32, u64::from(*rows));
         let all = Extents::line(32, 4 * line.length * u64::from(*ranks));
-        vector("the statistics", from, all, Contents::Source(Format::F32), visit);
-        vector("the loss", loss, line, Contents::Output(Format::F32), visit);
-        vector("the log-sum-exp", log_sum_exp, line, Contents::Output(Format::F32), visit);
-        visit.count(rows);
-        visit.count(ranks);
+        let (read, written) = (Contents::Source(Format::F32), Contents::Output(Format::F32));
+        visit_vector(visit, "statistics", ("the statistics", read), from, all);
+        visit_vector(visit, "loss", ("the loss", written), loss, line);
+        visit_vector(visit, "log_sum_exp", ("the log-sum-exp", written), log_sum_exp, line);
+        visit.counted("rows", rows);
+        visit.counted("ranks", ranks);
     }
 }
 
 fn merge<'f>(f: &'f Builder) {
-    let [from, loss, log_sum_exp] = ["statistics", "loss", "log_sum_exp"].map(|name| f.param::<u64>(name));
-    let [rows, ranks] = ["rows", "ranks"].map(|name| f.param::<u32>(name));
+    let [from, loss, log_sum_exp] =
+        ["statistics", "loss", "log_sum_exp"].map(|name| f.parameter::<u64>(name));
+    let [rows, ranks] = ["rows", "ranks"].map(|name| f.parameter::<u32>(name));
     let row = f.variable(f.special(Special::CtaX) * THREADS + f.special(Special::ThreadX));
     f.while_(
         || row.get().less_than(rows),
@@ -205,7 +203,7 @@ fn merge<'f>(f: &'f Builder) {
 pub(crate) struct Slope(pub(crate) Format);
 
 /// What is differentiated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gradient {
     pub(crate) of: Logits,
     pub(crate) log_sum_exp: u64,
@@ -215,43 +213,41 @@ pub(crate) struct Gradient {
 
 impl Kernel<Gradient> for Slope {
     fn program(&self) -> Result<Program, VerifyError> {
-        of_format(self.0, "cross_entropy_gradient", 0, [slope::<bf16>, slope::<f16>])
+        of_format(self, ("cross_entropy_gradient", self.0), 0, [slope::<bf16>, slope::<f16>])
     }
 
     fn launch(&self, call: &Gradient, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Gradient { of, log_sum_exp, factor, to } = *call;
-        if of.rows == 0 {
+        if call.of.rows == 0 {
             return Ok(None);
         }
-        check(self, call, of.columns)?;
-        let mut arguments = vec![of.logits.address.into(), (2 * of.logits.ld).into(), of.targets.into()];
-        arguments.extend([of.first.into(), log_sum_exp.into(), factor.into()]);
-        arguments.extend([to.address.into(), (2 * to.ld).into(), of.rows.into(), of.columns.into()]);
-        Ok(Some(Launch { grid: grid(of.rows, resident), arguments }))
+        check(self, call, call.of.columns)?;
+        launch(self, call, [call.of.rows, resident])
     }
 
     fn visit(&self, call: &mut Gradient, visit: &mut dyn Visit) {
         let Gradient { of, log_sum_exp, factor, to } = call;
-        let line = Extents::line(32, u64::from(of.rows));
-        vector("the log-sum-exp", log_sum_exp, line, Contents::Source(Format::F32), visit);
-        let all = Extents { lines: of.rows, ..Extents::line(16, u64::from(of.columns)) };
-        visit.matrix("the gradient", (Contents::Output(self.0), true), to, all);
-        visit.single(factor);
         of.visit(self.0, visit);
+        let (line, contents) = (Extents::line(32, u64::from(of.rows)), Contents::Source(Format::F32));
+        visit_vector(visit, "log_sum_exp", ("the log-sum-exp", contents), log_sum_exp, line);
+        visit.single(factor);
+        visit.number("factor", Some(*factor));
+        let all = Extents { lines: of.rows, ..Extents::line(16, u64::from(of.columns)) };
+        let contents = Contents::Output(self.0);
+        visit_matrix(visit, ["gradient", "gradient_ld"], ("the gradient", contents), to, all);
+        of.visit_extents(visit);
     }
 }
 
 fn slope<T: Scalar>(f: &Builder) {
-    let (logits, ld) = (f.param::<u64>("logits"), f.number::<u64>("logits_ld"));
-    let (targets, first) = (f.param::<u64>("targets"), f.param::<u32>("first"));
-    let (log_sum_exp, factor) = (f.param::<u64>("log_sum_exp"), f.param::<f32>("factor"));
-    let (to, to_ld) = (f.param::<u64>("gradient"), f.number::<u64>("gradient_ld"));
-    let [rows, columns] = ["rows", "columns"].map(|name| f.param::<u32>(name));
+    let [logits, to] = [["logits", "logits_ld"], ["gradient", "gradient_ld"]].map(|names| matrix(f, names));
+    let [targets, log_sum_exp] = ["targets", "log_sum_exp"].map(|name| f.parameter::<u64>(name));
+    let [first, rows, columns] = ["first", "rows", "columns"].map(|name| f.parameter::<u32>(name));
+    let factor = f.parameter::<f32>("factor");
     each_row(f, rows, |row| {
         let word = row.mul_wide(4);
         let own = f.load_global::<u32>(targets + word, 0) - first;
         let all = f.load_global::<f32>(log_sum_exp + word, 0);
-        let [from, to] = [(logits, ld), (to, to_ld)].map(|(at, ld)| at + row.cast::<u64>() * ld);
+        let [from, to] = [logits(row), to(row)];
         each_vector(f, columns, |vector| {
             let at = vector.mul_wide(16);
             let numbers = (0..).zip(load::<T>(f, from + at)).map(|(i, x)| {

@@ -4,6 +4,7 @@ use collective::Format as Type;
 use kernel::operands::{Extents, Visit};
 use kernel::{
     Emulator, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest, check_accessed,
+    declare,
 };
 use ptx::abi::Grid;
 use ptx::inst::{AtomicOp, AtomicSem, Scope, StoreOrder};
@@ -24,7 +25,7 @@ const LD: u32 = 24;
 const BOUND: f64 = 0.25;
 
 /// Where X, D and N are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Doubling {
     rows: u32,
     x: MatrixRef,
@@ -40,14 +41,16 @@ impl Kernel<Doubling> for Doubled {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = format!("doubled_{}", self.0.replace(' ', "_"));
         let entry = Entry { name, target: Target::Sm90a, threads: 128, shared_bytes: 0, cluster: [1; 3] };
-        Program::new(Function::build(entry, |f| emit(f, &self.0)))
+        Program::new(Function::build(entry, |f| {
+            declare(self, f);
+            emit(f, &self.0);
+        }))
     }
 
     fn launch(&self, call: &Doubling, _resident: u32) -> Result<Option<Launch>, LaunchError> {
         check_accessed(self, call, |_| 4)?;
-        let Doubling { rows, x, d, n } = *call;
-        let arguments = vec![x.address.into(), d.address.into(), n.into()];
-        Ok((rows > 0).then_some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
+        let launch = || Launch::new(Grid { ctas: [1; 3] }, |visit| self.visit(&mut call.clone(), visit));
+        (call.rows > 0).then(launch).transpose()
     }
 
     fn visit(&self, call: &mut Doubling, visit: &mut dyn Visit) {
@@ -59,12 +62,15 @@ impl Kernel<Doubling> for Doubled {
         let extents = Extents { ld: COLUMNS.into(), ..lines(16) };
         let contents = Contents::Elements(2);
         visit.memory(Memory { name: "N", address: n, extents, contents, writes: written });
+        visit.address("x", "X");
+        visit.address("d", "D");
+        visit.address("n", "N");
     }
 }
 
 /// Thread `t` computes element `t`.
 fn emit(f: &Builder, mistake: &str) {
-    let [x, d, n] = ["x", "d", "n"].map(|name| f.param::<u64>(name));
+    let [x, d, n] = ["x", "d", "n"].map(|name| f.parameter::<u64>(name));
     let thread = f.special(Special::ThreadX);
     let writes = match mistake {
         "leaves out the last elements" => ROWS * COLUMNS - 16,
@@ -296,7 +302,7 @@ fn results_are_chosen_once() {
 #[derive(Clone, Debug)]
 struct LastWrites;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Written {
     d: u64,
     workspace: Option<Buffer>,
@@ -307,7 +313,8 @@ impl Kernel<Written> for LastWrites {
         let name = "last_writes".to_owned();
         let entry = Entry { name, target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster: [1; 3] };
         Program::new(Function::build(entry, |f| {
-            let [d, counter, many] = ["d", "counter", "many"].map(|name| f.param::<u64>(name));
+            declare(self, f);
+            let [d, counter, many] = ["d", "counter", "many"].map(|name| f.parameter::<u64>(name));
             let lane = f.special(Special::ThreadX);
             f.if_(many.less_than(0), || f.barrier_sync(3, 32));
             f.barrier_sync(1, 32);
@@ -331,14 +338,17 @@ impl Kernel<Written> for LastWrites {
     }
 
     fn launch(&self, call: &Written, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let counter = call.workspace.map_or(0, |of| of.address);
-        let arguments = vec![call.d.into(), counter.into(), 1u64.into()];
-        Ok(Some(Launch { grid: Grid { ctas: [2, 1, 1] }, arguments }))
+        let grid = Grid { ctas: [2, 1, 1] };
+        Launch::new(grid, |visit| self.visit(&mut call.clone(), visit)).map(Some)
     }
 
     fn visit(&self, call: &mut Written, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, 1), Contents::Elements(4));
         visit.memory(Memory { name: "D", address: &mut call.d, extents, contents, writes: true });
+        visit.address("d", "D");
+        Buffer::visit_workspace(&mut call.workspace, true, visit);
+        visit.address("counter", "the workspace");
+        visit.number("many", Some(1u64));
     }
 }
 

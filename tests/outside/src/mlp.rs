@@ -15,6 +15,7 @@ use falchion::collective::{
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{
     Family, Kernel, KernelSpec, Launch, LaunchError, Machine, Predicted, Program, cheapest, check_accessed,
+    declare,
 };
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Function, Special, Value, VerifyError, WgmmaTypes};
@@ -31,7 +32,7 @@ pub struct Mlp {
 }
 
 /// Rows of X, and hidden units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Layers {
     pub rows: u32,
     pub hidden: u32,
@@ -40,7 +41,7 @@ pub struct Layers {
 /// X (rows, 64), W1 (hidden, 64) and W2 (64, hidden) in `bf16`, D (rows, 64) in `f32`: packed, row-major.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MlpCall {
-    layers: Option<Layers>,
+    layers: Layers,
     x: u64,
     weights: [u64; 2],
     d: u64,
@@ -103,9 +104,9 @@ impl Mlp {
 }
 
 fn emit<'f>(f: &'f Builder, Parts { tiles, rings, cta, product }: Parts) {
-    let maps = ["x_map", "first_map", "second_map"].map(|name| f.tensor_map(name));
-    let d = f.param::<u64>("d");
-    let [rows, hidden] = ["rows", "hidden"].map(|name| f.param::<u32>(name));
+    let maps = ["x_map", "first_map", "second_map"].map(|name| f.parameter::<u64>(name));
+    let d = f.parameter::<u64>("d");
+    let [rows, hidden] = ["rows", "hidden"].map(|name| f.parameter::<u32>(name));
     let shared = f.shared_base();
     let names = ["the ring of X", "the ring of weights"];
     let rings = [0, 1].map(|i| Ring::named(f, names[i], rings[i], shared));
@@ -197,12 +198,17 @@ impl Kernel<MlpCall> for Mlp {
     fn program(&self) -> Result<Program, VerifyError> {
         let parts = self.parts();
         let entry = parts.cta.entry(format!("mlp_{}_{}", self.consumers, self.stages));
-        Program::new(Function::build(entry, |f| emit(f, parts)))
+        Program::new(Function::build(entry, |f| {
+            declare(self, f);
+            emit(f, parts);
+        }))
     }
 
     fn launch(&self, call: &MlpCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let MlpCall { layers, x, weights: [first, second], d } = *call;
-        let Some(Layers { rows, hidden }) = layers.filter(|layers| layers.rows > 0) else { return Ok(None) };
+        let Layers { rows, hidden } = call.layers;
+        if rows == 0 {
+            return Ok(None);
+        }
         check_accessed(self, call, |_| 16)?;
         if hidden % 8 != 0 || rows.max(hidden) > 1 << 24 {
             let reason = format!(
@@ -210,46 +216,36 @@ impl Kernel<MlpCall> for Mlp {
             );
             return Err(LaunchError::Problem { reason });
         }
-        let Parts { tiles, .. } = self.parts();
-        let map = |i: usize, address, mn, k: u32| {
-            // Without hidden units nothing is read. The tensor maps must still be legal.
-            tiles[i].tensor_map(Matrix { address, mn, k, ld: k.max(8).into(), batch: Batch::ONE }).into()
-        };
-        let arguments = vec![
-            map(0, x, rows, WIDTH),
-            map(1, first, hidden, WIDTH),
-            map(2, second, WIDTH, hidden),
-            d.into(),
-            rows.into(),
-            hidden.into(),
-        ];
-        Ok(Some(Launch {
-            grid: Grid { ctas: [resident.min(rows.div_ceil(64 * self.consumers)), 1, 1] },
-            arguments,
-        }))
+        let grid = Grid { ctas: [resident.min(rows.div_ceil(64 * self.consumers)), 1, 1] };
+        Launch::new(grid, |visit| self.visit(&mut call.clone(), visit)).map(Some)
     }
 
     fn visit(&self, MlpCall { layers, x, weights: [first, second], d }: &mut MlpCall, visit: &mut dyn Visit) {
-        let Some(Layers { rows, hidden }) = layers else { return };
-        visit.count(rows);
-        visit.count(hidden);
+        let Layers { rows, hidden } = layers;
         let of = |lines: u32, length: u32, bits| Extents {
             lines,
             ld: length.into(),
             ..Extents::line(bits, length.into())
         };
         let read = if *rows > 0 { *hidden } else { 0 };
+        let tiles = self.parts().tiles;
         let inputs = [
-            ("X", 0, x, of(*rows, WIDTH, 16)),
-            ("W1", 1, first, of(read, WIDTH, 16)),
-            ("W2", 1, second, of(WIDTH, read, 16)),
+            (["x_map", "X"], 0, x, [*rows, WIDTH], of(*rows, WIDTH, 16)),
+            (["first_map", "W1"], 1, first, [*hidden, WIDTH], of(read, WIDTH, 16)),
+            (["second_map", "W2"], 1, second, [WIDTH, *hidden], of(WIDTH, read, 16)),
         ];
-        for (name, which, address, extents) in inputs {
+        for (tile, ([parameter, name], which, address, [mn, k], extents)) in tiles.iter().zip(inputs) {
             let contents = Contents::Multiplied(which, Format::Bf16);
+            // Without hidden units nothing is read. The tensor maps must still be legal.
+            let matrix = Matrix { address: *address, mn, k, ld: k.max(8).into(), batch: Batch::ONE };
             visit.memory(Memory { name, address, extents, contents, writes: false });
+            visit.tensor_map(parameter, name, Some(tile.tensor_map(matrix)));
         }
         let (extents, contents) = (of(*rows, WIDTH, 32), Contents::Output(Format::F32));
         visit.memory(Memory { name: "D", address: d, extents, contents, writes: true });
+        visit.address("d", "D");
+        visit.counted("rows", rows);
+        visit.counted("hidden", hidden);
     }
 }
 
@@ -276,7 +272,7 @@ impl Family for Mlp {
     }
 
     fn call(layers: &Layers) -> MlpCall {
-        MlpCall { layers: Some(*layers), ..MlpCall::default() }
+        MlpCall { layers: *layers, ..MlpCall::default() }
     }
 
     fn ranked(layers: &Layers, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {

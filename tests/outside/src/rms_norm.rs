@@ -7,6 +7,7 @@ use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
 use falchion::kernel::{
     Family, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest, check_accessed,
+    declare,
 };
 use falchion::prelude::bf16;
 use falchion::ptx::abi::Grid;
@@ -25,14 +26,14 @@ pub struct RmsNorm {
 }
 
 /// Rows, and columns of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rows {
     pub rows: u32,
     pub columns: u32,
 }
 
 /// Matrices of `bf16` with these extents, and a row of weights.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Norm {
     pub extents: Rows,
     pub x: MatrixRef,
@@ -82,11 +83,14 @@ impl Kernel<Norm> for RmsNorm {
             shared_bytes: 4 * warps,
             cluster: [1; 3],
         };
-        Program::new(Function::build(entry, |f| emit(f, warps)))
+        Program::new(Function::build(entry, |f| {
+            declare(self, f);
+            emit(f, warps);
+        }))
     }
 
     fn launch(&self, call: &Norm, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Norm { extents: Rows { rows, columns }, x, weights, d } = *call;
+        let Norm { extents: Rows { rows, columns }, x, d, .. } = *call;
         let refused = |reason: String| Err(LaunchError::Problem { reason });
         for (name, value) in [("columns", columns.into()), ("X's leading dimension", x.ld), ("D's", d.ld)] {
             if value % u64::from(VECTOR) != 0 || value < columns.into() {
@@ -97,23 +101,12 @@ impl Kernel<Norm> for RmsNorm {
         }
         check_accessed(self, call, |_| 16)?;
         let grid = Grid { ctas: [rows.min(resident.max(1)), 1, 1] };
-        let lds = [x.ld, d.ld].map(|ld| 2 * ld);
-        let arguments = vec![
-            x.address.into(),
-            weights.into(),
-            d.address.into(),
-            lds[0].into(),
-            lds[1].into(),
-            rows.into(),
-            columns.into(),
-        ];
-        Ok((rows > 0 && columns > 0).then_some(Launch { grid, arguments }))
+        let some = rows > 0 && columns > 0;
+        some.then(|| Launch::new(grid, |visit| self.visit(&mut call.clone(), visit))).transpose()
     }
 
     fn visit(&self, call: &mut Norm, visit: &mut dyn Visit) {
         let Norm { extents: Rows { rows, columns }, x, weights, d } = call;
-        visit.count(rows);
-        visit.count(columns);
         let line = Extents::line(16, u64::from(*columns));
         let all = Extents { lines: *rows, ..line };
         visit.matrix("X", (Contents::Source(Format::Bf16), false), x, all);
@@ -126,6 +119,13 @@ impl Kernel<Norm> for RmsNorm {
             writes: false,
         });
         visit.matrix("D", (Contents::Output(Format::Bf16), true), d, all);
+        visit.address("x", "X");
+        visit.address("weights", "the weights");
+        visit.address("d", "D");
+        visit.number("x_ld", Some(2 * x.ld));
+        visit.number("d_ld", Some(2 * d.ld));
+        visit.counted("rows", rows);
+        visit.counted("columns", columns);
     }
 }
 
@@ -136,9 +136,9 @@ fn load<'f>(f: &'f Builder, at: Value<'f, u64>) -> impl Iterator<Item = Value<'f
 }
 
 fn emit<'f>(f: &'f Builder, warps: u32) {
-    let [x, weights, d] = ["x", "weights", "d"].map(|name| f.param::<u64>(name));
-    let [x_ld, d_ld] = ["x_ld", "d_ld"].map(|name| f.number::<u64>(name));
-    let [rows, columns] = ["rows", "columns"].map(|name| f.param::<u32>(name));
+    let [x, weights, d] = ["x", "weights", "d"].map(|name| f.parameter::<u64>(name));
+    let [x_ld, d_ld] = ["x_ld", "d_ld"].map(|name| f.parameter::<u64>(name));
+    let [rows, columns] = ["rows", "columns"].map(|name| f.parameter::<u32>(name));
     let (thread, threads) = (f.special(Special::ThreadX), 32 * warps);
     let parts = columns / VECTOR;
     let each = |body: &dyn Fn(Value<'f, u64>)| {

@@ -41,7 +41,7 @@ impl<'f> Kernel<'_, 'f> {
             let mut stages: Vec<Stage<'f>> = Vec::new();
             for part in 0..parts {
                 let stage = ring.acquire();
-                let sums = self.parameters.dq_sums
+                let sums = f.parameter::<u64>("dq_sums")
                     + of.index.mul_wide(self.plan.sum_bytes())
                     + u64::from(part * bytes);
                 let add = || f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);

@@ -7,7 +7,7 @@ use collective::{
 };
 use ptx::{Builder, ProxySpace, Special, Value, Var};
 
-use super::{Kernel, Parameters, QueryTile};
+use super::{Kernel, QueryTile};
 use crate::emit::{
     from, slab,
     softmax::{exp2, settle},
@@ -210,7 +210,7 @@ impl<'f> Kernel<'_, 'f> {
         // All tiles have the same slabs.
         let (staged, columns) = slab(&plan.outputs[0], thread);
         let row_bytes = columns * format.bits() / 8;
-        let Parameters { scale, d_k, d_v, .. } = self.parameters;
+        let scale = f.parameter("scale");
         for &(product, to, i) in gradients {
             let factor = (i == 0).then_some(scale);
             let rows = packed_rows(f, format, &fragment(f, product, consumer), factor);
@@ -227,7 +227,7 @@ impl<'f> Kernel<'_, 'f> {
                 for slab in 0..plan.spec.head[i].div_ceil(columns) {
                     let place = [f.constant(slab * columns), first, self.keys.head, batch];
                     let src = own + slab * (plan.spec.tile[1] * row_bytes);
-                    f.tensor_store([d_k, d_v][i], src, place.map(Value::cast));
+                    f.tensor_store(f.parameter(["dk_map", "dv_map"][i]), src, place.map(Value::cast));
                 }
             }
             f.bulk_commit();
@@ -305,7 +305,7 @@ impl<'f> Consuming<'_, 'f> {
     /// it.
     fn tile(&self, of: QueryTile<'f>) {
         let (f, plan) = (self.kernel.f, self.kernel.plan);
-        let (ring, to_log2) = (plan.q_ring, self.kernel.parameters.to_log2);
+        let (ring, to_log2) = (plan.q_ring, f.parameter("to_log2"));
         let [q, d_o] = self.acquire();
         let (scores, gradients) = (self.scores.find_in([self.k, q]), self.gradients.find_in([self.v, d_o]));
         f.wgmma_fence();

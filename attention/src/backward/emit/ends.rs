@@ -30,8 +30,8 @@ struct Tensor<'f> {
 }
 
 impl<'f> Tensor<'f> {
-    fn declare(f: &'f Builder, [address, row, head, batch]: [&'static str; 4]) -> Self {
-        Self { address: f.param(address), strides: [row, head, batch].map(|name| f.number(name)) }
+    fn of(f: &'f Builder, [address, row, head, batch]: [&'static str; 4]) -> Self {
+        Self { address: f.parameter(address), strides: [row, head, batch].map(|name| f.parameter(name)) }
     }
 
     /// The address of a row of a tile's sequence.
@@ -65,9 +65,8 @@ struct PackedTile<'f> {
 }
 
 impl<'f> Tile<'f> {
-    /// Declares the last parameters.
-    fn declare(f: &'f Builder, plan: &BackwardPlan) -> Self {
-        let [queries, heads, across] = ["queries", "heads", "across"].map(|name| f.param(name));
+    fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
+        let [queries, heads, across] = ["queries", "heads", "across"].map(|name| f.parameter(name));
         let index = f.special(Special::CtaX);
         let line = index / across;
         let rows = plan.spec.tile[0];
@@ -77,7 +76,7 @@ impl<'f> Tile<'f> {
             return Self { queries, index, first: number * rows, line, head, batch, packed: None };
         }
         // All sequences are one. A tile that does not exist has no row.
-        let lengths = Lengths::declare(f, false);
+        let lengths = Lengths::of(f, false);
         let (sequence, number) = lengths.find(lengths.queries, rows, number);
         let (before, queries) = lengths.queries.sequence(sequence);
         let packed = Some(PackedTile { before, all: lengths.queries.rows });
@@ -96,12 +95,12 @@ impl<'f> Tile<'f> {
 /// Emits the first program: row sums and exponents; zeros for sums, or for the counts of adds.
 pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
-    let o = Tensor::declare(f, ["o", "o_row", "o_head", "o_batch"]);
-    let d_o = Tensor::declare(f, ["do", "do_row", "do_head", "do_batch"]);
+    let o = Tensor::of(f, ["o", "o_row", "o_head", "o_batch"]);
+    let d_o = Tensor::of(f, ["do", "do_row", "do_head", "do_batch"]);
     let [log_sum_exp, exponents, row_sums, dq_sums] =
-        ["log_sum_exp", "exponents", "row_sums", "dq_sums"].map(|name| f.param::<u64>(name));
-    let added = plan.spec.deterministic.then(|| f.param::<u64>("added"));
-    let tile = Tile::declare(f, plan);
+        ["log_sum_exp", "exponents", "row_sums", "dq_sums"].map(|name| f.parameter::<u64>(name));
+    let added = plan.spec.deterministic.then(|| f.parameter::<u64>("added"));
+    let tile = Tile::of_cta(f, plan);
     let thread = f.special(Special::ThreadX);
 
     if let Some(added) = added {
@@ -162,11 +161,11 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
 /// Emits the last program: dQ from its sums.
 pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
-    let d_q = Tensor::declare(f, ["dq", "dq_row", "dq_head", "dq_batch"]);
-    let dq_sums = f.param::<u64>("dq_sums");
-    let scale = f.param::<f32>("scale");
-    let added = plan.spec.deterministic.then(|| f.param::<u64>("added"));
-    let tile = Tile::declare(f, plan);
+    let d_q = Tensor::of(f, ["dq", "dq_row", "dq_head", "dq_batch"]);
+    let dq_sums = f.parameter::<u64>("dq_sums");
+    let scale = f.parameter::<f32>("scale");
+    let added = plan.spec.deterministic.then(|| f.parameter::<u64>("added"));
+    let tile = Tile::of_cta(f, plan);
     let (thread, shared) = (f.special(Special::ThreadX), f.shared_base());
 
     // The sums are in the order of the main program's accumulators.

@@ -17,42 +17,6 @@ use super::plan::{BackwardPlan, LINE, PairPlan};
 use crate::emit::Lengths;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
-/// The main program's parameters, in the order of a launch's arguments.
-struct Parameters<'f> {
-    /// Tensor maps of Q, K, V and dO, and of dK and dV.
-    q: Value<'f, u64>,
-    k: Value<'f, u64>,
-    v: Value<'f, u64>,
-    d_o: Value<'f, u64>,
-    d_k: Value<'f, u64>,
-    d_v: Value<'f, u64>,
-    /// Addresses of the exponents, the row sums, and the sums of dQ.
-    exponents: Value<'f, u64>,
-    row_sums: Value<'f, u64>,
-    dq_sums: Value<'f, u64>,
-    /// Address of the numbers of blocks that were added to each tile's sums, if their order is fixed.
-    added: Option<Value<'f, u64>>,
-    packed: Option<Lengths<'f>>,
-    /// Queries and keys of a sequence; the most, if lengths differ.
-    most: [Value<'f, u32>; 2],
-    /// Heads of keys.
-    heads: Value<'f, u32>,
-    /// Heads of queries per head of keys.
-    share: Value<'f, u32>,
-    /// Heads of keys of all sequences. Packed sequences are one.
-    all_heads: Value<'f, u32>,
-    /// Tiles of queries, and blocks of keys, per head. If lengths differ, some are empty.
-    across: Value<'f, u32>,
-    blocks: Value<'f, u32>,
-    /// Heads whose blocks are mixed: those that share L2.
-    section: Value<'f, u32>,
-    scale: Value<'f, f32>,
-    /// What a score is multiplied by to be an exponent of 2.
-    to_log2: Value<'f, f32>,
-    counts: Vec<Value<'f, i32>>,
-    reals: Vec<Value<'f, f32>>,
-}
-
 /// The CTA's block of keys.
 #[derive(Clone, Copy)]
 struct KeyBlock<'f> {
@@ -95,7 +59,8 @@ struct Kernel<'a, 'f> {
     f: &'f Builder,
     plan: &'a BackwardPlan,
     scores: &'a dyn AnyScores,
-    parameters: Parameters<'f>,
+    counts: Vec<Value<'f, i32>>,
+    reals: Vec<Value<'f, f32>>,
     shared: Value<'f, u32>,
     keys: KeyBlock<'f>,
     kv_ring: Ring<'f>,
@@ -117,7 +82,7 @@ struct PairRings<'f> {
 
 /// Emits the main program.
 pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
-    let parameters = Parameters::declare(f, plan, scores);
+    f.load_parameters();
     let shared = f.shared_base();
     let ring = |name, plan| Ring::named(f, name, plan, shared);
     let kernel = Kernel {
@@ -125,14 +90,14 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         plan,
         scores,
         shared,
-        keys: parameters.key_block(f, plan),
+        keys: KeyBlock::of_cta(f, plan),
         kv_ring: ring("the ring of K and V", plan.kv_ring),
         q_ring: ring(if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" }, plan.q_ring),
         dq_ring: ring("the ring of dQ", plan.dq_ring),
-        order: plan.order.zip(parameters.added).map(|([turns, done], added)| Order {
+        order: plan.order.map(|[turns, done]| Order {
             turns: ring("the ring of turns to add", turns),
             done: ring("the ring of tiles that were added to", done),
-            added,
+            added: f.parameter("added"),
         }),
         pair: plan.pair.map(|pair| PairRings {
             plan: pair,
@@ -140,11 +105,12 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
             p: ring("the ring of P", pair.p_ring),
             ds: ring("the ring of dS", plan.ds_ring),
         }),
-        parameters,
+        counts: scores.counts().into_iter().map(|name| f.parameter(name)).collect(),
+        reals: scores.reals().into_iter().map(|name| f.parameter(name)).collect(),
     };
-    let Parameters { q, k, v, d_o, .. } = kernel.parameters;
     let cta = Cta::begin(f, plan.cta, || {
-        [q, k, v, d_o].into_iter().for_each(|map| f.prefetch_tensor_map(map));
+        let read = ["q_map", "k_map", "v_map", "do_map"];
+        read.into_iter().for_each(|map| f.prefetch_tensor_map(f.parameter(map)));
         [kernel.kv_ring, kernel.q_ring].iter().for_each(Ring::initialise);
         kernel.dq_ring.initialise();
         if let Some(PairRings { d_o, p, ds, .. }) = kernel.pair {
@@ -176,60 +142,25 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
     }
 }
 
-impl<'f> Parameters<'f> {
-    fn declare(f: &'f Builder, plan: &BackwardPlan, scores: &dyn AnyScores) -> Self {
-        let [q, k, v, d_o, d_k, d_v] =
-            ["q_map", "k_map", "v_map", "do_map", "dk_map", "dv_map"].map(|name| f.tensor_map(name));
-        let [exponents, row_sums, dq_sums] = ["exponents", "row_sums", "dq_sums"].map(|name| f.param(name));
-        let added = plan.spec.deterministic.then(|| f.param("added"));
-        let packed = plan.is_packed().then(|| Lengths::declare(f, true));
-        let numbers = ["queries", "keys", "heads", "share", "all_heads", "across", "blocks", "section"];
-        let [queries, keys, heads, share, all_heads, across, blocks, section] =
-            numbers.map(|name| f.param(name));
-        let [scale, to_log2] = ["scale", "to_log2"].map(|name| f.param(name));
-        let counts = scores.counts().iter().map(|name| f.param::<u32>(name).bits_as()).collect();
-        let reals = scores.reals().iter().map(|name| f.param(name)).collect();
-        Self {
-            q,
-            k,
-            v,
-            d_o,
-            d_k,
-            d_v,
-            exponents,
-            row_sums,
-            dq_sums,
-            added,
-            packed,
-            most: [queries, keys],
-            heads,
-            share,
-            all_heads,
-            across,
-            blocks,
-            section,
-            scale,
-            to_log2,
-            counts,
-            reals,
-        }
-    }
-
+impl<'f> KeyBlock<'f> {
     /// The CTA's block of keys: of each section of heads, first the first keys of all its heads, since these are seen by
     /// the most queries if a mask is causal. If dQ is added in a fixed order, a block follows those that it waits for.
-    fn key_block(&self, f: &'f Builder, plan: &BackwardPlan) -> KeyBlock<'f> {
-        let Self { heads, all_heads, blocks, section, added, packed, most, .. } = *self;
+    fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
+        let [heads, all_heads, blocks, section] =
+            ["heads", "all_heads", "blocks", "section"].map(|name| f.parameter::<u32>(name));
+        let packed = plan.is_packed().then(|| Lengths::of(f, true));
         let index = f.special(Special::CtaX);
         let of_section = section * blocks;
         let before = index / of_section;
         let (within, first) = (index - before * of_section, before * section);
         let together = (all_heads - first).min(section);
         let (block, head) = (within / together, first + within % together);
-        let block = if added.is_some() { blocks - 1 - block } else { block };
+        let block = if plan.spec.deterministic { blocks - 1 - block } else { block };
         let [rows, height] = plan.spec.tile;
         let Some((lengths, of_keys)) = packed.and_then(|lengths| Some((lengths, lengths.keys?))) else {
             let (first, batch) = (block * height, head / heads);
-            return KeyBlock { block, first, head: head % heads, batch, lengths: most, packed: None };
+            let lengths = ["queries", "keys"].map(|name| f.parameter(name));
+            return Self { block, first, head: head % heads, batch, lengths, packed: None };
         };
         let (batch, block) = lengths.find(of_keys, height, block);
         let [(before_q, queries), (before_k, keys)] = [lengths.queries, of_keys].map(|of| of.sequence(batch));
@@ -239,13 +170,13 @@ impl<'f> Parameters<'f> {
             first_tile: lengths.queries.first_tile(rows, batch),
             exists: first.less_than(keys),
         };
-        KeyBlock { block, first, head, batch, lengths: [queries, keys], packed: Some(packed) }
+        Self { block, first, head, batch, lengths: [queries, keys], packed: Some(packed) }
     }
 }
 
 impl<'f> Kernel<'_, 'f> {
     fn scope(&self, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
-        let Parameters { counts, reals, .. } = &self.parameters;
+        let Self { counts, reals, .. } = self;
         let [queries, keys] = self.keys.lengths;
         let [queries, keys, head, batch] = [queries, keys, head, self.keys.batch].map(Value::cast);
         Scope { queries, keys, head, batch, counts, reals }
@@ -288,22 +219,23 @@ impl<'f> Kernel<'_, 'f> {
     /// Emits a loop over the tiles of queries, of all heads that share the head of keys, which see some key of the block.
     /// Every role walks over the same tiles.
     fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
-        let (f, Parameters { share, heads, across: all, .. }) = (self.f, &self.parameters);
+        let f = self.f;
+        let [share, heads, all] = ["share", "heads", "across"].map(|name| f.parameter::<u32>(name));
         let across = self.keys.packed.map(|_| self.keys.lengths[0].div_ceil(self.plan.spec.tile[0]));
-        let across = &across.unwrap_or(*all);
-        f.repeat(*share, |i| {
-            let head = self.keys.head * *share + i;
+        let across = across.unwrap_or(all);
+        f.repeat(share, |i| {
+            let head = self.keys.head * share + i;
             let tile = f.variable(0u32);
             let first_index = match self.keys.packed {
-                None => (self.keys.batch * *heads * *share + head) * *all,
-                Some(PackedBlock { first_tile, .. }) => head * *all + first_tile,
+                None => (self.keys.batch * heads * share + head) * all,
+                Some(PackedBlock { first_tile, .. }) => head * all + first_tile,
             };
             f.loop_(|| {
                 if self.scores.masks() {
-                    let skips = || tile.get().less_than(*across) & !self.is_needed(head, tile.get());
+                    let skips = || tile.get().less_than(across) & !self.is_needed(head, tile.get());
                     f.while_(skips, || tile.set(tile.get() + 1));
                 }
-                f.break_if(tile.get().at_least(*across));
+                f.break_if(tile.get().at_least(across));
                 let now = tile.get();
                 body(QueryTile {
                     tile: now,
@@ -323,14 +255,15 @@ impl<'f> Kernel<'_, 'f> {
             None => [row, self.keys.batch],
             Some(PackedBlock { before, .. }) => {
                 let length = self.keys.lengths[i];
-                [self.parameters.most[i] - length + row, before[i] + length]
+                let most = self.f.parameter::<u32>(["queries", "keys"][i]);
+                [most - length + row, before[i] + length]
             }
         }
     }
 
     /// Emitted for one thread: loads K and V once, and Q and dO of each tile with what belongs to its rows.
     fn load(&self) {
-        let Self { f, plan, parameters, keys, .. } = self;
+        let Self { f, plan, keys, .. } = self;
         let zero = f.constant(0);
         let copy = |tile: OperandTile, stage: Stage<'f>, map, head, [row, batch]: [Value<'f, u32>; 2]| {
             let origin = Origin { matrix: Some(head), batch: Some(batch), ..Origin::alone(map) };
@@ -339,8 +272,8 @@ impl<'f> Kernel<'_, 'f> {
         let first_key = self.place(1, keys.first);
         let kv = plan.kv_ring;
         self.kv_ring.producer().fill(f.constant(kv.transaction_bytes()), |stage| {
-            copy(plan.keys[0], stage, parameters.k, keys.head, first_key);
-            copy(plan.keys[1].at(kv.offset(1)), stage, parameters.v, keys.head, first_key);
+            copy(plan.keys[0], stage, f.parameter("k_map"), keys.head, first_key);
+            copy(plan.keys[1].at(kv.offset(1)), stage, f.parameter("v_map"), keys.head, first_key);
         });
         // Each ring, and which of Q and dO are in it.
         let of_q = (self.q_ring.producer(), plan.q_ring);
@@ -351,12 +284,12 @@ impl<'f> Kernel<'_, 'f> {
             }
         };
         let line = plan.spec.tile[0] * LINE;
-        let maps = [(parameters.q, parameters.exponents), (parameters.d_o, parameters.row_sums)];
+        let maps = [["q_map", "exponents"], ["do_map", "row_sums"]];
         self.each_tile(|of| {
             for (ring, numbers, tensors) in rings {
                 ring.produce(f.constant(numbers.transaction_bytes()), |stage| {
                     for (slot, &i) in (0..).step_by(2).zip(tensors) {
-                        let (map, of_rows) = maps[i];
+                        let [map, of_rows] = maps[i].map(|name| f.parameter::<u64>(name));
                         let tile = plan.queries[i].at(numbers.offset(slot));
                         copy(tile, stage, map, of.head, self.place(0, of.first));
                         let load = BulkLoad {

@@ -178,7 +178,7 @@ impl<'f> Consuming<'_, 'f> {
             f.wgmma_wait(0);
             kernel.warp_arrives(consumer, q.empty);
             rows.mask(kernel, of);
-            weigh(&rows.all, kernel.parameters.to_log2, &exponents);
+            weigh(&rows.all, f.parameter("to_log2"), &exponents);
             let p = passed.claim();
             let all: Vec<_> = scores.accumulators().iter().flatten().copied().collect();
             store_fours(f, p.address + consumer.thread * 16, &all);

@@ -20,10 +20,11 @@ use self::parts::{ANY, Linear, addressed, split};
 use super::{Blocks, KEPT, LaunchBuilder, LaunchCache, Parts};
 use crate::arguments::{Arguments, Tree};
 use crate::buffer::Buffer;
-use crate::call::{Call, Launch};
+use crate::call::Call;
 use crate::config::Composed;
 use crate::driver::counting::allocations;
 use crate::error::{EngineError, LaunchError};
+use crate::filled::Launch;
 use crate::gemm::AnyGemm;
 use crate::kernel::{Kernel, told};
 use crate::operands::Visit;
@@ -464,7 +465,7 @@ type Made = fn([u64; 2]) -> Argument;
 impl LaunchBuilder<Call> for Odd {
     fn launch(&self, call: &Call) -> Result<Option<Launch>, EngineError> {
         let arguments = vec![(self.0)([call.a.address, call.b.address])];
-        Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
+        Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments, places: None }))
     }
 
     fn refused(&self, source: LaunchError) -> EngineError {

@@ -5,13 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use crate::buffer::Buffer;
-use crate::call::Launch;
 use crate::driver::gpu::Gpu;
 use crate::driver::graph::Graph;
 use crate::driver::stream::Stream;
 use crate::driver::timing::{Enqueue, Prepared};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::filled::Launch;
 use crate::kernel::{Kernel, written};
 use crate::program::Program;
 
@@ -88,7 +88,7 @@ impl Candidate<'static> {
         operations: f64,
     ) -> Result<Self, EngineError> {
         let mut launches: Vec<Box<dyn Enqueue>> = Vec::new();
-        for Launch { grid, arguments } in all {
+        for Launch { grid, arguments, .. } in all {
             launches.push(Box::new(gpu.prepare(program, grid, &arguments)?));
         }
         // The launches keep the memory that they need.

@@ -11,10 +11,11 @@ use ptx::{VerifyError, WgmmaTypes};
 
 use super::Parts;
 use crate::buffer::Buffer;
-use crate::call::{Call, Launch};
+use crate::call::Call;
 use crate::ceiling::{Ceiling, Rounds};
 use crate::compress::{Compress, Compression};
 use crate::error::LaunchError;
+use crate::filled::Launch;
 use crate::kernel::Kernel;
 use crate::operands::{Layouts, Memory, Visit};
 use crate::problem::GemmProblem;
