@@ -204,6 +204,16 @@ impl AttentionRequest {
         if few { all.into_iter().map(Parts::Count).collect() } else { Vec::new() }
     }
 
+    /// Whether a kernel is one of its space, as far as lengths decide it.
+    pub(crate) fn has(&self, spec: &AttentionSpec, machine: &Machine) -> bool {
+        let divides = match spec.parts {
+            Parts::Count(_) => self.parts(spec, machine).contains(&spec.parts),
+            Parts::One | Parts::Keys(_) => true,
+        };
+        divides
+            && (self.fixed || spec.parts != Parts::One || self.orders(spec, machine).contains(&spec.order))
+    }
+
     /// The part of products that a window or chunks leave, of those that are counted without a mask.
     pub(crate) fn seen(&self, [queries, keys]: [u32; 2]) -> f64 {
         let [left, right] = self.numbers.map(i128::from);

@@ -42,6 +42,8 @@ mod model;
 mod plan;
 mod problem;
 mod scores;
+#[cfg(feature = "records")]
+mod shortlist;
 mod spec;
 mod words;
 
@@ -54,4 +56,6 @@ pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
 pub use problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
 pub use scores::{Scope, Scores, consistent};
+#[cfg(feature = "records")]
+pub use shortlist::Shortlist;
 pub use spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};

@@ -77,7 +77,7 @@ mod tests {
         let past = |address, bytes| Err(LaunchError::End { name, address, bytes });
         for (why, pieces, wanted) in [
             ("nothing", vec![], Ok(())),
-            ("a line has no pitch", vec![(0x1008, line)], Ok(())),
+            ("a line has no pitch", vec![(0x1008, Extents::line(16, 13))], Ok(())),
             (
                 "between two pieces of 8 bytes",
                 vec![(0x1004, line)],

@@ -243,6 +243,18 @@ pub enum EngineError {
         /// The names that the interface of the call states.
         given: Vec<&'static str>,
     },
+    /// A kernel has another number of programs than were loaded.
+    #[error(
+        "kernel `{kernel}`: {given} programs were loaded, {needed} were needed: all of `Kernel::programs`"
+    )]
+    Programs {
+        /// The name of the first program's entry, or of the kernel's type.
+        kernel: String,
+        /// Programs that were loaded.
+        given: usize,
+        /// Programs of the kernel.
+        needed: usize,
+    },
     /// Memory that was lent for another stream.
     #[error(
         "kernel `{kernel}`: a slice was lent for launches on another stream: lend it on the stream of the launch"

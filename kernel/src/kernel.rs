@@ -76,6 +76,17 @@ pub trait Kernel<C> {
         Vec::new()
     }
 
+    /// All programs of the kernel, in the order in which they run.
+    ///
+    /// # Errors
+    /// The faults that the verifier found in the first illegal one.
+    fn programs(&self) -> Result<Vec<Program>, VerifyError> {
+        match self.steps() {
+            steps if steps.is_empty() => Ok(vec![self.program()?]),
+            steps => steps.iter().map(|step| step.program()).collect(),
+        }
+    }
+
     /// Runs a call on an engine, to its end, and returns the time that it took. `None` if there is nothing to
     /// compute.
     ///
@@ -134,10 +145,18 @@ pub fn declare<C: Default>(kernel: &(impl Kernel<C> + ?Sized), f: &Builder) {
 
 /// A kernel's program.
 pub(crate) fn written<C>(kernel: &(impl Kernel<C> + ?Sized)) -> Result<Program, EngineError> {
-    kernel.program().map_err(|error| EngineError::Compile {
-        kernel: core::any::type_name_of_val(kernel).to_owned(),
-        log: error.to_string(),
-    })
+    kernel.program().map_err(|error| illegal(kernel, &error))
+}
+
+/// All programs of a kernel.
+#[cfg(all(feature = "driver", feature = "tune"))]
+pub(crate) fn all_written<C>(kernel: &(impl Kernel<C> + ?Sized)) -> Result<Vec<Program>, EngineError> {
+    kernel.programs().map_err(|error| illegal(kernel, &error))
+}
+
+fn illegal<C>(kernel: &(impl Kernel<C> + ?Sized), error: &VerifyError) -> EngineError {
+    let kernel = core::any::type_name_of_val(kernel).to_owned();
+    EngineError::Compile { kernel, log: error.to_string() }
 }
 
 /// The program of a kernel, and the launch of a call. `resident` says how many clusters of a program are resident.

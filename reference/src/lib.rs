@@ -27,6 +27,8 @@
 
 pub mod attention;
 pub mod bound;
+#[cfg(test)]
+mod facts;
 pub mod format;
 #[cfg(test)]
 mod held;

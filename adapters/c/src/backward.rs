@@ -2,16 +2,16 @@
 
 use core::ffi::{c_int, c_void};
 
-use falchion::attention::backward::{BackwardCall, BackwardSpec};
-use falchion::attention::{AttentionCall, AttentionRequest, HeadsRef, Packed};
-use falchion_core::Backward;
+use falchion::attention::backward::BackwardCall;
+use falchion::attention::{AttentionCall, HeadsRef, Packed};
+use falchion_core::{Backward, Refusal};
 
 use crate::attention::{
     Asked, AttentionDescription, CAUSAL, DETERMINISTIC, PACKED, WINDOW, check_flags, largest, read,
     refuse_begins,
 };
 use crate::description::sized;
-use crate::object::{Object, emulate, launch, load, workspace};
+use crate::object::{Choice, Object, emulate, launch, load, workspace};
 use crate::{Failure, INVALID, Status, create, destroy, invalid, write_bytes};
 
 /// The arguments of a run: `falchion_attention_backward_args`.
@@ -86,10 +86,12 @@ impl BackwardKernel {
             ));
         }
         request.check().map_err(|error| Failure(INVALID, error.to_string()))?;
-        let AttentionRequest { format, head, mask, lengths, .. } = request;
         let deterministic = description.flags & DETERMINISTIC != 0;
-        let spec = BackwardSpec { format, head, mask, lengths, deterministic, ..BackwardSpec::DEFAULT };
-        let backward = Backward::new(spec)?;
+        let backward = Choice { budget: None, card: description.card, spec: None }.kernel(
+            |_, _| Err(Refusal::Internal("a gradient was to be measured".to_owned())),
+            |card| Backward::recorded(&request, deterministic, card),
+            |machine| Backward::new(&request, deterministic, machine),
+        )?;
         let workspace = backward.workspace(&call.problem, &largest(&call, None).packed);
         Ok(Self { backward, call, workspace, args_size: description.args_size })
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{D, DType, Error, Layout, Result, Shape, Tensor, bail};
-use falchion::attention::backward::{BackwardCall, BackwardSpec};
+use falchion::attention::backward::{AttentionBackward, BackwardCall};
 use falchion::attention::{
     AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
 };
@@ -252,7 +252,7 @@ impl Op {
             lengths: if packed { Lengths::Packed } else { Lengths::Equal },
             pages: page.map(number).transpose()?,
             workspace: true,
-            ..AttentionRequest::new(falchion_core::rounded(problem), number(d)?)
+            ..AttentionRequest::new(problem, number(d)?)
         };
         let o = HeadsRef::heads_first(0, [number(heads)?, number(length)?, number(dv)?]);
         if request.is_latent() {
@@ -372,7 +372,7 @@ impl Operation<3> for Gradient {
         let op = Op { what: self.what, sequences: self.sequences.clone(), sums: None };
         let Asked { request, mut call, shape } = op.asked(place.format("q")?, layouts)?;
         op.tables(&mut call, layouts[1], [shape[2], layouts[1].dims()[2]], place)?;
-        let kernel = backward(&request)?;
+        let kernel = backward(&request, place)?;
         let [of_q, of_k, of_v] = layouts.map(|layout| layout.shape().elem_count());
         let mut all = place.room(place.dtype(), of_q + of_k + of_v)?;
         let first = all.address();
@@ -401,10 +401,10 @@ impl Operation<3> for Gradient {
     }
 }
 
-/// The kernels for the gradient of a request.
-fn backward(request: &AttentionRequest) -> Result<Arc<Kept<Backward>>> {
-    static ALL: Known<BackwardSpec, Backward> = Known::new(KEPT);
-    let AttentionRequest { format, head, mask, lengths, .. } = *request;
-    let spec = BackwardSpec { format, head, mask, lengths, ..BackwardSpec::DEFAULT };
-    ALL.get(spec, |&spec| Backward::new(spec).map(Kept::new).map_err(Error::wrap))
+/// The kernel for the gradient of a request in a place.
+fn backward(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Backward>>> {
+    static ALL: Known<(Option<usize>, String), Backward> = Known::new(KEPT);
+    ALL.get((place.card(), AttentionBackward::problem(request)), |_| {
+        Backward::new(request, false, &place.machine()?).map(Kept::new).map_err(Error::wrap)
+    })
 }

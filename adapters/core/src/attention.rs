@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use falchion::attention::{
     Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask,
-    OutputStore, Packed, Pages,
+    OutputStore, Packed, Pages, Shortlist,
 };
 use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
 use falchion::kernel::{EngineError, Family, Kernel, LaunchError, Machine, Predicted, Program};
 
+use crate::choices::Choices;
 use crate::host::Hosted;
 use crate::kept::{Kept, Plain};
 use crate::refusal::{Refusal, of_driver};
@@ -46,6 +47,9 @@ pub(crate) fn check_packed(
     let begins: Vec<_> = begins.map(|&begins| read(begins, u64::from(problem.batch) + 1)).collect();
     packed.check(problem, &begins.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
+
+/// By the card's facts, and the problem for which a list was made.
+static SHORTLISTS: Choices<(String, String), Shortlist> = Choices::new(64);
 
 /// The kernel for described attention.
 pub struct Attend {
@@ -84,10 +88,12 @@ impl Attend {
                 let microseconds = known.next().map_or(f64::NAN, |of| of.microseconds);
                 Predicted { kernel, microseconds }
             }
-            None => Attention::ranked(request, machine, 1)
-                .map_err(none)?
-                .pop()
-                .ok_or_else(|| none("no kernel of the space fits".to_owned()))?,
+            None => {
+                let like = Shortlist::like(request);
+                let key = (format!("{:?}", machine.card), Attention::problem(&like));
+                let list = SHORTLISTS.get(key, |_| Shortlist::new(&like, machine)).map_err(none)?;
+                list.best(request, machine).map_err(none)?
+            }
         };
         Self::of(kernel, microseconds, aligned)
     }
@@ -133,7 +139,7 @@ impl Attend {
         };
         // A kernel's name does not say all; its spec does, and the text of the default one is empty.
         let text = format!("{} {}", kernel.name(), kernel.plan().spec);
-        let kept = Kept::new(kernel, text, Kernel::program);
+        let kept = Kept::new(kernel, text, Kernel::programs);
         kept.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         Ok(Self { kept, microseconds })
     }
@@ -171,8 +177,8 @@ impl Plain for Attend {
     type Kernel = Attention;
     type Call = AttentionCall;
 
-    fn kept(&self) -> &[Kept<Attention>] {
-        core::slice::from_ref(&self.kept)
+    fn kept(&self) -> &Kept<Attention> {
+        &self.kept
     }
 
     fn layout(&self, call: &AttentionCall) -> [u64; 4] {
@@ -244,14 +250,4 @@ pub fn call_of(
         false => AttentionCall::new(problem, [q, k, v], o),
     };
     Ok(AttentionCall { counts: request.counts().to_vec(), ..call })
-}
-
-/// The problem for which a kernel is chosen in place of another one: lengths are rounded up to one of four steps per power of
-/// two. So a cache of choices does not grow with every token, and the kernel of one problem serves the others.
-pub fn rounded(problem: AttentionProblem) -> AttentionProblem {
-    let round = |length: u32| {
-        let step = (length.max(64).next_power_of_two() / 8).max(1);
-        length.max(1).checked_next_multiple_of(step).unwrap_or(length)
-    };
-    AttentionProblem { queries: round(problem.queries), keys: round(problem.keys), ..problem }
 }

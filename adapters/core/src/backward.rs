@@ -1,110 +1,104 @@
-//! The kernels for the gradient of described attention.
-#![allow(unsafe_code, reason = "launches on the caller's memory")]
+//! The kernel for the gradient of described attention.
 
 use core::fmt;
 
-use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep, Step};
-use falchion::attention::{AttentionProblem, Lengths, Packed};
-use falchion::kernel::{Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError};
+use falchion::attention::backward::{AttentionBackward, BackwardCall};
+use falchion::attention::{AttentionProblem, AttentionRequest, Lengths, Packed};
+use falchion::kernel::driver::{Context, recorded};
+use falchion::kernel::{Family, Kernel, LaunchError, Machine};
 
 use crate::attention::check_packed;
-use crate::host::{self, Hosted, NOWHERE, Run};
+use crate::host::Hosted;
 use crate::kept::{Kept, Plain};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, of_driver};
 
-impl Hosted<BackwardCall> for BackwardStep {
+impl Hosted<BackwardCall> for AttentionBackward {
     fn check_tables(
         &self,
         call: &BackwardCall,
         read: &dyn Fn(u64, u64) -> Vec<u32>,
     ) -> Result<(), LaunchError> {
-        // The first step checks for all.
-        match (self.plan().spec.lengths, self.step()) {
-            (Lengths::Packed, Step::Prepare) => check_packed(&call.packed, &call.problem, 2, read),
-            _ => Ok(()),
+        match self.plan().spec.lengths {
+            Lengths::Packed => check_packed(&call.packed, &call.problem, 2, read),
+            Lengths::Equal => Ok(()),
         }
     }
 }
 
-/// The kernels for the gradient of attention: three programs that run one after the other.
+/// The kernel for the gradient of attention: three programs that run one after the other.
 pub struct Backward {
-    of: AttentionBackward,
-    steps: Vec<Kept<BackwardStep>>,
+    kept: Kept<AttentionBackward>,
 }
 
 impl fmt::Debug for Backward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Backward").field("kernel", &self.of.name()).finish_non_exhaustive()
+        f.debug_struct("Backward").field("kernel", &self.backward().name()).finish_non_exhaustive()
     }
 }
 
 impl Backward {
-    /// The kernels of a spec. Its tile is chosen here: the first that is one for its heads, the fastest first.
+    /// Chooses the kernel for the gradient of a request: the fastest one, or the fastest of those that add in a fixed order.
     ///
     /// # Errors
-    /// No kernel supports it.
-    pub fn new(spec: BackwardSpec) -> Result<Self, Refusal> {
-        let none = |error| Refusal::NoKernel(format!("the gradient of attention: {error}"));
-        let of_tile = |tile| AttentionBackward::new(BackwardSpec { tile, ..spec });
-        let others = [[128, 128], [64, 64]];
-        let first = of_tile([64, 128]);
-        let of = first.or_else(|error| others.into_iter().find_map(|tile| of_tile(tile).ok()).ok_or(error));
-        let of = of.map_err(none)?;
-        let kept = |step: BackwardStep| {
-            let emit = |step: &BackwardStep| Kernel::<BackwardCall>::program(step);
-            let program = emit(&step).map_err(|error| Refusal::Internal(error.to_string()))?;
-            let text = format!("{} {}", program.name(), of.plan().spec);
-            Ok(Kept::new(step, text, emit))
-        };
-        let steps = of.steps().into_iter().map(kept).collect::<Result<_, Refusal>>()?;
-        Ok(Self { of, steps })
+    /// The request's numbers are out of their ranges; no kernel supports it.
+    pub fn new(request: &AttentionRequest, deterministic: bool, machine: &Machine) -> Result<Self, Refusal> {
+        request.check().map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let none = |reason| Refusal::NoKernel(format!("the gradient of attention: {reason}"));
+        let ranked = AttentionBackward::ranked(request, machine, usize::MAX).map_err(none)?;
+        let in_order = |of: &AttentionBackward| of.plan().spec.deterministic;
+        let kernel = ranked.into_iter().map(|of| of.kernel).find(|of| !deterministic || in_order(of));
+        Self::of(kernel.ok_or_else(|| none("no kernel of the space fits".to_owned()))?)
+    }
+
+    /// The kernel that was measured to be the fastest for the gradient of a request on a card, if one was, and it adds in a fixed
+    /// order where that is asked.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn recorded(
+        request: &AttentionRequest,
+        deterministic: bool,
+        ordinal: usize,
+    ) -> Result<Option<Self>, Refusal> {
+        request.check().map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let context = Context::primary(ordinal).map_err(of_driver)?;
+        let found = recorded::<AttentionBackward>(&context, request).map_err(of_driver)?;
+        let found = found.map(|of| of.kernel);
+        found.filter(|of| !deterministic || of.plan().spec.deterministic).map(Self::of).transpose()
+    }
+
+    fn of(kernel: AttentionBackward) -> Result<Self, Refusal> {
+        let text = format!("{} {}", kernel.name(), kernel.plan().spec);
+        let kept = Kept::new(kernel, text, Kernel::programs);
+        kept.programs().map_err(|error| Refusal::Internal(error.to_string()))?;
+        Ok(Self { kept })
+    }
+
+    /// The kernel as a value.
+    pub fn backward(&self) -> &AttentionBackward {
+        self.kept.kernel()
     }
 
     /// Whether sequences have lengths of their own.
     pub fn is_packed(&self) -> bool {
-        self.of.plan().spec.lengths == Lengths::Packed
+        self.backward().plan().spec.lengths == Lengths::Packed
     }
 
     /// Bytes of workspace that a call needs; `packed` counts where lengths differ.
     pub fn workspace(&self, problem: &AttentionProblem, packed: &Packed) -> u64 {
-        self.of.workspace(problem, packed)
+        self.backward().workspace(problem, packed)
     }
 }
 
 impl Plain for Backward {
-    type Kernel = BackwardStep;
+    type Kernel = AttentionBackward;
     type Call = BackwardCall;
 
-    fn kept(&self) -> &[Kept<BackwardStep>] {
-        &self.steps
+    fn kept(&self) -> &Kept<AttentionBackward> {
+        &self.kept
     }
 
     fn layout(&self, call: &BackwardCall) -> [u64; 4] {
         [self.workspace(&call.problem, &call.packed), 0, 0, 0]
-    }
-
-    fn lend(&self, call: &mut BackwardCall, workspace: Option<Buffer>) {
-        call.workspace = workspace;
-    }
-
-    unsafe fn emulate(&self, call: &BackwardCall, how: Run<'_>) -> Result<(), EngineError> {
-        let (engine, bytes) = (Emulator::new(), self.workspace(&call.problem, &call.packed));
-        let (resident, refused) =
-            (engine.multiprocessors(), |source| EngineError::Call { kernel: self.of.name(), source });
-        let nowhere = Some(Buffer::new(NOWHERE, bytes));
-        let checked = BackwardCall { workspace: nowhere, ..call.clone() };
-        let check = |step: &Kept<BackwardStep>| step.kernel().launch(&checked, resident).map(drop);
-        self.steps.iter().try_for_each(check).map_err(refused)?;
-        // Nothing is allocated before it is known to fit.
-        engine.admit(&Demand::of(&self.of, call, resident).map_err(refused)?, 1)?;
-        let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
-        let address = room.as_mut_ptr().expose_provenance() as u64;
-        let workspace = Some(Buffer::new(address.next_multiple_of(256), bytes));
-        let call = BackwardCall { workspace, ..call.clone() };
-        self.steps.iter().enumerate().try_for_each(|(i, step)| {
-            let how = how.part([i, self.steps.len()]);
-            // SAFETY: the caller guarantees it; the workspace is alive and large enough.
-            unsafe { host::run(step.kernel(), &*step.program()?, &call, how) }
-        })
     }
 }

@@ -102,7 +102,7 @@ impl Gemm {
         let kernel = Described::new(gemm, request.fusion);
         let slots = kernel.slots(shape_of(request)).into();
         let text = kernel.gemm().entry_name();
-        let kept = Kept::new(kernel, text, |kernel| kernel.gemm().program());
+        let kept = Kept::new(kernel, text, Kernel::programs);
         kept.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         Ok(Self { kept, slots, reason, microseconds })
     }
@@ -155,8 +155,8 @@ impl Plain for Gemm {
     type Kernel = Described;
     type Call = Call<Epilogue>;
 
-    fn kept(&self) -> &[Kept<Described>] {
-        core::slice::from_ref(&self.kept)
+    fn kept(&self) -> &Kept<Described> {
+        &self.kept
     }
 
     fn layout(&self, call: &Call<Epilogue>) -> [u64; 4] {

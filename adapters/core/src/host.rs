@@ -188,13 +188,51 @@ unsafe fn numbers(address: u64, count: u64) -> Vec<u32> {
     (0..count as usize).map(|i| unsafe { first.add(i).read_unaligned() }).collect()
 }
 
-/// Runs a call whose addresses are the host's.
+/// Runs all programs of a kernel for a call whose addresses are the host's.
+///
+/// # Safety
+/// As [`run`].
+pub(crate) unsafe fn run_all<C: Clone>(
+    kernel: &impl Hosted<C>,
+    programs: &[Arc<Program>],
+    call: &C,
+    how: Run<'_>,
+) -> Result<(), EngineError> {
+    let (steps, given) = (kernel.steps(), programs.len());
+    let [first, ..] = programs else {
+        let kernel = core::any::type_name_of_val(kernel).to_owned();
+        return Err(EngineError::Programs { kernel, given, needed: steps.len().max(1) });
+    };
+    if steps.is_empty() {
+        // SAFETY: the caller guarantees it.
+        return unsafe { run((kernel, kernel), first, call, how) };
+    }
+    let refused = |source| EngineError::Call { kernel: first.name().to_owned(), source };
+    let engine = Emulator::new();
+    let resident = engine.multiprocessors();
+    let (mut call, bytes) = (call.clone(), kernel.workspace(call, resident));
+    kernel.lend_workspace(&mut call, (bytes > 0).then_some(Buffer::new(NOWHERE, bytes)));
+    steps.iter().try_for_each(|step| step.launch(&call, resident).map(drop)).map_err(refused)?;
+    // Nothing is allocated before it is known to fit.
+    engine.admit(&Demand::of(kernel, &call, resident).map_err(refused)?, 1)?;
+    // The steps pass things on in a workspace, which is the host's as the rest of the call.
+    let mut room = vec![0u8; usize::try_from(bytes).unwrap_or(0) + 256];
+    let address = (room.as_mut_ptr().expose_provenance() as u64).next_multiple_of(256);
+    kernel.lend_workspace(&mut call, (bytes > 0).then_some(Buffer::new(address, bytes)));
+    steps.iter().zip(programs).enumerate().try_for_each(|(i, (step, program))| {
+        // SAFETY: the caller guarantees it; the workspace is alive and large enough.
+        unsafe { run((&**step, kernel), program, &call, how.part([i, steps.len()])) }
+    })
+}
+
+/// Runs a program of a kernel, for a call whose addresses are the host's. `hosted` is the kernel, `kernel` that or one of its
+/// [steps](Kernel::steps).
 ///
 /// # Safety
 /// Every piece of memory that the call names can be read as far as its extents reach; what the kernel writes
 /// can be written, and nobody else uses it meanwhile.
-pub(crate) unsafe fn run<C: Clone>(
-    kernel: &impl Hosted<C>,
+unsafe fn run<C: Clone>(
+    (kernel, hosted): (&dyn Kernel<C>, &dyn Hosted<C>),
     program: &Program,
     call: &C,
     run: Run<'_>,
@@ -219,12 +257,12 @@ pub(crate) unsafe fn run<C: Clone>(
     // Nothing is allocated before it is known to fit.
     engine.admit(&Demand::of(kernel, &call, resident).map_err(refused)?, 1)?;
     // SAFETY: the launch has checked the tables' addresses, and the caller guarantees that they can be read.
-    kernel.check_tables(&call, &|address, count| unsafe { numbers(address, count) }).map_err(refused)?;
+    hosted.check_tables(&call, &|address, count| unsafe { numbers(address, count) }).map_err(refused)?;
     let workspace = engine.workspace(bytes)?;
     kernel.lend_workspace(&mut call, None);
     let mut pieces = Pieces::default();
     // SAFETY: the caller guarantees all of it.
-    let mut records = unsafe { kernel.records(&call) };
+    let mut records = unsafe { hosted.records(&call) };
     let mut see = |Memory { address, extents, writes, .. }: Memory<'_>| {
         let bytes = extents.bytes();
         if bytes > 0 && *address != 0 {
@@ -233,10 +271,10 @@ pub(crate) unsafe fn run<C: Clone>(
         }
     };
     kernel.visit(&mut call, &mut see);
-    kernel.visit_records(&call, &mut records, &mut see);
+    hosted.visit_records(&call, &mut records, &mut see);
     let mut all = |visit: &mut dyn Visit| {
         kernel.visit(&mut call, visit);
-        kernel.visit_records(&call, &mut records, visit);
+        hosted.visit_records(&call, &mut records, visit);
     };
     let mut overlaps = Overlaps::default();
     all(&mut overlaps);
@@ -251,11 +289,11 @@ pub(crate) unsafe fn run<C: Clone>(
             *address = buffer.address + *before as u64 + (*address - host);
         }
     };
-    kernel.visit_records(&call, &mut records, &mut moves);
+    hosted.visit_records(&call, &mut records, &mut moves);
     kernel.visit(&mut call, &mut moves);
     if !records.is_empty() {
         let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
-        kernel.move_records(&mut call, engine.upload(&bytes)?.address);
+        hosted.move_records(&mut call, engine.upload(&bytes)?.address);
     }
     kernel.lend_workspace(&mut call, workspace);
     let Some(launch) = kernel.launch(&call, resident).map_err(refused)? else { return Ok(()) };

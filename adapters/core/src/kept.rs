@@ -24,13 +24,13 @@ type Shelf = BTreeMap<(TypeId, usize, String), Weak<dyn Any + Send + Sync>>;
 static SHELF: Locked<Shelf> = Locked::new(BTreeMap::new());
 
 /// The programs that were needed last, by kind of kernel and text. One takes up to a megabyte, and is emitted in milliseconds.
-static PROGRAMS: Choices<(TypeId, String), Program> = Choices::new(32);
+static PROGRAMS: Choices<(TypeId, String), Vec<Arc<Program>>> = Choices::new(32);
 
 /// A kernel, and the card for which it was compiled last.
 pub struct Kept<K> {
     kernel: K,
-    emit: fn(&K) -> Result<Program, VerifyError>,
-    /// All that the program depends on.
+    emit: fn(&K) -> Result<Vec<Program>, VerifyError>,
+    /// All that the programs depend on.
     text: String,
     loaded: Mutex<Option<(usize, Shared<K>)>>,
 }
@@ -40,8 +40,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<K: Clone + Send + 'static> Kept<K> {
-    /// A kernel whose program `emit` makes. `text` says all that the program depends on, the kind of kernel apart.
-    pub(crate) fn new(kernel: K, text: String, emit: fn(&K) -> Result<Program, VerifyError>) -> Self {
+    /// A kernel whose programs `emit` makes. `text` says all that they depend on, the kind of kernel apart.
+    pub(crate) fn new(kernel: K, text: String, emit: fn(&K) -> Result<Vec<Program>, VerifyError>) -> Self {
         Self { kernel, emit, text, loaded: Mutex::default() }
     }
 
@@ -49,13 +49,22 @@ impl<K: Clone + Send + 'static> Kept<K> {
         &self.kernel
     }
 
-    /// The program. It is emitted again if that of other kernels were needed since.
+    /// The programs, in the order in which they run. They are emitted again if those of other kernels were needed since.
     ///
     /// # Errors
-    /// A mistake of this library: it is not a program.
-    pub(crate) fn program(&self) -> Result<Arc<Program>, EngineError> {
-        let emitted = PROGRAMS.get((TypeId::of::<K>(), self.text.clone()), |_| (self.emit)(&self.kernel));
+    /// A mistake of this library: one is not a program.
+    pub(crate) fn programs(&self) -> Result<Arc<Vec<Arc<Program>>>, EngineError> {
+        let emitted = PROGRAMS.get((TypeId::of::<K>(), self.text.clone()), |_| {
+            (self.emit)(&self.kernel).map(|all| all.into_iter().map(Arc::new).collect())
+        });
         emitted.map_err(|error| EngineError::Compile { kernel: self.text.clone(), log: error.to_string() })
+    }
+
+    /// The first of them.
+    pub(crate) fn program(&self) -> Result<Arc<Program>, EngineError> {
+        let programs = self.programs()?;
+        let none = || EngineError::Programs { kernel: self.text.clone(), given: 0, needed: 1 };
+        programs.first().cloned().ok_or_else(none)
     }
 
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
@@ -69,8 +78,8 @@ impl<K: Clone + Send + 'static> Kept<K> {
             Some(loaded) => loaded,
             None => {
                 let context = Context::primary(ordinal)?;
-                let program = Program::clone(&*self.program()?);
-                let loaded = Loaded::load_in(&context, self.kernel.clone(), program)?;
+                let programs: Vec<_> = self.programs()?.iter().map(|of| Program::clone(of)).collect();
+                let loaded = Loaded::load_in(&context, self.kernel.clone(), programs)?;
                 let made: Shared<K> = Arc::new(Mutex::new(loaded));
                 let mut shelf = SHELF.lock();
                 shelf.retain(|_, known| known.strong_count() > 0);
@@ -96,16 +105,16 @@ impl<K: Clone + Send + 'static> Kept<K> {
     }
 }
 
-/// Kernels that run at plain addresses: one, or several that run one after the other.
+/// A kernel that runs at plain addresses.
 pub trait Plain {
-    /// What each kernel is.
+    /// What the kernel is.
     type Kernel: Hosted<Self::Call> + Clone + Send + 'static;
 
     /// A call, with the addresses of its tensors.
     type Call: Clone;
 
-    /// The kernels, in the order in which they run.
-    fn kept(&self) -> &[Kept<Self::Kernel>];
+    /// The kernel.
+    fn kept(&self) -> &Kept<Self::Kernel>;
 
     /// What the places in a call's workspace depend on, its bytes first: it is zero at first, lent to one launch at a time, and must be
     /// zeroed again for a call with another layout. Of a GEMM, on the card for which it was loaded.
@@ -113,20 +122,20 @@ pub trait Plain {
 
     /// Gives a call a workspace.
     fn lend(&self, call: &mut Self::Call, workspace: Option<Buffer>) {
-        self.kept().iter().for_each(|kept| kept.kernel.lend_workspace(call, workspace));
+        self.kept().kernel.lend_workspace(call, workspace);
     }
 
-    /// Compiles the kernels for a card, in its primary context, unless that was done before.
+    /// Compiles the kernel for a card, in its primary context, unless that was done before.
     ///
     /// # Errors
     /// The driver's.
     fn load(&self, ordinal: usize) -> Result<(), EngineError> {
-        self.kept().iter().try_for_each(|kept| kept.on(ordinal).map(drop))
+        self.kept().on(ordinal).map(drop)
     }
 
-    /// The card for which the kernels were loaded last; `None` if they were not loaded.
+    /// The card for which the kernel was loaded last; `None` if it was not loaded.
     fn card(&self) -> Option<usize> {
-        self.kept().last().and_then(|kept| lock(&kept.loaded).as_ref().map(|(ordinal, _)| *ordinal))
+        lock(&self.kept().loaded).as_ref().map(|(ordinal, _)| *ordinal)
     }
 
     /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
@@ -143,11 +152,9 @@ pub trait Plain {
         stream: *mut c_void,
         call: &Self::Call,
     ) -> Result<(), EngineError> {
-        self.kept().iter().try_for_each(|kept| {
-            let loaded = kept.on(ordinal)?;
-            // SAFETY: the caller guarantees it.
-            unsafe { lock(&loaded).launch_raw(stream, call) }
-        })
+        let loaded = self.kept().on(ordinal)?;
+        // SAFETY: the caller guarantees it.
+        unsafe { lock(&loaded).launch_raw(stream, call) }
     }
 
     /// Runs a call on the host's memory, in the emulator. The call's workspace is not used.
@@ -156,12 +163,11 @@ pub trait Plain {
     /// The first illegal argument, or the fault that the emulator found.
     ///
     /// # Safety
-    /// Every piece of memory that the call names can be read as far as its extents reach; what the kernels
-    /// write can be written, and nobody else uses it meanwhile.
+    /// Every piece of memory that the call names can be read as far as its extents reach; what the kernel
+    /// writes can be written, and nobody else uses it meanwhile.
     unsafe fn emulate(&self, call: &Self::Call, how: Run<'_>) -> Result<(), EngineError> {
+        let kept = self.kept();
         // SAFETY: the caller guarantees it.
-        self.kept().iter().enumerate().try_for_each(|(i, kept)| unsafe {
-            host::run(&kept.kernel, &*kept.program()?, call, how.part([i, self.kept().len()]))
-        })
+        unsafe { host::run_all(&kept.kernel, &kept.programs()?, call, how) }
     }
 }

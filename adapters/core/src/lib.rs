@@ -31,7 +31,7 @@ mod unused;
 mod weights;
 mod words;
 
-pub use attention::{Attend, call_of, masked, rounded};
+pub use attention::{Attend, call_of, masked};
 pub use backward::Backward;
 pub use choices::Choices;
 pub use described::{Described, Epilogue};

@@ -165,8 +165,6 @@ pub(crate) fn attention<'py>(
     let problem = AttentionProblem::new(of_batch, of_heads, [queries, keys], of_d);
     let problem =
         AttentionProblem { heads: [of_heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
-    // One choice serves many lengths: those of a cache of keys grow with each token.
-    let rounded = falchion_core::rounded(problem);
     let lengths = if packed.is_some() { Lengths::Packed } else { Lengths::Equal };
     let request = AttentionRequest {
         format,
@@ -177,7 +175,7 @@ pub(crate) fn attention<'py>(
         lengths,
         pages: pages.map(|(page, _)| page),
         workspace: true,
-        ..AttentionRequest::new(rounded, of_d)
+        ..AttentionRequest::new(problem, of_d)
     };
     let aligned = on_16(&of_o, &o);
     let chosen = CHOSEN.get((place, Attention::problem(&request), aligned, spec), |(place, .., spec)| {

@@ -1,7 +1,8 @@
 //! The gradient of attention.
 
-use falchion::attention::backward::{BackwardCall, BackwardSpec};
-use falchion::attention::{AttentionCall, AttentionProblem, Lengths, Mask};
+use falchion::attention::backward::{AttentionBackward, BackwardCall};
+use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, Lengths, Mask};
+use falchion::kernel::Family;
 use falchion_core::{Backward, Choices, masked};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -11,11 +12,12 @@ use crate::array::{Access, Fill, Found, Place, Rule, invalid, shape_words};
 use crate::attention::all;
 use crate::error::{about, of_refusal};
 use crate::heads::{aligned, format, heads_of, readable, sums};
-use crate::place::{Chosen, KEPT};
+use crate::place::{Chosen, KEPT, machine};
 use crate::sequences::{Given, Sequences, most};
 use crate::whole::{Whole, window_of};
 
-static CHOSEN: Choices<BackwardSpec, Chosen<Backward>> = Choices::new(KEPT);
+/// By place, problem, and whether adds have a fixed order.
+static CHOSEN: Choices<(Place, String, bool), Chosen<Backward>> = Choices::new(KEPT);
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
@@ -80,16 +82,24 @@ pub(crate) fn attention_backward<'py>(
     };
     let (mask, numbers) =
         masked(causal, window_of(window.as_ref())?).map_err(|refusal| of_refusal(&refusal))?;
-    let lengths = if packed.is_some() { Lengths::Packed } else { Lengths::Equal };
-    let spec = BackwardSpec { format, head: [d, dv], mask, lengths, deterministic, ..BackwardSpec::DEFAULT };
-    let chosen = CHOSEN.get(spec, |&spec| {
-        let made = py.detach(|| Backward::new(spec));
-        made.map(|backward| Chosen::new(backward, false)).map_err(|refusal| of_refusal(&refusal))
-    });
-    let chosen = chosen.map_err(|error| about(py, "q, k, v", error))?;
     let problem = AttentionProblem::new(batch, heads, [queries, keys], d);
     let problem =
         AttentionProblem { heads: [heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
+    let request = AttentionRequest {
+        format,
+        output: format,
+        head: [d, dv],
+        mask,
+        numbers,
+        lengths: if packed.is_some() { Lengths::Packed } else { Lengths::Equal },
+        ..AttentionRequest::new(problem, d)
+    };
+    let chosen = CHOSEN.get((place, AttentionBackward::problem(&request), deterministic), |(place, ..)| {
+        let machine = machine(*place)?;
+        let made = py.detach(|| Backward::new(&request, deterministic, &machine));
+        made.map(|backward| Chosen::new(backward, false)).map_err(|refusal| of_refusal(&refusal))
+    });
+    let chosen = chosen.map_err(|error| about(py, "q, k, v", error))?;
     // On a card nobody knows whether each row is of a sequence.
     let fill = if packed.is_some() && place != Place::Host { Fill::Zeros } else { Fill::Nothing };
     let results = [("d_q", &q), ("d_k", &k), ("d_v", &v)]

@@ -43,6 +43,22 @@ fn outputs_that_are_apart_share_nothing() {
     }
 }
 
+/// D has half of N columns where an epilogue joins them in pairs, and its rows must be whole where there are any.
+#[test]
+fn columns_of_d() {
+    let plan = |text: &str| text.parse::<KernelSpec>().expect("a spec").kernel().expect("legal").plan();
+    let call = |m, n| Call::of(GemmProblem { m, n, k: 64 }).a(0x10000, 64).b(0x20000, 64).d(0x40000, 64);
+    let gated = plan("tile=64x64x64 epilogue=swiglu store=direct");
+    for (n, columns) in [(64, 32), (32, 16)] {
+        let checked = call(10, n).check(&gated, true).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(checked.d.n, columns);
+    }
+    let copied = plan("tile=64x64x64 store=tma");
+    let error = call(1, 9).check(&copied, true).err();
+    assert!(matches!(error, Some(LaunchError::Row { bytes: 18, alignment: 16, .. })), "{error:?}");
+    assert!(call(0, 9).check(&copied, true).is_ok());
+}
+
 /// D of several GEMMs: columns after the division of pairs, and outputs that overlap.
 #[test]
 fn batches() {

@@ -5,10 +5,10 @@ use core::ffi::c_void;
 use core::fmt;
 use std::sync::Arc;
 
-use ptx::abi::{Argument, TENSOR_MAP_BYTES};
+use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES};
 
 use super::calls::{Blocks, LaunchBuilder, LaunchCache};
-use super::context::Context;
+use super::context::{Context, Current};
 use super::loaded_program::LoadedProgram;
 use super::slice::DeviceSlice;
 use super::stream::{Held, StreamRef};
@@ -16,7 +16,7 @@ use super::tensor_map;
 use crate::error::{EngineError, LaunchError};
 use crate::filled::Launch;
 use crate::gemm::AnyGemm;
-use crate::kernel::{Kernel, alone, check_lent, told};
+use crate::kernel::{Kernel, check_lent, told};
 use crate::operands::Visit;
 use crate::program::Program;
 
@@ -43,61 +43,101 @@ use crate::program::Program;
 ///     Ok(())
 /// }
 /// ```
+///
+/// A kernel of several [programs](Kernel::programs) is one, too: a call launches all of them, one after the other.
 pub struct Loaded<K = AnyGemm> {
-    parts: Parts<K>,
-    calls: LaunchCache,
+    kernel: K,
+    /// One per program, at least one.
+    parts: Vec<Part>,
 }
 
-/// What is needed to make a launch.
-struct Parts<K> {
-    kernel: K,
+/// A program, and the launches of it that are kept.
+struct Part {
     program: Program,
     loaded: Arc<LoadedProgram>,
     resident: u32,
+    calls: LaunchCache,
+}
+
+/// A kernel's programs, as [`Loaded::load_in`] takes them: all of [`Kernel::programs`], or the only one.
+#[derive(Debug)]
+pub struct Programs(Vec<Program>);
+
+impl From<Program> for Programs {
+    fn from(program: Program) -> Self {
+        Self(vec![program])
+    }
+}
+
+impl From<Vec<Program>> for Programs {
+    fn from(programs: Vec<Program>) -> Self {
+        Self(programs)
+    }
 }
 
 impl<K> fmt::Debug for Loaded<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parts: Parts { program, resident, .. }, calls } = self;
         let mut debug = f.debug_struct("Loaded");
-        debug.field("program", &program.name()).field("resident", resident).field("shapes", &calls.len());
+        for Part { program, resident, calls, .. } in &self.parts {
+            debug.field("program", &program.name()).field("resident", resident).field("shapes", &calls.len());
+        }
         debug.finish_non_exhaustive()
     }
 }
 
 impl<K> Loaded<K> {
-    /// Compiles a kernel in a context. `program` must be the kernel's own ([`Kernel::program`]).
+    /// Compiles a kernel in a context. `programs` must be the kernel's own ([`Kernel::programs`]).
     ///
     /// # Errors
-    /// The compiler's log if the driver rejects the program, or a driver error.
-    pub fn load_in(context: &Arc<Context>, kernel: K, program: Program) -> Result<Self, EngineError> {
-        let loaded = Arc::new(LoadedProgram::load_in(context, &program)?);
-        Self::of_program(kernel, program, loaded)
-    }
-
-    /// With a program that is already compiled.
-    pub(super) fn of_program(
+    /// The compiler's log if the driver rejects a program, or a driver error.
+    pub fn load_in(
+        context: &Arc<Context>,
         kernel: K,
-        program: Program,
-        loaded: Arc<LoadedProgram>,
+        programs: impl Into<Programs>,
     ) -> Result<Self, EngineError> {
-        let resident = loaded.max_active_clusters()?;
-        Ok(Self { parts: Parts { kernel, program, loaded, resident }, calls: LaunchCache::default() })
+        let load = |program: Program| {
+            let loaded = Arc::new(LoadedProgram::load_in(context, &program)?);
+            Ok((program, loaded))
+        };
+        let programs = programs.into().0.into_iter().map(load).collect::<Result<_, EngineError>>()?;
+        Self::of_programs(kernel, programs)
     }
 
-    /// The compiled program.
+    /// With programs that are already compiled.
+    pub(super) fn of_programs(
+        kernel: K,
+        programs: Vec<(Program, Arc<LoadedProgram>)>,
+    ) -> Result<Self, EngineError> {
+        let part = |(program, loaded): (Program, Arc<LoadedProgram>)| {
+            let resident = loaded.max_active_clusters()?;
+            Ok(Part { program, loaded, resident, calls: LaunchCache::default() })
+        };
+        let parts = programs.into_iter().map(part).collect::<Result<Vec<_>, EngineError>>()?;
+        if parts.is_empty() {
+            let kernel = core::any::type_name::<K>().to_owned();
+            return Err(EngineError::Programs { kernel, given: 0, needed: 1 });
+        }
+        Ok(Self { kernel, parts })
+    }
+
+    /// The compiled program; of several, the first.
     pub fn program(&self) -> &LoadedProgram {
-        &self.parts.loaded
+        &self.parts[0].loaded
+    }
+
+    /// The compiled programs, in the order in which they run.
+    pub fn programs(&self) -> impl Iterator<Item = &LoadedProgram> {
+        self.parts.iter().map(|part| &*part.loaded)
     }
 
     /// The kernel as a value, for example to ask for the workspace of a call.
     pub fn kernel(&self) -> &K {
-        &self.parts.kernel
+        &self.kernel
     }
 
-    /// Number of the kernel's clusters that are resident on the GPU at once.
+    /// Number of the clusters of the kernel's first program that are resident on the GPU at once.
     pub fn resident_clusters(&self) -> u32 {
-        self.parts.resident
+        self.parts[0].resident
     }
 
     /// Enqueues a call of any form, with the arguments of any epilogue, and returns at once. A call with
@@ -114,7 +154,8 @@ impl<K> Loaded<K> {
     /// # Errors
     /// The first illegal argument, memory that is not lent, records that were not lent as
     /// [`DeviceRecords`](super::DeviceRecords), an epilogue that does not report all memory it accesses, or a launch that
-    /// the driver rejects. Faults while the kernel runs are reported by a later call.
+    /// the driver rejects. Of several programs, none is then launched, unless the driver rejects a later one. Faults while
+    /// the kernel runs are reported by a later call.
     pub fn launch<'s, C: Clone>(
         &mut self,
         stream: impl Into<StreamRef<'s>>,
@@ -124,26 +165,29 @@ impl<K> Loaded<K> {
     where
         K: Kernel<C>,
     {
-        let (stream, Self { parts, calls }) = (stream.into(), self);
-        let Parts { kernel: of, program, loaded: kernel, .. } = &*parts;
+        let stream = stream.into();
         if lent.iter().any(|slice| !slice.serves(stream.raw())) {
-            return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
+            return Err(EngineError::OtherStream { kernel: self.program().name().to_owned() });
         }
-        alone(of, program.name())?;
-        check_lent(of, program.name(), call, &lent)?;
-        of.check_records(call, &lent)?;
-        let current = kernel.context().bind()?;
-        if stream.is_captured(&current)? {
-            let memory = lent.iter().filter_map(DeviceSlice::held);
-            stream.keep(memory.chain([Arc::clone(kernel) as Held]));
-        }
-        let Some((grid, block)) = calls.get(parts, call)? else { return Ok(()) };
+        let first = Arc::clone(&self.parts[0].loaded);
+        let current = first.context().bind()?;
+        let captured = stream.is_captured(&current)?;
+        self.each(|of, part| {
+            let Part { program, loaded, .. } = part;
+            check_lent(of, program.name(), call, &lent)?;
+            of.check_records(call, &lent)?;
+            if captured {
+                let memory = lent.iter().filter_map(DeviceSlice::held);
+                stream.keep(memory.chain([Arc::clone(loaded) as Held]));
+            }
+            Ok(())
+        })?;
         // SAFETY: the stream is alive, and the driver rejects a stream of another context. The owners lend
         // every byte that the call accesses.
-        unsafe { kernel.launch_in(&current, stream.raw(), grid, block) }
+        unsafe { self.enqueue(&current, stream.raw(), call) }
     }
 
-    /// Checks a call and keeps its launch, so that the first [`launch`](Self::launch) of the shape is as
+    /// Checks a call and keeps its launches, so that the first [`launch`](Self::launch) of the shape is as
     /// cheap as later ones. It enqueues nothing.
     ///
     /// # Errors
@@ -152,7 +196,7 @@ impl<K> Loaded<K> {
     where
         K: Kernel<C>,
     {
-        self.calls.get(&self.parts, call).map(|_| ())
+        self.each(|of, part| part.ready(of, call).map(drop))
     }
 
     /// The same on any stream, with any memory.
@@ -169,22 +213,83 @@ impl<K> Loaded<K> {
     where
         K: Kernel<C>,
     {
-        let Self { parts, calls } = self;
-        alone(&parts.kernel, parts.program.name())?;
-        let current = parts.loaded.context().bind()?;
-        let Some((grid, block)) = calls.get(parts, call)? else { return Ok(()) };
+        let first = Arc::clone(&self.parts[0].loaded);
+        let current = first.context().bind()?;
         // SAFETY: the caller guarantees the stream and the addresses.
-        unsafe { parts.loaded.launch_in(&current, stream, grid, block) }
+        unsafe { self.enqueue(&current, stream, call) }
+    }
+
+    /// Enqueues the launches of a call.
+    ///
+    /// # Safety
+    /// As [`launch_raw`](Self::launch_raw).
+    unsafe fn enqueue<C: Clone>(
+        &mut self,
+        current: &Current<'_>,
+        stream: *mut c_void,
+        call: &C,
+    ) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
+        if self.parts.len() > 1 {
+            // Nothing is launched of a call that some program refuses.
+            self.prepare(call)?;
+        }
+        self.each(|of, part| {
+            let loaded = Arc::clone(&part.loaded);
+            let Some((grid, block)) = part.ready(of, call)? else { return Ok(()) };
+            // SAFETY: the caller guarantees it.
+            unsafe { loaded.launch_in(current, stream, grid, block) }
+        })
+    }
+
+    /// Each program, with the kernel that it is of.
+    fn each<C>(
+        &mut self,
+        mut with: impl FnMut(&dyn Kernel<C>, &mut Part) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
+        let Self { kernel, parts } = self;
+        let steps = kernel.steps();
+        let (given, needed) = (parts.len(), steps.len().max(1));
+        if given != needed {
+            let kernel = parts[0].program.name().to_owned();
+            return Err(EngineError::Programs { kernel, given, needed });
+        }
+        if steps.is_empty() {
+            return with(&*kernel, &mut parts[0]);
+        }
+        steps.iter().zip(parts).try_for_each(|(step, part)| with(&**step, part))
     }
 }
 
-impl<K: Kernel<C>, C: Clone> LaunchBuilder<C> for Parts<K> {
+impl Part {
+    /// The launch of a call.
+    fn ready<C: Clone>(
+        &mut self,
+        kernel: &dyn Kernel<C>,
+        call: &C,
+    ) -> Result<Option<(Grid, &[u8])>, EngineError> {
+        let Self { program, loaded, resident, calls } = self;
+        calls.get(&Making { kernel, program, loaded, resident: *resident }, call)
+    }
+}
+
+/// What is needed to make a launch.
+struct Making<'a, C> {
+    kernel: &'a dyn Kernel<C>,
+    program: &'a Program,
+    loaded: &'a LoadedProgram,
+    resident: u32,
+}
+
+impl<C: Clone> LaunchBuilder<C> for Making<'_, C> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
-        let launch = self
-            .kernel
-            .launch(call, self.resident)
-            .map_err(|source| LaunchBuilder::<C>::refused(self, source))?;
-        launch.iter().try_for_each(|launch| told(&self.kernel, &self.program, call, launch))?;
+        let launch = self.kernel.launch(call, self.resident).map_err(|source| self.refused(source))?;
+        launch.iter().try_for_each(|launch| told(self.kernel, self.program, call, launch))?;
         Ok(launch)
     }
 
@@ -197,9 +302,9 @@ impl<K: Kernel<C>, C: Clone> LaunchBuilder<C> for Parts<K> {
     }
 }
 
-impl<K> Blocks for Parts<K> {
+impl<C> Blocks for Making<'_, C> {
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-        self.loaded.parameter_block(&self.program, arguments)
+        self.loaded.parameter_block(self.program, arguments)
     }
 
     fn offsets(&self) -> &[usize] {
@@ -215,7 +320,7 @@ impl<K> Blocks for Parts<K> {
 mod tests {
     use collective::Record;
 
-    use super::{Blocks, LaunchBuilder, Loaded};
+    use super::{Blocks, LaunchBuilder, Loaded, Making, Part};
     use crate::call::Call;
     use crate::driver::DeviceSlice;
     use crate::driver::counting::allocations;
@@ -275,9 +380,12 @@ mod tests {
                 assert_eq!(count == 0, value > 1, "{name}: {count} allocations");
                 let sums = half::bf16::from_f32(64.0 * f32::from(value)).to_le_bytes().repeat(64 * 64);
                 assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");
-                let afresh = loaded.parts.launch(&call).expect("legal").expect("not empty");
-                let afresh = loaded.parts.block(&afresh.arguments).expect("legal");
-                let kept = loaded.calls.get(&loaded.parts, &call).expect("legal");
+                let Loaded { kernel, parts } = &mut loaded;
+                let Part { program, loaded: compiled, resident, calls } = &mut parts[0];
+                let making = Making::<Call> { kernel, program, loaded: compiled, resident: *resident };
+                let afresh = making.launch(&call).expect("legal").expect("not empty");
+                let afresh = making.block(&afresh.arguments).expect("legal");
+                let kept = calls.get(&making, &call).expect("legal");
                 assert_eq!(kept.map(|(_, block)| block.to_vec()), Some(afresh), "{name}");
             }
         }

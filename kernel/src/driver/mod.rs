@@ -97,7 +97,7 @@ pub use context::{Context, Current};
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use load::Origin;
-pub use loaded::Loaded;
+pub use loaded::{Loaded, Programs};
 pub use loaded_program::LoadedProgram;
 pub use memory::{DeviceMemory, Memories};
 pub use records::DeviceRecords;

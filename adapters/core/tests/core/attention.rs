@@ -1,10 +1,10 @@
 //! Attention: masks and lengths of calls, specs, and a call on the host's memory.
 
-use falchion::attention::backward::{AttentionBackward, BackwardSpec};
-use falchion::attention::{AttentionProblem, AttentionRequest, HeadsRef, Mask};
+use falchion::attention::backward::AttentionBackward;
+use falchion::attention::{Attention, AttentionProblem, AttentionRequest, HeadsRef, Mask};
 use falchion::collective::Format;
-use falchion::kernel::Machine;
-use falchion_core::{Attend, Backward, Plain, Run, call_of, masked, rounded};
+use falchion::kernel::{Family, Machine};
+use falchion_core::{Attend, Backward, Plain, Run, call_of, masked};
 
 use crate::{Aligned, bytes, numbers, refused, values};
 
@@ -33,26 +33,20 @@ fn masks() {
     }
 }
 
-/// Lengths are rounded up to one of four steps per power of two, but not beyond all numbers.
+/// The kernel is the one for the true lengths, as the family ranks it, whatever was asked before.
 #[test]
 fn lengths() {
-    for (length, wanted) in [
-        (0, 8),
-        (1, 8),
-        (8, 8),
-        (9, 16),
-        (64, 64),
-        (65, 80),
-        (128, 128),
-        (129, 160),
-        (200, 224),
-        (1000, 1024),
-        (1025, 1280),
-    ] {
-        let problem = AttentionProblem::new(3, 4, [length, 77], 64);
-        let found = rounded(problem);
-        assert_eq!((found.queries, found.keys), (wanted, 80), "{length}");
-        assert_eq!(AttentionProblem { queries: length, keys: 77, ..found }, problem);
+    let machine = Machine::h200();
+    for (queries, keys) in
+        [(1, 1000), (1, 1024), (1, 1025), (1, 33), (3, 5000), (700, 700), (64, 4097), (1, 100_000)]
+    {
+        let problem =
+            AttentionProblem { heads: [16, 4], ..AttentionProblem::new(2, 16, [queries, keys], 128) };
+        let request = AttentionRequest { workspace: true, ..request(problem, 128) };
+        let ranked = Attention::ranked(&request, &machine, 1).expect("some fit");
+        let found = Attend::new(&request, None, true, &machine).expect("one fits");
+        let ratio = found.microseconds() / ranked[0].microseconds;
+        assert!((1.0..1.005).contains(&ratio), "{queries} x {keys}: {}, {ratio}", found.name());
     }
 }
 
@@ -158,17 +152,21 @@ fn calls() {
     assert_eq!((plain.v, plain.counts), (k, vec![]));
 }
 
-/// The gradient's tile is the first that its heads allow.
+/// The gradient's kernel is the first that its family ranks for the true lengths, of those that add in order if that is asked.
 #[test]
 fn gradients() {
-    for (spec, wanted) in [("", [64, 128]), ("d=64 tile=64x64", [128, 128]), ("d=256 tile=64x64", [64, 64])] {
-        let spec: BackwardSpec = spec.parse().expect("a spec");
-        let kernels = Backward::new(spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
-        let of_tile = AttentionBackward::new(BackwardSpec { tile: wanted, ..spec }).expect("a tile");
-        assert_eq!(format!("{kernels:?}"), format!("Backward {{ kernel: {:?}, .. }}", of_tile.name()));
-        assert_eq!(kernels.kept().len(), 3, "{spec}");
+    let machine = Machine::h200();
+    for (d, [queries, keys]) in [(64, [40, 70]), (128, [4096, 4096]), (128, [1, 9000]), (256, [300, 300])] {
+        let request = request(AttentionProblem::new(2, 4, [queries, keys], d), d);
+        let ranked = AttentionBackward::ranked(&request, &machine, usize::MAX).expect("some fit");
+        for deterministic in [false, true] {
+            let found = Backward::new(&request, deterministic, &machine).expect("one fits");
+            let specs = ranked.iter().map(|of| of.kernel.plan().spec);
+            let wanted = specs.filter(|spec| !deterministic || spec.deterministic).next();
+            assert_eq!(Some(found.backward().plan().spec), wanted, "{d}, {queries} x {keys}");
+        }
     }
-    let spec: BackwardSpec = "d=256 tile=64x64".parse().expect("a spec");
-    let none = refused(Backward::new(BackwardSpec { head: [80, 80], ..spec }));
+    let request = request(AttentionProblem::new(1, 1, [8, 8], 80), 80);
+    let none = refused(Backward::new(&request, false, &machine));
     assert!(none.starts_with("the gradient of attention: ") && none.contains("80"), "{none}");
 }

@@ -5,6 +5,7 @@ mod choices;
 mod files;
 mod products;
 mod slots;
+mod tables;
 mod weights;
 mod words;
 

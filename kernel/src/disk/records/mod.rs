@@ -286,13 +286,7 @@ fn programs<K: Family>(kernel: &K) -> Result<Option<Digest>, CacheError> {
     if K::VERSIONED {
         return Ok(None);
     }
-    let steps = kernel.steps();
-    let all = if steps.is_empty() {
-        vec![kernel.program()]
-    } else {
-        steps.iter().map(|step| step.program()).collect()
-    };
-    let all = all.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| CacheError::Record {
+    let all = kernel.programs().map_err(|error| CacheError::Record {
         field: "program",
         value: error.to_string(),
         needed: "one that the verifier accepts".to_owned(),

@@ -59,7 +59,8 @@ use crate::disk::{CacheError, Key};
 use crate::error::EngineError;
 use crate::family::{Family, Predicted};
 use crate::gemm::AnyGemm;
-use crate::kernel::written;
+use crate::kernel::all_written;
+use crate::program::Program;
 use crate::select::{Machine, Request};
 
 /// How [`Loaded::tuned`] chooses a kernel.
@@ -262,10 +263,10 @@ fn load<K: Family>(
     recorded: bool,
     warnings: Vec<CacheError>,
 ) -> Result<Tuned<K>, EngineError> {
-    let program = written(&kernel)?;
+    let programs = all_written(&kernel)?;
     let chosen =
         if recorded { Chosen::Recorded { microseconds } } else { Chosen::Predicted { microseconds } };
-    Ok(Tuned { loaded: Loaded::load_in(context, kernel, program)?, chosen, warnings })
+    Ok(Tuned { loaded: Loaded::load_in(context, kernel, programs)?, chosen, warnings })
 }
 
 /// Kernels, and their times in microseconds.
@@ -295,9 +296,12 @@ fn measure<K: Family>(
     let Some(&(kernel, microseconds)) = times.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Ok(None);
     };
-    let program = written(kernel)?;
-    let compiled = gpu.kernel(&program)?;
-    let loaded = Loaded::of_program(kernel.clone(), program, compiled)?;
+    let compiled = |program: Program| {
+        let compiled = gpu.kernel(&program)?;
+        Ok((program, compiled))
+    };
+    let programs = all_written(kernel)?.into_iter().map(compiled).collect::<Result<_, EngineError>>()?;
+    let loaded = Loaded::of_programs(kernel.clone(), programs)?;
     let times = times.iter().map(|&(kernel, time)| (kernel.clone(), time)).collect();
     Ok(Some((loaded, Chosen::Measured { microseconds, kernels: count }, times)))
 }
