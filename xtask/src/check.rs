@@ -7,6 +7,7 @@ use crate::dependencies;
 use crate::error::Error;
 use crate::msrv;
 use crate::package;
+use crate::shape;
 
 /// One cargo command that must succeed.
 struct Step {
@@ -89,6 +90,11 @@ pub(crate) fn all() -> Result<(), Error> {
                  named in the profiles"
             );
         }
+        Err(error) => failed.push(error.to_string()),
+    }
+    eprintln!("\nxtask: the shape of the code");
+    match shape::check() {
+        Ok(table) => eprintln!("{table}"),
         Err(error) => failed.push(error.to_string()),
     }
     let what = format!("{} checks failed; see their output above", failed.len());

@@ -18,6 +18,10 @@ pub(crate) enum Error {
     Metadata(String),
     /// Several things are wrong: what they are, and an entry for each.
     Several(String, Vec<String>),
+    /// A file or a folder could not be read.
+    CannotRead { path: PathBuf, source: io::Error },
+    /// The shape of the code could not be measured: a sentence.
+    Shape(String),
     /// A file could not be written.
     CannotWrite { path: PathBuf, source: io::Error },
     /// The assembler is not installed and could not be installed.
@@ -33,7 +37,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variable = ptxas::VARIABLE;
         match self {
-            Self::Proof(problem) => f.write_str(problem),
+            Self::Proof(problem) | Self::Shape(problem) => f.write_str(problem),
             Self::CannotStart { command, source } => {
                 write!(f, "`{command}` could not be started: {source}")
             }
@@ -46,6 +50,9 @@ impl fmt::Display for Error {
             Self::Several(what, entries) => {
                 f.write_str(what)?;
                 entries.iter().try_for_each(|entry| write!(f, "\n  - {entry}"))
+            }
+            Self::CannotRead { path, source } => {
+                write!(f, "{} could not be read: {source}", path.display())
             }
             Self::CannotWrite { path, source } => {
                 write!(f, "{} could not be written: {source}", path.display())

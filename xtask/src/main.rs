@@ -4,8 +4,10 @@
 //!   you send a change.
 //! - `outside` is the part of `test` that is no test of the workspace: examples, crates outside it, and tests in Python.
 //! - `check` makes the checks that run no code of the workspace: format, lints, documentation, dependencies
-//!   (Rust version, licences, sources), lock files of the adapters, and the files and
-//!   profiles of the packages.
+//!   (Rust version, licences, sources), lock files of the adapters, the files and
+//!   profiles of the packages, and the shape of the code.
+//! - `shape` measures the shape of the code: in how many places one change must be made. It fails on a step back from `shape.toml`,
+//!   and with `--patches` builds the changes that are counted.
 //! - `mutate` breaks the synchronisation of kernels and checks that the emulator finds each break.
 //! - `package` builds the published packages outside the repository, as their users do.
 //! - `ptxas` installs the assembler and prints its path.
@@ -24,6 +26,7 @@ mod mutate;
 mod package;
 mod ptxas;
 mod python;
+mod shape;
 mod skipped;
 mod test;
 mod unpacked;
@@ -63,9 +66,11 @@ enum Task {
         #[arg(long)]
         long: bool,
     },
-    /// Check format, lints, documentation, dependencies (Rust version, licences, sources) and the files of
-    /// the packages
+    /// Check format, lints, documentation, dependencies (Rust version, licences, sources), the files of
+    /// the packages and the shape of the code
     Check,
+    /// Measure the shape of the code: in how many places one change must be made
+    Shape(shape::Shape),
     /// Break the synchronisation of kernels, one statement at a time, and check that the emulator finds each
     /// break
     Mutate(mutate::Mutate),
@@ -91,6 +96,7 @@ fn perform(task: &Task) -> Result<(), Error> {
         Task::Test { no_ptxas, long } => test::run(test::Choice { ptxas: !no_ptxas, fresh: *long }),
         Task::Outside { no_ptxas, long } => test::outside(test::Choice { ptxas: !no_ptxas, fresh: *long }),
         Task::Check => check::all(),
+        Task::Shape(options) => shape::run(options),
         Task::Mutate(arguments) => mutate::run(arguments),
         Task::Package => unpacked::run(),
         Task::Ptxas => {
