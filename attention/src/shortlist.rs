@@ -122,9 +122,10 @@ mod tests {
             // The list of another number of keys that is like this one.
             let [least, most] = Shortlist::ends(&request);
             assert!((least..=most).contains(&keys), "{keys}");
-            let other = AttentionProblem { keys: random.u32(least..=most), ..problem };
+            let of_other = random.u32(least..=most);
+            let of_other = if [keys, of_other].contains(&queries) { keys } else { of_other };
             let other =
-                AttentionRequest { problem: if queries == keys { problem } else { other }, ..request };
+                AttentionRequest { problem: AttentionProblem { keys: of_other, ..problem }, ..request };
             let wanted = match Attention::ranked(&request, &machine, 1) {
                 Ok(ranked) => ranked.into_iter().next().expect("at least one"),
                 Err(_) => continue,

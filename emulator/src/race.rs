@@ -204,6 +204,50 @@ mod tests {
         }
     }
 
+    /// Of many readers of a word none is forgotten: whoever overwrites it, or a part of it, must come after each.
+    #[test]
+    fn many_readers_are_all_remembered() {
+        const MANY: Team = Team { first: 0, warps: 64, per_cta: 1 };
+        let stranger = View::default();
+        let of = |warp: u32| Who { team: MANY, pc: 1, ..who(warp, &stranger) };
+        let knows = |all: core::ops::Range<usize>| {
+            let mut view = View::default();
+            all.for_each(|warp| view.known.raise(warp, 1));
+            view
+        };
+        let [all, some] = [knows(0..60), knows(0..59)];
+        for count in [3, 20, 60] {
+            let [all_of, all_but_one] = [knows(0..count), knows(1..count)];
+            let read = || {
+                let races = Races::new();
+                (0..count as u32).for_each(|warp| races.access(0x3000, 4, Kind::READ, of(warp)).unwrap());
+                races
+            };
+            let write = |races: &Races, bytes: core::ops::Range<u64>, view: &View| {
+                let who = Who { view, ..of(62) };
+                races.access(0x3000 + bytes.start, bytes.end - bytes.start, Kind::WRITE, who)
+            };
+            assert!(write(&read(), 0..4, &all_of).is_ok(), "{count}");
+            assert_eq!(write(&read(), 0..4, &all_but_one).unwrap_err().warp, 0, "{count}");
+            assert!(write(&read(), 4..8, &stranger).is_ok(), "{count}: beside them");
+            let races = read();
+            assert!(races.access(0x3000, 4, Kind::READ, of(61)).is_ok(), "{count}: one more reads");
+            assert!(write(&races, 0..4, &all_of).is_err(), "{count}: the last reader is unknown");
+            // A part is overwritten by who comes after all. The rest is still read.
+            let races = read();
+            assert!(write(&races, 0..2, &all_of).is_ok(), "{count}");
+            assert!(write(&races, 2..4, &stranger).is_err(), "{count}: the other part");
+            assert!(write(&races, 2..4, &all_of).is_ok(), "{count}");
+        }
+        // Atomics of the whole device are as many, and do not race with each other.
+        let races = Races::new();
+        let add = Kind::WRITE.atomic(Scope::Gpu, 4);
+        (0..60).for_each(|warp| races.access(0x3000, 4, add, of(warp)).unwrap());
+        let other = |view: &View| races.access(0x3000, 4, Kind::READ, Who { view, ..of(62) });
+        assert!(other(&some).is_err());
+        assert!(other(&all).is_ok());
+    }
+
     #[test]
     fn work_in_flight_is_ordered_once_it_is_waited_for() {
         let races = Races::new();

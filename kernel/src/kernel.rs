@@ -11,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::demand::Demand;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
-use crate::filled::Launch;
+use crate::filled::{Launch, Place};
 use crate::lent::{Lent, Unlent};
 use crate::operands::{Declares, Memory, Visit};
 use crate::overlap::check_apart;
@@ -191,6 +191,32 @@ pub(crate) fn check_lent<C: Clone>(
     visit.result
 }
 
+/// Checks that a launch was filled in by the interface that the call's visit shows: the program's parameters, and the memory that
+/// they are in.
+fn as_stated<C: Clone>(
+    kernel: &(impl Kernel<C> + ?Sized),
+    program: &Program,
+    call: &C,
+    (launch, places): (&Launch, &[Place]),
+) -> Result<(), EngineError> {
+    let (name, given) = (program.name(), places.iter().map(|place| place.name));
+    let declared = program.function().params.iter().map(|param| param.name);
+    if !declared.clone().eq(given.clone()) {
+        let (declared, given) = (declared.collect(), given.collect());
+        return Err(EngineError::Parameters { kernel: name.to_owned(), declared, given });
+    }
+    let mut addresses = Vec::new();
+    kernel.visit(&mut call.clone(), &mut |memory: Memory<'_>| addresses.push(*memory.address));
+    for (Place { name: parameter, within }, argument) in places.iter().zip(&launch.arguments) {
+        let Some((which, beyond)) = within else { continue };
+        let address = argument.clone().address().map_or(0, |address| *address);
+        if addresses.get(*which).is_none_or(|begin| begin.wrapping_add(*beyond) != address) {
+            return Err(EngineError::Untold { kernel: name.to_owned(), parameter, address });
+        }
+    }
+    Ok(())
+}
+
 /// Checks that a call visits all memory that its launch has the addresses of.
 ///
 /// # Errors
@@ -202,15 +228,7 @@ pub(crate) fn told<C: Clone>(
     launch: &Launch,
 ) -> Result<(), EngineError> {
     if let Some(places) = &launch.places {
-        let declared = program.function().params.iter().map(|param| param.name);
-        return match declared.clone().eq(places.iter().map(|place| place.name)) {
-            true => Ok(()),
-            false => Err(EngineError::Parameters {
-                kernel: program.name().to_owned(),
-                declared: declared.collect(),
-                given: places.iter().map(|place| place.name).collect(),
-            }),
-        };
+        return as_stated(kernel, program, call, (launch, places));
     }
     let mut spans: Vec<Range<u64>> = Vec::new();
     kernel.visit(&mut call.clone(), &mut |Memory { address, extents, .. }: Memory<'_>| {
