@@ -19,8 +19,10 @@ pub(crate) enum Error {
     /// Several things are wrong: what they are, and an entry for each.
     Several(String, Vec<String>),
     /// A file or a folder could not be read.
+    #[cfg_attr(not(feature = "shape"), expect(dead_code, reason = "only the shape's files are read"))]
     CannotRead { path: PathBuf, source: io::Error },
     /// The shape of the code could not be measured: a sentence.
+    #[cfg_attr(not(feature = "shape"), expect(dead_code, reason = "only the shape fails this way"))]
     Shape(String),
     /// A file could not be written.
     CannotWrite { path: PathBuf, source: io::Error },
