@@ -248,6 +248,37 @@ mod tests {
         assert!(other(&all).is_ok());
     }
 
+    /// Lanes that do the same in one step are all remembered, and so is each of them until somebody comes after it.
+    #[test]
+    fn every_lane_of_a_step_is_remembered() {
+        let (races, stranger) = (Races::new(), View::default());
+        for lane in 0..3 {
+            let lane = Who { by: By::All(1 << lane), ..who(0, &stranger) };
+            races.access(0x4000, 4, Kind::READ, lane).unwrap();
+        }
+        let write = |view| races.access(0x4000, 4, Kind::WRITE, who(1, view));
+        assert_eq!(write(&stranger).unwrap_err().lane, 0);
+        // An atomic access stands for an earlier one of the same size that it comes after.
+        let knows = |warp: usize| {
+            let mut view = View::default();
+            view.known.raise(warp, 1);
+            view
+        };
+        for (sizes, orders) in [([4u32, 4], true), ([8, 4], false)] {
+            let races = Races::new();
+            let atomic = |size: u32| Kind::WRITE.atomic(Scope::Gpu, size);
+            let team = Team { first: 0, warps: 4, per_cta: 1 };
+            races
+                .access(0x4000, sizes[0].into(), atomic(sizes[0]), Who { team, ..who(0, &stranger) })
+                .unwrap();
+            races
+                .access(0x4000, sizes[1].into(), atomic(sizes[1]), Who { team, ..who(1, &knows(0)) })
+                .unwrap();
+            let read = races.access(0x4000, 4, Kind::READ, Who { team, ..who(2, &knows(1)) });
+            assert_eq!(read.is_ok(), orders, "{sizes:?}");
+        }
+    }
+
     #[test]
     fn work_in_flight_is_ordered_once_it_is_waited_for() {
         let races = Races::new();

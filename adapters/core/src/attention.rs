@@ -48,8 +48,8 @@ pub(crate) fn check_packed(
     packed.check(problem, &begins.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// By the card's facts, and the problem for which a list was made.
-static SHORTLISTS: Choices<(String, String), Shortlist> = Choices::new(64);
+/// By the card's facts, and the request for which a list was made.
+static SHORTLISTS: Choices<String, Shortlist> = Choices::new(64);
 
 /// The kernel for described attention.
 pub struct Attend {
@@ -90,8 +90,9 @@ impl Attend {
             }
             None => {
                 let like = Shortlist::like(request);
-                let key = (format!("{:?}", machine.card), Attention::problem(&like));
-                let list = SHORTLISTS.get(key, |_| Shortlist::new(&like, machine)).map_err(none)?;
+                let list = SHORTLISTS
+                    .get(format!("{:?} {like:?}", machine.card), |_| Shortlist::new(&like, machine))
+                    .map_err(none)?;
                 list.best(request, machine).map_err(none)?
             }
         };

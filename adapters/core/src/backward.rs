@@ -37,7 +37,8 @@ impl fmt::Debug for Backward {
 }
 
 impl Backward {
-    /// Chooses the kernel for the gradient of a request: the fastest one, or the fastest of those that add in a fixed order.
+    /// Chooses the kernel for the gradient of a request: the fastest of those that add in a fixed order, if that is asked, and else of the
+    /// others. (The model takes the order for faster at some sequences of some thousand keys, where it takes 1 to 4 % more on an H200.)
     ///
     /// # Errors
     /// The request's numbers are out of their ranges; no kernel supports it.
@@ -46,7 +47,7 @@ impl Backward {
         let none = |reason| Refusal::NoKernel(format!("the gradient of attention: {reason}"));
         let ranked = AttentionBackward::ranked(request, machine, usize::MAX).map_err(none)?;
         let in_order = |of: &AttentionBackward| of.plan().spec.deterministic;
-        let kernel = ranked.into_iter().map(|of| of.kernel).find(|of| !deterministic || in_order(of));
+        let kernel = ranked.into_iter().map(|of| of.kernel).find(|of| in_order(of) == deterministic);
         Self::of(kernel.ok_or_else(|| none("no kernel of the space fits".to_owned()))?)
     }
 

@@ -98,7 +98,9 @@ def test_memory_is_given_back():
 
 
 LONG = """
-import falchion, numpy as np, sys
+import falchion, numpy as np, signal, sys
+# Whoever runs the tests in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 a = np.ones((1024, 8192), np.float16)
 print("ready", flush=True)
 try:

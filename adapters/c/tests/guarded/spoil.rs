@@ -142,7 +142,7 @@ fn given(case: &mut Case, random: &mut Random) -> Option<Words> {
             // C is another matrix, or has the same address.
             Some(&["D"])
         }
-        10 if form == 1 || form == 3 => {
+        10 if computes && (form == 1 || form == 3) => {
             of.groups = null();
             Some(&["groups"])
         }
