@@ -98,6 +98,8 @@ pub trait Kernel<C> {
     {
         let steps = self.steps();
         if !steps.is_empty() {
+            let kernel = || steps[0].program().map_or_else(|_| String::new(), |of| of.name().to_owned());
+            check_apart(self, call).map_err(|source| EngineError::Call { kernel: kernel(), source })?;
             let mut time = None;
             for step in steps {
                 time = step.run(engine, call)?.map(|own| time.unwrap_or_default() + own).or(time);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use falchion::collective::Record;
 use falchion::emulator::{Numerics, Schedule};
 use falchion::kernel::operands::{Memory, Overlaps, Visit};
-use falchion::kernel::{Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
+use falchion::kernel::{
+    Buffer, Demand, Emulator, Engine, EngineError, Kernel, LaunchError, Program, check_apart,
+};
 
 /// A run of calls in the emulator that another thread watches and may end.
 #[derive(Clone, Debug, Default)]
@@ -213,6 +215,8 @@ pub(crate) unsafe fn run_all<C: Clone>(
     let (mut call, bytes) = (call.clone(), kernel.workspace(call, resident));
     kernel.lend_workspace(&mut call, (bytes > 0).then_some(Buffer::new(NOWHERE, bytes)));
     steps.iter().try_for_each(|step| step.launch(&call, resident).map(drop)).map_err(refused)?;
+    // What one program writes, a later one may read, or write too.
+    check_apart(kernel, &call).map_err(refused)?;
     // Nothing is allocated before it is known to fit.
     engine.admit(&Demand::of(kernel, &call, resident).map_err(refused)?, 1)?;
     // The steps pass things on in a workspace, which is the host's as the rest of the call.

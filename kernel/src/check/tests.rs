@@ -57,6 +57,13 @@ fn columns_of_d() {
     let error = call(1, 9).check(&copied, true).err();
     assert!(matches!(error, Some(LaunchError::Row { bytes: 18, alignment: 16, .. })), "{error:?}");
     assert!(call(0, 9).check(&copied, true).is_ok());
+    // Of no groups, nothing is read, and there is no table.
+    let rows = plan("form=ragged tile=64x64x64 store=direct");
+    for (count, read) in [(0, false), (1, true)] {
+        let products = GroupedProblem::GroupedContiguous { count, offsets: 0 };
+        let error = Call { products, ..call(10, 64) }.check(&rows, true).err();
+        assert_eq!(error.is_some(), read, "{count} groups: {error:?}");
+    }
 }
 
 /// D of several GEMMs: columns after the division of pairs, and outputs that overlap.

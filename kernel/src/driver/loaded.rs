@@ -18,6 +18,7 @@ use crate::filled::Launch;
 use crate::gemm::AnyGemm;
 use crate::kernel::{Kernel, check_lent, told};
 use crate::operands::Visit;
+use crate::overlap::check_apart;
 use crate::program::Program;
 
 /// A compiled kernel that remembers its calls: a GEMM, or any other [`Kernel`]. A repeated call costs a look-up and a launch. A call that
@@ -196,6 +197,11 @@ impl<K> Loaded<K> {
     where
         K: Kernel<C>,
     {
+        if self.parts.len() > 1 {
+            // What one program writes, a later one may read, or write too.
+            let refused = |source| EngineError::Call { kernel: self.program().name().to_owned(), source };
+            check_apart(&self.kernel, call).map_err(refused)?;
+        }
         self.each(|of, part| part.ready(of, call).map(drop))
     }
 

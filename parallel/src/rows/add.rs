@@ -64,3 +64,22 @@ fn emit<T: Scalar>(f: &Builder) {
         });
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sum may not be over the residual, or over a part of it.
+    #[test]
+    fn the_sum_is_apart_from_what_is_added() {
+        let add = Add { format: Format::Bf16 };
+        for (x, apart) in [(0x2000, true), (0x1000, false), (0x1000 + 16, false), (0x1000 - 16, false)] {
+            let [x, d] = [x, 0x1000].map(|address| MatrixRef::new(address, 64));
+            let launch = add.launch(&Added { rows: 3, columns: 64, x, d }, 132);
+            assert_eq!(launch.is_ok(), apart, "{launch:?}");
+            if let Err(error) = launch {
+                assert!(matches!(error, LaunchError::Shared { .. }), "{error}");
+            }
+        }
+    }
+}

@@ -253,3 +253,33 @@ fn what_is_used() {
         assert_eq!(part.unused(request, &slots).is_none(), used, "{part:?} of {request:?}");
     }
 }
+
+/// What attention and its gradient write shares memory with nothing that they read.
+#[test]
+fn results_have_memory_of_their_own() {
+    let (problem, machine) = (AttentionProblem::new(1, 1, [16, 16], 64), Machine::h200());
+    let request = AttentionRequest::new(problem, 64);
+    let mut all: Vec<_> = (1..=8).map(|seed| Aligned::new(&bytes(BF16, &numbers(16 * 64, seed)))).collect();
+    let at: Vec<_> = all.iter_mut().map(|of| HeadsRef::heads_first(of.address(), [1, 16, 64])).collect();
+    let mut sums = Aligned::new(&bytes(Format::F32, &[1.0; 16]));
+    let kernel = Attend::new(&request, None, true, &machine).expect("a kernel");
+    let backward = Backward::new(&request, false, &machine).expect("a kernel");
+    for (o, apart) in [(3, true), (0, false), (1, false), (2, false)] {
+        let call = call_of(&request, problem, [at[0], at[1], at[2]], at[o]).expect("a call");
+        // SAFETY: the memory is alive, and as large as the call says.
+        let found = unsafe { kernel.emulate(&call, Run::default()) }.map_err(|error| error.to_string());
+        assert_eq!(found.is_ok(), apart, "O is tensor {o}: {found:?}");
+    }
+    let call = call_of(&request, problem, [at[0], at[1], at[2]], at[3]).expect("a call");
+    let forward = AttentionCall { log_sum_exp: sums.address(), ..call };
+    for (gradients, apart) in [([5, 6, 7], true), ([0, 6, 7], false), ([5, 5, 7], false), ([5, 6, 4], false)]
+    {
+        let call = BackwardCall::of(forward.clone(), at[4], gradients.map(|i| at[i]));
+        // SAFETY: as above.
+        let found = unsafe { backward.emulate(&call, Run::default()) }.map_err(|error| error.to_string());
+        assert_eq!(found.is_ok(), apart, "gradients are {gradients:?}: {found:?}");
+        if let Err(error) = found {
+            assert!(error.contains("shares memory with"), "{error}");
+        }
+    }
+}
