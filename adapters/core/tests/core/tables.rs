@@ -10,13 +10,13 @@ use falchion::collective::{Code, Format, Input, LinearArguments, MatrixRef};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::Activation;
 use falchion::kernel::operands::Memory;
-use falchion::kernel::{Call, GemmProblem, GroupedProblem, Kernel, Machine, Request};
+use falchion::kernel::{Call, EngineError, GemmProblem, GroupedProblem, Kernel, Machine, Request};
 use falchion_core::{
     Attend, Backward, Epilogue, FewBit, FewBitMemory, Gemm, Part, Plain, Run, Watch, Weights, aligned,
-    call_of,
+    call_of, refuse_unused,
 };
 
-use crate::{Aligned, bytes, numbers, values};
+use crate::{Aligned, bytes, numbers, refused, values};
 
 const BF16: Format = Format::Bf16;
 
@@ -126,9 +126,46 @@ fn tables_of_sequences_are_read() {
 #[test]
 fn a_watch_says_how_much_is_done() {
     let watch = Watch::default();
-    assert_eq!(watch.done(), 0.0);
+    assert_eq!((watch.done(), watch.is_stopped()), (0.0, false));
     watch.show(1, 4);
     assert_eq!(watch.done(), 0.25);
+    let problem = GemmProblem { m: 64, n: 64, k: 64 };
+    let request = Request::packed(BF16, [Major::K; 2], problem);
+    let gemm = Gemm::new(&request, None, &Machine::h200()).expect("a kernel");
+    let [mut a, mut b, mut d] = [1, 2, 3].map(|seed| Aligned::new(&bytes(BF16, &numbers(64 * 64, seed))));
+    let call = Call::of(problem).a(a.address(), 64).b(b.address(), 64).d(d.address(), 64);
+    let call = call.with(Epilogue::Linear(LinearArguments::default()));
+    // The second of four launches has ended.
+    let how = Run { watch: Some(&watch), part: [1, 4], ..Run::default() };
+    // SAFETY: the memory is alive, and as large as the call says.
+    unsafe { gemm.emulate(&call, how) }.expect("a product");
+    assert_eq!(watch.done(), 0.5);
+    watch.stop();
+    assert!(watch.is_stopped());
+    // SAFETY: as above.
+    let stopped = unsafe { gemm.emulate(&call, how) }.expect_err("it is stopped");
+    assert!(matches!(stopped, EngineError::Stopped { .. }), "{stopped}");
+}
+
+/// A kernel that divides keys needs memory for the parts.
+#[test]
+fn parts_need_a_workspace() {
+    let problem = AttentionProblem::new(1, 1, [1, 5000], 64);
+    let request = AttentionRequest { workspace: true, ..AttentionRequest::new(problem, 64) };
+    let kernel = Attend::new(&request, None, true, &Machine::h200()).expect("a kernel");
+    let at = |i: u64| HeadsRef::heads_first(i << 30, [1, 5000, 64]);
+    let call = call_of(&request, problem, [at(1), at(2), at(3)], at(4)).expect("a call");
+    assert_eq!(kernel.workspace(&call), kernel.attention().workspace(&call));
+    assert!(kernel.workspace(&call) > 1000, "{}", kernel.name());
+}
+
+/// What is not used is refused where it is given, with its name, its value and what was needed.
+#[test]
+fn what_is_given_and_not_used() {
+    assert!(refuse_unused("c", 5, false, Some("there is none"), "0").is_ok());
+    assert!(refuse_unused("c", 5, true, None, "0").is_ok());
+    let error = refused(refuse_unused("c", 5, true, Some("there is none"), "0"));
+    assert_eq!(error, "c is 5, and there is none: 0 was needed");
 }
 
 /// B begins inside of A: both are read from one copy.
@@ -248,6 +285,8 @@ fn what_is_used() {
         (Part::Metadata, &plain, false),
         (Part::Metadata, &weights("bf16-sparse-a"), true),
         (Part::Scales(0), &plain, false),
+        (Part::Scales(0), &weights("e4m3-1x128-128x128"), true),
+        (Part::Scales(1), &weights("e4m3-1x128-128x128"), true),
     ] {
         let slots = if request.fusion.is_some() { slots(request) } else { Vec::new() };
         assert_eq!(part.unused(request, &slots).is_none(), used, "{part:?} of {request:?}");
