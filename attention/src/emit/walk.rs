@@ -90,12 +90,12 @@ impl<'f> Kernel<'_, 'f> {
             let counter = f.parameter("counter");
             let queue = Some(Queue::of(f, self.plan.queue, self.shared, counter, part));
             let first = f.variable(f.special(Special::CtaX));
-            return Walk { tiles: tiles, of_section: tiles, first, end: first, odd: None, queue };
+            return Walk { tiles, of_section: tiles, first, end: first, odd: None, queue };
         }
         let grows = self.scores.grows();
         let of_section = if grows { across * section } else { tiles };
         let walk = Walk {
-            tiles: tiles,
+            tiles,
             of_section,
             first: f.variable(0u32),
             end: f.variable(of_section.min(tiles)),
