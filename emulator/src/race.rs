@@ -18,6 +18,8 @@
 mod chunk;
 mod global;
 mod history;
+#[cfg(test)]
+mod model;
 mod runs;
 mod shared;
 
