@@ -1,7 +1,7 @@
 //! Random accesses, judged by the definition: a list of all accesses, of which nothing is ever removed or merged.
 
-use super::{By, Conflict, Kind, Races, SharedRaces, Who};
-use crate::clock::{NEVER, Team, View};
+use super::{By, Conflict, Kind, Races, SharedRaces, Who, runs};
+use crate::clock::{Clock, NEVER, Team, View};
 use ptx::Scope;
 
 /// Numbers that a seed draws (splitmix64).
@@ -28,8 +28,8 @@ struct Access {
     end: u64,
     kind: Kind,
     warp: u32,
-    /// The lane that accesses the first byte; with a width, the next lane accesses the next so many bytes.
-    lane: u32,
+    /// The lanes that access each byte; with a width, the one that accesses the first so many bytes, and the next lane the next.
+    lanes: u32,
     width: Option<u64>,
     pc: u32,
     /// The number in the grid that counts it, and the count.
@@ -37,8 +37,17 @@ struct Access {
 }
 
 impl Access {
-    fn lane_of(&self, byte: u64) -> u32 {
-        self.lane + self.width.map_or(0, |width| ((byte - self.start) / width) as u32)
+    fn lanes_of(&self, byte: u64) -> u32 {
+        self.lanes << self.width.map_or(0, |width| (byte - self.start) / width)
+    }
+
+    /// Whether each lane that accesses the byte later does so after an access of its own, in the order of its program. If lanes
+    /// stored one value together, each has stored it.
+    fn is_of_the_same(&self, later: &Self, byte: u64) -> bool {
+        let [old, new] = [self, later].map(|access| access.lanes_of(byte));
+        let together = self.kind.write && self.kind.atomic.is_none();
+        let alone = if together { new & !old == 0 } else { new == old && new.is_power_of_two() };
+        self.counted.0 == later.warp && self.counted.1 != NEVER && alone
     }
 
     /// The first byte at which the later access races with this one.
@@ -54,9 +63,8 @@ impl Access {
         }
         (self.start.max(later.start)..self.end.min(later.end)).find(|&byte| {
             let (number, count) = self.counted;
-            let known =
-                |clock: &crate::clock::Clock| clock.covers(number, 1 << self.lane_of(byte), count, team);
-            let own = number == later.warp && count != NEVER && self.lane_of(byte) == later.lane_of(byte);
+            let known = |clock: &Clock| clock.covers(number, self.lanes_of(byte), count, team);
+            let own = self.is_of_the_same(later, byte);
             let fenced = !later.kind.asynchronous || !self.kind.write || known(&view.fenced);
             !((own || known(&view.known)) && fenced)
         })
@@ -72,7 +80,7 @@ enum Memory {
 impl Memory {
     const fn middle(&self) -> u64 {
         match self {
-            Self::Global(_) => 0x2000,
+            Self::Global(_) => 0x7f00_0000_2000,
             Self::Shared(_) => 0x400,
         }
     }
@@ -127,7 +135,7 @@ impl Cluster {
         let warp = draw.below(self.counts.len() as u64) as u32;
         let count = self.counts[warp as usize];
         for access in self.done.iter_mut().filter(|access| access.counted == (warp, NEVER)) {
-            let by = By::lane(access.lane as usize);
+            let by = By::All(access.lanes);
             access.counted = (warp, count);
             if let Memory::Global(races) = memory {
                 let range = (access.start, access.end - access.start);
@@ -140,14 +148,14 @@ impl Cluster {
         let warp = draw.below(self.counts.len() as u64) as u32;
         let (pc, count) = (self.done.len() as u32, self.counts[warp as usize]);
         let start = memory.middle() - 128 + 4 * draw.below(56);
-        let lane = draw.below(3) as u32;
+        let lanes = 1 << draw.below(3);
         let plain = if draw.one_in(writes) { Kind::WRITE } else { Kind::READ };
         let access = Access {
             start,
             end: start + 4,
             kind: plain,
             warp,
-            lane,
+            lanes,
             width: None,
             pc,
             counted: (warp, count),
@@ -155,7 +163,7 @@ impl Cluster {
         match draw.below(8) {
             0 => {
                 let scope = [Scope::Cta, Scope::Cluster, Scope::Gpu][draw.below(3) as usize];
-                Access { kind: plain.atomic(scope, 4), ..access }
+                Access { kind: plain.atomic(scope, 4), lanes: 1 + draw.below(7) as u32, ..access }
             }
             1 => Access { start: start + draw.below(2), end: start + 2 + draw.below(3), ..access },
             2 => {
@@ -178,6 +186,7 @@ impl Cluster {
                 Access { start, end, kind: Kind::READ.asynchronous(), counted, ..access }
             }
             5 => Access { end: start + 4 * (1 + draw.below(24)), ..access },
+            6 => Access { lanes: 1 + draw.below(7) as u32, ..access },
             _ => access,
         }
     }
@@ -186,8 +195,8 @@ impl Cluster {
     fn access(&mut self, new: Access, memory: &mut Memory) -> bool {
         let view = &self.views[new.warp as usize];
         let by = match new.width {
-            Some(width) => By::Each { first: new.lane, shift: width.ilog2() as u8 },
-            None => By::lane(new.lane as usize),
+            Some(width) => By::Each { first: new.lanes.trailing_zeros(), shift: width.ilog2() as u8 },
+            None => By::All(new.lanes),
         };
         let (number, count) = new.counted;
         let until = (number != new.warp).then_some(new.counted);
@@ -201,9 +210,9 @@ impl Cluster {
                 let first = races.iter().map(|(byte, _)| (byte & !15).max(new.start)).min();
                 assert_eq!(first, Some(found.address), "{new:?}: {found:?}, and these race: {races:?}");
                 let named = races.iter().any(|(_, old)| {
-                    let lanes = old.lane..=old.lane_of(old.end - 1);
+                    let lanes = (old.start..old.end).fold(0, |all, byte| all | old.lanes_of(byte));
                     (old.warp, old.pc, old.kind.write) == (found.warp, found.pc, found.wrote)
-                        && lanes.contains(&found.lane)
+                        && lanes >> found.lane & 1 == 1
                 });
                 assert!(named, "{new:?}: {found:?}, and these race: {races:?}");
                 return true;
@@ -240,4 +249,53 @@ fn accesses_are_refused_as_the_definition_says() {
         long += usize::from(cluster.done.len() > 20);
     }
     assert!(refused > 3000 && long > 1000, "{refused} were refused, {long} were long");
+}
+
+/// The lanes that a range is of access its bytes, and no other active lane does.
+#[test]
+fn ranges_have_the_bytes_of_their_lanes() {
+    for seed in 0..3000 {
+        let mut draw = Draw(seed);
+        let bytes = [1, 2, 4, 8, 12, 16][draw.below(6) as usize];
+        let (active, places) = (draw.below(1 << 32) as u32, 1 + draw.below(40));
+        let near = draw.one_in(2);
+        let addresses: [u64; 32] = core::array::from_fn(|lane| {
+            let at = if near { lane as u64 + draw.below(2) * draw.below(3) } else { draw.below(places) };
+            0x1000 + u64::from(bytes) * at
+        });
+        let found = runs(&addresses, bytes, active);
+        for byte in 0x1000..0x1000 + u64::from(bytes) * 48 {
+            let accesses = |lane: &u32| {
+                let start = addresses[*lane as usize];
+                active >> lane & 1 == 1 && (start..start + u64::from(bytes)).contains(&byte)
+            };
+            let expected = (0..32).filter(accesses).fold(0, |all, lane| all | 1u32 << lane);
+            let of = found.iter().filter(|run| (run.start..run.start + run.bytes).contains(&byte));
+            let lanes = of.fold(0, |all, run| {
+                let lanes = match run.by {
+                    By::Each { first, shift } => 1 << (u64::from(first) + ((byte - run.start) >> shift)),
+                    by => by.lanes(1),
+                };
+                all | lanes
+            });
+            assert_eq!(
+                lanes, expected,
+                "{bytes} B, {active:#x}, {addresses:x?}: byte {byte:#x} of {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn pages_of_shared_memory_are_touched_by_threads() {
+    let (mut races, view) = (SharedRaces::new(0), View::default());
+    let team = Team { first: 0, warps: 2, per_cta: 2 };
+    let who = Who { warp: 0, by: By::lane(0), pc: 0, count: 1, view: &view, team, until: None };
+    assert!(races.untouched(0, 1 << 16));
+    races.access(0x7fc, 8, Kind::WRITE, who).unwrap();
+    let cases =
+        [(0, 0x400, true), (0, 0x401, false), (0x800, 4, false), (0xbff, 1, false), (0xc00, 64, true)];
+    for (offset, bytes, untouched) in cases {
+        assert_eq!(races.untouched(offset, bytes), untouched, "{offset:#x}, {bytes} B");
+    }
 }
