@@ -274,7 +274,7 @@ fn ranges_have_the_bytes_of_their_lanes() {
             let lanes = of.fold(0, |all, run| {
                 let lanes = match run.by {
                     By::Each { first, shift } => 1 << (u64::from(first) + ((byte - run.start) >> shift)),
-                    by => by.lanes(1),
+                    by @ (By::All(_) | By::Copy { .. }) => by.lanes(1),
                 };
                 all | lanes
             });
