@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Of many readers of a word none is forgotten: whoever overwrites it, or a part of it, must come after each.
+    /// No reader of a word is forgotten, however many there are: a write to it, or to a part of it, must come after each read.
     #[test]
     fn many_readers_are_all_remembered() {
         const MANY: Team = Team { first: 0, warps: 64, per_cta: 1 };

@@ -26,7 +26,7 @@ pub enum Kind {
     Flag,
     /// A whole number below or above 0. A launch has its bits.
     Signed,
-    /// An address: so many bytes after that of the memory that was visited with this name last; 0 if that is 0.
+    /// An address in the memory that was last visited with this name. It is 0 if that memory's address is 0.
     Address {
         /// The memory's name.
         within: &'static str,
@@ -54,13 +54,13 @@ impl dyn Visit + '_ {
         self.number(name, Some(*count));
     }
 
-    /// Whether something holds, of which the program has a predicate.
+    /// A flag. The program reads it as a predicate.
     pub fn flag(&mut self, name: &'static str, value: Option<bool>) {
         let value = value.map(|holds| u32::from(holds).into());
         self.parameter(Parameter { name, kind: Kind::Flag, value });
     }
 
-    /// A whole number, of which the program has an `s32`.
+    /// A whole number that may be negative. The program reads it as an `s32`.
     pub fn signed(&mut self, name: &'static str, value: Option<i32>) {
         let value = value.map(|number| number.cast_unsigned().into());
         self.parameter(Parameter { name, kind: Kind::Signed, value });

@@ -1,4 +1,4 @@
-//! Random accesses, judged by the definition: a list of all accesses, of which nothing is ever removed or merged.
+//! Random accesses, judged by the definition of a race. The judge keeps a list of all accesses, and never removes or merges one.
 
 use super::{By, Conflict, Kind, Races, SharedRaces, Who, runs};
 use crate::clock::{Clock, NEVER, Team, View};
@@ -28,7 +28,7 @@ struct Access {
     end: u64,
     kind: Kind,
     warp: u32,
-    /// The lanes that access each byte; with a width, the one that accesses the first so many bytes, and the next lane the next.
+    /// The lanes that access each byte. With a width, the first so many bytes are this lane's, the next are the next lane's.
     lanes: u32,
     width: Option<u64>,
     pc: u32,
@@ -94,7 +94,7 @@ impl Memory {
     }
 }
 
-/// The warps of a cluster, of which each publishes what it did, and learns from others.
+/// The warps of a cluster. Each publishes what it did, and learns what others did.
 struct Cluster {
     team: Team,
     /// What each warp knows.
@@ -223,7 +223,7 @@ impl Cluster {
     }
 }
 
-/// Accesses of few warps, and of so many that they are kept by warp; most of them ordered, or most of them reads.
+/// Few warps, and many warps, whose accesses are kept by warp. In some sequences most accesses are ordered, in others most are reads.
 #[test]
 fn accesses_are_refused_as_the_definition_says() {
     let (mut refused, mut long) = (0, 0);
