@@ -23,10 +23,10 @@ pub use monitor::{Monitor, Readings};
 fn buffer(
     memories: &Memories,
     address: u64,
-    [rows, columns]: [u32; 2],
+    [rows, columns]: [impl Into<u64>; 2],
     bytes: u32,
 ) -> Result<DeviceMemory, EngineError> {
-    let bytes = u64::from(rows).saturating_mul(u64::from(columns)).saturating_mul(bytes.into());
+    let bytes = rows.into().saturating_mul(columns.into()).saturating_mul(bytes.into());
     memories.containing(address, bytes).ok_or_else(|| {
         let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
         EngineError::Buffer { address, bytes: 0, needed }

@@ -221,7 +221,7 @@ impl Description {
             metadata: types.has_sparse().then(|| {
                 let i = usize::from(!types.sparse[0]);
                 let ld = sparse::metadata_ld([types.a, types.b][i], k);
-                lines(MatrixRef::new(table, ld), [m, n][i].div_ceil(sparse::ROWS), several[i])
+                lines(MatrixRef::new(table, ld), [m, n][i].div_ceil(sparse::ROWS).into(), several[i])
             }),
             epilogue: LinearArguments::default(),
             ..request.call
@@ -247,7 +247,7 @@ impl Description {
         }
         let packed = u64::from(rows).next_multiple_of(16);
         let ld = if self.scale_lds[2] == 0 { packed } else { self.scale_lds[2] };
-        let matrix = lines(MatrixRef::new(aligned(16), ld), k.div_ceil(weights.group), several[i]);
+        let matrix = lines(MatrixRef::new(aligned(16), ld), k.div_ceil(weights.group).into(), several[i]);
         Some(GroupScales { scales: matrix, zeros: if weights.zeros { matrix } else { MatrixRef::NONE } })
     }
 
@@ -307,6 +307,6 @@ impl Description {
 }
 
 /// A matrix of that many lines, one after the other where there are several.
-fn lines(matrix: MatrixRef, count: u32, several: bool) -> MatrixRef {
-    if several { matrix.every(u64::from(count).saturating_mul(matrix.ld)) } else { matrix }
+fn lines(matrix: MatrixRef, count: u64, several: bool) -> MatrixRef {
+    if several { matrix.every(count.saturating_mul(matrix.ld)) } else { matrix }
 }

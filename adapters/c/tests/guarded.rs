@@ -23,7 +23,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use falchion_c::{FAULT, INVALID, NO_KERNEL, OK, Status, falchion_last_error};
+use falchion_c::{
+    Arguments, Description, FAULT, Gemm, INVALID, NO_KERNEL, OK, Status, falchion_gemm_create,
+    falchion_last_error,
+};
 
 use pages::{Random, Side};
 
@@ -135,6 +138,31 @@ fn attention_is_right_or_refused() {
         }
     }
     found.close(count);
+}
+
+/// The largest numbers as extents of every kind: nothing wraps, and nobody takes them.
+#[test]
+fn extents_beyond_the_limit_are_refused() {
+    for types in gemm::KINDS.map(|kind| kind.types) {
+        for (extent, at) in
+            [u32::MAX, 1 << 31].into_iter().flat_map(|extent| [0, 1, 2].map(|at| (extent, at)))
+        {
+            let mut extents = [128; 3];
+            extents[at] = extent;
+            let [m, n, k] = extents;
+            let (size, args_size) = (size_of::<Description>(), size_of::<Arguments>());
+            let description =
+                Description { size, args_size, types: types.as_ptr(), m, n, k, alignment: 16, ..zeros() };
+            let mut gemm: *mut Gemm = core::ptr::null_mut();
+            // SAFETY: the description's pointers are valid or null.
+            let status = unsafe { falchion_gemm_create(&description, &mut gemm) };
+            let words = format!("{types:?} {m} x {n} x {k}: {status}, {}", last());
+            assert!(
+                [INVALID, NO_KERNEL].contains(&status) && last().contains(&extent.to_string()),
+                "{words}"
+            );
+        }
+    }
 }
 
 /// The arrays of which an element is missing, one after the other, in the test of this test.

@@ -40,15 +40,19 @@ impl BlockScales {
 
     /// Extents of packed scales of A and of B for a GEMM `[m, n, k]`; `a_rows` and `b_rows` rows share a
     /// scale. The contiguous extent is last, rounded up to a multiple of 16 bytes.
-    pub const fn packed_extents([m, n, k]: [u32; 3], [a_rows, b_rows]: [u32; 2]) -> [[u32; 2]; 2] {
+    pub const fn packed_extents([m, n, k]: [u32; 3], [a_rows, b_rows]: [u32; 2]) -> [[u64; 2]; 2] {
         let [a, a_inner] = Self::extents(m, k, if a_rows == 0 { 1 } else { a_rows });
         let [b, b_inner] = Self::extents(n, k, if b_rows == 0 { 1 } else { b_rows });
-        [[a, a_inner.next_multiple_of(FETCHED_SCALES)], [b, b_inner.next_multiple_of(FETCHED_SCALES)]]
+        let fetched = FETCHED_SCALES as u64;
+        [
+            [a as u64, (a_inner as u64).next_multiple_of(fetched)],
+            [b as u64, (b_inner as u64).next_multiple_of(fetched)],
+        ]
     }
 
     /// Packed scales with these extents, at these addresses.
-    pub fn packed([a, b]: [u64; 2], [[_, a_ld], [_, b_ld]]: [[u32; 2]; 2]) -> Self {
-        Self { a: MatrixRef::new(a, a_ld.into()), b: MatrixRef::new(b, b_ld.into()) }
+    pub fn packed([a, b]: [u64; 2], [[_, a_ld], [_, b_ld]]: [[u64; 2]; 2]) -> Self {
+        Self { a: MatrixRef::new(a, a_ld), b: MatrixRef::new(b, b_ld) }
     }
 
     /// The values of the kernel parameters that follow the operands' own, for the kernel's operands A and B.

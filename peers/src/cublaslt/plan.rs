@@ -152,7 +152,7 @@ impl Plan {
                 self.set(operation::BIAS, Setting::Address(bias))
             }
             Fused::Scaled { rows, columns } => {
-                let vector = |address, extent| (scale_mode::VECTOR, address, [1, extent]);
+                let vector = |address, extent: u32| (scale_mode::VECTOR, address, [1, extent.into()]);
                 self.scale([vector(rows, m), vector(columns, n)])
             }
         }
@@ -169,7 +169,7 @@ impl Plan {
     }
 
     /// Sets the scales of A and of B: mode, address and extents. The library's first operand is B.
-    fn scale(&mut self, of: [(i32, u64, [u32; 2]); 2]) -> Result<(), EngineError> {
+    fn scale(&mut self, of: [(i32, u64, [u64; 2]); 2]) -> Result<(), EngineError> {
         let attributes = [
             (operation::SCALE_MODE_B, operation::SCALE_POINTER_B),
             (operation::SCALE_MODE_A, operation::SCALE_POINTER_A),

@@ -10,8 +10,8 @@ use crate::pages::{Guarded, Random, Side};
 use crate::{last, zeros};
 
 /// Types, as the description names them.
-struct Kind {
-    types: &'static CStr,
+pub(crate) struct Kind {
+    pub(crate) types: &'static CStr,
     of: [Number; 3],
     /// Whether A and B may have any direction.
     turns: bool,
@@ -29,7 +29,7 @@ enum More {
     Sparse(usize),
 }
 
-const KINDS: [Kind; 13] = {
+pub(crate) const KINDS: [Kind; 13] = {
     use More::{Nothing, Scales, Sparse, Weights};
     use Number::{Bf16, E4m3, F16, F32, F64, S8, S32};
     const fn kind(types: &'static CStr, of: [Number; 3], turns: bool, more: More) -> Kind {
