@@ -124,6 +124,10 @@ pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranke
 /// Ranks a space for a call. Returns at most `most` kernels that can compute it, the fastest first.
 fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     let entries = space.entries();
+    if let Err(error) = request.limited() {
+        let refused = entries.first().and_then(|entry| refusal(entry, Err(error)));
+        return Selection { ranked: Vec::new(), refused: refused.into_iter().collect() };
+    }
     let candidates = Candidates::of(space, &entries, machine);
     let (open, mut refused) = open(&candidates, &entries, request);
     let mut selection = ranked(&candidates, &entries, &open, request, machine, most);

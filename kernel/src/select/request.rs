@@ -207,6 +207,12 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Fails if an extent is one that no kernel takes: the model counts with those of real ones.
+    pub(super) fn limited(&self) -> Result<(), LaunchError> {
+        self.call.problem.limited()?;
+        self.groups().unwrap_or_default().iter().try_for_each(GemmProblem::limited)
+    }
+
     /// Why no kernel has its types, directions, form and epilogue, whatever its matrices are; `None` if some do.
     ///
     /// ```

@@ -169,7 +169,9 @@ impl Tiling {
             k_tiles += f64::from(count) * f64::from(tiles.k);
             let width = match self.fitted {
                 Some([width, step]) if seen.grouped => {
-                    f64::from(problem.n.next_multiple_of(step)) / f64::from(tiles.n) / f64::from(width)
+                    f64::from(problem.n.div_ceil(step)) * f64::from(step)
+                        / f64::from(tiles.n)
+                        / f64::from(width)
                 }
                 _ => 1.0,
             };
