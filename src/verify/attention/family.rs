@@ -1,5 +1,8 @@
 //! Attention as a family whose results can be checked.
 
+#[cfg(test)]
+mod tests;
+
 use attention::{Attention, AttentionProblem, AttentionRequest, AttentionSpec, Lengths, Parts, Scope};
 use kernel::Family;
 use reference::attention::{Row, Score};

@@ -235,4 +235,54 @@ mod tests {
         let spans: Vec<_> = of.spans(13, 4).collect();
         assert_eq!(spans, [34..38, 60..64], "the third line's end, and the second matrix");
     }
+
+    /// A result must be expected. What a kernel keeps for itself need not be, but is compared if it is; and what it
+    /// only reads must not change.
+    #[test]
+    fn what_is_written_decides_what_is_compared() {
+        let output = Contents::Output(collective::Format::Bf16);
+        let unwritten = "no element of D from 0 on was written, in 16 of them";
+        for (why, contents, writes, expects, changes, want) in [
+            ("a result", output, true, true, true, "30 of 30 right"),
+            (
+                "a result of which nothing is expected",
+                output,
+                true,
+                false,
+                true,
+                "the kernel writes D, and of its 30 elements none was compared",
+            ),
+            ("a workspace", Contents::Workspace, true, false, true, "0 of 0 right"),
+            ("a workspace that is not used", Contents::Workspace, true, false, false, "0 of 0 right"),
+            ("a workspace that is known", Contents::Workspace, true, true, true, "30 of 30 right"),
+            ("a workspace that is known, and not written", Contents::Workspace, true, true, false, unwritten),
+            ("a report", Contents::Report, true, false, false, "0 of 0 right"),
+            ("an input", output, false, false, false, "0 of 0 right"),
+            (
+                "an input that changes",
+                output,
+                false,
+                false,
+                true,
+                "byte 0 of D changed, and no element is there",
+            ),
+            // That nothing may be expected of it is said elsewhere.
+            ("an input that is expected", output, false, true, false, "0 of 0 right"),
+        ] {
+            let mut of = placed();
+            (of.piece.contents, of.piece.writes) = (contents, writes);
+            let mut after = of.before.clone();
+            for span in of.spans(0, if changes { 30 } else { 0 }) {
+                after[span].as_chunks_mut::<2>().0.fill([0x80, 0x3f]);
+            }
+            let expected = [Expected { name: "D", elements: vec![(0, vec![(1.0, 0.0); 30])] }];
+            let mut agreed = Agreed { compared: 0, total: 0, ratio: 0.0 };
+            let found = of.compare(if expects { &expected } else { &[] }, &after, &mut agreed);
+            let found = found.map_or_else(
+                |error| error.to_string(),
+                |()| format!("{} of {} right", agreed.compared, agreed.total),
+            );
+            assert_eq!(found, want, "{why}");
+        }
+    }
 }

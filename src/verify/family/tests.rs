@@ -3,15 +3,15 @@
 use collective::Format as Type;
 use kernel::operands::{Extents, Visit};
 use kernel::{
-    Emulator, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest, check_accessed,
-    declare,
+    AnyGemm, Call, Emulator, Kernel, Launch, LaunchError, LinearArguments, Machine, MatrixRef, Predicted,
+    Program, cheapest, check_accessed, declare,
 };
 use ptx::abi::Grid;
 use ptx::inst::{AtomicOp, AtomicSem, Scope, StoreOrder};
 use ptx::{Builder, Entry, Function, Location, Special, Target, VerifyError};
 
 use super::*;
-use crate::verify::tampered::Tampered;
+use crate::verify::tampered::{Mistake, Tampered};
 
 /// `D = 2 X` for a matrix of [`ROWS`] rows of [`COLUMNS`] elements, in lines of [`LD`]; and `N`, the number of each
 /// element in 16 bits. The name is that of a mistake.
@@ -62,6 +62,8 @@ impl Kernel<Doubling> for Doubled {
         let extents = Extents { ld: COLUMNS.into(), ..lines(16) };
         let contents = Contents::Elements(2);
         visit.memory(Memory { name: "N", address: n, extents, contents, writes: written });
+        let (address, extents) = (&mut 0, Extents::line(32, 0));
+        visit.memory(Memory { name: "none", address, extents, contents, writes: written });
         visit.address("x", "X");
         visit.address("d", "D");
         visit.address("n", "N");
@@ -181,6 +183,11 @@ impl Reference for Doubled {
         let of_d = Expected { name: if says == "expects X" { "X" } else { "D" }, elements };
         match says {
             "leaves out N" => vec![of_d],
+            "expects nothing of what is empty" | "expects an element of what is empty" => {
+                let some = says == "expects an element of what is empty";
+                let elements = if some { vec![(0, vec![(1.0, 0.0)])] } else { Vec::new() };
+                vec![of_d, numbers, Expected { name: "none", elements }]
+            }
             "expects E" => vec![of_d, numbers, Expected { name: "E", elements: Vec::new() }],
             "is wrong of D's second half" => {
                 let second = Expected { name: "D", elements: vec![(60, vec![(9.0, 0.1)])] };
@@ -248,11 +255,11 @@ fn each_mistake_of_a_reference_is_found() {
         ("", usize::MAX, "200 of 200, 0.00"),
         ("", 2, "140 of 200, 0.00"),
         ("", 0, "the kernel writes D, and of its 100 elements none was compared"),
-        ("asks for another name", 9, "the reference asks for `no such name`, the call has X, D, N"),
+        ("asks for another name", 9, "the reference asks for `no such name`, the call has X, D, N, none"),
         (
             "asks for numbers of another name",
             9,
-            "the reference asks for `no such table`, the call has X, D, N",
+            "the reference asks for `no such table`, the call has X, D, N, none",
         ),
         (
             "asks for numbers of floats",
@@ -269,8 +276,10 @@ fn each_mistake_of_a_reference_is_found() {
         ("expects nothing of D", 9, "the kernel writes D, and of its 100 elements none was compared"),
         ("bounds that say nothing", 9, "the kernel writes D, and of its 100 elements none was compared"),
         ("leaves out N", 9, "the kernel writes N, and of its 100 elements none was compared"),
-        ("expects E", 9, "the reference expects elements of `E`, the kernel writes D, N"),
-        ("expects X", 9, "the reference expects elements of `X`, the kernel writes D, N"),
+        ("expects E", 9, "the reference expects elements of `E`, the kernel writes D, N, none"),
+        ("expects X", 9, "the reference expects elements of `X`, the kernel writes D, N, none"),
+        ("expects nothing of what is empty", 9, "200 of 200, 0.00"),
+        ("expects an element of what is empty", 9, "element 0 of none is expected, it has 0"),
         ("expects the same again", 9, "200 of 200, 0.00"),
         ("is wrong of D's second half", 9, "element 60 of D is "),
         ("a bound that is none", 9, "the bound of element 0 of D is NaN, a number from 0 on was needed"),
@@ -372,4 +381,57 @@ fn mutants_are_launched_twice_and_survivors_have_classes() {
     assert_eq!((deleted(&proof.unreached), deleted(&proof.missed)), (1, 1), "{text}");
     assert!(proof.unreached.iter().all(|one| one.target == "bar.sync" || one.target == "if"), "{text}");
     assert_eq!(proof.mutants(), proof.refused + proof.killed + proof.unreached.len() + proof.missed.len());
+}
+
+/// A GEMM of the catalogue as a family of one's own.
+struct Plain;
+
+impl GemmFamily for Plain {
+    const NAME: &'static str = "plain";
+    type Arguments = LinearArguments;
+
+    fn kernels() -> Vec<AnyGemm> {
+        vec![kernel::find("64x64-direct-bf16-kk").expect("a catalogue name")]
+    }
+
+    fn call(problem: GemmProblem) -> Call<LinearArguments> {
+        let GemmProblem { n, k, .. } = problem;
+        let linear = LinearArguments { alpha: 1.0, beta: 0.0, c: None };
+        Call::of(problem).a(0, k.into()).b(0, k.into()).d(0, n.into()).with(linear)
+    }
+}
+
+impl GemmReference for Plain {
+    fn row(GemmProblem { n, k, .. }: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Vec<(f64, f64)> {
+        let (n, k) = (n as usize, k as usize);
+        let a = inputs.elements("A", row * k, k);
+        let column = |column: usize| {
+            let b = inputs.elements("B", column * k, k);
+            let products = a.iter().zip(&b).map(|(a, b)| a * b);
+            (products.clone().sum(), 0.01 * products.map(f64::abs).sum::<f64>())
+        };
+        (0..n).map(column).collect()
+    }
+}
+
+/// Rows of D are expected where they are: all of them, or some.
+#[test]
+fn rows_of_ones_own_gemm_are_expected() {
+    type Own = OwnGemm<Plain>;
+    let kernel = Own::of_spec(&"64x64-direct-bf16-kk".to_owned()).expect("a name");
+    let problem = Own::request("70x24x40").expect("a problem");
+    assert_eq!(problem, GemmProblem { m: 70, n: 24, k: 40 });
+    for (most, compared) in [(usize::MAX, 70 * 24), (70, 70 * 24), (3, 3 * 24)] {
+        let agreed = check(&mut Emulator::new(), &kernel, &problem, (3, most)).expect("right");
+        assert_eq!((agreed.compared, agreed.total), (compared, 70 * 24), "{most} rows");
+        assert!(agreed.ratio > 0.1, "{agreed:?}");
+    }
+    let wrong = Mistake::element(Format::Bf16, (69 * 24 + 5) * 2, 0x4780);
+    let found = check(&mut Tampered::new(2, wrong), &kernel, &problem, (3, usize::MAX));
+    let last = matches!(found, Err(FamilyError::Element { name: "D", index, .. }) if index == 69 * 24 + 5);
+    assert!(last, "{found:?}");
+    for text in ["", "70x24", "70x24x40x1", "70x24xk", "070x24x40", "70x24x40 "] {
+        let refused = Own::request(text).expect_err(text);
+        assert_eq!(refused, format!("`{text}` was found, MxNxK was needed"));
+    }
 }

@@ -154,3 +154,72 @@ fn integers_that_wrap_are_told() {
         assert_eq!(outcome.wrapped, want, "K {k}");
     }
 }
+
+/// D begins as poison, with poison around it; or as C, if it overwrites C.
+#[test]
+fn d_is_poison_or_c_before_a_run() {
+    let matrix = |extents, order, ld| {
+        HostMatrix::from_fn(Format::Bf16, extents, order, ld, |row, column| f64::from(row * 16 + column))
+    };
+    let (a, b) = (matrix([3, 8], Order::RowMajor, 8), matrix([8, 5], Order::ColumnMajor, 8));
+    let own = GemmCase { d_ld: 7, d_offset: 2, ..GemmCase::new(a, b) };
+    for order in [Order::RowMajor, Order::ColumnMajor] {
+        for (why, in_place, c) in [
+            ("D = AB", false, None),
+            ("C is elsewhere", false, Some(matrix([3, 5], order, 6))),
+            ("no C", true, None),
+            ("D is C", true, Some(matrix([3, 5], order, 6))),
+        ] {
+            let is_c = in_place && c.is_some();
+            let before = GemmCase { in_place, c, ..own.clone() }.d_before(Format::Bf16);
+            assert_eq!(before.len(), 2 + 3 * 7 + GUARD, "{why}");
+            for (at, bits) in before.into_iter().enumerate() {
+                let [row, column] = [at.saturating_sub(2) / 7, at.saturating_sub(2) % 7];
+                let inside = is_c && at >= 2 && row < 3 && column < 5;
+                let want = if inside {
+                    Format::Bf16.round((row * 16 + column) as f64)
+                } else {
+                    Format::Bf16.poison()
+                };
+                assert_eq!(bits, want, "{why}: element {at}");
+            }
+        }
+    }
+}
+
+/// C is added, whether it is elsewhere or where D will be.
+#[test]
+fn c_is_read_where_it_is() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut fill =
+        |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Normal, &mut random);
+    let (a, b) = (fill([20, 72], Order::RowMajor), fill([72, 40], Order::ColumnMajor));
+    let own = GemmCase {
+        c: Some(fill([20, 40], Order::RowMajor)),
+        alpha: 0.5,
+        beta: 2.0,
+        d_ld: 43,
+        ..GemmCase::new(a, b)
+    };
+    let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
+    let (program, sums) =
+        (entry.program().expect("a legal program"), own.sums(accumulators(&entry), &|_| ()));
+    for in_place in [false, true] {
+        let run = |mistakes| {
+            // D follows A and B.
+            let mut engine = Tampered::new(2, mistakes);
+            GemmCase { in_place, ..own.clone() }
+                .run(&entry, &program, &mut engine, &sums)
+                .expect("runs")
+                .mismatch
+        };
+        assert_eq!(run(Vec::new()), None, "in place: {in_place}");
+        // An element that is left out is poison, or that of C.
+        let left_out = run(vec![Mistake::Unwritten((3 * 43 + 7) * 2..(3 * 43 + 8) * 2)]);
+        let wrong = match in_place {
+            true => matches!(left_out, Some(Mismatch::Value { row: 3, column: 7, .. })),
+            false => matches!(left_out, Some(Mismatch::Unwritten { row: 3, column: 7 })),
+        };
+        assert!(wrong, "in place: {in_place}: {left_out:?}");
+    }
+}

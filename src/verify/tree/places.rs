@@ -128,4 +128,57 @@ mod tests {
         let wide = GemmProblem { m: 4096, n: 4096, k: 1 };
         assert!(!Places::of(wide, Shape { m: 4096, n: 4096 }, Places::MOST, &none).all, "many elements");
     }
+
+    /// The far end alone may be reduced with the first element, and no element is asked for that D does not have.
+    #[test]
+    fn ends_of_rows_and_columns_are_asked() {
+        let shape @ Shape { m, n } = Shape { m: 40, n: 30 };
+        for (why, reduces, want) in [
+            ("nothing", (|_| None) as fn([u32; 2]) -> Option<u32>, [false, false]),
+            ("a row's ends", |[row, column]| Some(row * 29 + column % 29), [true, false]),
+            ("a column's ends", |[row, column]| Some(row % 39 * 30 + column), [false, true]),
+            ("both", |[row, column]| Some(row % 39 + column % 29), [true, true]),
+            ("all but the first", |[row, column]| (row + column > 0).then_some(7), [false, false]),
+        ] {
+            let at = |place: [u32; 2]| {
+                assert!(place[0] < m && place[1] < n, "{why}: {place:?} of {m} x {n}");
+                reduces(place).map(u64::from).into_iter().collect()
+            };
+            let Reduced { rows, columns } = Reduced::of(shape, &at);
+            assert_eq!([rows, columns], want, "{why}");
+        }
+        // One that has no neighbours is reduced with none.
+        let Reduced { rows, columns } = Reduced::of(Shape { m: 1, n: 1 }, &|_| BTreeSet::from([3]));
+        assert_eq!([rows, columns], [false, false]);
+    }
+
+    /// No more elements are evaluated than the memory is admitted for, and of a large D far fewer than all.
+    #[test]
+    fn the_most_elements_are_counted() {
+        type Reduces = fn([u32; 2]) -> BTreeSet<u64>;
+        let none: Reduces = |_| BTreeSet::new();
+        let rows: Reduces = |[row, _]| BTreeSet::from([row.into()]);
+        let columns: Reduces = |[_, column]| BTreeSet::from([column.into()]);
+        let whole: Reduces = |_| BTreeSet::from([0]);
+        for [m, n] in [[0, 7], [1, 1], [100, 100], [2048, 2048], [2049, 2048], [3, 1 << 21], [9000, 700]] {
+            let (problem, shape) = (GemmProblem { m, n, k: 1 << 20 }, Shape { m, n });
+            let all = u64::from(m) * u64::from(n);
+            for most in [0, u64::MAX] {
+                for (reduces, to_one) in [(none, false), (rows, false), (columns, false), (whole, true)] {
+                    let places = Places::of(problem, shape, most, &reduces);
+                    let count = places.rows.len() as u64 * places.columns.len() as u64;
+                    assert!(count <= Places::at_most(shape, to_one), "{m} x {n}: {count}");
+                }
+            }
+            assert_eq!(Places::at_most(shape, true), all);
+        }
+        for (shape, most) in [
+            (Shape { m: 100, n: 100 }, 10_000),
+            (Shape { m: 2048, n: 2048 }, 1 << 22),
+            (Shape { m: 4096, n: 2048 }, 4096 * 16),
+            (Shape { m: 65536, n: 131_072 }, 131_072 * 16),
+        ] {
+            assert_eq!(Places::at_most(shape, false), most, "{shape:?}");
+        }
+    }
 }

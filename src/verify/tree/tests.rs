@@ -82,3 +82,29 @@ fn large_products_are_sampled() {
     let outcome = kernel.check(&mut Bench::new(&mut engine, 3), problem);
     assert!(matches!(outcome, Err(TreeError::Unwritten { row: 0, column: 0 })), "{outcome:?}");
 }
+
+/// Each number below an end is drawn about as often as the others; what is drawn for measurements is aligned and
+/// complete.
+#[test]
+fn arguments_are_drawn_evenly() {
+    let mut emulator = Emulator::new();
+    let mut bench = Bench::new(&mut emulator, 5);
+    for below in 0..7 {
+        let mut counts = vec![0; below.max(1) as usize];
+        (0..1000).for_each(|_| counts[bench.choose(below) as usize] += 1);
+        let even = 1000 / counts.len();
+        assert!(
+            counts.iter().all(|count| (even * 3 / 4..=even * 5 / 4).contains(count)),
+            "below {below}: {counts:?}"
+        );
+    }
+    let mut shifts = [0; 3];
+    (0..300).for_each(|_| shifts[bench.shift() as usize] += 1);
+    assert!(shifts.iter().all(|count| (70..130).contains(count)), "{shifts:?}");
+    let omitted = (0..300).filter(|_| bench.omits()).count();
+    assert!((70..130).contains(&omitted), "{omitted} of 300");
+    let numbers: Vec<f32> = (0..1000).map(|_| bench.number()).collect();
+    assert!(numbers.iter().all(|of| (-2.0..2.0).contains(of)) && numbers.iter().sum::<f32>().abs() < 200.0);
+    let mut aligned = Bench::aligned(&mut emulator, 5);
+    assert!((0..100).all(|_| aligned.shift() == 0 && !aligned.omits()));
+}
