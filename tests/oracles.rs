@@ -232,8 +232,8 @@ impl<X: Node> Node for Peak<X> {
         X::visit(x, shape, site);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let x = X::declare(declare);
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let x = X::device(given);
         Box::new(move |tile| Box::new(PeakState { largest: BTreeMap::new(), x: [x(tile)] }))
     }
 

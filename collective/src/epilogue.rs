@@ -28,14 +28,39 @@ use std::sync::Arc;
 
 use ptx::Builder;
 use ptx::Value;
-use ptx::abi::Argument;
 
 use crate::extent::Extent;
 use crate::form::Forms;
 use crate::formula::Formula;
 use crate::mainloop::{Consumer, Fragment, Pass};
+use crate::operands::{Extents, Visit};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{Bounded, Host, Shape, Site};
+
+/// For what the arguments of an epilogue are visited.
+#[derive(Clone, Copy, Debug)]
+pub struct EpilogueSite<'a> {
+    /// The extents of D, which has its name in what is visited before.
+    pub d: Extents,
+    /// The kernel's plan; `None` if no kernel is chosen yet, and no parameters are stated.
+    pub plan: Option<&'a Plan>,
+    /// D, if a launch is made: then parameters have their values.
+    pub output: Option<Output>,
+}
+
+impl EpilogueSite<'_> {
+    /// For a D of this shape, without a kernel.
+    pub fn of_shape(Shape { m, n }: Shape) -> Self {
+        let d = Extents { lines: m, ..Extents::line(0, n.into()) };
+        Self { d, plan: None, output: None }
+    }
+
+    /// The shape of D.
+    pub fn shape(&self) -> Shape {
+        // D has fewer than 2^31 columns.
+        Shape { m: self.d.lines, n: self.d.length as u32 }
+    }
+}
 
 /// A collective epilogue as a type: the second role of a kernel.
 ///
@@ -47,7 +72,7 @@ use crate::tree::{Bounded, Host, Shape, Site};
 )]
 pub trait Epilogue: 'static {
     /// The epilogue's arguments on the host.
-    type Arguments: Clone;
+    type Arguments: Clone + Default;
     /// What the epilogue asks of the plan.
     const SPEC: EpilogueSpec;
     /// The forms of kernels it supports. Beyond a single GEMM it has to select its C and D by
@@ -68,14 +93,11 @@ pub trait Epilogue: 'static {
         None
     }
 
-    /// Visits the arguments for a GEMM of this shape: every address, with what is read or written there in addition
-    /// to D, and every number. What is visited is checked to be lent, part of what
+    /// The epilogue's interface: visits the arguments, every address, with what is read or written there in addition
+    /// to D, and every number; and states the kernel parameters, where there is a [plan](EpilogueSite::plan). What is visited is checked to be lent, part of what
     /// a kept launch compares, and filled by whoever measures or proves a kernel. It also says
     /// what is illegal ([`Site::refuse`]).
-    fn visit(arguments: &mut Self::Arguments, product: Shape, site: &mut Site<'_>);
-
-    /// The values of the epilogue's kernel parameters.
-    fn parameters(plan: &Plan, arguments: &Self::Arguments, d: Output) -> Vec<Argument>;
+    fn visit(arguments: &mut Self::Arguments, of: &EpilogueSite<'_>, site: &mut Site<'_>);
 }
 
 /// The object-safe side of an [`Epilogue`]: it emits the code.
@@ -83,8 +105,11 @@ pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
     /// An identifier for kernel names.
     fn name(&self) -> String;
 
-    /// Declares the epilogue's kernel parameters, in the order of [`Epilogue::parameters`].
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f>;
+    /// [Visits](Epilogue::visit) the default arguments: a program has the parameters that are stated of them.
+    fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit);
+
+    /// The epilogue inside a kernel, which gets its parameters by their names ([`Builder::parameter`]).
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f>;
 
     /// How it stores D, for an epilogue of this crate; `None` for one of your own.
     fn store(&self) -> Option<StoreSpec> {

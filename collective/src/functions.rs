@@ -38,7 +38,7 @@ pub use gradient::Gradient;
 use crate::real::{Bounded, Dual, Needs, Real};
 
 /// The scalar arguments of a function: `()`, `f64`, or `[f64; N]`. Each scalar is a kernel parameter.
-pub trait Scalars: Copy + PartialEq + Send + Sync + 'static {
+pub trait Scalars: Copy + Default + PartialEq + Send + Sync + 'static {
     /// The same arguments as numbers of another kind.
     type Of<R: Copy>: Copy;
     /// Number of scalars.
@@ -93,7 +93,10 @@ impl Scalars for f64 {
     }
 }
 
-impl<const N: usize> Scalars for [f64; N] {
+impl<const N: usize> Scalars for [f64; N]
+where
+    Self: Default,
+{
     type Of<R: Copy> = [R; N];
     const COUNT: usize = N;
 

@@ -76,7 +76,7 @@ pub mod weights;
 pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Code, Coded, Element, F4E2M1, Format, Int4, MultipliesWith, Narrow, Packed, Tf32, Uint4};
 pub use epilogue::{
-    DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Evaluated, Linear, LinearArguments,
+    DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, EpilogueSite, Evaluated, Linear, LinearArguments,
     LinearCombination, Output, SourcedCombination, StagedRows, Store, StorePath, StoreSpec, TmaStore,
     Transposed, TreeEpilogue, Treed,
 };
@@ -87,11 +87,11 @@ pub use form::{Batch, Form, Forms};
 pub use formula::{Formula, FormulaArguments, FormulaError, FormulaFunction, Input};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{
-    AccumulatorElement, Accumulators, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish,
-    Fragment, FragmentPair, FragmentRow, Fragments, GroupScales, InFlight, Mainloop, MainloopEmitter,
-    MmaOperands, MmaPair, MmaSync, MmaSyncWith, OperandMap, Origin, Pass, RowVariables, Simt, SimtPair,
-    TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit,
-    metadata_arguments,
+    AccumulatorElement, Accumulators, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, FACTORS,
+    Finish, Fragment, FragmentPair, FragmentRow, Fragments, GroupScales, InFlight, METADATA, Mainloop,
+    MainloopEmitter, MainloopSite, MmaOperands, MmaPair, MmaSync, MmaSyncWith, OperandMap, Origin, Pass,
+    RowVariables, SCALES, Simt, SimtPair, StagedOperands, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy,
+    ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit, check_metadata,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,

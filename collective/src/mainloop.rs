@@ -32,11 +32,11 @@ mod tma_wgmma;
 
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
-pub use group_scales::GroupScales;
-pub use metadata::arguments as metadata_arguments;
+pub use group_scales::{FACTORS, GroupScales};
+pub use metadata::{METADATA, check_metadata};
 pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtPair};
 pub use product::{MmaOperands, WarpgroupMma};
-pub use scales::BlockScales;
+pub use scales::{BlockScales, SCALES};
 pub use stage_tile::OperandMap;
 pub(crate) use stage_tile::{AnyTile, BoxTile};
 pub use stages::InFlight;
@@ -51,13 +51,13 @@ use std::sync::Arc;
 
 use cute_rs::atom::SwizzleMode;
 use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, MmaAtom, Partition, TiledMma};
-use ptx::abi::{Argument, TensorSwizzle};
+use ptx::abi::TensorSwizzle;
 use ptx::{Builder, Scalar, Value, Var};
 
 use crate::extent::Extent;
 use crate::form::Forms;
-use crate::operand::Matrix;
-use crate::operands::MainloopArguments;
+use crate::operand::{Matrix, MatrixRef};
+use crate::operands::{MainloopArguments, Visit};
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{CtaPlan, MainloopNeeds, MainloopSpec, Plan};
 use crate::record::RecordDevice;
@@ -313,12 +313,6 @@ pub trait Mainloop: 'static {
     fn check(_own: &Self::Arguments, _a: Matrix, _b: Matrix) -> Result<(), String> {
         Ok(())
     }
-
-    /// The values of the parameters that [`MainloopEmitter::declare`] declares, for checked arguments. By
-    /// default: those that the emitter computes from the operands alone.
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, _own: &Self::Arguments) -> Vec<Argument> {
-        Self::emitter().arguments(plan, a, b)
-    }
 }
 
 /// The object-safe side of a [`Mainloop`]: it emits the code.
@@ -331,11 +325,54 @@ pub trait MainloopEmitter: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Declares the mainloop's kernel parameters, in the order of [`arguments`](Self::arguments).
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f>;
+    /// States the kernel parameters of the operands, and of what belongs to them. Those of [arguments of its
+    /// own](Mainloop::Arguments) follow. A and B are visited already, under their names ([`MainloopSite::name`]).
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit);
 
-    /// The values of its parameters for these operands, when its own arguments are the default ones.
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument>;
+    /// The mainloop inside a kernel, which gets its parameters by their names ([`Builder::parameter`]).
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f>;
+}
+
+/// For what a mainloop's interface is stated.
+#[derive(Clone, Copy, Debug)]
+pub struct MainloopSite<'a> {
+    /// Every number of the kernel.
+    pub plan: &'a Plan,
+    /// The operands, if a launch is made: then parameters have their values.
+    pub operands: Option<StagedOperands>,
+    /// If records describe the operands: where in the workspace the kernel keeps its tensor maps, in bytes.
+    pub maps: u64,
+}
+
+/// The operands of a launch, and what belongs to them.
+#[derive(Clone, Copy, Debug)]
+pub struct StagedOperands {
+    /// A and B, as the kernel multiplies them.
+    pub matrices: [Matrix; 2],
+    /// The scales of [`BlockScaled`](crate::BlockScaled) operands.
+    pub scales: BlockScales,
+    /// The factors of [`Quantized`](crate::Quantized) weights.
+    pub group_scales: GroupScales,
+    /// Where the kept elements of a [`Sparse`](crate::Sparse) operand were.
+    pub metadata: MatrixRef,
+}
+
+impl MainloopSite<'_> {
+    /// The name of the caller's operand that the kernel multiplies as its A (0) or B (1).
+    pub fn name(&self, i: usize) -> &'static str {
+        self.plan.oriented(["A", "B"])[i]
+    }
+
+    /// The kernel's A (0) or B (1), if a launch is made.
+    pub fn matrix(&self, i: usize) -> Option<Matrix> {
+        self.operands.map(|operands| operands.matrices[i])
+    }
+
+    /// States the parameters of A's or B's tile: its [`OperandMap`].
+    pub fn map(&self, i: usize, names: [&'static str; 2], visit: &mut dyn Visit) {
+        let (tile, batched) = (self.plan.operands[i], self.plan.operand_batches()[i]);
+        tile.state(names, self.name(i), (batched, self.matrix(i)), visit);
+    }
 }
 
 /// What the code of a role for one work unit is emitted for.

@@ -8,6 +8,7 @@ use cute_rs::atom::Major;
 
 use crate::element::{Code, Format};
 use crate::operand::{Matrix, MatrixRef};
+use crate::plan::Plan;
 pub use parameter::{Declares, Kind, Parameter};
 pub use site::{Legal, NodeError, NodeProblem, Path, Shape, Site};
 
@@ -26,6 +27,11 @@ pub trait Visit {
 
     /// A parameter of the kernel's program, after the memory in which it is. The program has them in this order.
     fn parameter(&mut self, _parameter: Parameter) {}
+
+    /// Whether it sees parameters: to others they need not be stated. By default it does not.
+    fn sees_parameters(&self) -> bool {
+        false
+    }
 
     /// A leading dimension, a stride, or a number of bytes.
     fn length(&mut self, _length: &mut u64) {}
@@ -110,6 +116,9 @@ impl<F: FnMut(Memory<'_>)> Visit for F {
         self(memory);
     }
 }
+
+/// The name of a call's workspace.
+pub const WORKSPACE: &str = "the workspace";
 
 /// A piece of device memory that a call accesses.
 #[derive(Debug)]
@@ -196,14 +205,25 @@ impl Extents {
     }
 }
 
+/// For what arguments of a mainloop of your own are visited.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnSite<'a> {
+    /// The extents `[m, n, k]` of the GEMM; k is 0 if A and B are not read.
+    pub problem: [u32; 3],
+    /// The kernel's plan; `None` if no kernel is chosen yet, and no parameters are stated.
+    pub plan: Option<&'a Plan>,
+    /// Whether a launch is made: then parameters have their values.
+    pub launched: bool,
+}
+
 /// Arguments of a mainloop of your own ([`Mainloop::Arguments`](crate::Mainloop::Arguments)). What is visited is checked to be lent, may
 /// move between launches that are kept, and is filled with random contents by whoever checks or proves a kernel.
 pub trait MainloopArguments: Default + Clone + 'static {
-    /// Visits every part, for a GEMM of these extents `[m, n, k]`; k is 0 if A and B are not read. A and B are not
-    /// visited here.
-    fn visit(&mut self, problem: [u32; 3], visit: &mut dyn Visit);
+    /// Visits every part. Where there is a [plan](OwnSite::plan), it also states the kernel parameters that follow those of A and B, the same
+    /// ones for all arguments. A and B are not visited here.
+    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit);
 }
 
 impl MainloopArguments for () {
-    fn visit(&mut self, _problem: [u32; 3], _visit: &mut dyn Visit) {}
+    fn visit(&mut self, _of: &OwnSite<'_>, _visit: &mut dyn Visit) {}
 }

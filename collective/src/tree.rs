@@ -43,11 +43,11 @@
 //! ```
 
 mod compute;
-mod declare;
 mod dropout;
 mod each;
 mod early;
 mod gated;
+mod given;
 mod host;
 mod leaf;
 mod matrix;
@@ -68,13 +68,12 @@ use crate::element::Format;
 pub use crate::operands::{NodeError, NodeProblem, Path, Shape, Site};
 pub use crate::real::{Arithmetic, Bounded, Number};
 pub use compute::Compute;
-pub use declare::Declare;
-pub(crate) use declare::Parameters;
 pub use dropout::{Dropout, DropoutArgument};
 pub use each::{Each, EachArgument};
 pub(crate) use early::EarlyRow;
 pub(crate) use gated::gated;
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};
+pub use given::Given;
 pub use host::{Host, HostMemory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Cyclic, Load, Residual, ResidualArgument};
@@ -234,15 +233,15 @@ impl NodeTraits {
 
 /// A node of an epilogue visitor tree: one value per element of a matrix.
 ///
-/// The type states what is known without a kernel, and evaluates on the host. For the device it declares its kernel
+/// The type states what is known without a kernel, and evaluates on the host. On the device it takes its kernel
 /// parameters, and gives the [`NodeState`] that emits the code of a tile.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no node of an epilogue's tree",
     note = "write a leaf such as `Accumulator`, or `Compute<F, (X, Y)>` for a function of other nodes"
 )]
 pub trait Node: 'static {
-    /// The caller's arguments.
-    type Arguments: Clone + PartialEq;
+    /// The caller's arguments. With the default ones a kernel's program is made, which has the same parameters for all.
+    type Arguments: Clone + PartialEq + Default;
     /// NodeTraits that follow from the type alone.
     const TRAITS: NodeTraits;
 
@@ -262,8 +261,8 @@ pub trait Node: 'static {
     /// [`Visit::in_pairs`]: crate::operands::Visit::in_pairs
     fn visit(arguments: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>);
 
-    /// Declares the node's kernel parameters, in the order of [`Node::visit`].
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f>;
+    /// The node on the device. It takes the parameters that [`Node::visit`] states, in their order ([`Given::next`]).
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f>;
 
     /// The value at (row, column) on the host.
     fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
@@ -277,7 +276,7 @@ pub type State<'f> = Box<dyn NodeState<'f> + 'f>;
 
 /// A node while the code of a tile is emitted: values loaded ahead, partial results.
 ///
-/// Code is emitted per tile, in this order: what [`Node::declare`] returned; for some trees
+/// Code is emitted per tile, in this order: what [`Node::device`] returned; for some trees
 /// [`survey`](NodeState::survey); for each [`Part`] of the tile, [`load`](NodeState::load) and then
 /// [`compute`](NodeState::compute) for each pair of neighbouring columns, row by row within a pair; finally
 /// [`end`](NodeState::end). All of a tile is straight-line code. What a node does not do itself it passes on to

@@ -3,34 +3,67 @@
 use core::any::type_name;
 use core::fmt;
 
-use collective::operands::{Extents, Legal, MainloopArguments, Site, Visit};
+use collective::operands::{Extents, Legal, MainloopArguments, OwnSite, Site, Visit};
 use collective::tree::{AnyNode, Node, Shape};
 use collective::{
-    Epilogue, EpilogueEmitter, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef, Output,
-    StoreSpec, Treed,
+    Epilogue, EpilogueEmitter, EpilogueSite, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef,
+    Output, StoreSpec, Treed,
 };
-use ptx::abi::Argument;
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::matrix_rule::check_c;
 
+/// For what the arguments of a call's epilogue are visited.
+#[derive(Clone, Copy, Debug)]
+pub struct EpilogueOf<'a> {
+    /// The extents of D.
+    pub d: Extents,
+    /// D's format.
+    pub format: Format,
+    /// Number of GEMMs.
+    pub products: u32,
+    /// The kernel whose parameters are stated; `None` if none is chosen yet.
+    pub gemm: Option<&'a AnyGemm>,
+    /// D, if a launch is made.
+    pub output: Option<Output>,
+}
+
+impl EpilogueOf<'_> {
+    /// A GEMM whose D has this shape, without a launch.
+    fn of_shape(gemm: &AnyGemm, Shape { m, n }: Shape) -> EpilogueSite<'_> {
+        let d = Extents { lines: m, ..Extents::line(gemm.plan.epilogue.output.bits(), n.into()) };
+        EpilogueSite { d, plan: None, output: None }
+    }
+
+    fn site(&self) -> EpilogueSite<'_> {
+        EpilogueSite { d: self.d, plan: self.gemm.map(|gemm| &gemm.plan), output: self.output }
+    }
+}
+
 /// Arguments of an epilogue.
 pub trait Visited {
-    /// Visits every part, for the extents of D in a format, in a launch of `products` GEMMs.
-    fn visit(&mut self, d: Extents, of: (Format, u32), visit: &mut dyn Visit);
+    /// Visits every part. For a kernel, it also states the epilogue's parameters.
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit);
 
-    /// Visits arguments of the mainloop, as [`MainloopArguments::visit`]. By default there are none.
-    fn visit_mainloop(&mut self, _problem: [u32; 3], _visit: &mut dyn Visit) {}
+    /// Visits arguments of the mainloop, as [`MainloopArguments::visit`]. By default they are the mainloop's default ones.
+    fn visit_mainloop(&mut self, own: &OwnSite<'_>, gemm: Option<&AnyGemm>, visit: &mut dyn Visit) {
+        if let Some(known) = gemm.and_then(|gemm| gemm.mainloop_type.as_ref()) {
+            (known.state)(own, visit);
+        }
+    }
 }
 
 impl Visited for () {
-    fn visit(&mut self, _: Extents, _: (Format, u32), _: &mut dyn Visit) {}
+    fn visit(&mut self, _: &EpilogueOf<'_>, _: &mut dyn Visit) {}
 }
 
 impl Visited for LinearArguments {
-    fn visit(&mut self, d: Extents, (format, _): (Format, u32), visit: &mut dyn Visit) {
-        Self::visit(self, d, format, visit);
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
+        match of.gemm.and_then(|gemm| gemm.epilogue.linear()) {
+            Some(linear) => linear.visit(self, &of.site(), &mut Site::root(of.products, visit)),
+            None => Self::visit(self, of.d, of.format, visit),
+        }
     }
 }
 
@@ -78,16 +111,12 @@ pub trait Arguments: Visited {
     /// The first illegal argument.
     fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError>;
 
-    /// Values of the epilogue's parameters; empty for a kernel with another epilogue.
-    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument>;
-
-    /// Values of the mainloop's parameters for these operands, checked. By default, with the mainloop's default
-    /// arguments.
+    /// Checks arguments of the mainloop for these operands. By default, the mainloop's default arguments.
     ///
     /// # Errors
     /// The mainloop refuses its arguments, or the kernel has another mainloop.
-    fn operands(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
-        kernel.default_operands(operands)
+    fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
+        kernel.check_default_mainloop(operands)
     }
 }
 
@@ -110,21 +139,22 @@ impl Arguments for LinearArguments {
     fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
         self.admits(kernel, product)?;
         let Some(host) = kernel.epilogue.linear() else { return Ok(()) };
-        Ok(Legal::check(|visit| host.visit(&mut { *self }, product, &mut Site::root(1, visit)))?)
-    }
-
-    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
-        kernel.epilogue.linear().map_or_else(Vec::new, |host| host.parameters(&kernel.plan, self, d))
+        let of = EpilogueOf::of_shape(kernel, product);
+        Ok(Legal::check(|visit| host.visit(&mut { *self }, &of, &mut Site::root(1, visit)))?)
     }
 }
 
-/// Stand-in for arguments that are not known yet, of any epilogue. The rest of a call can be checked with it;
-/// nothing can be launched.
+/// Stand-in for arguments that are not known yet, of any epilogue. The rest of a call can be checked with it, and a program has the
+/// parameters that are stated of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnknownArguments;
 
 impl Visited for UnknownArguments {
-    fn visit(&mut self, _: Extents, _: (Format, u32), _: &mut dyn Visit) {}
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
+        if let Some(gemm) = of.gemm {
+            gemm.epilogue.state(&of.site(), visit);
+        }
+    }
 }
 
 impl Arguments for UnknownArguments {
@@ -134,10 +164,6 @@ impl Arguments for UnknownArguments {
 
     fn check(&self, _kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Ok(())
-    }
-
-    fn parameters(&self, _kernel: &AnyGemm, _d: Output) -> Vec<Argument> {
-        Vec::new()
     }
 }
 
@@ -159,12 +185,12 @@ pub struct WithMainloop<A, E> {
 }
 
 impl<A: MainloopArguments, E: Visited> Visited for WithMainloop<A, E> {
-    fn visit(&mut self, d: Extents, of: (Format, u32), visit: &mut dyn Visit) {
-        self.epilogue.visit(d, of, visit);
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
+        self.epilogue.visit(of, visit);
     }
 
-    fn visit_mainloop(&mut self, problem: [u32; 3], visit: &mut dyn Visit) {
-        self.mainloop.visit(problem, visit);
+    fn visit_mainloop(&mut self, own: &OwnSite<'_>, _gemm: Option<&AnyGemm>, visit: &mut dyn Visit) {
+        self.mainloop.visit(own, visit);
     }
 }
 
@@ -185,12 +211,8 @@ impl<A: MainloopArguments, E: Arguments> Arguments for WithMainloop<A, E> {
         self.epilogue.check(kernel, product)
     }
 
-    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
-        self.epilogue.parameters(kernel, d)
-    }
-
-    fn operands(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
-        kernel.operands_with(&self.mainloop, operands)
+    fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
+        kernel.check_mainloop(&self.mainloop, operands)
     }
 }
 
@@ -235,16 +257,13 @@ impl<X: Node> Tree<X> {
     }
 }
 
-/// The root of a tree in a launch of `products` GEMMs, and the shape of a D with these extents.
-fn root<'a>(d: Extents, products: u32, visit: &'a mut dyn Visit) -> (Shape, Site<'a>) {
-    // D has fewer than 2^31 columns.
-    (Shape { m: d.lines, n: d.length as u32 }, Site::root(products, visit))
-}
-
 impl<X: Node> Visited for Tree<X> {
-    fn visit(&mut self, d: Extents, (_, products): (Format, u32), visit: &mut dyn Visit) {
-        let (shape, mut site) = root(d, products, visit);
-        X::visit(&mut self.0, shape, &mut site);
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
+        let (to, site) = (of.site(), &mut Site::root(of.products, visit));
+        match of.gemm.and_then(|gemm| Self::of(gemm).ok()) {
+            Some(tree) => tree.visit(&mut self.0, &to, site),
+            None => X::visit(&mut self.0, to.shape(), site),
+        }
     }
 }
 
@@ -255,11 +274,8 @@ impl<X: Node> Arguments for Tree<X> {
 
     fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
         let tree = Self::of(kernel)?;
-        Ok(Legal::check(|visit| tree.visit(&mut self.0.clone(), product, &mut Site::root(1, visit)))?)
-    }
-
-    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
-        Self::of(kernel).map_or_else(|_| Vec::new(), |tree| tree.parameters(&kernel.plan, &self.0, d))
+        let of = EpilogueOf::of_shape(kernel, product);
+        Ok(Legal::check(|visit| tree.visit(&mut self.0.clone(), &of, &mut Site::root(1, visit)))?)
     }
 }
 
@@ -269,9 +285,12 @@ fn formula_of(kernel: &AnyGemm, given: &FormulaArguments) -> Result<Treed<AnyNod
 }
 
 impl Visited for FormulaArguments {
-    fn visit(&mut self, d: Extents, (_, products): (Format, u32), visit: &mut dyn Visit) {
-        let (shape, mut site) = root(d, products, visit);
-        AnyNode::visit(self.nodes_mut(), shape, &mut site);
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
+        let (to, site) = (of.site(), &mut Site::root(of.products, visit));
+        match of.gemm.and_then(|gemm| formula_of(gemm, self).ok()) {
+            Some(tree) => tree.visit(self.nodes_mut(), &to, site),
+            None => AnyNode::visit(self.nodes_mut(), to.shape(), site),
+        }
     }
 }
 
@@ -282,19 +301,14 @@ impl Arguments for FormulaArguments {
 
     fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
         let (tree, mut nodes) = (formula_of(kernel, self)?, self.nodes().clone());
-        Ok(Legal::check(|visit| tree.visit(&mut nodes, product, &mut Site::root(1, visit)))?)
-    }
-
-    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
-        formula_of(kernel, self)
-            .map_or_else(|_| Vec::new(), |tree| tree.parameters(&kernel.plan, self.nodes(), d))
+        let of = EpilogueOf::of_shape(kernel, product);
+        Ok(Legal::check(|visit| tree.visit(&mut nodes, &of, &mut Site::root(1, visit)))?)
     }
 }
 
 impl<E: Epilogue> Visited for EpilogueArgs<E> {
-    fn visit(&mut self, d: Extents, (_, products): (Format, u32), visit: &mut dyn Visit) {
-        let (Shape { m, n }, mut site) = root(d, products, visit);
-        E::visit(&mut self.0, Shape { m, n: n << E::SPEC.halvings }, &mut site);
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
+        E::visit(&mut self.0, &of.site(), &mut Site::root(of.products, visit));
     }
 }
 
@@ -314,32 +328,26 @@ impl<E: Epilogue> Arguments for EpilogueArgs<E> {
 
     fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
         self.admits(kernel, product)?;
-        let own = &mut self.0.clone();
-        Ok(Legal::check(|visit| E::visit(own, product, &mut Site::root(1, visit)))?)
-    }
-
-    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
-        E::parameters(&kernel.plan, &self.0, d)
+        let (own, of) = (&mut self.0.clone(), EpilogueOf::of_shape(kernel, product));
+        Ok(Legal::check(|visit| E::visit(own, &of, &mut Site::root(1, visit)))?)
     }
 }
 
 impl AnyGemm {
-    /// Values of the mainloop's parameters for these operands, with its default arguments.
-    fn default_operands(&self, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
+    /// Checks the default arguments of the mainloop for these operands. A built-in mainloop has none.
+    fn check_default_mainloop(&self, operands: [Matrix; 2]) -> Result<(), LaunchError> {
         let known = self.mainloop_type.as_ref();
-        // A built-in mainloop has no arguments of its own.
-        let built_in = || Ok(self.mainloop.arguments(&self.plan, operands[0], operands[1]));
-        known.and_then(|known| (known.operands)(&self.plan, None, operands)).unwrap_or_else(built_in)
+        known.and_then(|known| (known.check)(&self.plan, None, operands)).unwrap_or(Ok(()))
     }
 
     /// The same with arguments of the mainloop's own.
-    fn operands_with<A: MainloopArguments>(
+    fn check_mainloop<A: MainloopArguments>(
         &self,
         own: &A,
         operands: [Matrix; 2],
-    ) -> Result<Vec<Argument>, LaunchError> {
+    ) -> Result<(), LaunchError> {
         let known = self.mainloop_type.as_ref();
-        known.and_then(|known| (known.operands)(&self.plan, Some(own), operands)).unwrap_or_else(|| {
+        known.and_then(|known| (known.check)(&self.plan, Some(own), operands)).unwrap_or_else(|| {
             let mainloop = self.mainloop.name(&self.plan.mainloop);
             Err(LaunchError::OtherMainloop { mainloop, given: type_name::<A>() })
         })

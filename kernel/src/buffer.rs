@@ -1,6 +1,6 @@
 //! Device memory, by its address.
 
-use collective::operands::{Contents, Extents, Memory, Visit};
+use collective::operands::{Contents, Extents, Memory, Visit, WORKSPACE};
 
 use crate::error::LaunchError;
 
@@ -36,7 +36,7 @@ impl Buffer {
             return Err(LaunchError::Workspace { bytes, needed });
         }
         if !address.is_multiple_of(alignment) {
-            return Err(LaunchError::Address { name: "the workspace", address, alignment });
+            return Err(LaunchError::Address { name: WORKSPACE, address, alignment });
         }
         Ok(address)
     }
@@ -48,7 +48,7 @@ impl Buffer {
         let Self { address, bytes } = lent.as_mut().unwrap_or(&mut none);
         let mut length = *bytes as u64;
         let (extents, contents) = (Extents::line(8, if launched { length } else { 0 }), Contents::Workspace);
-        visit.memory(Memory { name: "the workspace", address, extents, contents, writes: true });
+        visit.memory(Memory { name: WORKSPACE, address, extents, contents, writes: true });
         visit.length(&mut length);
         *bytes = Self::new(0, length).bytes;
     }

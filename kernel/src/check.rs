@@ -79,10 +79,10 @@ impl GroupedProblem {
         let (name, address, bytes) = match *self {
             Self::One | Self::Batched { .. } => return Ok(()),
             Self::GroupedContiguous { offsets, .. } | Self::KGrouped { offsets, .. } => {
-                ("the groups' offsets", offsets, 4)
+                (Self::OFFSETS, offsets, 4)
             }
-            Self::GroupedMasked { rows, .. } => ("the groups' numbers of rows", rows, 4),
-            Self::PointerArray { records, .. } => ("the records", records, Record::BYTES[1].into()),
+            Self::GroupedMasked { rows, .. } => (Self::ROWS, rows, 4),
+            Self::PointerArray { records, .. } => (Self::RECORDS, records, Record::BYTES[1].into()),
         };
         let groups = self.count();
         if groups > most {

@@ -4,13 +4,14 @@ use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Queue, QueueRole};
 use collective::skeleton::Cta;
 use collective::{
-    Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Pass, Peers,
-    Plan, Producer, Roles, Share, WorkUnit, exchange_in_cluster,
+    Accumulators, Consumer, DeviceMainloop, Extent, Fragment, MainloopSpec, Pass, Peers, Plan, Producer,
+    Roles, Share, WorkUnit, exchange_in_cluster,
 };
 use ptx::{Builder, Number, Special, Value, Var};
-use scheduler::{Draw, Work, WorkLoop};
+use scheduler::{Draw, Tiles, Work, WorkLoop};
 
 use crate::gemm::AnyGemm;
+use crate::interface::WORKSPACE_PARAMETER;
 use crate::outputs::{GroupParameters, Outputs, Placed};
 
 /// What is emitted per work unit.
@@ -29,31 +30,19 @@ impl<'f> Draw<'f> for Drawn<'f> {
     }
 }
 
-/// The kernel's parameters.
-pub(crate) struct Declared<'f> {
-    mainloop: Box<dyn DeviceMainloop<'f> + 'f>,
-    given: GroupParameters<'f>,
-    epilogue: Box<dyn DeviceEpilogue<'f> + 'f>,
-    schedule: Vec<Value<'f, u32>>,
-    workspace: Option<Value<'f, u64>>,
-}
-
 impl AnyGemm {
-    /// Declares the kernel's parameters, in the order of a launch's arguments.
-    pub(crate) fn declare<'f>(&self, f: &'f Builder) -> Declared<'f> {
-        Declared {
-            mainloop: self.mainloop.declare(f, &self.plan),
-            given: GroupParameters::declare(f, self.plan.form),
-            epilogue: self.epilogue.declare(f, &self.plan),
-            schedule: self.scheduler.declare(f),
-            workspace: self.works_in_memory().then(|| f.param::<u64>("workspace")),
-        }
-    }
-
     /// Emits the kernel from beginning to end.
     pub(crate) fn emit<'f>(&self, f: &'f Builder) {
         let plan = &self.plan;
-        let Declared { mainloop, given, epilogue, schedule, workspace } = self.declare(f);
+        // Each role loads its parameters.
+        self.declare(f);
+        let mainloop = self.mainloop.device(f, plan);
+        let given = GroupParameters::of(f, plan.form);
+        let epilogue = self.epilogue.device(f, plan);
+        for (name, _) in self.scheduler.parameters(Tiles { m: 1, n: 1, k: 1 }, 1) {
+            let _: Value<'f, u32> = f.parameter(name);
+        }
+        let workspace = self.works_in_memory().then(|| f.parameter::<u64>(WORKSPACE_PARAMETER));
 
         let shared = f.shared_base();
         let ring = Ring::of(f, plan, shared);
@@ -72,7 +61,7 @@ impl AnyGemm {
         let each_piece = |part, body: Body<'_, 'f>| {
             let queue = workspace.filter(|_| plan.queue.entries > 0);
             let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
-            self.each_piece(f, (&*mainloop, &schedule), outputs, queue, body);
+            self.each_piece(f, &*mainloop, outputs, queue, body);
         };
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
@@ -186,7 +175,7 @@ impl AnyGemm {
     fn each_piece<'f>(
         &self,
         f: &'f Builder,
-        (mainloop, parameters): (&dyn DeviceMainloop<'f>, &[Value<'f, u32>]),
+        mainloop: &dyn DeviceMainloop<'f>,
         outputs: &Outputs<'_, 'f>,
         queue: Option<Queue<'f>>,
         body: Body<'_, 'f>,
@@ -222,7 +211,7 @@ impl AnyGemm {
             }
             body(unit, extent, share);
         };
-        self.scheduler.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
+        self.scheduler.emit(f, &mut WorkLoop { tiles, worker, workers, draw, body: &mut body });
         if let Some(Drawn(queue)) = drawn.filter(|_| self.cta().peers == Peers::Drain) {
             queue.drain();
         }

@@ -13,16 +13,51 @@ pub struct Launch {
     /// Values of the kernel's parameters, in order.
     pub arguments: Vec<Argument>,
     /// What the interface says of each of them.
-    pub(crate) places: Option<Vec<Place>>,
+    pub(crate) places: Vec<Place>,
 }
 
 /// A parameter's name, and where its address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) name: &'static str,
-    /// Which piece of the call's memory it is in, as they are visited, and how many bytes after the beginning. `None` of a number,
-    /// and where there is no memory.
-    pub(crate) within: Option<(usize, u64)>,
+    /// Which piece of the call's memory it is in, and how many bytes after the beginning. `None` of a number, and where there is no
+    /// memory.
+    pub(crate) within: Option<(Name, u64)>,
+}
+
+/// A piece of a call's memory by its name, and by its number among those of this name, as they are visited.
+pub(crate) type Name = (&'static str, usize);
+
+/// The names and addresses of a call's memory, as it is visited.
+#[derive(Debug, Default)]
+pub(crate) struct Named(Vec<(&'static str, u64)>);
+
+impl Named {
+    /// The piece with a name. Of pieces that one argument gives several times there may be fewer: they are all the last one.
+    pub(crate) fn find(&self, (name, number): Name) -> Option<usize> {
+        let mut with = (0..self.0.len()).filter(|&i| self.0[i].0 == name);
+        let mut found = with.next()?;
+        found = with.take(number).last().unwrap_or(found);
+        Some(found)
+    }
+
+    /// The address of a piece.
+    pub(crate) fn address(&self, which: usize) -> Option<u64> {
+        self.0.get(which).map(|(_, address)| *address)
+    }
+
+    /// The piece that was visited last with a name, and its address.
+    fn last(&self, name: &'static str) -> Option<(Name, u64)> {
+        let count = self.0.iter().filter(|(known, _)| *known == name).count();
+        let (_, address) = self.0.iter().rfind(|(known, _)| *known == name)?;
+        Some(((name, count - 1), *address))
+    }
+}
+
+impl Visit for Named {
+    fn memory(&mut self, Memory { name, address, .. }: Memory<'_>) {
+        self.0.push((name, *address));
+    }
 }
 
 impl Launch {
@@ -54,7 +89,7 @@ impl Launch {
         let Filling { arguments, places, fault, .. } = filling;
         match fault {
             Some(reason) => Err(LaunchError::Problem { reason }),
-            None => Ok(Self { grid, arguments, places: Some(places) }),
+            None => Ok(Self { grid, arguments, places }),
         }
     }
 
@@ -71,37 +106,35 @@ impl Launch {
 /// Fills in the parameters of a launch.
 #[derive(Default)]
 struct Filling {
-    /// Names and addresses of the memory so far.
-    memory: Vec<(&'static str, u64)>,
+    /// The memory so far.
+    memory: Named,
     arguments: Vec<Argument>,
     places: Vec<Place>,
     /// Why there is no launch.
     fault: Option<String>,
 }
 
-impl Filling {
-    /// The memory that was visited last with a name: its number and its address.
-    fn last(&self, within: &str) -> Option<(usize, u64)> {
-        let which = self.memory.iter().rposition(|(name, _)| *name == within)?;
-        Some((which, self.memory[which].1))
-    }
-}
-
 impl Visit for Filling {
-    fn memory(&mut self, Memory { name, address, .. }: Memory<'_>) {
-        self.memory.push((name, *address));
+    fn memory(&mut self, memory: Memory<'_>) {
+        self.memory.memory(memory);
+    }
+
+    fn sees_parameters(&self) -> bool {
+        true
     }
 
     fn parameter(&mut self, Parameter { name, kind, value }: Parameter) {
         let (argument, within) = match (kind, value) {
-            (Kind::Address { within, beyond }, _) => match self.last(within) {
+            (Kind::Address { within, beyond }, _) => match self.memory.last(within) {
                 Some((_, 0)) => (Some(0u64.into()), None),
                 Some((which, address)) => (Some(address.wrapping_add(beyond).into()), Some((which, beyond))),
                 None => (None, None),
             },
             (Kind::TensorMap { within }, Some(map)) => {
                 let begin = map.clone().address().map_or(0, |address| *address);
-                match self.last(within) {
+                match self.memory.last(within) {
+                    // Nothing is read through it.
+                    _ if begin == 0 => (Some(map), None),
                     Some((which, address)) => (Some(map), Some((which, begin.wrapping_sub(address)))),
                     None => (None, None),
                 }
@@ -171,13 +204,13 @@ mod tests {
         let wanted: [Argument; 5] =
             [3u32.into(), map(0x0f00).into(), 0x1100u64.into(), 0u64.into(), 1u32.into()];
         assert_eq!(launch.arguments, wanted);
-        let places: Vec<_> = launch.places.iter().flatten().map(|place| (place.name, place.within)).collect();
+        let places: Vec<_> = launch.places.iter().map(|place| (place.name, place.within)).collect();
         assert_eq!(
             places,
             [
                 ("rows", None),
-                ("y_map", Some((1, 0u64.wrapping_sub(0x100)))),
-                ("x_end", Some((0, 0x100))),
+                ("y_map", Some((("Y", 0), 0u64.wrapping_sub(0x100)))),
+                ("x_end", Some((("X", 0), 0x100))),
                 ("none", None),
                 ("whole", None),
             ]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use collective::{
     CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopEmitter, MainloopSpec, Plan, QueuePlan,
 };
-use ptx::{Builder, Entry, Function};
+use ptx::{Entry, Function};
 use scheduler::{Divided, ReductionKind, Schedule, SchedulerTraits, Tiles, Work};
 
 use crate::problem::GemmProblem;
@@ -107,16 +107,6 @@ impl AnyGemm {
 
     pub(crate) fn cta(&self) -> CtaPlan {
         self.plan.cta(self.traits.parts, self.overlaps)
-    }
-
-    /// Number of parameters that the mainloop declares, and number of all parameters of the kernel.
-    pub(crate) fn count_parameters(&self) -> [usize; 2] {
-        let of_mainloop = |f: &Builder| drop(self.mainloop.declare(f, &self.plan));
-        let of_kernel = |f: &Builder| drop(self.declare(f));
-        [
-            Function::build(self.entry(), of_mainloop).params.len(),
-            Function::build(self.entry(), of_kernel).params.len(),
-        ]
     }
 
     /// The problem as the kernel sees it: M and N are swapped for a swap-AB kernel.

@@ -1,19 +1,17 @@
 //! What a kernel is to everything that launches, keeps, measures and proves kernels: one program, and the
 //! launch and the memory of a call.
 
-use core::ops::Range;
 use std::time::Duration;
 
-use ptx::abi::Argument;
 use ptx::{Builder, VerifyError};
 
 use crate::buffer::Buffer;
 use crate::demand::Demand;
 use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
-use crate::filled::{Launch, Place};
+use crate::filled::{Launch, Named, Place};
 use crate::lent::{Lent, Unlent};
-use crate::operands::{Declares, Memory, Visit};
+use crate::operands::{Declares, Visit};
 use crate::overlap::check_apart;
 use crate::program::Program;
 
@@ -171,7 +169,7 @@ pub(crate) fn prepared<C: Clone>(
     let resident = resident(&program)?;
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
     let launch = kernel.launch(call, resident).map_err(refused)?;
-    launch.iter().try_for_each(|launch| told(kernel, &program, call, launch))?;
+    launch.iter().try_for_each(|launch| as_stated(kernel, &program, call, launch))?;
     if launch.is_some() {
         check_apart(kernel, call).map_err(refused)?;
     }
@@ -195,11 +193,14 @@ pub(crate) fn check_lent<C: Clone>(
 
 /// Checks that a launch was filled in by the interface that the call's visit shows: the program's parameters, and the memory that
 /// they are in.
-fn as_stated<C: Clone>(
+///
+/// # Errors
+/// The parameters, if they are others, or the first one with another address.
+pub(crate) fn as_stated<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
     program: &Program,
     call: &C,
-    (launch, places): (&Launch, &[Place]),
+    Launch { arguments, places, .. }: &Launch,
 ) -> Result<(), EngineError> {
     let (name, given) = (program.name(), places.iter().map(|place| place.name));
     let declared = program.function().params.iter().map(|param| param.name);
@@ -207,47 +208,14 @@ fn as_stated<C: Clone>(
         let (declared, given) = (declared.collect(), given.collect());
         return Err(EngineError::Parameters { kernel: name.to_owned(), declared, given });
     }
-    let mut addresses = Vec::new();
-    kernel.visit(&mut call.clone(), &mut |memory: Memory<'_>| addresses.push(*memory.address));
-    for (Place { name: parameter, within }, argument) in places.iter().zip(&launch.arguments) {
-        let Some((which, beyond)) = within else { continue };
+    let mut memory = Named::default();
+    kernel.visit(&mut call.clone(), &mut memory);
+    for (Place { name: parameter, within }, argument) in places.iter().zip(arguments) {
+        let Some((piece, beyond)) = within else { continue };
         let address = argument.clone().address().map_or(0, |address| *address);
-        if addresses.get(*which).is_none_or(|begin| begin.wrapping_add(*beyond) != address) {
+        let begin = memory.find(*piece).and_then(|which| memory.address(which));
+        if begin.is_none_or(|begin| begin.wrapping_add(*beyond) != address) {
             return Err(EngineError::Untold { kernel: name.to_owned(), parameter, address });
-        }
-    }
-    Ok(())
-}
-
-/// Checks that a call visits all memory that its launch has the addresses of.
-///
-/// # Errors
-/// The first parameter with another address.
-pub(crate) fn told<C: Clone>(
-    kernel: &(impl Kernel<C> + ?Sized),
-    program: &Program,
-    call: &C,
-    launch: &Launch,
-) -> Result<(), EngineError> {
-    if let Some(places) = &launch.places {
-        return as_stated(kernel, program, call, (launch, places));
-    }
-    let mut spans: Vec<Range<u64>> = Vec::new();
-    kernel.visit(&mut call.clone(), &mut |Memory { address, extents, .. }: Memory<'_>| {
-        // Memory that is not accessed has its address at least.
-        spans.push(*address..address.saturating_add(extents.bytes().max(1)));
-    });
-    for (param, argument) in program.function().params.iter().zip(&launch.arguments) {
-        // A tensor map may begin before the memory that its copies reach.
-        let before = match argument {
-            Argument::TensorMap(map) => map.reach.map_or(0, |[before, _]| before),
-            Argument::Scalar(..) | Argument::Im2colMap(_) => 0,
-        };
-        let address = argument.clone().address().filter(|_| !param.number).map_or(0, |address| *address);
-        let address = address.wrapping_add(before);
-        if address != 0 && !spans.iter().any(|span| span.contains(&address)) {
-            let (kernel, parameter) = (program.name().to_owned(), param.name);
-            return Err(EngineError::Untold { kernel, parameter, address });
         }
     }
     Ok(())
@@ -258,6 +226,7 @@ mod tests {
     use collective::{Format, MatrixRef};
 
     use super::*;
+    use crate::operands::Memory;
     use crate::{Emulator, Transpose, Transposition};
 
     /// A transposition that visits its first piece of memory only.

@@ -1,10 +1,8 @@
-//! From a call to a launch: numbers the tiles, checks the arguments and puts them in the order of the
-//! kernel's parameters.
+//! From a call to a launch: numbers the tiles, checks the arguments and fills in the kernel's parameters.
 
 use collective::tree::Shape;
-use collective::{BlockScales, GroupScales, Matrix, MatrixRef, Record, metadata_arguments};
+use collective::{BlockScales, GroupScales, Matrix, MatrixRef, Record, StagedOperands, check_metadata};
 use ptx::VerifyError;
-use ptx::abi::Argument;
 use scheduler::Tiles;
 use scheduler::groups::Groups;
 
@@ -15,6 +13,7 @@ use crate::check::Checked;
 use crate::error::{EngineError, LaunchError};
 use crate::filled::Launch;
 use crate::gemm::AnyGemm;
+use crate::interface::{Filled, Stated};
 use crate::kernel::{Kernel, check_lent};
 use crate::lent::Lent;
 use crate::operands::{Layouts, Overlaps, Visit};
@@ -22,7 +21,6 @@ use crate::overlap::check_apart;
 use crate::problem::{EXTENT_LIMIT, GemmProblem};
 use crate::products::GroupedProblem;
 use crate::program::Program;
-use crate::typed_mainloop::MainloopType;
 
 impl AnyGemm {
     /// The tiles of all GEMMs of a launch as the scheduler numbers them. Where only the device knows their
@@ -105,9 +103,9 @@ impl AnyGemm {
     ) -> Result<Option<Launch>, LaunchError> {
         let products = call.products.for_form(self.plan.form)?;
         if let GroupedProblem::PointerArray { .. } = products {
-            return self.fill(&self.templates(call, resident)?, products, resident);
+            return self.fill(call, (&self.templates(call, resident)?, products), resident);
         }
-        self.fill(call, products, resident)
+        self.fill(call, (call, products), resident)
     }
 
     /// A call that stands in for GEMMs described in device memory. The host encodes tensor maps as templates;
@@ -152,48 +150,47 @@ impl AnyGemm {
         Ok(Some(checked))
     }
 
-    fn fill<E: Arguments>(
+    /// The launch of a call with matrices and extents that stand for it: its own, or those of the [templates](Self::templates).
+    fn fill<E: Arguments + Clone>(
         &self,
         call: &Call<E>,
-        products: GroupedProblem,
+        (stands, products): (&Call<E>, GroupedProblem),
         resident: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        let (plan, problem, epilogue) = (&self.plan, call.problem, &call.epilogue);
+        let (plan, problem, epilogue) = (&self.plan, stands.problem, &stands.epilogue);
         // The records hold each GEMM's K.
         let described = products.form().described();
-        let Some(checked) = self.checked(call, described || epilogue.multiplied())? else {
+        let Some(checked) = self.checked(stands, described || epilogue.multiplied())? else {
             return Ok(None);
         };
         let multiplied = GemmProblem { k: checked.operands[0].k, ..problem };
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);
-        let [a, b] = checked.operands;
-        let mut arguments = epilogue.operands(self, [a, b])?;
-        arguments.extend(self.companions([a, b], call)?);
-        // The mainloop declares the parameters of scales and of metadata, too.
-        let of_operands = arguments.len();
+        epilogue.check_mainloop(self, checked.operands)?;
+        let operands = self.staged(checked.operands, stands)?;
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
-        arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
-        arguments.extend(products.arguments());
-        arguments.extend(epilogue.parameters(self, checked.d));
         let workers = self.scheduler.workers(tiles, resident);
-        arguments.extend(self.scheduler.parameters(tiles, workers).into_iter().map(Argument::from));
         if self.works_in_memory() {
-            let needed = self.workspace_bytes(tiles, workers);
-            arguments.push(Buffer::workspace_address(call.workspace, needed)?.into());
+            Buffer::workspace_address(call.workspace, self.workspace_bytes(tiles, workers))?;
         }
-        self.check_counts(of_operands, arguments.len())?;
+        let filled = &Filled { operands, extents: [seen.m, seen.n, k_tiles], d: checked.d, tiles, workers };
         let grid = Launch::grid(u64::from(workers) * u64::from(plan.cluster_size()))?;
-        Ok(Some(Launch { grid, arguments, places: None }))
+        let mut call = Call { products, ..call.clone() };
+        Launch::new(grid, |visit| self.state(&mut call, Some(filled), visit)).map(Some)
     }
-}
 
-impl AnyGemm {
-    /// Values of the parameters for what operands `[A, B]` of this kernel need in addition: block scales,
-    /// group scales, metadata.
-    fn companions<E>(&self, operands: [Matrix; 2], call: &Call<E>) -> Result<Vec<Argument>, LaunchError> {
+    /// Visits every part of a call and states the kernel's parameters, with their values if a launch is made.
+    fn state<E: Arguments>(&self, call: &mut Call<E>, filled: Option<&Filled>, visit: &mut dyn Visit) {
+        let multiplied = call.epilogue.multiplied();
+        let layouts = Layouts { multiplied, ..Layouts::of(self) };
+        let kernel = visit.sees_parameters().then_some(Stated { gemm: self, filled });
+        call.state(&layouts, kernel, visit);
+    }
+
+    /// Operands `[A, B]` of this kernel with what a call gives in addition to them, checked: block scales, group scales, metadata.
+    fn staged<E>(&self, matrices: [Matrix; 2], call: &Call<E>) -> Result<StagedOperands, LaunchError> {
         use LaunchError::{NoGroupScales, NoMetadata, NoScales, NotGroupScaled, NotScaled, NotSparse};
-        let (plan, [a, _]) = (&self.plan, operands);
+        let (plan, [a, _]) = (&self.plan, matrices);
         // If K is 0 or alpha is 0, nothing is multiplied, and none of it is read.
         let read = a.k > 0;
         let scaled = plan.mainloop.is_scaled();
@@ -204,33 +201,18 @@ impl AnyGemm {
         let sparse = plan.mainloop.is_sparse();
         let metadata = companion((call.metadata, MatrixRef::NONE), (sparse, NotSparse), (read, NoMetadata))?;
         let all = [
-            scales.map(|of| of.arguments(plan, operands)),
-            groups.map(|of| of.arguments(plan, a)),
-            metadata.map(|of| metadata_arguments(plan, of, a)),
+            scales.map(|of| of.check(plan, matrices)),
+            groups.map(|of| of.check(plan, a)),
+            metadata.map(|of| check_metadata(plan, of, a)),
         ];
-        let all: Result<Vec<_>, _> = all.into_iter().flatten().collect();
-        Ok(all.map_err(|reason| LaunchError::Problem { reason })?.concat())
-    }
-
-    /// Checks that the roles gave a value for every parameter that they declare, and no more: `operands` by
-    /// the mainloop, `all` by all of them.
-    ///
-    /// The roles of a kernel that was made from a spec are built-in ones, which do.
-    fn check_counts(&self, operands: usize, all: usize) -> Result<(), LaunchError> {
-        let Some(MainloopType { arguments, parameters, .. }) = &self.mainloop_type else { return Ok(()) };
-        let &[of_mainloop, of_kernel] = parameters.get_or_init(|| self.count_parameters());
-        if operands != of_mainloop {
-            let role = format!("mainloop `{}`", self.mainloop.name(&self.plan.mainloop));
-            let own = Some(*arguments);
-            return Err(LaunchError::Parameters { role, own, given: operands, declared: of_mainloop });
-        }
-        if all != of_kernel {
-            let role =
-                format!("epilogue `{}` or scheduler `{}`", self.epilogue.name(), self.scheduler.name());
-            let [given, declared] = [all, of_kernel].map(|count| count - operands);
-            return Err(LaunchError::Parameters { role, own: None, given, declared });
-        }
-        Ok(())
+        let legal: Result<(), _> = all.into_iter().flatten().collect();
+        legal.map_err(|reason| LaunchError::Problem { reason })?;
+        Ok(StagedOperands {
+            matrices,
+            scales: scales.unwrap_or(BlockScales::NONE),
+            group_scales: groups.unwrap_or(GroupScales::NONE),
+            metadata: metadata.unwrap_or(MatrixRef::NONE),
+        })
     }
 }
 
@@ -283,8 +265,7 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
     }
 
     fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
-        let multiplied = call.epilogue.multiplied();
-        call.visit(&Layouts { multiplied, ..Layouts::of(self) }, visit);
+        self.state(call, None, visit);
     }
 
     fn check_records(&self, call: &Call<E>, lent: &dyn Lent) -> Result<(), EngineError> {

@@ -83,6 +83,7 @@ mod form;
 mod gemm;
 mod groups;
 pub mod host;
+mod interface;
 mod kernel;
 mod launch;
 pub mod legal;

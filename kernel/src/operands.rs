@@ -12,19 +12,21 @@ mod random;
 #[cfg(test)]
 mod tests;
 
-use collective::{BlockScales, Format, GroupScales, Record, sparse, weights};
+use collective::operands::WORKSPACE;
+use collective::{BlockScales, FACTORS, Format, GroupScales, METADATA, Record, SCALES, sparse, weights};
 use cute_rs::atom::{Major, unit};
 
-pub use crate::arguments::Visited;
+pub use crate::arguments::{EpilogueOf, Visited};
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::gemm::AnyGemm;
+use crate::interface::{Stated, WORKSPACE_PARAMETER};
 pub use crate::overlap::Overlaps;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::types::Types;
 pub use collective::operands::{
-    Contents, Declares, Extents, Kind, MainloopArguments, Memory, Parameter, Path, Visit,
+    Contents, Declares, Extents, Kind, MainloopArguments, Memory, OwnSite, Parameter, Path, Visit,
 };
 pub use places::{Fill, Piece, Places};
 #[cfg(any(feature = "tune", test))]
@@ -77,9 +79,14 @@ impl Layouts {
 }
 
 impl<E: Visited> Call<E> {
-    /// Visits every part of the call. All fields are named, without `..`: a new one does not compile until it
-    /// is visited.
+    /// Visits every part of the call.
     pub fn visit(&mut self, layouts: &Layouts, visit: &mut dyn Visit) {
+        self.state(layouts, None, visit);
+    }
+
+    /// Visits every part of the call, and states the parameters of a kernel for it. All fields are named, without `..`: a new one does not
+    /// compile until it is visited.
+    pub(crate) fn state(&mut self, layouts: &Layouts, kernel: Option<Stated<'_>>, visit: &mut dyn Visit) {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace } = self;
         let GemmProblem { m, n, k } = problem;
         visit.count(m);
@@ -88,33 +95,60 @@ impl<E: Visited> Call<E> {
         let (problem, of) =
             (GemmProblem { m: *m, n: *n, k: *k }, Reached::new(layouts, [*m, *n, *k], products));
         products.visit(of.written, visit);
+        // Where records describe the operands, their tensor maps are in the workspace.
+        let described = kernel.is_some_and(|kernel| kernel.gemm.plan.form.described());
+        if described {
+            Buffer::visit_workspace(workspace, of.launched, visit);
+        }
         for (i, operand) in [a, b].into_iter().enumerate() {
             let (contents, extents) = of.operand(i, problem);
             visit.matrix(["A", "B"][i], (contents, false), operand, extents);
         }
         visit.form(scales.is_some().into());
         if let Some(BlockScales { a, b }) = scales {
-            visit.matrix("A's scales", (Contents::Scales, false), a, of.scales(0, problem));
-            visit.matrix("B's scales", (Contents::Scales, false), b, of.scales(1, problem));
+            for (i, scales) in [a, b].into_iter().enumerate() {
+                visit.matrix(SCALES[i], (Contents::Scales, false), scales, of.scales(i, problem));
+            }
         }
         visit.form(group_scales.is_some().into());
         if let Some(GroupScales { scales, zeros }) = group_scales {
-            let (contents, extents) = of.groups(problem, false);
-            visit.matrix("the scales of weights", (contents, false), scales, extents);
-            let (contents, extents) = of.groups(problem, true);
-            visit.matrix("the zero points of weights", (contents, false), zeros, extents);
+            for (i, factors) in [scales, zeros].into_iter().enumerate() {
+                let (contents, extents) = of.groups(problem, i == 1);
+                visit.matrix(FACTORS[i], (contents, false), factors, extents);
+            }
         }
         visit.form(metadata.is_some().into());
         if let Some(metadata) = metadata {
             let (contents, extents) = of.metadata(problem);
-            visit.matrix("the metadata of a sparse operand", (contents, false), metadata, extents);
+            visit.matrix(METADATA, (contents, false), metadata, extents);
         }
         let k = if of.counts[0] > 0 { problem.k } else { 0 };
-        epilogue.visit_mainloop(if of.written { [problem.m, problem.n, k] } else { [0; 3] }, visit);
+        if let Some(kernel) = kernel {
+            kernel.operands(visit);
+        }
+        let gemm = kernel.map(|kernel| kernel.gemm);
+        let own = OwnSite {
+            problem: if of.written { [problem.m, problem.n, k] } else { [0; 3] },
+            plan: gemm.map(|gemm| &gemm.plan),
+            launched: kernel.is_some_and(|kernel| kernel.filled.is_some()),
+        };
+        epilogue.visit_mainloop(&own, gemm, visit);
+        if let Some(kernel) = kernel {
+            kernel.products(*products, visit);
+        }
         let (format, extents) = of.output(problem);
         visit.matrix("D", (Contents::Output(format), true), d, extents);
-        epilogue.visit(extents, (format, products.count()), visit);
-        Buffer::visit_workspace(workspace, of.launched, visit);
+        let output = kernel.and_then(|kernel| kernel.filled).map(|filled| filled.d);
+        epilogue.visit(&EpilogueOf { d: extents, format, products: products.count(), gemm, output }, visit);
+        if let Some(kernel) = kernel {
+            kernel.schedule(visit);
+        }
+        if !described {
+            Buffer::visit_workspace(workspace, of.launched, visit);
+        }
+        if kernel.is_some_and(|kernel| kernel.gemm.works_in_memory()) {
+            visit.address(WORKSPACE_PARAMETER, WORKSPACE);
+        }
     }
 }
 
@@ -130,17 +164,17 @@ impl GroupedProblem {
             Self::One => {}
             Self::Batched { count } => visit.count(count),
             Self::GroupedContiguous { count, offsets } | Self::KGrouped { count, offsets } => {
-                table(offsets, ("the groups' offsets", Contents::Table), 1, u64::from(*count) + 1);
+                table(offsets, (Self::OFFSETS, Contents::Table), 1, u64::from(*count) + 1);
                 visit.count(count);
             }
             Self::GroupedMasked { count, rows, room } => {
-                table(rows, ("the groups' numbers of rows", Contents::Table), 1, (*count).into());
+                table(rows, (Self::ROWS, Contents::Table), 1, (*count).into());
                 visit.count(count);
                 visit.count(room);
             }
             Self::PointerArray { count, records } => {
                 let words = u64::from(Record::BYTES[0] / 4);
-                table(records, ("the records", Contents::Records), words, (*count).into());
+                table(records, (Self::RECORDS, Contents::Records), words, (*count).into());
                 visit.count(count);
             }
         }

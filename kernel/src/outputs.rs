@@ -8,6 +8,8 @@ use scheduler::groups::{Elements, Groups, Offsets, SharedTable};
 
 use crate::gemm::AnyGemm;
 use crate::groups::{cut, tile};
+use crate::operands::Visit;
+use crate::products::GroupedProblem;
 
 /// The kernel parameters that describe the GEMMs of a launch.
 #[derive(Clone, Copy)]
@@ -25,19 +27,62 @@ pub(crate) struct GroupParameters<'f> {
 }
 
 impl<'f> GroupParameters<'f> {
-    /// Declares the kernel parameters.
-    pub(crate) fn declare(f: &'f Builder, form: Form) -> Self {
-        let extent = Extent { m: f.param("m"), n: f.param("n"), group: None, record: None };
-        let k_tiles = f.param("k_tiles");
-        let (count, address) = match form {
-            Form::Single => (f.constant(1), f.constant(0)),
-            Form::Batched => (f.param("batch"), f.constant(0)),
-            Form::GroupedContiguous | Form::KGrouped => (f.param("groups"), f.param("offsets")),
-            Form::GroupedMasked => (f.param("groups"), f.param("rows")),
-            Form::PointerArray => (f.param("groups"), f.param("records")),
-        };
-        let room = matches!(form, Form::GroupedMasked).then(|| f.param("room"));
+    /// States the kernel parameters: the extents of the kernel's output and the number of k-tiles, if a launch is made, and the GEMMs.
+    pub(crate) fn state(
+        form: Form,
+        products: GroupedProblem,
+        extents: Option<[u32; 3]>,
+        visit: &mut dyn Visit,
+    ) {
+        for (i, name) in EXTENTS.into_iter().enumerate() {
+            visit.number(name, extents.map(|extents| extents[i]));
+        }
+        let of = Names::of(form);
+        if let Some(name) = of.count {
+            visit.number(name, Some(products.count()));
+        }
+        if let Some((name, table)) = of.table {
+            visit.address(name, table);
+        }
+        if let Some(name) = of.room {
+            let room = if let GroupedProblem::GroupedMasked { room, .. } = products { room } else { 0 };
+            visit.number(name, Some(room));
+        }
+    }
+
+    /// Finds the kernel parameters.
+    pub(crate) fn of(f: &'f Builder, form: Form) -> Self {
+        let [m, n, k_tiles] = EXTENTS.map(|name| f.parameter(name));
+        let (extent, of) = (Extent { m, n, group: None, record: None }, Names::of(form));
+        let count = of.count.map_or_else(|| f.constant(1), |name| f.parameter(name));
+        let address = of.table.map_or_else(|| f.constant(0), |(name, _)| f.parameter(name));
+        let room = of.room.map(|name| f.parameter(name));
         Self { count, address, room, extent, k_tiles }
+    }
+}
+
+/// The names of the kernel parameters of the extents.
+const EXTENTS: [&str; 3] = ["m", "n", "k_tiles"];
+
+/// The names of the kernel parameters that describe the GEMMs of a form.
+struct Names {
+    count: Option<&'static str>,
+    /// And the name of the memory.
+    table: Option<(&'static str, &'static str)>,
+    room: Option<&'static str>,
+}
+
+impl Names {
+    fn of(form: Form) -> Self {
+        let none = Self { count: None, table: None, room: None };
+        let groups = |table, name| Self { count: Some("groups"), table: Some((table, name)), room: None };
+        match form {
+            Form::Single => none,
+            Form::Batched => Self { count: Some("batch"), ..none },
+            Form::GroupedContiguous | Form::KGrouped => groups("offsets", GroupedProblem::OFFSETS),
+            Form::GroupedMasked => Self { room: Some("room"), ..groups("rows", GroupedProblem::ROWS) },
+            Form::PointerArray => groups("records", GroupedProblem::RECORDS),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The number of GEMMs in a launch, and where the matrices of each are.
 
 use collective::Form;
-use ptx::abi::Argument;
 
 use crate::error::LaunchError;
 use crate::problem::GemmProblem;
@@ -80,6 +79,11 @@ impl GroupedProblem {
     /// Offsets that are multiples of this are right for all kernels that a [selection](crate::select) finds
     /// for [`KGrouped`](Self::KGrouped).
     pub const K_STEP: u32 = 128;
+
+    /// The names of the memory that describes the GEMMs.
+    pub(crate) const OFFSETS: &str = "the groups' offsets";
+    pub(crate) const ROWS: &str = "the groups' numbers of rows";
+    pub(crate) const RECORDS: &str = "the records";
 
     /// The form of the kernels that compute these GEMMs.
     pub fn form(&self) -> Form {
@@ -179,19 +183,6 @@ impl GroupedProblem {
             Self::KGrouped { .. } => ends(|group| group.k),
             Self::GroupedMasked { .. } => groups.iter().map(|group| group.m).collect(),
             Self::One | Self::Batched { .. } | Self::PointerArray { .. } => Vec::new(),
-        }
-    }
-
-    /// Values of the kernel's parameters that describe the GEMMs.
-    pub(crate) fn arguments(&self) -> Vec<Argument> {
-        match *self {
-            Self::One => Vec::new(),
-            Self::Batched { count } => vec![count.into()],
-            Self::GroupedContiguous { count, offsets } | Self::KGrouped { count, offsets } => {
-                vec![count.into(), offsets.into()]
-            }
-            Self::GroupedMasked { count, rows, room } => vec![count.into(), rows.into(), room.into()],
-            Self::PointerArray { count, records } => vec![count.into(), records.into()],
         }
     }
 }

@@ -215,7 +215,9 @@ impl Recorder<'_> {
         let entry = Entry { name, target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster };
         Function::build(entry, |f: &Builder| {
             let tiles = Tiles { m: f.param("m"), n: f.param("n"), k: f.param("k") };
-            let parameters = &schedule.declare(f);
+            for (name, _) in schedule.parameters(Tiles { m: 1, n: 1, k: 1 }, 1) {
+                let _: Value<'_, u32> = f.param(name);
+            }
             let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
             let counter = draws.then(|| Counter { f, at: f.param("counter"), drawn: f.variable(0) });
             let draw = counter.as_ref().map(|counter| counter as &dyn Draw<'_>);
@@ -236,7 +238,7 @@ impl Recorder<'_> {
                     count.set(count.get() + 1);
                 };
                 let body = &mut body;
-                schedule.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body });
+                schedule.emit(f, &mut WorkLoop { tiles, worker, workers, draw, body });
             });
         })
     }
@@ -255,7 +257,7 @@ impl Recorder<'_> {
         let bytes = workers as usize * room as usize * RECORD as usize;
         let records = memory.upload(&vec![0xff; bytes.max(1)]);
         let mut arguments: Vec<Argument> = vec![tiles.m.into(), tiles.n.into(), tiles.k.into()];
-        arguments.extend(rule.parameters(tiles, workers).into_iter().map(Argument::from));
+        arguments.extend(rule.parameters(tiles, workers).into_iter().map(|(_, value)| Argument::from(value)));
         arguments.extend([records.into(), room.into()]);
         arguments.extend(counter.map(Argument::from));
         let options = Options { schedule, seed, ..Options::default() };

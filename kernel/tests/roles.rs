@@ -5,14 +5,16 @@ mod later;
 
 use std::sync::Arc;
 
-use collective::{DeviceMainloop, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Plan};
+use collective::operands::Visit;
+use collective::{
+    DeviceMainloop, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Plan,
+};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, LaunchError,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, Kernel, LaunchError,
     ScheduleError, check_schedule,
 };
 use later::{First, Later, Ours};
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use scheduler::{
     AlongM, CoverageFault, OneTile, Persistent, Schedule, SchedulerTraits, TileScheduler, Tiles, Work,
@@ -76,7 +78,7 @@ fn a_mainloop_has_arguments_of_its_own() {
     }
 }
 
-/// Gives the values of the operands' parameters alone, and declares another.
+/// States the operands' parameters alone, and declares another.
 #[derive(Debug)]
 struct Forgets;
 
@@ -94,28 +96,29 @@ impl MainloopEmitter for Forgets {
         "forgets".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let ours = Ours::emitter().declare(f, plan);
-        let _: Value<'_, u64> = f.param("forgotten");
-        ours
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        Ours::emitter().state(of, visit);
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Ours::arguments(plan, a, b, &())
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let ours = Ours::emitter().device(f, plan);
+        let _: Value<'_, u64> = f.param("forgotten");
+        ours
     }
 }
 
 /// A launch has an argument for every parameter, or there is no launch.
 #[test]
-fn a_parameter_without_an_argument_is_an_error() {
+fn a_parameter_that_is_not_stated_is_an_error() {
     type Forgetful = Composed<Forgets, LinearCombination<bf16>, OneTile<AlongM>>;
-    let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(4096, 64).b(4096, 64).d(4096, 64);
-    for result in
-        [Gemm::<Forgetful>::launch(&call, 132), AnyGemm::of::<Forgetful>("forgets").launch(&call, 132)]
-    {
-        let error = result.expect_err("one too few").to_string();
-        assert!(error.contains("mainloop `forgets` gives 2 arguments for 3 parameters"), "{error}");
-    }
+    let mut engine = Emulator::new();
+    let [a, b, d] = [(); 3].map(|()| engine.allocate(64 * 64 * 2).expect("memory").address);
+    let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(a, 64).b(b, 64).d(d, 64);
+    let error =
+        Kernel::run(&AnyGemm::of::<Forgetful>("forgets"), &mut engine, &call).expect_err("one too few");
+    let EngineError::Parameters { declared, given, .. } = &error else { panic!("{error}") };
+    let stated: Vec<_> = declared.iter().copied().filter(|name| *name != "forgotten").collect();
+    assert!(stated == *given && declared.len() == given.len() + 1, "{error}");
 }
 
 /// A mainloop whose device part implements no method.
@@ -136,12 +139,10 @@ impl MainloopEmitter for Bare {
         "bare".to_owned()
     }
 
-    fn declare<'f>(&self, _: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Self)
-    }
+    fn state(&self, _: &MainloopSite<'_>, _: &mut dyn Visit) {}
 
-    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
-        Vec::new()
+    fn device<'f>(&self, _: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Self)
     }
 }
 

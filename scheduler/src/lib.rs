@@ -271,14 +271,9 @@ pub trait Schedule: fmt::Debug + Send + Sync {
         Divided::default()
     }
 
-    /// Declares the scheduler's own kernel parameters, in the order of [`parameters`](Schedule::parameters).
-    /// The extents are not among them. By default there are none.
-    fn declare<'f>(&self, _f: &'f Builder) -> Vec<Value<'f, u32>> {
-        Vec::new()
-    }
-
-    /// The values of the scheduler's own kernel parameters, in the order of [`declare`](Schedule::declare).
-    fn parameters(&self, _tiles: Tiles<u32>, _workers: u32) -> Vec<u32> {
+    /// The scheduler's own kernel parameters: name and value. The names and their order are the same for all tiles; the extents are
+    /// not among them. [`emit`](Schedule::emit) gets each by its name ([`Builder::parameter`]). By default there are none.
+    fn parameters(&self, _tiles: Tiles<u32>, _workers: u32) -> Vec<(&'static str, u32)> {
         Vec::new()
     }
 
@@ -293,8 +288,6 @@ pub trait Schedule: fmt::Debug + Send + Sync {
 
 /// The inputs of [`Schedule::emit`].
 pub struct WorkLoop<'a, 'f> {
-    /// The values that [`Schedule::declare`] returned.
-    pub parameters: &'a [Value<'f, u32>],
     /// The problem's extent in tiles.
     pub tiles: Tiles<Value<'f, u32>>,
     /// The number of this worker, from 0.

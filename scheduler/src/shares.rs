@@ -33,6 +33,28 @@ pub struct Shares<I> {
     pub abreast: I,
 }
 
+impl Shares<()> {
+    /// The names alone.
+    pub(crate) const NAMES: Self =
+        Self { tiles: (), units: (), each: (), span: (), base: (), longer: (), abreast: () };
+}
+
+impl<I> Shares<I> {
+    /// The same numbers as something else, made of the names of their kernel parameters and of them, in the parameters' order.
+    pub(crate) fn named<J>(self, mut make: impl FnMut(&'static str, I) -> J) -> Shares<J> {
+        let Self { tiles, units, each, span, base, longer, abreast } = self;
+        Shares {
+            tiles: make("split_tiles", tiles),
+            units: make("units", units),
+            each: make("span_units", each),
+            span: make("span_k", span),
+            base: make("unit_k", base),
+            longer: make("longer_units", longer),
+            abreast: make("tiles_abreast", abreast),
+        }
+    }
+}
+
 impl Shares<u32> {
     /// The largest number of units in a launch.
     pub const MOST_UNITS: u32 = 1024;

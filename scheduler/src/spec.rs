@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ptx::{Builder, Value};
+use ptx::Builder;
 
 use crate::dynamic::drawn;
 use crate::single::whole;
-use crate::stream_k::{PARAMETERS, Streamed};
+use crate::stream_k::Streamed;
 use crate::tail::Tailed;
 use crate::{
     DivideSpec, Divided, Index, RasterSpec, ReductionKind, Schedule, ScheduleError, SchedulerTraits, Tiles,
@@ -244,11 +244,7 @@ impl Schedule for SchedulerSpec {
         }
     }
 
-    fn declare<'f>(&self, f: &'f Builder) -> Vec<Value<'f, u32>> {
-        self.streamed().map_or(Vec::new(), |_| PARAMETERS.map(|name| f.param(name)).to_vec())
-    }
-
-    fn parameters(&self, tiles: Tiles<u32>, workers: u32) -> Vec<u32> {
+    fn parameters(&self, tiles: Tiles<u32>, workers: u32) -> Vec<(&'static str, u32)> {
         self.streamed().map_or(Vec::new(), |rule| rule.parameters(tiles, workers))
     }
 

@@ -6,7 +6,7 @@
 
 use core::marker::PhantomData;
 
-use ptx::{Builder, Value};
+use ptx::Builder;
 use typenum::{U4, U28, Unsigned};
 
 use crate::single::whole;
@@ -276,10 +276,6 @@ fn fewest(k: u32, cost: u32, most: u32) -> Option<(u64, u32)> {
     Some(best)
 }
 
-/// The names of the kernel parameters, in the order of the fields of [`Shares`].
-pub(crate) const PARAMETERS: [&str; 7] =
-    ["split_tiles", "units", "span_units", "span_k", "unit_k", "longer_units", "tiles_abreast"];
-
 impl Streamed {
     pub(crate) fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {
         let Some(all) = tiles.count() else { return 0 };
@@ -292,9 +288,13 @@ impl Streamed {
         Divided { units, tiles }
     }
 
-    pub(crate) fn parameters(&self, tiles: Tiles<u32>, workers: u32) -> Vec<u32> {
-        let Shares { tiles, units, each, span, base, longer, abreast } = self.shares(tiles, workers);
-        vec![tiles, units, each, span, base, longer, abreast]
+    pub(crate) fn parameters(&self, tiles: Tiles<u32>, workers: u32) -> Vec<(&'static str, u32)> {
+        let mut parameters = Vec::new();
+        self.shares(tiles, workers).named(|name, value| {
+            parameters.push((name, value));
+            value
+        });
+        parameters
     }
 
     pub(crate) fn work(
@@ -324,11 +324,8 @@ impl Streamed {
     }
 
     pub(crate) fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
-        let WorkLoop { parameters, tiles, worker, workers, ref mut body, .. } = *loop_;
-        let numbers: [Value<'f, u32>; 7] =
-            parameters.try_into().expect("the loop is emitted with what `declare` gave");
-        let [split, units, each, span, base, longer, abreast] = numbers;
-        let shares = Shares { tiles: split, units, each, span, base, longer, abreast };
+        let WorkLoop { tiles, worker, workers, ref mut body, .. } = *loop_;
+        let shares = Shares::NAMES.named(|name, ()| f.parameter(name));
         let all = tiles.m * tiles.n;
         // Without k-tiles no tile is split. The code divides by `k`, so `k` is at least 1 here.
         let some = Tiles { k: tiles.k.max(1), ..tiles };

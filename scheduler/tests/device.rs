@@ -40,7 +40,10 @@ fn recorder<S: TileScheduler>(draws: bool) -> Program {
     };
     let function = Function::build(entry, |f: &Builder| {
         let tiles = Tiles { m: f.param("m"), n: f.param("n"), k: f.param("k") };
-        let (rule, parameters) = (S::schedule(), S::schedule().declare(f));
+        let rule = S::schedule();
+        for (name, _) in rule.parameters(Tiles { m: 1, n: 1, k: 1 }, 1) {
+            let _: Value<'_, u32> = f.param(name);
+        }
         let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
         let counter = draws.then(|| Counter { f, at: f.param("counter"), drawn: f.variable(0) });
         let draw = counter.as_ref().map(|counter| counter as &dyn Draw<'_>);
@@ -57,8 +60,7 @@ fn recorder<S: TileScheduler>(draws: bool) -> Program {
                 f.store_global(record, 32, split);
                 count.set(count.get() + 1);
             };
-            let parameters = &parameters;
-            rule.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
+            rule.emit(f, &mut WorkLoop { tiles, worker, workers, draw, body: &mut body });
         });
     });
     Program::new(&function.verify().expect("a legal program"))
@@ -87,7 +89,9 @@ fn agrees<S: TileScheduler>() {
         let records = memory.upload(&unwritten.repeat(workers as usize * room));
         let room_argument = u32::try_from(room).expect("small");
         let mut arguments = vec![m.into(), n.into(), k.into()];
-        arguments.extend(S::schedule().parameters(tiles, workers).into_iter().map(Argument::from));
+        arguments.extend(
+            S::schedule().parameters(tiles, workers).into_iter().map(|(_, value)| Argument::from(value)),
+        );
         arguments.extend([records.into(), room_argument.into()]);
         program
             .launch(Grid { ctas: [workers, 1, 1] }, &arguments, &memory, &Options::default())
@@ -162,7 +166,9 @@ fn draws_each_tile_once<S: TileScheduler>() {
             let room = m * n * 4 + 1;
             let records = memory.upload(&[0xff; 48].repeat((workers * room) as usize));
             let mut arguments = vec![m.into(), n.into(), k.into()];
-            arguments.extend(S::schedule().parameters(tiles, workers).into_iter().map(Argument::from));
+            arguments.extend(
+                S::schedule().parameters(tiles, workers).into_iter().map(|(_, value)| Argument::from(value)),
+            );
             arguments.extend([records.into(), room.into(), counter.into()]);
             let options = Options { schedule, seed, ..Options::default() };
             program

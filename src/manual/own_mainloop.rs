@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use falchion::collective::operands::{MainloopArguments, Visit};
+use falchion::collective::operands::{MainloopArguments, OwnSite, Visit};
 use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
     Consumer, DeviceMainloop, Finish, Form, Format, Forms, InFlight, Mainloop, MainloopEmitter,
-    MainloopNeeds, MainloopSpec, Matrix, OperandMap, OperandTile, Pass, TensorCopy, TileLayout, WarpgroupMma,
+    MainloopNeeds, MainloopSite, MainloopSpec, Matrix, OperandMap, OperandTile, Pass, TensorCopy, TileLayout,
+    WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::prelude::*;
 use falchion::ptx::Builder;
-use falchion::ptx::abi::Argument;
 
 use crate::layout::Slab;
 
@@ -26,13 +26,20 @@ pub struct TwoB;
 pub struct Second(pub Option<Matrix>);
 
 impl MainloopArguments for Second {
-    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
         visit.form(self.0.is_some().into());
         if let Some(second) = &mut self.0 {
             visit.operand("the second B", (1, Format::Bf16), Major::K, second);
         }
+        if let Some(plan) = of.plan {
+            let given = (plan.form == Form::Batched, self.0.filter(|_| of.launched));
+            SECOND.state(NAMES[2], "the second B", given, visit);
+        }
     }
 }
+
+/// The kernel parameters: three tensor maps.
+const NAMES: [[&str; 2]; 3] = [["a_map", "a_step"], ["b_map", "b_step"], ["second_map", "second_step"]];
 
 #[derive(Debug)]
 struct Emitter;
@@ -64,26 +71,17 @@ impl Mainloop for TwoB {
             None => Err("the second B is missing: bind it".into()),
         }
     }
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Second) -> Vec<Argument> {
-        let [a_tile, b_tile] = plan.operands;
-        let tiles = [(a_tile, a), (b_tile, b), (SECOND, own.0.unwrap_or(b))];
-        tiles
-            .into_iter()
-            .flat_map(|(tile, matrix)| tile.arguments(matrix, plan.form == Form::Batched))
-            .collect()
-    }
 }
 
 impl MainloopEmitter for Emitter {
     fn name(&self, _: &MainloopSpec) -> String {
         "two_b".into()
     }
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let names = [["a_map", "a_step"], ["b_map", "b_step"], ["second_map", "second_step"]];
-        Box::new(Device(names.map(|names| OperandMap::declare(f, names, plan.form == Form::Batched))))
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        (0..2).for_each(|i| of.map(i, NAMES[i], visit));
     }
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        TwoB::arguments(plan, a, b, &Second::default())
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device(NAMES.map(|names| OperandMap::of(f, names, plan.form == Form::Batched))))
     }
 }
 

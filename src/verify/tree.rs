@@ -37,7 +37,9 @@ use std::time::Duration;
 
 use collective::operands::Memory;
 use collective::tree::{AnyNode, Host, Node, Scratch, Shape, Site};
-use collective::{Arithmetic, Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
+use collective::{
+    Arithmetic, Bounded, Epilogue, EpilogueSite, EpilogueSpec, Evaluated, FormulaArguments, Treed,
+};
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
     KernelSpec, Launch, LaunchError, MatrixRef, Program, UnknownConfig,
@@ -59,20 +61,20 @@ use super::{Accumulators, Format, HostMatrix, Order, Scales, storage};
 struct OnHost<'e> {
     /// Evaluates it on the accumulator at (row, column), and records what it writes in addition to D.
     evaluate: &'e dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded,
-    /// Visits the arguments for a GEMM of this shape.
-    visit: &'e dyn Fn(Shape, &mut Site<'_>),
+    /// Visits the arguments.
+    visit: &'e dyn Fn(&EpilogueSite<'_>, &mut Site<'_>),
 }
 
 impl OnHost<'_> {
-    /// The memory that the epilogue writes in addition to D.
-    fn written(&self, GemmProblem { m, n, .. }: GemmProblem) -> Vec<Range<u64>> {
+    /// The memory that the epilogue writes in addition to a D of this shape.
+    fn written(&self, d: Shape) -> Vec<Range<u64>> {
         let mut written = Vec::new();
         let mut see = |Memory { address, extents, writes, .. }: Memory<'_>| {
             if writes {
                 written.push(*address..address.saturating_add(extents.bytes()));
             }
         };
-        (self.visit)(Shape { m, n }, &mut Site::root(1, &mut see));
+        (self.visit)(&EpilogueSite::of_shape(d), &mut Site::root(1, &mut see));
         written
     }
 }
@@ -336,7 +338,7 @@ impl<'e> Bench<'e> {
         let nodes = arguments.nodes();
         let evaluate = |host: &mut Host<'_>, at| AnyNode::evaluate(host, nodes, at);
         let tree = Treed::lowered(arguments.tree(), KernelSpec::DEFAULT.store);
-        let visit = |product, site: &mut Site<'_>| tree.visit(&mut nodes.clone(), product, site);
+        let visit = |of: &EpilogueSite<'_>, site: &mut Site<'_>| tree.visit(&mut nodes.clone(), of, site);
         let host = OnHost { evaluate: &evaluate, visit: &visit };
         self.check_given(gemm, problem, (arguments.clone(), host), d)
     }
@@ -356,7 +358,8 @@ impl<'e> Bench<'e> {
         C::Epilogue: Evaluated,
     {
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
-        let visit = |product, site: &mut Site<'_>| C::Epilogue::visit(&mut arguments.clone(), product, site);
+        let visit =
+            |of: &EpilogueSite<'_>, site: &mut Site<'_>| C::Epilogue::visit(&mut arguments.clone(), of, site);
         let host = OnHost { evaluate: &evaluate, visit: &visit };
         let given = EpilogueArgs::<C::Epilogue>(arguments.clone());
         self.check_given(&Gemm::<C>::kernel(), problem, (given, host), d)
@@ -416,7 +419,8 @@ impl<'e> Bench<'e> {
     {
         let arguments = call.epilogue;
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
-        let visit = |product, site: &mut Site<'_>| C::Epilogue::visit(&mut arguments.clone(), product, site);
+        let visit =
+            |of: &EpilogueSite<'_>, site: &mut Site<'_>| C::Epilogue::visit(&mut arguments.clone(), of, site);
         let host = OnHost { evaluate: &evaluate, visit: &visit };
         let given = EpilogueArgs::<C::Epilogue>(arguments.clone());
         self.check_call(&Gemm::<C>::kernel(), &call.with(given), host, [call.a, call.b])
@@ -507,7 +511,7 @@ impl<'e> Bench<'e> {
         };
         let mut writes = writes(&self.contents, &accumulator, (d, &places), subject.element);
         if !places.all {
-            writes = writes.among(d.rows().chain(subject.host.written(call.problem)));
+            writes = writes.among(d.rows().chain(subject.host.written(d.shape)));
         }
         let compared = self.compared(&writes, (!places.all).then_some(d))?;
         let Compared { ratio, elements, d } = compared;

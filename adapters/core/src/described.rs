@@ -6,7 +6,7 @@ use std::sync::Arc;
 use falchion::collective::tree::Shape;
 use falchion::collective::{Format, Formula, Input, Record};
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::operands::{Contents, Extents, Layouts, Memory, Visit, Visited};
+use falchion::kernel::operands::{Contents, EpilogueOf, Extents, Layouts, Memory, Visit, Visited};
 use falchion::kernel::{
     AnyGemm, Buffer, Call, GroupedProblem, Kernel, Launch, LaunchError, LinearArguments, Program,
 };
@@ -25,9 +25,9 @@ pub enum Epilogue {
 }
 
 impl Visited for Epilogue {
-    fn visit(&mut self, d: Extents, (format, _): (Format, u32), visit: &mut dyn Visit) {
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
         match self {
-            Self::Linear(linear) => linear.visit(d, format, visit),
+            Self::Linear(linear) => linear.visit(of.d, of.format, visit),
             Self::Fused(slots, inputs, count) => {
                 for (slot, input) in slots.iter().zip(inputs) {
                     visit.form(input.is_some().into());

@@ -1,6 +1,5 @@
 //! Direct stores: from registers straight to global memory.
 
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use super::parts::Held;
@@ -9,6 +8,7 @@ use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::form::displaced;
 use crate::mainloop::{Fragment, FragmentRow};
+use crate::operands::Visit;
 use crate::plan::Plan;
 use crate::record::Described;
 
@@ -59,6 +59,11 @@ impl<'f> OutputRow<'f> {
 #[derive(Clone, Copy, Debug)]
 pub struct DirectStore;
 
+/// The names of the kernel parameters: where D is, its leading dimension, and bytes from one D to the next.
+const D: &str = "d";
+const D_PITCH: &str = "d_pitch";
+const D_BATCH: &str = "d_batch";
+
 /// The output of [`DirectStore`] on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DirectDevice<'f> {
@@ -69,13 +74,13 @@ pub(crate) struct DirectDevice<'f> {
 }
 
 impl<'f> DirectDevice<'f> {
-    /// Declares the kernel parameters.
-    pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
+    /// Finds the kernel parameters.
+    pub(super) fn of_kernel(f: &'f Builder, plan: &Plan) -> Self {
         if plan.form.described() {
             return Self { address: f.constant(0), ld: f.constant(0), batch: None };
         }
-        let (address, ld) = (f.param("d"), f.number("d_pitch"));
-        Self { address, ld, batch: plan.form.outputs().then(|| f.number("d_batch")) }
+        let (address, ld) = (f.parameter(D), f.parameter(D_PITCH));
+        Self { address, ld, batch: plan.form.outputs().then(|| f.parameter(D_BATCH)) }
     }
 
     /// The output of a group.
@@ -100,16 +105,16 @@ impl Store for DirectStore {
     const WAY: StorePath = StorePath::Direct;
 }
 
-/// The values of the kernel parameters.
-pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
+/// States the kernel parameters.
+pub(super) fn state(format: Format, plan: &Plan, output: Option<Output>, visit: &mut dyn Visit) {
     if plan.form.described() {
-        return Vec::new();
+        return;
     }
-    let mut parameters = vec![output.address.into(), output.ld.into()];
+    visit.address(D, "D");
+    visit.number(D_PITCH, output.map(|output| output.ld));
     if plan.form.outputs() {
-        parameters.push((output.batch.stride * u64::from(format.bytes())).into());
+        visit.number(D_BATCH, output.map(|output| output.batch.stride * u64::from(format.bytes())));
     }
-    parameters
 }
 
 /// Emitted for a consumer warpgroup: stores its fragment of a tile.

@@ -1,14 +1,17 @@
 //! Alpha and beta, and the arithmetic of `alpha * acc + beta * C`.
 
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use super::linear::LinearArguments;
 use super::parts::Held;
 use crate::element::Format;
 use crate::mainloop::Fragment;
+use crate::operands::{Kind, Parameter, Visit};
 use crate::real::{Arithmetic, Number, Real};
 use crate::tree::Site;
+
+/// The names of the kernel parameters.
+const NAMES: [&str; 2] = ["alpha", "beta"];
 
 /// Alpha and beta on the device. If D is `s32` they are integers, and everything is computed modulo 2^32; then the
 /// accumulators and C are held as the bits of an `f32`, which stores move unchanged. If D is `f64`, all is computed in
@@ -21,13 +24,13 @@ pub(super) struct Factors<'f> {
 }
 
 impl<'f> Factors<'f> {
-    /// Declares the kernel parameters.
-    pub(super) fn declare(f: &'f Builder, d: Format) -> Self {
+    /// Finds the kernel parameters.
+    pub(super) fn of_kernel(f: &'f Builder, d: Format) -> Self {
         let arithmetic = Arithmetic::of(d);
-        let [alpha, beta] = ["alpha", "beta"].map(|name| match arithmetic {
-            Arithmetic::F32 => Number::F32(f.param(name)),
-            Arithmetic::S32 => Number::S32(f.param(name)),
-            Arithmetic::F64 => Number::F64(f.param(name)),
+        let [alpha, beta] = NAMES.map(|name| match arithmetic {
+            Arithmetic::F32 => Number::F32(f.parameter(name)),
+            Arithmetic::S32 => Number::S32(f.parameter(name)),
+            Arithmetic::F64 => Number::F64(f.parameter(name)),
         });
         Self { alpha, beta, arithmetic }
     }
@@ -64,9 +67,13 @@ impl<'f> Factors<'f> {
     }
 }
 
-/// The values of the kernel parameters.
-pub(super) fn parameters(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments) -> Vec<Argument> {
-    [alpha, beta].map(|factor| Arithmetic::of(d).argument(factor)).to_vec()
+/// States the kernel parameters.
+pub(super) fn state(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments, visit: &mut dyn Visit) {
+    let arithmetic = Arithmetic::of(d);
+    for (name, factor) in NAMES.into_iter().zip([alpha, beta]) {
+        let kind = Kind::Number(arithmetic.parameter());
+        visit.parameter(Parameter { name, kind, value: Some(arithmetic.argument(factor)) });
+    }
 }
 
 /// Refuses factors that D's arithmetic does not [take](Arithmetic::takes).

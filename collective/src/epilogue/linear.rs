@@ -3,7 +3,6 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
 use typenum::Unsigned;
 
@@ -14,7 +13,7 @@ use super::sourced::{self, SourcedCombination, SourcedDevice};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::tma::TmaStore;
 use super::transposed::Line;
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, EpilogueSite, Evaluated};
 use crate::element::{Element, Format};
 use crate::extent::Extent;
 use crate::form::{Forms, displaced};
@@ -23,7 +22,7 @@ use crate::operand::{MatrixRef, TileAtom};
 use crate::operands::{Contents, Extents, Visit};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::real::Arithmetic;
-use crate::tree::{Bounded, Host, Path, Shape, Site};
+use crate::tree::{Bounded, Host, Path, Site};
 
 /// The linear epilogue `D = alpha * acc + beta * C` with row-major C and D of type `T`. `S` is the store:
 /// [`DirectStore`] (the default) or [`TmaStore`](super::TmaStore).
@@ -67,17 +66,17 @@ impl LinearArguments {
         self.alpha != 0.0
     }
 
-    /// Visits the arguments. C has the extents of D, in this format.
+    /// Visits the arguments. C has the extents of D, in this format. If there is none, its address is 0.
     pub fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
         let Self { alpha, beta, c } = self;
         visit.factor(alpha);
         visit.factor(beta);
-        let lines = if *beta == 0.0 { 0 } else { d.lines };
         visit.form(c.is_some().into());
-        if let Some(c) = c {
-            visit.matrix("C", (Contents::Source(format), false), c, Extents { lines, ..d });
-            visit.in_place();
-        } else if *beta != 0.0 {
+        let (mut none, missing) = (MatrixRef::NONE, c.is_none());
+        let extents = Extents { lines: if missing || *beta == 0.0 { 0 } else { d.lines }, ..d };
+        visit.matrix("C", (Contents::Source(format), false), c.as_mut().unwrap_or(&mut none), extents);
+        visit.in_place();
+        if missing && *beta != 0.0 {
             let reason = format!("there is none and beta is {beta}: pass C, or beta = 0");
             visit.illegal(Path::ROOT.then("C").refuse(reason));
         }
@@ -103,12 +102,8 @@ macro_rules! linear {
                 Some(arguments)
             }
 
-            fn visit(arguments: &mut LinearArguments, product: Shape, site: &mut Site<'_>) {
-                $value.visit(arguments, product, site);
-            }
-
-            fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-                $value.parameters(plan, arguments, d)
+            fn visit(arguments: &mut LinearArguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
+                $value.visit(arguments, of, site);
             }
         }
     )*};
@@ -181,44 +176,51 @@ impl Linear {
     }
 
     /// As [`Epilogue::visit`].
-    pub fn visit(self, arguments: &mut LinearArguments, Shape { m, n }: Shape, site: &mut Site<'_>) {
+    pub fn visit(self, arguments: &mut LinearArguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
         let format = self.store.format;
-        arguments.visit(
-            Extents { lines: m, count: 1, ..Extents::line(format.bits(), n.into()) },
-            format,
-            site.visit,
-        );
+        arguments.visit(of.d, format, site.visit);
         factors::check(format, *arguments, site);
         if let Some(c) = arguments.c.filter(|_| self.sourced && arguments.beta != 0.0) {
             sourced::check(self.store, c, &mut site.then("C"));
         }
+        if let Some(plan) = of.plan {
+            self.state(*arguments, plan, of.output, site.visit);
+        }
     }
 
-    /// As [`Epilogue::parameters`].
-    pub fn parameters(self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let c = arguments.c.filter(|_| arguments.beta != 0.0);
-        let mut parameters = factors::parameters(self.store.format, *arguments);
+    /// States the kernel parameters, of this output if a launch is made.
+    fn state(self, arguments: LinearArguments, plan: &Plan, d: Option<Output>, visit: &mut dyn Visit) {
+        let (format, c) = (self.store.format, arguments.c.filter(|_| arguments.beta != 0.0));
+        factors::state(format, arguments, visit);
         if self.sourced {
-            parameters.extend(sourced::parameters(self.store, plan, c, d));
+            sourced::state(format, plan, c, d, visit);
         } else if plan.form.described() {
-            return parameters;
+            return;
         } else {
             let MatrixRef { address, ld, stride } = c.unwrap_or(MatrixRef::NONE);
-            let format = self.store.format;
             let pair = u64::from(format.bits() / 4);
             let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);
-            let pairs =
-                d.n.is_multiple_of(2) && even(d.address, d.ld | d.batch.stride) && even(address, ld | stride);
-            parameters.extend([address.into(), ld.into()]);
+            visit.address(C, "C");
+            visit.number(C_PITCH, Some(ld));
             if plan.form.outputs() {
-                parameters.push((stride * u64::from(format.bytes())).into());
+                visit.number(C_BATCH, Some(stride * u64::from(format.bytes())));
             }
-            parameters.push(u32::from(pairs).into());
+            let pairs = d.map(|d| {
+                let whole = d.n.is_multiple_of(2) && even(d.address, d.ld | d.batch.stride);
+                u32::from(whole && even(address, ld | stride))
+            });
+            visit.number(PAIRS, pairs);
         }
-        parameters.extend(self.store.parameters(plan, d));
-        parameters
+        self.store.state(plan, d, visit);
     }
 }
+
+/// The names of the kernel parameters: where C is, its leading dimension, bytes from one C to the next, and whether rows consist of
+/// aligned pairs.
+const C: &str = "c";
+const C_PITCH: &str = "c_pitch";
+const C_BATCH: &str = "c_batch";
+const PAIRS: &str = "pairs";
 
 impl EpilogueEmitter for Linear {
     fn store(&self) -> Option<StoreSpec> {
@@ -233,19 +235,23 @@ impl EpilogueEmitter for Linear {
         format!("{}{}", if self.sourced { "sourced" } else { "linear" }, self.store.suffix())
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+    fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit) {
+        self.visit(&mut LinearArguments::default(), of, &mut Site::root(1, visit));
+    }
+
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
         if self.sourced {
-            return Box::new(SourcedDevice::declare(f, plan, self.store));
+            return Box::new(SourcedDevice::of_kernel(f, plan, self.store));
         }
         let described = plan.form.described().then(|| f.constant(0u64));
         Box::new(LinearDevice {
             store: self.store.moved(),
-            factors: Factors::declare(f, self.store.format),
-            c: described.unwrap_or_else(|| f.param("c")),
-            c_ld: described.unwrap_or_else(|| f.number("c_pitch")),
-            c_batch: plan.form.outputs().then(|| f.number("c_batch")),
-            pairs: if described.is_some() { f.constant(0) } else { f.param("pairs") },
-            d: self.store.declare(f, plan),
+            factors: Factors::of_kernel(f, self.store.format),
+            c: described.unwrap_or_else(|| f.parameter(C)),
+            c_ld: described.unwrap_or_else(|| f.parameter(C_PITCH)),
+            c_batch: plan.form.outputs().then(|| f.parameter(C_BATCH)),
+            pairs: if described.is_some() { f.constant(0) } else { f.parameter(PAIRS) },
+            d: self.store.device(f, plan),
         })
     }
 }

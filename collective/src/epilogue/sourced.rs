@@ -3,7 +3,6 @@
 use core::cell::RefCell;
 use core::marker::PhantomData;
 
-use ptx::abi::Argument;
 use ptx::{Builder, TensorLoad, Value, Var};
 use typenum::U2;
 
@@ -17,6 +16,7 @@ use crate::extent::Extent;
 use crate::form::Batch;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Pass, begin, output_elements};
 use crate::operand::{MatrixRef, Widest};
+use crate::operands::Visit;
 use crate::plan::{MBARRIER_BYTES, Plan};
 use crate::tree::Site;
 
@@ -47,6 +47,9 @@ use crate::tree::Site;
 #[derive(Clone, Copy, Debug)]
 pub struct SourcedCombination<T, Buffers = U2, L = Widest>(PhantomData<(T, Buffers, L)>);
 
+/// The names of C's kernel parameters.
+const C: [&str; 2] = ["c_map", "c_step"];
+
 /// The kernel parameters of [`SourcedCombination`] on the device, and its state from tile to tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourcedDevice<'f> {
@@ -61,14 +64,14 @@ pub(super) struct SourcedDevice<'f> {
 }
 
 impl<'f> SourcedDevice<'f> {
-    /// Declares the kernel parameters.
-    pub(super) fn declare(f: &'f Builder, plan: &Plan, store: StoreSpec) -> Self {
+    /// Finds the kernel parameters.
+    pub(super) fn of_kernel(f: &'f Builder, plan: &Plan, store: StoreSpec) -> Self {
         Self {
             store: store.moved(),
-            factors: Factors::declare(f, store.format),
-            c_map: f.tensor_map("c_map"),
-            c_step: plan.form.outputs().then(|| f.param("c_step")),
-            d: TmaDevice::declare(f, plan),
+            factors: Factors::of_kernel(f, store.format),
+            c_map: f.parameter(C[0]),
+            c_step: plan.form.outputs().then(|| f.parameter(C[1])),
+            d: TmaDevice::of_kernel(f, plan),
             odd: f.variable(0u32),
         }
     }
@@ -165,20 +168,28 @@ pub(super) fn check(store: StoreSpec, c: MatrixRef, site: &mut Site<'_>) {
     }
 }
 
-/// The values of C's kernel parameters.
-pub(super) fn parameters(store: StoreSpec, plan: &Plan, c: Option<MatrixRef>, d: Output) -> Vec<Argument> {
-    // If C is not read, D's map serves as a placeholder.
-    let source = c.map_or(d, |c| Output {
-        address: c.address,
-        ld: c.ld,
-        batch: Batch { stride: if d.batch.count > 1 { c.stride } else { 0 }, ..d.batch },
-        ..d
+/// States C's kernel parameters.
+pub(super) fn state(
+    format: Format,
+    plan: &Plan,
+    c: Option<MatrixRef>,
+    d: Option<Output>,
+    visit: &mut dyn Visit,
+) {
+    let source = d.map(|d| {
+        c.map_or(d, |c| Output {
+            address: c.address,
+            ld: c.ld,
+            batch: Batch { stride: if d.batch.count > 1 { c.stride } else { 0 }, ..d.batch },
+            ..d
+        })
     });
-    let mut parameters = store.parameters(plan, source);
+    // If C is not read, D's map serves as a placeholder.
+    let within = if c.is_some() { "C" } else { "D" };
+    visit.tensor_map(C[0], within, source.map(|source| source.tensor_map(format, plan)));
     if plan.form.outputs() {
-        parameters.push(u32::from(source.batch.stride != 0).into());
+        visit.number(C[1], source.map(|source| u32::from(source.batch.stride != 0)));
     }
-    parameters
 }
 
 impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {

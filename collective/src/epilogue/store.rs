@@ -3,7 +3,7 @@
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::Major;
-use ptx::abi::{Argument, TensorMap};
+use ptx::abi::TensorMap;
 use ptx::{Builder, Value};
 
 use super::direct::{self, DirectDevice};
@@ -13,6 +13,7 @@ use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::form::Batch;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
+use crate::operands::Visit;
 use crate::plan::{EpilogueSpec, Peers, Plan, TileLayout, TileNeeds};
 use crate::tensor_map::{Dimension, tensor_map};
 
@@ -259,19 +260,19 @@ impl StoreSpec {
         Self { format: if matches!(self.format, Format::S32) { Format::F32 } else { self.format }, ..self }
     }
 
-    /// Declares the kernel parameters.
-    pub(crate) fn declare<'f>(self, f: &'f Builder, plan: &Plan) -> StoreDevice<'f> {
+    /// Finds the kernel parameters that [`state`](Self::state) states.
+    pub(crate) fn device<'f>(self, f: &'f Builder, plan: &Plan) -> StoreDevice<'f> {
         match self.way {
-            StorePath::Direct => StoreDevice::Direct(DirectDevice::declare(f, plan)),
-            StorePath::Tma { .. } => StoreDevice::Tma(TmaDevice::declare(f, plan)),
+            StorePath::Direct => StoreDevice::Direct(DirectDevice::of_kernel(f, plan)),
+            StorePath::Tma { .. } => StoreDevice::Tma(TmaDevice::of_kernel(f, plan)),
         }
     }
 
-    /// The values of the kernel parameters.
-    pub fn parameters(self, plan: &Plan, output: Output) -> Vec<Argument> {
-        match (self.way, self.transposed) {
-            (StorePath::Direct, _) => direct::parameters(self.format, plan, output),
-            (StorePath::Tma { .. }, _) => tma::parameters(self.format, plan, output),
+    /// States the kernel parameters, of this output if a launch is made.
+    pub(crate) fn state(self, plan: &Plan, output: Option<Output>, visit: &mut dyn Visit) {
+        match self.way {
+            StorePath::Direct => direct::state(self.format, plan, output, visit),
+            StorePath::Tma { .. } => tma::state(self.format, plan, output, visit),
         }
     }
 

@@ -3,7 +3,6 @@
 use core::marker::PhantomData;
 
 use cute_rs::ComposedLayout;
-use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, Value};
 use typenum::{U2, Unsigned};
 
@@ -13,6 +12,7 @@ use super::store::{Access, Combine, Output, Store, StorePath, Stored};
 use crate::element::Format;
 use crate::extent::Extent;
 use crate::operand::{TileAtom, Widest};
+use crate::operands::Visit;
 use crate::plan::Plan;
 
 /// Stores through swizzled shared memory: registers are written there by `stmatrix` (16-bit elements) or by
@@ -31,6 +31,9 @@ use crate::plan::Plan;
 #[derive(Clone, Copy, Debug)]
 pub struct TmaStore<Buffers = U2, L = Widest>(PhantomData<(Buffers, L)>);
 
+/// The name of the kernel parameter: D's tensor map.
+const D_MAP: &str = "d_map";
+
 /// The output of [`TmaStore`] on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TmaDevice<'f> {
@@ -42,24 +45,13 @@ pub(crate) struct TmaDevice<'f> {
 }
 
 impl<'f> TmaDevice<'f> {
-    pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
-        let direct = || DirectDevice::declare(f, plan);
+    /// Finds the kernel parameters.
+    pub(super) fn of_kernel(f: &'f Builder, plan: &Plan) -> Self {
+        let direct = || DirectDevice::of_kernel(f, plan);
         if plan.form.described() {
             return Self { map: f.constant(0), direct: Some(direct()) };
         }
-        Self { map: f.tensor_map("d_map"), direct: plan.form.shares_rows().then(direct) }
-    }
-
-    /// The values of the kernel parameters, given D's tensor map.
-    pub(super) fn parameters(format: Format, plan: &Plan, output: Output, map: TensorMap) -> Vec<Argument> {
-        if plan.form.described() {
-            return Vec::new();
-        }
-        let mut parameters = vec![map.into()];
-        if plan.form.shares_rows() {
-            parameters.extend(direct::parameters(format, plan, output));
-        }
-        parameters
+        Self { map: f.parameter(D_MAP), direct: plan.form.shares_rows().then(direct) }
     }
 
     /// D's address and leading dimension, if they are known in addition to the map.
@@ -78,9 +70,15 @@ impl<B: Unsigned + 'static, L: TileAtom> Store for TmaStore<B, L> {
     const ATOM: Option<ComposedLayout> = L::ATOM;
 }
 
-/// The values of the kernel parameters.
-pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
-    TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan))
+/// States the kernel parameters.
+pub(super) fn state(format: Format, plan: &Plan, output: Option<Output>, visit: &mut dyn Visit) {
+    if plan.form.described() {
+        return;
+    }
+    visit.tensor_map(D_MAP, "D", output.map(|output| output.tensor_map(format, plan)));
+    if plan.form.shares_rows() {
+        direct::state(format, plan, output, visit);
+    }
 }
 
 /// Emitted for a consumer warpgroup: stores its fragment of a tile.

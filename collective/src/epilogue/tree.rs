@@ -5,22 +5,21 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use super::direct;
 use super::parts::{Held, Order, Parts};
-use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated, Pass};
+use super::store::{Access, Combine, Store, StoreDevice, StoreSpec, Stored};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, EpilogueSite, Evaluated, Pass};
 use crate::element::Element;
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::formula::{Formula, Lowered};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, begin, output_elements};
+use crate::operands::Visit;
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{
-    AnyNode, Arithmetic, Begin, Bounded, Declare, EarlyRow, Host, Node, NodeState, NodeTraits, Parameters,
-    Shape, Site,
+    AnyNode, Arithmetic, Begin, Bounded, EarlyRow, Given, Host, Node, NodeState, NodeTraits, Site,
 };
 
 /// An epilogue whose D is the value of the tree `X`, rounded to `T` and stored by `S`. For the nodes see
@@ -76,12 +75,8 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         Arc::new(Treed::<X>::new(Self::STORE))
     }
 
-    fn visit(arguments: &mut X::Arguments, product: Shape, site: &mut Site<'_>) {
-        Treed::<X>::new(Self::STORE).visit(arguments, product, site);
-    }
-
-    fn parameters(plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
-        Treed::<X>::new(Self::STORE).parameters(plan, arguments, d)
+    fn visit(arguments: &mut X::Arguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
+        Treed::<X>::new(Self::STORE).visit(arguments, of, site);
     }
 }
 
@@ -131,26 +126,28 @@ pub(crate) const fn spec(traits: NodeTraits, store: StoreSpec) -> Result<Epilogu
 }
 
 /// [`TreeEpilogue`] with its store as a value. The tree is a type, or a [`Formula`]'s.
-pub struct Treed<X> {
+pub struct Treed<X: Node> {
     /// How D is stored.
     pub store: StoreSpec,
     traits: NodeTraits,
     /// The tree, if it is a value.
     value: Option<Lowered>,
-    tree: PhantomData<fn() -> X>,
+    /// Its arguments, with addresses of 0.
+    none: fn(Option<Lowered>) -> X::Arguments,
 }
 
 impl Treed<AnyNode> {
     /// The tree of a formula with a store.
     pub fn lowered(tree: Lowered, store: StoreSpec) -> Self {
-        Self { store, traits: tree.traits(), value: Some(tree), tree: PhantomData }
+        let none = |tree: Option<Lowered>| tree.map_or_else(Default::default, Lowered::none);
+        Self { store, traits: tree.traits(), value: Some(tree), none }
     }
 }
 
 impl<X: Node> Treed<X> {
     /// The tree with a store.
     pub const fn new(store: StoreSpec) -> Self {
-        Self { store, traits: X::TRAITS, value: None, tree: PhantomData }
+        Self { store, traits: X::TRAITS, value: None, none: |_| X::Arguments::default() }
     }
 
     /// What it computes in.
@@ -158,9 +155,10 @@ impl<X: Node> Treed<X> {
         self.value.map_or(Arithmetic::of(self.store.format), Lowered::arithmetic)
     }
 
-    /// Visits the arguments for a GEMM of this shape.
-    pub fn visit(&self, arguments: &mut X::Arguments, product: Shape, site: &mut Site<'_>) {
-        let (traits, Shape { m, n }) = (self.traits, product);
+    /// As [`Epilogue::visit`].
+    pub fn visit(&self, arguments: &mut X::Arguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
+        let (traits, shape) = (self.traits, of.shape());
+        let n = shape.n << traits.halved();
         let block = if traits.gate_block == NodeTraits::SPLIT { 0 } else { traits.gate_block * 2 };
         if !n.is_multiple_of(1 << traits.halved()) {
             site.refuse(format!("N is {n}, a multiple of 2 was needed: the columns are gated in pairs"));
@@ -170,23 +168,17 @@ impl<X: Node> Treed<X> {
                 "N is {n}, a multiple of {block} was needed: the columns are gated in blocks of {gates}"
             ));
         }
-        let site = &mut site.computing_in(self.arithmetic());
-        X::visit(arguments, Shape { m, n: n >> traits.halved() }, site);
-    }
-
-    /// The values of the kernel parameters.
-    pub fn parameters(&self, plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
-        let mut parameters = Parameters::of(self.arithmetic());
-        let (shape, root) = (Shape { m: d.m, n: d.n }, &mut Site::root(1, &mut parameters));
-        X::visit(&mut arguments.clone(), shape, root);
-        let pair_bytes = u64::from(self.store.format.bits() / 4);
-        let pairs = d.n.is_multiple_of(2)
-            && d.address.is_multiple_of(pair_bytes)
-            && d.ld.is_multiple_of(2)
-            && parameters.pairs;
-        parameters.values.push(u32::from(pairs).into());
-        parameters.values.extend(self.store.parameters(plan, d));
-        parameters.values
+        let arithmetic = self.arithmetic();
+        let Some(plan) = of.plan else {
+            return X::visit(arguments, shape, &mut site.computing_in(arithmetic));
+        };
+        let pairs = site.stating(arithmetic, |site| X::visit(arguments, shape, site));
+        let whole = of.output.map(|d| {
+            let pair_bytes = u64::from(self.store.format.bits() / 4);
+            d.n.is_multiple_of(2) && d.address.is_multiple_of(pair_bytes) && d.ld.is_multiple_of(2)
+        });
+        site.visit.number(IN_PAIRS, whole.map(|whole| u32::from(whole && pairs)));
+        self.store.state(plan, of.output, site.visit);
     }
 
     /// The tree's name.
@@ -239,21 +231,28 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
         format!("{}{}", self.tree_name(), self.store.suffix())
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+    fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit) {
+        self.visit(&mut (self.none)(self.value), of, &mut Site::root(1, visit));
+    }
+
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
         let items = self.value.map_or(&[][..], Lowered::items);
-        let mut declare = Declare::new(f, self.arithmetic(), self.early(plan), items);
-        let tree = X::declare(&mut declare);
+        let mut given = Given::new(f, self.arithmetic(), self.early(plan), items);
+        let tree = X::device(&mut given);
         Box::new(TreeDevice {
             arithmetic: self.arithmetic(),
             tree,
-            early: declare.early(),
-            pairs: f.param("pairs"),
-            d: self.store.declare(f, plan),
+            early: given.early(),
+            pairs: f.parameter(IN_PAIRS),
+            d: self.store.device(f, plan),
             store: self.store,
             traits: self.traits,
         })
     }
 }
+
+/// The name of the kernel parameter that says whether every access to a pair can be one access.
+const IN_PAIRS: &str = "pairs";
 
 /// Parameters of [`Treed`] on the device.
 struct TreeDevice<'f> {

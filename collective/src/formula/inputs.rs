@@ -144,6 +144,11 @@ fn problem(name: &str, reason: impl Into<String>) -> NodeError {
 }
 
 impl Lowered {
+    /// Arguments with addresses of 0.
+    pub(crate) fn none(self) -> AnyNodeArguments {
+        self.supplied(Shape { m: 0, n: 0 }, BTreeMap::new(), Some(&mut Nothing)).0.arguments
+    }
+
     /// The arguments, and what is wrong with them.
     fn supplied(
         self,
@@ -154,6 +159,47 @@ impl Lowered {
         let mut by_name = ByName { items: self.items(), own: &[], known, from, error: None };
         let arguments = AnyNode::supply(&mut by_name, shape);
         (FormulaArguments { tree: self, arguments, inputs: Arc::new(by_name.known) }, by_name.error)
+    }
+}
+
+/// Supplies zeros.
+struct Nothing;
+
+impl Supply for Nothing {
+    fn scalars(&mut self, _names: &[&str], values: &mut [f64]) {
+        values.fill(0.0);
+    }
+
+    fn vector(&mut self, _format: Format, _len: u32) -> u64 {
+        0
+    }
+
+    fn matrix(&mut self, _format: Format, _shape: Shape) -> MatrixRef {
+        MatrixRef::NONE
+    }
+
+    fn residual(&mut self, _format: Format, _shape: Shape) -> ResidualArgument {
+        ResidualArgument::default()
+    }
+
+    fn output(&mut self, _format: Format, _shape: Shape) -> MatrixRef {
+        MatrixRef::NONE
+    }
+
+    fn reduced(&mut self, _identity: f32, _len: u32) -> u64 {
+        0
+    }
+
+    fn scratch(&mut self, _bytes: u64) -> Scratch {
+        Scratch::default()
+    }
+
+    fn dropout(&mut self) -> DropoutArgument {
+        DropoutArgument::default()
+    }
+
+    fn stride(&mut self) -> u64 {
+        0
     }
 }
 

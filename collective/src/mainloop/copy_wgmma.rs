@@ -9,14 +9,15 @@
 use core::marker::PhantomData;
 
 use cute_rs::atom::Major;
-use ptx::abi::Argument;
 use ptx::{Builder, Special, Value};
 
-use super::thread_copy::{Copying, ThreadCopy, ThreadOrigin, WIDTHS, thread_arguments};
+use super::thread_copy::{Copying, ThreadCopy, ThreadOrigin, WIDTHS};
 use super::{
-    Accumulators, Consumer, DeviceMainloop, MainloopEmitter, Pass, WorkUnit, both_staged, multistage,
+    Accumulators, Consumer, DeviceMainloop, MainloopEmitter, MainloopSite, Pass, WorkUnit, both_staged,
+    multistage,
 };
 use crate::operand::Matrix;
+use crate::operands::Visit;
 use crate::pipeline::{ClusterPosition, Position};
 use crate::plan::{MainloopSpec, OperandTile, Plan};
 use crate::record::Described;
@@ -42,7 +43,7 @@ impl<'f> Sources<'f> {
     /// The sources of a work unit.
     fn of(self, f: &'f Builder, plan: &Plan, unit: WorkUnit<'f>) -> Self {
         let Some(record) = unit.record else {
-            return Self { a: self.a.of(unit.group), b: self.b.of(unit.group), ..self };
+            return Self { a: self.a.of_group(unit.group), b: self.b.of_group(unit.group), ..self };
         };
         let [m, n, k] = record.extents(f, plan);
         let source = |Described { address, ld }: Described<'f>, mn, tile: OperandTile| {
@@ -73,41 +74,44 @@ impl MainloopEmitter for ThreadCopies {
         true
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        let plan = of.plan;
+        if plan.form.described() {
+            return;
+        }
+        for (i, names) in NAMES.into_iter().enumerate() {
+            let (tile, batched) = (&plan.operands[i], plan.operand_batches()[i]);
+            let anywhere = plan.shares_rows()[i] && tile.major == Major::Mn;
+            tile.state_threads(names, of.name(i), of.matrix(i), anywhere, visit);
+            if batched {
+                let stride = |matrix: Matrix| matrix.batch.stride * u64::from(tile.bits() / 8);
+                visit.number(BATCHES[i], of.matrix(i).map(stride));
+            }
+        }
+        visit.number(K, of.matrix(0).map(|a| a.k));
+    }
+
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
         both_staged(f, plan);
         if plan.form.described() {
             let (wide, narrow) = (f.constant(0), f.constant(0));
             let nowhere = ThreadOrigin { address: wide, ld: wide, mn: narrow, width: narrow, batch: None };
             return Box::new(Sources { a: nowhere, b: nowhere, k: narrow });
         }
-        let origin = |names: [&'static str; 4], batch: &'static str, batched: bool| {
-            let origin = ThreadOrigin::declare(f, names);
-            ThreadOrigin { batch: batched.then(|| f.number(batch)), ..origin }
+        let batched = plan.operand_batches();
+        let origin = |i: usize| {
+            let origin = ThreadOrigin::of(f, NAMES[i]);
+            ThreadOrigin { batch: batched[i].then(|| f.parameter(BATCHES[i])), ..origin }
         };
-        let [a_batched, b_batched] = plan.operand_batches();
         // (M, K), (N, K), (BATCH) where there is one
-        Box::new(Sources {
-            a: origin(["a", "a_pitch", "a_rows", "a_width"], "a_batch", a_batched),
-            b: origin(["b", "b_pitch", "b_rows", "b_width"], "b_batch", b_batched),
-            k: f.param("k"),
-        })
-    }
-
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        if plan.form.described() {
-            return Vec::new();
-        }
-        let [a_batched, b_batched] = plan.operand_batches();
-        let [a_tile, b_tile] = &plan.operands;
-        let [a_rows, b_rows] = plan.shares_rows();
-        let a_anywhere = a_rows && a_tile.major == Major::Mn;
-        let mut arguments = thread_arguments(a_tile, a, a_batched, a_anywhere);
-        let b_anywhere = b_rows && b_tile.major == Major::Mn;
-        arguments.extend(thread_arguments(b_tile, b, b_batched, b_anywhere));
-        arguments.push(a.k.into());
-        arguments
+        Box::new(Sources { a: origin(0), b: origin(1), k: f.parameter(K) })
     }
 }
+
+/// The names of the parameters of A and of B, of the distance from one A or B to the next, and of K.
+const NAMES: [[&str; 4]; 2] = [["a", "a_pitch", "a_rows", "a_width"], ["b", "b_pitch", "b_rows", "b_width"]];
+const BATCHES: [&str; 2] = ["a_batch", "b_batch"];
+const K: &str = "k";
 
 impl<'f> DeviceMainloop<'f> for Sources<'f> {
     fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _cluster: ClusterPosition<'f>) {

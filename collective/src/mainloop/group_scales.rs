@@ -1,12 +1,13 @@
 //! Scales and zero points of weights in few bits, as callers pass them.
 
-use ptx::abi::{Argument, TensorElement};
+use ptx::abi::TensorElement;
 use ptx::{Builder, Value};
 
-use super::{AnyTile, BoxTile, WorkUnit};
+use super::{AnyTile, BoxTile, MainloopSite, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
+use crate::operands::Visit;
 use crate::plan::{Plan, WeightsSpec};
-use crate::tensor_map::{Companion, Dimension};
+use crate::tensor_map::{self, Companion, Dimension};
 
 /// The addresses of the scales and zero points of a call's weights ([`Quantized`](crate::Quantized)).
 ///
@@ -31,28 +32,53 @@ impl GroupScales {
         [if weights.group == 0 { 0 } else { k.div_ceil(weights.group) }, mn]
     }
 
-    /// The values of the kernel parameters that follow the operands' own, for the kernel's operand A.
+    /// Checks the factors of the kernel's operand A.
     ///
     /// # Errors
     /// A sentence: which argument, the value found, and what is allowed.
-    pub fn arguments(&self, plan: &Plan, a: Matrix) -> Result<Vec<Argument>, String> {
-        let Some(weights) = plan.mainloop.weights() else { return Ok(Vec::new()) };
-        let [batched, _] = plan.operand_batches();
+    pub fn check(&self, plan: &Plan, a: Matrix) -> Result<(), String> {
+        let Some(weights) = plan.mainloop.weights() else { return Ok(()) };
+        kinds(weights).try_for_each(|i| self.companion(plan, weights, a, i).check())
+    }
+
+    /// The scales (0) or the zero points (1).
+    fn companion(&self, plan: &Plan, weights: WeightsSpec, a: Matrix, i: usize) -> Companion<2> {
         let [m, _, k] = plan.mainloop.tile;
         let [groups, rows] = Self::extents(weights, a.mn, a.k);
+        let given = [self.scales, self.zeros][i];
         let format = plan.mainloop.operands[0].format.tensor();
-        let scale = if weights.powers() { TensorElement::U8 } else { format };
-        let scales = (weights.group > 0).then_some(("the scales of weights", self.scales, scale));
-        let zeros = weights.zeros.then_some(("the zero points of weights", self.zeros, format));
-        let mut arguments = Vec::new();
-        for (name, given, element) in [scales, zeros].into_iter().flatten() {
-            let companion = Companion { name, element, given, operand: a, batched };
-            arguments.extend(companion.arguments([
+        Companion {
+            name: FACTORS[i],
+            element: if i == 0 && weights.powers() { TensorElement::U8 } else { format },
+            given,
+            operand: a,
+            batched: plan.operand_batches()[0],
+            dimensions: [
                 Dimension::contiguous(rows, m),
                 Dimension { extent: groups, stride: given.ld, copied: weights.groups(k) },
-            ])?);
+            ],
         }
-        Ok(arguments)
+    }
+}
+
+/// The names of the memory: scales and zero points.
+pub const FACTORS: [&str; 2] = ["the scales of weights", "the zero points of weights"];
+
+/// The names of the kernel parameters.
+const NAMES: [[&str; 2]; 2] = [["scales_map", "scales_step"], ["zeros_map", "zeros_step"]];
+
+/// Which of scales (0) and zero points (1) weights have.
+fn kinds(weights: WeightsSpec) -> impl Iterator<Item = usize> {
+    [weights.group > 0, weights.zeros].into_iter().enumerate().filter(|(_, has)| *has).map(|(i, _)| i)
+}
+
+/// States the kernel parameters of the factors that the weights have.
+pub(crate) fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    let (plan, [batched, _]) = (of.plan, of.plan.operand_batches());
+    let Some(weights) = plan.mainloop.weights() else { return };
+    for i in kinds(weights) {
+        let value = of.operands.map(|of| of.group_scales.companion(plan, weights, of.matrices[0], i).map());
+        tensor_map::state(NAMES[i], FACTORS[i], (batched, value), visit);
     }
 }
 
@@ -66,8 +92,5 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
         vec![unit.m, group]
     };
     // (BLK_M, GROUPS, PIPE)
-    let tile = |names, number| BoxTile::declare(f, names, batched, number, place);
-    let scales = (weights.group > 0).then(|| tile(["scales_map", "scales_step"], 2));
-    let zeros = weights.zeros.then(|| tile(["zeros_map", "zeros_step"], 3));
-    scales.into_iter().chain(zeros).collect()
+    kinds(weights).map(|i| BoxTile::of(f, NAMES[i], batched, 2 + i, place)).collect()
 }

@@ -9,9 +9,13 @@
 use cute_rs::atom::Major;
 use ptx::{Builder, MapChange, Scope, Special, Value, Var};
 
-use super::WorkUnit;
+use super::{MainloopSite, WorkUnit};
+use crate::operands::{Visit, WORKSPACE};
 use crate::plan::{OperandTile, Plan};
 use crate::record::Described;
+
+/// The name of the kernel parameter.
+const MAPS: &str = "maps";
 
 /// A CTA's maps on the device.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +29,14 @@ pub(super) struct OwnMaps<'f> {
 }
 
 impl<'f> OwnMaps<'f> {
-    /// Declares the kernel parameter.
-    pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
-        let all = f.param::<u64>("maps");
+    /// States the kernel parameter.
+    pub(super) fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        visit.address_in(MAPS, WORKSPACE, of.maps);
+    }
+
+    /// Finds it.
+    pub(super) fn of(f: &'f Builder, plan: &Plan) -> Self {
+        let all = f.parameter::<u64>(MAPS);
         let address = all + f.special(Special::CtaX).mul_wide(plan.map_bytes());
         Self { address, pair: f.variable(0u32), product: f.variable(0u32) }
     }
@@ -46,7 +55,7 @@ impl<'f> OwnMaps<'f> {
 
     /// Emitted for a work unit: the maps of A and B for its GEMM. If the pair in use is for another GEMM, the
     /// thread for which `loads` holds prepares a new one.
-    pub(super) fn of(
+    pub(super) fn of_unit(
         self,
         f: &'f Builder,
         plan: &Plan,

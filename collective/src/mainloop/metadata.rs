@@ -1,33 +1,54 @@
 //! The metadata of a call's sparse operand: its kernel parameters, and its tile in a stage.
 
-use ptx::abi::{Argument, TensorElement};
+use ptx::abi::TensorElement;
 use ptx::{Builder, Value};
 
-use super::{AnyTile, BoxTile, WorkUnit};
+use super::{AnyTile, BoxTile, MainloopSite, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
+use crate::operands::Visit;
 use crate::plan::Plan;
 use crate::sparse::{ROWS, WORDS, unit_k};
-use crate::tensor_map::{Companion, Dimension};
+use crate::tensor_map::{self, Companion, Dimension};
 
-/// The values of the metadata's kernel parameters, for the kernel's operand A. The leading dimension counts
-/// words from one block of 64 rows to the next. The stride counts words from one GEMM to the next.
+/// Checks the metadata of the kernel's operand A. The leading dimension counts words from one block of 64 rows to the next. The
+/// stride counts words from one GEMM to the next.
 ///
 /// # Errors
 /// A sentence: which argument, the value found, and what is allowed.
-pub fn arguments(plan: &Plan, given: MatrixRef, a: Matrix) -> Result<Vec<Argument>, String> {
-    let (format, [batched, _]) = (plan.mainloop.operands[0].format, plan.operand_batches());
-    let name = "the metadata words of a sparse operand";
-    let companion = Companion { name, element: TensorElement::U32, given, operand: a, batched };
-    let arguments = companion.arguments([
-        Dimension::contiguous(WORDS, WORDS),
-        Dimension {
-            extent: a.k.div_ceil(unit_k(format)),
-            stride: WORDS.into(),
-            copied: plan.mainloop.metadata_words(),
-        },
-        Dimension { extent: a.mn.div_ceil(ROWS), stride: given.ld, copied: plan.mainloop.tile[0] / ROWS },
-    ])?;
-    Ok(arguments.collect())
+pub fn check_metadata(plan: &Plan, given: MatrixRef, a: Matrix) -> Result<(), String> {
+    companion(plan, given, a).check()
+}
+
+fn companion(plan: &Plan, given: MatrixRef, a: Matrix) -> Companion<3> {
+    let units = a.k.div_ceil(unit_k(plan.mainloop.operands[0].format));
+    let (rows, words) = (a.mn.div_ceil(ROWS), WORDS.into());
+    Companion {
+        name: METADATA,
+        element: TensorElement::U32,
+        given,
+        operand: a,
+        batched: plan.operand_batches()[0],
+        dimensions: [
+            Dimension::contiguous(WORDS, WORDS),
+            Dimension { extent: units, stride: words, copied: plan.mainloop.metadata_words() },
+            Dimension { extent: rows, stride: given.ld, copied: plan.mainloop.tile[0] / ROWS },
+        ],
+    }
+}
+
+/// The name of the memory.
+pub const METADATA: &str = "the metadata words of a sparse operand";
+
+/// The names of the kernel parameters.
+const NAMES: [&str; 2] = ["metadata_map", "metadata_step"];
+
+/// States the kernel parameters, if A is sparse.
+pub(crate) fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    if of.plan.mainloop.is_sparse() {
+        let value =
+            of.operands.map(|operands| companion(of.plan, operands.metadata, operands.matrices[0]).map());
+        tensor_map::state(NAMES, METADATA, (of.plan.operand_batches()[0], value), visit);
+    }
 }
 
 /// The tile of a stage: metadata, if A is sparse.
@@ -36,6 +57,5 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Option<AnyTile<'f>> {
     // (WORDS, UNITS, BLK_M / 64, PIPE)
     let place =
         move |unit: WorkUnit<'f>, k_tile: Value<'f, u32>| vec![f.constant(0), k_tile * units, unit.m / ROWS];
-    let declare = || BoxTile::declare(f, ["metadata_map", "metadata_step"], batched, 2, place);
-    plan.mainloop.is_sparse().then(declare)
+    plan.mainloop.is_sparse().then(|| BoxTile::of(f, NAMES, batched, 2, place))
 }

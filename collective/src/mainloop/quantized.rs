@@ -2,16 +2,17 @@
 //! registers.
 
 use cute_rs::atom::unit;
-use ptx::abi::{Argument, Promotion, TensorElement, TensorMap};
+use ptx::abi::{Promotion, TensorElement, TensorMap};
 use ptx::inst::FloatOp;
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 
 use super::convert::{Converter, both};
-use super::stage_tile::{AnyTile, LoadTile, Loading, OperandMap, StageTile};
+use super::stage_tile::{AnyTile, LoadTile, Loading, MAPS, OperandMap, StageTile};
 use super::stages::Older;
-use super::{Consumer, Finish, Pass, WarpgroupMma};
+use super::{Consumer, Finish, MainloopSite, Pass, WarpgroupMma};
 use crate::form::Batch;
 use crate::operand::Matrix;
+use crate::operands::Visit;
 use crate::pipeline::Stage;
 use crate::plan::{Plan, WeightsSpec};
 use crate::tensor_map::{self, Dimension};
@@ -22,12 +23,16 @@ const LINE: u32 = 256;
 /// Lines per unit.
 const LINES: u32 = unit::BYTES / (4 * LINE);
 
-/// The values of the codes' parameters.
-pub(super) fn arguments(plan: &Plan, weights: WeightsSpec, a: Matrix, batched: bool) -> Vec<Argument> {
-    // A batch of words.
-    let stride = a.batch.stride * u64::from(weights.code.bits()) / 32;
-    let batch = batched.then_some(Batch { stride, ..a.batch });
-    tensor_map::arguments(units_map(plan, weights, a, batch), batch).collect()
+/// States the codes' parameters.
+pub(super) fn state(of: &MainloopSite<'_>, weights: WeightsSpec, visit: &mut dyn Visit) {
+    let [batched, _] = of.plan.operand_batches();
+    let value = of.matrix(0).map(|a| {
+        // A batch of words.
+        let stride = a.batch.stride * u64::from(weights.code.bits()) / 32;
+        let batch = batched.then_some(Batch { stride, ..a.batch });
+        (units_map(of.plan, weights, a, batch), batch)
+    });
+    tensor_map::state(MAPS[0], of.name(0), (batched, value), visit);
 }
 
 /// The tensor map of a matrix in units. Dimensions: words of a line, lines along K, blocks of 64 rows, and
@@ -58,7 +63,7 @@ fn units_map(
 struct Codes<'f>(WeightsSpec, OperandMap<'f>);
 
 pub(super) fn codes<'f>(f: &'f Builder, plan: &Plan, weights: WeightsSpec) -> AnyTile<'f> {
-    Box::new(Codes(weights, OperandMap::declare(f, ["a_map", "a_step"], plan.operand_batches()[0])))
+    Box::new(Codes(weights, OperandMap::of(f, MAPS[0], plan.operand_batches()[0])))
 }
 
 impl<'f> StageTile<'f> for Codes<'f> {

@@ -1,12 +1,13 @@
 //! Block scales of 8-bit operands, as callers pass them.
 
 use ptx::Builder;
-use ptx::abi::{Argument, TensorElement};
+use ptx::abi::TensorElement;
 
-use super::{AnyTile, BoxTile, WorkUnit};
+use super::{AnyTile, BoxTile, MainloopSite, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
+use crate::operands::Visit;
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
-use crate::tensor_map::{Companion, Dimension};
+use crate::tensor_map::{self, Companion, Dimension};
 
 /// The addresses of a GEMM's block scales, in `f32`. The result is the sum of `scale(A) * scale(B) * A * B`.
 ///
@@ -55,36 +56,61 @@ impl BlockScales {
         Self { a: MatrixRef::new(a, a_ld), b: MatrixRef::new(b, b_ld) }
     }
 
-    /// The values of the kernel parameters that follow the operands' own, for the kernel's operands A and B.
+    /// Checks the scales of the kernel's operands A and B.
     ///
     /// # Errors
     /// A sentence: which operand's scales, the value found, and what is allowed.
-    pub fn arguments(&self, plan: &Plan, [a, b]: [Matrix; 2]) -> Result<Vec<Argument>, String> {
-        let [of_a, of_b] = plan.oriented([("A's scales", self.a), ("B's scales", self.b)]);
-        let mut arguments = Vec::new();
-        for (i, ((name, given), operand)) in [(of_a, a), (of_b, b)].into_iter().enumerate() {
-            let (rows, tile) = (plan.mainloop.operands[i].scaled, plan.mainloop.tile[i]);
-            let [outer, inner] = Self::extents(operand.mn, operand.k, rows);
-            let row = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
-            let [columns, lines] = if rows == 1 { row } else { [FETCHED_SCALES, scaled_blocks(tile)] };
-            let batched = plan.operand_batches()[i];
-            let companion = Companion { name, element: TensorElement::F32, given, operand, batched };
-            arguments.extend(companion.arguments([
+    pub fn check(&self, plan: &Plan, operands: [Matrix; 2]) -> Result<(), String> {
+        [0, 1].iter().try_for_each(|&i| self.companion(plan, operands[i], i).check())
+    }
+
+    /// The scales of operand A (0) or B (1).
+    fn companion(&self, plan: &Plan, operand: Matrix, i: usize) -> Companion<2> {
+        let (rows, tile) = (plan.mainloop.operands[i].scaled, plan.mainloop.tile[i]);
+        let given = plan.oriented([self.a, self.b])[i];
+        let [outer, inner] = Self::extents(operand.mn, operand.k, rows);
+        let row = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
+        let [columns, lines] = if rows == 1 { row } else { [FETCHED_SCALES, scaled_blocks(tile)] };
+        Companion {
+            name: memory(plan, i),
+            element: TensorElement::F32,
+            given,
+            operand,
+            batched: plan.operand_batches()[i],
+            dimensions: [
                 Dimension::contiguous(inner, columns),
                 Dimension { extent: outer, stride: given.ld, copied: lines },
-            ])?);
+            ],
         }
-        Ok(arguments)
+    }
+}
+
+/// The names of the memory, of the caller's A and B.
+pub const SCALES: [&str; 2] = ["A's scales", "B's scales"];
+
+/// The name of the memory of the kernel's A (0) or B (1).
+fn memory(plan: &Plan, i: usize) -> &'static str {
+    plan.oriented(SCALES)[i]
+}
+
+/// The names of the kernel parameters.
+const NAMES: [[&str; 2]; 2] = [["a_scales_map", "a_scales_step"], ["b_scales_map", "b_scales_step"]];
+
+/// States the kernel parameters, if the operands have block scales.
+pub(crate) fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    let plan = of.plan;
+    for (i, names) in NAMES.into_iter().enumerate().filter(|_| plan.mainloop.is_scaled()) {
+        let value = of.operands.map(|of| of.scales.companion(plan, of.matrices[i], i).map());
+        tensor_map::state(names, memory(plan, i), (plan.operand_batches()[i], value), visit);
     }
 }
 
 /// The tiles of a stage: A's scales and B's, if the operands have block scales.
 pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
-    let names = [["a_scales_map", "a_scales_step"], ["b_scales_map", "b_scales_step"]];
     let tile = |(i, names): (usize, _)| {
         let (rows, anywhere) = (plan.mainloop.operands[i].scaled, plan.begins_anywhere()[i]);
         // (BLK_MN, 1, PIPE), or (4, BLK_MN / 128, PIPE)
-        BoxTile::declare(f, names, plan.operand_batches()[i], 2 + i, move |unit: WorkUnit<'f>, k_tile| {
+        BoxTile::of(f, names, plan.operand_batches()[i], 2 + i, move |unit: WorkUnit<'f>, k_tile| {
             let first = [unit.m, unit.n][i];
             match rows {
                 // A copy begins at a multiple of 16 bytes.
@@ -95,5 +121,5 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
         })
     };
     let scaled = plan.mainloop.is_scaled();
-    names.into_iter().enumerate().filter(|_| scaled).map(tile).collect()
+    NAMES.into_iter().enumerate().filter(|_| scaled).map(tile).collect()
 }

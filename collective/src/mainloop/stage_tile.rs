@@ -1,4 +1,4 @@
-//! The tiles of a stage on the device: each declares its kernel parameters and loads itself.
+//! The tiles of a stage on the device: each finds its kernel parameters and loads itself.
 
 use ptx::{Builder, TensorLoad, Value};
 
@@ -40,14 +40,21 @@ pub(crate) type AnyTile<'f> = Box<dyn StageTile<'f> + 'f>;
 /// The parameters of a tensor map on the device, for one matrix or for a batch.
 ///
 /// ```
-/// use collective::{OperandMap, Plan};
+/// use collective::operands::Visit;
+/// use collective::{MainloopSite, OperandMap, Plan};
 /// use ptx::Builder;
 ///
-/// /// The maps of A and of B, in any form of kernel in which the host knows the matrices. Their values are those of
-/// /// [`OperandTile::arguments`](collective::OperandTile::arguments), in the same order.
-/// fn declare<'f>(f: &'f Builder, plan: &Plan) -> [OperandMap<'f>; 2] {
-///     let [a, b] = plan.operand_batches();
-///     [OperandMap::declare(f, ["a_map", "a_step"], a), OperandMap::declare(f, ["b_map", "b_step"], b)]
+/// const NAMES: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"]];
+///
+/// /// States the maps of A and of B, in any form of kernel in which the host knows the matrices.
+/// fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+///     (0..2).for_each(|i| of.map(i, NAMES[i], visit));
+/// }
+///
+/// /// Finds them.
+/// fn device<'f>(f: &'f Builder, plan: &Plan) -> [OperandMap<'f>; 2] {
+///     let batched = plan.operand_batches();
+///     [0, 1].map(|i| OperandMap::of(f, NAMES[i], batched[i]))
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +66,9 @@ pub struct OperandMap<'f> {
 }
 
 impl<'f> OperandMap<'f> {
-    /// Declares the parameters `map` and, for a batch, `step`.
-    pub fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
-        Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
+    /// Finds the parameters `map` and, for a batch, `step`, which [`OperandTile::state`](crate::OperandTile::state) states.
+    pub fn of(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
+        Self { address: f.parameter(map), step: batched.then(|| f.parameter(step)) }
     }
 
     /// The matrix of a work unit's GEMM, for this CTA only.
@@ -88,6 +95,9 @@ impl<'f> OperandMap<'f> {
     }
 }
 
+/// The names of the parameters of A's map and of B's.
+pub(super) const MAPS: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"]];
+
 /// The tiles of A and B, or of one of them. They have the same extent along K.
 pub(super) struct OperandTiles<'f> {
     /// By operand: its number and its map.
@@ -97,11 +107,10 @@ pub(super) struct OperandTiles<'f> {
 }
 
 impl<'f> OperandTiles<'f> {
-    pub(super) fn declare(f: &'f Builder, plan: &Plan, operands: &[usize]) -> AnyTile<'f> {
-        let names = [["a_map", "a_step"], ["b_map", "b_step"]];
-        let declare = |i: usize| (i, OperandMap::declare(f, names[i], plan.operand_batches()[i]));
-        let maps = operands.iter().copied().map(declare).collect();
-        Box::new(Self { maps, own: plan.form.described().then(|| OwnMaps::declare(f, plan)) })
+    pub(super) fn of(f: &'f Builder, plan: &Plan, operands: &[usize]) -> AnyTile<'f> {
+        let find = |i: usize| (i, OperandMap::of(f, MAPS[i], plan.operand_batches()[i]));
+        let maps = operands.iter().copied().map(find).collect();
+        Box::new(Self { maps, own: plan.form.described().then(|| OwnMaps::of(f, plan)) })
     }
 
     fn addresses(&self) -> Vec<Value<'f, u64>> {
@@ -136,7 +145,7 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
     fn load<'a>(&'a self, of: Loading<'f, 'a>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
         let Loading { f, plan, cluster, unit, loads } = of;
         let bytes = self.bytes(of);
-        let own = self.own.map(|own| own.of(f, plan, unit, loads).to_vec());
+        let own = self.own.map(|own| own.of_unit(f, plan, unit, loads).to_vec());
         let sources = self.maps.iter().zip(own.unwrap_or_else(|| self.addresses()));
         let sources: Vec<_> =
             sources.map(|(&(i, map), address)| (i, address, map.coordinate(unit))).collect();
@@ -176,15 +185,15 @@ pub(crate) struct BoxTile<'f> {
 type Place<'f> = Box<dyn Fn(WorkUnit<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f>;
 
 impl<'f> BoxTile<'f> {
-    /// Declares its parameters: the map, and the distance between GEMMs if it has a batch.
-    pub(crate) fn declare(
+    /// Finds its parameters: the map, and the distance between GEMMs if it has a batch.
+    pub(crate) fn of(
         f: &'f Builder,
         parameters: [&'static str; 2],
         batched: bool,
         number: usize,
         place: impl Fn(WorkUnit<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f,
     ) -> AnyTile<'f> {
-        let map = OperandMap::declare(f, parameters, batched);
+        let map = OperandMap::of(f, parameters, batched);
         Box::new(Self { map, number, place: Box::new(place) })
     }
 }

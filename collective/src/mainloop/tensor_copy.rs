@@ -2,19 +2,19 @@
 
 use cute_rs::atom::Major;
 use cute_rs::atom::tma::{self, TmaTiles};
-use ptx::abi::{Argument, TensorMap};
+use ptx::abi::TensorMap;
 use ptx::{Builder, TensorLoad, Value};
 
 use super::tensor_swizzle;
 use crate::form::Batch;
 use crate::operand::Matrix;
+use crate::operands::Visit;
 use crate::pipeline::Stage;
 use crate::plan::OperandTile;
-use crate::tensor_map::{Dimension, arguments, tensor_map};
+use crate::tensor_map::{self, Dimension, tensor_map};
 
 impl OperandTile {
-    /// The tensor map for copies of such tiles of a matrix: the value of a parameter that
-    /// [`Builder::tensor_map`] declares.
+    /// The tensor map for copies of such tiles of a matrix.
     pub fn tensor_map(&self, matrix: Matrix) -> TensorMap {
         self.map_of(matrix, None)
     }
@@ -41,11 +41,20 @@ impl OperandTile {
         TensorMap { swizzle: tensor_swizzle(swizzle), promotion, ..map }
     }
 
-    /// The values of the parameters that [`OperandMap::declare`](super::OperandMap::declare) declares: the tensor
-    /// map of a matrix, or of its batch.
-    pub fn arguments(&self, matrix: Matrix, batched: bool) -> impl Iterator<Item = Argument> + use<> {
-        let batch = batched.then_some(matrix.batch);
-        arguments(self.map_of(matrix, batch), batch)
+    /// States the parameters that [`OperandMap::of`](super::OperandMap::of) finds under these names: the tensor map of a matrix, or of
+    /// its batch, in memory that was visited under the name `within`. The matrix is `None` where no launch is made.
+    pub fn state(
+        &self,
+        names: [&'static str; 2],
+        within: &'static str,
+        (batched, matrix): (bool, Option<Matrix>),
+        visit: &mut dyn Visit,
+    ) {
+        let value = matrix.map(|matrix| {
+            let batch = batched.then_some(matrix.batch);
+            (self.map_of(matrix, batch), batch)
+        });
+        tensor_map::state(names, within, (batched, value), visit);
     }
 }
 

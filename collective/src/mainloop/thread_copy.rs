@@ -3,11 +3,11 @@
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::Major;
-use ptx::abi::Argument;
 use ptx::{Builder, Scalar, Value, Var};
 
 use crate::form::displaced;
 use crate::operand::Matrix;
+use crate::operands::Visit;
 use crate::pipeline::Stage;
 use crate::plan::{OperandTile, Producer};
 
@@ -26,51 +26,50 @@ pub struct ThreadOrigin<'f> {
 }
 
 impl OperandTile {
-    /// The values of the parameters that [`ThreadOrigin::declare`] declares, for tiles of a matrix.
-    pub fn thread_arguments(&self, matrix: Matrix) -> Vec<Argument> {
-        thread_arguments(self, matrix, false, false)
+    /// States the parameters that [`ThreadOrigin::of`] finds under these names, for tiles of a matrix in memory that was visited
+    /// under the name `within`. The matrix is `None` where no launch is made. If groups of rows may begin `anywhere` in a line,
+    /// nothing is aligned.
+    pub fn state_threads(
+        &self,
+        [address, ld, mn, width]: [&'static str; 4],
+        within: &'static str,
+        matrix: Option<Matrix>,
+        anywhere: bool,
+        visit: &mut dyn Visit,
+    ) {
+        let Self { major, split, .. } = *self;
+        let bits = self.bits();
+        let pitch = |elements: u64| elements * u64::from(bits / 8);
+        let widest = |matrix: Matrix| {
+            // Byte offset of the right half in a line that holds both halves.
+            let half = if split && major == Major::Mn { u64::from(matrix.mn / 2 * (bits / 8)) } else { 0 };
+            let places = matrix.address | pitch(matrix.ld) | pitch(matrix.batch.stride) | half;
+            let fits = |width: &u32| !anywhere && places.is_multiple_of((*width).into());
+            WIDTHS.into_iter().find(fits).unwrap_or(bits / 8)
+        };
+        visit.address(address, within);
+        visit.number(ld, matrix.map(|matrix| pitch(matrix.ld)));
+        visit.number(mn, matrix.map(|matrix| matrix.mn));
+        visit.number(width, matrix.map(widest));
     }
-}
-
-/// The parameter values. With `anywhere`, groups of rows may begin at any element of a line, so nothing is
-/// aligned.
-pub(super) fn thread_arguments(
-    tile: &OperandTile,
-    matrix: Matrix,
-    batched: bool,
-    anywhere: bool,
-) -> Vec<Argument> {
-    let OperandTile { major, split, .. } = *tile;
-    let bits = tile.bits();
-    let [ld, batch] = [matrix.ld, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
-    // Byte offset of the right half in a line that holds both halves.
-    let half = if split && major == Major::Mn { u64::from(matrix.mn / 2 * (bits / 8)) } else { 0 };
-    let fits =
-        |width: &u32| !anywhere && (matrix.address | ld | batch | half).is_multiple_of((*width).into());
-    let width = WIDTHS.into_iter().find(fits).unwrap_or(bits / 8);
-    let mut arguments = vec![matrix.address.into(), ld.into(), matrix.mn.into(), width.into()];
-    if batched {
-        arguments.push(batch.into());
-    }
-    arguments
 }
 
 impl<'f> ThreadOrigin<'f> {
-    /// Declares the parameters of a matrix under these names: address, leading dimension in bytes, number of
-    /// rows, and bytes per copy.
+    /// Finds the parameters of a matrix under these names, which [`OperandTile::state_threads`] states: address, leading dimension in
+    /// bytes, number of rows, and bytes per copy.
     #[track_caller]
-    pub fn declare(f: &'f Builder, [address, ld, mn, width]: [&'static str; 4]) -> Self {
+    pub fn of(f: &'f Builder, [address, ld, mn, width]: [&'static str; 4]) -> Self {
         Self {
-            address: f.param(address),
-            ld: f.number(ld),
-            mn: f.param(mn),
-            width: f.param(width),
+            address: f.parameter(address),
+            ld: f.parameter(ld),
+            mn: f.parameter(mn),
+            width: f.parameter(width),
             batch: None,
         }
     }
 
     /// The matrix of a group.
-    pub(super) fn of(self, group: Option<Value<'f, u32>>) -> Self {
+    pub(super) fn of_group(self, group: Option<Value<'f, u32>>) -> Self {
         Self { address: displaced(self.address, self.batch, group), ..self }
     }
 }
@@ -107,7 +106,7 @@ pub(super) struct Copying<'f> {
 /// /// Fills stages with the tiles of rows `row..row + 128`, `count` of them along K, of a matrix with `k` columns.
 /// fn load<'f>(f: &'f Builder, ring: Position<'f>, row: Value<'f, u32>, count: Value<'f, u32>, k: Value<'f, u32>) {
 ///     let thread = f.special(Special::ThreadX) % 128;
-///     let origin = ThreadOrigin::declare(f, ["x", "x_pitch", "x_rows", "x_width"]);
+///     let origin = ThreadOrigin::of(f, ["x", "x_pitch", "x_rows", "x_width"]);
 ///     let copy = ThreadCopy::new(f, TILE, origin, k, thread);
 ///     ring.fill_by_threads([f.constant(0), count], |stage, k_tile| copy.copy(stage, [row, k_tile * 64]));
 /// }

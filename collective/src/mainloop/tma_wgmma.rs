@@ -3,16 +3,17 @@
 
 use core::marker::PhantomData;
 
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
-use super::stage_tile::{AnyTile, LoadTile, Loading, OperandTiles};
+use super::maps::OwnMaps;
+use super::stage_tile::{AnyTile, LoadTile, Loading, MAPS, OperandTiles};
 use super::{
-    Accumulators, Consumer, DeviceMainloop, Finish, MainloopEmitter, Pass, block_scaled, both_staged,
-    multiplier, quantized,
+    Accumulators, Consumer, DeviceMainloop, Finish, MainloopEmitter, MainloopSite, Pass, block_scaled,
+    both_staged, multiplier, quantized,
 };
 use super::{group_scales, metadata, scales};
 use crate::operand::Matrix;
+use crate::operands::Visit;
 use crate::pipeline::{ClusterPosition, Position};
 use crate::plan::{MainloopSpec, Plan};
 use crate::sparse;
@@ -32,7 +33,7 @@ pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 /// The emitter of [`TmaWgmma`], also for [`BlockScaled`](crate::BlockScaled), [`Quantized`](crate::Quantized)
 /// and [`Sparse`](crate::Sparse) operands. The plan holds all numbers. After the parameters of the operands
 /// follow those of [`BlockScales`](crate::BlockScales), [`GroupScales`](crate::GroupScales) or
-/// [metadata](crate::metadata_arguments).
+/// metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorCopies;
 
@@ -45,9 +46,34 @@ impl MainloopEmitter for TensorCopies {
         true
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        let (plan, described) = (of.plan, of.plan.form.described());
+        // In a grouped launch, records describe the matrices; nothing is read through the maps that the host
+        // encodes.
+        let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
+        let [a_tile, b_tile] = &plan.operands;
+        let [a_batched, b_batched] = plan.operand_batches();
+        match plan.mainloop.weights() {
+            Some(weights) => quantized::state(of, weights, visit),
+            None => {
+                let sparse = plan.mainloop.is_sparse();
+                let kept = |a: Matrix| if sparse { sparse::kept(a_tile.format, a.k) } else { a.k };
+                let a = of.matrix(0).map(|a| map(Matrix { k: kept(a), ..a }));
+                a_tile.state(MAPS[0], of.name(0), (a_batched, a), visit);
+            }
+        }
+        b_tile.state(MAPS[1], of.name(1), (b_batched, of.matrix(1).map(map)), visit);
+        if described {
+            OwnMaps::state(of, visit);
+        }
+        scales::state(of, visit);
+        group_scales::state(of, visit);
+        metadata::state(of, visit);
+    }
+
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
         both_staged(f, plan);
-        let operands = |which: &[usize]| OperandTiles::declare(f, plan, which);
+        let operands = |which: &[usize]| OperandTiles::of(f, plan, which);
         let mut tiles = match plan.mainloop.weights() {
             // (WORDS, LINES, BLK_M / 64, PIPE), (BLK_N, BLK_K, PIPE)
             Some(weights) => vec![quantized::codes(f, plan, weights), operands(&[1])],
@@ -60,22 +86,6 @@ impl MainloopEmitter for TensorCopies {
         tiles.extend(group_scales::tiles(f, plan));
         tiles.extend(metadata::tiles(f, plan));
         Box::new(Tiles(tiles))
-    }
-
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        let ([a_batched, b_batched], [a_tile, b_tile]) = (plan.operand_batches(), &plan.operands);
-        let described = plan.form.described();
-        // In a grouped launch, records describe the matrices; nothing is read through the maps that the host
-        // encodes.
-        let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
-        let k = if plan.mainloop.is_sparse() { sparse::kept(a_tile.format, a.k) } else { a.k };
-        let mut arguments = match plan.mainloop.weights() {
-            Some(weights) => quantized::arguments(plan, weights, a, a_batched),
-            None => a_tile.arguments(map(Matrix { k, ..a }), a_batched).collect(),
-        };
-        arguments.extend(b_tile.arguments(map(b), b_batched));
-        arguments.extend(described.then(|| a.address.into()));
-        arguments
     }
 }
 

@@ -107,6 +107,10 @@ pub struct Declares<'f>(pub &'f Builder);
 impl Visit for Declares<'_> {
     fn memory(&mut self, _memory: Memory<'_>) {}
 
+    fn sees_parameters(&self) -> bool {
+        true
+    }
+
     fn parameter(&mut self, Parameter { name, kind, .. }: Parameter) {
         let (kind, number, ty) = match kind {
             Kind::TensorMap { .. } => (ParamKind::TensorMap, false, Type::U64),

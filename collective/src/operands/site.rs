@@ -86,6 +86,8 @@ pub struct Site<'a> {
     /// Who visits the arguments.
     pub visit: &'a mut dyn Visit,
     path: Path<'a>,
+    /// The names of the node's memory, and of a second piece of it.
+    names: [&'static str; 2],
     /// Number of GEMMs of the launch.
     products: u32,
     /// Bytes from the data of one GEMM of the launch to that of the next.
@@ -105,26 +107,45 @@ impl fmt::Debug for Site<'_> {
 impl<'a> Site<'a> {
     /// The root of a tree, in a launch of this number of GEMMs.
     pub fn root(products: u32, visit: &'a mut dyn Visit) -> Self {
-        Self { visit, path: Path::ROOT, products, stride: 0, arithmetic: Arithmetic::F32 }
+        let names = ["an argument of the epilogue"; 2];
+        Self { visit, path: Path::ROOT, names, products, stride: 0, arithmetic: Arithmetic::F32 }
     }
 
     /// The child `name`.
     pub fn then<'b>(&'b mut self, name: &'b str) -> Site<'b> {
-        let Self { visit, path, products, stride, arithmetic } = self;
-        let (products, stride, arithmetic) = (*products, *stride, *arithmetic);
-        Site { visit: &mut **visit, path: path.then(name), products, stride, arithmetic }
+        let Self { visit, path, names, products, stride, arithmetic } = self;
+        let (names, products, stride, arithmetic) = (*names, *products, *stride, *arithmetic);
+        Site { visit: &mut **visit, path: path.then(name), names, products, stride, arithmetic }
     }
 
-    /// The same node with a name of its own, independent of its place in the tree.
-    pub(crate) fn named<'b>(&'b mut self, name: &'b str) -> Site<'b> {
-        Site { path: Path { up: Some(&Path::ROOT), name }, ..self.each(0) }
+    /// The same node with a name of its own, independent of its place in the tree, and one for the second piece of its memory.
+    pub(crate) fn named(&mut self, names: [&'static str; 2]) -> Site<'_> {
+        Site { path: Path { up: Some(&Path::ROOT), name: names[0] }, names, ..self.each(0) }
+    }
+
+    /// The same node, for the second piece of its memory.
+    pub(crate) fn second(&mut self) -> Site<'_> {
+        Site { names: [self.names[1]; 2], ..self.each(0) }
     }
 
     /// The same node when each GEMM of a launch has its own data, `stride` bytes after that of the one before.
     pub(crate) fn each(&mut self, stride: u64) -> Site<'_> {
-        let Self { visit, path, products, stride: outer, arithmetic } = self;
+        let Self { visit, path, names, products, stride: outer, arithmetic } = self;
         let (stride, arithmetic) = (outer.saturating_add(stride), *arithmetic);
-        Site { visit: &mut **visit, path: *path, products: *products, stride, arithmetic }
+        Site { visit: &mut **visit, path: *path, names: *names, products: *products, stride, arithmetic }
+    }
+
+    /// Visits the same node through another visitor, which is made of this one and returned.
+    pub(crate) fn through<'b, V: Visit + 'b>(
+        &'b mut self,
+        make: impl FnOnce(&'b mut dyn Visit) -> V,
+        body: impl FnOnce(&mut Site<'_>),
+    ) -> V {
+        let Self { visit, path, names, products, stride, arithmetic } = self;
+        let (path, names, products, stride, arithmetic) = (*path, *names, *products, *stride, *arithmetic);
+        let mut through = make(&mut **visit);
+        body(&mut Site { visit: &mut through, path, names, products, stride, arithmetic });
+        through
     }
 
     /// The same node of a tree that computes in this.
@@ -184,7 +205,7 @@ impl<'a> Site<'a> {
     pub fn memory(&mut self, address: &mut u64, extents: Extents, (contents, writes): (Contents, bool)) {
         let stride = self.stride.saturating_mul(8) / u64::from(extents.bits.max(1));
         let extents = Extents { count: if self.stride == 0 { 1 } else { self.products }, stride, ..extents };
-        let name = "an argument of the epilogue";
+        let name = self.names[0];
         self.visit.node(&self.path, Memory { name, address, extents, contents, writes });
     }
 

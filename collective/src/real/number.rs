@@ -4,7 +4,7 @@ use core::ops::{Add, Div, Mul, Neg, Sub};
 
 use ptx::abi::Argument;
 use ptx::inst::{AluOp, Cvt};
-use ptx::{Builder, Value, Var};
+use ptx::{Builder, Type, Value, Var};
 
 use super::{Elementary, Level, Needs, Real};
 use crate::element::{Format, Narrow, Packed};
@@ -95,6 +95,15 @@ impl Arithmetic {
     /// What it holds of a number of the host that it [takes](Self::takes).
     pub fn held(self, number: f64) -> f64 {
         if self == Self::F32 { f64::from(number as f32) } else { number }
+    }
+
+    /// The type of a kernel's parameter with which it computes.
+    pub(crate) const fn parameter(self) -> Type {
+        match self {
+            Self::F32 => Type::F32,
+            Self::S32 => Type::S32,
+            Self::F64 => Type::F64,
+        }
     }
 
     /// A number of the host that it [takes](Self::takes), as the value of a kernel's parameter.

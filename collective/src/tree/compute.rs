@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
 };
 use crate::functions::{Pointwise, Scalars};
 use crate::real::Needs;
@@ -29,8 +29,8 @@ impl Site<'_> {
     }
 }
 
-impl<'f> Declare<'f> {
-    /// Declares the arguments of a function. What the tree does not compute in makes the program illegal.
+impl<'f> Given<'f> {
+    /// The arguments of a function. What the tree does not compute in makes the program illegal.
     pub(super) fn function<F: Pointwise<N>, const N: usize>(&mut self) -> OnDevice<'f, F::Arguments> {
         if let Err(reason) = self.arithmetic().has(Needs::of::<F, N>()) {
             self.builder().refuse(reason);
@@ -81,9 +81,9 @@ macro_rules! compute {
                 $($node::visit(&mut operands.$index, shape, &mut site.then(&function).then($digit));)+
             }
 
-            fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-                let arguments = declare.function::<F, $n>();
-                let operands = [$($node::declare(declare)),+];
+            fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+                let arguments = given.function::<F, $n>();
+                let operands = [$($node::device(given)),+];
                 Box::new(move |tile| {
                     let operands = operands.each_ref().map(|operand| operand(tile));
                     Box::new(ComputeState::<F, $n> { arguments, operands })

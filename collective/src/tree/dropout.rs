@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use ptx::{Value, Var};
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
 };
 use crate::random::{Word, philox};
 
@@ -155,11 +155,11 @@ impl<X: Node> Node for Dropout<X> {
         X::visit(x, shape, site);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (threshold, scale) = (declare.param(), declare.param());
-        let seed = [declare.param(), declare.param()];
-        let offset = [declare.param(), declare.param()];
-        let (device, x) = (Device { threshold, scale, seed, offset }, X::declare(declare));
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let (threshold, scale) = (given.parameter(), given.parameter());
+        let seed = [given.parameter(), given.parameter()];
+        let offset = [given.parameter(), given.parameter()];
+        let (device, x) = (Device { threshold, scale, seed, offset }, X::device(given));
         Box::new(move |tile| Box::new(DropoutState { device, words: None, x: [x(tile)] }))
     }
 

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeTile, NodeTraits, Shape, Site, Spell};
+use super::{Begin, Bounded, Given, Host, Node, NodeTile, NodeTraits, Shape, Site, Spell};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
 /// example, the biases of experts. Nodes outside `Each` are shared by all GEMMs.
@@ -22,7 +22,7 @@ use super::{Begin, Bounded, Declare, Host, Node, NodeTile, NodeTraits, Shape, Si
 pub struct Each<X>(PhantomData<X>);
 
 /// Arguments of [`Each`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EachArgument<A> {
     /// Bytes from the data of one GEMM to that of the next, a multiple of 4; 0 if all share the same.
     pub stride: u64,
@@ -55,8 +55,8 @@ impl<X: Node> Node for Each<X> {
         X::visit(first, shape, &mut site.each(*stride));
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (stride, x) = (declare.number::<u64>(), X::declare(declare));
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let (stride, x) = (given.parameter::<u64>(), X::device(given));
         Box::new(move |tile| {
             let own = tile.extent.group.map(|group| group.cast::<u64>() * stride);
             let displacement = match (own, tile.displacement) {

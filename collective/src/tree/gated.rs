@@ -7,7 +7,7 @@ use typenum::{U8, Unsigned};
 
 use super::compute::OnDevice;
 use super::{
-    Begin, Bounded, Columns, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site,
+    Begin, Bounded, Columns, Given, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site,
     Spell, State,
 };
 use crate::functions::{Pointwise, Scalars};
@@ -231,8 +231,8 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
         X::visit(x, Shape { n: shape.n * 2, ..shape }, &mut site.then(&function));
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (arguments, x) = (declare.function::<F, 2>(), X::declare(declare));
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let (arguments, x) = (given.function::<F, 2>(), X::device(given));
         Box::new(move |tile| {
             let lane = tile.thread % 32;
             let low = (lane & 28) + (lane & 1) * 2;

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use typenum::{U1, Unsigned};
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Number, Shape, Site, Spell, State, leaf};
+use super::{Begin, Bounded, Given, Host, Node, NodeTraits, Number, Shape, Site, Spell, State, leaf};
 use crate::element::Element;
 
 /// The state of a node with one value for all elements.
@@ -30,7 +30,7 @@ impl Node for Accumulator {
 
     fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
-    fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
+    fn device<'f>(_given: &mut Given<'f>) -> Begin<'f> {
         Box::new(|_| leaf(|part, row, pair| part.rows[row].accumulators[pair]))
     }
 
@@ -64,7 +64,7 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
 
     fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
-    fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
+    fn device<'f>(_given: &mut Given<'f>) -> Begin<'f> {
         Box::new(|tile| uniform(tile.arithmetic.constant(tile.f, Self::value())))
     }
 
@@ -93,8 +93,8 @@ impl Node for Scalar {
         site.factor(value);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let value = declare.factor();
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let value = given.factor();
         Box::new(move |_| uniform(value))
     }
 
@@ -124,8 +124,8 @@ impl<T: Element> Node for ScalarPointer<T> {
         site.reads(T::FORMAT, address, 1);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let address = declare.param();
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let address = given.parameter();
         Box::new(move |tile| {
             let element = T::FORMAT.load(tile.f, tile.place(address), 0);
             uniform(tile.arithmetic.widen(T::FORMAT, element))

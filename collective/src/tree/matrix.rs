@@ -7,7 +7,7 @@ use ptx::Value;
 use typenum::Unsigned;
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part, Shape, Site,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part, Shape, Site,
     Spell, State,
 };
 use crate::element::{Element, Format, Narrow};
@@ -37,8 +37,8 @@ struct Matrix<'f> {
 }
 
 impl<'f> Matrix<'f> {
-    fn declare(declare: &mut Declare<'f>, format: Format) -> Self {
-        Self { format, address: declare.param(), ld: declare.number() }
+    fn device(given: &mut Given<'f>, format: Format) -> Self {
+        Self { format, address: given.parameter(), ld: given.parameter() }
     }
 
     /// The matrix of the tile's group.
@@ -146,8 +146,8 @@ impl<T: Element> Node for Load<T> {
         matrix.visit(T::FORMAT, shape, site, false);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let matrix = Matrix::declare(declare, T::FORMAT);
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let matrix = Matrix::device(given, T::FORMAT);
         Box::new(move |tile| {
             Box::new(LoadState { matrix: matrix.of(tile), loaded: Vec::new(), load: Matrix::load })
         })
@@ -220,8 +220,8 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
         matrix.visit(T::FORMAT, Shape { n: P::U32, ..shape }, site, false);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let matrix = Matrix::declare(declare, T::FORMAT);
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let matrix = Matrix::device(given, T::FORMAT);
         let load = |matrix: &Matrix<'f>, part: &Part<'f>| load_repeated(matrix, part, P::U32);
         Box::new(move |_| Box::new(LoadState { matrix, loaded: Vec::new(), load }))
     }
@@ -301,8 +301,8 @@ impl<T: Element> Node for Residual<T> {
         c.as_mut().unwrap_or(&mut none).visit(T::FORMAT, Shape { m, ..shape }, site, false);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (beta, matrix) = (declare.factor(), Matrix::declare(declare, T::FORMAT));
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let (beta, matrix) = (given.factor(), Matrix::device(given, T::FORMAT));
         Box::new(move |tile| Box::new(ResidualState { beta, matrix: matrix.of(tile), loaded: Vec::new() }))
     }
 
@@ -374,8 +374,8 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
         X::visit(x, shape, site);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (matrix, x) = (Matrix::declare(declare, T::FORMAT), X::declare(declare));
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let (matrix, x) = (Matrix::device(given, T::FORMAT), X::device(given));
         Box::new(move |tile| {
             let matrix = matrix.of(tile);
             Box::new(AuxState { matrix, rows: Vec::new(), x: [x(tile)] })

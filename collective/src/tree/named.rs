@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, Spell};
+use super::{Begin, Bounded, Given, Host, Node, NodeTraits, Shape, Site, Spell};
 
 /// A name as a type.
 pub trait Label: 'static {
@@ -28,11 +28,11 @@ impl<L: Label, X: Node> Node for Named<L, X> {
     }
 
     fn visit(arguments: &mut X::Arguments, shape: Shape, site: &mut Site<'_>) {
-        X::visit(arguments, shape, &mut site.named(L::NAME));
+        X::visit(arguments, shape, &mut site.named([L::NAME; 2]));
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        X::declare(declare)
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        X::device(given)
     }
 
     fn evaluate(host: &mut Host<'_>, arguments: &X::Arguments, at: [u32; 2]) -> Bounded {
@@ -111,8 +111,8 @@ macro_rules! epilogue {
                 *given = $($pattern)+;
             }
 
-            fn declare<'f>(declare: &mut $crate::tree::Declare<'f>) -> $crate::tree::Begin<'f> {
-                <$tree as $crate::tree::Node>::declare(declare)
+            fn device<'f>(given: &mut $crate::tree::Given<'f>) -> $crate::tree::Begin<'f> {
+                <$tree as $crate::tree::Node>::device(given)
             }
             fn evaluate(
                 host: &mut $crate::tree::Host<'_>,

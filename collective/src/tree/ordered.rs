@@ -11,7 +11,7 @@ use ptx::{Builder, Location, StoreOrder, Value};
 
 use super::reduce::{across, join_pair, to_column, to_number};
 use super::{
-    Begin, ColumnArgument, Declare, Destination, Node, NodeState, NodeTile, Pair, Part, Reduce, Reduced,
+    Begin, ColumnArgument, Destination, Given, Node, NodeState, NodeTile, Pair, Part, Reduce, Reduced,
     RowArgument, Shape, Site, State, Supply,
 };
 
@@ -147,7 +147,7 @@ impl<D: OrderedDestination> Destination for (D, Scratch) {
 
     fn visit(&mut self, shape: Shape, site: &mut Site<'_>) {
         self.0.visit(shape, site);
-        self.1.visit(D::scratch_bytes(shape), site);
+        self.1.visit(D::scratch_bytes(shape), &mut site.second());
     }
 
     fn supply(from: &mut dyn Supply, identity: f32, shape: Shape) -> Self {
@@ -158,8 +158,8 @@ impl<D: OrderedDestination> Destination for (D, Scratch) {
         self.0.at(at)
     }
 
-    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (places, x) = ([declare.param(), declare.param()], X::declare(declare));
+    fn device<'f, O: Reduce, X: Node>(given: &mut Given<'f>) -> Begin<'f> {
+        let (places, x) = ([given.parameter(), given.parameter()], X::device(given));
         Box::new(move |tile| D::ordered::<O>(tile, places, &x))
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ptx::Value;
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
 };
 use crate::element::{Element, Format};
 use crate::operand::MatrixRef;
@@ -145,8 +145,8 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
         X::visit(x, shape, site);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (first, ld, x) = (declare.param(), declare.number(), X::declare(declare));
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let (first, ld, x) = (given.parameter(), given.parameter(), X::device(given));
         Box::new(move |tile| {
             let (largest, factors) = (BTreeMap::new(), BTreeMap::new());
             let (format, address) = (T::FORMAT, tile.place(first));

@@ -12,7 +12,7 @@ use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, Value};
 
 use super::{
-    Begin, Bounded, ColumnArgument, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part,
+    Begin, Bounded, ColumnArgument, Given, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part,
     RowArgument, Shape, Site, Spell, State, Supply,
 };
 use crate::real::Real;
@@ -242,7 +242,7 @@ impl<'f> RowPartials<'f> {
 
 /// Where the results of a reduction go, as the caller says it: [`RowArgument`], [`ColumnArgument`], or the address of
 /// one number; with [`Scratch`](super::Scratch) beside it, in a fixed order.
-pub trait Destination: Clone + PartialEq + 'static {
+pub trait Destination: Default + Clone + PartialEq + 'static {
     /// Its part of a node's name.
     const NAME: &'static str;
     /// Whether values are combined in a fixed order, tile by whole tile.
@@ -257,8 +257,8 @@ pub trait Destination: Clone + PartialEq + 'static {
     /// Device address of the result to which element (row, column) goes.
     fn at(&self, at: [u32; 2]) -> u64;
 
-    /// As [`Node::declare`], for X reduced to what [`visit`](Self::visit) names.
-    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f>;
+    /// As [`Node::device`], for X reduced to what [`visit`](Self::visit) names.
+    fn device<'f, O: Reduce, X: Node>(given: &mut Given<'f>) -> Begin<'f>;
 }
 
 /// X, also reduced by `Op` to a [`Destination`].
@@ -300,8 +300,8 @@ impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
         X::visit(x, shape, site);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        D::declare::<O, X>(declare)
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        D::device::<O, X>(given)
     }
 
     fn evaluate(host: &mut Host<'_>, (to, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
@@ -327,8 +327,8 @@ impl Destination for RowArgument {
         self.address + 4 * u64::from(column)
     }
 
-    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (result, x) = (declare.param(), X::declare(declare));
+    fn device<'f, O: Reduce, X: Node>(given: &mut Given<'f>) -> Begin<'f> {
+        let (result, x) = (given.parameter(), X::device(given));
         Box::new(move |tile| {
             let (base, op) = (tile.place(result), PhantomData::<O>);
             Box::new(ToRow { base, first: None, partial: Vec::new(), x: [x(tile)], op })
@@ -392,8 +392,8 @@ impl Destination for ColumnArgument {
         self.address + 4 * u64::from(row)
     }
 
-    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (result, x) = (declare.param(), X::declare(declare));
+    fn device<'f, O: Reduce, X: Node>(given: &mut Given<'f>) -> Begin<'f> {
+        let (result, x) = (given.parameter(), X::device(given));
         Box::new(move |tile| {
             let base = tile.place(result);
             to_column::<O>(x(tile), move |tile, rows| {
@@ -459,8 +459,8 @@ impl Destination for u64 {
         *self
     }
 
-    fn declare<'f, O: Reduce, X: Node>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (result, x) = (declare.param(), X::declare(declare));
+    fn device<'f, O: Reduce, X: Node>(given: &mut Given<'f>) -> Begin<'f> {
+        let (result, x) = (given.parameter(), X::device(given));
         Box::new(move |tile| {
             let address = tile.place(result);
             to_number::<O>(x(tile), move |tile, all| {

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
 };
 use crate::real::Real;
 
@@ -74,8 +74,8 @@ impl<X: Node, A: Node> Node for Rotate<X, A> {
         A::visit(angles, shape, &mut here.then("1"));
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let children = [X::declare(declare), A::declare(declare)];
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let children = [X::device(given), A::device(given)];
         Box::new(move |tile| Box::new(RotateState(children.each_ref().map(|child| child(tile)))))
     }
 

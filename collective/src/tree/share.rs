@@ -8,8 +8,7 @@ use std::rc::Rc;
 use typenum::{U0, Unsigned};
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, Spell,
-    State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, Spell, State,
 };
 
 /// `Body`, in which [`Bound`] stands for the value of X. X is computed once per element; once more for each
@@ -97,8 +96,8 @@ impl<X: Node, Body: Node> Node for Let<X, Body> {
         Body::visit(body, shape, site);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let (x, body) = (X::declare(declare), Body::declare(declare));
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let (x, body) = (X::device(given), Body::device(given));
         Box::new(move |tile| {
             let (x, writes) = (Rc::new(RefCell::new(x(tile))), X::TRAITS.effects);
             Box::new(LetState { x, writes, body: [body(tile)] })
@@ -207,7 +206,7 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
 
     fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
-    fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
+    fn device<'f>(_given: &mut Given<'f>) -> Begin<'f> {
         Box::new(|_| Box::new(BoundState(Depth::USIZE)))
     }
 

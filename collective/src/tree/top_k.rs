@@ -7,7 +7,7 @@ use ptx::{Builder, Value};
 use typenum::Unsigned;
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
 };
 use crate::real::{Accuracy, Fast, Real};
 
@@ -142,8 +142,8 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
         X::visit(x, shape, &mut site.then("softmax"));
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let x = X::declare(declare);
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let x = X::device(given);
         Box::new(move |tile| {
             let (lists, summaries) = (BTreeMap::new(), BTreeMap::new());
             let accuracy = PhantomData::<A>;

@@ -8,7 +8,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::leaf::uniform;
-use super::{Arithmetic, Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, Supplied, Supply};
+use super::{Arithmetic, Begin, Bounded, Given, Host, Node, NodeTraits, Shape, Site, Supplied, Supply};
 
 /// The traits of a node from those of its children.
 type TraitsOf = fn(&[NodeTraits]) -> Result<NodeTraits, &'static str>;
@@ -22,7 +22,7 @@ pub(crate) struct NodeValue {
     pub(crate) name: fn() -> String,
     /// The traits from those of the children.
     pub(crate) traits: TraitsOf,
-    declare: for<'f> fn(&mut Declare<'f>) -> Begin<'f>,
+    device: for<'f> fn(&mut Given<'f>) -> Begin<'f>,
     supply: fn(&mut dyn Supply, Shape) -> Arc<dyn AnyArguments>,
 }
 
@@ -38,7 +38,7 @@ impl NodeValue {
         rust: &'static str,
         traits: TraitsOf,
     ) -> Self {
-        Self { rust, name: N::name, traits, declare: N::declare, supply: supply::<N> }
+        Self { rust, name: N::name, traits, device: N::device, supply: supply::<N> }
     }
 
     /// The number of children.
@@ -86,20 +86,28 @@ pub struct AnyNode;
 /// The arguments of an [`AnyNode`].
 #[derive(Clone)]
 pub struct AnyNodeArguments {
-    label: &'static str,
+    /// The node's name, empty if it has none, and the name of the second piece of its memory.
+    labels: [&'static str; 2],
     of: Arc<dyn AnyArguments>,
 }
 
 impl fmt::Debug for AnyNodeArguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnyNodeArguments").field("label", &self.label).finish_non_exhaustive()
+        f.debug_struct("AnyNodeArguments").field("labels", &self.labels).finish_non_exhaustive()
+    }
+}
+
+impl Default for AnyNodeArguments {
+    /// Those of the accumulator.
+    fn default() -> Self {
+        Self { labels: [""; 2], of: Arc::new(ArgumentsOf::<super::Accumulator>(())) }
     }
 }
 
 impl PartialEq for AnyNodeArguments {
     /// Whether they are the same value: copies are, until one is changed.
     fn eq(&self, other: &Self) -> bool {
-        self.label == other.label && Arc::ptr_eq(&self.of, &other.of)
+        self.labels == other.labels && Arc::ptr_eq(&self.of, &other.of)
     }
 }
 
@@ -144,22 +152,22 @@ impl Node for AnyNode {
     }
 
     fn visit(arguments: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
-        let AnyNodeArguments { label, of } = arguments;
-        let changed = match *label {
-            "" => of.visit(shape, site),
-            label => of.visit(shape, &mut site.named(label)),
+        let AnyNodeArguments { labels, of } = arguments;
+        let changed = match *labels {
+            ["", _] => of.visit(shape, site),
+            labels => of.visit(shape, &mut site.named(labels)),
         };
         if let Some(changed) = changed {
             *of = changed;
         }
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        match declare.item() {
-            Some(item) => (item.node.declare)(declare),
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        match given.item() {
+            Some(item) => (item.node.device)(given),
             None => {
-                declare.builder().refuse("a tree that is a value is declared without its nodes");
-                super::Accumulator::declare(declare)
+                given.builder().refuse("a tree that is a value is emitted without its nodes");
+                super::Accumulator::device(given)
             }
         }
     }
@@ -172,8 +180,14 @@ impl Node for AnyNode {
 impl Supplied for AnyNode {
     fn supply(from: &mut dyn Supply, shape: Shape) -> AnyNodeArguments {
         match from.item() {
-            Some(item) => AnyNodeArguments { label: item.label, of: (item.node.supply)(from, shape) },
-            None => AnyNodeArguments { label: "", of: Arc::new(ArgumentsOf::<super::Accumulator>(())) },
+            Some(item) => {
+                let second = match item.inputs.get(1) {
+                    Some(Argument::Named(name)) => name,
+                    Some(Argument::Number(_)) | None => item.label,
+                };
+                AnyNodeArguments { labels: [item.label, second], of: (item.node.supply)(from, shape) }
+            }
+            None => AnyNodeArguments::default(),
         }
     }
 }
@@ -192,8 +206,8 @@ impl Node for Literal {
 
     fn visit(_value: &mut f64, _shape: Shape, _site: &mut Site<'_>) {}
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let value = declare.literal();
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let value = given.literal();
         Box::new(move |tile| uniform(tile.arithmetic.constant(tile.f, value)))
     }
 

@@ -7,7 +7,7 @@ use ptx::Value;
 
 use super::matrix::Loaded;
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
 };
 use crate::element::{Element, Format};
 
@@ -16,7 +16,7 @@ use crate::element::{Element, Format};
 pub struct RowVector<T>(PhantomData<T>);
 
 /// The vector of a [`RowVector`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowArgument {
     /// Device address of its first element.
     pub address: u64,
@@ -74,9 +74,9 @@ impl<T: Element> Node for RowVector<T> {
         site.visit.in_pairs(vector.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)));
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let vector = declare.param();
-        let early = if T::FORMAT.bits() == 16 { declare.early_row(vector) } else { None };
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let vector = given.parameter();
+        let early = if T::FORMAT.bits() == 16 { given.early_row(vector) } else { None };
         Box::new(move |tile| {
             let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
             let base = tile.place(vector) + tile.columns.first.mul_wide(T::FORMAT.bytes());
@@ -105,7 +105,7 @@ impl<T: Element> Node for RowVector<T> {
 pub struct ColumnVector<T>(PhantomData<T>);
 
 /// The vector of a [`ColumnVector`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColumnArgument {
     /// Device address of its first element.
     pub address: u64,
@@ -165,8 +165,8 @@ impl<T: Element> Node for ColumnVector<T> {
         site.reads(T::FORMAT, &mut vector.address, vector.len.into());
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
-        let vector = declare.param();
+    fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
+        let vector = given.parameter();
         Box::new(move |tile| {
             Box::new(ColumnState { format: T::FORMAT, base: tile.place(vector), rows: BTreeMap::new() })
         })

@@ -6,17 +6,15 @@ use core::num::NonZeroUsize;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use lru::LruCache;
-use ptx::Scalar;
-use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
+use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES};
 
 use crate::error::{EngineError, LaunchError};
-use crate::filled::{Launch, Place};
+use crate::filled::{Launch, Named};
 use crate::operands::{Memory, Overlaps, Visit};
 
 /// Makes launches of calls `C`.
 pub(super) trait LaunchBuilder<C>: Blocks {
-    /// Checks a call and makes its launch; `None` if there is nothing to compute. Launches are kept only if
-    /// addresses were found to be where [`Kernel::launch`](crate::Kernel::launch) says.
+    /// Checks a call and makes its launch; `None` if there is nothing to compute.
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError>;
 
     /// An illegal argument, as an error of the kernel.
@@ -72,8 +70,8 @@ struct Kept {
     addresses: Box<[u64]>,
     /// `None` if there is nothing to compute.
     launch: Option<(Grid, Vec<u8>)>,
-    /// Where addresses are in the block; `None` if that is not known.
-    moves: Option<Vec<Move>>,
+    /// Where addresses are in the block.
+    moves: Vec<Move>,
 }
 
 /// Where an address is in a block.
@@ -113,21 +111,16 @@ impl LaunchCache {
             let checked = overlaps.check(|visit| maker.visit(&mut call.clone(), visit));
             checked.map_err(|source| maker.refused(source))
         };
-        let moved = match kept.get_mut(&**shape) {
-            Some(known) if *known.addresses == **addresses => Some(Ok(true)),
+        let new = match kept.get_mut(&**shape) {
+            Some(known) if *known.addresses == **addresses => Ok(None),
             Some(known) => {
                 apart()?;
-                Some(known.move_to(maker, addresses))
+                known.move_to(maker, addresses).map(|()| None)
             }
-            None => None,
-        };
-        let new = match moved {
-            Some(Ok(true)) => Ok(None),
-            Some(Ok(false)) | None => Kept::new(maker, call, addresses).and_then(|new| {
+            None => Kept::new(maker, call, addresses).and_then(|new| {
                 apart()?;
                 Ok(Some(new))
             }),
-            Some(Err(error)) => Err(error),
         };
         match new {
             Ok(None) => {}
@@ -149,24 +142,19 @@ impl Kept {
         addresses: &[u64],
     ) -> Result<Self, EngineError> {
         let Some(launch) = maker.launch(call)? else {
-            return Ok(Self { addresses: addresses.into(), launch: None, moves: Some(Vec::new()) });
+            return Ok(Self { addresses: addresses.into(), launch: None, moves: Vec::new() });
         };
         let block = maker.block(&launch.arguments)?;
-        let moves = match &launch.places {
-            Some(places) => Some(moves_of(places, &launch.arguments, maker.offsets())),
-            None => {
-                let moves = displaced(maker, call).and_then(|call| maker.launch(&call).ok().flatten());
-                moves.and_then(|other| moves_between(addresses, &launch, &other, maker.offsets()))
-            }
-        };
+        let mut memory = Named::default();
+        maker.visit(&mut call.clone(), &mut memory);
+        let moves = moves_of(&launch, &memory, maker.offsets());
         Ok(Self { addresses: addresses.into(), launch: Some((launch.grid, block)), moves })
     }
 
-    /// Changes the block to these addresses; returns `false` if their positions are not known.
-    fn move_to(&mut self, maker: &impl Blocks, addresses: &[u64]) -> Result<bool, EngineError> {
-        let Some(moves) = &self.moves else { return Ok(false) };
+    /// Changes the block to these addresses.
+    fn move_to(&mut self, maker: &impl Blocks, addresses: &[u64]) -> Result<(), EngineError> {
         if let Some((_, block)) = &mut self.launch {
-            for &Move { which, beyond, offset, map } in moves {
+            for &Move { which, beyond, offset, map } in &self.moves {
                 if addresses[which] == self.addresses[which] {
                     continue;
                 }
@@ -179,7 +167,7 @@ impl Kept {
             }
         }
         self.addresses.copy_from_slice(addresses);
-        Ok(true)
+        Ok(())
     }
 
     fn ready(&self) -> Ready<'_> {
@@ -187,77 +175,20 @@ impl Kept {
     }
 }
 
-/// Where the addresses of a launch are in its block, as the kernel's interface says.
-fn moves_of(places: &[Place], arguments: &[Argument], offsets: &[usize]) -> Vec<Move> {
+/// Where the addresses of a launch are in its block, as the kernel's interface says. Each is in a piece of the call's memory, which the
+/// launch's builder has checked.
+fn moves_of(Launch { arguments, places, .. }: &Launch, memory: &Named, offsets: &[usize]) -> Vec<Move> {
     let all = places.iter().zip(arguments).zip(offsets);
     let moves = all.filter_map(|((place, argument), &offset)| {
-        let (which, beyond) = place.within?;
+        let (piece, beyond) = place.within?;
+        let which = memory.find(piece)?;
         Some(Move { which, beyond, offset, map: matches!(argument, Argument::TensorMap(_)) })
     });
     moves.collect()
 }
 
-/// Where the arguments of two launches differ whose calls differ as [`displaced`] makes them; `None` if more
-/// than addresses differ.
-fn moves_between(from: &[u64], one: &Launch, two: &Launch, offsets: &[usize]) -> Option<Vec<Move>> {
-    let (given, other) = (&one.arguments, &two.arguments);
-    if one.grid != two.grid || given.len() != other.len() || given.len() != offsets.len() {
-        return None;
-    }
-    let mut moves = Vec::new();
-    for ((given, other), &offset) in given.iter().zip(other).zip(offsets) {
-        if given == other {
-            continue;
-        }
-        let (before, after, map) = match (given, other) {
-            (Argument::Scalar(one, before), Argument::Scalar(two, after)) if one == two => {
-                (*before, *after, false)
-            }
-            (Argument::TensorMap(one), Argument::TensorMap(two)) => {
-                let moved = TensorMap { address: two.address, ..one.clone() };
-                if moved != *two {
-                    return None;
-                }
-                (one.address, two.address, true)
-            }
-            _ => return None,
-        };
-        let is_address = map || matches!(given, Argument::Scalar(ty, _) if *ty == <u64 as Scalar>::TYPE);
-        let distance = after.wrapping_sub(before);
-        let which = (0..from.len()).find(|&i| self::distance(i) == Some(distance));
-        let which = which.filter(|_| is_address)?;
-        moves.push(Move { which, beyond: before.wrapping_sub(from[which]), offset, map });
-    }
-    Some(moves)
-}
-
-/// Addresses of calls of one shape are multiples of the same powers of two, up to this number of bytes.
+/// What [a class](classes) tells of an address: up to which power of two it is a multiple.
 const ALIGNMENT: u64 = 256;
-
-/// How far each address is displaced for the comparison: a prime number times a multiple of every alignment.
-/// So no sum of two displacements, and no multiple of one, equals another.
-fn distance(which: usize) -> Option<u64> {
-    const PRIMES: [u64; 48] = [
-        101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197,
-        199, 211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311, 313,
-        317, 331, 337, 347, 349, 353, 359, 367,
-    ];
-    PRIMES.get(which).map(|prime| prime << 36)
-}
-
-/// The same call, with every address that is not 0 displaced; `None` if it has too many addresses.
-fn displaced<C: Clone>(maker: &impl LaunchBuilder<C>, call: &C) -> Option<C> {
-    let (mut call, mut which, mut all) = (call.clone(), 0, true);
-    maker.visit(&mut call, &mut |Memory { address, .. }: Memory<'_>| {
-        match distance(which) {
-            Some(distance) if *address != 0 => *address = address.wrapping_add(distance),
-            Some(_) => {}
-            None => all = false,
-        }
-        which += 1;
-    });
-    all.then_some(call)
-}
 
 /// The parts of a call: its addresses, and all others as words.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use super::tensor_map;
 use crate::error::{EngineError, LaunchError};
 use crate::filled::Launch;
 use crate::gemm::AnyGemm;
-use crate::kernel::{Kernel, check_lent, told};
+use crate::kernel::{Kernel, as_stated, check_lent};
 use crate::operands::Visit;
 use crate::overlap::check_apart;
 use crate::program::Program;
@@ -295,7 +295,7 @@ struct Making<'a, C> {
 impl<C: Clone> LaunchBuilder<C> for Making<'_, C> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
         let launch = self.kernel.launch(call, self.resident).map_err(|source| self.refused(source))?;
-        launch.iter().try_for_each(|launch| told(self.kernel, self.program, call, launch))?;
+        launch.iter().try_for_each(|launch| as_stated(self.kernel, self.program, call, launch))?;
         Ok(launch)
     }
 

@@ -187,21 +187,6 @@ pub enum LaunchError {
         /// The type of the arguments.
         given: &'static str,
     },
-    /// A role of your own gives more or fewer arguments than it declares parameters.
-    #[error(
-        "{role} gives {given} arguments for {declared} parameters{}",
-        own.map_or(String::new(), |own| format!(": its `arguments` must give one for each that `declare` declares, from {own}"))
-    )]
-    Parameters {
-        /// The role and its name.
-        role: String,
-        /// The type of the mainloop's own arguments, if it is the mainloop.
-        own: Option<&'static str>,
-        /// Number of arguments.
-        given: usize,
-        /// Number of parameters.
-        declared: usize,
-    },
     /// An argument of the epilogue is illegal.
     #[error(transparent)]
     Epilogue(#[from] collective::tree::NodeError),

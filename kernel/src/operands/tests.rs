@@ -32,7 +32,7 @@ const NAMES: [&str; 10] = [
     "B's scales",
     "the scales of weights",
     "the zero points of weights",
-    "the metadata of a sparse operand",
+    collective::METADATA,
 ];
 
 #[test]

@@ -4,18 +4,17 @@
 
 use std::sync::Arc;
 
-use collective::operands::{MainloopArguments, Visit};
+use collective::operands::{MainloopArguments, OwnSite, Visit};
 use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
-    KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, MnMajor, OperandSpec,
-    OperandTile, Operands, Origin, Pass, Plan, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
+    KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Matrix, MnMajor,
+    OperandSpec, OperandTile, Operands, Origin, Pass, Plan, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
     WarpgroupMma,
 };
 use cute_rs::atom::Major;
 use half::bf16;
 use kernel::{Composed, GemmProblem};
-use ptx::abi::Argument;
 use ptx::{Builder, Value, WgmmaTypes};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U2, U32, U64, U128};
@@ -65,10 +64,13 @@ struct Chained;
 struct Queries(Option<[Matrix; 2]>);
 
 impl MainloopArguments for Queries {
-    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
         for (i, (name, operand)) in ["Q", "Key"].into_iter().zip(self.0.iter_mut().flatten()).enumerate() {
             visit.operand(name, (i, Format::Bf16), Major::K, operand);
         }
+        let given = self.0.filter(|_| of.launched);
+        visit.tensor_map("q_map", "Q", given.map(|[q, _]| Q.tensor_map(q)));
+        visit.tensor_map("key_map", "Key", given.map(|[_, key]| KEY.tensor_map(key)));
     }
 }
 
@@ -93,13 +95,6 @@ impl Mainloop for Chained {
     fn check(own: &Queries, _: Matrix, _: Matrix) -> Result<(), String> {
         own.0.map(|_| ()).ok_or_else(|| "Q and Key are missing: bind them".to_owned())
     }
-
-    fn arguments(plan: &Plan, a: Matrix, v: Matrix, own: &Queries) -> Vec<Argument> {
-        let [q, key] = own.0.unwrap_or([a, a]);
-        [(Q, q), (KEY, key), (plan.operands[1], v)]
-            .map(|(tile, matrix)| tile.tensor_map(matrix).into())
-            .into()
-    }
 }
 
 impl MainloopEmitter for Emitter {
@@ -107,14 +102,14 @@ impl MainloopEmitter for Emitter {
         "chained".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let maps = ["q_map", "key_map", "v_map"].map(|name| f.tensor_map(name));
-        let q = Ring::new(f, OWN, f.shared_base() + plan.own_offset);
-        Box::new(Device { maps, q, filled: q.producer(), read: q.consumer() })
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        of.map(1, ["v_map", "v_step"], visit);
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Chained::arguments(plan, a, b, &Queries::default())
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let maps = ["q_map", "key_map", "v_map"].map(|name| f.parameter(name));
+        let q = Ring::new(f, OWN, f.shared_base() + plan.own_offset);
+        Box::new(Device { maps, q, filled: q.producer(), read: q.consumer() })
     }
 }
 

@@ -5,17 +5,17 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use collective::functions::Silu;
-use collective::operands::{MainloopArguments, Visit};
+use collective::operands::{MainloopArguments, OwnSite, Visit};
 use collective::pipeline::{ClusterPosition, Position, Ring, Stage};
 use collective::{
     Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Pass,
-    Pingpong, Plan, Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma, WorkUnit,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Matrix, OperandTile, Operands,
+    Origin, Pass, Pingpong, Plan, Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma,
+    WorkUnit,
 };
 use cute_rs::atom::Major;
 use half::bf16;
 use kernel::{Composed, GemmProblem};
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use scheduler::{AlongM, Persistent};
 use typenum::{U2, U3, U64, U128};
@@ -35,8 +35,10 @@ struct Dual<R>(PhantomData<R>);
 struct Gate(Option<Matrix>);
 
 impl MainloopArguments for Gate {
-    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
         self.0.iter_mut().for_each(|gate| visit.operand("the gates", (1, Format::Bf16), Major::K, gate));
+        let gate = self.0.filter(|_| of.launched).map(|gate| GATE.tensor_map(gate));
+        visit.tensor_map("gate_map", "the gates", gate);
     }
 }
 
@@ -69,12 +71,6 @@ impl<R: WarpRoles> Mainloop for Dual<R> {
             None => Err("Gate is missing: bind it".to_owned()),
         }
     }
-
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Gate) -> Vec<Argument> {
-        let [a_tile, b_tile] = plan.operands;
-        let gate = own.0.unwrap_or(b);
-        [(a_tile, a), (b_tile, b), (GATE, gate)].map(|(tile, matrix)| tile.tensor_map(matrix).into()).into()
-    }
 }
 
 impl MainloopEmitter for Emitter {
@@ -82,16 +78,17 @@ impl MainloopEmitter for Emitter {
         "dual".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let gates = Ring::named(f, "the ring of gates", plan.own_ring, f.shared_base());
-        Box::new(Device {
-            maps: ["a_map", "b_map", "gate_map"].map(|name| f.tensor_map(name)),
-            positions: [gates.producer(), gates.consumer()],
-        })
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        of.map(0, ["a_map", "a_step"], visit);
+        of.map(1, ["b_map", "b_step"], visit);
     }
 
-    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
-        Vec::new()
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let gates = Ring::named(f, "the ring of gates", plan.own_ring, f.shared_base());
+        Box::new(Device {
+            maps: ["a_map", "b_map", "gate_map"].map(|name| f.parameter(name)),
+            positions: [gates.producer(), gates.consumer()],
+        })
     }
 }
 

@@ -7,16 +7,15 @@ mod assembler;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+use collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
 use collective::pipeline::ClusterPosition;
 use collective::{
     Cooperative, CopyWgmma, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop,
-    MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Operands, Pass, Plan, ThreadCopy, ThreadOrigin,
-    Tile, TileShape, TmaStore, WarpRoles,
+    MainloopEmitter, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Operands, Pass, Plan, ThreadCopy,
+    ThreadOrigin, Tile, TileShape, TmaStore, WarpRoles,
 };
 use half::bf16;
 use kernel::{Composed, Gemm, GemmProblem};
-use ptx::abi::Argument;
 use ptx::{Builder, Special, Value};
 use scheduler::{AlongM, Persistent};
 use typenum::{U2, U64, U128, U256};
@@ -32,12 +31,13 @@ struct Gather<T, R>(PhantomData<(T, R)>);
 struct Indices(Option<u64>);
 
 impl MainloopArguments for Indices {
-    fn visit(&mut self, [m, ..]: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, &OwnSite { problem: [m, ..], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
         if let Some(address) = &mut self.0 {
             let (name, contents, extents) =
                 ("the indices", Contents::Indices(m), Extents::line(32, m.into()));
             visit.memory(Memory { name, address, extents, contents, writes: false });
         }
+        visit.address("indices", "the indices");
     }
 }
 
@@ -65,14 +65,6 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
     fn check(own: &Indices, _: Matrix, _: Matrix) -> Result<(), String> {
         own.0.map(|_| ()).ok_or_else(|| "the indices are missing: bind them".to_owned())
     }
-
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Indices) -> Vec<Argument> {
-        let indices = own.0.unwrap_or(0);
-        let mut all: Vec<Argument> = vec![a.address.into(), (a.ld * 2).into(), indices.into(), a.mn.into()];
-        all.extend(plan.operands[1].thread_arguments(b));
-        all.push(a.k.into());
-        all
-    }
 }
 
 impl MainloopEmitter for Emitter {
@@ -80,21 +72,28 @@ impl MainloopEmitter for Emitter {
         "gather".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device {
-            a: f.param("a"),
-            ld: f.number("a_pitch"),
-            indices: f.param("indices"),
-            m: f.param("count"),
-            b: ThreadOrigin::declare(f, ["b", "b_pitch", "b_rows", "b_width"]),
-            k: f.param("k"),
-        })
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        visit.address("a", of.name(0));
+        visit.number("a_pitch", of.matrix(0).map(|a| a.ld * 2));
+        visit.number("count", of.matrix(0).map(|a| a.mn));
+        of.plan.operands[1].state_threads(B, of.name(1), of.matrix(1), false, visit);
+        visit.number("k", of.matrix(0).map(|a| a.k));
     }
 
-    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
-        Vec::new()
+    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device {
+            a: f.parameter("a"),
+            ld: f.parameter("a_pitch"),
+            indices: f.parameter("indices"),
+            m: f.parameter("count"),
+            b: ThreadOrigin::of(f, B),
+            k: f.parameter("k"),
+        })
     }
 }
+
+/// B's parameters.
+const B: [&str; 4] = ["b", "b_pitch", "b_rows", "b_width"];
 
 /// Bytes of a `cp.async`, and elements.
 const CHUNK: [u32; 2] = [16, 8];

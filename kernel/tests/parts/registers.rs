@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use collective::operands::Visit;
 use collective::pipeline::ClusterPosition;
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
-    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Pass,
-    Plan, TensorCopies, ThreadCopies, Tile, TmaWgmma, WarpgroupMma,
+    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Operands,
+    Pass, Plan, TensorCopies, ThreadCopies, Tile, TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
-use ptx::abi::Argument;
 use ptx::{Builder, WgmmaTypes};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U2, U64, U128, U192};
@@ -65,12 +65,12 @@ impl MainloopEmitter for Doubled {
         "doubled".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(DoubledDevice(ThreadCopies.declare(f, plan)))
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        ThreadCopies.state(of, visit);
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        ThreadCopies.arguments(plan, a, b)
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(DoubledDevice(ThreadCopies.device(f, plan)))
     }
 }
 

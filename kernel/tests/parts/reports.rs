@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
+use collective::operands::Visit;
 use collective::pipeline::{ClusterPosition, Stage};
 use collective::{
     Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin, Pass, Plan, Real,
-    TensorCopy, Tile, TmaWgmma, WarpgroupMma,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Operands, Origin, Pass, Plan,
+    Real, TensorCopy, Tile, TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem};
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U2, U64};
@@ -65,12 +65,12 @@ impl<const DEFECT: u8> MainloopEmitter for Emitter<DEFECT> {
         format!("broken_{DEFECT}")
     }
 
-    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device::<DEFECT>(["a_map", "b_map"].map(|name| f.tensor_map(name))))
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        Ours::emitter().state(of, visit);
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Ours::emitter().arguments(plan, a, b)
+    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device::<DEFECT>(["a_map", "b_map"].map(|name| f.parameter(name))))
     }
 }
 

@@ -3,16 +3,15 @@
 
 use std::sync::Arc;
 
-use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+use collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
 use collective::pipeline::ClusterPosition;
 use collective::{
     Accumulators, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format,
-    Fragment, InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands,
-    Origin, Pass, Plan, StageSlot, TensorCopy, Tile, TmaWgmma, WarpgroupMma,
+    Fragment, InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec,
+    Operands, Origin, Pass, Plan, StageSlot, TensorCopy, Tile, TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
-use ptx::abi::Argument;
 use ptx::{Builder, BulkLoad, Value};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U2, U3, U64, U128};
@@ -35,10 +34,11 @@ struct Scaled;
 struct Scales(u64);
 
 impl MainloopArguments for Scales {
-    fn visit(&mut self, [m, _, k]: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, &OwnSite { problem: [m, _, k], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
         let extents = Extents::line(32, u64::from(m.div_ceil(128) * 128) * u64::from(k.div_ceil(64)));
         let (name, contents) = ("the scales", Contents::Scales);
         visit.memory(Memory { name, address: &mut self.0, extents, contents, writes: false });
+        visit.address("scales", name);
     }
 }
 
@@ -63,12 +63,6 @@ impl Mainloop for Scaled {
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(Emitter)
     }
-
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Scales) -> Vec<Argument> {
-        let [a_tile, b_tile] = plan.operands;
-        let k_tiles = a.k.div_ceil(plan.mainloop.tile[2]);
-        vec![a_tile.tensor_map(a).into(), b_tile.tensor_map(b).into(), own.0.into(), k_tiles.into()]
-    }
 }
 
 impl MainloopEmitter for Emitter {
@@ -76,13 +70,15 @@ impl MainloopEmitter for Emitter {
         "scaled".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let maps = ["a_map", "b_map"].map(|name| f.tensor_map(name));
-        Box::new(Device { maps, scales: f.param("scales"), k_tiles: f.param("scales_k") })
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        of.map(0, ["a_map", "a_step"], visit);
+        of.map(1, ["b_map", "b_step"], visit);
+        visit.number("scales_k", of.matrix(0).map(|a| a.k.div_ceil(of.plan.mainloop.tile[2])));
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Scaled::arguments(plan, a, b, &Scales::default())
+    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let maps = ["a_map", "b_map"].map(|name| f.parameter(name));
+        Box::new(Device { maps, scales: f.parameter("scales"), k_tiles: f.parameter("scales_k") })
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
+use collective::operands::Visit;
 use collective::pipeline::ClusterPosition;
 use collective::{
     Cooperative, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop, MainloopEmitter,
-    MainloopNeeds, MainloopSpec, Matrix, Operands, Pass, Plan, TensorCopies, Tile, TmaWgmma, WorkUnit,
+    MainloopNeeds, MainloopSite, MainloopSpec, Operands, Pass, Plan, TensorCopies, Tile, TmaWgmma, WorkUnit,
 };
 use half::bf16;
 use kernel::{Composed, GemmConfig, GemmProblem};
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use scheduler::{AlongM, Persistent, StreamK};
 use typenum::{U2, U64, U128};
@@ -41,12 +41,12 @@ impl MainloopEmitter for Emitter {
         "triangle".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device(TensorCopies.declare(f, plan)))
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        TensorCopies.state(of, visit);
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        TensorCopies.arguments(plan, a, b)
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device(TensorCopies.device(f, plan)))
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+use collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
 use collective::pipeline::ClusterPosition;
 use collective::{
-    Cooperative, DeviceMainloop, KMajor, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Pass,
-    Plan, Tile, TmaWgmma, WorkUnit,
+    Cooperative, DeviceMainloop, KMajor, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Operands,
+    Pass, Plan, Tile, TmaWgmma, WorkUnit,
 };
 use half::bf16;
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use typenum::{U1, U64};
 
@@ -23,9 +22,10 @@ pub(crate) struct Later;
 pub(crate) struct First(pub(crate) u64);
 
 impl MainloopArguments for First {
-    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, _: &OwnSite<'_>, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, 1), Contents::Indices(1));
         visit.memory(Memory { name: "first", address: &mut self.0, extents, contents, writes: false });
+        visit.address("first", "first");
     }
 }
 
@@ -45,12 +45,6 @@ impl Mainloop for Later {
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(LaterEmitter)
     }
-
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &First) -> Vec<Argument> {
-        let mut arguments = Ours::arguments(plan, a, b, &());
-        arguments.push(own.0.into());
-        arguments
-    }
 }
 
 impl MainloopEmitter for LaterEmitter {
@@ -58,12 +52,12 @@ impl MainloopEmitter for LaterEmitter {
         "later".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(LaterDevice { ours: Ours::emitter().declare(f, plan), first: f.param("first") })
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        Ours::emitter().state(of, visit);
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Later::arguments(plan, a, b, &First::default())
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(LaterDevice { ours: Ours::emitter().device(f, plan), first: f.parameter("first") })
     }
 }
 

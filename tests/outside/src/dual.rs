@@ -3,16 +3,16 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use falchion::collective::operands::{MainloopArguments, Visit};
+use falchion::collective::operands::{MainloopArguments, OwnSite, Visit};
 use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
-    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSpec,
-    Matrix, OperandTile, Origin, Pass, Real, TensorCopy, TileLayout, TileShape, WarpRoles, WarpgroupMma,
+    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSite,
+    MainloopSpec, Matrix, OperandTile, Origin, Pass, Real, TensorCopy, TileLayout, TileShape, WarpRoles,
+    WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
 use falchion::prelude::*;
-use falchion::ptx::abi::Argument;
 use falchion::ptx::{Builder, Value};
 use falchion::verify::family::{GemmReference, Inputs};
 
@@ -28,10 +28,14 @@ struct Emitter;
 struct Device<'f>([Value<'f, u64>; 3]);
 
 impl MainloopArguments for Gates {
-    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
         visit.form(self.0.is_some().into());
         if let Some(gates) = &mut self.0 {
             visit.operand("G", (1, Format::Bf16), Major::K, gates);
+        }
+        if let Some(plan) = of.plan {
+            let map = |gates| gate(plan.mainloop.tile).tensor_map(gates);
+            visit.tensor_map("gate_map", "G", self.0.filter(|_| of.launched).map(map));
         }
     }
 }
@@ -61,21 +65,18 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Dual<T, R> {
         let (given, needed) = ([gates.mn, gates.k], [b.mn, b.k]);
         if given == needed { Ok(()) } else { Err(format!("the gates are {given:?}, {needed:?} was needed")) }
     }
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Gates) -> Vec<Argument> {
-        let matrices = [a, b, own.0.unwrap_or(b)];
-        tiles(plan).iter().zip(matrices).map(|(tile, matrix)| tile.tensor_map(matrix).into()).collect()
-    }
 }
 
 impl MainloopEmitter for Emitter {
     fn name(&self, spec: &MainloopSpec) -> String {
         format!("dual_{}x{}x{}", spec.tile[0], spec.tile[1], spec.tile[2])
     }
-    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device(["a_map", "b_map", "gate_map"].map(|name| f.tensor_map(name))))
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        of.map(0, ["a_map", "a_step"], visit);
+        of.map(1, ["b_map", "b_step"], visit);
     }
-    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
-        Vec::new() // not launched without gates: see `check`
+    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device(["a_map", "b_map", "gate_map"].map(|name| f.parameter(name))))
     }
 }
 

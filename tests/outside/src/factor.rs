@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
 use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
     Accumulators, Consumer, DeviceMainloop, Finish, Format, Mainloop, MainloopEmitter, MainloopNeeds,
-    MainloopSpec, Matrix, Pass, TensorCopies,
+    MainloopSite, MainloopSpec, Pass, TensorCopies,
 };
 use falchion::prelude::*;
-use falchion::ptx::abi::Argument;
 use falchion::ptx::{Builder, Value, Var};
 
 type Inner = crate::Tma<crate::Kk>;
@@ -21,9 +20,10 @@ pub struct Factored;
 pub struct Factor(pub u64);
 
 impl MainloopArguments for Factor {
-    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, _: &OwnSite<'_>, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, 1), Contents::Source(Format::F32));
         visit.memory(Memory { name: "the factor", address: &mut self.0, extents, contents, writes: false });
+        visit.address("factor", "the factor");
     }
 }
 
@@ -48,22 +48,18 @@ impl Mainloop for Factored {
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(Emitter)
     }
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Factor) -> Vec<Argument> {
-        let inner = TensorCopies.arguments(plan, a, b);
-        inner.into_iter().chain([own.0.into()]).collect()
-    }
 }
 
 impl MainloopEmitter for Emitter {
     fn name(&self, _: &MainloopSpec) -> String {
         "factored".into()
     }
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let inner = TensorCopies.declare(f, plan);
-        Box::new(Device { inner, address: f.param("factor"), factor: f.variable(0.0) })
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        TensorCopies.state(of, visit);
     }
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Factored::arguments(plan, a, b, &Factor::default())
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let inner = TensorCopies.device(f, plan);
+        Box::new(Device { inner, address: f.parameter("factor"), factor: f.variable(0.0) })
     }
 }
 

@@ -4,15 +4,14 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
 use falchion::collective::pipeline::ClusterPosition;
 use falchion::collective::{
-    DeviceMainloop, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Origin, Pass, TensorCopy,
-    TileShape, WarpRoles,
+    DeviceMainloop, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Origin,
+    Pass, TensorCopy, TileShape, WarpRoles,
 };
 use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
 use falchion::prelude::*;
-use falchion::ptx::abi::Argument;
 use falchion::ptx::{Builder, Special, Value};
 use falchion::verify::family::{GemmReference, Inputs};
 
@@ -34,10 +33,14 @@ struct Device<'f> {
     k: Value<'f, u32>,
 }
 
+/// The name of the memory.
+const INDICES: &str = "the indices";
+
 impl MainloopArguments for Indices {
-    fn visit(&mut self, [m, _, _]: [u32; 3], visit: &mut dyn Visit) {
+    fn visit(&mut self, &OwnSite { problem: [m, ..], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, m.into()), Contents::Indices(m));
-        visit.memory(Memory { name: "the indices", address: &mut self.0, extents, contents, writes: false });
+        visit.memory(Memory { name: INDICES, address: &mut self.0, extents, contents, writes: false });
+        visit.address("indices", INDICES);
     }
 }
 
@@ -56,28 +59,28 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
             Err("rows of A and B must begin at multiples of 16 B".into())
         }
     }
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Indices) -> Vec<Argument> {
-        let b = plan.operands[1].tensor_map(b);
-        vec![a.address.into(), (a.ld * 2).into(), own.0.into(), a.mn.into(), b.into(), a.k.into()]
-    }
 }
 
 impl MainloopEmitter for Emitter {
     fn name(&self, spec: &MainloopSpec) -> String {
         format!("gather_{}x{}x{}", spec.tile[0], spec.tile[1], spec.tile[2])
     }
-    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device {
-            a: f.param("a"),
-            ld: f.number("a_ld"),
-            indices: f.param("indices"),
-            m: f.param("rows"),
-            b: f.tensor_map("b_map"),
-            k: f.param("k"),
-        })
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        visit.address("a", of.name(0));
+        visit.number("a_ld", of.matrix(0).map(|a| a.ld * 2));
+        visit.number("rows", of.matrix(0).map(|a| a.mn));
+        of.map(1, ["b_map", "b_step"], visit);
+        visit.number("k", of.matrix(0).map(|a| a.k));
     }
-    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
-        Vec::new() // not launched without indices
+    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device {
+            a: f.parameter("a"),
+            ld: f.parameter("a_ld"),
+            indices: f.parameter("indices"),
+            m: f.parameter("rows"),
+            b: f.parameter("b_map"),
+            k: f.parameter("k"),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::family::Family;
 use crate::gemm::AnyGemm;
-use crate::operands::{Contents, Extents, Memory, Visit, Visited, random_contents};
+use crate::operands::{Contents, EpilogueOf, Extents, Memory, Visit, Visited, random_contents};
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::select::Request;
@@ -273,7 +273,8 @@ impl<E: Visited + Clone> Inputs<Call<E>> {
         let [m, n] = [most(|group| group.m), most(|group| group.n) >> layouts.halvings];
         let d = layouts.types.d;
         let of_d = Extents { lines: m, count: 1, ..Extents::line(d.bits(), n.into()) };
-        let visits = |epilogue: &mut E, visit: &mut dyn Visit| epilogue.visit(of_d, (d, 1), visit);
+        let of = EpilogueOf { d: of_d, format: d, products: 1, gemm: None, output: None };
+        let visits = |epilogue: &mut E, visit: &mut dyn Visit| epilogue.visit(&of, visit);
         let epilogues = core::slice::from_ref(&base.epilogue);
         let epilogues = self.fill(engine, epilogues, &visits, &none, dense)?.concat();
         for (set, epilogue) in sets.into_iter().zip(epilogues.iter().cycle()) {

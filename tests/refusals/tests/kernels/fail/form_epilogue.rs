@@ -5,7 +5,7 @@ use collective::*;
 use half::bf16;
 #[allow(unused_imports)]
 use kernel::{Batched, Composed, Gemm, PointerArray, GroupedContiguous};
-use ptx::abi::Argument;
+use collective::operands::Visit;
 use ptx::{Builder, Value};
 #[allow(unused_imports)]
 use scheduler::{AlongM, Persistent};
@@ -25,19 +25,19 @@ impl Epilogue for Mine {
     fn emitter() -> Arc<dyn EpilogueEmitter> {
         Arc::new(Self)
     }
-    fn visit(arguments: &mut LinearArguments, product: tree::Shape, site: &mut tree::Site<'_>) {
-        Linear::visit(arguments, product, site)
-    }
-    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        Linear::parameters(plan, arguments, d)
+    fn visit(arguments: &mut LinearArguments, of: &EpilogueSite<'_>, site: &mut tree::Site<'_>) {
+        Linear::visit(arguments, of, site)
     }
 }
 impl EpilogueEmitter for Mine {
     fn name(&self) -> String {
         "mine".to_owned()
     }
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
-        Box::new(Device(Linear::emitter().declare(f, plan)))
+    fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit) {
+        Linear::emitter().state(of, visit);
+    }
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+        Box::new(Device(Linear::emitter().device(f, plan)))
     }
 }
 impl<'f> DeviceEpilogue<'f> for Device<'f> {

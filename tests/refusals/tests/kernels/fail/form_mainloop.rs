@@ -5,7 +5,7 @@ use collective::*;
 use half::bf16;
 #[allow(unused_imports)]
 use kernel::{Batched, Composed, Gemm, PointerArray, GroupedContiguous};
-use ptx::abi::Argument;
+use collective::operands::Visit;
 use ptx::Builder;
 #[allow(unused_imports)]
 use scheduler::{AlongM, Persistent};
@@ -29,11 +29,11 @@ impl MainloopEmitter for First {
     fn name(&self, _: &MainloopSpec) -> String {
         "first".to_owned()
     }
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device(Ours::emitter().declare(f, plan)))
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        Ours::emitter().state(of, visit);
     }
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Ours::emitter().arguments(plan, a, b)
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device(Ours::emitter().device(f, plan)))
     }
 }
 impl<'f> DeviceMainloop<'f> for Device<'f> {

@@ -7,7 +7,7 @@ use collective::*;
 use half::bf16;
 use kernel::{Composed, Gemm};
 use ptx::Builder;
-use ptx::abi::Argument;
+use collective::operands::Visit;
 use scheduler::{AlongM, NarrowTail, Persistent};
 use typenum::{U1, U2, U32, U64, U128};
 
@@ -28,11 +28,11 @@ impl MainloopEmitter for Emitter {
     fn name(&self, _: &MainloopSpec) -> String {
         "own".to_owned()
     }
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        TensorCopies.declare(f, plan)
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        TensorCopies.state(of, visit);
     }
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        TensorCopies.arguments(plan, a, b)
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        TensorCopies.device(f, plan)
     }
 }
 

@@ -6,7 +6,7 @@ use collective::*;
 use half::bf16;
 use kernel::{Composed, Gemm};
 use ptx::Builder;
-use ptx::abi::Argument;
+use collective::operands::Visit;
 use scheduler::*;
 use typenum::{U1, U2, U64};
 
@@ -26,11 +26,11 @@ impl MainloopEmitter for Dual {
     fn name(&self, _: &MainloopSpec) -> String {
         "dual".to_owned()
     }
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Ours::emitter().declare(f, plan)
+    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        Ours::emitter().state(of, visit);
     }
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Ours::emitter().arguments(plan, a, b)
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Ours::emitter().device(f, plan)
     }
 }
 
