@@ -1,7 +1,7 @@
 //! Benchmarks of host work that a user waits for: a kernel from type to PTX text, a GEMM in the emulator, and
 //! the selection.
 //!
-//! `cargo bench --bench kernels`
+//! `cargo bench -p benchmarks --bench kernels`
 
 use std::hint::black_box;
 

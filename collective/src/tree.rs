@@ -261,7 +261,7 @@ pub trait Node: 'static {
     /// [`Visit::in_pairs`]: crate::operands::Visit::in_pairs
     fn visit(arguments: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>);
 
-    /// The node on the device. It takes the parameters that [`Node::visit`] states, in their order ([`Given::next`]).
+    /// The node on the device. It takes the parameters that [`Node::visit`] states, in their order ([`Given::parameter`]).
     fn device<'f>(given: &mut Given<'f>) -> Begin<'f>;
 
     /// The value at (row, column) on the host.

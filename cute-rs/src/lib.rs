@@ -269,7 +269,7 @@
 //!
 //! At run time, no operation allocates. A test with a counting allocator checks this for rank 8. Time of one
 //! operation on layouts of rank 4 (release build, one core of a server CPU,
-//! `cargo bench -p cute-rs --bench algebra`):
+//! `cargo bench -p benchmarks --bench algebra`):
 //!
 //! | operation | time |
 //! |---|---|

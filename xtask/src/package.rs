@@ -14,10 +14,9 @@ use crate::msrv::list;
 const NEEDED: [&str; 3] = ["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Files and folders that packages may have. Cargo itself adds some of them.
-const ALLOWED: [&str; 13] = [
+const ALLOWED: [&str; 12] = [
     "src/",
     "examples/",
-    "benches/kernels.rs",
     "tests/cases/",
     "README.md",
     "ARCHITECTURE.md",

@@ -16,11 +16,34 @@ use crate::ptxas;
 use crate::python;
 use crate::skipped::{self, Skipped};
 
-const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
+const TEST: [&str; 8] = [
+    "test",
+    "--workspace",
+    BENCHMARKS[0],
+    BENCHMARKS[1],
+    "--all-features",
+    "--profile",
+    "ci",
+    "--no-fail-fast",
+];
+
+/// What is built for benchmarks alone.
+const BENCHMARKS: [&str; 2] = ["--exclude", "benchmarks"];
 
 /// Builds what [`TEST`] runs, and the libraries for C and Python. Lints compile the benchmarks.
-const BUILD: [&str; 9] =
-    ["build", "--workspace", "--all-features", "--lib", "--bins", "--tests", "--examples", "--profile", "ci"];
+const BUILD: [&str; 11] = [
+    "build",
+    "--workspace",
+    BENCHMARKS[0],
+    BENCHMARKS[1],
+    "--all-features",
+    "--lib",
+    "--bins",
+    "--tests",
+    "--examples",
+    "--profile",
+    "ci",
+];
 
 /// Tests that need the assembler are marked `ignore`, so that a plain `cargo test` reports that it skips
 /// them.

@@ -1,0 +1,1 @@
+//! Benchmarks alone: `cargo bench -p benchmarks`.
