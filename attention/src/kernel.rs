@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use collective::{Bounded, Format, OperandTile, QueuePlan};
-use kernel::operands::{Contents, Extents, Memory, Visit};
+use collective::{Bounded, OperandTile, QueuePlan};
+use kernel::operands::Visit;
 use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_accessed, declare};
-use ptx::abi::{Grid, TensorMap};
+use ptx::abi::Grid;
 use ptx::{Function, VerifyError};
 
 use crate::checks::{LIMIT, check_begin, check_packed, check_pages, check_problem, check_tensor, refused};
 use crate::emit;
 use crate::error::AttentionError;
+use crate::interface::Facts;
 use crate::maps::{Rows, map_of, map_of_pages, outside};
 use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
-use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef};
-use crate::scores::{AnyScores, Scope, Scores, any, state_values};
+use crate::problem::{AttentionCall, AttentionProblem, HeadsRef};
+use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
@@ -42,8 +43,8 @@ use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Attention {
-    plan: AttentionPlan,
-    scores: Arc<dyn AnyScores>,
+    pub(crate) plan: AttentionPlan,
+    pub(crate) scores: Arc<dyn AnyScores>,
 }
 
 impl Attention {
@@ -114,12 +115,12 @@ impl Attention {
     }
 
     /// Bytes at the beginning of the workspace for the counter of tiles, if they are drawn.
-    const fn of_counter(&self) -> u64 {
+    pub(crate) const fn of_counter(&self) -> u64 {
         if matches!(self.plan.spec.order, Order::Drawn) { QueuePlan::WORKSPACE_BYTES } else { 0 }
     }
 
     /// How the keys of a call are divided.
-    fn divided(&self, call: &AttentionCall) -> Option<Divided> {
+    pub(crate) fn divided(&self, call: &AttentionCall) -> Option<Divided> {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = call.problem;
         let AttentionSpec { parts, head: [_, dv], tile: [rows, _], lengths, pack, .. } = self.plan.spec;
         let count = match parts {
@@ -212,37 +213,15 @@ pub(crate) fn blocks_seen(
 }
 
 /// How the keys of a call are divided.
-struct Divided {
+pub(crate) struct Divided {
     /// Most parts of a tile.
-    count: u32,
+    pub(crate) count: u32,
     /// Rows of O.
-    rows: u64,
+    pub(crate) rows: u64,
     /// Bytes of the workspace before the counters, the log-sum-exps of parts, and their O.
-    offsets: [u64; 3],
+    pub(crate) offsets: [u64; 3],
     /// Bytes of the workspace.
     bytes: u64,
-}
-
-/// What a launch computes of a call for its parameters.
-struct Facts {
-    /// Tensor maps of Q, of K and V, of K and V for boxes without keys, and of O.
-    q: TensorMap,
-    of_keys: Vec<TensorMap>,
-    without_keys: Vec<TensorMap>,
-    o: Option<TensorMap>,
-    /// Whether K and V are read. If not, their tensor maps begin where Q does.
-    reads_keys: bool,
-    /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
-    heads: u32,
-    /// Heads of Q per head of K and V; if heads are packed, those that are rows of one tile.
-    share: u32,
-    /// Heads of tiles per head of K and V.
-    sharing: u32,
-    tiles: u32,
-    /// Tiles of queries per head. If lengths differ, some are empty.
-    across: u32,
-    /// Heads whose tiles are mixed.
-    section: u32,
 }
 
 impl Kernel<AttentionCall> for Attention {
@@ -411,197 +390,5 @@ impl Kernel<AttentionCall> for Attention {
 
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         self.interface(call, None, visit);
-    }
-}
-
-impl Attention {
-    /// The parts of a call, and the program's parameters, with the values that a launch computes.
-    fn interface(&self, call: &mut AttentionCall, facts: Option<&Facts>, visit: &mut dyn Visit) {
-        self.visit_parts(call, visit);
-        let AttentionSpec { sinks, lengths, pages, output, pack, .. } = self.plan.spec;
-        let latent = self.plan.latent.is_some();
-        let AttentionProblem { batch, queries, keys, scale, .. } = call.problem;
-        let is_packed = lengths == Lengths::Packed;
-        visit.tensor_map("q_map", "Q", facts.map(|of| of.q.clone()));
-        let reads_keys = facts.is_none_or(|of| of.reads_keys);
-        let of_keys = [("k_map", "K"), ("v_map", "V")];
-        let of_keys = &of_keys[..if latent { 1 } else { 2 }];
-        for (i, &(name, within)) in of_keys.iter().enumerate() {
-            let within = if reads_keys { within } else { "Q" };
-            visit.tensor_map(name, within, facts.and_then(|of| of.of_keys.get(i).cloned()));
-        }
-        if self.plan.output.is_some() {
-            visit.tensor_map("o_map", "O", facts.and_then(|of| of.o.clone()));
-        } else {
-            let (bytes, HeadsRef { address, row, head, batch }) = (u64::from(output.bytes()), call.o);
-            // One that is too long is that of the only head or sequence, and not used.
-            let strides = [row, head, batch].map(|stride| stride.wrapping_mul(bytes));
-            visit.address("o", "O");
-            for (name, stride) in ["o_row", "o_head", "o_batch"].into_iter().zip(strides) {
-                visit.number(name, Some(stride));
-            }
-            // Neighbours are stored together if they all begin at a multiple of their size.
-            let pairs = [address, strides[0], strides[1], if is_packed { 0 } else { strides[2] }];
-            visit.flag("o_pairs", Some(pairs.iter().all(|of| of.is_multiple_of(2 * bytes))));
-        }
-        visit.address("log_sum_exp", "the log-sum-exp");
-        if sinks {
-            visit.address("sinks", "the sinks");
-        }
-        if self.plan.spec.is_scaled() {
-            visit.address("q_factors", "the factors of Q");
-            visit.address("k_factors", "the factors of K");
-            visit.address("v_factors", "the factors of V");
-            visit.number("factors_per_head", Some(u32::from(call.factors.per_head)));
-        }
-        if is_packed {
-            emit::Lengths::state(&call.packed, batch, pages.is_none(), visit);
-        }
-        if pages.is_some() {
-            emit::Pages::state(&call.pages, keys == 0, visit);
-        }
-        if is_packed || pages.is_some() {
-            let names = ["k_outside", "v_outside"].into_iter().take(of_keys.len());
-            for (i, name) in names.enumerate() {
-                visit.tensor_map(name, "Q", facts.and_then(|of| of.without_keys.get(i).cloned()));
-            }
-        }
-        if let Some(Divided { count, rows, offsets, .. }) = self.divided(call) {
-            visit.number("parts", Some(count));
-            visit.number("part_rows", Some(rows));
-            for (name, offset) in ["part_counters", "part_sums", "part_outputs"].into_iter().zip(offsets) {
-                visit.address_in(name, "the workspace", offset);
-            }
-        }
-        if self.of_counter() > 0 {
-            visit.address("counter", "the workspace");
-        }
-        visit.number("queries", Some(queries));
-        visit.number("keys", Some(keys));
-        visit.number("heads", facts.map(|of| of.heads));
-        visit.number("share", facts.map(|of| of.share));
-        visit.number("tiles", facts.map(|of| of.tiles));
-        visit.number("across", facts.map(|of| of.across));
-        visit.number("section", facts.map(|of| of.section));
-        if latent && pack > 1 {
-            visit.number("groups", facts.map(|of| of.sharing));
-        }
-        // Scores of one's own begin with products times the scale.
-        let factor = if self.scores.changes() { 1.0 } else { scale };
-        visit.number("scale", Some(scale));
-        visit.number("to_log2", Some(factor * core::f32::consts::LOG2_E));
-        visit.number("to_ln", Some(factor));
-        state_values(&*self.scores, &call.counts, &call.reals, visit);
-    }
-
-    /// The memory of a call, and what decides its launch.
-    fn visit_parts(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
-        let AttentionSpec { format, cache, output, head: [d, dv], .. } = self.plan.spec;
-        let cache = cache.unwrap_or(format);
-        let AttentionCall {
-            problem,
-            q,
-            k,
-            v,
-            o,
-            log_sum_exp,
-            packed,
-            pages,
-            workspace,
-            factors,
-            sinks,
-            counts,
-            reals,
-        } = call;
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
-        let differ = self.plan.spec.lengths == Lengths::Packed;
-        let [all_queries, all_keys] = if differ { packed.rows } else { [*queries, *keys] };
-        let (sequences, heads_read) = (if differ { (*batch).min(1) } else { *batch }, *heads);
-        let extents = [sequences, *heads, if *queries == 0 { 0 } else { all_queries }];
-        let read = [sequences, *shared, if extents.contains(&0) || *keys == 0 { 0 } else { all_keys }];
-        let entries = if differ && !extents.contains(&0) { u64::from(*batch) + 1 } else { 0 };
-        let (page, some) = (self.plan.spec.pages, !extents.contains(&0));
-        let read = match page {
-            Some(page) if some && *keys > 0 => [pages.count, *shared, page],
-            Some(_) => [0; 3],
-            None => read,
-        };
-        let (lengths, table) = match page {
-            Some(_) if some => {
-                (*batch, if *keys > 0 { u64::from(*batch) * u64::from(pages.each) } else { 0 })
-            }
-            _ => (0, 0),
-        };
-        for count in [batch, heads, shared, queries, keys] {
-            visit.count(count);
-        }
-        visit.single(scale);
-        let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
-        for (name, of, shape, contents) in [
-            ("Q", q, with(extents, d), Contents::Multiplied(0, format)),
-            ("K", k, with(read, d), Contents::Multiplied(1, cache)),
-            ("V", v, with(read, dv), Contents::Multiplied(1, cache)),
-            ("O", o, with(extents, dv), Contents::Output(output)),
-        ] {
-            // Latent attention reads its V where it reads K.
-            if name == "V" && self.plan.latent.is_some() {
-                continue;
-            }
-            let writes = name == "O";
-            let bits =
-                if let Contents::Multiplied(_, of) | Contents::Output(of) = contents { of.bits() } else { 8 };
-            let extents = Extents::line(bits, of.reach(shape));
-            visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
-            visit.lines(shape[3].into(), of.repeats(shape));
-            [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
-        }
-        for ((name, address), rows) in ["the beginnings of queries", "the beginnings of keys"]
-            .into_iter()
-            .zip(&mut packed.begins)
-            .zip(&mut packed.rows)
-        {
-            let of_keys = name == "the beginnings of keys" && page.is_some();
-            let extents = Extents::line(32, if of_keys { 0 } else { entries });
-            visit.memory(Memory { name, address, extents, contents: Contents::Table, writes: false });
-            visit.count(rows);
-        }
-        for (name, address, entries, contents) in [
-            ("the numbers of keys", &mut pages.lengths, lengths.into(), Contents::Table),
-            ("the table of pages", &mut pages.table, table, Contents::Indices(pages.count.max(1))),
-        ] {
-            let extents = Extents::line(32, entries);
-            visit.memory(Memory { name, address, extents, contents, writes: false });
-        }
-        visit.count(&mut pages.each);
-        visit.count(&mut pages.count);
-        if self.plan.spec.is_scaled() {
-            let Factors { addresses, per_head } = factors;
-            visit.form((*per_head).into());
-            let all = if *per_head { u64::from(*shared) } else { 1 };
-            for (name, address) in
-                ["the factors of Q", "the factors of K", "the factors of V"].into_iter().zip(addresses)
-            {
-                let given = *address != 0;
-                visit.form(given.into());
-                let extents = Extents::line(32, if given && some { all } else { 0 });
-                visit.memory(Memory { name, address, extents, contents: Contents::Scales, writes: false });
-            }
-        }
-        let given = *log_sum_exp != 0;
-        visit.form(given.into());
-        let rows = extents.map(u64::from).into_iter().fold(1, u64::saturating_mul);
-        let extents = Extents::line(32, if given { rows } else { 0 });
-        let (name, contents) = ("the log-sum-exp", Contents::Output(Format::F32));
-        visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: true });
-        let extents = Extents::line(32, if self.plan.spec.sinks { heads_read.into() } else { 0 });
-        let (name, contents) = ("the sinks", Contents::Source(Format::F32));
-        visit.memory(Memory { name, address: sinks, extents, contents, writes: false });
-        Buffer::visit_workspace(workspace, some, visit);
-        for count in counts {
-            let mut bits = count.cast_unsigned();
-            visit.count(&mut bits);
-            *count = bits.cast_signed();
-        }
-        reals.iter_mut().for_each(|real| visit.single(real));
     }
 }

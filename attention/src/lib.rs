@@ -34,6 +34,7 @@ mod emit;
 mod error;
 #[cfg(feature = "records")]
 mod family;
+mod interface;
 mod kernel;
 mod maps;
 mod masks;

@@ -42,6 +42,8 @@ use crate::tree::{Bounded, Host, Shape, Site};
 pub struct EpilogueSite<'a> {
     /// The extents of D, which has its name in what is visited before.
     pub d: Extents,
+    /// The GEMM's N, where it is known: an epilogue may join columns, and D has fewer.
+    pub n: Option<u32>,
     /// The kernel's plan; `None` if no kernel is chosen yet, and no parameters are stated.
     pub plan: Option<&'a Plan>,
     /// D, if a launch is made: then parameters have their values.
@@ -52,7 +54,7 @@ impl EpilogueSite<'_> {
     /// For a D of this shape, without a kernel.
     pub fn of_shape(Shape { m, n }: Shape) -> Self {
         let d = Extents { lines: m, ..Extents::line(0, n.into()) };
-        Self { d, plan: None, output: None }
+        Self { d, n: None, plan: None, output: None }
     }
 
     /// The shape of D.

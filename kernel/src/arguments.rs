@@ -30,14 +30,15 @@ pub struct EpilogueOf<'a> {
 }
 
 impl EpilogueOf<'_> {
-    /// A GEMM whose D has this shape, without a launch.
+    /// A GEMM of this shape, without a launch.
     fn of_shape(gemm: &AnyGemm, Shape { m, n }: Shape) -> EpilogueSite<'_> {
-        let d = Extents { lines: m, ..Extents::line(gemm.plan.epilogue.output.bits(), n.into()) };
-        EpilogueSite { d, plan: None, output: None }
+        let (columns, bits) = (n >> gemm.plan.epilogue.halvings, gemm.plan.epilogue.output.bits());
+        let d = Extents { lines: m, ..Extents::line(bits, columns.into()) };
+        EpilogueSite { d, n: Some(n), plan: None, output: None }
     }
 
     fn site(&self) -> EpilogueSite<'_> {
-        EpilogueSite { d: self.d, plan: self.gemm.map(|gemm| &gemm.plan), output: self.output }
+        EpilogueSite { d: self.d, n: None, plan: self.gemm.map(|gemm| &gemm.plan), output: self.output }
     }
 }
 

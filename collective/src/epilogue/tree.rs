@@ -158,7 +158,7 @@ impl<X: Node> Treed<X> {
     /// As [`Epilogue::visit`].
     pub fn visit(&self, arguments: &mut X::Arguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
         let (traits, shape) = (self.traits, of.shape());
-        let n = shape.n << traits.halved();
+        let n = of.n.unwrap_or(shape.n << traits.halved());
         let block = if traits.gate_block == NodeTraits::SPLIT { 0 } else { traits.gate_block * 2 };
         if !n.is_multiple_of(1 << traits.halved()) {
             site.refuse(format!("N is {n}, a multiple of 2 was needed: the columns are gated in pairs"));
