@@ -190,3 +190,19 @@ def test_inputs_of_layers_have_any_leading_dimensions():
             assert found.shape == (*shape[:-1], 40)
             np.testing.assert_array_equal(found.reshape(6, 40).view(np.uint16), y.view(np.uint16))
         assert falchion.matmul(x[0], operand).shape == (40,)
+
+
+@pytest.mark.parametrize("shape", [(0, 64), (64, 0), (0, 0)])
+def test_weights_without_elements_are_refused(shape):
+    """With the argument's name, before anything divides by an extent."""
+    halves, bytes_ = np.zeros(shape, np.float16), np.zeros(shape, np.uint8)
+    calls = [
+        ("weight", lambda: weights.quantize(halves)),
+        ("weight", lambda: sparse.compress(halves)),
+        ("weight", lambda: weights.fp8(bytes_, np.zeros((1, 1), np.float32))),
+        ("blocks", lambda: weights.mxfp4(bytes_, bytes_)),
+        ("blocks", lambda: weights.mxfp4(np.zeros((*shape, 16), np.uint8), bytes_)),
+    ]
+    for name, call in calls:
+        with pytest.raises(ValueError, match=f"^{name} has shape"):
+            call()

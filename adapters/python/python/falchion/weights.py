@@ -50,8 +50,8 @@ def _operand(n: int, k: int, dtype: str, parts: tuple[Any, ...]) -> Operand:
 
 
 def _matrix(name: str, array: np.ndarray, what: str) -> tuple[int, int]:
-    if array.ndim != 2:
-        raise ValueError(f"{name} has shape {tuple(array.shape)}, {what} was needed")
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}, {what} with elements was needed")
     return tuple(array.shape)
 
 
@@ -132,7 +132,7 @@ def mxfp4(blocks: Any, scales: Any, *, dtype: str = "bfloat16") -> Operand:
     blocks, _ = _host("blocks", blocks, "uint8")
     scales, _ = _host("scales", scales, "uint8")
     if blocks.ndim == 3 and blocks.shape[2] == 16:
-        blocks = blocks.reshape(blocks.shape[0], -1)
+        blocks = blocks.reshape(blocks.shape[0], blocks.shape[1] * 16)
     n, pairs = _matrix("blocks", blocks, "(N, K / 2) or (N, K / 32, 16)")
     _shaped("scales", scales, (n, -(-pairs // 16)))
     return _operand(n, 2 * pairs, dtype, _native.mxfp4(dtype, [n, 2 * pairs], _bytes(blocks), _bytes(scales)))
