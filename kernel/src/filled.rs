@@ -125,7 +125,8 @@ impl Visit for Filling {
 
     fn parameter(&mut self, Parameter { name, kind, value }: Parameter) {
         let (argument, within) = match (kind, value) {
-            (Kind::Address { within, beyond }, _) => match self.memory.last(within) {
+            (Kind::Address { .. }, Some(unread)) => (Some(unread), None),
+            (Kind::Address { within, beyond }, None) => match self.memory.last(within) {
                 Some((_, 0)) => (Some(0u64.into()), None),
                 Some((which, address)) => (Some(address.wrapping_add(beyond).into()), Some((which, beyond))),
                 None => (None, None),

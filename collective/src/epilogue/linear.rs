@@ -19,7 +19,7 @@ use crate::extent::Extent;
 use crate::form::{Forms, displaced};
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::operand::{MatrixRef, TileAtom};
-use crate::operands::{Contents, Extents, Visit};
+use crate::operands::{Contents, Extents, Parameter, Visit};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::real::Arithmetic;
 use crate::tree::{Bounded, Host, Path, Site};
@@ -200,7 +200,10 @@ impl Linear {
             let MatrixRef { address, ld, stride } = c.unwrap_or(MatrixRef::NONE);
             let pair = u64::from(format.bits() / 4);
             let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);
-            visit.address(C, "C");
+            match c {
+                Some(_) => visit.address(C, "C"),
+                None => visit.parameter(Parameter::unread(C, "C")),
+            }
             visit.number(C_PITCH, Some(ld));
             if plan.form.outputs() {
                 visit.number(C_BATCH, Some(stride * u64::from(format.bytes())));

@@ -7,7 +7,7 @@ use ptx::{Builder, Scalar, Value, Var};
 
 use crate::form::displaced;
 use crate::operand::Matrix;
-use crate::operands::Visit;
+use crate::operands::{Parameter, Visit};
 use crate::pipeline::Stage;
 use crate::plan::{OperandTile, Producer};
 
@@ -47,7 +47,10 @@ impl OperandTile {
             let fits = |width: &u32| !anywhere && places.is_multiple_of((*width).into());
             WIDTHS.into_iter().find(fits).unwrap_or(bits / 8)
         };
-        visit.address(address, within);
+        match matrix {
+            Some(Matrix { address: 0, .. }) => visit.parameter(Parameter::unread(address, within)),
+            _ => visit.address(address, within),
+        }
         visit.number(ld, matrix.map(|matrix| pitch(matrix.ld)));
         visit.number(mn, matrix.map(|matrix| matrix.mn));
         visit.number(width, matrix.map(widest));

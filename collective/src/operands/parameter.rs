@@ -13,7 +13,7 @@ pub struct Parameter {
     /// What it is.
     pub kind: Kind,
     /// What it is in the launch of the visited call: a number, or a tensor map. `None` where no launch is made. An address
-    /// needs none: it is that of its memory.
+    /// needs none: it is that of its memory, or 0 where that is not accessed ([`unread`](Self::unread)).
     pub value: Option<Argument>,
 }
 
@@ -38,6 +38,13 @@ pub enum Kind {
         /// The memory's name.
         within: &'static str,
     },
+}
+
+impl Parameter {
+    /// An address of memory that the launch does not access, wherever it is: 0.
+    pub fn unread(name: &'static str, within: &'static str) -> Self {
+        Self { name, kind: Kind::Address { within, beyond: 0 }, value: Some(0u64.into()) }
+    }
 }
 
 /// The statements of parameters.

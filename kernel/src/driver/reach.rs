@@ -154,6 +154,26 @@ mod tests {
         }
     }
 
+    /// Without factors nothing but D is accessed, and A, B and C may be anywhere.
+    #[test]
+    fn what_is_not_read_has_no_address() {
+        for gemm in crate::catalogue().into_iter().chain(crate::by_threads()) {
+            if gemm.form() != Form::Single || gemm.epilogue.linear().is_none() {
+                continue;
+            }
+            let call = Call::of(GemmProblem { m: 256, n: 256, k: 256 });
+            let call = call.a(1 << 32, 512).b(2 << 32, 512).d(4 << 32, 512).plus(0.0, 3 << 32, 512);
+            let nothing = LinearArguments { alpha: 0.0, ..call.epilogue };
+            let workspace = Some(Buffer { address: 5 << 32, bytes: 1 << 30 });
+            let launch = gemm.launch(&Call { workspace, ..call.with(nothing) }, 132);
+            let launch = launch.expect("legal").expect("not empty");
+            let program = gemm.program().expect("legal");
+            for (parameter, address, _) in addresses(&program, &launch.arguments) {
+                assert!(address >> 32 >= 4, "{}: {parameter} is at {address:#x}", gemm.name());
+            }
+        }
+    }
+
     #[test]
     fn a_tensor_reaches_to_its_last_element() {
         for (why, dims, strides, want) in [
