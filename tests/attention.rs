@@ -326,7 +326,7 @@ fn predictions_are_near_measurements() {
 /// that are ranked first compute them.
 #[test]
 fn problems() {
-    for (text, words) in [
+    let problems = [
         ("2x2x70 d=64 mask=window left=40 right=0", ""),
         ("1x2x100x150 d=64 mask=chunked chunk=48", ""),
         ("3x2x90 d=64 lengths=packed mask=causal", "lengths=packed"),
@@ -345,12 +345,13 @@ fn problems() {
         ("1x128/1x1x900 d=576x512", "pack=64"),
         ("2x16/1x2x500 d=576x512 pages=64 mask=causal", "pack=16 parts="),
         ("1x32/1x1x1500 d=576x512 fixed=on", "pack=32 part=1024"),
-    ] {
+    ];
+    for (row, (text, words)) in problems.into_iter().enumerate() {
         let request = Attention::request(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let again = Attention::problem(&request);
         assert_eq!(Attention::request(&again).as_ref(), Ok(&request), "{again}");
         let ranked = Attention::ranked(&request, &Machine::h200(), 2).expect("kernels");
-        for of in ranked {
+        for of in some(ranked.into_iter(), row, 2) {
             let spec = of.kernel.plan().spec.to_string();
             assert!(spec.contains(words) && of.microseconds > 1.0, "{text}: {spec}, {}", of.microseconds);
             let mut engine = Emulator::new().with_multiprocessors(3);

@@ -99,11 +99,11 @@ fn lengths_that_differ() {
     .enumerate()
     {
         let kernel = kernel(spec);
-        // Ten, so that in steps of three each row has cases with both layouts.
+        // Ten, so that in steps of four the rows have both layouts in turns.
         let cases = all
             .iter()
             .flat_map(|lengths| [Layout::LengthFirst, Layout::Gaps].map(|layout| (lengths, layout)));
-        for (lengths, layout) in some(cases, row, 3) {
+        for (lengths, layout) in some(cases, row, 4) {
             let case = of_heads(case(0, 0, kernel.plan().spec.head[0]), 0, [4, 2]);
             run(spec, &kernel, &Case { layout, lengths: Some(lengths.clone()), ..case }, DEFAULT);
         }

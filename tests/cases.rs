@@ -38,7 +38,7 @@ fn thinned(case: &Case, which: usize) -> Case {
     Case { m, n, k, ..case.clone() }
 }
 
-/// Every second case of the K-major kernels of `bf16`, and of each other kernel one case in nine, each with one in eight of its
+/// Every third case of the K-major kernels of `bf16`, and of each other kernel one case in twelve, each with one in eight of its
 /// problems. With `cargo xtask test --long` it is all cases; `falchion verify` always runs all.
 #[test]
 fn quick_cases_on_the_emulator() {
@@ -51,7 +51,7 @@ fn quick_cases_on_the_emulator() {
     for (at, case) in cases.iter().enumerate() {
         for (number, share) in case.shares().into_iter().enumerate() {
             let before = met.entry(share.kernel.clone()).or_default();
-            let one_in = if share.kernel.ends_with("-bf16-kk") { 2 } else { 9 };
+            let one_in = if share.kernel.ends_with("-bf16-kk") { 3 } else { 12 };
             if long {
                 shares.push(share);
             } else if before.is_multiple_of(one_in) {

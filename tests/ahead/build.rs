@@ -5,7 +5,7 @@ mod kernels;
 
 use std::error::Error;
 
-use falchion::kernel::{AnyGemm, KernelSpec, build};
+use kernel::{AnyGemm, KernelSpec, build};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let streamed: KernelSpec = kernels::STREAMED.parse()?;

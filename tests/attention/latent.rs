@@ -41,7 +41,7 @@ fn latent() {
             lengths.map(|lengths| of(lengths, None)).into()
         };
         // Each case under another schedule.
-        let cases = some(cases.iter().zip(Schedule::sweep(1).cycle()), spec.len(), 3);
+        let cases = some(cases.iter().zip(Schedule::sweep(1).cycle()), spec.len(), 4);
         for (case, schedule) in cases {
             let checked = run(spec, &kernel, case, schedule);
             let some = !packed && case.problem.keys > 60;

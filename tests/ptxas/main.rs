@@ -8,20 +8,10 @@ mod instructions;
 #[path = "../random/mod.rs"]
 mod random;
 
-use assembler::{Report, assemble};
+use assembler::{Report, assemble, complaints};
 use cute_rs::atom::Major;
 use kernel::Kernel;
 use ptx::{Entry, Function, Special, Target};
-
-/// Everything in the assembler's output that makes a kernel slow: spills, a stack frame, advisories about
-/// serialized instructions.
-fn complaints(report: &Report) -> Vec<&str> {
-    let bad = |line: &str| {
-        let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
-        line.contains("(C75") || line.contains("rror") || (line.contains("spill") && !line.contains(clean))
-    };
-    report.log.lines().filter(|line| bad(line)).collect()
-}
 
 /// Whether a kernel is assembled. With `cargo xtask test --long` all are. Otherwise the K-major kernels of
 /// `bf16`, and one in 16 of those that differ from them only in the format or the directions.

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::cargo;
@@ -30,12 +30,14 @@ const TEST: [&str; 8] = [
 /// What is built for benchmarks alone.
 const BENCHMARKS: [&str; 2] = ["--exclude", "benchmarks"];
 
-/// Builds what [`TEST`] runs, and the libraries for C and Python. Lints compile the benchmarks.
-const BUILD: [&str; 11] = [
+/// Builds what [`TEST`] runs, and the libraries for C and Python. Lints compile the benchmarks, and this program runs.
+const BUILD: [&str; 13] = [
     "build",
     "--workspace",
     BENCHMARKS[0],
     BENCHMARKS[1],
+    BENCHMARKS[0],
+    "xtask",
     "--all-features",
     "--lib",
     "--bins",
@@ -86,9 +88,7 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
         eprintln!("{notice}");
         None
     };
-    cargo::run(&BUILD, |command| {
-        command.envs([python::MODULE]);
-    })?;
+    built(None)?;
     let skipped = Skipped::begin()?;
     let outside = Beside::start(choice)?;
     let arguments = if choice.ptxas { [&TEST[..], &WITH_IGNORED].concat() } else { TEST.to_vec() };
@@ -106,6 +106,14 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
         eprintln!("{notice}");
     }
     tested.and(outside)
+}
+
+/// Builds everything. Where an assembler is named, `tests/ahead` makes binaries by it.
+fn built(ptxas: Option<&Path>) -> Result<(), Error> {
+    cargo::run(&BUILD, |command| {
+        command.envs([python::MODULE]).env_remove(ptxas::VARIABLE);
+        command.envs(ptxas.map(|path| (ptxas::VARIABLE, path)));
+    })
 }
 
 /// `cargo xtask outside` in a process of its own: few tests keep two cores busy until their end. What it prints is kept until
@@ -166,13 +174,11 @@ pub(crate) fn outside(choice: Choice) -> Result<(), Error> {
     if let Some(reason) = python::run(&target, choice.fresh)? {
         skipped::add("the adapter for Python", &reason)?;
     }
-    for ptxas in [None, Some(&ptxas.path)] {
-        cargo::run(&["run", "--profile", "ci", "--manifest-path", "tests/ahead/Cargo.toml"], |command| {
-            command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
-            command.envs(ptxas.map(|path| (ptxas::VARIABLE, path)));
-        })?;
-    }
-    Ok(())
+    let program = target.join("ci/ahead");
+    let ahead = || cargo::finish(program.display().to_string(), &mut Command::new(&program));
+    ahead()?;
+    built(Some(&ptxas.path))?;
+    ahead()
 }
 
 #[cfg(test)]

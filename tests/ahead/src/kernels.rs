@@ -1,6 +1,10 @@
 //! The crate's kernels, for itself and for its build script.
 
-use falchion::prelude::*;
+use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+use half::bf16;
+use kernel::Composed;
+use scheduler::{AlongM, OneTile};
+use typenum::{U1, U32, U64};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 

@@ -4,7 +4,7 @@ mod kernels;
 
 use std::error::Error;
 
-use falchion::kernel::{AnyGemm, KernelSpec, Program};
+use kernel::{AnyGemm, KernelSpec, Program};
 
 /// The files that the build script wrote.
 mod ahead {

@@ -42,9 +42,11 @@ fn every_catalogue_type() -> PathBuf {
 
 #[test]
 fn illegal_configurations_are_refused_with_a_reason() {
-    let cases = trybuild::TestCases::new();
-    // With a case that must run, trybuild builds instead of checks, so constants are evaluated.
-    cases.pass("tests/kernels/pass/*.rs");
-    cases.compile_fail("tests/kernels/fail/*.rs");
-    cases.pass(every_catalogue_type());
+    refusals::built_once("illegal_configurations_are_refused_with_a_reason", || {
+        let cases = trybuild::TestCases::new();
+        // With a case that must run, trybuild builds instead of checks, so constants are evaluated.
+        cases.pass("tests/kernels/pass/*.rs");
+        cases.compile_fail("tests/kernels/fail/*.rs");
+        cases.pass(every_catalogue_type());
+    });
 }

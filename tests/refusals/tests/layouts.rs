@@ -4,6 +4,10 @@
 
 #[test]
 fn messages() {
+    refusals::built_once("messages", refused);
+}
+
+fn refused() {
     let cases = trybuild::TestCases::new();
     // Constants are computed when code is generated, which a suite without a passing case leaves out.
     cases.pass("tests/layouts/legal.rs");
