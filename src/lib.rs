@@ -111,6 +111,10 @@ pub use scheduler;
 #[cfg(feature = "cudarc")]
 pub use kernel::driver::matmul;
 
+#[cfg(all(feature = "measure", feature = "tune"))]
+pub mod bench;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "explore")]
 pub mod explore;
 pub mod manual;

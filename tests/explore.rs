@@ -549,7 +549,7 @@ fn the_tour_has_seven_stops() {
     // The last stop says which layers exchange, and shows what was measured of them: the lines of the record.
     let node = &tour["stops"][6]["says"];
     assert!(node.as_str().is_some_and(|says| says.contains("`falchion-parallel` has such layers")), "{node}");
-    let record = include_str!("../src/bin/falchion/explore/node.jsonl");
+    let record = include_str!("../src/cli/explore/node.jsonl");
     assert_eq!(list(&tour["node"]["measured"]).len(), record.lines().count());
     for line in list(&tour["node"]["measured"]) {
         assert!(

@@ -293,8 +293,7 @@ impl AttentionRequest {
             return Err(refused());
         }
         let (mut own, mut others, mut fixed) = (Vec::new(), Vec::new(), false);
-        let twice = |[key, value, needed]: [String; 3]| format!("`{key}={value}`: {needed} was needed");
-        for (name, value) in crate::words::words(words).map_err(twice)? {
+        for (name, value) in crate::words::words(words).map_err(|error| error.to_string())? {
             if !known.contains(&name) {
                 let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
                 return Err(format!(

@@ -7,7 +7,8 @@ use collective::Format;
 
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
-use crate::words::{self, Key, Named, Word, at, heads, of_heads};
+use crate::words::{at, heads, of_heads};
+use kernel::words::{self, OneOf, SpecKey, WordError, Worded};
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -192,7 +193,7 @@ impl Mask {
     }
 }
 
-impl Named for Mask {
+impl OneOf for Mask {
     const NAMES: &'static [(&'static str, Self)] = &[
         ("full", Self::Full),
         ("causal", Self::Causal),
@@ -201,15 +202,15 @@ impl Named for Mask {
     ];
 }
 
-impl Named for Lengths {
+impl OneOf for Lengths {
     const NAMES: &'static [(&'static str, Self)] = &[("equal", Self::Equal), ("packed", Self::Packed)];
 }
 
-impl Named for Order {
+impl OneOf for Order {
     const NAMES: &'static [(&'static str, Self)] = &[("dealt", Self::Dealt), ("drawn", Self::Drawn)];
 }
 
-impl Named for OutputStore {
+impl OneOf for OutputStore {
     const NAMES: &'static [(&'static str, Self)] = &[("tma", Self::Tma), ("direct", Self::Direct)];
 }
 
@@ -228,8 +229,8 @@ fn count(text: &str) -> Option<Parts> {
 }
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [Key<AttentionSpec>; 20] = [
-    Key {
+static KEYS: [SpecKey<AttentionSpec>; 20] = [
+    SpecKey {
         read: |of, text| {
             of.format = Format::named(text)?;
             of.output = output_of(of.format);
@@ -241,7 +242,7 @@ static KEYS: [Key<AttentionSpec>; 20] = [
     at!("output", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", output),
     at!("d", "64, or 192x128 for Q and K x V", head, heads, of_heads),
     at!("tile", "queries x keys, for example 128x176", tile),
-    at!("stages", "a number, or auto", stages, stages, Word::text),
+    at!("stages", "a number, or auto", stages, stages, Worded::text),
     at!("mask", "full, causal, window or chunked", mask),
     at!("softcap", "on or off", soft_cap),
     at!("alibi", "on or off", alibi),
@@ -278,10 +279,8 @@ impl FromStr for AttentionSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        words::read(&KEYS, Self::DEFAULT, text).map_err(|[key, value, needed]| AttentionError::Word {
-            key,
-            value,
-            needed,
-        })
+        crate::words::words(text)
+            .and_then(|_| words::read(&KEYS, Self::DEFAULT, text))
+            .map_err(|WordError { key, value, needed }| AttentionError::Word { key, value, needed })
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! ```no_run
 //! // build.rs
-//! use kernel::{AnyGemm, KernelSpec};
+//! use kernel::build::{self, Ahead};
+//! use kernel::{AnyGemm, KernelSpec, Transpose};
 //!
 //! # mod kernels {
 //! #     use kernel::Composed;
@@ -20,16 +21,18 @@
 //! # }
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let streamed: KernelSpec = "tile=64x160x64 roles=pingpong scheduler=stream-k".parse()?;
-//!     kernel::build::emit(&[
-//!         AnyGemm::of::<kernels::Mine>("mine"), // a type, for example of a file that the crate's own code includes too
-//!         streamed.named("streamed")?,
+//!     build::emit(&[
+//!         AnyGemm::of::<kernels::Mine>("mine").into(), // a type, for example of a file that the crate's own code includes too
+//!         streamed.named("streamed")?.into(),
+//!         Ahead::of("turned", &Transpose::of(collective::Format::Bf16).ok_or("16 bits")?), // any kernel
 //!     ])?;
 //!     Ok(())
 //! }
 //! ```
 //!
-//! In the crate itself, `OUT_DIR` then holds `mine.ptx` and `streamed.ptx`, for
-//! `include_str!(concat!(env!("OUT_DIR"), "/mine.ptx"))`. It also holds `kernels.rs`, which names all of them:
+//! In the crate itself, `OUT_DIR` then holds `mine.ptx`, `streamed.ptx` and `turned.ptx`, for
+//! `include_str!(concat!(env!("OUT_DIR"), "/mine.ptx"))`. A kernel of several programs has a file for each, `name_1.ptx` the first that
+//! runs. `OUT_DIR` also holds `kernels.rs`, which names all of them:
 //!
 //! ```
 //! # mod ahead {
@@ -62,6 +65,8 @@ use std::path::{Path, PathBuf};
 use crate::assembler;
 pub use crate::assembler::{AssemblerError, PTXAS};
 use crate::gemm::AnyGemm;
+use crate::kernel::Kernel;
+use crate::program::Program;
 
 /// Why kernels were not built ahead of time.
 #[derive(thiserror::Error)]
@@ -72,7 +77,7 @@ pub enum BuildError {
     NoFolder,
     /// A kernel's name that cannot become a file name and a constant's name.
     #[error(
-        "kernel name `{name}`: {needed} was needed; `AnyGemm::of` and `KernelSpec::named` take a name of yours"
+        "kernel name `{name}`: {needed} was needed; `Ahead::of`, `AnyGemm::of` and `KernelSpec::named` take a name of yours"
     )]
     Name {
         /// The name.
@@ -112,10 +117,31 @@ impl fmt::Debug for BuildError {
     }
 }
 
-/// The files of one kernel.
+/// A kernel to build, and the name for its files and constants.
+#[derive(Clone, Debug)]
+pub struct Ahead {
+    name: String,
+    programs: Result<Vec<Program>, ptx::VerifyError>,
+}
+
+impl Ahead {
+    /// Any kernel. What its programs break is an error of [`emit`].
+    pub fn of<C, K: Kernel<C> + ?Sized>(name: impl Into<String>, kernel: &K) -> Self {
+        Self { name: name.into(), programs: kernel.programs() }
+    }
+}
+
+/// By its own name.
+impl From<AnyGemm> for Ahead {
+    fn from(kernel: AnyGemm) -> Self {
+        Self::of::<crate::Call, _>(kernel.name(), &kernel)
+    }
+}
+
+/// The files of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
-    /// The kernel's name.
+    /// The name: the kernel's, with the program's number after it if there are several.
     pub name: String,
     /// The file of its PTX text.
     pub ptx: PathBuf,
@@ -130,7 +156,7 @@ pub struct Built {
 /// # Errors
 /// A name that cannot become a file name, two names that give one constant, a program that breaks a rule, a
 /// file that cannot be written, or an assembler that cannot be started or fails.
-pub fn emit(kernels: &[AnyGemm]) -> Result<Vec<Built>, BuildError> {
+pub fn emit(kernels: &[Ahead]) -> Result<Vec<Built>, BuildError> {
     let folder = env::var_os("OUT_DIR").ok_or(BuildError::NoFolder)?;
     let assembler = assembler::named();
     let mut lines = String::new();
@@ -144,7 +170,7 @@ pub fn emit(kernels: &[AnyGemm]) -> Result<Vec<Built>, BuildError> {
 
 /// The same into any folder. `lines` receives the lines for cargo.
 fn emit_to(
-    kernels: &[AnyGemm],
+    kernels: &[Ahead],
     folder: &Path,
     assembler: Option<&Path>,
     lines: &mut String,
@@ -157,30 +183,33 @@ fn emit_to(
     let mut constants: Vec<String> = Vec::new();
     let mut module = String::new();
     let mut built = Vec::new();
-    for kernel in kernels {
-        let name = kernel.name();
-        let constant = constant(name)?;
-        if constants.contains(&constant) {
-            let needed = "a name that differs from the others in more than case, `-` and `_`";
-            return Err(BuildError::Name { name: name.to_owned(), needed });
+    for Ahead { name, programs } in kernels {
+        let refused =
+            |source: &ptx::VerifyError| BuildError::Program { kernel: name.clone(), source: source.clone() };
+        let programs = programs.as_ref().map_err(refused)?;
+        for (number, program) in (1..).zip(programs) {
+            let name = if programs.len() == 1 { name.clone() } else { format!("{name}_{number}") };
+            let constant = constant(&name)?;
+            if constants.contains(&constant) {
+                let needed = "a name that differs from the others in more than case, `-` and `_`";
+                return Err(BuildError::Name { name, needed });
+            }
+            let ptx = folder.join(format!("{name}.ptx"));
+            write(&ptx, program.text())?;
+            let cubin = assembler.map(|path| assemble(path, &name, &ptx, lines)).transpose()?;
+            let binary = match &cubin {
+                Some(_) => format!("Some(include_bytes!({:?}))", format!("{name}.cubin")),
+                None => "None".to_owned(),
+            };
+            module.push_str(&format!(
+                "/// Kernel `{name}` as PTX.\npub const {constant}_PTX: &str = include_str!({:?});\n\
+                 /// Kernel `{name}` as a binary, where {PTXAS} named an assembler.\n\
+                 pub const {constant}_CUBIN: Option<&[u8]> = {binary};\n",
+                format!("{name}.ptx")
+            ));
+            constants.push(constant);
+            built.push(Built { name, ptx, cubin });
         }
-        let program = kernel.program();
-        let program = program.map_err(|source| BuildError::Program { kernel: name.to_owned(), source })?;
-        let ptx = folder.join(format!("{name}.ptx"));
-        write(&ptx, program.text())?;
-        let cubin = assembler.map(|path| assemble(path, name, &ptx, lines)).transpose()?;
-        let binary = match &cubin {
-            Some(_) => format!("Some(include_bytes!({:?}))", format!("{name}.cubin")),
-            None => "None".to_owned(),
-        };
-        module.push_str(&format!(
-            "/// Kernel `{name}` as PTX.\npub const {constant}_PTX: &str = include_str!({:?});\n\
-             /// Kernel `{name}` as a binary, where {PTXAS} named an assembler.\n\
-             pub const {constant}_CUBIN: Option<&[u8]> = {binary};\n",
-            format!("{name}.ptx")
-        ));
-        constants.push(constant);
-        built.push(Built { name: name.to_owned(), ptx, cubin });
     }
     write(&folder.join("kernels.rs"), &module)?;
     Ok(built)

@@ -109,6 +109,7 @@ mod summation;
 mod transpose;
 mod typed_mainloop;
 mod types;
+pub mod words;
 pub use accessed::check_accessed;
 pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop};
 pub use buffer::Buffer;

@@ -11,6 +11,7 @@ mod placed;
 mod proof;
 
 use kernel::operands::{Contents, Fill, Memory, Piece, Places};
+use kernel::words::Worded;
 use kernel::{Buffer, Demand, Engine, EngineError, Family, GemmFamily, GemmProblem, OwnGemm};
 use reference::Format;
 
@@ -53,11 +54,8 @@ pub trait GemmReference: GemmFamily {
 
 impl<F: GemmReference> Reference for OwnGemm<F> {
     fn request(text: &str) -> Result<GemmProblem, String> {
-        let extents: Vec<_> = text.split('x').map_while(|extent| extent.parse().ok()).collect();
-        match extents[..] {
-            [m, n, k] if Self::problem(&GemmProblem { m, n, k }) == text => Ok(GemmProblem { m, n, k }),
-            _ => Err(format!("`{text}` was found, MxNxK was needed")),
-        }
+        let extents = <[u32; 3]>::read(text).map(|[m, n, k]| GemmProblem { m, n, k });
+        extents.ok_or_else(|| format!("`{text}` was found, MxNxK was needed"))
     }
 
     fn expect(&self, problem: &GemmProblem, inputs: &Inputs<'_>) -> Vec<Expected> {

@@ -9,6 +9,6 @@ use kernel::{AnyGemm, KernelSpec, build};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let streamed: KernelSpec = kernels::STREAMED.parse()?;
-    build::emit(&[AnyGemm::of::<kernels::Mine>("mine"), streamed.named("streamed")?])?;
+    build::emit(&[AnyGemm::of::<kernels::Mine>("mine").into(), streamed.named("streamed")?.into()])?;
     Ok(())
 }

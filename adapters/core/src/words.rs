@@ -3,6 +3,7 @@
 use falchion::collective::{Code, Format, Formula};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::Types;
+use falchion::kernel::words::pairs;
 
 use crate::refusal::Refusal;
 
@@ -88,8 +89,8 @@ pub(crate) fn completed<'a>(
 ) -> Result<String, Refusal> {
     let mut whole = text.to_owned();
     for (key, value, from) in said {
-        let mut words = text.split([' ', ',', '\t', '\n']).filter_map(|word| word.split_once('='));
-        match words.find(|(known, _)| *known == key) {
+        let given = pairs(text).find(|(known, _)| *known == key);
+        match given.and_then(|(key, value)| Some((key, value?))) {
             None if value.is_empty() => {}
             None => whole = format!("{whole} {key}={value}"),
             Some((_, given)) if given == value || same(key, given) => {}

@@ -8,7 +8,8 @@ use collective::Format;
 use super::plan::BackwardError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
-use crate::words::{self, Key, at, heads, of_heads};
+use crate::words::{at, heads, of_heads};
+use kernel::words::{self, SpecKey, WordError};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
 /// from the [default](Self::DEFAULT).
@@ -69,7 +70,7 @@ impl Default for BackwardSpec {
 }
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [Key<BackwardSpec>; 7] = [
+static KEYS: [SpecKey<BackwardSpec>; 7] = [
     at!("format", "bf16 or f16", format),
     at!("d", "elements of a head, for example 128 or 192x128", head, heads, of_heads),
     at!("tile", "queries x keys, for example 64x128", tile),
@@ -90,10 +91,7 @@ impl FromStr for BackwardSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
     fn from_str(text: &str) -> Result<Self, BackwardError> {
-        words::read(&KEYS, Self::DEFAULT, text).map_err(|[key, value, needed]| BackwardError::Word {
-            key,
-            value,
-            needed,
-        })
+        words::read(&KEYS, Self::DEFAULT, text)
+            .map_err(|WordError { key, value, needed }| BackwardError::Word { key, value, needed })
     }
 }

@@ -1,5 +1,7 @@
 //! What a build script gets, and what it is told.
 
+use collective::Format;
+
 use super::*;
 
 fn small(name: &str) -> AnyGemm {
@@ -12,7 +14,8 @@ fn texts_and_their_names_are_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut lines = String::new();
     let kernels = [small("mine"), small("Other-2")];
-    let built = emit_to(&kernels, folder.path(), None, &mut lines).expect("written");
+    let built = emit_to(&kernels.each_ref().map(|of| of.clone().into()), folder.path(), None, &mut lines)
+        .expect("written");
     assert_eq!(lines, "cargo::rerun-if-changed=build.rs\ncargo::rerun-if-env-changed=FALCHION_PTXAS\n");
     for (kernel, built) in kernels.iter().zip(&built) {
         assert_eq!((built.name.as_str(), &built.cubin), (kernel.name(), &None));
@@ -29,6 +32,58 @@ fn texts_and_their_names_are_written() {
     }
 }
 
+/// Two programs, and a call of no memory.
+struct Twice;
+
+impl Kernel<()> for Twice {
+    fn program(&self) -> Result<Program, ptx::VerifyError> {
+        small("mine").program()
+    }
+
+    fn steps(&self) -> Vec<Box<dyn Kernel<()> + '_>> {
+        vec![Box::new(Once), Box::new(Once)]
+    }
+
+    fn launch(&self, _call: &(), _resident: u32) -> Result<Option<crate::Launch>, crate::LaunchError> {
+        Ok(None)
+    }
+
+    fn visit(&self, _call: &mut (), _visit: &mut dyn crate::operands::Visit) {}
+}
+
+/// One of them.
+struct Once;
+
+impl Kernel<()> for Once {
+    fn program(&self) -> Result<Program, ptx::VerifyError> {
+        Twice.program()
+    }
+
+    fn launch(&self, _call: &(), _resident: u32) -> Result<Option<crate::Launch>, crate::LaunchError> {
+        Ok(None)
+    }
+
+    fn visit(&self, _call: &mut (), _visit: &mut dyn crate::operands::Visit) {}
+}
+
+#[test]
+fn every_program_of_any_kernel_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kernels = [
+        Ahead::of("turned", &crate::Transpose::of(Format::Bf16).expect("16 bits")),
+        Ahead::of("two", &Twice),
+    ];
+    let built = emit_to(&kernels, folder.path(), None, &mut String::new()).expect("written");
+    let names: Vec<_> = built.iter().map(|built| built.name.as_str()).collect();
+    assert_eq!(names, ["turned", "two_1", "two_2"]);
+    let module = fs::read_to_string(folder.path().join("kernels.rs")).expect("written");
+    assert!(module.contains("pub const TWO_2_PTX: &str = include_str!(\"two_2.ptx\");"), "{module}");
+    let twice = [Ahead::of("two", &Twice), small("two-2").into()];
+    let error =
+        emit_to(&twice, folder.path(), None, &mut String::new()).expect_err("one constant").to_string();
+    assert!(error.contains("`two-2`: a name that differs"), "{error}");
+}
+
 #[test]
 fn names_that_make_no_file_are_refused() {
     for (why, names, words) in [
@@ -41,7 +96,7 @@ fn names_that_make_no_file_are_refused() {
         ("two of one constant", &["my-kernel", "My_Kernel"], "`My_Kernel`: a name that differs"),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
-        let kernels: Vec<AnyGemm> = names.iter().map(|name| small(name)).collect();
+        let kernels: Vec<Ahead> = names.iter().map(|name| small(name).into()).collect();
         let error = emit_to(&kernels, folder.path(), None, &mut String::new()).expect_err(why).to_string();
         assert!(error.contains(words), "{why}: {error}");
     }
@@ -49,7 +104,7 @@ fn names_that_make_no_file_are_refused() {
 
 #[test]
 fn folders_that_cannot_be_written_are_errors() {
-    let error = emit_to(&[small("mine")], Path::new("no/such/folder"), None, &mut String::new());
+    let error = emit_to(&[small("mine").into()], Path::new("no/such/folder"), None, &mut String::new());
     let error = error.expect_err("it is not there").to_string();
     assert!(error.contains("no/such/folder") && error.contains("mine.ptx"), "{error}");
 }
@@ -84,7 +139,7 @@ fn assemblers_are_judged_by_what_they_do() {
     ] {
         let out = tempfile::tempdir().expect("a folder");
         let mut lines = String::new();
-        let built = emit_to(&[small("mine")], out.path(), Some(path.as_path()), &mut lines);
+        let built = emit_to(&[small("mine").into()], out.path(), Some(path.as_path()), &mut lines);
         let cubin = out.path().join("mine.cubin");
         match (built, want) {
             (Ok(built), Ok(warning)) => {

@@ -10,6 +10,7 @@ use crate::named::Named;
 use crate::problem::GemmProblem;
 use crate::select::Request;
 use crate::types::Types;
+use crate::words::{Worded, pairs};
 
 /// A problem: everything that decides which kernel is fastest.
 ///
@@ -143,28 +144,31 @@ impl FromStr for Problem {
             format!("form is `{form}`, single, batched, ragged, masked, k-grouped or grouped was needed")
         })?;
         let extents = next("extents")?;
-        let numbers: Vec<u32> = extents.split('x').filter_map(|number| number.parse().ok()).collect();
-        let &[m, n, k] = &numbers[..] else {
-            return Err(format!("extents are `{extents}`, MxNxK was needed"));
-        };
+        let numbers =
+            <[u32; 3]>::read(extents).ok_or_else(|| format!("extents are `{extents}`, MxNxK was needed"))?;
         let element = next("element")?.to_owned();
         let layout = next("layout")?;
         let majors = Named::named(layout)
             .ok_or_else(|| format!("layout is `{layout}`, kk, kn, mk or mn was needed"))?;
         let mut problem =
-            Self { form, epilogue: epilogue.to_owned(), ..Self::single(element, majors, [m, n, k]) };
-        for word in words {
-            match word.split_once('=') {
-                Some(("groups", count)) => {
+            Self { form, epilogue: epilogue.to_owned(), ..Self::single(element, majors, numbers) };
+        let rest: Vec<_> = words.collect();
+        for (key, value) in pairs(&rest.join(" ")) {
+            match (key, value) {
+                ("groups", Some(count)) => {
                     let count = count.parse();
                     problem.groups =
                         count.map_err(|error| format!("groups: {error}, a number was needed"))?;
                 }
-                Some(("aligned", "000" | "001" | "010" | "011" | "100" | "101" | "110" | "111")) => {
-                    let bits = word.as_bytes();
-                    problem.aligned = [8, 9, 10].map(|i| bits.get(i) == Some(&b'1'));
+                ("aligned", Some(bits @ ("000" | "001" | "010" | "011" | "100" | "101" | "110" | "111"))) => {
+                    problem.aligned = [0, 1, 2].map(|i| bits.as_bytes().get(i) == Some(&b'1'));
                 }
-                _ => return Err(format!("`{word}` was found, groups=COUNT or aligned=ABD was needed")),
+                _ => {
+                    return Err(format!(
+                        "`{}` was found, groups=COUNT or aligned=ABD was needed",
+                        value.map_or(key.to_owned(), |value| format!("{key}={value}"))
+                    ));
+                }
             }
         }
         Ok(problem)

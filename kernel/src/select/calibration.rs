@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use crate::words::pairs;
+
 /// Speeds of a card: `Gpu::calibrate` measures them, and [`Machine::calibrated`](super::Machine::calibrated) uses them. Bytes and
 /// operations are per microsecond.
 ///
@@ -48,7 +50,7 @@ impl FromStr for Calibration {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |name: &str| {
-            let word = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            let word = pairs(text).find(|(key, _)| *key == name).and_then(|(_, value)| value);
             let number = word.and_then(|word| word.parse::<f64>().ok());
             number.filter(|number| number.is_finite() && *number > 0.0).ok_or_else(|| {
                 format!(

@@ -10,6 +10,7 @@ use super::space::Entry;
 use super::{Card, Machine, Request};
 use crate::spec::KernelSpec;
 use crate::types::Types;
+use crate::words::Worded;
 
 /// Which measurements a selection uses.
 ///
@@ -113,8 +114,7 @@ impl Shipped {
 
 impl Shape {
     fn parse(extents: &str, kernels: &'static str) -> Option<Self> {
-        let extents: Vec<u32> = extents.split('x').filter_map(|extent| extent.parse().ok()).collect();
-        let extents = extents.try_into().ok()?;
+        let extents = Worded::read(extents)?;
         let (compares, logarithms) = (kernels.contains(' '), logarithms(extents));
         Some(Self { extents, kernels, compares, logarithms, rows: Once::new() })
     }

@@ -8,32 +8,7 @@ use collective::{Format, MmaKind};
 use super::error::{SpecError, shortened};
 use super::keys::{Draft, KEYS};
 use super::{EpilogueKind, KernelSpec};
-
-/// The words of a text, between blanks or commas. Neither ends a word inside of quotes or brackets, as in
-/// `epilogue=clamp(acc,0,1)`.
-fn split(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    core::iter::from_fn(move || {
-        rest = rest.trim_start_matches([' ', ',', '\t', '\n']);
-        let (mut quote, mut depth) = (None, 0u32);
-        let ends = |(_, c): &(usize, char)| {
-            match (quote, c) {
-                (Some(open), c) if open == *c => quote = None,
-                (Some(_), _) => return false,
-                (None, '"' | '\'') => quote = Some(*c),
-                (None, '(' | '[') => depth += 1,
-                (None, ')' | ']') => depth = depth.saturating_sub(1),
-                (None, ' ' | ',' | '\t' | '\n') => return depth == 0,
-                _ => {}
-            }
-            false
-        };
-        let end = rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at);
-        let (word, after) = rest.split_at(end);
-        rest = after;
-        (!word.is_empty()).then_some(word)
-    })
-}
+use crate::words::pairs;
 
 impl FromStr for EpilogueKind {
     type Err = SpecError;
@@ -60,10 +35,8 @@ impl KernelSpec {
     /// A word that does not belong to a spec, or a value that its key does not accept.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let mut words: Vec<(&str, &str)> = Vec::new();
-        for word in split(text) {
-            let Some((key, value)) = word.split_once('=') else {
-                return Err(SpecError::Word { word: shortened(word) });
-            };
+        for (key, value) in pairs(text) {
+            let Some(value) = value else { return Err(SpecError::Word { word: shortened(key) }) };
             if KEYS.iter().all(|known| known.name != key) {
                 return Err(SpecError::Key {
                     key: shortened(key),
@@ -73,8 +46,7 @@ impl KernelSpec {
             if words.iter().any(|(known, _)| *known == key) {
                 return Err(SpecError::Twice { key: key.to_owned() });
             }
-            let quoted = ['"', '\''].iter().find_map(|&quote| value.strip_prefix(quote)?.strip_suffix(quote));
-            words.push((key, quoted.unwrap_or(value)));
+            words.push((key, value));
         }
         let mut draft = Draft::empty();
         for key in &KEYS {

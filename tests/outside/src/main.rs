@@ -15,13 +15,15 @@ mod mainloop;
 mod scheduler;
 
 use std::error::Error;
+use std::process::{Command, ExitCode};
 
+use falchion::cli::{self, AnyFamily};
 use falchion::collective::{Batch, Mainloop, Matrix};
 use falchion::emulator::Schedule;
 use falchion::kernel::disk::records::RecordsOf;
 use falchion::kernel::disk::{Cache, Key};
 use falchion::kernel::driver::{Context, Tuning, tuned};
-use falchion::kernel::{Machine, OwnGemm, Predicted};
+use falchion::kernel::{Family, Machine, OwnGemm, Predicted};
 use falchion::prelude::*;
 use falchion::verify::family::{self, Inputs, Reference};
 use falchion::verify::{Bench, Format, HostMatrix, Order};
@@ -50,7 +52,63 @@ type BatchOfSums = Batched<Composed<TwoB, LinearCombination<f32>, OneTile<AlongM
 /// A mainloop around one of the library's.
 type Times = Composed<Factored, LinearCombination<f32>, Persistent<AlongM>>;
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// The families of this crate.
+const FAMILIES: [AnyFamily; 4] = [
+    AnyFamily::of::<RmsNorm>(),
+    AnyFamily::of::<OwnGemm<DualGemm>>(),
+    AnyFamily::of::<OwnGemm<GatherGemm>>(),
+    AnyFamily::of::<Mlp>(),
+];
+
+/// Without arguments, all of this; with arguments, the command line of the library with this crate's families.
+fn main() -> ExitCode {
+    if std::env::args().len() > 1 {
+        return cli::run(&FAMILIES);
+    }
+    match all().and_then(|()| commands()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every command that works without a card, for each family.
+fn commands() -> Result<(), Box<dyn Error>> {
+    let mut count = 0;
+    for (family, kernel, problem) in [
+        (RmsNorm::NAME, "warps=2", "7x264"),
+        (OwnGemm::<DualGemm>::NAME, "64x64-pingpong", "70x64x136"),
+        (OwnGemm::<GatherGemm>::NAME, "64x64-stream-k", "60x16x520"),
+        (Mlp::NAME, "consumers=1 stages=2", "64x136"),
+    ] {
+        let page = std::env::temp_dir().join(format!("outside-{}.html", std::process::id()));
+        let page = page.to_string_lossy();
+        for (line, words) in [
+            (vec!["plan", "--problem", problem], "TFLOP/s"),
+            (vec!["plan", "--kernel", kernel], "shared bytes"),
+            (vec!["emit", "--kernel", kernel], ".visible .entry"),
+            (vec!["verify", "--problem", problem, "--engine", "emulator"], "0 failed"),
+            (vec!["trace", "--problem", problem, "--kernel", kernel], "steps"),
+            (vec!["explore", "--problem", problem, "--kernel", kernel, "--out", &page], ""),
+        ] {
+            let line = [&line[..], &["--family", family]].concat();
+            let ran = Command::new(std::env::current_exe()?).args(&line).output()?;
+            let [out, complained] =
+                [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            if !ran.status.success() || !out.contains(words) {
+                return Err(format!("{line:?}: {}, {out}{complained}", ran.status).into());
+            }
+            count += 1;
+        }
+        std::fs::remove_file(&*page)?;
+    }
+    println!("{count} commands");
+    Ok(())
+}
+
+fn all() -> Result<(), Box<dyn Error>> {
     let mut engine = Emulator::new().with_multiprocessors(3);
     let problem = GemmProblem { m: 270, n: 136, k: 200 };
     for checked in [

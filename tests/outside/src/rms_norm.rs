@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
+use falchion::kernel::words::Worded;
 use falchion::kernel::{
     Family, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest, check_accessed,
     declare,
@@ -51,7 +52,7 @@ impl FromStr for RmsNorm {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let warps = text.strip_prefix("warps=").and_then(|warps| warps.parse().ok());
+        let warps = text.strip_prefix("warps=").and_then(u32::read);
         Ok(Self { warps: warps.ok_or_else(|| format!("`{text}` was found, warps=COUNT was needed"))? })
     }
 }
@@ -66,9 +67,7 @@ impl FromStr for Rows {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let extents = text.split_once('x').and_then(|(rows, columns)| {
-            Some(Self { rows: rows.parse().ok()?, columns: columns.parse().ok()? })
-        });
+        let extents = Worded::read(text).map(|[rows, columns]| Self { rows, columns });
         extents.ok_or_else(|| format!("`{text}` was found, ROWSxCOLUMNS was needed"))
     }
 }
