@@ -67,7 +67,7 @@ impl FromStr for Rows {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let extents = Worded::read(text).map(|[rows, columns]| Self { rows, columns });
+        let extents = <[u32; 2]>::read(text).map(|[rows, columns]| Self { rows, columns });
         extents.ok_or_else(|| format!("`{text}` was found, ROWSxCOLUMNS was needed"))
     }
 }
