@@ -30,14 +30,13 @@ const TEST: [&str; 8] = [
 /// What is built for benchmarks alone.
 const BENCHMARKS: [&str; 2] = ["--exclude", "benchmarks"];
 
-/// Builds what [`TEST`] runs, and the libraries for C and Python. Lints compile the benchmarks, and this program runs.
-const BUILD: [&str; 13] = [
+/// Builds what [`TEST`] runs, and the libraries for C and Python: of the same packages, which decide the features of what they need.
+/// Lints compile the benchmarks.
+const BUILD: [&str; 11] = [
     "build",
     "--workspace",
     BENCHMARKS[0],
     BENCHMARKS[1],
-    BENCHMARKS[0],
-    "xtask",
     "--all-features",
     "--lib",
     "--bins",
