@@ -385,11 +385,15 @@ fn problems() {
         let error = Attention::request(text).expect_err(text);
         assert!(error.contains(words), "{text}: {error}");
     }
-    for text in ["1x2x70 pages=64", "1x2x70 fixed=on", "1x2x70 cache=e4m3"] {
+    // A fixed order is one of the gradient's sums too.
+    let fixed = AttentionBackward::request("1x2x70 d=64 fixed=on").expect("a problem");
+    let ranked = AttentionBackward::ranked(&fixed, &Machine::h200(), usize::MAX).expect("kernels");
+    assert!(ranked.iter().all(|of| of.kernel.plan().spec.deterministic));
+    for text in ["1x2x70 pages=64", "1x2x70 cache=e4m3"] {
         let request = Attention::request(text).expect("a problem");
         AttentionBackward::ranked(&request, &Machine::h200(), 1).expect_err("no gradient of it");
         let refused = AttentionBackward::request(text).expect_err("no gradient of it");
-        let own = "attention-backward: these are format, d, mask, left, right, chunk, lengths";
+        let own = "attention-backward: these are format, d, mask, left, right, chunk, lengths, fixed";
         assert!(refused.ends_with(own), "{refused}");
     }
 }

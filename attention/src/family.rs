@@ -7,6 +7,7 @@ use core::str::FromStr;
 
 use collective::Format;
 use kernel::operands::Contents;
+use kernel::words::Worded;
 use kernel::{Family, LaunchError, Machine, Predicted, cheapest};
 
 use crate::checks::check_problem;
@@ -14,6 +15,7 @@ use crate::error::AttentionError;
 use crate::kernel::Attention;
 use crate::plan::LatentPlan;
 use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
+use crate::shortlist::Shortlist;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
 
 /// What is asked of an attention kernel: types, mask and extents, for tensors `(batch, heads, length, d)` that are packed.
@@ -46,8 +48,10 @@ pub struct AttentionRequest {
     pub lengths: Lengths,
     /// Keys of a page, if K and V are in pages of a cache.
     pub pages: Option<u32>,
-    /// Whether a sequence must have the same bits in every batch and with every cache.
+    /// Whether a sequence must have the same bits in every batch and with every cache; of gradients, the same bits in every run.
     pub fixed: bool,
+    /// Whether O begins at a multiple of 16 bytes, as do its rows and heads. Others are stored from registers.
+    pub aligned: bool,
     /// Whether the caller lends a workspace, so that keys may be divided.
     pub workspace: bool,
     /// The extents.
@@ -74,6 +78,7 @@ impl AttentionRequest {
             lengths: Lengths::Equal,
             pages: None,
             fixed: false,
+            aligned: true,
             workspace: false,
             problem,
             log_sum_exp: false,
@@ -87,8 +92,8 @@ impl AttentionRequest {
 
     /// The request's words of a spec.
     fn spec(&self) -> AttentionSpec {
-        let Self { format, cache, output, head, mask, lengths, pages, .. } = *self;
-        let store = if output == format { OutputStore::Tma } else { OutputStore::Direct };
+        let Self { format, cache, output, head, mask, lengths, pages, aligned, .. } = *self;
+        let store = if output == format && aligned { OutputStore::Tma } else { OutputStore::Direct };
         AttentionSpec { format, cache, output, head, mask, lengths, pages, store, ..AttentionSpec::DEFAULT }
     }
 
@@ -259,7 +264,7 @@ fn of_chunks(queries: i128, chunk: i128) -> i128 {
 impl FromStr for AttentionRequest {
     type Err = String;
 
-    /// Reads extents, words of a spec, the numbers of a mask, and `fixed=on`: `4x16x4096 d=64 mask=window left=1023 right=0`. Extents are sequences, heads, queries and keys; without the last one
+    /// Reads extents, words of a spec, the numbers of a mask, `fixed=on` and `aligned=off`: `4x16x4096 d=64 mask=window left=1023 right=0`. Extents are sequences, heads, queries and keys; without the last one
     /// there are as many keys as queries. Heads of K and V follow those of Q where they are fewer: `4x16/4x4096x4096`.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(text, Attention::NAME, &Self::WORDS)
@@ -268,8 +273,10 @@ impl FromStr for AttentionRequest {
 
 impl AttentionRequest {
     /// The words of a problem.
-    const WORDS: [&str; 11] =
-        ["format", "cache", "output", "d", "mask", "left", "right", "chunk", "lengths", "pages", "fixed"];
+    const WORDS: [&str; 12] = [
+        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "lengths", "pages", "fixed",
+        "aligned",
+    ];
 
     /// Reads a problem of a family whose problems have these words.
     pub(crate) fn read(text: &str, family: &str, known: &[&str]) -> Result<Self, String> {
@@ -292,7 +299,7 @@ impl AttentionRequest {
         if parts.len() > 4 {
             return Err(refused());
         }
-        let (mut own, mut others, mut fixed) = (Vec::new(), Vec::new(), false);
+        let (mut own, mut others, mut fixed, mut aligned) = (Vec::new(), Vec::new(), false, true);
         for (name, value) in crate::words::words(words).map_err(|error| error.to_string())? {
             if !known.contains(&name) {
                 let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
@@ -307,11 +314,10 @@ impl AttentionRequest {
                     let refused = || format!("`{name}={value}`: a number from 0 to 2^30 was needed");
                     own.push((name, number.ok_or_else(refused)?));
                 }
-                "fixed" => {
-                    fixed = value == "on";
-                    if !fixed && value != "off" {
-                        return Err(format!("`fixed={value}`: on or off was needed"));
-                    }
+                "fixed" | "aligned" => {
+                    let switch = if name == "fixed" { &mut fixed } else { &mut aligned };
+                    *switch = Worded::read(value)
+                        .ok_or_else(|| format!("`{name}={value}`: on or off was needed"))?;
                 }
                 _ => others.push(format!("{name}={value}")),
             }
@@ -363,6 +369,7 @@ impl AttentionRequest {
             lengths,
             pages,
             fixed,
+            aligned,
             workspace: true,
             problem,
             log_sum_exp: false,
@@ -395,6 +402,7 @@ impl Family for Attention {
         let names = AttentionRequest::names(request.mask).iter();
         words.extend(names.zip(request.counts()).map(|(name, count)| format!("{name}={count}")));
         words.extend(request.fixed.then(|| "fixed=on".to_owned()));
+        words.extend((!request.aligned).then(|| "aligned=off".to_owned()));
         words.retain(|word| !word.is_empty());
         words.join(" ")
     }
@@ -480,7 +488,9 @@ impl Family for Attention {
         times: &[(AttentionSpec, f64)],
     ) -> Option<Predicted<Self>> {
         let mut able = times.iter().filter(|(spec, _)| request.admits(spec));
-        able.find_map(|&(spec, microseconds)| Some(Predicted { kernel: Self::new(spec).ok()?, microseconds }))
+        able.find_map(|&(spec, microseconds)| {
+            Some(Predicted { kernel: Self::new(spec).ok()?, microseconds, reason: String::new() })
+        })
     }
 
     fn ranked(
@@ -526,6 +536,27 @@ impl Family for Attention {
             request.parts(&spec, machine).into_iter().flat_map(of)
         });
         cheapest(whole.chain(divided), most, time)
+    }
+
+    /// By a [`Shortlist`], which is kept: the space is ranked once for requests that are alike.
+    fn first(request: &AttentionRequest, machine: &Machine) -> Result<Predicted<Self>, String> {
+        request.check().map_err(|error| error.to_string())?;
+        Shortlist::kept(request, machine)?.best(request, machine)
+    }
+
+    fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
+        let spec = request.spec();
+        let [d, dv] = spec.head;
+        let mut said = vec![
+            ("format", spec.format.name().to_owned()),
+            ("output", spec.output.name().to_owned()),
+            ("d", format!("{d}x{dv}")),
+            ("mask", spec.mask.name().to_owned()),
+        ];
+        said.extend((spec.store == OutputStore::Direct).then(|| ("store", "direct".to_owned())));
+        said.extend((spec.lengths == Lengths::Packed).then(|| ("lengths", "packed".to_owned())));
+        said.extend(spec.pages.map(|page| ("pages", page.to_string())));
+        said
     }
 
     fn operations(request: &AttentionRequest) -> f64 {

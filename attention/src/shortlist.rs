@@ -3,6 +3,9 @@
 //! A cache of keys grows with each token, and to rank the whole space takes longer than to multiply a token. The kernels that
 //! are nearly the fastest for one number of keys are those to look at for numbers nearby.
 
+use std::sync::Arc;
+
+use collective::process::Choices;
 use kernel::{Family, Machine, Predicted, cheapest};
 
 use crate::family::AttentionRequest;
@@ -68,6 +71,17 @@ impl Shortlist {
             }
         }
         Ok(Self { specs })
+    }
+
+    /// The list for a request and for those like it, from the ones that were needed last.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn kept(request: &AttentionRequest, machine: &Machine) -> Result<Arc<Self>, String> {
+        /// By the card's facts, and the request for which a list was made.
+        static KEPT: Choices<String, Shortlist> = Choices::new(64);
+        let like = Self::like(request);
+        KEPT.get(format!("{:?} {like:?}", machine.card), |_| Self::new(&like, machine))
     }
 
     /// The fastest of them for a request that is like the list's.

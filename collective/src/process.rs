@@ -4,8 +4,12 @@
 //! locked, or had begun to make, stays so for ever. So these values have an instance per process. A forked process takes
 //! its parent's over, unless it was locked or unfinished at that moment, and then begins with an empty one.
 
+mod choices;
+
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+pub use choices::Choices;
 
 /// An instance per process: that of the first one, then those of processes that were forked from it.
 #[derive(Debug)]

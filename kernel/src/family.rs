@@ -10,9 +10,11 @@ pub use problem::Problem;
 use crate::call::Call;
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
+use crate::named::Named;
 use crate::operands::Contents;
-use crate::select::{Known, Machine, Ranked, Request, Selection, measured, search};
+use crate::select::{Known, Machine, Ranked, Request, Selection, measured, rank, search};
 use crate::spec::KernelSpec;
+use crate::words::pairs;
 
 /// A family: kernels that specs describe, for problems of one kind. The tuner, the records on disk, the checks
 /// against a reference and the proof work with any family. [`AnyGemm`](crate::AnyGemm) is one.
@@ -66,6 +68,31 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
         most: usize,
     ) -> Result<Vec<Predicted<Self>>, String>;
 
+    /// The kernel to take for a request without measuring: the one that is [ranked](Self::ranked) first.
+    ///
+    /// # Errors
+    /// Those of [`ranked`](Self::ranked).
+    fn first(request: &Self::Request<'_>, machine: &Machine) -> Result<Predicted<Self>, String> {
+        let first = Self::ranked(request, machine, 1)?.into_iter().next();
+        first.ok_or_else(|| "no kernel of the space fits".to_owned())
+    }
+
+    /// The kernel with its time by the model, which is not a number where the model does not rank it.
+    ///
+    /// # Errors
+    /// It cannot compute the request.
+    fn predicted(self, request: &Self::Request<'_>, machine: &Machine) -> Result<Predicted<Self>, String> {
+        self.serves(request)?;
+        let ranked = Self::ranked(request, machine, usize::MAX).ok().into_iter().flatten();
+        let same = ranked.into_iter().find(|of| of.kernel.spec() == self.spec());
+        Ok(same.unwrap_or(Predicted { kernel: self, microseconds: f64::NAN, reason: String::new() }))
+    }
+
+    /// The words that a request says of the specs of its kernels, with their values: whoever names a spec may leave them out.
+    fn said(_request: &Self::Request<'_>) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// Operations that a request counts as, to compare its kernels by their rates.
     fn operations(request: &Self::Request<'_>) -> f64;
 
@@ -93,7 +120,7 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     ) -> Option<Predicted<Self>> {
         times.iter().find_map(|(spec, microseconds)| {
             let kernel = Self::of_spec(spec).ok()?;
-            Some(Predicted { kernel, microseconds: *microseconds })
+            Some(Predicted { kernel, microseconds: *microseconds, reason: String::new() })
         })
     }
 }
@@ -105,6 +132,36 @@ pub struct Predicted<K> {
     pub kernel: K,
     /// Time per launch, in microseconds.
     pub microseconds: f64,
+    /// One sentence that says what limits the time; empty where nothing does.
+    pub reason: String,
+}
+
+/// The kernel of a spec's text for a request, in which what the request [says](Family::said) may be left out but not be otherwise.
+///
+/// # Errors
+/// A word that is otherwise, or the first one that is no spec's; the rule that the spec breaks.
+pub fn asked<K: Family>(text: &str, request: &K::Request<'_>) -> Result<K, String> {
+    let read = |text: &str| text.parse::<K::Spec>().map_err(|error| error.to_string());
+    let mut whole = text.to_owned();
+    for (key, value) in K::said(request) {
+        let given = pairs(text).find(|(known, _)| *known == key).map(|(_, given)| given.unwrap_or(""));
+        match given {
+            None => whole = format!("{whole} {key}={value}"),
+            Some(given) if given == value => {}
+            Some(given) => {
+                // Another way to write the same value gives the same spec.
+                let others = pairs(text).filter(|(known, _)| *known != key);
+                let others: Vec<_> =
+                    others.filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect();
+                let others = others.join(" ");
+                let [own, asked] = [given, &value].map(|value| read(&format!("{others} {key}={value}")).ok());
+                if own.is_none() || own != asked {
+                    return Err(format!("{key} is `{given}`, `{value}` was needed, as the call says"));
+                }
+            }
+        }
+    }
+    K::of_spec(&read(&whole)?)
 }
 
 /// The legal kernels of a space with their predicted times, at most `most` of them, the fastest first: an
@@ -120,7 +177,7 @@ pub fn cheapest<K: Family>(
     let (mut all, mut refused) = (Vec::new(), None);
     for spec in space {
         match K::of_spec(&spec) {
-            Ok(kernel) => all.push(Predicted { microseconds: time(&kernel), kernel }),
+            Ok(kernel) => all.push(Predicted { microseconds: time(&kernel), kernel, reason: String::new() }),
             Err(reason) => refused = refused.or(Some(reason)),
         }
     }
@@ -167,6 +224,34 @@ impl Family for AnyGemm {
         Ok(ranked.into_iter().map(Predicted::from).collect())
     }
 
+    fn predicted(self, request: &Request<'_>, machine: &Machine) -> Result<Predicted<Self>, String> {
+        let mut selection = rank(vec![self], request, machine);
+        match (selection.ranked.pop(), selection.refused.pop()) {
+            (Some(ranked), _) => Ok(ranked.into()),
+            (None, Some(refused)) => Err(refused.error.to_string()),
+            (None, None) => {
+                let needed =
+                    request.fusion.map_or("`epilogue=linear` or `epilogue=sourced`".to_owned(), |of| {
+                        format!("`epilogue={of}`")
+                    });
+                Err(format!("{needed} was needed"))
+            }
+        }
+    }
+
+    fn said(request: &Request<'_>) -> Vec<(&'static str, String)> {
+        let [a, b, d] =
+            [request.types.a, request.types.b, request.types.d].map(|format| format.name().to_owned());
+        let form = match request.call.products.form().suffix().trim_start_matches('_') {
+            "" => "single".to_owned(),
+            suffix => suffix.replace('_', "-"),
+        };
+        let layout = request.majors.word().to_owned();
+        let mut said = vec![("form", form), ("dtype", a), ("dtype-b", b), ("out", d), ("layout", layout)];
+        said.extend(request.fusion.map(|formula| ("epilogue", formula.text().to_owned())));
+        said
+    }
+
     fn operations(request: &Request<'_>) -> f64 {
         request.operations()
     }
@@ -185,7 +270,7 @@ impl Family for AnyGemm {
 }
 
 impl From<Ranked> for Predicted<AnyGemm> {
-    fn from(Ranked { gemm, prediction, measured, .. }: Ranked) -> Self {
-        Self { kernel: gemm, microseconds: measured.unwrap_or(prediction.microseconds) }
+    fn from(Ranked { gemm, prediction, measured, reason }: Ranked) -> Self {
+        Self { kernel: gemm, microseconds: measured.unwrap_or(prediction.microseconds), reason }
     }
 }

@@ -13,8 +13,8 @@ use cudarc::driver::CudaStream;
 
 use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories, Stream};
 use falchion::kernel::operands::{self, Contents};
-use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, Request};
-use falchion_core::{Described, Epilogue, Gemm, Plain};
+use falchion::kernel::{AnyGemm, Buffer, Call, Emulator, Engine, Kernel, Machine, Request};
+use falchion_core::{Described, Epilogue, Picked};
 
 use self::collectives::emulated;
 use self::nccl::{Collective, Communicator};
@@ -94,12 +94,12 @@ impl Drop for Memory {
 
 /// The kernel of a product, ready to run: its workspace belongs to it.
 pub(crate) struct Ready {
-    pub(crate) gemm: Gemm,
+    pub(crate) gemm: Picked<AnyGemm>,
     workspace: Option<Memory>,
 }
 
 impl Ready {
-    pub(crate) fn new(gemm: Gemm) -> Self {
+    pub(crate) fn new(gemm: Picked<AnyGemm>) -> Self {
         Self { gemm, workspace: None }
     }
 }
@@ -288,19 +288,19 @@ impl Device {
         request: &Request<'_>,
         machine: &Machine,
         budget: Option<u32>,
-    ) -> Result<Gemm, Error> {
+    ) -> Result<Picked<AnyGemm>, Error> {
         let ordinal = match &*self.lock() {
             Backend::Emulated(..) => None,
             Backend::Card(card) => Some(card.ordinal),
         };
         Ok(match (ordinal, budget) {
-            (Some(ordinal), Some(budget)) => Gemm::tuned(request, ordinal, budget)?,
-            _ => Gemm::new(request, None, machine)?,
+            (Some(ordinal), Some(budget)) => Picked::tuned(request, ordinal, budget)?,
+            _ => Picked::new(request, None, machine, None)?,
         })
     }
 
     /// Loads a kernel, with a workspace for a call.
-    pub(crate) fn prepare(&self, gemm: Gemm, call: &Call<Epilogue>) -> Result<Ready, Error> {
+    pub(crate) fn prepare(&self, gemm: Picked<AnyGemm>, call: &Call<Epilogue>) -> Result<Ready, Error> {
         let mut ready = Ready::new(gemm);
         self.fit(&mut ready, call)?;
         Ok(ready)

@@ -5,8 +5,8 @@ use std::thread;
 
 use cudarc::driver::CudaStream;
 use falchion::kernel::driver::{Context, Gpu};
-use falchion::kernel::{Machine, Request};
-use falchion_core::Gemm;
+use falchion::kernel::{AnyGemm, Machine, Request};
+use falchion_core::Picked;
 
 use crate::control::frame::Member;
 use crate::control::{Control, Limits, coordinator, meeting};
@@ -347,7 +347,7 @@ impl Group {
         self.budget = Some(budget).filter(|&budget| budget > 0);
     }
 
-    pub(crate) fn gemm(&self, request: &Request<'_>) -> Result<Gemm, Error> {
+    pub(crate) fn gemm(&self, request: &Request<'_>) -> Result<Picked<AnyGemm>, Error> {
         self.device.choose(request, &self.machine, self.budget)
     }
 

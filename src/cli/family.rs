@@ -163,7 +163,7 @@ fn plan<K: Reference>(given: &Given) -> Result<(), Failure> {
         writeln!(out(), "{problem}, predicted for {}\n", card.to_uppercase())?;
         writeln!(out(), "{:>10} {:>8}  kernel", "us", "TFLOP/s")?;
         let operations = K::operations(&request);
-        for Predicted { kernel, microseconds } in ranked {
+        for Predicted { kernel, microseconds, .. } in ranked {
             let rate = operations / microseconds / 1e6;
             writeln!(out(), "{microseconds:10.1} {rate:8.0}  {}", name(&kernel))?;
         }

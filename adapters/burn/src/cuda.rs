@@ -21,7 +21,7 @@ use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::{self, Chooser, DeviceSlice, GemmDesc, StreamRef};
 use falchion::kernel::{Buffer, GemmProblem};
 
-use falchion_core::{FewBit, FewBitMemory, Plain};
+use falchion_core::{FewBit, FewBitMemory};
 
 use crate::fewbit::{KEPT, kernel};
 use crate::product::{Backend, Extents, Product};

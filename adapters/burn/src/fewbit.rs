@@ -6,8 +6,8 @@ use burn::backend::DispatchDevice;
 use burn::module::Module;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use falchion::collective::Format;
-use falchion::kernel::Machine;
-use falchion_core::{Choices, FewBit, FewBits, Gemm, Layer, Prefixed};
+use falchion::kernel::{AnyGemm, Machine};
+use falchion_core::{Choices, FewBit, FewBits, Layer, Picked, Prefixed};
 use safetensors::SafeTensors;
 
 use crate::linear::{floats, format_of};
@@ -156,9 +156,9 @@ type Asked = (Option<usize>, u32, FewBit);
 pub(crate) fn kernel(
     asked: Asked,
     machine: impl FnOnce() -> Result<Machine, Error>,
-) -> Result<Arc<Gemm>, Error> {
-    static ALL: Choices<Asked, Gemm> = Choices::new(KEPT);
-    ALL.get(asked, |(_, rows, what)| {
-        what.kernel(*rows, &machine()?).map_err(|refusal| Error::Card(refusal.to_string()))
+) -> Result<Arc<Picked<AnyGemm>>, Error> {
+    static ALL: Choices<Asked, Picked<AnyGemm>> = Choices::new(KEPT);
+    ALL.get(asked, |(card, rows, what)| {
+        what.kernel(*rows, &machine()?, *card).map_err(|refusal| Error::Card(refusal.to_string()))
     })
 }

@@ -5,7 +5,7 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::{Int, Tensor, TensorData};
 use falchion::kernel::Machine;
-use falchion_core::{FewBitMemory, Plain, Run};
+use falchion_core::{FewBitMemory, Run};
 
 use crate::activation::activated;
 use crate::fewbit::kernel;

@@ -4,11 +4,11 @@ use core::ffi::{c_char, c_int, c_void};
 use std::ffi::CString;
 
 use falchion::attention::{
-    AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
 };
 use falchion::collective::Format;
 use falchion::kernel::{Buffer, Kernel};
-use falchion_core::{Attend, aligned as aligned_address, call_of, masked, refuse_unused};
+use falchion_core::{Picked, aligned as aligned_address, call_of, masked, refuse_unused};
 
 use crate::description::{sized, words};
 use crate::object::{
@@ -114,7 +114,7 @@ pub struct AttentionArguments {
 pub struct AttentionKernel {
     name: CString,
     ptx: CString,
-    attend: Attend,
+    attend: Picked<Attention>,
     /// The call, whose addresses are 0.
     call: AttentionCall,
     /// Most bytes that a call needs.
@@ -135,7 +135,6 @@ pub(crate) struct Asked {
     pub(crate) request: AttentionRequest,
     /// The call, whose addresses are 0.
     pub(crate) call: AttentionCall,
-    aligned: bool,
 }
 
 /// Whether there are no flags but these, and reserved fields are zero.
@@ -218,6 +217,7 @@ impl AttentionDescription {
         let places = [1, bytes, bytes, bytes].into_iter().zip(places).map(|(by, of)| of.wrapping_mul(by));
         let aligned = places.into_iter().all(|at| at.is_multiple_of(16));
         let request = AttentionRequest {
+            aligned,
             format,
             output,
             head: [d, dv],
@@ -237,7 +237,7 @@ impl AttentionDescription {
             }
             v = HeadsRef::default();
         }
-        Ok((Asked { request, call: call_of(&request, problem, [q, k, v], o)?, aligned }, spec))
+        Ok((Asked { request, call: call_of(&request, problem, [q, k, v], o)? }, spec))
     }
 }
 
@@ -281,31 +281,27 @@ impl AttentionKernel {
             check_flags(&description, &known.zip([CAUSAL, WINDOW, PACKED, WORKSPACE]).collect::<Vec<_>>())?;
             (description, description.asked()?)
         };
-        let Asked { request, call, aligned } = asked;
-        let attend = Choice { budget, card: description.card, spec }.kernel(
-            |card, budget| Attend::tuned(&request, card, budget),
-            |card| Attend::recorded(&request, aligned, card),
-            |machine| Attend::new(&request, spec, aligned, machine),
-        )?;
+        let Asked { request, call } = asked;
+        let attend = Choice { budget, card: description.card, spec }.kernel::<Attention>(&request)?;
         // What a launch would refuse, whatever the addresses are.
         let tried = largest(&call, request.pages);
         let far = |of: HeadsRef, base: u64, bytes| HeadsRef { address: base | aligned_address(bytes), ..of };
         let read = |of: HeadsRef| far(of, 1 << 46, 256);
-        let bytes = attend.workspace(&tried);
+        let bytes = attend.workspace(&tried).unwrap_or(0);
         let AttentionCall { q, k, v, o, .. } = call;
         let tried = AttentionCall {
             q: read(q),
             k: read(k),
             v: if request.is_latent() { v } else { read(v) },
             // What is written shares memory with nothing.
-            o: far(o, 1 << 47, if aligned { 256 } else { 4 }),
+            o: far(o, 1 << 47, if request.aligned { 256 } else { 4 }),
             workspace: Some(Buffer::new(1 << 45 | aligned_address(256), bytes)),
             ..tried
         };
-        attend.attention().launch(&tried, 1).or_else(|error| invalid(error.to_string()))?;
+        attend.kernel().launch(&tried, 1).or_else(|error| invalid(error.to_string()))?;
         let args_size = description.args_size;
         Ok(Self {
-            name: text(&attend.name()),
+            name: text(attend.name()),
             ptx: text(attend.program().map_err(|error| failed(&error))?.text()),
             attend,
             call,
@@ -319,10 +315,10 @@ impl AttentionKernel {
 impl Object for AttentionKernel {
     const NAME: &'static str = "attention";
     const NOT_LOADED: &'static str = "the kernel is not loaded: call falchion_attention_load first";
-    type Plain = Attend;
+    type Family = Attention;
     type Arguments = AttentionArguments;
 
-    fn plain(&self) -> &Attend {
+    fn picked(&self) -> &Picked<Attention> {
         &self.attend
     }
 
@@ -334,7 +330,7 @@ impl Object for AttentionKernel {
         let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
         let AttentionCall { q, k, v, o, .. } = self.call;
         let AttentionArguments { begins, all, lengths, table, each, pages, .. } = arguments;
-        let spec = self.attend.attention().plan().spec;
+        let spec = self.attend.kernel().plan().spec;
         let why = (spec.pages.is_none()).then_some("desc.page is 0");
         refuse_pointers([("lengths", lengths), ("table", table)], why)?;
         refuse_numbers([("each", each.into()), ("pages", pages.into())], why)?;

@@ -2,9 +2,9 @@
 
 use core::ffi::{c_int, c_void};
 
-use falchion::attention::backward::BackwardCall;
-use falchion::attention::{AttentionCall, HeadsRef, Packed};
-use falchion_core::{Backward, Refusal};
+use falchion::attention::backward::{AttentionBackward, BackwardCall};
+use falchion::attention::{AttentionCall, AttentionRequest, HeadsRef, Lengths, Packed};
+use falchion_core::Picked;
 
 use crate::attention::{
     Asked, AttentionDescription, CAUSAL, DETERMINISTIC, PACKED, WINDOW, check_flags, largest, read,
@@ -48,7 +48,7 @@ pub struct BackwardArguments {
 
 /// The kernels for the gradient of attention of one shape: `falchion_attention_backward`.
 pub struct BackwardKernel {
-    backward: Backward,
+    backward: Picked<AttentionBackward>,
     /// The forward pass, whose addresses are 0.
     call: AttentionCall,
     /// Most bytes that a call needs.
@@ -86,13 +86,11 @@ impl BackwardKernel {
             ));
         }
         request.check().map_err(|error| Failure(INVALID, error.to_string()))?;
-        let deterministic = description.flags & DETERMINISTIC != 0;
-        let backward = Choice { budget: None, card: description.card, spec: None }.kernel(
-            |_, _| Err(Refusal::Internal("a gradient was to be measured".to_owned())),
-            |card| Backward::recorded(&request, deterministic, card),
-            |machine| Backward::new(&request, deterministic, machine),
-        )?;
-        let workspace = backward.workspace(&call.problem, &largest(&call, None).packed);
+        let fixed = description.flags & DETERMINISTIC != 0;
+        let request = AttentionRequest { fixed, aligned: true, ..request };
+        let choice = Choice { budget: None, card: description.card, spec: None };
+        let backward = choice.kernel::<AttentionBackward>(&request)?;
+        let workspace = backward.kernel().workspace(&call.problem, &largest(&call, None).packed);
         Ok(Self { backward, call, workspace, args_size: description.args_size })
     }
 }
@@ -101,10 +99,10 @@ impl Object for BackwardKernel {
     const NAME: &'static str = "backward";
     const NOT_LOADED: &'static str =
         "the kernels are not loaded: call falchion_attention_backward_load first";
-    type Plain = Backward;
+    type Family = AttentionBackward;
     type Arguments = BackwardArguments;
 
-    fn plain(&self) -> &Backward {
+    fn picked(&self) -> &Picked<AttentionBackward> {
         &self.backward
     }
 
@@ -116,7 +114,7 @@ impl Object for BackwardKernel {
         let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
         let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
         let AttentionCall { q, k, v, o, .. } = self.call;
-        let packed = self.backward.is_packed();
+        let packed = self.backward.kernel().plan().spec.lengths == Lengths::Packed;
         refuse_begins(packed, false, arguments.begins, arguments.all)?;
         let forward = AttentionCall {
             q: at(q, arguments.q),

@@ -5,8 +5,8 @@ use std::ffi::CString;
 
 use falchion::collective::tree::{DropoutArgument, Scratch};
 use falchion::collective::{BlockScales, GroupScales, Input, LinearArguments, MatrixRef};
-use falchion::kernel::{Call, GroupedProblem};
-use falchion_core::{Epilogue, Kind, Part, Slot, refuse_unused};
+use falchion::kernel::{AnyGemm, Call, GroupedProblem};
+use falchion_core::{Epilogue, Kind, Part, Picked, Slot, refuse_unused};
 
 use crate::description::{Asked, Description, sized, words};
 use crate::object::{Choice, Object, failed, refuse_numbers, refuse_pointers, workspace};
@@ -99,7 +99,7 @@ fn number(name: &str, single: f32, double: f64) -> Result<f64, Failure> {
 pub struct Gemm {
     pub(crate) name: CString,
     pub(crate) ptx: CString,
-    gemm: falchion_core::Gemm,
+    gemm: Picked<AnyGemm>,
     asked: Asked,
 }
 
@@ -118,20 +118,16 @@ impl Gemm {
         // SAFETY: the caller guarantees it.
         let (asked, spec) = unsafe { description.asked() }?;
         let request = &asked.request;
-        let gemm = Choice { budget, card: description.card, spec }.kernel(
-            |card, budget| falchion_core::Gemm::tuned(request, card, budget),
-            |card| falchion_core::Gemm::recorded(request, card),
-            |machine| falchion_core::Gemm::new(request, spec, machine),
-        )?;
-        let ordered = gemm.slots().iter().find(|slot| matches!(slot.kind, Kind::Scratch(_)));
+        let gemm = Choice { budget, card: description.card, spec }.kernel::<AnyGemm>(request)?;
+        let ordered = gemm.kernel().slots().iter().find(|slot| matches!(slot.kind, Kind::Scratch(_)));
         if let Some(Slot { name, .. }) = ordered {
             return invalid(format!(
                 "epilogue: `{name}` is memory for sums in a fixed order, which this interface does not pass: use reduce_sum"
             ));
         }
-        let why = Part::C.unused(request, gemm.slots());
-        let shared =
-            request.fusion.is_some() && !gemm.slots().iter().any(|slot| slot.name == "c" && is_each(*slot));
+        let why = Part::C.unused(request, gemm.kernel().slots());
+        let shared = request.fusion.is_some()
+            && !gemm.kernel().slots().iter().any(|slot| slot.name == "c" && is_each(*slot));
         let of_stride =
             shared.then_some("the epilogue's c is one matrix for all GEMMs; c[l,m,n] is one for each");
         refuse_numbers([("ldc", description.lds[2])], why)?;
@@ -144,7 +140,7 @@ impl Gemm {
             _ => Some("groups"),
         };
         let later = later
-            .or(gemm.slots().iter().any(|slot| !own.contains(&slot.name)).then_some("inputs"))
+            .or(gemm.kernel().slots().iter().any(|slot| !own.contains(&slot.name)).then_some("inputs"))
             .or(types.has_weights().then_some("group_scales"))
             .or(types.is_scaled().then_some("scale_a and scale_b"))
             .or(types.has_sparse().then_some("metadata"));
@@ -155,7 +151,7 @@ impl Gemm {
             ));
         }
         let program = gemm.program().map_err(|error| failed(&error))?;
-        Ok(Self { name: text(&gemm.name()), ptx: text(program.text()), gemm, asked })
+        Ok(Self { name: text(gemm.name()), ptx: text(program.text()), gemm, asked })
     }
 
     /// The inputs of the slots.
@@ -183,7 +179,7 @@ impl Gemm {
             // SAFETY: the caller guarantees that number of them, of that size.
             unsafe { sized(inputs.byte_add(i * size), size, (FIRST_INPUT, "falchion_input")) }
         });
-        let slots = self.gemm.slots();
+        let slots = self.gemm.kernel().slots();
         let mut all = vec![None; slots.len()];
         let names = || {
             let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();
@@ -236,7 +232,7 @@ impl Gemm {
 
     /// Refuses what is given and not used.
     fn refuse(&self, of: &Arguments) -> Result<(), Failure> {
-        let why = |part: Part| part.unused(&self.asked.request, self.gemm.slots());
+        let why = |part: Part| part.unused(&self.asked.request, self.gemm.kernel().slots());
         refuse_pointers([("a", of.a), ("b", of.b), ("d", of.d.cast_const())], why(Part::Matrices))?;
         for (field, pointer, part) in [
             ("c", of.c, Part::C),
@@ -266,10 +262,10 @@ impl Gemm {
 impl Object for Gemm {
     const NAME: &'static str = "gemm";
     const NOT_LOADED: &'static str = "the kernel is not loaded: call falchion_gemm_load first";
-    type Plain = falchion_core::Gemm;
+    type Family = AnyGemm;
     type Arguments = Arguments;
 
-    fn plain(&self) -> &falchion_core::Gemm {
+    fn picked(&self) -> &Picked<AnyGemm> {
         &self.gemm
     }
 
@@ -291,7 +287,7 @@ impl Object for Gemm {
                 // SAFETY: the caller guarantees it.
                 let inputs = unsafe { self.inputs(&arguments, [alpha, beta], c) }?;
                 let count = call.products.count();
-                Epilogue::Fused(self.gemm.slots().clone(), inputs, count)
+                Epilogue::Fused(self.gemm.kernel().slots().clone(), inputs, count)
             }
         };
         let workspace = workspace(arguments.workspace, arguments.workspace_bytes)?;

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 
 use falchion::kernel::driver::Context;
 use falchion::kernel::{Buffer, EngineError, Machine};
-use falchion_core::{Plain, Refusal, Run, refuse_unused};
+use falchion_core::{Offered, Picked, Run, refuse_unused};
 
 use crate::{DRIVER, FAULT, Failure, INVALID, Status, given, guard, invalid};
 
@@ -14,24 +14,26 @@ pub(crate) trait Object {
     const NAME: &'static str;
     /// What a launch says of an object that was not loaded.
     const NOT_LOADED: &'static str;
-    /// Its kernels.
-    type Plain: Plain;
+    /// The family of its kernels.
+    type Family: Offered;
     /// The caller's arguments of a run.
     type Arguments;
 
-    /// The kernels.
-    fn plain(&self) -> &Self::Plain;
+    /// Its kernel.
+    fn picked(&self) -> &Picked<Self::Family>;
 
     /// The call for the caller's arguments.
     ///
     /// # Safety
     /// The arguments are null, or have as many bytes as the description said.
-    unsafe fn call(&self, arguments: *const Self::Arguments)
-    -> Result<<Self::Plain as Plain>::Call, Failure>;
+    unsafe fn call(
+        &self,
+        arguments: *const Self::Arguments,
+    ) -> Result<<Self::Family as Offered>::Arguments, Failure>;
 
     /// The card for which the object was loaded.
     fn card(&self) -> Result<usize, Failure> {
-        self.plain().card().ok_or_else(|| Failure(INVALID, Self::NOT_LOADED.to_owned()))
+        self.picked().card().ok_or_else(|| Failure(INVALID, Self::NOT_LOADED.to_owned()))
     }
 }
 
@@ -45,7 +47,7 @@ pub(crate) unsafe fn load<T: Object>(object: *mut T, device: c_int) -> Status {
         let object = unsafe { given(object, T::NAME) }?;
         let ordinal = usize::try_from(device);
         let ordinal = ordinal.or_else(|_| invalid(format!("device is {device}, 0 or more was needed")))?;
-        object.plain().load(ordinal).map_err(|error| failed(&error))
+        object.picked().load(ordinal).map_err(|error| failed(&error))
     })
 }
 
@@ -64,7 +66,7 @@ pub(crate) unsafe fn launch<T: Object>(
             let object = given(object, T::NAME)?;
             given(arguments, "args")?;
             let card = object.card()?;
-            object.plain().launch(card, stream, &object.call(arguments)?).map_err(|error| failed(&error))
+            object.picked().launch(card, stream, &object.call(arguments)?).map_err(|error| failed(&error))
         }
     })
 }
@@ -79,7 +81,7 @@ pub(crate) unsafe fn emulate<T: Object>(object: *mut T, arguments: *const T::Arg
         unsafe {
             let object = given(object, T::NAME)?;
             given(arguments, "args")?;
-            object.plain().emulate(&object.call(arguments)?, Run::default()).map_err(|error| failed(&error))
+            object.picked().emulate(&object.call(arguments)?, Run::default()).map_err(|error| failed(&error))
         }
     })
 }
@@ -137,13 +139,8 @@ pub(crate) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The kernel that is measured; without a spec, the one that was measured on the card; or the one that is made.
-    pub(crate) fn kernel<T>(
-        &self,
-        tuned: impl FnOnce(usize, u32) -> Result<T, Refusal>,
-        recorded: impl FnOnce(usize) -> Result<Option<T>, Refusal>,
-        made: impl FnOnce(&Machine) -> Result<T, Refusal>,
-    ) -> Result<T, Failure> {
+    /// The kernel for a request: the one that is measured, or as [`Picked::new`].
+    pub(crate) fn kernel<K: Offered>(&self, request: &K::Request<'_>) -> Result<Picked<K>, Failure> {
         let card = self.card.checked_sub(1).map(|ordinal| ordinal as usize);
         match (self.budget, card) {
             (Some(0), _) => invalid("budget is 0, 1 or more was needed to tune".to_owned()),
@@ -151,15 +148,12 @@ impl Choice<'_> {
             (Some(_), Some(_)) if self.spec.is_some() => {
                 invalid("spec is given, NULL was needed to tune".to_owned())
             }
-            (Some(budget), Some(card)) => Ok(tuned(card, budget)?),
-            (None, None) => Ok(made(&Machine::h200())?),
+            (Some(budget), Some(card)) => Ok(Picked::tuned(request, card, budget)?),
+            (None, None) => Ok(Picked::new(request, self.spec, &Machine::h200(), None)?),
             (None, Some(card)) => {
-                let recorded = if self.spec.is_none() { recorded(card)? } else { None };
-                let machine = || Context::primary(card).and_then(|context| context.machine());
-                match recorded {
-                    Some(recorded) => Ok(recorded),
-                    None => Ok(made(&machine().map_err(|error| failed(&error))?)?),
-                }
+                let machine = Context::primary(card).and_then(|context| context.machine());
+                let machine = machine.map_err(|error| failed(&error))?;
+                Ok(Picked::new(request, self.spec, &machine, Some(card))?)
             }
         }
     }

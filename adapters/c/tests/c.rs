@@ -208,7 +208,7 @@ fn descriptions_that_are_none_are_refused() {
             "directions",
             Description { types: c(c"e4m3"), layout: c(c"mn"), ..bf16 },
             NO_KERNEL,
-            "64 x 64 x 64 e4m3",
+            "gemm single 64x64x64 e4m3 mn epilogue=linear: A is MN-major",
         ),
         ("no text", Description { layout: c(c"\xff"), ..bf16 }, INVALID, "UTF-8"),
         ("no size", Description { size: 0, ..bf16 }, INVALID, "size is 0, sizeof(falchion_gemm_desc)"),

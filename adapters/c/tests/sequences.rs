@@ -367,7 +367,7 @@ fn what_a_gradient_cannot_have_is_refused() {
         ("128 with their 192", AttentionDescription { dv: 128, ..plain }),
         ("page is 16", AttentionDescription { page: 16, ..plain }),
         ("flags is 0x8", AttentionDescription { flags: WORKSPACE, ..plain }),
-        ("the gradient of attention", AttentionDescription { d: 80, ..plain }),
+        ("attention-backward", AttentionDescription { d: 80, ..plain }),
     ] {
         // SAFETY: the description is valid.
         assert_ne!(unsafe { falchion_attention_backward_create(&of, &mut kernel) }, OK, "{words}");

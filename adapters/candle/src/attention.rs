@@ -9,7 +9,7 @@ use falchion::attention::{
 };
 use falchion::collective::Format;
 use falchion::kernel::Family;
-use falchion_core::{Attend, Backward, call_of, masked};
+use falchion_core::{Picked, call_of, masked};
 
 use crate::operation::{Of, Operation};
 use crate::plain::{KEPT, Kept, Known, Owned, Part, Stored, address};
@@ -347,10 +347,10 @@ impl Operation<3> for Op {
 }
 
 /// The kernel for a request in a place.
-fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Attend>>> {
-    static ALL: Known<(Option<usize>, String), Attend> = Known::new(KEPT);
+fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<falchion::attention::Attention>>> {
+    static ALL: Known<(Option<usize>, String), falchion::attention::Attention> = Known::new(KEPT);
     ALL.get((place.card(), falchion::attention::Attention::problem(request)), |_| {
-        Attend::new(request, None, true, &place.machine()?).map(Kept::new).map_err(Error::wrap)
+        Picked::new(request, None, &place.machine()?, place.card()).map(Kept::new).map_err(Error::wrap)
     })
 }
 
@@ -402,9 +402,9 @@ impl Operation<3> for Gradient {
 }
 
 /// The kernel for the gradient of a request in a place.
-fn backward(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<Backward>>> {
-    static ALL: Known<(Option<usize>, String), Backward> = Known::new(KEPT);
+fn backward(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<AttentionBackward>>> {
+    static ALL: Known<(Option<usize>, String), AttentionBackward> = Known::new(KEPT);
     ALL.get((place.card(), AttentionBackward::problem(request)), |_| {
-        Backward::new(request, false, &place.machine()?).map(Kept::new).map_err(Error::wrap)
+        Picked::new(request, None, &place.machine()?, place.card()).map(Kept::new).map_err(Error::wrap)
     })
 }

@@ -3,8 +3,9 @@
 use candle_core::{DType, Device, Error, Result, Shape, Tensor, bail};
 use candle_nn::{Module, VarBuilder};
 use falchion::collective::Format;
+use falchion::kernel::AnyGemm;
 use falchion_core::{
-    Activation, FewBit, FewBitMemory, FewBits, Gemm, Layer, Lines, Refusal, Stored, Tensors, missing,
+    Activation, FewBit, FewBitMemory, FewBits, Layer, Lines, Refusal, Stored, Tensors, missing,
 };
 
 use crate::operation::{Of, Operation};
@@ -271,9 +272,9 @@ impl Op {
         if m == 0 {
             return Ok((d, (m, n).into()));
         }
-        static ALL: Known<(Option<usize>, u32, FewBit), Gemm> = Known::new(KEPT);
+        static ALL: Known<(Option<usize>, u32, FewBit), AnyGemm> = Known::new(KEPT);
         let rows = number(m)?;
-        let made = |_: &_| what.kernel(rows, &x.machine()?).map(Kept::new).map_err(Error::wrap);
+        let made = |_: &_| what.kernel(rows, &x.machine()?, x.card()).map(Kept::new).map_err(Error::wrap);
         let kernel = ALL.get((x.card(), rows, *what), made)?;
         let at =
             |tensor: &Option<Tensor>| tensor.as_ref().map_or(Ok(0), |tensor| address("the layer", tensor, x));

@@ -21,7 +21,7 @@ use falchion::kernel::Buffer;
 use falchion::kernel::Machine;
 #[cfg(feature = "cuda")]
 use falchion::kernel::driver::Context;
-use falchion_core::{Choices, Plain, Run};
+use falchion_core::{Choices, Offered, Picked, Run};
 use half::{bf16, f16};
 
 /// Memory of a tensor: the host's, or a card's.
@@ -263,14 +263,14 @@ fn same(a: &CudaDevice, b: &CudaDevice) -> bool {
 }
 
 /// A kernel, with the workspaces of its launches by stream.
-pub(crate) struct Kept<K> {
-    kernel: K,
+pub(crate) struct Kept<K: Offered> {
+    kernel: Picked<K>,
     #[cfg(feature = "cuda")]
     workspaces: Mutex<HashMap<usize, (CudaSlice<u8>, [u64; 4])>>,
 }
 
-impl<K: Plain> Kept<K> {
-    pub(crate) fn new(kernel: K) -> Self {
+impl<K: Offered> Kept<K> {
+    pub(crate) fn new(kernel: Picked<K>) -> Self {
         Self {
             kernel,
             #[cfg(feature = "cuda")]
@@ -278,7 +278,7 @@ impl<K: Plain> Kept<K> {
         }
     }
 
-    pub(crate) fn kernel(&self) -> &K {
+    pub(crate) fn kernel(&self) -> &Picked<K> {
         &self.kernel
     }
 
@@ -286,7 +286,7 @@ impl<K: Plain> Kept<K> {
     ///
     /// # Safety
     /// The call's addresses are those of tensors in that place, whose layouts it has; nobody else uses what it writes.
-    pub(crate) unsafe fn run(&self, place: Stored<'_>, call: K::Call) -> Result<()> {
+    pub(crate) unsafe fn run(&self, place: Stored<'_>, call: K::Arguments) -> Result<()> {
         match place {
             // SAFETY: the caller guarantees it.
             Stored::Host(_) => unsafe { self.kernel.emulate(&call, Run::default()) }.map_err(Error::wrap),
@@ -299,7 +299,7 @@ impl<K: Plain> Kept<K> {
     /// # Safety
     /// As [`run`](Self::run).
     #[cfg(feature = "cuda")]
-    unsafe fn launch(&self, device: &CudaDevice, mut call: K::Call) -> Result<()> {
+    unsafe fn launch(&self, device: &CudaDevice, mut call: K::Arguments) -> Result<()> {
         let stream = device.cuda_stream();
         let ordinal = CudaStream::context(&stream).ordinal();
         self.kernel.load(ordinal).map_err(Error::wrap)?;

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use falchion::collective::tree::Shape;
 use falchion::collective::{Format, Formula, Input, Record};
 use falchion::cute_rs::atom::Major;
+use falchion::kernel::driver::{Context, Loaded, Tuned, Tuning};
 use falchion::kernel::operands::{Contents, EpilogueOf, Extents, Layouts, Memory, Visit, Visited};
 use falchion::kernel::{
-    AnyGemm, Buffer, Call, GroupedProblem, Kernel, Launch, LaunchError, LinearArguments, Program,
+    AnyGemm, Buffer, Call, EngineError, GemmProblem, GroupedProblem, Kernel, Launch, LaunchError,
+    LinearArguments, Program, Request,
 };
 use falchion::ptx::VerifyError;
 
 use crate::host::Hosted;
+use crate::picked::Offered;
 use crate::slots::{Kind, Slot, slots};
 
 /// The arguments of a call's epilogue.
@@ -87,11 +90,14 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
 pub struct Described {
     gemm: AnyGemm,
     formula: Option<Formula>,
+    slots: Arc<[Slot]>,
 }
 
 impl Described {
-    pub(crate) fn new(gemm: AnyGemm, formula: Option<Formula>) -> Self {
-        Self { gemm, formula }
+    fn new(gemm: AnyGemm, request: &Request<'_>) -> Self {
+        let (formula, operand) = (request.fusion, gemm.plan().mainloop.operands[0].format);
+        let all = formula.map_or_else(Vec::new, |formula| slots(formula, operand, shape_of(request)));
+        Self { gemm, formula, slots: all.into() }
     }
 
     /// The kernel.
@@ -99,9 +105,9 @@ impl Described {
         &self.gemm
     }
 
-    /// The arguments of the epilogue's text, for a GEMM with these extents of D; none without a text.
-    pub(crate) fn slots(&self, shape: Shape) -> Vec<Slot> {
-        self.formula.map_or_else(Vec::new, |formula| slots(formula, self.operand(), shape))
+    /// What the epilogue's text takes; nothing without a text.
+    pub fn slots(&self) -> &Arc<[Slot]> {
+        &self.slots
     }
 
     /// The format that a formula's vectors have by default.
@@ -156,6 +162,42 @@ impl Kernel<Call<Epilogue>> for Described {
         };
         call.visit(&Layouts { multiplied, ..Layouts::of(&self.gemm) }, visit);
     }
+}
+
+impl Offered for AnyGemm {
+    type Runs = Described;
+    type Arguments = Call<Epilogue>;
+    const BY_CARD: bool = true;
+
+    fn runs(self, request: &Request<'_>) -> Described {
+        Described::new(self, request)
+    }
+
+    fn text(&self) -> String {
+        self.entry_name()
+    }
+
+    fn measure(
+        context: &Arc<Context>,
+        request: &Request<'_>,
+        tuning: Tuning,
+    ) -> Result<Tuned<Self>, EngineError> {
+        let Some(formula) = request.fusion else { return Loaded::tuned(context, request, tuning) };
+        let (operand, shape) = (request.types.a, shape_of(request));
+        let slots = slots(formula, operand, shape);
+        let given: Vec<_> = slots.iter().map(|slot| (slot.name, slot.placeholder())).collect();
+        let arguments = formula.bind(operand, shape, &given).map_err(|error| {
+            let kernel = formula.name().to_owned();
+            EngineError::Call { kernel, source: LaunchError::Problem { reason: error.to_string() } }
+        })?;
+        Loaded::tuned_with(context, request, &arguments, tuning)
+    }
+}
+
+/// The extents of D.
+fn shape_of(request: &Request<'_>) -> Shape {
+    let GemmProblem { m, n, .. } = request.call.problem;
+    Shape { m, n: n >> request.fusion.map_or(0, |formula| formula.halvings()) }
 }
 
 impl Hosted<Call<Epilogue>> for Described {

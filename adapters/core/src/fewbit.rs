@@ -7,10 +7,10 @@ use falchion::collective::{
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::Activation;
-use falchion::kernel::{Call, GemmProblem, GroupedProblem, Machine, Request, Types};
+use falchion::kernel::{AnyGemm, Call, GemmProblem, GroupedProblem, Machine, Request, Types};
 
 use crate::described::Epilogue;
-use crate::gemm::Gemm;
+use crate::picked::Picked;
 use crate::refusal::{Refusal, aligned};
 use crate::weights::Weights;
 use crate::words::formula;
@@ -60,22 +60,27 @@ impl FewBit {
         Self { spec, format, shape, experts: 0, lds, biased, activation: Activation::Identity }
     }
 
-    /// The kernel for a number of rows.
+    /// The kernel for a number of rows, on a card of this machine or by a machine's facts: as [`Picked::new`].
     ///
     /// # Errors
-    /// No kernel supports the product.
-    pub fn kernel(&self, rows: u32, machine: &Machine) -> Result<Gemm, Refusal> {
+    /// No kernel supports the product; the driver's.
+    pub fn kernel(
+        &self,
+        rows: u32,
+        machine: &Machine,
+        card: Option<usize>,
+    ) -> Result<Picked<AnyGemm>, Refusal> {
         let somewhere = aligned(16);
         let [x, units, bias, offsets, d] = [somewhere; 5];
         let call = self.call(rows, FewBitMemory { x, units, lines: [somewhere; 2], bias, offsets, d });
         let types = Types::of(self.format).weights([None, Some(self.spec)]);
         let packed = Request::packed(types, [Major::K; 2], call.problem);
-        Gemm::new(&Request { fusion: self.formula()?, call, ..packed }, None, machine)
+        Picked::new(&Request { fusion: self.formula()?, call, ..packed }, None, machine, card)
     }
 
     /// The call of a number of rows by the [`kernel`](Self::kernel) for them.
-    pub fn call_of(&self, kernel: &Gemm, rows: u32, memory: FewBitMemory) -> Call<Epilogue> {
-        let slots = Arc::clone(kernel.slots());
+    pub fn call_of(&self, kernel: &Picked<AnyGemm>, rows: u32, memory: FewBitMemory) -> Call<Epilogue> {
+        let slots = Arc::clone(kernel.kernel().slots());
         let n = u64::from(self.shape[0]);
         // A text without a bias takes nothing.
         let bias = match self.experts {

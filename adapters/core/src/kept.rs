@@ -1,21 +1,16 @@
-//! Kernels with their programs, compiled for a card at their first launch, that run at plain addresses.
-#![allow(unsafe_code, reason = "launches on the caller's memory")]
+//! Kernels with their programs, compiled for a card at their first launch.
 
 use core::any::{Any, TypeId};
-use core::ffi::c_void;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use falchion::collective::process::Locked;
+use falchion::collective::process::{Choices, Locked};
 use falchion::kernel::driver::{Context, Loaded};
-use falchion::kernel::{Buffer, EngineError, Kernel, Program};
+use falchion::kernel::{EngineError, Program};
 use falchion::ptx::VerifyError;
 
-use crate::choices::Choices;
-use crate::host::{self, Hosted, Run};
-
 /// A loaded kernel. Different requests may have one kernel.
-type Shared<K> = Arc<Mutex<Loaded<K>>>;
+pub(crate) type Shared<K> = Arc<Mutex<Loaded<K>>>;
 
 /// Kernels by kind, card and text, as long as a request has them.
 type Shelf = BTreeMap<(TypeId, usize, String), Weak<dyn Any + Send + Sync>>;
@@ -27,7 +22,7 @@ static SHELF: Locked<Shelf> = Locked::new(BTreeMap::new());
 static PROGRAMS: Choices<(TypeId, String), Vec<Arc<Program>>> = Choices::new(32);
 
 /// A kernel, and the card for which it was compiled last.
-pub struct Kept<K> {
+pub(crate) struct Kept<K> {
     kernel: K,
     emit: fn(&K) -> Result<Vec<Program>, VerifyError>,
     /// All that the programs depend on.
@@ -35,7 +30,7 @@ pub struct Kept<K> {
     loaded: Mutex<Option<(usize, Shared<K>)>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -68,7 +63,7 @@ impl<K: Clone + Send + 'static> Kept<K> {
     }
 
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
-    fn on(&self, ordinal: usize) -> Result<Shared<K>, EngineError> {
+    pub(crate) fn on(&self, ordinal: usize) -> Result<Shared<K>, EngineError> {
         if let Some((_, loaded)) = lock(&self.loaded).as_ref().filter(|(known, _)| *known == ordinal) {
             return Ok(Arc::clone(loaded));
         }
@@ -97,77 +92,15 @@ impl<K: Clone + Send + 'static> Kept<K> {
         Ok(loaded)
     }
 
+    /// The card for which the kernel was loaded last; `None` if it was not loaded.
+    pub(crate) fn card(&self) -> Option<usize> {
+        lock(&self.loaded).as_ref().map(|(ordinal, _)| *ordinal)
+    }
+
     /// Number of the kernel's clusters that are resident on the card; `None` if it was not loaded.
     pub(crate) fn resident(&self) -> Option<u32> {
         let loaded = lock(&self.loaded).as_ref().map(|(_, loaded)| Arc::clone(loaded))?;
         let resident = lock(&loaded).resident_clusters();
         Some(resident)
-    }
-}
-
-/// A kernel that runs at plain addresses.
-pub trait Plain {
-    /// What the kernel is.
-    type Kernel: Hosted<Self::Call> + Clone + Send + 'static;
-
-    /// A call, with the addresses of its tensors.
-    type Call: Clone;
-
-    /// The kernel.
-    fn kept(&self) -> &Kept<Self::Kernel>;
-
-    /// What the places in a call's workspace depend on, its bytes first: it is zero at first, lent to one launch at a time, and must be
-    /// zeroed again for a call with another layout. Of a GEMM, on the card for which it was loaded.
-    fn layout(&self, call: &Self::Call) -> [u64; 4];
-
-    /// Gives a call a workspace.
-    fn lend(&self, call: &mut Self::Call, workspace: Option<Buffer>) {
-        self.kept().kernel.lend_workspace(call, workspace);
-    }
-
-    /// Compiles the kernel for a card, in its primary context, unless that was done before.
-    ///
-    /// # Errors
-    /// The driver's.
-    fn load(&self, ordinal: usize) -> Result<(), EngineError> {
-        self.kept().on(ordinal).map(drop)
-    }
-
-    /// The card for which the kernel was loaded last; `None` if it was not loaded.
-    fn card(&self) -> Option<usize> {
-        lock(&self.kept().loaded).as_ref().map(|(ordinal, _)| *ordinal)
-    }
-
-    /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
-    /// allocates nothing.
-    ///
-    /// # Errors
-    /// The first illegal argument, or a driver error.
-    ///
-    /// # Safety
-    /// As [`Loaded::launch_raw`].
-    unsafe fn launch(
-        &self,
-        ordinal: usize,
-        stream: *mut c_void,
-        call: &Self::Call,
-    ) -> Result<(), EngineError> {
-        let loaded = self.kept().on(ordinal)?;
-        // SAFETY: the caller guarantees it.
-        unsafe { lock(&loaded).launch_raw(stream, call) }
-    }
-
-    /// Runs a call on the host's memory, in the emulator. The call's workspace is not used.
-    ///
-    /// # Errors
-    /// The first illegal argument, or the fault that the emulator found.
-    ///
-    /// # Safety
-    /// Every piece of memory that the call names can be read as far as its extents reach; what the kernel
-    /// writes can be written, and nobody else uses it meanwhile.
-    unsafe fn emulate(&self, call: &Self::Call, how: Run<'_>) -> Result<(), EngineError> {
-        let kept = self.kept();
-        // SAFETY: the caller guarantees it.
-        unsafe { host::run_all(&kept.kernel, &kept.programs()?, call, how) }
     }
 }

@@ -5,9 +5,8 @@
 //! A description is a [`Request`](falchion::kernel::Request). Its addresses say only which powers of two
 //! divide the later ones: see [`aligned`].
 //!
-//! * [`Gemm`]: the chosen kernel; [`Attend`] is one of attention, and [`Backward`] are
-//!   those of its gradient.
-//! * [`Plain`]: what these have in common: they are loaded, launched and emulated.
+//! * [`Picked`]: the kernel for a request of any family that is [`Offered`]: GEMM, attention, its gradient. It is loaded, launched and
+//!   emulated.
 //! * [`Choices`]: kernels that were chosen, by what their choices depend on.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
@@ -17,33 +16,30 @@
 
 mod attention;
 mod backward;
-mod choices;
 mod described;
 mod fewbit;
 mod file;
-mod gemm;
 mod host;
 mod kept;
 mod layer;
+mod picked;
 mod refusal;
 mod slots;
 mod unused;
 mod weights;
 mod words;
 
-pub use attention::{Attend, call_of, masked};
-pub use backward::Backward;
-pub use choices::Choices;
+pub use attention::{call_of, masked};
 pub use described::{Described, Epilogue};
+pub use falchion::collective::process::Choices;
 pub use falchion::kernel::driver::Activation;
 pub use fewbit::{FewBit, FewBitMemory};
 #[cfg(feature = "safetensors")]
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
-pub use gemm::{Gemm, ranked};
-pub use host::{Run, Watch};
-pub use kept::Plain;
+pub use host::{Hosted, Run, Watch};
 pub use layer::{FewBits, Layer, bias};
+pub use picked::{Offered, Picked, ranked};
 pub use refusal::{Refusal, aligned};
 pub use slots::{Kind, Slot, slots};
 pub use unused::{Part, refuse_unused};

@@ -3,7 +3,6 @@
 use falchion::collective::{Code, Format, Formula};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::Types;
-use falchion::kernel::words::pairs;
 
 use crate::refusal::Refusal;
 
@@ -78,29 +77,6 @@ pub fn formula(text: &str, operand: Format, d: Option<Format>) -> Result<Formula
             Refusal::Invalid(format!("epilogue: {text} gives {given}, and D is {d}: the same was needed"))
         }),
     }
-}
-
-/// A spec's text with the words that a call says: key, value, and what says it. They may be left out, but not be otherwise, unless `same`
-/// takes the value of a key that is given.
-pub(crate) fn completed<'a>(
-    text: &str,
-    said: impl IntoIterator<Item = (&'a str, String, &'a str)>,
-    same: impl Fn(&str, &str) -> bool,
-) -> Result<String, Refusal> {
-    let mut whole = text.to_owned();
-    for (key, value, from) in said {
-        let given = pairs(text).find(|(known, _)| *known == key);
-        match given.and_then(|(key, value)| Some((key, value?))) {
-            None if value.is_empty() => {}
-            None => whole = format!("{whole} {key}={value}"),
-            Some((_, given)) if given == value || same(key, given) => {}
-            Some((_, given)) => {
-                let words = format!("spec: {key} is `{given}`, `{value}` was needed, as {from}");
-                return Err(Refusal::Invalid(words));
-            }
-        }
-    }
-    Ok(whole)
 }
 
 #[cfg(test)]

@@ -30,6 +30,14 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// The card's number; `None` is the host.
+    pub(crate) const fn card(self) -> Option<usize> {
+        match self {
+            Self::Host => None,
+            Self::Cuda(ordinal) => Some(ordinal),
+        }
+    }
+
     pub(crate) fn words(self) -> String {
         match self {
             Self::Host => "the host's memory".to_owned(),

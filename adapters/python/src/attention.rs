@@ -3,7 +3,7 @@
 use falchion::attention::{Attention, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths};
 use falchion::collective::Format;
 use falchion::kernel::Family;
-use falchion_core::{Attend, Choices, call_of, masked};
+use falchion_core::{Choices, Picked, call_of, masked};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
@@ -19,7 +19,7 @@ use crate::whole::{Whole, window_of};
 const WHO: &str = "q, k, v";
 
 /// By the place, the problem, whether the result is aligned, and the spec.
-static CHOSEN: Choices<(Place, String, bool, Option<String>), Chosen<Attend>> = Choices::new(KEPT);
+static CHOSEN: Choices<(Place, String, Option<String>), Chosen<Attention>> = Choices::new(KEPT);
 
 /// `softmax(scale * q @ k.T) @ v` per head, without the scores in memory. Returns the result, or with `log_sum_exp` also
 /// the logarithms of the sums of exponentials of each query's scores.
@@ -174,13 +174,13 @@ pub(crate) fn attention<'py>(
         numbers: mask.1,
         lengths,
         pages: pages.map(|(page, _)| page),
+        aligned: on_16(&of_o, &o),
         workspace: true,
         ..AttentionRequest::new(problem, of_d)
     };
-    let aligned = on_16(&of_o, &o);
-    let chosen = CHOSEN.get((place, Attention::problem(&request), aligned, spec), |(place, .., spec)| {
+    let chosen = CHOSEN.get((place, Attention::problem(&request), spec), |(place, .., spec)| {
         let machine = machine(*place)?;
-        let made = py.detach(|| Attend::new(&request, spec.as_deref(), aligned, &machine));
+        let made = py.detach(|| Picked::new(&request, spec.as_deref(), &machine, place.card()));
         made.map(|attend| Chosen::new(attend, true)).map_err(|refusal| of_refusal(&refusal))
     });
     let chosen = chosen.map_err(|error| about(py, WHO, error))?;

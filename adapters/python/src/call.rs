@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use falchion::collective::{Format, Formula, LinearArguments, MatrixRef};
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
-use falchion_core::{Choices, Epilogue, Gemm, Run, aligned};
+use falchion::kernel::{AnyGemm, Call, GemmProblem, GroupedProblem, Request, Types};
+use falchion_core::{Choices, Epilogue, Picked, Run, aligned};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -118,11 +118,11 @@ struct Key {
     spec: Option<String>,
 }
 
-static CHOSEN: Choices<Key, Chosen<Gemm>> = Choices::new(KEPT);
+static CHOSEN: Choices<Key, Chosen<AnyGemm>> = Choices::new(KEPT);
 
 /// A checked call, with what must live until it has been enqueued.
 pub(crate) struct Prepared<'py> {
-    pub(crate) chosen: Arc<Chosen<Gemm>>,
+    pub(crate) chosen: Arc<Chosen<AnyGemm>>,
     pub(crate) call: Call<Epilogue>,
     a: Array<'py>,
     result: Bound<'py, PyAny>,
@@ -398,7 +398,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     let epilogue = match formula {
         None => Epilogue::Linear(linear),
         Some(_) => {
-            let slots = chosen.kernel.slots();
+            let slots = chosen.kernel.kernel().slots();
             let count = several.products.count();
             let text = (text.unwrap_or_default(), bits);
             let (inputs, allocated) = epilogue::inputs(slots, &given, text, (&like, count, instead))?;
@@ -433,7 +433,7 @@ pub(crate) fn forget() {
     CHOSEN.clear();
 }
 
-fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Chosen<Gemm>> {
+fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Chosen<AnyGemm>> {
     let machine = machine(key.place)?;
     let known = |matrix: MatrixRef| MatrixRef {
         address: aligned(1 << matrix.address.trailing_zeros().min(4)),
@@ -455,14 +455,7 @@ fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Chosen<Gemm>> {
         ..request.call
     };
     let spec = key.spec.clone();
-    let made = py.detach(|| match (key.place, &spec) {
-        // What was measured on this card comes first.
-        (Place::Cuda(ordinal), None) => match Gemm::recorded(&request, ordinal)? {
-            Some(recorded) => Ok(recorded),
-            None => Gemm::new(&request, None, &machine),
-        },
-        _ => Gemm::new(&request, spec.as_deref(), &machine),
-    });
+    let made = py.detach(|| Picked::new(&request, spec.as_deref(), &machine, key.place.card()));
     Ok(Chosen::new(made.map_err(|refusal| of_refusal(&refusal))?, true))
 }
 

@@ -3,7 +3,7 @@
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
 use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, Lengths, Mask};
 use falchion::kernel::Family;
-use falchion_core::{Backward, Choices, masked};
+use falchion_core::{Choices, Picked, masked};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -17,7 +17,7 @@ use crate::sequences::{Given, Sequences, most};
 use crate::whole::{Whole, window_of};
 
 /// By place, problem, and whether adds have a fixed order.
-static CHOSEN: Choices<(Place, String, bool), Chosen<Backward>> = Choices::new(KEPT);
+static CHOSEN: Choices<(Place, String), Chosen<AttentionBackward>> = Choices::new(KEPT);
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
@@ -92,11 +92,12 @@ pub(crate) fn attention_backward<'py>(
         mask,
         numbers,
         lengths: if packed.is_some() { Lengths::Packed } else { Lengths::Equal },
+        fixed: deterministic,
         ..AttentionRequest::new(problem, d)
     };
-    let chosen = CHOSEN.get((place, AttentionBackward::problem(&request), deterministic), |(place, ..)| {
+    let chosen = CHOSEN.get((place, AttentionBackward::problem(&request)), |(place, _)| {
         let machine = machine(*place)?;
-        let made = py.detach(|| Backward::new(&request, deterministic, &machine));
+        let made = py.detach(|| Picked::new(&request, None, &machine, place.card()));
         made.map(|backward| Chosen::new(backward, false)).map_err(|refusal| of_refusal(&refusal))
     });
     let chosen = chosen.map_err(|error| about(py, "q, k, v", error))?;

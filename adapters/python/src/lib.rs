@@ -125,7 +125,7 @@ fn check<'py>(
         ..Run::default()
     }))?;
     let gemm = &prepared.chosen.kernel;
-    Ok(Kernel::new(gemm.gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
+    Ok(Kernel::new(gemm.kernel().gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
 }
 
 #[pymodule]

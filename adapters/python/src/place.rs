@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use falchion::collective::Format;
 use falchion::kernel::driver::Context;
 use falchion::kernel::{Buffer, Machine};
-use falchion_core::{Plain, Run};
+use falchion_core::{Offered, Picked, Run};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -19,18 +19,15 @@ use crate::watch::watched;
 pub(crate) const KEPT: usize = 4096;
 
 /// A kernel that was chosen, with the workspaces of its launches.
-pub(crate) struct Chosen<K> {
-    pub(crate) kernel: K,
+pub(crate) struct Chosen<K: Offered> {
+    pub(crate) kernel: Picked<K>,
     /// Those that are kept, if a launch does not make one for itself.
     workspaces: Option<Workspaces>,
 }
 
-impl<K: Plain + Sync> Chosen<K>
-where
-    K::Call: Sync,
-{
+impl<K: Offered<Runs: Sync, Arguments: Sync>> Chosen<K> {
     /// A kernel whose workspaces are kept by stream, or made for each launch.
-    pub(crate) fn new(kernel: K, kept: bool) -> Self {
+    pub(crate) fn new(kernel: Picked<K>, kept: bool) -> Self {
         Self { kernel, workspaces: kept.then(Workspaces::default) }
     }
 
@@ -38,7 +35,7 @@ where
     ///
     /// # Safety
     /// The call's addresses are those of arrays that are alive, with their extents and distances.
-    pub(crate) unsafe fn run(&self, like: &Array<'_>, call: &mut K::Call) -> PyResult<()> {
+    pub(crate) unsafe fn run(&self, like: &Array<'_>, call: &mut K::Arguments) -> PyResult<()> {
         let py = like.object().py();
         let Place::Cuda(ordinal) = like.place() else {
             // SAFETY: the caller guarantees it.
@@ -71,7 +68,7 @@ where
     pub(crate) unsafe fn emulate(
         &self,
         py: Python<'_>,
-        call: &K::Call,
+        call: &K::Arguments,
         ways: impl IntoIterator<Item = Run<'static>, IntoIter: Send>,
     ) -> PyResult<()> {
         let mut ways = ways.into_iter();

@@ -4,8 +4,8 @@ use falchion::cute_rs::atom::{Major, smem};
 use falchion::cute_rs::draw::{Access, Picture};
 use falchion::explore;
 use falchion::kernel::driver::stop_measuring;
-use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types};
-use falchion_core::Watch;
+use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Predicted, Request, Types};
+use falchion_core::{Picked, Watch};
 use pyo3::prelude::*;
 
 use crate::array::{Place, format_of, invalid, short, type_name};
@@ -192,10 +192,10 @@ pub(crate) fn plan(
 ) -> PyResult<Vec<Kernel>> {
     let request = Asked { extents: [m, n, k], types, layout, batch, epilogue, reproducible }.request()?;
     let machine = of_card(card)?;
-    let most = most.from("most", [1, 1 << 20])?;
-    let rank = |_: &Watch| falchion_core::ranked(&request, &machine, most as usize);
+    let most: u32 = most.from("most", [1, 1 << 20])?;
+    let rank = |_: &Watch| falchion_core::ranked::<AnyGemm>(&request, &machine, most as usize);
     let ranked = watched(py, "falchion: ranking", rank, || ())?.map_err(|refusal| of_refusal(&refusal))?;
-    let kernel = |Ranked { gemm, prediction, reason, .. }| Kernel::new(gemm, prediction.microseconds, reason);
+    let kernel = |Predicted { kernel, microseconds, reason }| Kernel::new(kernel, microseconds, reason);
     Ok(ranked.into_iter().map(kernel).collect())
 }
 
@@ -228,11 +228,11 @@ pub(crate) fn tune(
     let Some(ordinal) = of_this_machine(card) else {
         return invalid(format!("card is \"{card}\", one of this machine was needed: cuda:0"));
     };
-    let tune = |_: &Watch| falchion_core::Gemm::tuned(&request, ordinal, budget);
+    let tune = |_: &Watch| Picked::<AnyGemm>::tuned(&request, ordinal, budget);
     let tuned = watched(py, "falchion: measuring", tune, stop_measuring)?;
     let tuned = tuned.map_err(|refusal| of_refusal(&refusal))?;
     crate::call::forget();
-    Ok(Kernel::new(tuned.gemm().clone(), tuned.microseconds(), tuned.reason().to_owned()))
+    Ok(Kernel::new(tuned.kernel().gemm().clone(), tuned.microseconds(), tuned.reason().to_owned()))
 }
 
 /// The number of a card of this machine.

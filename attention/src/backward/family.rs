@@ -30,6 +30,9 @@ const ORDERED: [f64; 3] = [90.0, 200.0, 700.0];
 const BYTES: [f64; 2] = [14.0, 10.0];
 /// Microseconds of three launches; and megabytes per microsecond of the first and the last program.
 const LAUNCHES: f64 = 6.0;
+/// By how much a kernel that adds in a fixed order must be faster, by the model, where that is not asked: at some sequences of some thousand
+/// keys it takes it for faster, and it takes 1 to 4 % more on an H200.
+const ORDER: f64 = 1.05;
 const MEGABYTES: f64 = 2.5;
 
 impl AttentionBackward {
@@ -83,7 +86,7 @@ impl AttentionRequest {
     /// # Errors
     /// The text is no problem, or has a word that only the forward pass has.
     pub fn of_backward(text: &str) -> Result<Self, String> {
-        let known = ["format", "d", "mask", "left", "right", "chunk", "lengths"];
+        let known = ["format", "d", "mask", "left", "right", "chunk", "lengths", "fixed"];
         Self::read(text, AttentionBackward::NAME, &known)
     }
 }
@@ -91,13 +94,13 @@ impl AttentionRequest {
 /// The request's part of a spec.
 fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
     let AttentionRequest { format, cache, output, head, mask, lengths, pages, fixed, .. } = *request;
-    if pages.is_some() || cache.is_some() || fixed {
-        return Err("pages, cache and fixed=on are words of the forward pass".to_owned());
+    if pages.is_some() || cache.is_some() {
+        return Err("pages and cache are words of the forward pass".to_owned());
     }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));
     }
-    Ok(BackwardSpec { format, head, mask, lengths, ..BackwardSpec::DEFAULT })
+    Ok(BackwardSpec { format, head, mask, lengths, deterministic: fixed, ..BackwardSpec::DEFAULT })
 }
 
 impl Family for AttentionBackward {
@@ -144,6 +147,9 @@ impl Family for AttentionBackward {
             return differs("d", &words(spec.head), &words(asked.head));
         }
         let name = |of: BackwardSpec| if of.lengths == Lengths::Equal { "equal" } else { "packed" };
+        if request.fixed && !spec.deterministic {
+            return differs("deterministic", &"off", &"on");
+        }
         if spec.lengths != asked.lengths { differs("lengths", &name(spec), &name(asked)) } else { Ok(()) }
     }
 
@@ -158,9 +164,30 @@ impl Family for AttentionBackward {
         let queries = [64, 128, 80, 48, 32].into_iter();
         let tiles = queries.flat_map(|queries| [128, 64].into_iter().map(move |keys| [queries, keys]));
         // An order of adds costs time, and saves zeros: short sequences are faster with it.
-        let space = tiles
-            .flat_map(|tile| [false, true].map(|deterministic| BackwardSpec { tile, deterministic, ..spec }));
-        cheapest(space, most, |kernel: &Self| kernel.predict(request, machine))
+        let orders = if spec.deterministic { &[true][..] } else { &[false, true] };
+        let space = tiles.flat_map(|tile| {
+            orders.iter().map(move |&deterministic| BackwardSpec { tile, deterministic, ..spec })
+        });
+        // Between the two, the model is off by some percent.
+        let margin = |of: &Self| if of.plan().spec.deterministic && !request.fixed { ORDER } else { 1.0 };
+        cheapest(space, most, |kernel: &Self| margin(kernel) * kernel.predict(request, machine))
+    }
+
+    fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
+        let of_forward = ["format", "d", "mask", "lengths"];
+        let said = Attention::said(request).into_iter().filter(|(key, _)| of_forward.contains(key));
+        said.chain(request.fixed.then(|| ("deterministic", "on".to_owned()))).collect()
+    }
+
+    fn measured(
+        request: &AttentionRequest,
+        _machine: &Machine,
+        times: &[(BackwardSpec, f64)],
+    ) -> Option<Predicted<Self>> {
+        let mut able = times.iter().filter(|(spec, _)| spec.deterministic || !request.fixed);
+        able.find_map(|&(spec, microseconds)| {
+            Some(Predicted { kernel: Self::new(spec).ok()?, microseconds, reason: String::new() })
+        })
     }
 
     fn operations(request: &AttentionRequest) -> f64 {

@@ -146,7 +146,7 @@ impl Grouped {
             Some(ready) => ready,
             None => Ready::new(group.gemm(&request)?),
         };
-        let slots = ready.gemm.slots();
+        let slots = ready.gemm.kernel().slots();
         let strange = |slot: &&Slot| slot.name != SCALES && !matches!(slot.kind, SlotKind::Scalar);
         if let Some(slot) = slots.iter().find(strange) {
             let field = format!("the argument `{}` of the experts' epilogue", slot.name);

@@ -234,7 +234,7 @@ impl Product {
         let gemm = group.gemm(&request)?;
         let (mut epilogue, mut given) = (Epilogue::Linear(LinearArguments::default()), Vec::new());
         if let Some(formula) = self.formula {
-            let slots = std::sync::Arc::clone(gemm.slots());
+            let slots = std::sync::Arc::clone(gemm.kernel().slots());
             let inputs = slots.iter().map(|slot| self.input(group, *slot)).collect::<Result<Vec<_>, _>>()?;
             self.all_are_used(&slots)?;
             let shape = Shape { m: tokens + 1, n: self.columns() };

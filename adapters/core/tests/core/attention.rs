@@ -4,7 +4,7 @@ use falchion::attention::backward::AttentionBackward;
 use falchion::attention::{Attention, AttentionProblem, AttentionRequest, HeadsRef, Mask};
 use falchion::collective::Format;
 use falchion::kernel::{Family, Machine};
-use falchion_core::{Attend, Backward, Plain, Run, call_of, masked};
+use falchion_core::{Picked, Run, call_of, masked};
 
 use crate::{Aligned, bytes, numbers, refused, values};
 
@@ -44,7 +44,7 @@ fn lengths() {
             AttentionProblem { heads: [16, 4], ..AttentionProblem::new(2, 16, [queries, keys], 128) };
         let request = AttentionRequest { workspace: true, ..request(problem, 128) };
         let ranked = Attention::ranked(&request, &machine, 1).expect("some fit");
-        let found = Attend::new(&request, None, true, &machine).expect("one fits");
+        let found = Picked::<Attention>::new(&request, None, &machine, None).expect("one fits");
         let ratio = found.microseconds() / ranked[0].microseconds;
         assert!((1.0..1.005).contains(&ratio), "{queries} x {keys}: {}, {ratio}", found.name());
     }
@@ -59,9 +59,12 @@ fn request(problem: AttentionProblem, d: u32) -> AttentionRequest {
 fn specs() {
     let asked =
         AttentionRequest { mask: Mask::Causal, ..request(AttentionProblem::new(1, 2, [100, 100], 64), 64) };
-    let of = |spec: &str, aligned| Attend::new(&asked, Some(spec), aligned, &Machine::h200());
-    let name =
-        |spec, aligned| of(spec, aligned).map(|kernel| kernel.name()).map_err(|error| error.to_string());
+    let of = |spec: &str, aligned| {
+        Picked::<Attention>::new(&AttentionRequest { aligned, ..asked }, Some(spec), &Machine::h200(), None)
+    };
+    let name = |spec, aligned| {
+        of(spec, aligned).map(|kernel| kernel.name().to_owned()).map_err(|error| error.to_string())
+    };
     let short = name("tile=64x64", true).expect("legal");
     assert!(short.contains("d=64") && short.contains("mask=causal") && !short.contains("store="), "{short}");
     for spec in ["d=64 tile=64x64", "d=64x64 tile=64x64 mask=causal format=bf16 output=bf16"] {
@@ -70,30 +73,30 @@ fn specs() {
     // What does not begin at multiples of 16 bytes is stored from registers.
     assert!(name("tile=64x64", false).expect("legal").contains("store=direct"));
     for (spec, words) in [
-        ("format=f16", "spec: format is `f16`, `bf16` was needed, as the tensors say"),
-        ("d=128", "spec: d is `128`, `64x64` was needed, as the tensors say"),
-        ("mask=full", "spec: mask is `full`, `causal` was needed, as the tensors say"),
+        ("format=f16", "spec: format is `f16`, `bf16` was needed, as the call says"),
+        ("d=128", "spec: d is `128`, `64x64` was needed, as the call says"),
+        ("mask=full", "spec: mask is `full`, `causal` was needed, as the call says"),
         ("tile=1x1", "spec: "),
     ] {
         let error = name(spec, true).expect_err(spec);
         assert!(error.starts_with(words), "{spec}: {error}");
     }
     let wide = AttentionRequest { output: Format::F32, ..asked };
-    let kernel = Attend::new(&wide, Some("tile=64x64"), true, &Machine::h200()).expect("legal");
+    let kernel = Picked::<Attention>::new(&wide, Some("tile=64x64"), &Machine::h200(), None).expect("legal");
     assert!(
         kernel.name().contains("output=f32") && kernel.name().contains("store=direct"),
         "{}",
         kernel.name()
     );
-    let chosen = Attend::new(&asked, None, true, &Machine::h200()).expect("a kernel");
+    let chosen = Picked::<Attention>::new(&asked, None, &Machine::h200(), None).expect("a kernel");
     assert!(chosen.microseconds() > 0.0 && chosen.name().contains("mask=causal"), "{}", chosen.name());
-    let same = of(&chosen.name(), true).expect("legal");
+    let same = of(chosen.name(), true).expect("legal");
     assert_eq!((same.microseconds(), same.name()), (chosen.microseconds(), chosen.name()));
-    let none = refused(Attend::new(
+    let none = refused(Picked::<Attention>::new(
         &request(AttentionProblem::new(1, 2, [9, 9], 65), 65),
         None,
-        true,
         &Machine::h200(),
+        None,
     ));
     assert!(none.contains("65"), "{none}");
 }
@@ -104,7 +107,7 @@ fn on_the_hosts_memory() {
     let (heads, rows, d) = (2_u32, 37_u32, 64_u32);
     let problem = AttentionProblem::new(1, heads, [rows, rows], d);
     let asked = request(problem, d);
-    let kernel = Attend::new(&asked, None, true, &Machine::h200()).expect("a kernel");
+    let kernel = Picked::<Attention>::new(&asked, None, &Machine::h200(), None).expect("a kernel");
     let count = (heads * rows * d) as usize;
     let all = [1, 2, 3].map(|seed| numbers(count, seed));
     let mut tensors = all.each_ref().map(|of| Aligned::new(&bytes(Format::Bf16, of)));
@@ -152,21 +155,22 @@ fn calls() {
     assert_eq!((plain.v, plain.counts), (k, vec![]));
 }
 
-/// The gradient's kernel is the first that its family ranks for the true lengths, of those that add in order, or of the others.
+/// The gradient's kernel is the first that its family ranks for the true lengths; where that is asked, of those that add in order.
 #[test]
 fn gradients() {
     let machine = Machine::h200();
     for (d, [queries, keys]) in [(64, [40, 70]), (128, [4096, 4096]), (128, [1, 9000]), (256, [300, 300])] {
         let request = request(AttentionProblem::new(2, 4, [queries, keys], d), d);
-        let ranked = AttentionBackward::ranked(&request, &machine, usize::MAX).expect("some fit");
-        for deterministic in [false, true] {
-            let found = Backward::new(&request, deterministic, &machine).expect("one fits");
-            let mut specs = ranked.iter().map(|of| of.kernel.plan().spec);
-            let wanted = specs.find(|spec| spec.deterministic == deterministic);
-            assert_eq!(Some(found.backward().plan().spec), wanted, "{d}, {queries} x {keys}");
+        for fixed in [false, true] {
+            let request = AttentionRequest { fixed, ..request };
+            let ranked = AttentionBackward::ranked(&request, &machine, usize::MAX).expect("some fit");
+            let found = Picked::<AttentionBackward>::new(&request, None, &machine, None).expect("one fits");
+            let spec = found.kernel().plan().spec;
+            assert_eq!(spec, ranked[0].kernel.plan().spec, "{d}, {queries} x {keys}");
+            assert!(spec.deterministic || !fixed, "{spec}");
         }
     }
     let request = request(AttentionProblem::new(1, 1, [8, 8], 80), 80);
-    let none = refused(Backward::new(&request, false, &machine));
-    assert!(none.starts_with("the gradient of attention: ") && none.contains("80"), "{none}");
+    let none = refused(Picked::<AttentionBackward>::new(&request, None, &machine, None));
+    assert!(none.starts_with("attention-backward 1x1/1x8x8 ") && none.contains("80"), "{none}");
 }

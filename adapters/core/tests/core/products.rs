@@ -6,8 +6,8 @@ use falchion::collective::{Code, Format, Input, LinearArguments, MatrixRef, Reco
 use falchion::cute_rs::atom::Major;
 use falchion::emulator::Schedule;
 use falchion::kernel::driver::Activation;
-use falchion::kernel::{Call, GemmProblem, GroupedProblem, Machine, Request, Types};
-use falchion_core::{Epilogue, FewBit, FewBitMemory, Gemm, Plain, Run, Weights, aligned};
+use falchion::kernel::{AnyGemm, Call, GemmProblem, GroupedProblem, Machine, Request, Types};
+use falchion_core::{Epilogue, FewBit, FewBitMemory, Picked, Run, Weights, aligned};
 
 use crate::{Aligned, bytes, numbers, values};
 
@@ -32,7 +32,7 @@ fn assert_near(what: &str, got: &[u8], wanted: impl IntoIterator<Item = f64>) {
 }
 
 /// Runs a call in the emulator.
-fn emulate(gemm: &Gemm, call: &Call<Epilogue>) {
+fn emulate(gemm: &Picked<AnyGemm>, call: &Call<Epilogue>) {
     let how = Run { schedule: Schedule::Random, seed: 3, ..Run::default() };
     // SAFETY: the callers' memory is alive, and as large as the call says.
     unsafe { gemm.emulate(call, how) }.unwrap_or_else(|error| panic!("{error}"));
@@ -46,8 +46,9 @@ fn linear() {
     let GemmProblem { m, n, k } = PROBLEM;
     let [m, n, k] = [m, n, k].map(|extent| extent as usize);
     let gemm =
-        Gemm::new(&Request::packed(BF16, [Major::K; 2], PROBLEM), None, &Machine::h200()).expect("a kernel");
-    assert!(gemm.slots().is_empty() && gemm.microseconds() > 0.0 && !gemm.reason().is_empty());
+        Picked::<AnyGemm>::new(&Request::packed(BF16, [Major::K; 2], PROBLEM), None, &Machine::h200(), None)
+            .expect("a kernel");
+    assert!(gemm.kernel().slots().is_empty() && gemm.microseconds() > 0.0 && !gemm.reason().is_empty());
     assert_eq!((gemm.card(), gemm.workspace(&call_of(&gemm))), (None, None));
     let (both, before) = (numbers((m + n) * k, 1), numbers(m * n, 2));
     let sums = product(&both[..m * k], &both[m * k..], k);
@@ -68,14 +69,14 @@ fn linear() {
 }
 
 /// A call of a kernel that is never launched.
-fn call_of(gemm: &Gemm) -> Call<Epilogue> {
+fn call_of(gemm: &Picked<AnyGemm>) -> Call<Epilogue> {
     let at = aligned(256);
     let call = Call::of(PROBLEM).a(at, 40).b(at, 40).d(at, 72);
     let linear = Epilogue::Linear(LinearArguments::default());
-    if gemm.slots().is_empty() {
+    if gemm.kernel().slots().is_empty() {
         call.with(linear)
     } else {
-        call.with(Epilogue::Fused(Arc::clone(gemm.slots()), vec![], 1))
+        call.with(Epilogue::Fused(Arc::clone(gemm.kernel().slots()), vec![], 1))
     }
 }
 
@@ -87,8 +88,8 @@ fn texts() {
     let text = "reduce_sum(sums[n], relu(alpha*acc + bias[n]) + x[m,n])";
     let fusion = Some(falchion_core::formula(text, BF16, None).expect("a formula"));
     let request = Request { fusion, ..Request::packed(BF16, [Major::K; 2], PROBLEM) };
-    let gemm = Gemm::new(&request, None, &Machine::h200()).expect("a kernel");
-    let names: Vec<_> = gemm.slots().iter().map(|slot| slot.name).collect();
+    let gemm = Picked::<AnyGemm>::new(&request, None, &Machine::h200(), None).expect("a kernel");
+    let names: Vec<_> = gemm.kernel().slots().iter().map(|slot| slot.name).collect();
     assert_eq!(names, ["alpha", "bias", "sums", "x"]);
     let [a, b, bias, x] =
         [(m * k, 1), (n * k, 2), (n, 3), (m * n, 4)].map(|(count, seed)| numbers(count, seed));
@@ -104,7 +105,7 @@ fn texts() {
     ];
     let call =
         Call::of(PROBLEM).a(of_a.address(), k as u64).b(of_b.address(), k as u64).d(d.address(), n as u64);
-    let call = call.with(Epilogue::Fused(Arc::clone(gemm.slots()), inputs, 1));
+    let call = call.with(Epilogue::Fused(Arc::clone(gemm.kernel().slots()), inputs, 1));
     emulate(&gemm, &call);
     let all = product(&a, &b, k);
     let wanted: Vec<f64> =
@@ -131,7 +132,8 @@ fn pointer_arrays() {
     let products = GroupedProblem::PointerArray { count: 2, records: aligned(16) };
     let at = MatrixRef::new(aligned(16), 0);
     let call = Call { products, a: at, b: at, d: at, ..request.call };
-    let gemm = Gemm::new(&Request { call, ..request }, None, &Machine::h200()).expect("a kernel");
+    let gemm =
+        Picked::<AnyGemm>::new(&Request { call, ..request }, None, &Machine::h200(), None).expect("a kernel");
     let shapes = [[70, 72, 40], [9, 16, 24]];
     for beta in [0.0, 1.0] {
         let mut memory: Vec<_> = (10u64..)
@@ -211,7 +213,7 @@ fn few_bits() {
             offsets: offsets.address(),
             d: d.address(),
         };
-        let kernel = product.kernel(total, &Machine::h200()).expect("a kernel");
+        let kernel = product.kernel(total, &Machine::h200(), None).expect("a kernel");
         emulate(&kernel, &product.call_of(&kernel, total, memory));
         let wanted = (0..total as usize).flat_map(|row| {
             let expert =
@@ -250,6 +252,8 @@ fn few_bits() {
 fn what_no_kernel_does() {
     let types = Types::of(Format::Bf16).with_b(Format::S8);
     let request = Request::packed(types, [Major::K; 2], PROBLEM);
-    let error = Gemm::new(&request, None, &Machine::h200()).expect_err("no such kernel").to_string();
-    assert!(error.starts_with("70 x 72 x 40 ") && error.contains("bf16") && error.contains("s8"), "{error}");
+    let error = Picked::<AnyGemm>::new(&request, None, &Machine::h200(), None)
+        .expect_err("no such kernel")
+        .to_string();
+    assert!(error.starts_with("gemm single 70x72x40 ") && error.contains("bf16") && error.contains("s8"), "{error}");
 }

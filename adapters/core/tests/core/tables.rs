@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use falchion::attention::backward::BackwardCall;
+use falchion::attention::backward::{AttentionBackward, BackwardCall};
 use falchion::attention::{
-    AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
 };
 use falchion::collective::{Code, Format, Input, LinearArguments, MatrixRef};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::Activation;
 use falchion::kernel::operands::Memory;
-use falchion::kernel::{Call, EngineError, GemmProblem, GroupedProblem, Kernel, Machine, Request};
+use falchion::kernel::{AnyGemm, Call, EngineError, GemmProblem, GroupedProblem, Kernel, Machine, Request};
 use falchion_core::{
-    Attend, Backward, Epilogue, FewBit, FewBitMemory, Gemm, Part, Plain, Run, Watch, Weights, aligned,
-    call_of, refuse_unused,
+    Epilogue, FewBit, FewBitMemory, Part, Picked, Run, Watch, Weights, aligned, call_of, refuse_unused,
 };
 
 use crate::{Aligned, bytes, numbers, refused, values};
@@ -37,7 +36,7 @@ fn offsets_of_groups_are_read() {
     let problem = GemmProblem { m: 20, n: 64, k: 64 };
     let products = GroupedProblem::GroupedContiguous { count: 2, offsets: aligned(16) };
     let request = several(Request::packed(BF16, [Major::K; 2], problem), products);
-    let gemm = Gemm::new(&request, None, &Machine::h200()).expect("a kernel");
+    let gemm = Picked::<AnyGemm>::new(&request, None, &Machine::h200(), None).expect("a kernel");
     for (table, wrong) in
         [([0, 7, 20], None), ([0, 7, 21], Some("offset 2")), ([0, 21, 20], Some("offset 1"))]
     {
@@ -64,11 +63,9 @@ fn tables_of_sequences_are_read() {
     let problem = AttentionProblem::new(2, 1, [30, 30], 64);
     let request = AttentionRequest { lengths: Lengths::Packed, ..AttentionRequest::new(problem, 64) };
     let machine = Machine::h200();
-    let kernel = Attend::new(&request, None, true, &machine).expect("a kernel");
-    let backward = Backward::new(&request, false, &machine).expect("a kernel");
-    assert!(backward.is_packed());
+    let kernel = Picked::<Attention>::new(&request, None, &machine, None).expect("a kernel");
+    let backward = Picked::<AttentionBackward>::new(&request, None, &machine, None).expect("a kernel");
     let equal = AttentionRequest::new(problem, 64);
-    assert!(!Backward::new(&equal, false, &machine).expect("a kernel").is_packed());
     for (table, wrong) in [([0, 13, 40], None), ([0, 13, 39], Some("39")), ([0, 9, 40], Some("at most 30"))] {
         let mut tensors: Vec<_> =
             (1..=5).map(|seed| Aligned::new(&bytes(BF16, &numbers(40 * 64, seed)))).collect();
@@ -83,7 +80,7 @@ fn tables_of_sequences_are_read() {
         let gradients = [0, 1, 2].map(|i| at(&mut results[i]));
         let forward = AttentionCall { o, log_sum_exp: sums.address(), ..call.clone() };
         let of_backward = BackwardCall::of(forward, d_o, gradients);
-        let bytes = backward.workspace(&problem, &packed);
+        let bytes = backward.kernel().workspace(&problem, &packed);
         assert_eq!((backward.layout(&of_backward), bytes > 1000), ([bytes, 0, 0, 0], true));
         let watch = Watch::default();
         // SAFETY: the memory is alive, and as large as the calls say.
@@ -103,7 +100,7 @@ fn tables_of_sequences_are_read() {
         }
     }
     let of_pages = AttentionRequest { pages: Some(16), ..equal };
-    let kernel = Attend::new(&of_pages, None, true, &machine).expect("a kernel");
+    let kernel = Picked::<Attention>::new(&of_pages, None, &machine, None).expect("a kernel");
     for (table, wrong) in [([3, 0, 2, 1], None), ([3, 0, 4, 1], Some("4"))] {
         let mut tensors: Vec<_> =
             (1..=4).map(|seed| Aligned::new(&bytes(BF16, &numbers(64 * 64, seed)))).collect();
@@ -131,7 +128,7 @@ fn a_watch_says_how_much_is_done() {
     assert_eq!(watch.done(), 0.25);
     let problem = GemmProblem { m: 64, n: 64, k: 64 };
     let request = Request::packed(BF16, [Major::K; 2], problem);
-    let gemm = Gemm::new(&request, None, &Machine::h200()).expect("a kernel");
+    let gemm = Picked::<AnyGemm>::new(&request, None, &Machine::h200(), None).expect("a kernel");
     let [mut a, mut b, mut d] = [1, 2, 3].map(|seed| Aligned::new(&bytes(BF16, &numbers(64 * 64, seed))));
     let call = Call::of(problem).a(a.address(), 64).b(b.address(), 64).d(d.address(), 64);
     let call = call.with(Epilogue::Linear(LinearArguments::default()));
@@ -152,11 +149,11 @@ fn a_watch_says_how_much_is_done() {
 fn parts_need_a_workspace() {
     let problem = AttentionProblem::new(1, 1, [1, 5000], 64);
     let request = AttentionRequest { workspace: true, ..AttentionRequest::new(problem, 64) };
-    let kernel = Attend::new(&request, None, true, &Machine::h200()).expect("a kernel");
+    let kernel = Picked::<Attention>::new(&request, None, &Machine::h200(), None).expect("a kernel");
     let at = |i: u64| HeadsRef::heads_first(i << 30, [1, 5000, 64]);
     let call = call_of(&request, problem, [at(1), at(2), at(3)], at(4)).expect("a call");
-    assert_eq!(kernel.workspace(&call), kernel.attention().workspace(&call));
-    assert!(kernel.workspace(&call) > 1000, "{}", kernel.name());
+    assert_eq!(kernel.workspace(&call), Some(kernel.kernel().workspace(&call)));
+    assert!(kernel.workspace(&call) > Some(1000), "{}", kernel.name());
 }
 
 /// What is not used is refused where it is given, with its name, its value and what was needed.
@@ -173,7 +170,8 @@ fn what_is_given_and_not_used() {
 fn operands_may_overlap() {
     let problem = GemmProblem { m: 64, n: 64, k: 64 };
     let gemm =
-        Gemm::new(&Request::packed(BF16, [Major::K; 2], problem), None, &Machine::h200()).expect("a kernel");
+        Picked::<AnyGemm>::new(&Request::packed(BF16, [Major::K; 2], problem), None, &Machine::h200(), None)
+            .expect("a kernel");
     let all = numbers(96 * 64, 5);
     let (mut both, mut d) = (Aligned::new(&bytes(BF16, &all)), Aligned::new(&vec![0; 2 * 64 * 64]));
     let call = Call::of(problem).a(both.address(), 64).b(both.address() + 32 * 128, 64).d(d.address(), 64);
@@ -196,13 +194,13 @@ fn gates_halve_columns() {
     let problem = GemmProblem { m: 40, n: 64, k: 32 };
     let fusion = Some(falchion_core::formula("swiglu", BF16, None).expect("a formula"));
     let request = Request { fusion, ..Request::packed(BF16, [Major::K; 2], problem) };
-    let gemm = Gemm::new(&request, None, &Machine::h200()).expect("a kernel");
+    let gemm = Picked::<AnyGemm>::new(&request, None, &Machine::h200(), None).expect("a kernel");
     let [a, b] = [(40 * 32, 1), (64 * 32, 2)].map(|(count, seed)| numbers(count, seed));
     let [mut of_a, mut of_b] = [&a, &b].map(|of| Aligned::new(&bytes(BF16, of)));
     let mut d = Aligned::new(&vec![0; 2 * 40 * 32]);
     let call = Call::of(problem).a(of_a.address(), 32).b(of_b.address(), 32).d(d.address(), 32);
-    let inputs = gemm.slots().iter().map(|_| Some(Input::Scalar(1.0))).collect();
-    let call = call.with(Epilogue::Fused(Arc::clone(gemm.slots()), inputs, 1));
+    let inputs = gemm.kernel().slots().iter().map(|_| Some(Input::Scalar(1.0))).collect();
+    let call = call.with(Epilogue::Fused(Arc::clone(gemm.kernel().slots()), inputs, 1));
     // SAFETY: the memory is alive, and as large as the call says.
     unsafe { gemm.emulate(&call, Run::default()) }.unwrap_or_else(|error| panic!("{error}"));
     assert!(d.is_intact() && values(BF16, d.bytes()).iter().filter(|&&value| value != 0.0).count() > 900);
@@ -216,7 +214,7 @@ fn few_bits_say_what_they_read() {
     let scales = bytes(BF16, &numbers(4 * 64, 5));
     let weights = Weights::new(Code::U4, BF16, [64, 128], &codes, [Some(&scales), None]).expect("weights");
     let product = FewBit { experts: 3, ..FewBit::of(&weights, true) };
-    let kernel = product.kernel(30, &Machine::h200()).expect("a kernel");
+    let kernel = product.kernel(30, &Machine::h200(), None).expect("a kernel");
     let at = |i: u64| i << 30;
     let memory =
         FewBitMemory { x: at(1), units: at(2), lines: [at(3), at(4)], bias: at(5), offsets: at(6), d: at(7) };
@@ -228,12 +226,12 @@ fn few_bits_say_what_they_read() {
     });
     assert_eq!(found, Some(3 * 2 * 64), "three rows of 64 elements of 2 bytes");
     let plain = FewBit { activation: Activation::Identity, ..FewBit::of(&weights, false) };
-    let kernel = plain.kernel(30, &Machine::h200()).expect("a kernel");
+    let kernel = plain.kernel(30, &Machine::h200(), None).expect("a kernel");
     let call = plain.call_of(&kernel, 30, memory);
     assert!(matches!(call.epilogue, Epilogue::Linear(_)) && call.group_scales.is_some());
     let bare = Weights::new(Code::S8, BF16, [64, 128], &codes, [None, None]).expect("weights");
     let bare = FewBit::of(&bare, false);
-    let kernel = bare.kernel(30, &Machine::h200()).expect("a kernel");
+    let kernel = bare.kernel(30, &Machine::h200(), None).expect("a kernel");
     assert_eq!(bare.call_of(&kernel, 30, memory).group_scales, None);
 }
 
@@ -255,7 +253,11 @@ fn what_is_used() {
         ..plain
     };
     let slots = |request: &Request<'_>| {
-        Gemm::new(request, None, &Machine::h200()).expect("a kernel").slots().to_vec()
+        Picked::<AnyGemm>::new(request, None, &Machine::h200(), None)
+            .expect("a kernel")
+            .kernel()
+            .slots()
+            .to_vec()
     };
     let (with_c, without) = (text("acc + c[m,n]"), text("acc + bias[n]"));
     let records = several(plain, GroupedProblem::PointerArray { count: 2, records: 16 });
@@ -301,8 +303,8 @@ fn results_have_memory_of_their_own() {
     let mut all: Vec<_> = (1..=8).map(|seed| Aligned::new(&bytes(BF16, &numbers(16 * 64, seed)))).collect();
     let at: Vec<_> = all.iter_mut().map(|of| HeadsRef::heads_first(of.address(), [1, 16, 64])).collect();
     let mut sums = Aligned::new(&bytes(Format::F32, &[1.0; 16]));
-    let kernel = Attend::new(&request, None, true, &machine).expect("a kernel");
-    let backward = Backward::new(&request, false, &machine).expect("a kernel");
+    let kernel = Picked::<Attention>::new(&request, None, &machine, None).expect("a kernel");
+    let backward = Picked::<AttentionBackward>::new(&request, None, &machine, None).expect("a kernel");
     for (o, apart) in [(3, true), (0, false), (1, false), (2, false)] {
         let call = call_of(&request, problem, [at[0], at[1], at[2]], at[o]).expect("a call");
         // SAFETY: the memory is alive, and as large as the call says.

@@ -2,8 +2,8 @@
 
 use falchion::collective::Format::{self, Bf16, E4m3, F16, F32, S8, S32};
 use falchion::cute_rs::atom::Major::{K, Mn};
-use falchion::kernel::{GemmProblem, Machine, Request};
-use falchion_core::{Gemm, Refusal, aligned, formula, majors, types};
+use falchion::kernel::{AnyGemm, GemmProblem, Machine, Request};
+use falchion_core::{Picked, Refusal, aligned, formula, majors, types};
 
 use crate::refused;
 
@@ -62,7 +62,8 @@ fn specs() {
     let problem = GemmProblem { m: 256, n: 128, k: 64 };
     let of = |spec: &str, majors| {
         let request = Request::packed(Format::F16, majors, problem);
-        Gemm::new(&request, Some(spec), &Machine::h200()).map(|gemm| gemm.name())
+        Picked::<AnyGemm>::new(&request, Some(spec), &Machine::h200(), None)
+            .map(|gemm| gemm.name().to_owned())
     };
     let all = "dtype=f16 dtype-b=f16 out=f16 form=single layout=kk tile=128x128x64";
     let (whole, short) = (of(all, [K; 2]), of("tile=128x128x64", [K; 2]));
@@ -70,11 +71,11 @@ fn specs() {
     let other = of("tile=128x128x64", [Mn, Mn]).expect("legal");
     assert!(other.contains("layout=mn"), "{other}");
     for (spec, words) in [
-        ("dtype=bf16", "spec: dtype is `bf16`, `f16` was needed, as types says"),
-        ("dtype-b=bf16", "spec: dtype-b is `bf16`, `f16` was needed, as types says"),
-        ("tile=128x128x64,out=f32", "spec: out is `f32`, `f16` was needed, as types says"),
-        ("layout=mk", "spec: layout is `mk`, `kk` was needed, as layout says"),
-        ("form=batched", "spec: form is `batched`, `single` was needed, as the number of GEMMs says"),
+        ("dtype=bf16", "spec: dtype is `bf16`, `f16` was needed, as the call says"),
+        ("dtype-b=bf16", "spec: dtype-b is `bf16`, `f16` was needed, as the call says"),
+        ("tile=128x128x64,out=f32", "spec: out is `f32`, `f16` was needed, as the call says"),
+        ("layout=mk", "spec: layout is `mk`, `kk` was needed, as the call says"),
+        ("form=batched", "spec: form is `batched`, `single` was needed, as the call says"),
         ("tile=1x1x1", "spec: "),
         ("colour=red", "spec: "),
         ("epilogue=relu(acc)", "spec: `epilogue=linear` or `epilogue=sourced` was needed"),

@@ -40,7 +40,7 @@ mod turns;
 use core::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use inputs::Inputs;
 pub use screening::{Screening, Timed};
@@ -55,7 +55,7 @@ use super::load::of_process;
 use super::loaded::Loaded;
 use crate::arguments::Arguments;
 use crate::disk::records::RecordsOf;
-use crate::disk::{CacheError, Key};
+use crate::disk::{CacheError, Key, Kind};
 use crate::error::EngineError;
 use crate::family::{Family, Predicted};
 use crate::gemm::AnyGemm;
@@ -137,8 +137,13 @@ pub const BURST: f64 = 0.006;
 /// What this process knows about each card, also if no folder keeps it.
 static KNOWN: Mutex<Option<HashMap<(TypeId, Key), OfFamily>>> = Mutex::new(None);
 
-/// [`RecordsOf`] a family.
-type OfFamily = Box<dyn Any + Send>;
+/// What this process knows of a family's kernels on a card.
+struct OfFamily {
+    /// [`RecordsOf`] the family.
+    records: Box<dyn Any + Send>,
+    /// The file that was read last: when it was written, and its bytes. Nothing else is in it while it is that one.
+    read: Option<(SystemTime, u64)>,
+}
 
 /// Only one measurement per process at a time: another one would disturb it.
 static MEASURING: Mutex<()> = Mutex::new(());
@@ -259,7 +264,7 @@ fn choose<K: Family>(
 /// Loads a kernel that was recorded, or that was predicted.
 fn load<K: Family>(
     context: &Arc<Context>,
-    Predicted { kernel, microseconds }: Predicted<K>,
+    Predicted { kernel, microseconds, .. }: Predicted<K>,
     recorded: bool,
     warnings: Vec<CacheError>,
 ) -> Result<Tuned<K>, EngineError> {
@@ -324,16 +329,16 @@ impl<K: Family> Shelf<K> {
         Ok(Self { key: context.key(RecordsOf::<K>::digest())?, problem: K::problem(request), cache })
     }
 
-    /// Accesses the records of this process.
-    fn known<T>(&self, look: impl FnOnce(&mut RecordsOf<K>) -> T) -> T {
+    /// Accesses the records of this process, and which file it has read.
+    fn known<T>(&self, look: impl FnOnce(&mut RecordsOf<K>, &mut Option<(SystemTime, u64)>) -> T) -> T {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let of_family = (TypeId::of::<K>(), self.key.clone());
-        let new = || Box::new(RecordsOf::<K>::default()) as OfFamily;
-        let records = known.get_or_insert_default().entry(of_family).or_insert_with(new);
+        let new = || OfFamily { records: Box::new(RecordsOf::<K>::default()), read: None };
+        let OfFamily { records, read } = known.get_or_insert_default().entry(of_family).or_insert_with(new);
         match records.downcast_mut() {
-            Some(records) => look(records),
+            Some(records) => look(records, read),
             // It has the family's type in its key.
-            None => look(&mut RecordsOf::default()),
+            None => look(&mut RecordsOf::default(), read),
         }
     }
 
@@ -345,16 +350,26 @@ impl<K: Family> Shelf<K> {
         warnings: &mut Vec<CacheError>,
     ) -> Option<Predicted<K>> {
         let of_process = || {
-            let own = self.known(|records| records.of_problem(&self.problem));
+            let own = self.known(|records, _| records.of_problem(&self.problem));
             own.best(request, machine)
         };
         if let Some(recorded) = of_process() {
             return Some(recorded);
         }
-        let (saved, unused) = RecordsOf::load(self.cache?, &self.key);
+        // Whoever asks for each of many problems reads the file once.
+        let cache = self.cache?;
+        let file = std::fs::metadata(cache.path(Kind::Records, &self.key)).ok()?;
+        let file = (file.modified().ok()?, file.len());
+        if self.known(|_, read| *read == Some(file)) {
+            return None;
+        }
+        let (saved, unused) = RecordsOf::load(cache, &self.key);
         // Report each warning once.
         warnings.extend(unused.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
-        self.known(|records| records.merge(saved));
+        self.known(|records, read| {
+            records.merge(saved);
+            *read = Some(file);
+        });
         of_process()
     }
 
@@ -364,7 +379,7 @@ impl<K: Family> Shelf<K> {
         for (kernel, microseconds) in times {
             warnings.extend(own.keep(self.problem.clone(), &kernel, microseconds).err());
         }
-        self.known(|records| records.merge(own.clone()));
+        self.known(|records, _| records.merge(own.clone()));
         if let Some(cache) = self.cache {
             // Unusable lines of the file were reported when it was read.
             warnings.extend(own.save(cache, &self.key).err());

@@ -5,8 +5,9 @@ use core::hash::Hash;
 use core::num::NonZeroUsize;
 use std::sync::Arc;
 
-use falchion::collective::process::Locked;
 use lru::LruCache;
+
+use super::Locked;
 
 /// What was chosen, by what the choice depends on: for a `static`. Those that were asked for last are kept.
 pub struct Choices<Of: Eq + Hash, K> {
