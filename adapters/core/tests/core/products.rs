@@ -255,5 +255,8 @@ fn what_no_kernel_does() {
     let error = Picked::<AnyGemm>::new(&request, None, &Machine::h200(), None)
         .expect_err("no such kernel")
         .to_string();
-    assert!(error.starts_with("gemm single 70x72x40 ") && error.contains("bf16") && error.contains("s8"), "{error}");
+    assert!(
+        error.starts_with("gemm single 70x72x40 ") && error.contains("bf16") && error.contains("s8"),
+        "{error}"
+    );
 }

@@ -214,8 +214,8 @@ pub fn recorded<K: Family>(
     context: &Context,
     request: &K::Request<'_>,
 ) -> Result<Option<Predicted<K>>, EngineError> {
-    let (machine, mut warnings) = (context.machine()?, Vec::new());
-    Ok(Shelf::<K>::new(context, request, &mut warnings)?.find(request, &machine, &mut warnings))
+    let mut warnings = Vec::new();
+    Shelf::<K>::new(context, request, &mut warnings)?.find(request, || context.machine(), &mut warnings)
 }
 
 /// Chooses a kernel; `screen` compares some.
@@ -229,12 +229,12 @@ fn choose<K: Family>(
     let machine = context.machine()?;
     let none = |reason| EngineError::NoKernel { call: K::problem(request).to_string(), reason };
     // Before anything is measured, reject calls that no kernel can compute.
-    let mut predicted = K::ranked(request, &machine, 1).map_err(none)?;
+    let predicted = K::first(request, &machine).map_err(none)?;
     let mut warnings = Vec::new();
     if let Tuning::Records | Tuning::Measured { .. } = tuning {
         let shelf = Shelf::<K>::new(context, request, &mut warnings)?;
-        let find = |warnings: &mut Vec<CacheError>| shelf.find(request, &machine, warnings);
-        if let Some(recorded) = find(&mut warnings) {
+        let find = |warnings: &mut Vec<CacheError>| shelf.find(request, || Ok(machine), warnings);
+        if let Some(recorded) = find(&mut warnings)? {
             return load(context, recorded, true, warnings);
         }
         if let Tuning::Measured { budget } = tuning
@@ -243,7 +243,7 @@ fn choose<K: Family>(
             let alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
             let running = Running::new();
             // Another thread of this process may have measured it meanwhile.
-            if let Some(recorded) = find(&mut warnings) {
+            if let Some(recorded) = find(&mut warnings)? {
                 return load(context, recorded, true, warnings);
             }
             let kernels = K::ranked(request, &machine, budget.max(1) as usize).map_err(none)?;
@@ -255,10 +255,7 @@ fn choose<K: Family>(
             return Ok(Tuned { loaded, chosen, warnings });
         }
     }
-    match predicted.pop() {
-        Some(predicted) => load(context, predicted, false, warnings),
-        None => Err(none("none was ranked".to_owned())),
-    }
+    load(context, predicted, false, warnings)
 }
 
 /// Loads a kernel that was recorded, or that was predicted.
@@ -342,26 +339,30 @@ impl<K: Family> Shelf<K> {
         }
     }
 
-    /// The fastest measured kernel that can compute the call, from this process's records or else from disk.
+    /// The fastest measured kernel that can compute the call, from this process's records or else from disk. Whoever asks for each of many
+    /// problems reads the file once, and asks for the machine where something was measured.
     fn find(
         &self,
         request: &K::Request<'_>,
-        machine: &Machine,
+        machine: impl Fn() -> Result<Machine, EngineError>,
         warnings: &mut Vec<CacheError>,
-    ) -> Option<Predicted<K>> {
+    ) -> Result<Option<Predicted<K>>, EngineError> {
         let of_process = || {
             let own = self.known(|records, _| records.of_problem(&self.problem));
-            own.best(request, machine)
+            if own.is_empty() { Ok(None) } else { machine().map(|machine| own.best(request, &machine)) }
         };
-        if let Some(recorded) = of_process() {
-            return Some(recorded);
+        if let Some(recorded) = of_process()? {
+            return Ok(Some(recorded));
         }
-        // Whoever asks for each of many problems reads the file once.
-        let cache = self.cache?;
-        let file = std::fs::metadata(cache.path(Kind::Records, &self.key)).ok()?;
-        let file = (file.modified().ok()?, file.len());
+        let file = |cache: &crate::disk::Cache| {
+            let file = std::fs::metadata(cache.path(Kind::Records, &self.key)).ok()?;
+            Some((file.modified().ok()?, file.len()))
+        };
+        let Some((cache, file)) = self.cache.and_then(|cache| Some((cache, file(cache)?))) else {
+            return Ok(None);
+        };
         if self.known(|_, read| *read == Some(file)) {
-            return None;
+            return Ok(None);
         }
         let (saved, unused) = RecordsOf::load(cache, &self.key);
         // Report each warning once.
