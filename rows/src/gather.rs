@@ -1,27 +1,28 @@
 //! Rows of a table, by their numbers.
 
-use falchion::collective::Format;
-use falchion::kernel::operands::{Contents, Extents, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
-use falchion::ptx::{Builder, Scalar, VerifyError};
+use collective::Format;
 use half::{bf16, f16};
+use kernel::operands::{Contents, Extents, Visit};
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
+use ptx::{Builder, Scalar, VerifyError};
 
-use super::{
+use crate::common::{
     check, each_of, each_row, each_vector, launch, load, matrix, program, store, visit_matrix, visit_vector,
 };
 
 /// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
 /// table's adds nothing; one from `limit` on makes the row not a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Gather {
+pub struct RowGather {
     /// `bf16` or `f16`; for copies, what has as many bits.
-    pub(crate) format: Format,
-    pub(crate) how: How,
+    pub format: Format,
+    /// What becomes of the rows.
+    pub how: Gathering,
 }
 
 /// What becomes of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub enum Gathering {
     /// Each is copied, bit for bit: one index per row of D, which is the table's.
     Copied,
     /// The same in words of 4 bytes: rows of any number of pairs of 16-bit numbers.
@@ -34,27 +35,28 @@ pub(crate) enum How {
 
 /// What is gathered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gathered {
+pub struct Gathered {
     /// Rows of D.
-    pub(crate) rows: u32,
+    pub rows: u32,
     /// Columns of D and of the table.
-    pub(crate) columns: u32,
+    pub columns: u32,
     /// Indices of a row of D.
-    pub(crate) choices: u32,
+    pub choices: u32,
     /// The table and its number of rows.
-    pub(crate) table: (MatrixRef, u32),
+    pub table: (MatrixRef, u32),
     /// The index of the table's first row.
-    pub(crate) first: u32,
+    pub first: u32,
     /// All indices are below it.
-    pub(crate) limit: u32,
+    pub limit: u32,
     /// Indices, `u32`.
-    pub(crate) index: u64,
+    pub index: u64,
     /// Weights, `f32`; 0 without.
-    pub(crate) weights: u64,
-    pub(crate) d: MatrixRef,
+    pub weights: u64,
+    /// The result.
+    pub d: MatrixRef,
 }
 
-impl Kernel<Gathered> for Gather {
+impl Kernel<Gathered> for RowGather {
     fn program(&self) -> Result<Program, VerifyError> {
         let Self { format, how } = *self;
         let name = format!("gather_{}_{how:?}", format.name()).to_lowercase();
@@ -70,8 +72,8 @@ impl Kernel<Gathered> for Gather {
             return Ok(None);
         }
         match self.how {
-            How::Words => check_accessed(self, call, |_| 4)?,
-            How::Copied | How::Summed | How::Weighted => check(self, call, columns)?,
+            Gathering::Words => check_accessed(self, call, |_| 4)?,
+            Gathering::Copied | Gathering::Summed | Gathering::Weighted => check(self, call, columns)?,
         }
         launch(self, call, [rows, resident])
     }
@@ -88,7 +90,7 @@ impl Kernel<Gathered> for Gather {
         visit.counted("limit", limit);
         let line = Extents::line(32, count);
         visit_vector(visit, "index", ("the indices", Contents::Table), index, line);
-        if self.how == How::Weighted {
+        if self.how == Gathering::Weighted {
             let contents = Contents::Source(Format::F32);
             visit_vector(visit, "weights", ("the weights", contents), weights, line);
         }
@@ -99,20 +101,20 @@ impl Kernel<Gathered> for Gather {
     }
 }
 
-fn emit<T: Scalar>(f: &Builder, how: How) {
+fn emit<T: Scalar>(f: &Builder, how: Gathering) {
     let [table, d] = [["table", "table_ld"], ["d", "d_ld"]].map(|names| matrix(f, names));
     let [table_rows, first, limit] = ["table_rows", "first", "limit"].map(|name| f.parameter::<u32>(name));
     let index = f.parameter::<u64>("index");
-    let weights = (how == How::Weighted).then(|| f.parameter::<u64>("weights"));
+    let weights = (how == Gathering::Weighted).then(|| f.parameter::<u64>("weights"));
     let [rows, columns, choices] = ["rows", "columns", "choices"].map(|name| f.parameter::<u32>(name));
     each_row(f, rows, |row| {
         let choice = row.cast::<u64>() * choices.cast::<u64>();
         let to = d(row);
-        if matches!(how, How::Copied | How::Words) {
+        if matches!(how, Gathering::Copied | Gathering::Words) {
             let own = f.load_global::<u32>(index + choice * 4, 0);
             let from = table(own);
             return match how {
-                How::Words => each_of(f, columns / 2, |word| {
+                Gathering::Words => each_of(f, columns / 2, |word| {
                     let at = word.mul_wide(4);
                     f.store_global(to + at, 0, [f.load_global::<u32>(from + at, 0)]);
                 }),
