@@ -6,7 +6,9 @@ use kernel::operands::{Contents, Extents, Visit};
 use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use ptx::{Builder, Scalar, VerifyError};
 
-use crate::common::{check, each_row, each_vector, launch, load, matrix, program, store, visit_matrix};
+use crate::common::{
+    check, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
+};
 
 /// `D = D + X`, in `bf16` or `f16`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,10 +33,7 @@ pub struct Added {
 impl Kernel<Added> for RowAdd {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = format!("add_{}", self.format.name());
-        program(self, name, 0, |f| match self.format {
-            Format::F16 => emit::<f16>(f),
-            _ => emit::<bf16>(f),
-        })
+        program(self, name, 0, |f| if self.format == Format::F16 { emit::<f16>(f) } else { emit::<bf16>(f) })
     }
 
     fn launch(&self, call: &Added, resident: u32) -> Result<Option<Launch>, LaunchError> {
@@ -46,11 +45,17 @@ impl Kernel<Added> for RowAdd {
         launch(self, call, [rows, resident])
     }
 
+    fn total_work(&self, call: &Added) -> u128 {
+        steps(call.rows, call.columns)
+    }
+
     fn visit(&self, call: &mut Added, visit: &mut dyn Visit) {
         let Added { rows, columns, x, d } = call;
         let all = Extents { lines: *rows, ..Extents::line(16, u64::from(*columns)) };
-        visit_matrix(visit, ["x", "x_ld"], ("the residual", Contents::Source(self.format)), x, all);
-        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format)), d, all);
+        // D is read, too.
+        let contents = Contents::Source(self.format);
+        visit_matrix(visit, ["x", "x_ld"], ("the residual", contents, false), x, all);
+        visit_matrix(visit, ["d", "d_ld"], ("D", contents, true), d, all);
         visit.counted("rows", rows);
         visit.counted("columns", columns);
     }

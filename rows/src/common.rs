@@ -10,7 +10,7 @@ pub(crate) const THREADS: u32 = 128;
 /// Elements that a thread loads at a time.
 pub(crate) const VECTOR: u32 = 8;
 /// CTAs of the largest grid per SM.
-const PER_SM: u32 = 16;
+pub(crate) const PER_SM: u32 = 16;
 
 /// The program of a row kernel, whose interface declares its parameters.
 pub(crate) fn program<C: Default>(
@@ -45,11 +45,11 @@ pub(crate) fn matrix<'f>(f: &'f Builder, [name, ld]: [&str; 2]) -> impl Fn(Value
 pub(crate) fn visit_matrix(
     visit: &mut dyn Visit,
     [name, ld]: [&'static str; 2],
-    (within, contents): (&'static str, Contents),
+    (within, contents, writes): (&'static str, Contents, bool),
     matrix: &mut MatrixRef,
     extents: Extents,
 ) {
-    visit.matrix(within, (contents, matches!(contents, Contents::Output(_))), matrix, extents);
+    visit.matrix(within, (contents, writes), matrix, extents);
     visit.address(name, within);
     visit.number(ld, Some(matrix.ld.saturating_mul(2)));
 }
@@ -99,6 +99,11 @@ pub(crate) fn each_of<'f>(f: &'f Builder, count: Value<'f, u32>, body: impl FnOn
             number.set(number.get() + THREADS);
         },
     );
+}
+
+/// Steps of a CTA's threads over all vectors of a matrix: what takes time.
+pub(crate) fn steps(rows: u32, columns: u32) -> u128 {
+    u128::from(rows) * u128::from(columns.div_ceil(VECTOR * THREADS))
 }
 
 /// The elements of a vector of 16-bit numbers.

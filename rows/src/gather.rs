@@ -7,7 +7,8 @@ use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
 use ptx::{Builder, Scalar, VerifyError};
 
 use crate::common::{
-    check, each_of, each_row, each_vector, launch, load, matrix, program, store, visit_matrix, visit_vector,
+    THREADS, check, each_of, each_row, each_vector, launch, load, matrix, program, steps, store,
+    visit_matrix, visit_vector,
 };
 
 /// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
@@ -38,7 +39,7 @@ pub enum Gathering {
 pub struct Gathered {
     /// Rows of D.
     pub rows: u32,
-    /// Columns of D and of the table.
+    /// Columns of D and of the table: a multiple of 8; of 2 for [`Gathering::Words`].
     pub columns: u32,
     /// Indices of a row of D.
     pub choices: u32,
@@ -60,10 +61,8 @@ impl Kernel<Gathered> for RowGather {
     fn program(&self) -> Result<Program, VerifyError> {
         let Self { format, how } = *self;
         let name = format!("gather_{}_{how:?}", format.name()).to_lowercase();
-        program(self, name, 0, |f| match format {
-            Format::F16 => emit::<f16>(f, how),
-            _ => emit::<bf16>(f, how),
-        })
+        let emit = if format == Format::F16 { emit::<f16> } else { emit::<bf16> };
+        program(self, name, 0, |f| emit(f, how))
     }
 
     fn launch(&self, call: &Gathered, resident: u32) -> Result<Option<Launch>, LaunchError> {
@@ -72,10 +71,23 @@ impl Kernel<Gathered> for RowGather {
             return Ok(None);
         }
         match self.how {
+            Gathering::Words if !columns.is_multiple_of(2) => {
+                let reason = format!("{columns} columns were given, a multiple of 2 was needed");
+                return Err(LaunchError::Problem { reason });
+            }
             Gathering::Words => check_accessed(self, call, |_| 4)?,
             Gathering::Copied | Gathering::Summed | Gathering::Weighted => check(self, call, columns)?,
         }
         launch(self, call, [rows, resident])
+    }
+
+    fn total_work(&self, call: &Gathered) -> u128 {
+        let Gathered { rows, columns, choices, .. } = *call;
+        match self.how {
+            Gathering::Words => u128::from(rows) * u128::from(columns.div_ceil(2 * THREADS)),
+            Gathering::Copied => steps(rows, columns),
+            Gathering::Summed | Gathering::Weighted => steps(rows, columns) * u128::from(choices.max(1)),
+        }
     }
 
     fn visit(&self, call: &mut Gathered, visit: &mut dyn Visit) {
@@ -84,17 +96,20 @@ impl Kernel<Gathered> for RowGather {
         let all = |lines| Extents { lines, ..Extents::line(16, length) };
         let (table, table_rows) = table;
         let contents = Contents::Source(self.format);
-        visit_matrix(visit, ["table", "table_ld"], ("the table", contents), table, all(*table_rows));
+        visit_matrix(visit, ["table", "table_ld"], ("the table", contents, false), table, all(*table_rows));
         visit.counted("table_rows", table_rows);
         visit.counted("first", first);
         visit.counted("limit", limit);
         let line = Extents::line(32, count);
-        visit_vector(visit, "index", ("the indices", Contents::Table), index, line);
+        // What is copied is in the table; of others, rows that are not add nothing.
+        let below =
+            if matches!(self.how, Gathering::Copied | Gathering::Words) { *table_rows } else { *limit };
+        visit_vector(visit, "index", ("the indices", Contents::Indices(below)), index, line);
         if self.how == Gathering::Weighted {
             let contents = Contents::Source(Format::F32);
             visit_vector(visit, "weights", ("the weights", contents), weights, line);
         }
-        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format)), d, all(*rows));
+        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format), true), d, all(*rows));
         visit.counted("rows", rows);
         visit.counted("columns", columns);
         visit.counted("choices", choices);
@@ -113,16 +128,18 @@ fn emit<T: Scalar>(f: &Builder, how: Gathering) {
         if matches!(how, Gathering::Copied | Gathering::Words) {
             let own = f.load_global::<u32>(index + choice * 4, 0);
             let from = table(own);
-            return match how {
-                Gathering::Words => each_of(f, columns / 2, |word| {
+            if how == Gathering::Words {
+                each_of(f, columns / 2, |word| {
                     let at = word.mul_wide(4);
                     f.store_global(to + at, 0, [f.load_global::<u32>(from + at, 0)]);
-                }),
-                _ => each_vector(f, columns, |vector| {
+                });
+            } else {
+                each_vector(f, columns, |vector| {
                     let at = vector.mul_wide(16);
                     f.store_global(to + at, 0, f.load_global_vector::<u32, 4>(from + at, 0));
-                }),
-            };
+                });
+            }
+            return;
         }
         each_vector(f, columns, |vector| {
             let at = vector.mul_wide(16);

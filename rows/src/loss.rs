@@ -7,7 +7,8 @@ use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use ptx::{Builder, Scalar, Special, Value, VerifyError};
 
 use crate::common::{
-    THREADS, check, each_row, each_vector, launch, load, matrix, program, store, visit_matrix, visit_vector,
+    THREADS, check, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
+    visit_vector,
 };
 
 /// A rank's logits, and the columns that are right.
@@ -21,17 +22,25 @@ pub struct Logits {
     pub logits: MatrixRef,
     /// The number of the rank's first column among all ranks'.
     pub first: u32,
+    /// Columns of all ranks: targets are below it. The loss of any other target is infinite.
+    pub limit: u32,
     /// A column of all ranks' per row, `u32`.
     pub targets: u64,
 }
 
 impl Logits {
     fn visit(&mut self, format: Format, visit: &mut dyn Visit) {
-        let Self { rows, columns, logits, first, targets } = self;
+        let Self { rows, columns, logits, first, limit, targets } = self;
         let all = Extents { lines: *rows, ..Extents::line(16, u64::from(*columns)) };
-        visit_matrix(visit, ["logits", "logits_ld"], ("the logits", Contents::Source(format)), logits, all);
+        visit_matrix(
+            visit,
+            ["logits", "logits_ld"],
+            ("the logits", Contents::Source(format), false),
+            logits,
+            all,
+        );
         let line = Extents::line(32, u64::from(*rows));
-        visit_vector(visit, "targets", ("the targets", Contents::Table), targets, line);
+        visit_vector(visit, "targets", ("the targets", Contents::Indices(*limit)), targets, line);
         visit.counted("first", first);
     }
 
@@ -78,6 +87,10 @@ impl Kernel<Peaked> for RowPeak {
         }
         check(self, call, call.of.columns)?;
         launch(self, call, [call.of.rows, resident])
+    }
+
+    fn total_work(&self, call: &Peaked) -> u128 {
+        2 * steps(call.of.rows, call.of.columns)
     }
 
     fn visit(&self, Peaked { of, to }: &mut Peaked, visit: &mut dyn Visit) {
@@ -163,11 +176,16 @@ impl Kernel<Merged> for RowMerge {
         launch(self, call, [call.rows.div_ceil(THREADS), resident])
     }
 
+    fn total_work(&self, call: &Merged) -> u128 {
+        2 * u128::from(call.rows.div_ceil(THREADS)) * u128::from(call.ranks)
+    }
+
     fn visit(&self, call: &mut Merged, visit: &mut dyn Visit) {
         let Merged { rows, ranks, from, loss, log_sum_exp } = call;
         let line = Extents::line(32, u64::from(*rows));
         let all = Extents::line(32, 4 * line.length * u64::from(*ranks));
-        let (read, written) = (Contents::Source(Format::F32), Contents::Output(Format::F32));
+        // Sums of exponentials are not negative, and random inputs shall not be either.
+        let (read, written) = (Contents::Scales, Contents::Output(Format::F32));
         visit_vector(visit, "statistics", ("the statistics", read), from, all);
         visit_vector(visit, "loss", ("the loss", written), loss, line);
         visit_vector(visit, "log_sum_exp", ("the log-sum-exp", written), log_sum_exp, line);
@@ -237,6 +255,10 @@ impl Kernel<Differentiated> for RowGradient {
         launch(self, call, [call.of.rows, resident])
     }
 
+    fn total_work(&self, call: &Differentiated) -> u128 {
+        steps(call.of.rows, call.of.columns)
+    }
+
     fn visit(&self, call: &mut Differentiated, visit: &mut dyn Visit) {
         let Differentiated { of, log_sum_exp, factor, to } = call;
         of.visit(self.0, visit);
@@ -245,8 +267,8 @@ impl Kernel<Differentiated> for RowGradient {
         visit.single(factor);
         visit.number("factor", Some(*factor));
         let all = Extents { lines: of.rows, ..Extents::line(16, u64::from(of.columns)) };
-        let contents = Contents::Output(self.0);
-        visit_matrix(visit, ["gradient", "gradient_ld"], ("the gradient", contents), to, all);
+        let contents = ("the gradient", Contents::Output(self.0), true);
+        visit_matrix(visit, ["gradient", "gradient_ld"], contents, to, all);
         of.visit_extents(visit);
     }
 }

@@ -111,6 +111,7 @@ impl<T: Element> CrossEntropy<T> {
             columns: self.words,
             logits: MatrixRef::new(logits.address(), self.words.into()),
             first: self.words * group.rank(),
+            limit: self.words * group.size(),
             targets: targets.address(),
         })
     }
