@@ -1,4 +1,4 @@
-//! How fast kernels of any family are on a GPU, burst and sustained: [`bench`] checks them, then times them in turns on the same inputs.
+//! How fast kernels of any family are on a GPU, burst and sustained: [`bench()`] checks them, then times them in turns on the same inputs.
 
 use core::fmt;
 use std::time::Duration;

@@ -88,6 +88,7 @@
 //!   writes kernels in a build script. Module `disk` (feature `disk`) keeps compiled kernels and tuning
 //!   records on disk.
 //! * [`attention`]: attention kernels, with masks and score functions of your own.
+//! * [`rows`]: kernels over rows: sums, gathered rows, the parts of a cross entropy.
 //! * [`collective`]: mainloops, epilogues, and the [`Plan`](collective::Plan) with every number of a kernel.
 //! * [`scheduler`]: which CTA computes which tile, in which order.
 //! * [`cute_rs`]: layouts, their algebra, and the layouts that instructions require.
@@ -106,6 +107,7 @@ pub use kernel;
 #[cfg(feature = "measure")]
 pub use peers;
 pub use ptx;
+pub use rows;
 pub use scheduler;
 
 #[cfg(feature = "cudarc")]

@@ -37,6 +37,8 @@ pub mod instructions;
 pub mod product;
 pub mod random;
 mod repeat;
+#[cfg(feature = "records")]
+mod rows;
 pub mod sample;
 mod session;
 pub mod several;

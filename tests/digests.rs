@@ -1,5 +1,5 @@
-//! The program texts of every named kernel, of kernels whose stages hold more than the tiles of A and B, and of some of attention
-//! must not change unnoticed.
+//! The program texts of every named kernel, of kernels whose stages hold more than the tiles of A and B, of some of attention, and of
+//! every kernel over rows must not change unnoticed.
 //!
 //! `tests/digests.txt` has a digest of each text without the entry's name. An intended change updates that
 //! table and gives its reason in the commit; `DIGESTS=write cargo test --test digests` writes the table.
@@ -10,6 +10,7 @@ use std::fmt::Write;
 use collective::Formula;
 use falchion::attention::Attention;
 use falchion::attention::backward::AttentionBackward;
+use falchion::rows::{RowKind, RowSpec, Rows};
 use falchion::verify::Format;
 use falchion::verify::fusions::any_columns;
 use kernel::{AnyGemm, Family, Kernel, Program};
@@ -103,6 +104,17 @@ fn of_attention() -> impl Iterator<Item = (String, u64)> {
     forward.chain(backward)
 }
 
+/// Every kernel over rows, by its spec.
+fn of_rows() -> impl Iterator<Item = (String, u64)> {
+    let all = RowKind::all().flat_map(|kind| {
+        [collective::Format::Bf16, collective::Format::F16, collective::Format::F32]
+            .into_iter()
+            .flat_map(move |format| [false, true].map(|words| RowSpec { kind, format, words }))
+    });
+    let legal = all.filter_map(|spec| Some((spec, Rows::new(&spec).ok()?)));
+    legal.map(|(spec, kernel)| (format!("rows {spec}"), digest_of(&kernel.program().expect("a program"))))
+}
+
 fn kernels_of_more() -> impl Iterator<Item = AnyGemm> {
     let placed =
         |spec| ["", " form=batched", " cluster=2x1", " cluster=1x2"].map(|place| format!("{spec}{place}"));
@@ -126,6 +138,7 @@ fn programs_are_what_they_were() {
     let mut now: BTreeMap<String, u64> =
         kernels().par_iter().map(|gemm| (gemm.name().to_owned(), digest(gemm))).collect();
     now.extend(of_attention());
+    now.extend(of_rows());
     if std::env::var_os("DIGESTS").is_some() {
         let mut table = String::new();
         for (name, digest) in &now {
@@ -145,7 +158,7 @@ fn programs_are_what_they_were() {
         now.iter().filter(|(name, digest)| before.get(*name) != Some(digest)).map(|(name, _)| name).collect();
     let gone: Vec<&String> = before.keys().filter(|name| !now.contains_key(*name)).collect();
     assert!(changed.is_empty() && gone.is_empty(), "changed or new: {changed:?}; gone: {gone:?}");
-    assert_eq!(now.len(), 593);
+    assert_eq!(now.len(), 608);
 }
 
 /// A kernel's spec makes the same kernel again. So does the text of the spec, with defaults written out or

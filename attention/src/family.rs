@@ -488,9 +488,7 @@ impl Family for Attention {
         times: &[(AttentionSpec, f64)],
     ) -> Option<Predicted<Self>> {
         let mut able = times.iter().filter(|(spec, _)| request.admits(spec));
-        able.find_map(|&(spec, microseconds)| {
-            Some(Predicted { kernel: Self::new(spec).ok()?, microseconds, reason: String::new() })
-        })
+        able.find_map(|&(spec, microseconds)| Some(Predicted::new(Self::new(spec).ok()?, microseconds)))
     }
 
     fn ranked(

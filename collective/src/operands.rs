@@ -143,7 +143,7 @@ pub enum Contents {
     /// Elements of A (0) or B (1) in fewer bits than are multiplied, in the order of
     /// [`weights::reorder`](crate::weights::reorder).
     Codes(usize, Code),
-    /// Elements of C.
+    /// Elements of C. Where they are written too, they are read before.
     Source(Format),
     /// Elements of D.
     Output(Format),

@@ -85,7 +85,7 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
         self.serves(request)?;
         let ranked = Self::ranked(request, machine, usize::MAX).ok().into_iter().flatten();
         let same = ranked.into_iter().find(|of| of.kernel.spec() == self.spec());
-        Ok(same.unwrap_or(Predicted { kernel: self, microseconds: f64::NAN, reason: String::new() }))
+        Ok(same.unwrap_or(Predicted::new(self, f64::NAN)))
     }
 
     /// The words that a request says of the specs of its kernels, with their values: whoever names a spec may leave them out.
@@ -120,7 +120,7 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     ) -> Option<Predicted<Self>> {
         times.iter().find_map(|(spec, microseconds)| {
             let kernel = Self::of_spec(spec).ok()?;
-            Some(Predicted { kernel, microseconds: *microseconds, reason: String::new() })
+            Some(Predicted::new(kernel, *microseconds))
         })
     }
 }
@@ -134,6 +134,13 @@ pub struct Predicted<K> {
     pub microseconds: f64,
     /// One sentence that says what limits the time; empty where nothing does.
     pub reason: String,
+}
+
+impl<K> Predicted<K> {
+    /// A kernel and its time, of which nothing more is said.
+    pub const fn new(kernel: K, microseconds: f64) -> Self {
+        Self { kernel, microseconds, reason: String::new() }
+    }
 }
 
 /// The kernel of a spec's text for a request, in which what the request [says](Family::said) may be left out but not be otherwise.
@@ -177,7 +184,10 @@ pub fn cheapest<K: Family>(
     let (mut all, mut refused) = (Vec::new(), None);
     for spec in space {
         match K::of_spec(&spec) {
-            Ok(kernel) => all.push(Predicted { microseconds: time(&kernel), kernel, reason: String::new() }),
+            Ok(kernel) => {
+                let microseconds = time(&kernel);
+                all.push(Predicted::new(kernel, microseconds));
+            }
             Err(reason) => refused = refused.or(Some(reason)),
         }
     }

@@ -29,7 +29,6 @@ mod own;
 mod place;
 pub mod predict;
 mod record;
-mod rows;
 mod stream;
 mod tensor;
 pub mod topology;

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use crate::attention::Attention;
 use crate::attention::backward::AttentionBackward;
+use crate::rows::Rows;
 use crate::verify::family::{self, Agreed, Checks, FamilyError, Reference};
 use emulator::Schedule;
 use kernel::{AnyGemm, Engine, EngineError, Family, Machine, Predicted};
@@ -39,10 +40,11 @@ impl AnyFamily {
 }
 
 /// The library's own families. GEMM is the first: its commands have options of their own.
-const OWN: [AnyFamily; 3] = [
+const OWN: [AnyFamily; 4] = [
     AnyFamily { name: AnyGemm::NAME, commands: |_| None },
     AnyFamily::of::<Attention>(),
     AnyFamily::of::<AttentionBackward>(),
+    AnyFamily::of::<Rows>(),
 ];
 
 /// The families of others.

@@ -92,3 +92,51 @@ fn attention_backward_has_them_too() {
         assert!(run.code == Some(code) && text.contains(words), "{line:?}: {:?} {text}", run.code);
     }
 }
+
+/// A family of several kernels, with tables and without products.
+#[test]
+fn rows_have_them_too() {
+    const OF: [&str; 2] = ["--family", "rows"];
+    const SUMS: &str = "gather-sum 70x40 bf16 table=9 choices=2 first=9 limit=30";
+    for (line, code, words) in [
+        (&["plan", "--kernel", "kernel=gather words=on"][..], 0, "bytes at a time"),
+        (&["plan", "--problem", "gather 4096x8192 f16"], 0, "gather 4096x8192 f16, predicted for H200"),
+        (&["plan", "--problem", "gather 4096x8192 f16"], 0, "kernel=gather format=f16 words=on"),
+        (&["plan", "--problem", "add 64x40", "--card", "h100"], 0, "add 64x40 bf16, predicted for H100"),
+        (&["emit", "--kernel", "kernel=peak format=f16"], 0, ".visible .entry cross_entropy_statistics_f16"),
+        (&["verify", "--problem", "add 9x40", "--engine", "emulator"], 0, "1 passed, 0 failed, 0 skipped"),
+        (&["verify", "--problem", "gather 9x40", "--engine", "emulator"], 0, "2 passed, 0 failed, 0 skipped"),
+        (&["verify", "--problem", SUMS, "--engine", "emulator", "--compare", "5"], 0, "200 of 2800 elements"),
+        (&["verify", "--problem", "merge 9 ranks=3", "--engine", "emulator"], 0, "18 of 18 elements"),
+        (&["verify", "--problem", "gradient 0x40", "--engine", "emulator"], 0, "0 of 0 elements"),
+        // A kernel of another problem.
+        (
+            &["verify", "--problem", "add 9x40", "--kernel", "kernel=peak"],
+            2,
+            "kernel=peak is the kernel's, kernel=add was needed, as the problem says",
+        ),
+        (&["trace", "--problem", SUMS], 0, "kernel    gather_bf16_summed"),
+        (&["trace", "--problem", "peak 9x40 f16"], 0, "kernel    cross_entropy_statistics_f16"),
+        (&["trace", "--problem", "add 70000x8"], 2, "blocks are multiplied or stored, at most 65536"),
+        (
+            &["verify", "--problem", "add 4294967295x4294967288"],
+            2,
+            "blocks are multiplied or stored, at most 16777216",
+        ),
+        (&["verify", "--problem", "gather 1x1048576 table=4294967295"], 2, "GB of memory are needed"),
+        (&["explore", "-o", "-", "--problem", "add 9x40"], 0, "bytes at a time"),
+        (&["plan"], 2, "--family rows needs --problem"),
+        (
+            &["plan", "--problem", "add 9x12"],
+            2,
+            "--problem add 9x12: `columns=12`: a multiple of 8 was needed",
+        ),
+        (&["plan", "--problem", "norm 9x8"], 2, "`kernel=norm`: add, gather, gather-sum"),
+        (&["emit", "--kernel", "format=f16"], 2, "--kernel format=f16: `kernel`: add, gather"),
+        (&["emit", "--kernel", "kernel=add format=f32"], 2, "`format=f32`: bf16 or f16 was needed"),
+    ] {
+        let run = falchion(&[line, &OF].concat());
+        let text = format!("{}{}", run.stdout, run.stderr);
+        assert!(run.code == Some(code) && text.contains(words), "{line:?}: {:?} {text}", run.code);
+    }
+}

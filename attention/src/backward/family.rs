@@ -185,9 +185,7 @@ impl Family for AttentionBackward {
         times: &[(BackwardSpec, f64)],
     ) -> Option<Predicted<Self>> {
         let mut able = times.iter().filter(|(spec, _)| spec.deterministic || !request.fixed);
-        able.find_map(|&(spec, microseconds)| {
-            Some(Predicted { kernel: Self::new(spec).ok()?, microseconds, reason: String::new() })
-        })
+        able.find_map(|&(spec, microseconds)| Some(Predicted::new(Self::new(spec).ok()?, microseconds)))
     }
 
     fn operations(request: &AttentionRequest) -> f64 {

@@ -131,7 +131,8 @@ impl Fill {
     pub fn bytes(&mut self, piece: &Piece) -> Vec<u8> {
         let mut matrix = |format: Format| self.matrix(format, piece.bytes);
         match piece.contents {
-            // A pattern that shows elements that were not written.
+            // A pattern that shows elements that were not written, but where they are read before.
+            Contents::Source(format) if piece.writes => matrix(format),
             _ if piece.writes && !matches!(piece.contents, Contents::Workspace | Contents::Report) => {
                 vec![0xA5; piece.bytes]
             }

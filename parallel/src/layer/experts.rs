@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use falchion::collective::{Format, Formula, Input as Of, MatrixRef};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{GemmProblem, LinearArguments, Request, Transpose, Transposition, Types};
+use falchion::rows::{Gathered, Gathering, RowGather};
 use falchion_core::{Epilogue, Kind as SlotKind, Slot, aligned};
 
 use super::cut::{Cut, Weights, divided};
@@ -16,7 +17,6 @@ use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::group::{Group, exactly};
 use crate::own::Own;
-use crate::rows::{Gather, Gathered, How};
 use crate::tensor::SliceMut;
 
 /// Which experts a rank's tokens go to, on the host.
@@ -42,10 +42,10 @@ pub struct Experts<A, D = A> {
     /// Experts of all ranks, and of each.
     count: [u32; 2],
     layers: [Grouped; 2],
-    dispatch: Own<Gather>,
-    combine: Own<Gather>,
+    dispatch: Own<RowGather>,
+    combine: Own<RowGather>,
     /// For scales: their rows are gathered, and both layouts of them.
-    scales: Option<(Own<Gather>, Own<Transpose>)>,
+    scales: Option<(Own<RowGather>, Own<Transpose>)>,
     of: core::marker::PhantomData<(A, D)>,
 }
 
@@ -218,10 +218,10 @@ impl<A: Element, D: Element> Experts<A, D> {
                 return Err(Error::argument(field, found, format!("a multiple of {step}")));
             }
         }
-        let gather = |how| Own::new(Gather { format, how });
+        let gather = |how| Own::new(RowGather { format, how });
         let transpose = Transpose::of(Format::F32).filter(|_| layers[0].types.is_scaled());
-        let scales = transpose.map(|transpose| (gather(How::Words), Own::new(transpose)));
-        let (dispatch, combine) = (gather(How::Copied), gather(How::Weighted));
+        let scales = transpose.map(|transpose| (gather(Gathering::Words), Own::new(transpose)));
+        let (dispatch, combine) = (gather(Gathering::Copied), gather(Gathering::Weighted));
         Ok(Self { count: [count, own], layers, dispatch, combine, scales, of: core::marker::PhantomData })
     }
 

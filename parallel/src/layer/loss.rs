@@ -1,6 +1,7 @@
 //! The cross entropy of a vocabulary that is divided.
 
 use falchion::collective::MatrixRef;
+use falchion::rows::{Differentiated, Logits, Merged, Peaked, RowGradient, RowMerge, RowPeak};
 
 use super::half;
 use crate::device::nccl::Collective;
@@ -8,7 +9,6 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::group::{Group, exactly};
 use crate::own::Own;
-use crate::rows::{Gradient, Logits, Merge, Merged, Peak, Slope, Statistics};
 use crate::tensor::{Slice, SliceMut, Tensor};
 
 /// The cross entropy of logits whose columns are divided, as those of a [`ColumnParallel`](crate::ColumnParallel) head: each rank
@@ -19,9 +19,9 @@ use crate::tensor::{Slice, SliceMut, Tensor};
 pub struct CrossEntropy<T> {
     /// Words of the rank.
     words: u32,
-    statistics: Own<Statistics>,
-    merge: Own<Merge>,
-    slope: Own<Slope>,
+    statistics: Own<RowPeak>,
+    merge: Own<RowMerge>,
+    slope: Own<RowGradient>,
     /// Logarithms of the sums of `e^logit`, from the last forward pass.
     sums: Option<Tensor<f32>>,
     of: core::marker::PhantomData<T>,
@@ -40,9 +40,9 @@ impl<T: Element> CrossEntropy<T> {
         }
         Ok(Self {
             words: vocabulary / group.size(),
-            statistics: Own::new(Statistics(format)),
-            merge: Own::new(Merge),
-            slope: Own::new(Slope(format)),
+            statistics: Own::new(RowPeak(format)),
+            merge: Own::new(RowMerge),
+            slope: Own::new(RowGradient(format)),
             sums: None,
             of: core::marker::PhantomData,
         })
@@ -71,7 +71,7 @@ impl<T: Element> CrossEntropy<T> {
         let count = 4 * rows as usize;
         let to = group.scratch((4 * count).next_multiple_of(256) + 4 * count * ranks as usize)?;
         let all = if ranks > 1 { to + (4 * count).next_multiple_of(256) as u64 } else { to };
-        self.statistics.enqueue_checked(group, &Peak { of, to })?;
+        self.statistics.enqueue_checked(group, &Peaked { of, to })?;
         if ranks > 1 {
             group.collectives(&[(f32::KIND, Collective::AllGather { from: to, to: all, count })])?;
         }
@@ -99,7 +99,7 @@ impl<T: Element> CrossEntropy<T> {
             return Err(Error::argument("the tokens of the last forward pass", found, of.rows.to_string()));
         };
         let (log_sum_exp, to) = (sums.view().address(), MatrixRef::new(gradient.address(), of.logits.ld));
-        self.slope.enqueue_checked(group, &Gradient { of, log_sum_exp, factor, to })
+        self.slope.enqueue_checked(group, &Differentiated { of, log_sum_exp, factor, to })
     }
 
     fn logits(&self, group: &Group, logits: Slice<'_, T>, targets: Slice<'_, u32>) -> Result<Logits, Error> {
@@ -111,6 +111,7 @@ impl<T: Element> CrossEntropy<T> {
             columns: self.words,
             logits: MatrixRef::new(logits.address(), self.words.into()),
             first: self.words * group.rank(),
+            limit: self.words * group.size(),
             targets: targets.address(),
         })
     }

@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use falchion::collective::MatrixRef;
+use falchion::rows::{Added, RowAdd};
 
 use super::cut::{Part, Weights};
 use super::product::{Argument, Product, part_of_tokens};
@@ -12,7 +13,6 @@ use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::group::{Group, exactly};
 use crate::own::Own;
-use crate::rows::{Add, Added};
 use crate::tensor::{Slice, SliceMut};
 
 /// A row-parallel layer: `Y = X W^T + bias`, where each rank has some inputs (columns of `W` and of `X`). The
@@ -24,7 +24,7 @@ use crate::tensor::{Slice, SliceMut};
 pub struct RowParallel<A, D = A> {
     product: Product,
     tokens: Tokens,
-    add: Option<Own<Add>>,
+    add: Option<Own<RowAdd>>,
     of: PhantomData<(A, D)>,
 }
 
@@ -117,6 +117,6 @@ impl<A: Element, D: Element> RowParallel<A, D> {
             d: MatrixRef::new(y.address(), n.into()),
         };
         self.forward(group, x, y.part(..)?)?;
-        self.add.get_or_insert_with(|| Own::new(Add { format })).enqueue_checked(group, &added)
+        self.add.get_or_insert_with(|| Own::new(RowAdd { format })).enqueue_checked(group, &added)
     }
 }

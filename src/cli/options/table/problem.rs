@@ -49,7 +49,8 @@ pub(super) const ROWS: &[Row] = &[
         ("PROBLEM", || value_parser!(String)),
         each!(None => Plan, Verify, Trace, Bench, Tune, Explore),
         "Problem of --family. attention: sequences x heads x queries x keys, then words of a spec: \
-         `4x16x4096x4096 d=64 mask=causal`, or `4x16/4x4096` where 16 heads share 4 of K and V, with as many keys as queries.",
+         `4x16x4096x4096 d=64 mask=causal`, or `4x16/4x4096` where 16 heads share 4 of K and V, with as many keys as queries. \
+         rows: a kernel, rows x columns, a format: `add 4096x8192 bf16`.",
     )
     .many(Repeated)
     .needs(&["family"]),
@@ -57,7 +58,7 @@ pub(super) const ROWS: &[Row] = &[
         "compare",
         ("COUNT", count!(u32, 1..)),
         &[(Verify, Is("256"))],
-        "Number of results of --family that are compared with the reference, chosen at random. attention: queries.",
+        "Number of results of --family that are compared with the reference, chosen at random. attention: queries. rows: rows.",
     )
     .unit("results")
     .needs(&["family"]),

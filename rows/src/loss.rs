@@ -1,34 +1,46 @@
 //! The cross entropy of logits whose columns are divided among ranks.
 
-use falchion::collective::{Accuracy, Elementary, Fast, Format};
-use falchion::kernel::operands::{Contents, Extents, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
-use falchion::ptx::{Builder, Scalar, Special, Value, VerifyError};
+use collective::{Accuracy, Elementary, Fast, Format};
 use half::{bf16, f16};
+use kernel::operands::{Contents, Extents, Visit};
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
+use ptx::{Builder, Scalar, Special, Value, VerifyError};
 
-use super::{
-    THREADS, check, each_row, each_vector, launch, load, matrix, program, store, visit_matrix, visit_vector,
+use crate::common::{
+    THREADS, check, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
+    visit_vector,
 };
 
 /// A rank's logits, and the columns that are right.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Logits {
-    pub(crate) rows: u32,
-    pub(crate) columns: u32,
-    pub(crate) logits: MatrixRef,
+pub struct Logits {
+    /// Rows.
+    pub rows: u32,
+    /// Columns of the rank, a multiple of 8.
+    pub columns: u32,
+    /// The logits, in `bf16` or `f16`.
+    pub logits: MatrixRef,
     /// The number of the rank's first column among all ranks'.
-    pub(crate) first: u32,
+    pub first: u32,
+    /// Columns of all ranks: targets are below it. The loss of any other target is infinite.
+    pub limit: u32,
     /// A column of all ranks' per row, `u32`.
-    pub(crate) targets: u64,
+    pub targets: u64,
 }
 
 impl Logits {
     fn visit(&mut self, format: Format, visit: &mut dyn Visit) {
-        let Self { rows, columns, logits, first, targets } = self;
+        let Self { rows, columns, logits, first, limit, targets } = self;
         let all = Extents { lines: *rows, ..Extents::line(16, u64::from(*columns)) };
-        visit_matrix(visit, ["logits", "logits_ld"], ("the logits", Contents::Source(format)), logits, all);
+        visit_matrix(
+            visit,
+            ["logits", "logits_ld"],
+            ("the logits", Contents::Source(format), false),
+            logits,
+            all,
+        );
         let line = Extents::line(32, u64::from(*rows));
-        visit_vector(visit, "targets", ("the targets", Contents::Table), targets, line);
+        visit_vector(visit, "targets", ("the targets", Contents::Indices(*limit)), targets, line);
         visit.counted("first", first);
     }
 
@@ -41,13 +53,15 @@ impl Logits {
 /// Per row of a rank: the largest logit, the sum of `e^(logit - largest)`, and the target's logit, or minus infinity if
 /// it is another rank's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Statistics(pub(crate) Format);
+pub struct RowPeak(pub Format);
 
-/// The address of four `f32` per row.
+/// Whose statistics are computed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Peak {
-    pub(crate) of: Logits,
-    pub(crate) to: u64,
+pub struct Peaked {
+    /// The logits.
+    pub of: Logits,
+    /// The address of four `f32` per row: the three numbers, and 0.
+    pub to: u64,
 }
 
 /// The program of a kernel of logits in a format.
@@ -61,13 +75,13 @@ fn of_format<C: Default>(
     program(kernel, format!("{name}_{}", format.name()), shared, emit)
 }
 
-impl Kernel<Peak> for Statistics {
+impl Kernel<Peaked> for RowPeak {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = ("cross_entropy_statistics", self.0);
         of_format(self, name, THREADS / 8, [statistics::<bf16>, statistics::<f16>])
     }
 
-    fn launch(&self, call: &Peak, resident: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, call: &Peaked, resident: u32) -> Result<Option<Launch>, LaunchError> {
         if call.of.rows == 0 {
             return Ok(None);
         }
@@ -75,7 +89,11 @@ impl Kernel<Peak> for Statistics {
         launch(self, call, [call.of.rows, resident])
     }
 
-    fn visit(&self, Peak { of, to }: &mut Peak, visit: &mut dyn Visit) {
+    fn total_work(&self, call: &Peaked) -> u128 {
+        2 * steps(call.of.rows, call.of.columns)
+    }
+
+    fn visit(&self, Peaked { of, to }: &mut Peaked, visit: &mut dyn Visit) {
         of.visit(self.0, visit);
         let (extents, contents) = (Extents::line(32, 4 * u64::from(of.rows)), Contents::Output(Format::F32));
         visit_vector(visit, "statistics", ("the statistics", contents), to, extents);
@@ -128,20 +146,24 @@ fn statistics<T: Scalar>(f: &Builder) {
 
 /// The cross entropy of each row, and the logarithm of the sum of `e^logit`, from all ranks' statistics.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Merge;
+pub struct RowMerge;
 
 /// What is merged.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Merged {
-    pub(crate) rows: u32,
-    pub(crate) ranks: u32,
+pub struct Merged {
+    /// Rows.
+    pub rows: u32,
+    /// Ranks.
+    pub ranks: u32,
     /// The ranks' statistics, one rank after the other.
-    pub(crate) from: u64,
-    pub(crate) loss: u64,
-    pub(crate) log_sum_exp: u64,
+    pub from: u64,
+    /// The loss of each row, `f32`.
+    pub loss: u64,
+    /// The logarithm of the sum of `e^logit` of each row, `f32`.
+    pub log_sum_exp: u64,
 }
 
-impl Kernel<Merged> for Merge {
+impl Kernel<Merged> for RowMerge {
     fn program(&self) -> Result<Program, VerifyError> {
         program(self, "cross_entropy_merge".to_owned(), 0, merge)
     }
@@ -154,11 +176,16 @@ impl Kernel<Merged> for Merge {
         launch(self, call, [call.rows.div_ceil(THREADS), resident])
     }
 
+    fn total_work(&self, call: &Merged) -> u128 {
+        2 * u128::from(call.rows.div_ceil(THREADS)) * u128::from(call.ranks)
+    }
+
     fn visit(&self, call: &mut Merged, visit: &mut dyn Visit) {
         let Merged { rows, ranks, from, loss, log_sum_exp } = call;
         let line = Extents::line(32, u64::from(*rows));
         let all = Extents::line(32, 4 * line.length * u64::from(*ranks));
-        let (read, written) = (Contents::Source(Format::F32), Contents::Output(Format::F32));
+        // Sums of exponentials are not negative, and random inputs shall not be either.
+        let (read, written) = (Contents::Scales, Contents::Output(Format::F32));
         visit_vector(visit, "statistics", ("the statistics", read), from, all);
         visit_vector(visit, "loss", ("the loss", written), loss, line);
         visit_vector(visit, "log_sum_exp", ("the log-sum-exp", written), log_sum_exp, line);
@@ -200,23 +227,27 @@ fn merge<'f>(f: &'f Builder) {
 
 /// The gradient of the losses' sum times `factor`, by a rank's logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Slope(pub(crate) Format);
+pub struct RowGradient(pub Format);
 
 /// What is differentiated.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gradient {
-    pub(crate) of: Logits,
-    pub(crate) log_sum_exp: u64,
-    pub(crate) factor: f32,
-    pub(crate) to: MatrixRef,
+pub struct Differentiated {
+    /// The logits.
+    pub of: Logits,
+    /// The logarithm of the sum of `e^logit` of each row, over all ranks, `f32`.
+    pub log_sum_exp: u64,
+    /// The factor.
+    pub factor: f32,
+    /// The gradient, in the logits' format.
+    pub to: MatrixRef,
 }
 
-impl Kernel<Gradient> for Slope {
+impl Kernel<Differentiated> for RowGradient {
     fn program(&self) -> Result<Program, VerifyError> {
         of_format(self, ("cross_entropy_gradient", self.0), 0, [slope::<bf16>, slope::<f16>])
     }
 
-    fn launch(&self, call: &Gradient, resident: u32) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, call: &Differentiated, resident: u32) -> Result<Option<Launch>, LaunchError> {
         if call.of.rows == 0 {
             return Ok(None);
         }
@@ -224,16 +255,20 @@ impl Kernel<Gradient> for Slope {
         launch(self, call, [call.of.rows, resident])
     }
 
-    fn visit(&self, call: &mut Gradient, visit: &mut dyn Visit) {
-        let Gradient { of, log_sum_exp, factor, to } = call;
+    fn total_work(&self, call: &Differentiated) -> u128 {
+        steps(call.of.rows, call.of.columns)
+    }
+
+    fn visit(&self, call: &mut Differentiated, visit: &mut dyn Visit) {
+        let Differentiated { of, log_sum_exp, factor, to } = call;
         of.visit(self.0, visit);
         let (line, contents) = (Extents::line(32, u64::from(of.rows)), Contents::Source(Format::F32));
         visit_vector(visit, "log_sum_exp", ("the log-sum-exp", contents), log_sum_exp, line);
         visit.single(factor);
         visit.number("factor", Some(*factor));
         let all = Extents { lines: of.rows, ..Extents::line(16, u64::from(of.columns)) };
-        let contents = Contents::Output(self.0);
-        visit_matrix(visit, ["gradient", "gradient_ld"], ("the gradient", contents), to, all);
+        let contents = ("the gradient", Contents::Output(self.0), true);
+        visit_matrix(visit, ["gradient", "gradient_ld"], contents, to, all);
         of.visit_extents(visit);
     }
 }

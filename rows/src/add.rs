@@ -1,35 +1,39 @@
 //! Adds a matrix to another one.
 
-use falchion::collective::Format;
-use falchion::kernel::operands::{Contents, Extents, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
-use falchion::ptx::{Builder, Scalar, VerifyError};
+use collective::Format;
 use half::{bf16, f16};
+use kernel::operands::{Contents, Extents, Visit};
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
+use ptx::{Builder, Scalar, VerifyError};
 
-use super::{check, each_row, each_vector, launch, load, matrix, program, store, visit_matrix};
+use crate::common::{
+    check, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
+};
 
 /// `D = D + X`, in `bf16` or `f16`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Add {
-    pub(crate) format: Format,
+pub struct RowAdd {
+    /// `bf16` or `f16`.
+    pub format: Format,
 }
 
 /// What is added.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Added {
-    pub(crate) rows: u32,
-    pub(crate) columns: u32,
-    pub(crate) x: MatrixRef,
-    pub(crate) d: MatrixRef,
+pub struct Added {
+    /// Rows of both matrices.
+    pub rows: u32,
+    /// Columns of both, a multiple of 8.
+    pub columns: u32,
+    /// What is added.
+    pub x: MatrixRef,
+    /// What it is added to.
+    pub d: MatrixRef,
 }
 
-impl Kernel<Added> for Add {
+impl Kernel<Added> for RowAdd {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = format!("add_{}", self.format.name());
-        program(self, name, 0, |f| match self.format {
-            Format::F16 => emit::<f16>(f),
-            _ => emit::<bf16>(f),
-        })
+        program(self, name, 0, |f| if self.format == Format::F16 { emit::<f16>(f) } else { emit::<bf16>(f) })
     }
 
     fn launch(&self, call: &Added, resident: u32) -> Result<Option<Launch>, LaunchError> {
@@ -41,11 +45,17 @@ impl Kernel<Added> for Add {
         launch(self, call, [rows, resident])
     }
 
+    fn total_work(&self, call: &Added) -> u128 {
+        steps(call.rows, call.columns)
+    }
+
     fn visit(&self, call: &mut Added, visit: &mut dyn Visit) {
         let Added { rows, columns, x, d } = call;
         let all = Extents { lines: *rows, ..Extents::line(16, u64::from(*columns)) };
-        visit_matrix(visit, ["x", "x_ld"], ("the residual", Contents::Source(self.format)), x, all);
-        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format)), d, all);
+        // D is read, too.
+        let contents = Contents::Source(self.format);
+        visit_matrix(visit, ["x", "x_ld"], ("the residual", contents, false), x, all);
+        visit_matrix(visit, ["d", "d_ld"], ("D", contents, true), d, all);
         visit.counted("rows", rows);
         visit.counted("columns", columns);
     }
@@ -72,7 +82,7 @@ mod tests {
     /// The sum may not be over the residual, or over a part of it.
     #[test]
     fn the_sum_is_apart_from_what_is_added() {
-        let add = Add { format: Format::Bf16 };
+        let add = RowAdd { format: Format::Bf16 };
         for (x, apart) in [(0x2000, true), (0x1000, false), (0x1000 + 16, false), (0x1000 - 16, false)] {
             let [x, d] = [x, 0x1000].map(|address| MatrixRef::new(address, 64));
             let launch = add.launch(&Added { rows: 3, columns: 64, x, d }, 132);

@@ -1,27 +1,29 @@
 //! Rows of a table, by their numbers.
 
-use falchion::collective::Format;
-use falchion::kernel::operands::{Contents, Extents, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
-use falchion::ptx::{Builder, Scalar, VerifyError};
+use collective::Format;
 use half::{bf16, f16};
+use kernel::operands::{Contents, Extents, Visit};
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
+use ptx::{Builder, Scalar, VerifyError};
 
-use super::{
-    check, each_of, each_row, each_vector, launch, load, matrix, program, store, visit_matrix, visit_vector,
+use crate::common::{
+    THREADS, check, each_of, each_row, each_vector, launch, load, matrix, program, steps, store,
+    visit_matrix, visit_vector,
 };
 
 /// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
 /// table's adds nothing; one from `limit` on makes the row not a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Gather {
+pub struct RowGather {
     /// `bf16` or `f16`; for copies, what has as many bits.
-    pub(crate) format: Format,
-    pub(crate) how: How,
+    pub format: Format,
+    /// What becomes of the rows.
+    pub how: Gathering,
 }
 
 /// What becomes of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub enum Gathering {
     /// Each is copied, bit for bit: one index per row of D, which is the table's.
     Copied,
     /// The same in words of 4 bytes: rows of any number of pairs of 16-bit numbers.
@@ -34,34 +36,33 @@ pub(crate) enum How {
 
 /// What is gathered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gathered {
+pub struct Gathered {
     /// Rows of D.
-    pub(crate) rows: u32,
-    /// Columns of D and of the table.
-    pub(crate) columns: u32,
+    pub rows: u32,
+    /// Columns of D and of the table: a multiple of 8; of 2 for [`Gathering::Words`].
+    pub columns: u32,
     /// Indices of a row of D.
-    pub(crate) choices: u32,
+    pub choices: u32,
     /// The table and its number of rows.
-    pub(crate) table: (MatrixRef, u32),
+    pub table: (MatrixRef, u32),
     /// The index of the table's first row.
-    pub(crate) first: u32,
+    pub first: u32,
     /// All indices are below it.
-    pub(crate) limit: u32,
+    pub limit: u32,
     /// Indices, `u32`.
-    pub(crate) index: u64,
+    pub index: u64,
     /// Weights, `f32`; 0 without.
-    pub(crate) weights: u64,
-    pub(crate) d: MatrixRef,
+    pub weights: u64,
+    /// The result.
+    pub d: MatrixRef,
 }
 
-impl Kernel<Gathered> for Gather {
+impl Kernel<Gathered> for RowGather {
     fn program(&self) -> Result<Program, VerifyError> {
         let Self { format, how } = *self;
         let name = format!("gather_{}_{how:?}", format.name()).to_lowercase();
-        program(self, name, 0, |f| match format {
-            Format::F16 => emit::<f16>(f, how),
-            _ => emit::<bf16>(f, how),
-        })
+        let emit = if format == Format::F16 { emit::<f16> } else { emit::<bf16> };
+        program(self, name, 0, |f| emit(f, how))
     }
 
     fn launch(&self, call: &Gathered, resident: u32) -> Result<Option<Launch>, LaunchError> {
@@ -70,10 +71,23 @@ impl Kernel<Gathered> for Gather {
             return Ok(None);
         }
         match self.how {
-            How::Words => check_accessed(self, call, |_| 4)?,
-            How::Copied | How::Summed | How::Weighted => check(self, call, columns)?,
+            Gathering::Words if !columns.is_multiple_of(2) => {
+                let reason = format!("{columns} columns were given, a multiple of 2 was needed");
+                return Err(LaunchError::Problem { reason });
+            }
+            Gathering::Words => check_accessed(self, call, |_| 4)?,
+            Gathering::Copied | Gathering::Summed | Gathering::Weighted => check(self, call, columns)?,
         }
         launch(self, call, [rows, resident])
+    }
+
+    fn total_work(&self, call: &Gathered) -> u128 {
+        let Gathered { rows, columns, choices, .. } = *call;
+        match self.how {
+            Gathering::Words => u128::from(rows) * u128::from(columns.div_ceil(2 * THREADS)),
+            Gathering::Copied => steps(rows, columns),
+            Gathering::Summed | Gathering::Weighted => steps(rows, columns) * u128::from(choices.max(1)),
+        }
     }
 
     fn visit(&self, call: &mut Gathered, visit: &mut dyn Visit) {
@@ -82,45 +96,50 @@ impl Kernel<Gathered> for Gather {
         let all = |lines| Extents { lines, ..Extents::line(16, length) };
         let (table, table_rows) = table;
         let contents = Contents::Source(self.format);
-        visit_matrix(visit, ["table", "table_ld"], ("the table", contents), table, all(*table_rows));
+        visit_matrix(visit, ["table", "table_ld"], ("the table", contents, false), table, all(*table_rows));
         visit.counted("table_rows", table_rows);
         visit.counted("first", first);
         visit.counted("limit", limit);
         let line = Extents::line(32, count);
-        visit_vector(visit, "index", ("the indices", Contents::Table), index, line);
-        if self.how == How::Weighted {
+        // What is copied is in the table; of others, rows that are not add nothing.
+        let below =
+            if matches!(self.how, Gathering::Copied | Gathering::Words) { *table_rows } else { *limit };
+        visit_vector(visit, "index", ("the indices", Contents::Indices(below)), index, line);
+        if self.how == Gathering::Weighted {
             let contents = Contents::Source(Format::F32);
             visit_vector(visit, "weights", ("the weights", contents), weights, line);
         }
-        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format)), d, all(*rows));
+        visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format), true), d, all(*rows));
         visit.counted("rows", rows);
         visit.counted("columns", columns);
         visit.counted("choices", choices);
     }
 }
 
-fn emit<T: Scalar>(f: &Builder, how: How) {
+fn emit<T: Scalar>(f: &Builder, how: Gathering) {
     let [table, d] = [["table", "table_ld"], ["d", "d_ld"]].map(|names| matrix(f, names));
     let [table_rows, first, limit] = ["table_rows", "first", "limit"].map(|name| f.parameter::<u32>(name));
     let index = f.parameter::<u64>("index");
-    let weights = (how == How::Weighted).then(|| f.parameter::<u64>("weights"));
+    let weights = (how == Gathering::Weighted).then(|| f.parameter::<u64>("weights"));
     let [rows, columns, choices] = ["rows", "columns", "choices"].map(|name| f.parameter::<u32>(name));
     each_row(f, rows, |row| {
         let choice = row.cast::<u64>() * choices.cast::<u64>();
         let to = d(row);
-        if matches!(how, How::Copied | How::Words) {
+        if matches!(how, Gathering::Copied | Gathering::Words) {
             let own = f.load_global::<u32>(index + choice * 4, 0);
             let from = table(own);
-            return match how {
-                How::Words => each_of(f, columns / 2, |word| {
+            if how == Gathering::Words {
+                each_of(f, columns / 2, |word| {
                     let at = word.mul_wide(4);
                     f.store_global(to + at, 0, [f.load_global::<u32>(from + at, 0)]);
-                }),
-                _ => each_vector(f, columns, |vector| {
+                });
+            } else {
+                each_vector(f, columns, |vector| {
                     let at = vector.mul_wide(16);
                     f.store_global(to + at, 0, f.load_global_vector::<u32, 4>(from + at, 0));
-                }),
-            };
+                });
+            }
+            return;
         }
         each_vector(f, columns, |vector| {
             let at = vector.mul_wide(16);

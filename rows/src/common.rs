@@ -1,27 +1,19 @@
-//! Kernels over rows, for what surrounds the products of layers. One CTA computes a row after the other.
+//! What kernels over rows have in common: their programs, launches and interfaces, and loops over rows and vectors.
 
-mod add;
-mod gather;
-mod loss;
-
-use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed, declare};
-use falchion::ptx::abi::Grid;
-use falchion::ptx::{Builder, Entry, Function, Scalar, Special, Target, Value, VerifyError};
-
-pub(crate) use add::{Add, Added};
-pub(crate) use gather::{Gather, Gathered, How};
-pub(crate) use loss::{Gradient, Logits, Merge, Merged, Peak, Slope, Statistics};
+use kernel::operands::{Contents, Extents, Memory, Visit};
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed, declare};
+use ptx::abi::Grid;
+use ptx::{Builder, Entry, Function, Scalar, Special, Target, Value, VerifyError};
 
 /// Threads of a CTA.
-const THREADS: u32 = 128;
+pub(crate) const THREADS: u32 = 128;
 /// Elements that a thread loads at a time.
-const VECTOR: u32 = 8;
+pub(crate) const VECTOR: u32 = 8;
 /// CTAs of the largest grid per SM.
-const PER_SM: u32 = 16;
+pub(crate) const PER_SM: u32 = 16;
 
 /// The program of a row kernel, whose interface declares its parameters.
-fn program<C: Default>(
+pub(crate) fn program<C: Default>(
     kernel: &impl Kernel<C>,
     name: String,
     shared_bytes: u32,
@@ -35,7 +27,7 @@ fn program<C: Default>(
 }
 
 /// The launch of a call over rows.
-fn launch<C: Clone>(
+pub(crate) fn launch<C: Clone>(
     kernel: &impl Kernel<C>,
     call: &C,
     [rows, resident]: [u32; 2],
@@ -44,26 +36,26 @@ fn launch<C: Clone>(
 }
 
 /// Where a row of a matrix of 16-bit elements begins: the parameters `name` and its leading dimension, in bytes.
-fn matrix<'f>(f: &'f Builder, [name, ld]: [&str; 2]) -> impl Fn(Value<'f, u32>) -> Value<'f, u64> {
+pub(crate) fn matrix<'f>(f: &'f Builder, [name, ld]: [&str; 2]) -> impl Fn(Value<'f, u32>) -> Value<'f, u64> {
     let (address, ld) = (f.parameter::<u64>(name), f.parameter::<u64>(ld));
     move |row| address + row.cast::<u64>() * ld
 }
 
 /// States a matrix of 16-bit elements: memory, its address `name`, and its leading dimension in bytes.
-fn visit_matrix(
+pub(crate) fn visit_matrix(
     visit: &mut dyn Visit,
     [name, ld]: [&'static str; 2],
-    (within, contents): (&'static str, Contents),
+    (within, contents, writes): (&'static str, Contents, bool),
     matrix: &mut MatrixRef,
     extents: Extents,
 ) {
-    visit.matrix(within, (contents, matches!(contents, Contents::Output(_))), matrix, extents);
+    visit.matrix(within, (contents, writes), matrix, extents);
     visit.address(name, within);
     visit.number(ld, Some(matrix.ld.saturating_mul(2)));
 }
 
 /// States a vector or packed matrix: memory, and its address `name`.
-fn visit_vector(
+pub(crate) fn visit_vector(
     visit: &mut dyn Visit,
     name: &'static str,
     (within, contents): (&'static str, Contents),
@@ -81,7 +73,7 @@ fn grid(rows: u32, resident: u32) -> Grid {
 }
 
 /// Each row of the CTA.
-fn each_row<'f>(f: &'f Builder, rows: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
+pub(crate) fn each_row<'f>(f: &'f Builder, rows: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
     let row = f.variable(f.special(Special::CtaX));
     f.while_(
         || row.get().less_than(rows),
@@ -93,12 +85,12 @@ fn each_row<'f>(f: &'f Builder, rows: Value<'f, u32>, body: impl FnOnce(Value<'f
 }
 
 /// Each vector of a row of `columns`: its number.
-fn each_vector<'f>(f: &'f Builder, columns: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
+pub(crate) fn each_vector<'f>(f: &'f Builder, columns: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
     each_of(f, columns / VECTOR, body);
 }
 
 /// Each of `count` numbers from 0, which the threads share.
-fn each_of<'f>(f: &'f Builder, count: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
+pub(crate) fn each_of<'f>(f: &'f Builder, count: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
     let number = f.variable(f.special(Special::ThreadX));
     f.while_(
         || number.get().less_than(count),
@@ -109,20 +101,25 @@ fn each_of<'f>(f: &'f Builder, count: Value<'f, u32>, body: impl FnOnce(Value<'f
     );
 }
 
+/// Steps of a CTA's threads over all vectors of a matrix: what takes time.
+pub(crate) fn steps(rows: u32, columns: u32) -> u128 {
+    u128::from(rows) * u128::from(columns.div_ceil(VECTOR * THREADS))
+}
+
 /// The elements of a vector of 16-bit numbers.
-fn load<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>) -> Vec<Value<'f, f32>> {
+pub(crate) fn load<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>) -> Vec<Value<'f, f32>> {
     let words = f.load_global_vector::<u32, 4>(at, 0);
     words.into_iter().flat_map(|word| f.unpack::<T>(word)).map(|element| element.cast()).collect()
 }
 
 /// Stores a vector of 16-bit numbers.
-fn store<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, numbers: &[Value<'f, f32>]) {
+pub(crate) fn store<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, numbers: &[Value<'f, f32>]) {
     let word = |i: usize| f.pack::<T>(numbers[2 * i], numbers[2 * i + 1]);
     f.store_global(at, 0, [word(0), word(1), word(2), word(3)]);
 }
 
 /// Checks the memory of a call whose matrices have rows of whole vectors of 16-bit numbers.
-fn check<C: Clone>(kernel: &impl Kernel<C>, call: &C, columns: u32) -> Result<(), LaunchError> {
+pub(crate) fn check<C: Clone>(kernel: &impl Kernel<C>, call: &C, columns: u32) -> Result<(), LaunchError> {
     if !columns.is_multiple_of(VECTOR) {
         let reason = format!("{columns} columns were given, a multiple of {VECTOR} was needed");
         return Err(LaunchError::Problem { reason });
