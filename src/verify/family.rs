@@ -55,7 +55,9 @@ pub trait GemmReference: GemmFamily {
 impl<F: GemmReference> Reference for OwnGemm<F> {
     fn request(text: &str) -> Result<GemmProblem, String> {
         let extents = <[u32; 3]>::read(text).map(|[m, n, k]| GemmProblem { m, n, k });
-        extents.filter(|of| Self::problem(of) == text).ok_or_else(|| format!("`{text}` was found, MxNxK was needed"))
+        extents
+            .filter(|of| Self::problem(of) == text)
+            .ok_or_else(|| format!("`{text}` was found, MxNxK was needed"))
     }
 
     fn expect(&self, problem: &GemmProblem, inputs: &Inputs<'_>) -> Vec<Expected> {
