@@ -119,8 +119,12 @@ impl Machine<'_> {
             Inst::FenceMbarrierInit => return self.fence_mbarrier_init(warp),
             Inst::FenceProxyAsync { space } => return self.fence_proxy(warp, *space),
             Inst::TensorLoad { map, coords, im2col, dst, barrier, multicast, hint: _ } => {
-                let tensor = (*map, &coords[..], im2col.as_deref());
-                return self.tensor_load(warp, tensor, (*dst, *barrier), *multicast);
+                return self.tensor_load(
+                    warp,
+                    (*map, coords, im2col.as_deref()),
+                    (*dst, *barrier),
+                    *multicast,
+                );
             }
             Inst::TensorStore { reduce, map, coords, im2col, src, hint: _ } => {
                 let tensor = (*map, &coords[..], im2col.then_some(&[][..]));
