@@ -119,16 +119,11 @@ impl Machine<'_> {
             Inst::FenceMbarrierInit => return self.fence_mbarrier_init(warp),
             Inst::FenceProxyAsync { space } => return self.fence_proxy(warp, *space),
             Inst::TensorLoad { map, coords, im2col, dst, barrier, multicast, hint: _ } => {
-                return self.tensor_load(
-                    warp,
-                    (*map, coords, im2col.as_deref()),
-                    (*dst, *barrier),
-                    *multicast,
-                );
+                let tensor = (*map, &coords[..], im2col.as_deref());
+                return self.tensor_load(warp, tensor, (*dst, *barrier), *multicast);
             }
             Inst::TensorStore { reduce, map, coords, im2col, src, hint: _ } => {
-                let tensor = (*map, &coords[..], im2col.then_some(&[][..]));
-                return self.tensor_store(warp, tensor, *src, *reduce);
+                return self.tensor_store(warp, (*map, coords, im2col.then_some(&[])), *src, *reduce);
             }
             Inst::TensorPrefetch { map, coords, im2col } => {
                 return self.tensor_prefetch(warp, (*map, coords, im2col.as_deref()));

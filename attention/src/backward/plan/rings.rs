@@ -24,17 +24,6 @@ pub(super) struct Rings {
 const OF_WARPS: u32 = Arrivals::Warp.count();
 const OF_WARPGROUP: u32 = Arrivals::Warpgroup.count();
 
-/// The ring of one stage with K and V.
-const fn of_keys(tiles: &Tiles) -> RingPlan {
-    let [k, v] = tiles.keys;
-    RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0)
-}
-
-/// A ring without any bytes, and how many stages its place has.
-const fn in_order(spec: &BackwardSpec) -> (RingPlan, u32) {
-    (RingPlan::of(&[]), if spec.deterministic { 2 } else { 0 })
-}
-
 impl Rings {
     /// The rings of consumers with keys of their own.
     pub(super) const fn of(spec: &BackwardSpec, tiles: &Tiles) -> Self {
@@ -80,4 +69,15 @@ impl Rings {
         let passed = Some([do_ring, p_ring]);
         Self { kv_ring, q_ring, ds_ring, dq_ring, turns, done, passed, shared_bytes }
     }
+}
+
+/// The ring of one stage with K and V.
+const fn of_keys(tiles: &Tiles) -> RingPlan {
+    let [k, v] = tiles.keys;
+    RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0)
+}
+
+/// A ring without any bytes, and how many stages its place has.
+const fn in_order(spec: &BackwardSpec) -> (RingPlan, u32) {
+    (RingPlan::of(&[]), if spec.deterministic { 2 } else { 0 })
 }
