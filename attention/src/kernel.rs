@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use collective::{Bounded, OperandTile, QueuePlan};
+use collective::{Bounded, QueuePlan};
 use kernel::operands::Visit;
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_accessed, declare};
-use ptx::abi::Grid;
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program, declare};
 use ptx::{Function, VerifyError};
 
-use crate::checks::{LIMIT, check_begin, check_packed, check_pages, check_problem, check_tensor, refused};
 use crate::emit;
 use crate::error::AttentionError;
-use crate::interface::Facts;
-use crate::maps::{Rows, map_of, map_of_pages, outside};
 use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
-use crate::problem::{AttentionCall, AttentionProblem, HeadsRef};
+use crate::problem::{AttentionCall, AttentionProblem};
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 
@@ -152,7 +148,7 @@ impl Attention {
 
     /// Heads of tiles that are mixed. If later queries see more keys, these are the fewest whose tiles fill their rounds, or, if tiles of
     /// equal lengths are drawn, those whose K and V L2 keeps; otherwise those that share K and V. `bytes` are those of a head's K and V, of `keys` keys.
-    fn section(
+    pub(crate) fn section(
         &self,
         [batch, heads, share]: [u32; 3],
         [across, ctas]: [u32; 2],
@@ -234,135 +230,7 @@ impl Kernel<AttentionCall> for Attention {
     }
 
     fn launch(&self, call: &AttentionCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let AttentionCall { problem, q, k, v, o, packed, pages, .. } = *call;
-        let AttentionCall { counts, reals, .. } = call;
-        check_problem(&problem)?;
-        let (heads, pack) = (problem.heads, self.plan.spec.pack);
-        if pack > 1 && u64::from(heads[0]) > u64::from(heads[1]) * u64::from(pack) {
-            let [heads, shared] = heads;
-            let latent = self.plan.latent.is_some();
-            if !latent || !(heads / shared).is_multiple_of(pack) {
-                let multiple = if latent { ", or a multiple of that," } else { "" };
-                return refused(format!(
-                    "{heads} heads of queries and {shared} of keys were given, at most {pack} times as many of queries{multiple} were needed by pack={pack}"
-                ));
-            }
-        }
-        if self.plan.latent.is_some() && v != HeadsRef::default() {
-            return refused(format!(
-                "V is at {:#x}, no V was needed: with d=576x512 it is the first 512 columns of K (AttentionCall::latent)",
-                v.address
-            ));
-        }
-        let given = [counts.len(), reals.len()];
-        let needed = [self.scores.counts().len(), self.scores.reals().len()];
-        if given != needed {
-            let [[counts, reals], [needed_counts, needed_reals]] = [given, needed];
-            let reason = format!(
-                "{} takes {needed_counts} whole and {needed_reals} real arguments, {counts} and {reals} were given",
-                self.scores.name()
-            );
-            return Err(LaunchError::Problem { reason });
-        }
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
-        let plan = &self.plan;
-        let AttentionSpec { format, output, head: [d, dv], tile: [rows, _], lengths, pack, .. } = plan.spec;
-        let differ = lengths == Lengths::Packed;
-        let (page, cache) = (plan.spec.pages, plan.spec.cache.unwrap_or(format));
-        let [all_queries, all_keys] = if differ { packed.rows } else { [queries, keys] };
-        // Queries, and heads of rows of K.
-        let (all_keys, caches) = match page {
-            Some(page) => (page, pages.count),
-            None => (all_keys, if differ { 1 } else { batch }),
-        };
-        if batch == 0 || heads == 0 || queries == 0 || all_queries == 0 {
-            return Ok(None);
-        }
-        if differ {
-            check_packed(&packed, if page.is_some() { 1 } else { 2 })?;
-        }
-        if let Some(page) = page {
-            check_pages(&pages, page, keys)?;
-        }
-        // Packed sequences are one of all rows.
-        let sequences = if differ { 1 } else { batch };
-        check_tensor(("Q", q), [sequences, heads, all_queries, d], (format, 16))?;
-        let reads_keys = keys > 0 && all_keys > 0 && caches > 0;
-        let [k, v] = if reads_keys {
-            check_tensor(("K", k), [caches, shared, all_keys, d], (cache, 16))?;
-            if plan.latent.is_none() {
-                check_tensor(("V", v), [caches, shared, all_keys, dv], (cache, 16))?;
-            }
-            [k, v]
-        } else {
-            // Nothing is read. The tensor maps must still be legal, and begin in memory.
-            [HeadsRef { address: q.address, row: dv.max(d).into(), head: 16, batch: 16 }; 2]
-        };
-        let alignment = if plan.output.is_some() { 16 } else { output.bytes().into() };
-        check_tensor(("O", o), [sequences, heads, all_queries, dv], (output, alignment))?;
-        // Tables, factors and sums, too.
-        check_accessed(self, call, |of| u64::from(of.bits / 8))?;
-        Buffer::workspace_address(call.workspace, self.workspace(call))?;
-        let parts = self.divided(call).map_or(1, |divided| divided.count);
-        let queries_per_tile = rows / pack;
-        // Heads of tiles, and heads of Q that are rows of one.
-        let share = plan.spec.rows_of_query(heads / shared);
-        let groups = heads / share;
-        let across = if differ {
-            u64::from(all_queries / queries_per_tile) + u64::from(batch)
-        } else {
-            queries.div_ceil(queries_per_tile).into()
-        };
-        let of_parts = u128::from(groups) * u128::from(parts);
-        let tiles = u128::from(across) * of_parts * u128::from(sequences);
-        let Some(tiles) = u32::try_from(tiles).ok().filter(|&tiles| tiles < LIMIT) else {
-            let (m, n) = (across.into(), of_parts * u128::from(sequences));
-            return Err(LaunchError::TooManyTiles { m, n, most: LIMIT - 1 });
-        };
-        // As many as tiles at most.
-        let across = tiles / groups / parts / sequences;
-        let rows =
-            |most: u32, all: u32| Rows { most: if all == 0 { 1 } else { most }, all: differ.then_some(all) };
-        let (q_rows, k_rows) = (rows(queries, all_queries), rows(page.unwrap_or(keys), all_keys));
-        for (name, of, rows, (begins, bytes)) in [
-            ("Q", q, q_rows, (differ, format.bytes())),
-            ("K", k, k_rows, (differ || page.is_some(), cache.bytes())),
-            ("V", v, k_rows, (differ || page.is_some(), cache.bytes())),
-            ("O", o, q_rows, (differ, output.bytes())),
-        ] {
-            if begins && !(name == "V" && plan.latent.is_some()) {
-                check_begin((name, of), rows.most, bytes)?;
-            }
-        }
-        let of_keys = |tile: &OperandTile, of: HeadsRef, d: u32| match page {
-            Some(page) => map_of_pages(tile, of, [caches, shared, page, d]),
-            None => map_of(tile, of, [batch, shared, d], k_rows, [1, 1]),
-        };
-        let read = plan.copied().into_iter().zip([(k, d), (v, dv)]).take(plan.operands() - 1);
-        let of_keys: Vec<_> = read.map(|(tile, (of, d))| of_keys(&tile, of, d)).collect();
-        // Heads of tiles that share a head of keys. CTAs that merge parts wait for others, so all must be resident.
-        let (ctas, sharing) = (resident.min(tiles).max(1), groups / shared);
-        let of_key = if plan.latent.is_some() { d } else { d + dv };
-        let of_head = u64::from(keys) * u64::from(of_key * cache.bytes()) / u64::from(sharing.max(1));
-        let facts = Facts {
-            q: map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, [pack, share]),
-            without_keys: of_keys.iter().map(|map| outside(map, q.address)).collect(),
-            of_keys,
-            o: plan.output.map(|tile| map_of(&tile, o, [batch, heads, dv], q_rows, [pack, share])),
-            reads_keys,
-            heads: groups,
-            share: if pack > 1 { share } else { sharing },
-            sharing,
-            tiles,
-            across,
-            section: self.section(
-                [sequences, groups * parts, sharing * parts],
-                [across, ctas],
-                (keys, of_head),
-            ),
-        };
-        let grid = Grid { ctas: [ctas, 1, 1] };
-        Launch::new(grid, |visit| self.interface(&mut call.clone(), Some(&facts), visit)).map(Some)
+        self.launched(call, resident)
     }
 
     fn workspace(&self, call: &AttentionCall, _slots: u32) -> u64 {

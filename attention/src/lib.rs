@@ -36,6 +36,7 @@ mod error;
 mod family;
 mod interface;
 mod kernel;
+mod launch;
 mod maps;
 mod masks;
 #[cfg(feature = "records")]

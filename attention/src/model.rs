@@ -101,25 +101,46 @@ impl Attention {
     pub(crate) fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
         let plan = self.plan();
-        let AttentionSpec { head: [d, dv], tile: [rows, block], mask, turns, pack, lazy, parts, .. } =
-            plan.spec;
-        let scores = f64::from(rows) * f64::from(block);
-        let rate = RATE * machine.tensor * 16.0 / f64::from(plan.spec.format.bits());
+        let AttentionSpec { head: [d, dv], parts, .. } = plan.spec;
         let latent = plan.latent.is_some();
-        let of_scores = f64::from(d) * if latent { NARROW } else { 1.0 };
-        let products = 2.0 * scores * (of_scores + f64::from(dv)) / rate;
-        let bytes = plan.spec.format.bits() == 8;
-        // Consumers of latent attention rescale once per pair of blocks, and meet as often.
-        let of_pair = if latent { 0.5 } else { 1.0 };
-        let rescaled = if lazy && !latent { LAZY } else { RESCALED * f64::from(dv) };
-        let rescaled = of_pair * f64::from(rows) * rescaled;
-        let weights = scores * WEIGHT[usize::from(bytes)] + rescaled;
-        let uncovered = if turns && rows > 64 { UNCOVERED } else { 1.0 };
-        let of_consumers = if rows > 128 { THREE } else { 1.0 };
-        let both = of_consumers * (products.max(weights) + uncovered * products.min(weights));
-        let grows = mask == Mask::Causal;
+        let Seen { tiles, blocks: seen, read } = self.seen(request);
+        let divided = match parts {
+            Parts::One => 1.0,
+            Parts::Count(count) => f64::from(count),
+            Parts::Keys(part) => f64::from(keys.div_ceil(part).max(1)),
+        };
+        let of_query = plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
+        let all = f64::from(heads / of_query) * tiles * divided;
+        let sms = f64::from(machine.multiprocessors);
+        let waves = all / sms;
+        let tile = self.tile_cycles(waves);
+        let rows_of_o = f64::from(heads) * f64::from(queries) * f64::from(batch);
+        let (part, merged) = self.merging(rows_of_o, (all, divided), sms);
+        // Tiles that differ are dealt out, or drawn, so that CTAs end about together.
+        let grows = plan.spec.mask == Mask::Causal;
+        let differ = grows || plan.spec.lengths == Lengths::Packed;
+        let waves = if differ { waves.max(1.0) } else { waves.ceil() };
+        let blocks = if parts == Parts::One { seen } else { (seen / divided).ceil() };
+        let block_cycles = self.block_cycles(machine);
+        let tile_cycles = tile + part;
+        let uneven = self.uneven(request.problem, of_query, [block_cycles, tile_cycles], machine);
+        let of_tiles = uneven * waves * (blocks * block_cycles + tile_cycles);
+        let computed = MEASURED * (of_tiles + merged) / machine.cycles;
+        // Everything comes from memory once.
+        let (format, of_key) = (plan.spec.format, if latent { d } else { d + dv });
+        let cache = plan.spec.cache.unwrap_or(format);
+        let bytes = bytes_of(format, rows_of_o, d + dv) + bytes_of(cache, f64::from(shared) * read, of_key);
+        // The longest part ends last.
+        let longest = if blocks > seen / divided { blocks * divided / seen } else { 1.0 };
+        let only_read = if latent { LATENT_READ } else { ONLY_READ };
+        let loaded = only_read * bytes * longest / machine.dram;
+        LAUNCH + computed.max(loaded) + SHORTER * computed.min(loaded)
+    }
+
+    /// What the tiles of a head see of its keys.
+    fn seen(&self, request: &AttentionRequest) -> Seen {
+        let AttentionSpec { tile: [rows, block], mask, pack, .. } = self.plan().spec;
         let per_tile = rows / pack;
-        // Tiles of all sequences, and the blocks of one in the mean.
         let (mut tiles, mut seen, mut read) = (0.0, 0.0, 0.0);
         for ([queries, keys], count) in request.kinds() {
             let own = f64::from(queries.div_ceil(per_tile));
@@ -138,44 +159,60 @@ impl Attention {
             seen += count * own * of_tile;
             read += count * f64::from(keys).min(own * of_tile * f64::from(block));
         }
-        let seen = if tiles > 0.0 { seen / tiles } else { 0.0 };
-        let divided = match parts {
-            Parts::One => 1.0,
-            Parts::Count(count) => f64::from(count),
-            Parts::Keys(part) => f64::from(keys.div_ceil(part).max(1)),
-        };
-        let of_query = plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
-        let all = f64::from(heads / of_query) * tiles * divided;
-        let sms = f64::from(machine.multiprocessors);
-        let waves = all / sms;
+        Seen { tiles, blocks: if tiles > 0.0 { seen / tiles } else { 0.0 }, read }
+    }
+
+    /// Cycles of a tile that has no blocks, of which an SM has this number one after the other.
+    fn tile_cycles(&self, waves: f64) -> f64 {
+        let plan = self.plan();
+        let AttentionSpec { format, tile: [rows, _], mask, .. } = plan.spec;
+        let grows = mask == Mask::Causal;
         let alone = if plan.rings[0].stages == 1 { ALONE } else { 0.0 };
         let masked =
             if grows { MASKED[0] + MASKED[1] * (f64::from(rows) / 64.0 - 2.0).max(0.0) } else { 0.0 };
-        let overlaps = plan.overlaps && waves > 1.0 && !grows && !bytes;
+        let overlaps = plan.overlaps && waves > 1.0 && !grows && format.bits() != 8;
         let overlapped = if overlaps { OVERLAPPED } else { 0.0 };
-        let tile = TILE + alone + masked - overlapped;
+        TILE + alone + masked - overlapped
+    }
+
+    /// Cycles of a part in addition, and those in which all parts are merged: `all` parts of tiles, of which `divided` make one tile.
+    fn merging(&self, rows_of_o: f64, (all, divided): (f64, f64), sms: f64) -> (f64, f64) {
+        let plan = self.plan();
+        let [_, dv] = plan.spec.head;
         // O of one part of all tiles, in f32; each SM loads its share of all parts.
-        let rows_of_o = f64::from(heads) * f64::from(queries) * f64::from(batch);
         let of_o = rows_of_o * f64::from(dv) * 4.0;
         let warps = all.min(sms) * f64::from(plan.cta.consumers * 4);
         let pieces = rows_of_o * f64::from(dv / (32 * columns_of_lane(dv)));
         let steps = (pieces / warps.max(1.0)).ceil() * (divided / f64::from(TOGETHER)).ceil();
-        let (part, merged) = match parts {
+        match plan.spec.parts {
             Parts::One => (0.0, 0.0),
             Parts::Count(_) | Parts::Keys(_) => {
                 let stored = of_o * divided / all.max(1.0) / MERGED[1];
                 (PART + stored, (MERGED[0] * steps).max(of_o * divided / sms / MERGED[1]))
             }
-        };
-        // Tiles that differ are dealt out, or drawn, so that CTAs end about together.
-        let differ = grows || plan.spec.lengths == Lengths::Packed;
-        let waves = if differ { waves.max(1.0) } else { waves.ceil() };
-        let blocks = if parts == Parts::One { seen } else { (seen / divided).ceil() };
-        let format = plan.spec.format;
-        let cache = plan.spec.cache.unwrap_or(format);
-        let bytes_of = |format: Format, rows: f64, d: u32| rows * f64::from(d) * f64::from(format.bytes());
+        }
+    }
+
+    /// Cycles of a block of keys: of its products and weights, or to load it, if that takes longer.
+    fn block_cycles(&self, machine: &Machine) -> f64 {
+        let plan = self.plan();
+        let AttentionSpec { format, cache, head: [d, dv], tile: [rows, block], turns, lazy, .. } = plan.spec;
+        let latent = plan.latent.is_some();
+        let scores = f64::from(rows) * f64::from(block);
+        let rate = RATE * machine.tensor * 16.0 / f64::from(format.bits());
+        let of_scores = f64::from(d) * if latent { NARROW } else { 1.0 };
+        let products = 2.0 * scores * (of_scores + f64::from(dv)) / rate;
+        let bytes = format.bits() == 8;
+        // Consumers of latent attention rescale once per pair of blocks, and meet as often.
+        let of_pair = if latent { 0.5 } else { 1.0 };
+        let rescaled = if lazy && !latent { LAZY } else { RESCALED * f64::from(dv) };
+        let rescaled = of_pair * f64::from(rows) * rescaled;
+        let weights = scores * WEIGHT[usize::from(bytes)] + rescaled;
+        let uncovered = if turns && rows > 64 { UNCOVERED } else { 1.0 };
+        let of_consumers = if rows > 128 { THREE } else { 1.0 };
+        let both = of_consumers * (products.max(weights) + uncovered * products.min(weights));
         let of_key = if latent { d } else { d + dv };
-        let of_block = bytes_of(cache, f64::from(block), of_key);
+        let of_block = bytes_of(cache.unwrap_or(format), f64::from(block), of_key);
         let loading = if bytes {
             TRANSPOSED[0] + f64::from(block * dv) / TRANSPOSED[1]
         } else if plan.narrow.is_some() {
@@ -183,11 +220,23 @@ impl Attention {
         } else {
             of_block / LOADED
         };
-        let block_cycles = (both + of_pair * BLOCK).max(loading);
-        let tile_cycles = tile + part;
-        let uneven = match plan.spec.order {
+        (both + of_pair * BLOCK).max(loading)
+    }
+
+    /// The time of the CTA that is done last over the mean. `of_query` heads are rows of one tile; `cycles` are those of a block and of a tile.
+    fn uneven(
+        &self,
+        problem: AttentionProblem,
+        of_query: u32,
+        [block_cycles, tile_cycles]: [f64; 2],
+        machine: &Machine,
+    ) -> f64 {
+        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = problem;
+        let AttentionSpec { order, tile: [rows, block], mask, lengths, pack, parts, .. } = self.plan().spec;
+        match order {
             Order::Drawn => DRAWN,
-            Order::Dealt if grows && plan.spec.lengths == Lengths::Equal && parts == Parts::One => {
+            Order::Dealt if mask == Mask::Causal && lengths == Lengths::Equal && parts == Parts::One => {
+                let per_tile = rows / pack;
                 let across = queries.div_ceil(per_tile);
                 let work = |tile: u32| {
                     let end =
@@ -197,15 +246,21 @@ impl Attention {
                 self.dealt([across, batch.saturating_mul(heads / of_query)], machine.multiprocessors, work)
             }
             Order::Dealt => 1.0,
-        };
-        let of_tiles = uneven * waves * (blocks * block_cycles + tile_cycles);
-        let computed = MEASURED * (of_tiles + merged) / machine.cycles;
-        // Everything comes from memory once.
-        let bytes = bytes_of(format, rows_of_o, d + dv) + bytes_of(cache, f64::from(shared) * read, of_key);
-        // The longest part ends last.
-        let longest = if blocks > seen / divided { blocks * divided / seen } else { 1.0 };
-        let only_read = if latent { LATENT_READ } else { ONLY_READ };
-        let loaded = only_read * bytes * longest / machine.dram;
-        LAUNCH + computed.max(loaded) + SHORTER * computed.min(loaded)
+        }
     }
+}
+
+/// What the tiles of a head see of its keys.
+struct Seen {
+    /// Tiles of all sequences.
+    tiles: f64,
+    /// Blocks of one in the mean.
+    blocks: f64,
+    /// Keys that are read.
+    read: f64,
+}
+
+/// Bytes of this number of rows of `d` elements.
+fn bytes_of(format: Format, rows: f64, d: u32) -> f64 {
+    rows * f64::from(d) * f64::from(format.bytes())
 }

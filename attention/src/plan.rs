@@ -1,16 +1,24 @@
 //! The plan: every number of a kernel, from its spec.
 
+mod legal;
+mod refused;
+mod rings;
+
 use collective::{
-    Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, QueuePlan,
-    RingPlan, RoleRegisters, TileLayout,
+    Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, QueuePlan, RingPlan,
+    RoleRegisters, TileLayout,
 };
 use cute_rs::atom::Major;
 use kernel::KernelSpec;
 use ptx::Target;
 use ptx::abi::Promotion;
 
+use self::legal::checked;
+use self::refused::Refused;
+pub(crate) use self::rings::CONVERTERS;
+use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
-use crate::spec::{AttentionSpec, Order, OutputStore, Parts};
+use crate::spec::{AttentionSpec, OutputStore, Parts};
 
 /// Every number of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,22 +105,13 @@ pub struct NarrowPlan {
     pub rings: [RingPlan; 2],
 }
 
-/// Warps that convert.
-pub(crate) const CONVERTERS: u32 = 3;
-
-/// Most blocks of K, and of V, that are loaded and not yet converted, if there are two; and if only V is converted.
-const MOST_NARROW: [u32; 2] = [8, 2];
-
 /// Registers of a consumer apart from accumulators, weights and scores: addresses, statistics, loop state.
 const WORKING: u32 = 28;
 /// Registers with which all weights of a block are computed before O is rescaled: 1 to 2 % faster then, and 2 % slower with fewer.
 const SPARE: u32 = 16;
 
-/// Most blocks of K, and of V, that are planned if the spec leaves the number open.
-const MOST_STAGES: u32 = 4;
-
-const fn number(field: &'static str, value: u32, needed: &'static str) -> AttentionError {
-    AttentionError::Number { field, value, needed }
+const fn number(field: &'static str, value: u32, needed: &'static str) -> Refused {
+    Refused::Number { field, value, needed }
 }
 
 impl AttentionPlan {
@@ -124,228 +123,41 @@ impl AttentionPlan {
     /// # Errors
     /// The first field of the spec that is not possible.
     pub const fn new(spec: AttentionSpec) -> Result<Self, AttentionError> {
-        let AttentionSpec { format, output, head: [d, dv], tile: [rows, keys], .. } = spec;
-        let limits = Self::TARGET.limits();
-        let Some(types) = multiplied(format) else {
-            return Err(AttentionError::Format { field: "format", format, needed: "bf16, f16 or e4m3" });
+        match Self::of(spec) {
+            Ok(plan) => Ok(plan),
+            Err(refused) => Err(refused.error()),
+        }
+    }
+
+    const fn of(spec: AttentionSpec) -> Result<Self, Refused> {
+        let types = match checked(&spec) {
+            Ok(types) => types,
+            Err(error) => return Err(error),
         };
-        let (bytes, latent) = (format.bits() == 8, spec.is_latent());
-        if let Some(cache) = spec.cache
-            && (bytes || !same(cache, Format::E4m3))
-        {
-            let needed = if bytes { "Q's format alone" } else { "e4m3" };
-            return Err(AttentionError::Format { field: "cache", format: cache, needed });
-        }
-        if latent && bytes {
-            return Err(AttentionError::Format {
-                field: "format",
-                format,
-                needed: "bf16 or f16 with d=576x512",
-            });
-        }
-        if latent && let Some(format) = spec.cache {
-            let needed = "Q's format alone with d=576x512";
-            return Err(AttentionError::Format { field: "cache", format, needed });
-        }
-        let divided = !matches!(spec.parts, Parts::One);
-        let direct = divided || matches!(spec.store, OutputStore::Direct);
-        let sixteen = if bytes { sixteen_bits(output).is_some() && direct } else { same(output, format) };
-        if !(sixteen || same(output, Format::F32) && direct) {
-            let needed = if bytes {
-                "bf16, f16 or f32 with store=direct or parts"
-            } else {
-                "the format of Q, K and V, or f32 with store=direct or parts,"
-            };
-            return Err(AttentionError::Format { field: "output", format: output, needed });
-        }
-        if !matches!(d, 64 | 96 | 128 | 192 | 256 | 576) {
-            return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192, 256 or 576"));
-        }
-        if d == 576 && dv != 512 {
-            let needed = "512 with 576 of Q and K, of which V is the first ones,";
-            return Err(number("d of V and O", dv, needed));
-        }
-        if dv != d && !(d == 192 && dv == 128) && !latent {
-            let needed = "the number of Q and K, or 128 with their 192,";
-            return Err(number("d of V and O", dv, needed));
-        }
-        if latent && let Some((field, value, needed)) = LatentPlan::refused(&spec) {
-            return Err(number(field, value, needed));
-        }
-        if !matches!(rows, 64 | 128 | 192) {
-            return Err(number("the number of queries per tile", rows, "64, 128 or 192"));
-        }
-        if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
-            return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
-        }
-        if bytes && !keys.is_multiple_of(32) {
-            return Err(number("the number of keys per block", keys, "a multiple of 32 with 8-bit operands"));
-        }
-        if bytes && spec.lazy {
-            // Weights are up to 2^8 already.
-            return Err(number("lazy", 1, "off with 8-bit operands"));
-        }
-        match spec.parts {
-            Parts::Count(count) if count < 2 || count > 1024 => {
-                return Err(number("the number of parts", count, "1 to 1024"));
-            }
-            Parts::Keys(part) if part == 0 || !part.is_multiple_of(keys) => {
-                return Err(number(
-                    "the number of keys of a part",
-                    part,
-                    "a multiple of the number of keys per block",
-                ));
-            }
-            Parts::One | Parts::Count(_) | Parts::Keys(_) => {}
-        }
-        if let Some(page) = spec.pages {
-            if !matches!(page, 16 | 32 | 64 | 128 | 256) {
-                return Err(number("pages, the number of keys in a page,", page, "16, 32, 64, 128 or 256"));
-            }
-            if !keys.is_multiple_of(page) && !page.is_multiple_of(keys) {
-                return Err(number(
-                    "pages, the number of keys in a page,",
-                    page,
-                    "a divisor or a multiple of the number of keys per block",
-                ));
-            }
-        }
-        if !spec.pack.is_power_of_two() || spec.pack > 64 {
-            return Err(number(
-                "pack, the heads that are rows of a tile,",
-                spec.pack,
-                "a power of two up to 64",
-            ));
-        }
+        let latent = spec.is_latent();
         // Each consumer of latent attention has all rows of a tile, and a part of O's columns.
-        let [consumers, sharing] = if latent { [LatentPlan::CONSUMERS; 2] } else { [rows / 64, 1] };
-        let dv = dv / sharing;
-        let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
-            OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
-            OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
-            OperandTile::new(
-                format,
-                if bytes { Major::K } else { Major::Mn },
-                [dv, keys],
-                TileLayout::Widest,
-            ),
-            OperandTile::new(format, Major::K, [rows, keys], TileLayout::Widest),
-        ) else {
-            return Err(number(
-                "the number of keys per block",
-                keys,
-                "a number whose blocks fit into shared memory",
-            ));
+        let [consumers, sharing] = if latent { [LatentPlan::CONSUMERS; 2] } else { [spec.tile[0] / 64, 1] };
+        let dv = spec.head[1] / sharing;
+        let tiles = match Tiles::of(&spec, dv) {
+            Ok(tiles) => tiles,
+            Err(error) => return Err(error),
         };
-        let output_tile = if direct {
-            None
-        } else {
-            match OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle())) {
-                Ok(tile) => Some(tile),
-                Err(_) => return Err(number("d of V and O", dv, "a multiple of Q's swizzle")),
-            }
+        let (registers, rescales_last) = match registers(&spec, consumers, dv) {
+            Ok(registers) => registers,
+            Err(error) => return Err(error),
         };
-
-        // The pages of a block are looked up together. One consumer leaves registers for that.
-        let producer = match (consumers, spec.pages) {
-            // A thread converts 64 elements at the same time, or 32.
-            (1, _) if spec.is_scaled() => 128,
-            (2, _) if bytes => 40,
-            (_, _) if bytes => 56,
-            (2, _) if spec.cache.is_some() => 64,
-            (_, _) if spec.cache.is_some() => {
-                return Err(number("the number of queries per tile", rows, "64 or 128 with a cache"));
-            }
-            (3, _) => 32,
-            (1, Some(_)) => 96,
-            // More would be taken from consumers.
-            (2, Some(page)) if page < 64 => 40,
-            (2, _) if latent => 40,
-            _ => 24,
+        let narrow = match NarrowPlan::of(&spec, dv) {
+            Ok(narrow) => narrow,
+            Err(error) => return Err(error),
         };
-        let registers = RoleRegisters::divided(consumers, Some(producer));
-        let consumer = registers.consumer;
-        let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
-        let rescales_last = need + SPARE <= consumer;
-        if need > consumer {
-            return Err(AttentionError::Registers { need, have: consumer, rows, keys });
-        }
-
-        let v_ring = if latent { RingPlan::of(&[]) } else { RingPlan::of(&[v.room()]) };
-        let [q_ring, k_ring] = [RingPlan::of(&[q.room()]), RingPlan::of(&[k.room()])];
-        let (one_q, two_q) = (q_ring.need(1), q_ring.need(2));
-        let each = k_ring.need(1) + v_ring.need(1);
-        let entries = if matches!(spec.order, Order::Drawn) { QueuePlan::ENTRIES } else { 0 };
-        let (_, of_queue) = QueuePlan::placed(entries, 0);
-        let exchanged = if latent { 2 * consumers * LatentPlan::NUMBERS } else { 0 };
-        let have = limits.shared_bytes - of_queue - exchanged;
-        let narrow = if spec.is_scaled() {
-            let (Ok(k), Ok(v)) = (
-                OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest),
-                OperandTile::new(Format::E4m3, Major::K, [keys, dv], TileLayout::Widest),
-            ) else {
-                let needed = "a number whose blocks fit into shared memory";
-                return Err(number("the number of keys per block", keys, needed));
-            };
-            let rings = [
-                if bytes { RingPlan::of(&[]) } else { RingPlan::of(&[k.room()]) },
-                RingPlan::of(&[v.room()]),
-            ];
-            Some(NarrowPlan { tiles: [if bytes { None } else { Some(k) }, Some(v)], rings })
-        } else {
-            None
+        let rings = Rings::of(&spec, &tiles, narrow, consumers);
+        let counts = match rings.stages() {
+            Ok(stages) => rings.counts(stages),
+            Err(error) => return Err(error),
         };
-        let stages = match spec.stages {
-            Some(stages) => stages,
-            // Converted blocks are multiplied at once; those that are loaded hide the latency.
-            None if narrow.is_some() => 2,
-            None if latent => LatentPlan::STAGES,
-            // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
-            None if two_q + 2 * each <= have => min((have - two_q) / each, MOST_STAGES),
-            None => 2,
-        };
-        if stages == 0 || stages > 16 {
-            return Err(number("stages", stages, "1 to 16"));
-        }
-        let need = one_q + stages * each;
-        if need > have {
-            return Err(AttentionError::SharedMemory { stages, need, have });
-        }
-        let narrow_rings = match narrow {
-            Some(narrow) => narrow.rings,
-            None => [RingPlan::of(&[]); 2],
-        };
-        let one = if narrow.is_some() { narrow_rings[0].need(1) + narrow_rings[1].need(1) } else { 0 };
-        if need + one > have {
-            return Err(AttentionError::SharedMemory { stages, need: need + one, have });
-        }
-        let queries = if two_q + stages * each + 2 * one <= have { 2 } else { 1 };
-        let in_flight = match narrow {
-            Some(_) => min((have - q_ring.need(queries) - stages * each) / one, MOST_NARROW[bytes as usize]),
-            None => 0,
-        };
-        // One block of K more, if that fits: it is needed before the values of the block before it.
-        let need = q_ring.need(queries) + stages * each + in_flight * one + k_ring.need(1);
-        let more = spec.stages.is_none() && spec.cache.is_none() && need <= have;
-        let k_stages = if more { stages + 1 } else { stages };
-        let arrivals = consumers * Arrivals::Warpgroup.count();
-        let filling = [
-            if spec.cache.is_some() { CONVERTERS } else { 1 },
-            if narrow.is_some() { CONVERTERS } else { 1 },
-        ];
-        let rings = [
-            q_ring.arrivals(1, arrivals),
-            k_ring.arrivals(filling[0], arrivals),
-            v_ring.arrivals(filling[1], arrivals),
-            narrow_rings[0].arrivals(1, CONVERTERS),
-            narrow_rings[1].arrivals(1, CONVERTERS),
-        ];
-        let v_stages = if latent { 0 } else { stages };
-        let counts = [queries, k_stages, v_stages, if bytes { 0 } else { in_flight }, in_flight];
-        let ([q_ring, k_ring, v_ring, narrow_k, narrow_v], shared_bytes) =
-            RingPlan::placed_together(rings, counts, 0);
-        let (exchange, shared_bytes) = (shared_bytes, shared_bytes + exchanged);
-        let (queue, shared_bytes) = QueuePlan::placed(entries, shared_bytes);
+        let Placed { rings: [q_ring, k_ring, v_ring, narrow_k, narrow_v], exchange, queue, shared_bytes } =
+            rings.placed(counts, consumers);
+        let Tiles { q, k, v, weights, output } = tiles;
         let of_values = v.room().bytes * sharing;
         let (weights, latent) = if latent {
             (weights.at(of_values), Some(LatentPlan { weights: of_values, exchange }))
@@ -356,17 +168,7 @@ impl AttentionPlan {
             Some(NarrowPlan { tiles, .. }) => Some(NarrowPlan { tiles, rings: [narrow_k, narrow_v] }),
             None => None,
         };
-
-        let base = MainloopSpec { consumers: consumers / sharing, ..KernelSpec::DEFAULT.mainloop };
-        let operand = OperandSpec::k_major(format);
-        let scores =
-            MainloopSpec { operands: [operand; 2], atom: Atom::shared(types), tile: [rows, keys, d], ..base };
-        let values = MainloopSpec {
-            operands: [operand, OperandSpec { major: v.major(), ..operand }],
-            atom: if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) },
-            tile: [rows, dv, keys],
-            ..base
-        };
+        let [scores, values] = products(&spec, types, consumers / sharing, (dv, v.major()));
         Ok(Self {
             spec,
             cta: CtaPlan {
@@ -376,19 +178,19 @@ impl AttentionPlan {
                 shared_bytes,
                 cluster: 1,
                 peers: Peers::Apart,
-                overlaps: divided,
+                overlaps: is_divided(&spec),
                 turns: spec.turns && consumers > sharing,
             },
             tiles: [q, k, v],
             weights,
             rescales_last,
-            output: output_tile,
+            output,
             rings: [q_ring, k_ring, v_ring],
             narrow,
             queue,
             scores,
             values,
-            overlaps: spec.overlap && queries > 1,
+            overlaps: spec.overlap && counts[0] > 1,
             latent,
         })
     }
@@ -418,6 +220,110 @@ impl AttentionPlan {
     pub(crate) fn pages_of_block(&self) -> u32 {
         self.spec.pages.map_or(1, |page| (self.spec.tile[1] / page).max(1))
     }
+}
+
+/// The tiles of a CTA.
+struct Tiles {
+    q: OperandTile,
+    k: OperandTile,
+    v: OperandTile,
+    weights: OperandTile,
+    output: Option<OperandTile>,
+}
+
+impl Tiles {
+    /// The tiles of a spec. `dv` are the columns of V and O that a consumer has.
+    const fn of(spec: &AttentionSpec, dv: u32) -> Result<Self, Refused> {
+        let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
+        let v_major = if of_bytes(spec) { Major::K } else { Major::Mn };
+        let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
+            OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
+            OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
+            OperandTile::new(format, v_major, [dv, keys], TileLayout::Widest),
+            OperandTile::new(format, Major::K, [rows, keys], TileLayout::Widest),
+        ) else {
+            return Err(number(
+                "the number of keys per block",
+                keys,
+                "a number whose blocks fit into shared memory",
+            ));
+        };
+        let output = if is_direct(spec) {
+            None
+        } else {
+            match OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle())) {
+                Ok(tile) => Some(tile),
+                Err(_) => return Err(number("d of V and O", dv, "a multiple of Q's swizzle")),
+            }
+        };
+        Ok(Self { q, k, v, weights, output })
+    }
+}
+
+/// The registers of the roles, and whether they suffice to compute all weights of a block before O is rescaled.
+const fn registers(spec: &AttentionSpec, consumers: u32, dv: u32) -> Result<(RoleRegisters, bool), Refused> {
+    let AttentionSpec { format, tile: [rows, keys], .. } = *spec;
+    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
+    // The pages of a block are looked up together. One consumer leaves registers for that.
+    let producer = match (consumers, spec.pages) {
+        // A thread converts 64 elements at the same time, or 32.
+        (1, _) if spec.is_scaled() => 128,
+        (2, _) if bytes => 40,
+        (_, _) if bytes => 56,
+        (2, _) if spec.cache.is_some() => 64,
+        (_, _) if spec.cache.is_some() => {
+            return Err(number("the number of queries per tile", rows, "64 or 128 with a cache"));
+        }
+        (3, _) => 32,
+        (1, Some(_)) => 96,
+        // More would be taken from consumers.
+        (2, Some(page)) if page < 64 => 40,
+        (2, _) if latent => 40,
+        _ => 24,
+    };
+    let registers = RoleRegisters::divided(consumers, Some(producer));
+    let have = registers.consumer;
+    let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
+    if need > have {
+        return Err(Refused::Registers { need, have, rows, keys });
+    }
+    Ok((registers, need + SPARE <= have))
+}
+
+/// The product of queries and keys, and that of weights and values.
+const fn products(
+    spec: &AttentionSpec,
+    types: ptx::WgmmaTypes,
+    consumers: u32,
+    (dv, v_major): (u32, Major),
+) -> [MainloopSpec; 2] {
+    let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
+    let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
+    let operand = OperandSpec::k_major(format);
+    let scores =
+        MainloopSpec { operands: [operand; 2], atom: Atom::shared(types), tile: [rows, keys, d], ..base };
+    let values = MainloopSpec {
+        operands: [operand, OperandSpec { major: v_major, ..operand }],
+        atom: if spec.is_latent() { Atom::shared(types) } else { Atom::registers(types) },
+        tile: [rows, dv, keys],
+        ..base
+    };
+    [scores, values]
+}
+
+/// Whether the keys of a tile may be divided into parts.
+const fn is_divided(spec: &AttentionSpec) -> bool {
+    !matches!(spec.parts, Parts::One)
+}
+
+/// Whether O is stored from registers.
+const fn is_direct(spec: &AttentionSpec) -> bool {
+    is_divided(spec) || matches!(spec.store, OutputStore::Direct)
+}
+
+/// Whether Q has 8 bits.
+const fn of_bytes(spec: &AttentionSpec) -> bool {
+    spec.format.bits() == 8
 }
 
 /// The instruction types of a format that products take.

@@ -9,6 +9,7 @@ mod checks;
 mod cta;
 mod error;
 mod groups;
+mod memory;
 mod needs;
 mod operand;
 mod queue;
@@ -42,6 +43,7 @@ use core::ops::Range;
 use cute_rs::atom::Major;
 use ptx::Target;
 
+use self::memory::Memory;
 pub(crate) use self::scales::{
     FETCHED_SCALES, SCALED_K, SCALED_ROWS, granule, scaled_blocks, scales_of_rows,
 };
@@ -145,47 +147,11 @@ impl Plan {
         if !form.has_table_of(groups) {
             return Err(PlanError::MostGroups { groups, table: form.has_table() });
         }
-        let [m, n, k] = mainloop.tile;
-        let consumers = mainloop.consumers;
-        if consumers == 0 || consumers > 3 {
-            return Err(PlanError::Consumers { consumers });
-        }
-        let sharing = mainloop.sharing();
-        if m == 0 || !m.is_multiple_of(mainloop.atom.rows() * sharing) {
-            return Err(PlanError::TileM { m, consumers: sharing });
-        }
+        ok!(Self::rows(&mainloop));
         ok!(Self::columns(&mainloop, &epilogue));
         ok!(Self::narrowing(&mainloop, &epilogue));
-        if needs.consecutive && epilogue.split {
-            return Err(PlanError::Rule {
-                rule: "the epilogue takes a tile's columns from both halves of N (Split), and the mainloop's NEEDS say that they \
-                       follow each other: use Alternating or Blocks<U8>, or load them from `unit.n / 2` on and set \
-                       `consecutive: false` in NEEDS",
-            });
-        }
-        if needs.whole_n && mainloop.step > 0 {
-            return Err(PlanError::NeedsWholeN { n, step: mainloop.step });
-        }
-        if !n.is_multiple_of(8 << epilogue.halvings) {
-            return Err(PlanError::Halved { n });
-        }
-        if !n.is_multiple_of(epilogue.needs.columns) {
-            return Err(PlanError::Gates { n, block: epilogue.needs.columns });
-        }
-        let block = epilogue.needs.block;
-        if block > 0
-            && (!(n >> epilogue.halvings).is_multiple_of(block) || !mainloop.step.is_multiple_of(block))
-        {
-            return Err(PlanError::Blocks { n, block: block << epilogue.halvings });
-        }
-        let (columns, bits) = (n >> epilogue.halvings, epilogue.staged_bits);
-        if !(columns * bits).is_multiple_of(128) {
-            return Err(PlanError::StagedRow { n: columns, bits });
-        }
-        let step = mainloop.atom.k();
-        if k == 0 || !k.is_multiple_of(step) {
-            return Err(PlanError::TileK { k, step });
-        }
+        ok!(Self::together(&mainloop, needs, &epilogue));
+        ok!(Self::depth(&mainloop));
         // What the operands are comes first: it decides more than the roles.
         ok!(mainloop.weighing(&epilogue, form));
         ok!(mainloop.sparsity(&epilogue, form));
@@ -193,108 +159,34 @@ impl Plan {
         ok!(mainloop.promotes());
         ok!(mainloop.waving());
         ok!(mainloop.scaling(&epilogue, form));
-        if m > 256 {
-            return Err(PlanError::Box { extent: "tile M", elements: m });
-        }
-        if k > 256 {
-            return Err(PlanError::Box { extent: "tile K", elements: k });
-        }
+        ok!(Self::boxes(&mainloop));
         ok!(Self::cluster(&mainloop));
-        let [rows, columns] = mainloop.cluster;
-        if needs.alone && rows * columns > 1 {
-            return Err(PlanError::NeedsAlone { m: rows, n: columns });
-        }
-        let sharers = mainloop.cluster[0];
-        if epilogue.split
-            && sharers > 1
-            && matches!(mainloop.operands[1].major, Major::K)
-            && !sharers.is_multiple_of(2)
-        {
-            return Err(PlanError::Split { ctas: sharers });
-        }
+        ok!(Self::shared_loads(&mainloop, needs, &epilogue));
         let registers = ok!(RegisterPlan::of(&mainloop, needs, &epilogue, form));
         ok!(Self::formats(&mainloop, &epilogue));
         let [a, b] = ok!(mainloop.tiles(epilogue.split, form));
-        let [c, d, e, f] = mainloop.behind(&epilogue, form);
-        let rooms = [
-            match mainloop.weights() {
-                Some(weights) => mainloop.weight_rooms(weights)[0],
-                None if mainloop.operands[0].staged => a.room(),
-                None => StageSlot::NONE,
-            },
-            if mainloop.operands[1].staged { b.room() } else { StageSlot::NONE },
-        ];
-        let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
-        let own_bytes = mainloop.own_bytes;
-        let own_ring = RingPlan::of(&[mainloop.own_stage]);
-        let own_stage = if own_ring.stage_bytes == 0 { 0 } else { own_ring.need(1) };
-        let have = Self::TARGET.limits().shared_bytes;
+        let ring = mainloop.stage([a, b], &epilogue, form);
         let staging = ok!(StagingPlan::of(&mainloop, &epilogue));
-        let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
-        let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
-        let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
-        let queue_bytes = entries * (2 * MBARRIER_BYTES + QueuePlan::CHUNK_BYTES)
-            + if entries > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
         let table = TablePlan::of(form, groups, Self::sorts(form, &mainloop, &epilogue));
-        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table.bytes;
-        // The mainloop's own memory begins at a multiple of 1024, after everything else; its own ring at another.
-        let left = match (own_bytes, own_stage) {
-            (0, 0) => have,
-            (_, 0) => have.saturating_sub(own_bytes) / 1024 * 1024,
-            _ => have.saturating_sub(round_up(own_bytes, 1024)).saturating_sub(1024),
-        };
-        let fit = left.saturating_sub(epilogue_bytes + words) / ring.need(1).saturating_add(own_stage);
-        // Without a producer, one stage is enough: it is filled and read alternately.
-        let alone = matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads();
-        let least = if alone { 1 } else { 2 };
-        let stages = match mainloop.stages {
-            Some(stages) if stages < least => return Err(PlanError::Stages { stages, least }),
-            Some(stages) => stages,
-            None => max(least, fit),
-        };
-        if stages > fit {
-            let need = ring.need(stages).saturating_add(epilogue_bytes).saturating_add(own_bytes);
-            let need = need.saturating_add(stages.saturating_mul(own_stage));
-            return Err(PlanError::Shared { stages, need, have });
-        }
-        let epilogue_offset = stages * ring.stage_bytes;
-        let barrier_offset = epilogue_offset + epilogue_bytes;
-        let queue_barriers = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
-        let words_offset = queue_barriers + 2 * entries * MBARRIER_BYTES;
-        let end = words_offset + consumers * WORD_BYTES;
-        let words = if entries > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
-        let queue = QueuePlan { entries, barriers: queue_barriers, words };
-        let table_offset = words + entries * QueuePlan::CHUNK_BYTES;
-        let end = table_offset + table.bytes;
-        let own_offset = if own_bytes == 0 && own_stage == 0 { end } else { round_up(end, 1024) };
-        let own_stages = if own_stage == 0 { 0 } else { stages };
-        let own_end = own_offset + own_bytes;
-        let own_start = if own_stage == 0 { own_end } else { round_up(own_end, 1024) };
-        // Without a producer, the warpgroups that multiply also fill the stages. They wait for each other
-        // instead.
-        let emptying = match mainloop.roles {
-            Roles::Unspecialised => 0,
-            Roles::Cooperative | Roles::Pingpong => {
-                sharing * mainloop.arrivals.count() * mainloop.suppliers()
-            }
-        };
-        let ([own_ring], shared_bytes) = RingPlan::placed_together([own_ring], [own_stages], own_start);
-        let own_ring = own_ring.arrivals(mainloop.filling(), emptying);
+        let memory = Memory::of(&mainloop, &epilogue, ring, staging, table, entries);
+        let stages = ok!(memory.stages(&mainloop));
+        let placed = memory.placed(stages);
+        let (filling, emptying) = (mainloop.filling(), mainloop.emptying());
         Ok(Self {
             mainloop,
             needs,
             epilogue,
             form,
             operands: [a.at(ring.offset(0)), b.at(ring.offset(1))],
-            ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.filling(), emptying),
+            ring: placed.ring.arrivals(filling, emptying),
             staging,
-            own_offset,
-            own_ring,
-            epilogue_offset,
-            words_offset,
-            queue,
-            table: table.at(table_offset),
-            shared_bytes,
+            own_offset: placed.own_offset,
+            own_ring: placed.own_ring.arrivals(filling, emptying),
+            epilogue_offset: placed.epilogue_offset,
+            words_offset: placed.words_offset,
+            queue: placed.queue,
+            table: placed.table,
+            shared_bytes: placed.shared_bytes,
             threads: 128 * mainloop.warpgroups(),
             registers,
             narrows: mainloop.step > 0,

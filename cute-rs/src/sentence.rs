@@ -9,6 +9,15 @@ use crate::swizzle::Swizzle;
 /// Capacity in bytes, enough for the texts of several layouts. Longer text is cut off.
 const CAPACITY: usize = 2048;
 
+/// What fills a gap of a clause.
+#[derive(Clone, Copy)]
+pub(crate) enum Word<'w> {
+    Text(&'w str),
+    Number(i64),
+    Count(usize),
+    Tuple(&'w IntTuple),
+}
+
 /// ASCII text of bounded length.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence {
@@ -110,6 +119,30 @@ impl Sentence {
                 });
                 say.text(")")
             }
+        }
+    }
+
+    /// Appends a clause, in which each `{}` is a gap for the next word.
+    pub(crate) const fn filled(mut self, clause: &str, words: &[Word<'_>]) -> Self {
+        let bytes = clause.as_bytes();
+        let mut next = 0;
+        each!(i, 0..bytes.len(), {
+            self = match bytes[i] {
+                b'{' => self.word(&words[next]),
+                b'}' => self,
+                byte => self.byte(byte),
+            };
+            next += (bytes[i] == b'}') as usize;
+        });
+        self
+    }
+
+    const fn word(self, word: &Word<'_>) -> Self {
+        match *word {
+            Word::Text(text) => self.text(text),
+            Word::Number(value) => self.number(value),
+            Word::Count(value) => self.count(value),
+            Word::Tuple(tuple) => self.tuple(tuple),
         }
     }
 

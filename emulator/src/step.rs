@@ -21,7 +21,6 @@ mod wgmma;
 
 use ptx::inst::Inst;
 
-use crate::clock::Counts;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
@@ -91,13 +90,7 @@ impl Machine<'_> {
             Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),
             Inst::Atomic(atomic) => return self.atomic(warp, atomic),
             Inst::Ordered(access) => return self.ordered(warp, access),
-            // Launches run one after the other, so all earlier grids have completed.
-            Inst::GridDependency { wait } => {
-                if *wait && self.options.dependent {
-                    let (active, team, earlier) = (state.registers.active, self.team, Counts::earlier());
-                    state.views.change(active, |_, view| view.known.import(&earlier, team));
-                }
-            }
+            Inst::GridDependency { wait } => return Ok(self.grid_dependency(warp, *wait)),
             Inst::Trap => return Err(Fault::Trapped.into()),
             Inst::LoadParam { dst, param } => return self.load_param(warp, *dst, *param),
             Inst::ParamAddress { dst, param } => return self.param_address(warp, *dst, *param),
@@ -130,11 +123,10 @@ impl Machine<'_> {
                 return self.tensor_load(warp, tensor, (*dst, *barrier), *multicast);
             }
             Inst::TensorStore { reduce, map, coords, im2col, src, hint: _ } => {
-                let tensor = (*map, &coords[..], im2col.then_some(&[][..]));
-                return self.tensor_store(warp, tensor, *src, *reduce);
+                return self.tensor_store(warp, (*map, coords, im2col.then_some(&[])), *src, *reduce);
             }
             Inst::TensorPrefetch { map, coords, im2col } => {
-                drop(self.boxes(warp, (*map, coords, im2col.as_deref()))?);
+                return self.tensor_prefetch(warp, (*map, coords, im2col.as_deref()));
             }
             Inst::BulkCommit => return self.bulk_commit(warp),
             Inst::BulkWait { pending, read } => return self.bulk_wait(warp, *pending, *read),

@@ -4,8 +4,8 @@ use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Queue, QueueRole};
 use collective::skeleton::Cta;
 use collective::{
-    Accumulators, Consumer, DeviceMainloop, Extent, Fragment, MainloopSpec, Pass, Peers, Plan, Producer,
-    Roles, Share, WorkUnit, exchange_in_cluster,
+    Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Pass, Peers,
+    Plan, Producer, Roles, Share, WorkUnit, exchange_in_cluster,
 };
 use ptx::{Builder, Number, Special, Value, Var};
 use scheduler::{Draw, Tiles, Work, WorkLoop};
@@ -57,96 +57,17 @@ impl AnyGemm {
         if plan.form.described() {
             cta.first_warp(|| mainloop.prepare(f, plan));
         }
-        let outputs = &Outputs::new(f, self, cluster, given);
-        let each_piece = |part, body: Body<'_, 'f>| {
-            let queue = workspace.filter(|_| plan.queue.entries > 0);
-            let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
-            self.each_piece(f, &*mainloop, outputs, queue, body);
-        };
+        let outputs = Outputs::new(f, self, cluster, given);
         let thread = f.special(Special::ThreadX) % 128;
-        let produce = || {
-            let position = ring.producer();
-            let part = match plan.mainloop.producer {
-                Producer::Thread => QueueRole::Loader,
-                Producer::Warpgroup => QueueRole::Loaders,
-            };
-            each_piece(part, &|unit, _, _| {
-                mainloop.load(Pass { f, plan, ring: position, unit }, cluster);
-            });
-            if peers == Peers::Drain {
-                position.drain();
-            }
-        };
-        let consumer = |warpgroup: Value<'f, u32>| {
-            let shares = plan.mainloop.sharing() > 1;
-            Consumer {
-                shared,
-                warpgroup,
-                part: if shares { warpgroup } else { f.constant(0) },
-                thread,
-                release: Release::new(f, plan.mainloop.arrivals, cluster, shared, thread),
-                turns: Turns::new(f, plan, shared, warpgroup, thread),
-            }
-        };
-        let store = |narrowed: &Plan, sums: Accumulators<'f>, extent, share| {
-            let finish = |plan: &Plan, fragment| {
-                f.scope("epilogue", || epilogue.store(f, plan, extent, fragment));
-            };
-            let whole = |plan: &Plan, fragment: Fragment<'f, i32>| {
-                f.scope("epilogue", || epilogue.store_integers(f, plan, extent, fragment));
-            };
-            let doubles = |plan: &Plan, fragment: Fragment<'f, f64>| {
-                f.scope("epilogue", || epilogue.store_doubles(f, plan, extent, fragment));
-            };
-            let plans = [plan, narrowed];
-            match sums {
-                Accumulators::F32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &finish),
-                Accumulators::S32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &whole),
-                Accumulators::F64(fragment) => self.add_up(f, plans, (workspace, share), fragment, &doubles),
-            }
-        };
-        let consume = |consumer: Consumer<'f>| {
-            let position = ring.consumer();
-            mainloop.prologue(f, plan, consumer);
-            let multiply = |unit, extent, share| {
-                let pass = Pass { f, plan, ring: position, unit };
-                epilogue.begin(pass, extent, consumer);
-                mainloop.multiply(pass, consumer, &|plan, sums| store(plan, sums, extent, share));
-            };
-            match plan.mainloop.roles {
-                Roles::Pingpong => {
-                    let turn = f.variable(0u32);
-                    each_piece(QueueRole::Reader, &|unit, extent, share| {
-                        let own = next_turn(f, plan, turn).equals(consumer.warpgroup);
-                        f.if_else(
-                            own,
-                            || multiply(unit, extent, share),
-                            || {
-                                position.skip(unit.k_end - unit.k_begin);
-                                mainloop.skip(f, plan, unit);
-                            },
-                        );
-                    });
-                }
-                Roles::Cooperative | Roles::Unspecialised => each_piece(QueueRole::Reader, &multiply),
-            }
-            epilogue.finish(f, plan, thread);
-        };
-        let alone = |consumer: Consumer<'f>| {
-            let [position, ahead] = [ring.consumer(), ring.consumer()];
-            mainloop.prologue(f, plan, consumer);
-            each_piece(QueueRole::Loaders, &|unit, extent, share| {
-                let pass = Pass { f, plan, ring: position, unit };
-                epilogue.begin(pass, extent, consumer);
-                let sums = mainloop.load_and_multiply(pass, consumer, ahead);
-                store(plan, sums, extent, share);
-            });
-            epilogue.finish(f, plan, thread);
-        };
-        cta.roles(produce, |warpgroup| match plan.mainloop.roles {
-            Roles::Unspecialised => alone(consumer(warpgroup)),
-            Roles::Cooperative | Roles::Pingpong => consume(consumer(warpgroup)),
-        });
+        let roles =
+            Emission { gemm: self, f, mainloop, epilogue, outputs, workspace, shared, ring, cluster, thread };
+        cta.roles(
+            || roles.produce(peers),
+            |warpgroup| match plan.mainloop.roles {
+                Roles::Unspecialised => roles.load_and_multiply(warpgroup),
+                Roles::Cooperative | Roles::Pingpong => roles.consume(warpgroup),
+            },
+        );
     }
 
     /// Reduces the partial sums of a split tile, and finishes tiles that are complete.
@@ -170,23 +91,134 @@ impl AnyGemm {
             _ => finish(narrowed, fragment),
         }
     }
+}
+
+/// What the roles of a CTA emit their work with.
+struct Emission<'a, 'f> {
+    gemm: &'a AnyGemm,
+    f: &'f Builder,
+    mainloop: Box<dyn DeviceMainloop<'f> + 'f>,
+    epilogue: Box<dyn DeviceEpilogue<'f> + 'f>,
+    outputs: Outputs<'a, 'f>,
+    workspace: Option<Value<'f, u64>>,
+    /// Address of shared memory.
+    shared: Value<'f, u32>,
+    ring: Ring<'f>,
+    cluster: ClusterPosition<'f>,
+    /// The thread's number in its warpgroup.
+    thread: Value<'f, u32>,
+}
+
+impl<'f> Emission<'_, 'f> {
+    /// The work of the producer: it loads what consumers multiply.
+    fn produce(&self, peers: Peers) {
+        let Self { gemm, f, mainloop, cluster, .. } = self;
+        let position = self.ring.producer();
+        let part = match gemm.plan.mainloop.producer {
+            Producer::Thread => QueueRole::Loader,
+            Producer::Warpgroup => QueueRole::Loaders,
+        };
+        self.each_piece(part, &|unit, _, _| {
+            mainloop.load(Pass { f, plan: &gemm.plan, ring: position, unit }, *cluster);
+        });
+        if peers == Peers::Drain {
+            position.drain();
+        }
+    }
+
+    /// The work of a consumer: it multiplies and stores what the producer has loaded.
+    fn consume(&self, warpgroup: Value<'f, u32>) {
+        let Self { gemm, f, mainloop, epilogue, thread, .. } = self;
+        let (plan, consumer) = (&gemm.plan, self.consumer(warpgroup));
+        let position = self.ring.consumer();
+        mainloop.prologue(f, plan, consumer);
+        let multiply = |unit, extent, share| {
+            let pass = Pass { f, plan, ring: position, unit };
+            epilogue.begin(pass, extent, consumer);
+            mainloop.multiply(pass, consumer, &|plan, sums| self.store(plan, sums, extent, share));
+        };
+        match plan.mainloop.roles {
+            Roles::Pingpong => {
+                let turn = f.variable(0u32);
+                self.each_piece(QueueRole::Reader, &|unit, extent, share| {
+                    let own = next_turn(f, plan, turn).equals(consumer.warpgroup);
+                    f.if_else(
+                        own,
+                        || multiply(unit, extent, share),
+                        || {
+                            position.skip(unit.k_end - unit.k_begin);
+                            mainloop.skip(f, plan, unit);
+                        },
+                    );
+                });
+            }
+            Roles::Cooperative | Roles::Unspecialised => self.each_piece(QueueRole::Reader, &multiply),
+        }
+        epilogue.finish(f, plan, *thread);
+    }
+
+    /// The work of a warpgroup without a producer: it loads, multiplies and stores.
+    fn load_and_multiply(&self, warpgroup: Value<'f, u32>) {
+        let Self { gemm, f, mainloop, epilogue, thread, .. } = self;
+        let (plan, consumer) = (&gemm.plan, self.consumer(warpgroup));
+        let [position, ahead] = [self.ring.consumer(), self.ring.consumer()];
+        mainloop.prologue(f, plan, consumer);
+        self.each_piece(QueueRole::Loaders, &|unit, extent, share| {
+            let pass = Pass { f, plan, ring: position, unit };
+            epilogue.begin(pass, extent, consumer);
+            let sums = mainloop.load_and_multiply(pass, consumer, ahead);
+            self.store(plan, sums, extent, share);
+        });
+        epilogue.finish(f, plan, *thread);
+    }
+
+    /// What a consumer is told of itself.
+    fn consumer(&self, warpgroup: Value<'f, u32>) -> Consumer<'f> {
+        let Self { f, shared, cluster, thread, .. } = *self;
+        let plan = &self.gemm.plan;
+        let shares = plan.mainloop.sharing() > 1;
+        Consumer {
+            shared,
+            warpgroup,
+            part: if shares { warpgroup } else { f.constant(0) },
+            thread,
+            release: Release::new(f, plan.mainloop.arrivals, cluster, shared, thread),
+            turns: Turns::new(f, plan, shared, warpgroup, thread),
+        }
+    }
+
+    /// Stores the sums of a work unit, in their own arithmetic. `narrowed` is the plan of the columns that it has.
+    fn store(&self, narrowed: &Plan, sums: Accumulators<'f>, extent: Extent<'f>, share: Option<Share<'f>>) {
+        let Self { gemm, f, epilogue, .. } = self;
+        let finish = |plan: &Plan, fragment| {
+            f.scope("epilogue", || epilogue.store(f, plan, extent, fragment));
+        };
+        let whole = |plan: &Plan, fragment: Fragment<'f, i32>| {
+            f.scope("epilogue", || epilogue.store_integers(f, plan, extent, fragment));
+        };
+        let doubles = |plan: &Plan, fragment: Fragment<'f, f64>| {
+            f.scope("epilogue", || epilogue.store_doubles(f, plan, extent, fragment));
+        };
+        let (plans, split) = ([&gemm.plan, narrowed], (self.workspace, share));
+        match sums {
+            Accumulators::F32(fragment) => gemm.add_up(f, plans, split, fragment, &finish),
+            Accumulators::S32(fragment) => gemm.add_up(f, plans, split, fragment, &whole),
+            Accumulators::F64(fragment) => gemm.add_up(f, plans, split, fragment, &doubles),
+        }
+    }
 
     /// Emits the scheduler's loop around one role's work.
-    fn each_piece<'f>(
-        &self,
-        f: &'f Builder,
-        mainloop: &dyn DeviceMainloop<'f>,
-        outputs: &Outputs<'_, 'f>,
-        queue: Option<Queue<'f>>,
-        body: Body<'_, 'f>,
-    ) {
-        let (plan, tiles) = (&self.plan, outputs.tiles);
+    fn each_piece(&self, part: QueueRole, body: Body<'_, 'f>) {
+        let Self { gemm, f, .. } = *self;
+        let (plan, tiles) = (&gemm.plan, self.outputs.tiles);
+        let queue = self.workspace.filter(|_| plan.queue.entries > 0);
+        let queue = queue.map(|workspace| Queue::new(f, plan, self.shared, workspace, part));
         let worker = f.special(Special::CtaX) / plan.cluster_size();
         let workers = f.special(Special::GridX) / plan.cluster_size();
         let drawn = queue.map(Drawn);
         let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
         let mut body = |work: Work<Value<'f, u32>>| {
-            let Placed { first: [m, mut n], mut extent, range } = outputs.place([work.m, work.n]);
+            let Placed { first: [m, mut n], mut extent, range } = self.outputs.place([work.m, work.n]);
             if let Some(slice) = work.slice {
                 let width = plan.mainloop.step;
                 n = n + slice.first * width;
@@ -205,14 +237,14 @@ impl AnyGemm {
             let columns = columns(f, plan, n, extent);
             let (group, record) = (extent.group, extent.record);
             let mut unit = WorkUnit { m, n, k_begin, k_end, columns, group, record };
-            if let Some([first, end]) = mainloop.range(f, plan, unit) {
+            if let Some([first, end]) = self.mainloop.range(f, plan, unit) {
                 unit.k_begin = k_begin.max(first);
                 unit.k_end = k_end.min(end).max(unit.k_begin);
             }
             body(unit, extent, share);
         };
-        self.scheduler.emit(f, &mut WorkLoop { tiles, worker, workers, draw, body: &mut body });
-        if let Some(Drawn(queue)) = drawn.filter(|_| self.cta().peers == Peers::Drain) {
+        gemm.scheduler.emit(f, &mut WorkLoop { tiles, worker, workers, draw, body: &mut body });
+        if let Some(Drawn(queue)) = drawn.filter(|_| gemm.cta().peers == Peers::Drain) {
             queue.drain();
         }
     }

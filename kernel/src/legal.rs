@@ -150,6 +150,9 @@ pub(crate) const fn checked(
     }
 }
 
+/// What does not fit together if the first is true, and the sentence that says so.
+type Rule = (bool, &'static str);
+
 /// The sentence that says which two things do not fit together, if any.
 const fn misfit(
     form: Form,
@@ -157,10 +160,39 @@ const fn misfit(
     epilogue: &EpilogueSpec,
     scheduler: SchedulerTraits,
 ) -> Option<&'static str> {
+    if let Some(words) = first(&of_schedulers(form, (mainloop, needs), epilogue, scheduler)) {
+        return Some(words);
+    }
+    if let Some(words) = first(&of_operands(form, mainloop, epilogue)) {
+        return Some(words);
+    }
+    if let Some(words) = first(&of_divided_tiles(mainloop, epilogue, scheduler)) {
+        return Some(words);
+    }
+    first(&of_outputs(form, epilogue))
+}
+
+/// The sentence of the first rule that is broken.
+const fn first(rules: &[Rule]) -> Option<&'static str> {
+    let mut i = 0;
+    while i < rules.len() {
+        if rules[i].0 {
+            return Some(rules[i].1);
+        }
+        i += 1;
+    }
+    None
+}
+
+/// Rules of schedulers that split K, or that are told the number of tiles by the host.
+const fn of_schedulers(
+    form: Form,
+    (mainloop, needs): (&MainloopSpec, MainloopNeeds),
+    epilogue: &EpilogueSpec,
+    scheduler: SchedulerTraits,
+) -> [Rule; 7] {
     let divides = scheduler.reduction.is_some();
-    let rows = mainloop.operands[if epilogue.transposed { 1 } else { 0 }].major;
-    let by_columns = matches!(scheduler.reduction, Some(ReductionKind::Separate | ReductionKind::Clustered));
-    let rules = [
+    [
         (
             needs.whole_k && divides,
             "this scheduler splits K, and the mainloop's NEEDS say that a work unit has all of a tile's K: use OneTile<..>, \
@@ -192,6 +224,13 @@ const fn misfit(
             mainloop.step > 0 && divides && !matches!(scheduler.reduction, Some(ReductionKind::Ordered)),
             "narrowed tiles can add their partial sums only in order: use Ordered, or leave out Fitted<_, _>",
         ),
+    ]
+}
+
+/// Rules of operands whose places only the device knows.
+const fn of_operands(form: Form, mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> [Rule; 2] {
+    let rows = mainloop.operands[if epilogue.transposed { 1 } else { 0 }].major;
+    [
         (
             epilogue.split && form.described(),
             "weights split into halves need tensor maps from the host, and the matrices of a pointer array are known only to the \
@@ -201,6 +240,17 @@ const fn misfit(
             form.shares_rows() && matches!(rows, Major::Mn) && matches!(mainloop.producer, Producer::Thread),
             "a group begins at any row, and a tensor copy of an M-major A at multiples of 16 bytes: use KMajor for A, or CopyWgmma",
         ),
+    ]
+}
+
+/// Rules of schedulers that divide a tile among CTAs, or into slices.
+const fn of_divided_tiles(
+    mainloop: &MainloopSpec,
+    epilogue: &EpilogueSpec,
+    scheduler: SchedulerTraits,
+) -> [Rule; 5] {
+    let by_columns = matches!(scheduler.reduction, Some(ReductionKind::Separate | ReductionKind::Clustered));
+    [
         (
             epilogue.needs.whole && by_columns,
             "the epilogue needs whole tiles, and Separate and ClusterK divide a tile among CTAs: use Ordered or Atomic",
@@ -221,6 +271,12 @@ const fn misfit(
             scheduler.slices > 1 && mainloop.atom.by_threads(),
             "NarrowTail needs a mainloop of wgmma, and this one multiplies otherwise: use Persistent",
         ),
+    ]
+}
+
+/// Rules of epilogues that write to one output, of kernels that may have several.
+const fn of_outputs(form: Form, epilogue: &EpilogueSpec) -> [Rule; 3] {
+    [
         (
             epilogue.sourced && (form.shares_rows() || form.described()),
             "SourcedCombination stores whole tiles by tensor maps from the host, and a tile of this kernel may also have rows of the \
@@ -236,13 +292,5 @@ const fn misfit(
             "the epilogue stores a matrix in addition to D, and every GEMM of the launch would store to the same one: reduce, \
              or launch the GEMMs one by one, or as groups of rows",
         ),
-    ];
-    let mut i = 0;
-    while i < rules.len() {
-        if rules[i].0 {
-            return Some(rules[i].1);
-        }
-        i += 1;
-    }
-    None
+    ]
 }

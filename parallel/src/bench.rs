@@ -16,6 +16,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::group::Group;
 use crate::layer::{ColumnParallel, Input, Part, RowParallel, Tokens, divided};
+use crate::record::Record;
 use crate::tensor::Tensor;
 
 /// A layer of a model: outputs and inputs of all ranks.
@@ -256,11 +257,37 @@ impl<A: Element> Timed<A> {
         let first = turn(group, 3, &mut |group| theirs(group, &mut y, Some(0)))?;
         let each = largest(group, &first)?[0];
         let repetitions = ((20_000.0 / each) as usize).clamp(4, 200);
+        let turns = Turns { copies, repetitions, fastest };
+        let times = turns.rounds(group, &ours, &mut theirs, &mut record, &mut y)?;
+        slowest(group, &times)
+    }
+}
+
+/// How often what is timed is repeated.
+struct Turns {
+    /// Copies of the layer in a record.
+    copies: usize,
+    repetitions: usize,
+    /// The fastest algorithm.
+    fastest: usize,
+}
+
+impl Turns {
+    /// Times of ours, recorded, and two at once; and theirs with the first and the fastest algorithm, and without a product.
+    fn rounds(
+        &self,
+        group: &mut Group,
+        ours: &RefCell<impl FnMut(&mut Group, &mut Tensor<bf16>) -> Result<(), Error>>,
+        theirs: &mut impl FnMut(&mut Group, &mut Tensor<bf16>, Option<usize>) -> Result<(), Error>,
+        record: &mut Record<'_>,
+        y: &mut Tensor<bf16>,
+    ) -> Result<[Vec<[f64; 2]>; 6], Error> {
+        let Self { copies, repetitions, fastest } = *self;
         let mut times = [const { Vec::new() }; 6];
         let mut side = group.stream()?;
         let mut on_side = group.zeros::<bf16>(y.len())?;
         for _ in 0..5 {
-            times[0].push(turn(group, repetitions, &mut |group| ours.borrow_mut()(group, &mut y))?);
+            times[0].push(turn(group, repetitions, &mut |group| ours.borrow_mut()(group, y))?);
             let replays = repetitions.div_ceil(copies);
             let replayed = turn(group, replays, &mut |group| record.replay(group))?;
             times[1].push(replayed.map(|time| time / copies as f64));
@@ -271,19 +298,24 @@ impl<A: Element> Timed<A> {
                     ours.borrow_mut()(group, &mut on_side)?;
                     group.event()
                 })?;
-                ours.borrow_mut()(group, &mut y)?;
+                ours.borrow_mut()(group, y)?;
                 group.after(&done)
             })?;
             times[2].push(both.map(|time| time / 2.0));
             for (times, algorithm) in times[3..].iter_mut().zip([Some(0), Some(fastest), None]) {
-                times.push(turn(group, repetitions, &mut |group| theirs(group, &mut y, algorithm))?);
+                times.push(turn(group, repetitions, &mut |group| theirs(group, y, algorithm))?);
             }
         }
-        let of =
-            |(i, which): (usize, usize)| median(times[i].iter().map(|time: &[f64; 2]| time[which]).collect());
-        let own: Vec<f64> = (0..6).map(|i| (i, 0)).chain([(0, 1), (1, 1), (4, 1), (5, 1)]).map(of).collect();
-        let largest: [f64; 10] = largest(group, &own)?.try_into().unwrap_or([f64::NAN; 10]);
-        let [ours, recorded, overlapped, first, fastest, collective, host @ ..] = largest;
-        Ok(Times { ours, overlapped, recorded, first, fastest, collective, host })
+        Ok(times)
     }
+}
+
+/// The medians of the rank that takes longest.
+fn slowest(group: &mut Group, times: &[Vec<[f64; 2]>; 6]) -> Result<Times, Error> {
+    let of =
+        |(i, which): (usize, usize)| median(times[i].iter().map(|time: &[f64; 2]| time[which]).collect());
+    let own: Vec<f64> = (0..6).map(|i| (i, 0)).chain([(0, 1), (1, 1), (4, 1), (5, 1)]).map(of).collect();
+    let largest: [f64; 10] = largest(group, &own)?.try_into().unwrap_or([f64::NAN; 10]);
+    let [ours, recorded, overlapped, first, fastest, collective, host @ ..] = largest;
+    Ok(Times { ours, overlapped, recorded, first, fastest, collective, host })
 }

@@ -17,7 +17,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, ParamKind, Site, Statement};
-use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, Ordered, Reg};
+use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, Ordered, Reg, UnaryOp};
 use crate::types::Type;
 
 /// A function that has passed [`Function::verify`]. It can be printed and executed.
@@ -102,6 +102,11 @@ fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Whether arithmetic and comparisons of a whole register exist for a type.
+fn is_number(ty: Type) -> bool {
+    ty.is_integer() || matches!(ty, Type::F32 | Type::F64)
 }
 
 fn meet(into: &mut [bool], other: &[bool]) {
@@ -254,46 +259,14 @@ impl Checker<'_> {
     /// Checks the form of an instruction: invariant 6.
     fn form(&mut self, inst: &Inst) {
         match inst {
-            Inst::Binary { op, ty, .. } => {
-                let legal = match op {
-                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => ty.is_integer() || *ty == Type::Pred,
-                    BinaryOp::Rem | BinaryOp::MulHigh | BinaryOp::Shl | BinaryOp::Shr => ty.is_integer(),
-                    BinaryOp::Add
-                    | BinaryOp::Sub
-                    | BinaryOp::Mul
-                    | BinaryOp::Div
-                    | BinaryOp::Min
-                    | BinaryOp::Max => ty.is_integer() || matches!(ty, Type::F32 | Type::F64),
-                };
-                self.require(legal, || format!("{op:?} does not exist for .{ty}"));
-            }
-            Inst::MulAdd { ty, .. } => {
-                let legal = ty.is_integer() || matches!(ty, Type::F32 | Type::F64);
-                self.require(legal, || format!("mad does not exist for .{ty}"));
-            }
-            Inst::Unary { op, ty, .. } => {
-                let legal = match op {
-                    crate::inst::UnaryOp::Not => ty.is_integer() || *ty == Type::Pred,
-                    crate::inst::UnaryOp::Neg | crate::inst::UnaryOp::Abs => ty.is_integer() || ty.is_float(),
-                };
-                self.require(legal, || format!("{op:?} does not exist for .{ty}"));
-            }
-            Inst::Compare { ty, .. } => {
-                let legal = ty.is_integer() || matches!(ty, Type::F32 | Type::F64);
-                self.require(legal, || format!("setp is not offered for .{ty}"));
-            }
+            Inst::Binary { op, ty, .. } => self.binary(*op, *ty),
+            Inst::MulAdd { ty, .. } => self.number(*ty, |ty| format!("mad does not exist for .{ty}")),
+            Inst::Unary { op, ty, .. } => self.unary(*op, *ty),
+            Inst::Compare { ty, .. } => self.number(*ty, |ty| format!("setp is not offered for .{ty}")),
             Inst::Select { ty, .. } => {
                 self.require(*ty != Type::Pred, || "selp does not exist for .pred".to_owned());
             }
-            Inst::Convert { from, dst, .. } => {
-                let to = self.ty(*dst).unwrap_or(Type::Pred);
-                let legal = *from != Type::Pred && to != Type::Pred && *from != to;
-                let both_half = from.bits() == 16 && to.bits() == 16;
-                let byte_and_brain = matches!((*from, to), (Type::U8, Type::Bf16) | (Type::Bf16, Type::U8));
-                self.require(legal && !both_half && !byte_and_brain, || {
-                    format!("cvt from .{from} to .{to} does not exist")
-                });
-            }
+            Inst::Convert { from, dst, .. } => self.convert(*from, *dst),
             Inst::Pack { ty, .. } => {
                 let legal = matches!(ty, Type::F16 | Type::Bf16);
                 self.require(legal, || format!("two floats do not pack as .{ty}"));
@@ -305,30 +278,13 @@ impl Checker<'_> {
                 let legal = (24..=256).contains(count) && count.is_multiple_of(8);
                 self.require(legal, || format!("setmaxnreg {count} is not a multiple of 8 in 24..=256"));
             }
-            Inst::LoadParam { dst, param } => {
-                let kind = self.function.params.get(*param as usize).map(|param| param.kind);
-                let legal = self.ty(*dst).is_some_and(|ty| kind == Some(ParamKind::Scalar(ty)));
-                self.require(legal, || format!("parameter {param} is {kind:?}, not what is loaded"));
-            }
-            Inst::ParamAddress { param, .. } => {
-                let kind = self.function.params.get(*param as usize).map(|param| param.kind);
-                let legal = kind == Some(ParamKind::TensorMap);
-                self.require(legal, || format!("parameter {param} is {kind:?}, not a tensor map"));
-            }
+            Inst::LoadParam { dst, param } => self.load_param(*dst, *param),
+            Inst::ParamAddress { param, .. } => self.param_address(*param),
             Inst::Load { ty, dst, .. } => self.vector(dst.len(), *ty),
             Inst::Store { ty, src, .. } => self.vector(src.len(), *ty),
             Inst::BarrierSync { id, threads }
             | Inst::BarrierArrive { id, threads }
-            | Inst::BarrierReduce(BarrierReduce { id, threads, .. }) => {
-                if let Operand::Imm(id) = id {
-                    let barriers = self.function.target.limits().barriers;
-                    self.require(*id < barriers.into(), || format!("barrier {id} is not below {barriers}"));
-                }
-                let all = self.function.threads;
-                self.require(threads.is_multiple_of(32) && (32..=all).contains(threads), || {
-                    format!("{threads} threads at a barrier, not a multiple of 32 in 32..={all}")
-                });
-            }
+            | Inst::BarrierReduce(BarrierReduce { id, threads, .. }) => self.barrier(*id, *threads),
             Inst::Atomic(_)
             | Inst::CopyAsync(_)
             | Inst::WarpMatrix(_)
@@ -353,12 +309,7 @@ impl Checker<'_> {
                 self.require(*pending <= 7, || format!("wgmma.wait_group {pending} is above 7"));
             }
             Inst::Wgmma { .. } => self.wgmma(inst),
-            Inst::StoreMatrix { src, .. } => {
-                let count = src.len();
-                self.require(matches!(count, 1 | 2 | 4), || {
-                    format!("stmatrix of {count} matrices, not 1, 2 or 4")
-                });
-            }
+            Inst::StoreMatrix { src, .. } => self.store_matrix(src.len()),
             Inst::Move { .. }
             | Inst::MulWide { .. }
             | Inst::Unpack { .. }
@@ -384,6 +335,72 @@ impl Checker<'_> {
             | Inst::WgmmaFence
             | Inst::WgmmaCommit => {}
         }
+    }
+
+    fn binary(&mut self, op: BinaryOp, ty: Type) {
+        let legal = match op {
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => ty.is_integer() || ty == Type::Pred,
+            BinaryOp::Rem | BinaryOp::MulHigh | BinaryOp::Shl | BinaryOp::Shr => ty.is_integer(),
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min | BinaryOp::Max => {
+                is_number(ty)
+            }
+        };
+        self.require(legal, || format!("{op:?} does not exist for .{ty}"));
+    }
+
+    fn number(&mut self, ty: Type, message: impl FnOnce(Type) -> String) {
+        self.require(is_number(ty), || message(ty));
+    }
+
+    fn unary(&mut self, op: UnaryOp, ty: Type) {
+        let legal = match op {
+            UnaryOp::Not => ty.is_integer() || ty == Type::Pred,
+            UnaryOp::Neg | UnaryOp::Abs => ty.is_integer() || ty.is_float(),
+        };
+        self.require(legal, || format!("{op:?} does not exist for .{ty}"));
+    }
+
+    fn convert(&mut self, from: Type, dst: Reg) {
+        let to = self.ty(dst).unwrap_or(Type::Pred);
+        let legal = from != Type::Pred && to != Type::Pred && from != to;
+        let both_half = from.bits() == 16 && to.bits() == 16;
+        let byte_and_brain = matches!((from, to), (Type::U8, Type::Bf16) | (Type::Bf16, Type::U8));
+        self.require(legal && !both_half && !byte_and_brain, || {
+            format!("cvt from .{from} to .{to} does not exist")
+        });
+    }
+
+    fn load_param(&mut self, dst: Reg, param: u32) {
+        let kind = self.kind(param);
+        let legal = self.ty(dst).is_some_and(|ty| kind == Some(ParamKind::Scalar(ty)));
+        self.require(legal, || format!("parameter {param} is {kind:?}, not what is loaded"));
+    }
+
+    fn param_address(&mut self, param: u32) {
+        let kind = self.kind(param);
+        let legal = kind == Some(ParamKind::TensorMap);
+        self.require(legal, || format!("parameter {param} is {kind:?}, not a tensor map"));
+    }
+
+    /// The kind of a parameter. `None` if there is no such parameter.
+    fn kind(&self, param: u32) -> Option<ParamKind> {
+        self.function.params.get(param as usize).map(|param| param.kind)
+    }
+
+    fn barrier(&mut self, id: Operand, threads: u32) {
+        if let Operand::Imm(id) = id {
+            let barriers = self.function.target.limits().barriers;
+            self.require(id < barriers.into(), || format!("barrier {id} is not below {barriers}"));
+        }
+        let all = self.function.threads;
+        self.require(threads.is_multiple_of(32) && (32..=all).contains(&threads), || {
+            format!("{threads} threads at a barrier, not a multiple of 32 in 32..={all}")
+        });
+    }
+
+    fn store_matrix(&mut self, count: usize) {
+        let legal = matches!(count, 1 | 2 | 4);
+        self.require(legal, || format!("stmatrix of {count} matrices, not 1, 2 or 4"));
     }
 
     fn vector(&mut self, count: usize, ty: Type) {

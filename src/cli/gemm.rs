@@ -122,36 +122,9 @@ impl GemmArgs<'_> {
         memory::work(&*engine, &entry, &[inputs.problem], "--m, --n or --k")?;
 
         let program = entry.program()?;
-        let plan = entry.plan();
-        let GemmProblem { m, n, k } = inputs.problem;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
-        writeln!(
-            out,
-            "product   {m} x {n} x {k} {}, alpha {}, beta {}",
-            words(&entry),
-            product.alpha,
-            self.beta()
-        )?;
-        if self.given.turned() {
-            writeln!(
-                out,
-                "layout    D is column-major: its transpose is computed, as the product of B and A transposed"
-            )?;
-        }
-        writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
-        writeln!(
-            out,
-            "plan      tile {}, {} stages, {} B shared, {} threads, {} + {} registers, {}",
-            catalogue::tile(&plan),
-            plan.ring.stages,
-            plan.shared_bytes,
-            plan.threads,
-            plan.registers.producer,
-            plan.registers.consumer,
-            entry.schedule(),
-        )?;
-
+        self.announce(&mut out, (&entry, program.name()), &product, inputs.problem)?;
         transposes(&mut out, &entry, &product)?;
         let progress = Progress::new("reference");
         let rows = AtomicU64::new(0);
@@ -167,11 +140,49 @@ impl GemmArgs<'_> {
             None => {}
         }
         if let Some(path) = &written {
+            let GemmProblem { m, n, .. } = inputs.problem;
             let extents = ([m, n], self.given.turned());
             files::write(path, of_d, extents, &outcome.d[..m as usize * n as usize])?;
             writeln!(out, "written   {}", path.display())?;
         }
         verdict(&mut out, outcome.mismatch, repeat)
+    }
+
+    /// Says what is computed, and by which kernel.
+    fn announce(
+        &self,
+        out: &mut impl Write,
+        (entry, program): (&AnyGemm, &str),
+        product: &GemmCase,
+        GemmProblem { m, n, k }: GemmProblem,
+    ) -> Result<(), Failure> {
+        let plan = entry.plan();
+        writeln!(
+            out,
+            "product   {m} x {n} x {k} {}, alpha {}, beta {}",
+            words(entry),
+            product.alpha,
+            self.beta()
+        )?;
+        if self.given.turned() {
+            writeln!(
+                out,
+                "layout    D is column-major: its transpose is computed, as the product of B and A transposed"
+            )?;
+        }
+        writeln!(out, "kernel    {} ({program})", entry.name())?;
+        writeln!(
+            out,
+            "plan      tile {}, {} stages, {} B shared, {} threads, {} + {} registers, {}",
+            catalogue::tile(&plan),
+            plan.ring.stages,
+            plan.shared_bytes,
+            plan.threads,
+            plan.registers.producer,
+            plan.registers.consumer,
+            entry.schedule(),
+        )?;
+        Ok(())
     }
 
     fn alpha(&self) -> f64 {
@@ -270,6 +281,7 @@ impl GemmArgs<'_> {
         catalogue::ranked(self.given, request, machine())
     }
 
+    /// The product of these inputs, as a kernel computes it.
     fn product(
         &self,
         inputs: &Inputs,
@@ -277,13 +289,43 @@ impl GemmArgs<'_> {
         scaling: Scaling,
         weights: Option<Weights>,
     ) -> Result<GemmCase, Failure> {
-        let GemmProblem { m, n, k } = inputs.problem;
-        let ([a_order, b_order], [of_a, of_b, of_d]) = (self.orders(entry)?, formats(entry));
+        let (orders, [.., of_d]) = (self.orders(entry)?, formats(entry));
         let mut random = Random { given: self.given, generator: None };
         if inputs.files.is_some() {
             self.given
                 .unused("seed", "--a and --b: the matrices are those of the files, and nothing is random");
         }
+        self.check_scales(inputs, entry, &scaling)?;
+        let ([a, b], c) = self.matrices(inputs, entry, orders, &mut random)?;
+        let mut alpha = self.alpha();
+        let (mut scales, mut vectors) = (None, None);
+        match scaling {
+            Scaling::Number(number) => alpha *= number,
+            Scaling::Blocks(blocks) => scales = Some(blocks),
+            Scaling::Vectors([rows, columns]) => {
+                // The epilogue has no alpha: multiply the row scales by it.
+                let factor = alpha as f32;
+                vectors = Some([rows.into_iter().map(|row| row * factor).collect(), columns]);
+                alpha = 1.0;
+            }
+        }
+        let name = match self.given.first(&["scale-a", "scale-b"]) {
+            Some(_) => "--alpha times the scales",
+            None => "--alpha",
+        };
+        let beta = self.beta();
+        numbers::taken(name, alpha, of_d)?;
+        numbers::taken("--beta", beta, of_d)?;
+        let scales = match (scales, scaled(entry)) {
+            (None, Some(_)) => random_scales(entry, inputs.problem, random.generator()),
+            (scales, _) => scales,
+        };
+        let ([a, b], weights) = stored(inputs, entry, [a, b], weights, &mut random)?;
+        Ok(GemmCase { scales, weights, vectors, c, alpha, beta, ..GemmCase::new(a, b) })
+    }
+
+    /// Checks that the kernel takes such scales.
+    fn check_scales(&self, inputs: &Inputs, entry: &AnyGemm, scaling: &Scaling) -> Result<(), Failure> {
         let (wanted, found) = (scaled(entry), scaling.rows());
         let of_blocks = |rows: [u32; 2]| format!("scales of blocks of {} and {} by 128", rows[0], rows[1]);
         if let Some(found) = found.filter(|_| found != wanted) {
@@ -308,9 +350,21 @@ impl GemmArgs<'_> {
         if vectors && (self.beta() != 0.0 || inputs.c.is_some()) {
             refuse!("scales of rows and columns cannot be used with --beta and --c: leave these out");
         }
+        Ok(())
+    }
+
+    /// A, B and C: those of the files, or random ones.
+    fn matrices(
+        &self,
+        inputs: &Inputs,
+        entry: &AnyGemm,
+        [a_order, b_order]: [Order; 2],
+        random: &mut Random<'_>,
+    ) -> Result<([HostMatrix; 2], Option<HostMatrix>), Failure> {
+        let (GemmProblem { m, n, k }, [of_a, of_b, of_d]) = (inputs.problem, formats(entry));
         // Such operands are copied by tensor copies only, so their leading dimensions are padded.
         let plan = entry.plan();
-        let copied = wanted.is_some() || of_few_bits(entry).is_some() || plan.mainloop.is_sparse();
+        let copied = scaled(entry).is_some() || of_few_bits(entry).is_some() || plan.mainloop.is_sparse();
         let multiple = |format: Format| if copied { 16 / format.bytes() } else { 1 };
         let mut fill = |format, extents, order| {
             HostMatrix::random(format, extents, order, multiple(format), Fill::Normal, random.generator())
@@ -329,53 +383,38 @@ impl GemmArgs<'_> {
             None if self.beta() != 0.0 => Some(fill(of_d, [m, n], Order::RowMajor)),
             None => None,
         };
-        let mut alpha = self.alpha();
-        let (mut scales, mut vectors) = (None, None);
-        match scaling {
-            Scaling::Number(number) => alpha *= number,
-            Scaling::Blocks(blocks) => scales = Some(blocks),
-            Scaling::Vectors([rows, columns]) => {
-                // The epilogue has no alpha: multiply the row scales by it.
-                let factor = alpha as f32;
-                vectors = Some([rows.into_iter().map(|row| row * factor).collect(), columns]);
-                alpha = 1.0;
-            }
-        }
-        let name = match self.given.first(&["scale-a", "scale-b"]) {
-            Some(_) => "--alpha times the scales",
-            None => "--alpha",
-        };
-        let beta = self.beta();
-        numbers::taken(name, alpha, of_d)?;
-        numbers::taken("--beta", beta, of_d)?;
-        let scales = match (scales, wanted) {
-            (None, Some(_)) => random_scales(entry, inputs.problem, random.generator()),
-            (scales, _) => scales,
-        };
-        if let (None, Some(_), Some((spec, _))) = (&weights, &inputs.files, of_few_bits(entry)) {
-            refuse!(
-                "kernel {} multiplies weights of {}: name them by --dtype-b, and leave out --kernel",
-                entry.name(),
-                spec.code
-            );
-        }
-        let (a, b, weights) = match (weights, of_few_bits(entry)) {
-            (Some(of), Some((_, false))) => (of.matrix(of_a, false), b, Some(of)),
-            (Some(of), _) => (a, of.matrix(of_b, true), Some(of)),
-            (None, _) if plan.mainloop.is_sparse() && inputs.files.is_some() => {
-                let side = if storage::is_b(entry) { "--b" } else { "--a" };
-                storage::pruned(entry, [&a, &b]).map_err(|error| usage!("{side}: {error}"))?;
-                (a, b, None)
-            }
-            // Dense matrices of files are what they are.
-            (None, None) if !plan.mainloop.is_sparse() => (a, b, None),
-            (None, _) => {
-                let ([a, b], weights) = storage::fitted(entry, inputs.problem, [a, b], random.generator());
-                (a, b, weights)
-            }
-        };
-        Ok(GemmCase { scales, weights, vectors, c, alpha, beta, ..GemmCase::new(a, b) })
+        Ok(([a, b], c))
     }
+}
+
+/// A and B as the kernel stores them, with the weights in few bits or the pruned elements that it needs.
+fn stored(
+    inputs: &Inputs,
+    entry: &AnyGemm,
+    [a, b]: [HostMatrix; 2],
+    weights: Option<Weights>,
+    random: &mut Random<'_>,
+) -> Result<([HostMatrix; 2], Option<Weights>), Failure> {
+    let ([of_a, of_b, _], sparse) = (formats(entry), entry.plan().mainloop.is_sparse());
+    if let (None, Some(_), Some((spec, _))) = (&weights, &inputs.files, of_few_bits(entry)) {
+        refuse!(
+            "kernel {} multiplies weights of {}: name them by --dtype-b, and leave out --kernel",
+            entry.name(),
+            spec.code
+        );
+    }
+    Ok(match (weights, of_few_bits(entry)) {
+        (Some(of), Some((_, false))) => ([of.matrix(of_a, false), b], Some(of)),
+        (Some(of), _) => ([a, of.matrix(of_b, true)], Some(of)),
+        (None, _) if sparse && inputs.files.is_some() => {
+            let side = if storage::is_b(entry) { "--b" } else { "--a" };
+            storage::pruned(entry, [&a, &b]).map_err(|error| usage!("{side}: {error}"))?;
+            ([a, b], None)
+        }
+        // Dense matrices of files are what they are.
+        (None, None) if !sparse => ([a, b], None),
+        (None, _) => storage::fitted(entry, inputs.problem, [a, b], random.generator()),
+    })
 }
 
 /// Random numbers from --seed, which is taken when the first of them is drawn.

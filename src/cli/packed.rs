@@ -80,46 +80,18 @@ impl Packing {
             )
         };
         let (file, layer) = name.split_once(".safetensors:").ok_or_else(no_layer)?;
-        let tensor = |of: &str| format!("{file}.safetensors:{layer}.{of}");
-        let look = |of: &str| files::look_any_rank(&tensor(of));
-        let words = |of: &str, found: File| -> Result<Vec<u32>, Failure> {
-            let no_words = || usage!("{} holds no 32-bit integers, I32 was needed", tensor(of));
-            found.read()?.words().ok_or_else(no_words)
-        };
-        let (qweight, qzeros, scales) = (look("qweight")?, look("qzeros")?, look("scales")?);
+        let tensors = Tensors { file, layer };
+        let (qweight, qzeros, scales) =
+            (tensors.look("qweight")?, tensors.look("qzeros")?, tensors.look("scales")?);
         let (groups, n) = (scales.rows, scales.columns);
-        let wrong = |of: &str, matrix: &File, needed: String| {
-            let (rows, columns) = (matrix.rows, matrix.columns);
-            usage!(
-                "{} is {rows} x {columns}, and LAYER.scales is {groups} x {n}: {needed} was needed",
-                tensor(of)
-            )
-        };
-        // The number of words per row of zero points determines the bits of a code.
-        let bits = match self {
-            Self::Awq => 4,
-            Self::Gptq if n > 0 && qzeros.columns == n / 8 => 4,
-            Self::Gptq if n > 0 && qzeros.columns == n / 4 => 8,
-            Self::Gptq => {
-                return Err(wrong(
-                    "qzeros",
-                    &qzeros,
-                    format!("{groups} x {} or {groups} x {}", n / 8, n / 4),
-                ));
-            }
-        };
-        let k = match self {
-            Self::Gptq if qweight.columns == n => qweight.rows.saturating_mul(32 / bits),
-            Self::Awq if qweight.columns == n / 8 => qweight.rows,
-            Self::Gptq => return Err(wrong("qweight", &qweight, format!("K/{} x {n}", 32 / bits))),
-            Self::Awq => return Err(wrong("qweight", &qweight, format!("K x {}", n / 8))),
-        };
+        let (bits, k) = self.extents(&tensors, [&qweight, &qzeros], [groups, n])?;
         let group = k / groups.max(1);
         if ![32, 64, 128].contains(&group) || group * groups != k {
-            return Err(wrong("qweight", &qweight, "a K of 32, 64 or 128 per group".to_owned()));
+            let needed = "a K of 32, 64 or 128 per group".to_owned();
+            return Err(tensors.wrong("qweight", &qweight, [groups, n], needed));
         }
         let problem = fits([k, n])?;
-        let (packed, packed_zeros) = (words("qweight", qweight)?, words("qzeros", qzeros)?);
+        let (packed, packed_zeros) = (tensors.words("qweight", qweight)?, tensors.words("qzeros", qzeros)?);
         let scales = scales.read()?;
         let failed = |error: weights::WeightsError| usage!("{name}: {error}");
         let (mut codes, zeros) = match self {
@@ -132,17 +104,9 @@ impl Packing {
                 weights::zeros_of_awq([groups, n], &packed_zeros).map_err(failed)?,
             ),
         };
-        let mut order = None;
-        if self == Self::Gptq && files::has_tensor(&tensor("g_idx"))? {
-            let g_idx = words("g_idx", look("g_idx")?)?;
-            let found = weights::order_of_groups(&g_idx, group).map_err(failed)?;
-            if found.len() != k as usize {
-                refuse!("{} has {} numbers, {k} were needed", tensor("g_idx"), found.len());
-            }
-            if !found.is_sorted() {
-                codes = codes.chunks(k as usize).flat_map(|row| weights::permuted(row, &found)).collect();
-                order = Some(found);
-            }
+        let order = if self == Self::Gptq { tensors.order(name, [k, group])? } else { None };
+        if let Some(order) = &order {
+            codes = codes.chunks(k as usize).flat_map(|row| weights::permuted(row, order)).collect();
         }
         let format = Oracle::named(wide.name()).unwrap_or(Oracle::F16);
         let ld = n.next_multiple_of(16);
@@ -150,7 +114,7 @@ impl Packing {
             files::filled(format, [groups, n], Order::RowMajor, ld, |group, column| {
                 let value = value(group, column);
                 held(format, value).map_err(|needed| {
-                    usage!("{} has {value} in row {group}, column {column}: {needed}", tensor(of))
+                    usage!("{} has {value} in row {group}, column {column}: {needed}", tensors.name(of))
                 })
             })
         };
@@ -162,5 +126,77 @@ impl Packing {
             order,
         };
         Ok((problem, Matrix::of_columns([k, n], codes), layer))
+    }
+
+    /// The bits of a code, and K, which follow from the extents of the tensors. `scales` are those of the scales.
+    fn extents(
+        self,
+        tensors: &Tensors<'_>,
+        [qweight, qzeros]: [&File; 2],
+        scales: [u32; 2],
+    ) -> Result<(u32, u32), Failure> {
+        let [groups, n] = scales;
+        let wrong = |of: &str, matrix: &File, needed: String| tensors.wrong(of, matrix, scales, needed);
+        // The number of words per row of zero points determines the bits of a code.
+        let bits = match self {
+            Self::Awq => 4,
+            Self::Gptq if n > 0 && qzeros.columns == n / 8 => 4,
+            Self::Gptq if n > 0 && qzeros.columns == n / 4 => 8,
+            Self::Gptq => {
+                return Err(wrong("qzeros", qzeros, format!("{groups} x {} or {groups} x {}", n / 8, n / 4)));
+            }
+        };
+        let k = match self {
+            Self::Gptq if qweight.columns == n => qweight.rows.saturating_mul(32 / bits),
+            Self::Awq if qweight.columns == n / 8 => qweight.rows,
+            Self::Gptq => return Err(wrong("qweight", qweight, format!("K/{} x {n}", 32 / bits))),
+            Self::Awq => return Err(wrong("qweight", qweight, format!("K x {}", n / 8))),
+        };
+        Ok((bits, k))
+    }
+}
+
+/// The tensors of a layer in a file.
+struct Tensors<'n> {
+    file: &'n str,
+    layer: &'n str,
+}
+
+impl Tensors<'_> {
+    /// The name of one of them.
+    fn name(&self, of: &str) -> String {
+        format!("{}.safetensors:{}.{of}", self.file, self.layer)
+    }
+
+    fn look(&self, of: &str) -> Result<File, Failure> {
+        files::look_any_rank(&self.name(of))
+    }
+
+    /// The elements of a tensor of 32-bit integers.
+    fn words(&self, of: &str, found: File) -> Result<Vec<u32>, Failure> {
+        let no_words = || usage!("{} holds no 32-bit integers, I32 was needed", self.name(of));
+        found.read()?.words().ok_or_else(no_words)
+    }
+
+    /// The error of a tensor whose extents do not fit those of the scales.
+    fn wrong(&self, of: &str, matrix: &File, [groups, n]: [u32; 2], needed: String) -> Failure {
+        let (rows, columns) = (matrix.rows, matrix.columns);
+        usage!(
+            "{} is {rows} x {columns}, and LAYER.scales is {groups} x {n}: {needed} was needed",
+            self.name(of)
+        )
+    }
+
+    /// The permutation of K that makes each group contiguous; `None` if the groups are contiguous already.
+    fn order(&self, name: &str, [k, group]: [u32; 2]) -> Result<Option<Vec<u32>>, Failure> {
+        if !files::has_tensor(&self.name("g_idx"))? {
+            return Ok(None);
+        }
+        let g_idx = self.words("g_idx", self.look("g_idx")?)?;
+        let found = weights::order_of_groups(&g_idx, group).map_err(|error| usage!("{name}: {error}"))?;
+        if found.len() != k as usize {
+            refuse!("{} has {} numbers, {k} were needed", self.name("g_idx"), found.len());
+        }
+        Ok((!found.is_sorted()).then_some(found))
     }
 }

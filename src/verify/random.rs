@@ -278,33 +278,10 @@ impl Draw {
     fn spec(&mut self) -> KernelSpec {
         let [a, b] = self.operands();
         let roles = self.of(&[Roles::Cooperative, Roles::Cooperative, Roles::Pingpong, Roles::Unspecialised]);
-        let epilogue = match self.random.u32(..8) {
-            0 => EpilogueKind::Sourced,
-            1 | 2 if (a.is_float() && a.bits() <= 16) || self.once_in(10) => {
-                EpilogueKind::Fused(self.of(&Formula::all().collect::<Vec<_>>()))
-            }
-            _ => EpilogueKind::Linear,
-        };
-        let form = match epilogue {
-            EpilogueKind::Linear => self.of(&[
-                Form::Single,
-                Form::Single,
-                Form::Batched,
-                Form::GroupedContiguous,
-                Form::GroupedMasked,
-                Form::KGrouped,
-                Form::PointerArray,
-            ]),
-            EpilogueKind::Sourced => self.of(&[Form::Single, Form::Batched, Form::KGrouped]),
-            EpilogueKind::Fused(_) => Form::Single,
-        };
+        let epilogue = self.epilogue(a);
+        let form = self.form(epilogue);
         let producer = if self.once_in(5) { Producer::Warpgroup } else { Producer::Thread };
-        let alone = producer == Producer::Warpgroup || roles == Roles::Unspecialised;
-        let cluster = if self.once_in(if alone { 20 } else { 3 }) {
-            [self.of(&[1, 2, 4]), self.of(&[1, 2])]
-        } else {
-            [1, 1]
-        };
+        let cluster = self.cluster(producer, roles);
         let cache = [CachePolicy::Normal, CachePolicy::EvictFirst, CachePolicy::EvictLast];
         let consumers = if self.once_in(30) { self.random.u32(..6) } else { self.of(&[1, 2, 2, 3]) };
         // Mostly rows that the consumers can share evenly.
@@ -318,14 +295,7 @@ impl Draw {
         // With a transposed store (swap-AB), the kernel's A is the caller's B.
         let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
         let of_kernel = if transposed { [b, a] } else { [a, b] };
-        // A quarter of the specs of 8-bit floats have block scales; few others have.
-        let of_fp8 = a.is_float() && a.bits() == 8;
-        let of_scales = if self.once_in(if of_fp8 { 4 } else { 100 }) {
-            let rows = if self.once_in(20) { [0, 2] } else { [1, 128] };
-            [self.of(&rows), self.of(&rows)]
-        } else {
-            [0; 2]
-        };
+        let of_scales = self.block_scales(a);
         let scaled = of_scales != [0; 2] && !self.once_in(8);
         let operand = |i: usize| OperandSpec {
             format: of_kernel[i],
@@ -372,6 +342,64 @@ impl Draw {
             stages: if self.once_in(3) { Some(self.random.u32(..7)) } else { None },
             waves,
         };
+        let store = self.store(epilogue, a, transposed);
+        let scheduler = self.scheduler(form);
+        let (most_groups, overlaps) = (Form::TABLES[0], !self.once_in(4));
+        let spec = KernelSpec { form, most_groups, mainloop, epilogue, store, scheduler, overlaps };
+        if self.once_in(10) {
+            return self.without_wgmma(spec);
+        }
+        let spec = self.in_few_bits(spec);
+        self.sparse(spec)
+    }
+
+    fn epilogue(&mut self, a: Format) -> EpilogueKind {
+        match self.random.u32(..8) {
+            0 => EpilogueKind::Sourced,
+            1 | 2 if (a.is_float() && a.bits() <= 16) || self.once_in(10) => {
+                EpilogueKind::Fused(self.of(&Formula::all().collect::<Vec<_>>()))
+            }
+            _ => EpilogueKind::Linear,
+        }
+    }
+
+    fn cluster(&mut self, producer: Producer, roles: Roles) -> [u32; 2] {
+        let alone = producer == Producer::Warpgroup || roles == Roles::Unspecialised;
+        if self.once_in(if alone { 20 } else { 3 }) {
+            [self.of(&[1, 2, 4]), self.of(&[1, 2])]
+        } else {
+            [1, 1]
+        }
+    }
+
+    fn form(&mut self, epilogue: EpilogueKind) -> Form {
+        match epilogue {
+            EpilogueKind::Linear => self.of(&[
+                Form::Single,
+                Form::Single,
+                Form::Batched,
+                Form::GroupedContiguous,
+                Form::GroupedMasked,
+                Form::KGrouped,
+                Form::PointerArray,
+            ]),
+            EpilogueKind::Sourced => self.of(&[Form::Single, Form::Batched, Form::KGrouped]),
+            EpilogueKind::Fused(_) => Form::Single,
+        }
+    }
+
+    /// Rows per block scale of A, and columns of B: in a quarter of the specs of 8-bit floats; few others have such scales.
+    fn block_scales(&mut self, a: Format) -> [u32; 2] {
+        let of_fp8 = a.is_float() && a.bits() == 8;
+        if self.once_in(if of_fp8 { 4 } else { 100 }) {
+            let rows = if self.once_in(20) { [0, 2] } else { [1, 128] };
+            [self.of(&rows), self.of(&rows)]
+        } else {
+            [0; 2]
+        }
+    }
+
+    fn store(&mut self, epilogue: EpilogueKind, a: Format, transposed: bool) -> StoreSpec {
         let output = match epilogue {
             _ if self.once_in(5) => self.of(&Format::ALL),
             EpilogueKind::Fused(fusion) => fusion.output(a),
@@ -386,15 +414,7 @@ impl Draw {
             StorePath::Tma { buffers: self.of(&[1, 2, 2, 2, 3, 4, 8]) }
         };
         let layout = if way == StorePath::Direct { TileLayout::Widest } else { self.layout() };
-        let store = StoreSpec { format: output, way, layout, transposed };
-        let scheduler = self.scheduler(form);
-        let (most_groups, overlaps) = (Form::TABLES[0], !self.once_in(4));
-        let spec = KernelSpec { form, most_groups, mainloop, epilogue, store, scheduler, overlaps };
-        if self.once_in(10) {
-            return self.without_wgmma(spec);
-        }
-        let spec = self.in_few_bits(spec);
-        self.sparse(spec)
+        StoreSpec { format: output, way, layout, transposed }
     }
 
     /// Makes A sparse in an eighth of the specs that allow it.

@@ -21,6 +21,9 @@ pub(crate) enum Scales<'py> {
     },
 }
 
+/// The names of the arguments.
+const NAMES: [&str; 2] = ["scale_a", "scale_b"];
+
 impl<'py> Scales<'py> {
     /// What follows `acc` in the text of the epilogue.
     pub(crate) fn behind(&self) -> &'static str {
@@ -30,7 +33,7 @@ impl<'py> Scales<'py> {
     /// The arguments of that.
     pub(crate) fn given(&self) -> Vec<Given<'py>> {
         let Self::Epilogue(_, arrays) = self else { return Vec::new() };
-        let named = ["scale_a", "scale_b"].into_iter().zip(arrays);
+        let named = NAMES.into_iter().zip(arrays);
         let given = named.filter_map(|(name, array)| Some((name, array.clone()?)));
         given
             .map(|(name, array)| Given { name: name.to_owned(), value: Value::Array((*array).clone()) })
@@ -57,20 +60,7 @@ pub(crate) fn of<'py>(
     if let [Some(of_a), Some(of_b)] = numbers {
         return Ok(Scales::Number(of_a * of_b));
     }
-    let names = ["scale_a", "scale_b"];
-    let mut arrays = [None, None];
-    for (i, given) in given.into_iter().enumerate() {
-        let Some(object) = given else { continue };
-        if number(object).is_some() {
-            let other = names[1 - i];
-            return invalid(format!(
-                "{} is a number and {other} an array: both as arrays were needed",
-                names[i]
-            ));
-        }
-        let rule = Rule::new(Elements::Of(Format::F32), Access::Copied).at(a.place(), "a");
-        arrays[i] = Some(Found::of(names[i], object)?.admit(names[i], &rule)?);
-    }
+    let arrays = admitted(given, a)?;
     let blocks = (k + BLOCK - 1) / BLOCK;
     // A's scales have the rows of A, B's the columns of B.
     let shape = |array: &Array<'_>| [array.last(1)[0], array.last(0)[0]];
@@ -102,25 +92,56 @@ pub(crate) fn of<'py>(
     if vector(0) && vector(1) {
         let flat = |i: usize| -> PyResult<Option<Array<'py>>> {
             let Some(array) = &arrays[i] else { return Ok(None) };
-            array.flat(names[i]).map(Some)
+            array.flat(NAMES[i]).map(Some)
         };
         return Ok(Scales::Epilogue("*scale_a[m]:f32*scale_b[n]:f32", [flat(0)?, flat(1)?]));
     }
     if let (Some(of_a), Some(of_b)) = (block(0), block(1)) {
-        let (mut at, mut kept) = ([MatrixRef::NONE; 2], Vec::new());
-        for (i, rows) in [of_a, of_b].into_iter().enumerate() {
-            if let Some(array) = &arrays[i] {
-                let (matrix, array) = laid_out(names[i], array, (i == 0) == (rows == 1))?;
-                at[i] = matrix;
-                kept.push(array);
-            }
-        }
-        return Ok(Scales::Blocks { rows: [of_a, of_b], scales: BlockScales { a: at[0], b: at[1] }, kept });
+        return of_blocks(&arrays, [of_a, of_b]);
     }
+    refused(&arrays, [m, n], blocks)
+}
+
+/// The arrays of both operands. None may be a number: then both would be.
+fn admitted<'py>(
+    given: [Option<&Bound<'py, PyAny>>; 2],
+    a: &Found<'py>,
+) -> PyResult<[Option<Array<'py>>; 2]> {
+    let mut arrays = [None, None];
+    for (i, given) in given.into_iter().enumerate() {
+        let Some(object) = given else { continue };
+        if number(object).is_some() {
+            let other = NAMES[1 - i];
+            return invalid(format!(
+                "{} is a number and {other} an array: both as arrays were needed",
+                NAMES[i]
+            ));
+        }
+        let rule = Rule::new(Elements::Of(Format::F32), Access::Copied).at(a.place(), "a");
+        arrays[i] = Some(Found::of(NAMES[i], object)?.admit(NAMES[i], &rule)?);
+    }
+    Ok(arrays)
+}
+
+/// The scales of blocks of these numbers of rows of A and columns of B.
+fn of_blocks<'py>(arrays: &[Option<Array<'py>>; 2], rows: [u32; 2]) -> PyResult<Scales<'py>> {
+    let (mut at, mut kept) = ([MatrixRef::NONE; 2], Vec::new());
+    for (i, rows) in rows.into_iter().enumerate() {
+        if let Some(array) = &arrays[i] {
+            let (matrix, array) = laid_out(NAMES[i], array, (i == 0) == (rows == 1))?;
+            at[i] = matrix;
+            kept.push(array);
+        }
+    }
+    Ok(Scales::Blocks { rows, scales: BlockScales { a: at[0], b: at[1] }, kept })
+}
+
+/// The error of arrays whose shapes fit no kind of scales. K has `blocks` blocks.
+fn refused<T>(arrays: &[Option<Array<'_>>; 2], [m, n]: [i64; 2], blocks: i64) -> PyResult<T> {
     let words = |i: usize| {
         arrays[i].as_ref().map_or_else(
-            || format!("{} is not given", names[i]),
-            |array| format!("{} has shape {}", names[i], array.shape_words()),
+            || format!("{} is not given", NAMES[i]),
+            |array| format!("{} has shape {}", NAMES[i], array.shape_words()),
         )
     };
     let (first, second) = if arrays[0].is_some() { (0, 1) } else { (1, 0) };

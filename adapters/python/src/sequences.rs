@@ -94,6 +94,111 @@ fn begins(
     }
 }
 
+impl<'py> Given<'py> {
+    /// Sequences of different lengths: where they begin, the tables that say so, and the number of sequences with the longest of queries and
+    /// keys. `of_q` is where queries begin.
+    fn packed(
+        &self,
+        of_q: &Bound<'py, PyAny>,
+        q: &Found<'py>,
+        k: &Found<'py>,
+    ) -> PyResult<(Packed, [Array<'py>; 2], [i64; 3])> {
+        let Self { cu_seqlens: [_, of_k], max_seqlen, block_table, .. } = self;
+        let (mut queries, mut keys) = (q.last(1)[0], k.last(1)[0]);
+        if block_table.is_some() && of_k.is_some() {
+            return invalid(
+                "cu_seqlens_k and block_table are given: cache_seqlens says how many keys sequences have, and cu_seqlens_k was not needed",
+            );
+        }
+        let [begins_q, begins_k] = [(0, Some(of_q)), (1, of_k.as_ref().or(Some(of_q)))]
+            .map(|(i, object)| object.map(|object| table(NAMES[i], object, 1, q)).transpose());
+        let (Some(begins_q), Some(begins_k)) = (begins_q?, begins_k?) else {
+            return Err(PyValueError::new_err("cu_seqlens_q was needed"));
+        };
+        let batch = begins_q.last(0)[0] - 1;
+        if q.rank() != 3 || batch < 1 || begins_k.last(0)[0] != batch + 1 {
+            return invalid(format!(
+                "q has shape {}, cu_seqlens_q {} and cu_seqlens_k {}: (heads, all queries, d), and one number more than sequences in both, were needed",
+                q.shape_words(),
+                begins_q.shape_words(),
+                begins_k.shape_words()
+            ));
+        }
+        let rows = [queries, keys].map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+        let mut table = Packed { begins: [0; 2], rows };
+        (table.begins[0], queries) = begins(NAMES[0], &begins_q, max_seqlen[0], ("q", q))?;
+        if block_table.is_none() {
+            let most = if of_k.is_some() { max_seqlen[1] } else { max_seqlen[1].or(max_seqlen[0]) };
+            (table.begins[1], keys) = begins(NAMES[1], &begins_k, most, ("k", k))?;
+        }
+        Ok((table, [begins_q, begins_k], [batch, queries, keys]))
+    }
+}
+
+/// An extent as tables of pages have it.
+fn number(extent: i64) -> u32 {
+    u32::try_from(extent).unwrap_or(u32::MAX)
+}
+
+/// Keys in pages of a cache: the table, the keys of a page, and the arrays of the tables of pages and of lengths.
+fn paged<'py>(
+    [block_table, lengths]: [&Bound<'py, PyAny>; 2],
+    batch: i64,
+    most: Option<u32>,
+    [q, k]: [&Found<'py>; 2],
+) -> PyResult<(Pages, i64, [Array<'py>; 2])> {
+    let all = table("block_table", block_table, 2, q)?;
+    let lengths = table("cache_seqlens", lengths, 1, q)?;
+    let (each, count, page) = (all.last(0)[0], k.last(3)[0], k.last(1)[0]);
+    if k.rank() != 4 || all.last(1)[0] != batch || lengths.last(0)[0] != batch {
+        return invalid(format!(
+            "k has shape {}, block_table {} and cache_seqlens {}: (pages, heads, keys of a page, d), ({batch}, pages) and ({batch},) were needed",
+            k.shape_words(),
+            all.shape_words(),
+            lengths.shape_words()
+        ));
+    }
+    let table =
+        Pages { lengths: lengths.address(), table: all.address(), each: number(each), count: number(count) };
+    check_pages(&table, [&lengths, &all], most, k)?;
+    Ok((table, page, [lengths, all]))
+}
+
+/// Checks the numbers of a table of pages, and those of the keys of sequences, if the host can read them.
+fn check_pages(
+    table: &Pages,
+    [lengths, all]: [&Array<'_>; 2],
+    most: Option<u32>,
+    k: &Found<'_>,
+) -> PyResult<()> {
+    let (each, count, page) = (all.last(0)[0], k.last(3)[0], k.last(1)[0]);
+    let (Some(lengths), Some(all)) = (lengths.numbers()?, all.numbers()?) else { return Ok(()) };
+    let longest = lengths.iter().max().copied().unwrap_or(0);
+    if let Some(most) = most.filter(|&most| i64::from(most) < longest) {
+        return invalid(format!("max_seqlen_k is {most}, and cache_seqlens has {longest}: that was needed"));
+    }
+    if let Some(length) = lengths.iter().find(|&&length| length < 0) {
+        return invalid(format!("cache_seqlens has {length}, 0 or more was needed"));
+    }
+    let used = |at: usize| at as i64 % each * page < lengths[at / each as usize];
+    if let Some(at) = (0..all.len()).find(|&at| all[at] < 0 && used(at)) {
+        let (sequence, last) = (at as i64 / each, count - 1);
+        return invalid(format!(
+            "block_table has page {} in sequence {sequence}, which has {} keys: 0 to {last} was needed",
+            all[at], lengths[sequence as usize]
+        ));
+    }
+    let small = |numbers: Vec<i64>| numbers.into_iter().map(number).collect::<Vec<u32>>();
+    let checked = table.check(number(page), &small(lengths), &small(all));
+    checked.map_err(|error| {
+        let shape = k.shape_words();
+        PyValueError::new_err(format!(
+            "block_table: {error}, as k of shape {shape} says, (pages, heads, keys of a page, d)"
+        ))
+    })?;
+    Ok(())
+}
+
 impl<'py> Sequences<'py> {
     /// Reads the arguments.
     pub(crate) fn of(given: &Given<'py>, q: &Found<'py>, k: &Found<'py>) -> PyResult<Self> {
@@ -105,34 +210,10 @@ impl<'py> Sequences<'py> {
         let mut of_keys = if q.rank() == 4 { vec![batch, shared, keys] } else { vec![shared, keys] };
         let mut packed = None;
         if let Some(of_q) = of_q {
-            if block_table.is_some() && of_k.is_some() {
-                return invalid(
-                    "cu_seqlens_k and block_table are given: cache_seqlens says how many keys sequences have, and cu_seqlens_k was not needed",
-                );
-            }
-            let [begins_q, begins_k] = [(0, Some(of_q)), (1, of_k.as_ref().or(Some(of_q)))]
-                .map(|(i, object)| object.map(|object| table(NAMES[i], object, 1, q)).transpose());
-            let (Some(begins_q), Some(begins_k)) = (begins_q?, begins_k?) else {
-                return Err(PyValueError::new_err("cu_seqlens_q was needed"));
-            };
-            batch = begins_q.last(0)[0] - 1;
-            if q.rank() != 3 || batch < 1 || begins_k.last(0)[0] != batch + 1 {
-                return invalid(format!(
-                    "q has shape {}, cu_seqlens_q {} and cu_seqlens_k {}: (heads, all queries, d), and one number more than sequences in both, were needed",
-                    q.shape_words(),
-                    begins_q.shape_words(),
-                    begins_k.shape_words()
-                ));
-            }
-            let rows = [queries, keys].map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
-            let mut table = Packed { begins: [0; 2], rows };
-            (table.begins[0], queries) = begins(NAMES[0], &begins_q, max_seqlen[0], ("q", q))?;
-            if block_table.is_none() {
-                let most = if of_k.is_some() { max_seqlen[1] } else { max_seqlen[1].or(max_seqlen[0]) };
-                (table.begins[1], keys) = begins(NAMES[1], &begins_k, most, ("k", k))?;
-            }
+            let (table, tables, extents) = given.packed(of_q, q, k)?;
+            [batch, queries, keys] = extents;
             packed = Some(table);
-            kept.extend([begins_q, begins_k]);
+            kept.extend(tables);
         } else if of_k.is_some() || max_seqlen[0].is_some() {
             let given = if of_k.is_some() { NAMES[1] } else { "max_seqlen_q" };
             return invalid(format!("{given} is given and cu_seqlens_q is not: it was needed"));
@@ -140,55 +221,11 @@ impl<'py> Sequences<'py> {
         let mut pages = None;
         match (block_table, cache_seqlens) {
             (Some(block_table), Some(lengths)) => {
-                let all = table("block_table", block_table, 2, q)?;
-                let lengths = table("cache_seqlens", lengths, 1, q)?;
-                let (each, count, page) = (all.last(0)[0], k.last(3)[0], k.last(1)[0]);
-                if k.rank() != 4 || all.last(1)[0] != batch || lengths.last(0)[0] != batch {
-                    return invalid(format!(
-                        "k has shape {}, block_table {} and cache_seqlens {}: (pages, heads, keys of a page, d), ({batch}, pages) and ({batch},) were needed",
-                        k.shape_words(),
-                        all.shape_words(),
-                        lengths.shape_words()
-                    ));
-                }
-                let number = |extent: i64| u32::try_from(extent).unwrap_or(u32::MAX);
-                let table = Pages {
-                    lengths: lengths.address(),
-                    table: all.address(),
-                    each: number(each),
-                    count: number(count),
-                };
-                if let (Some(lengths), Some(all)) = (lengths.numbers()?, all.numbers()?) {
-                    let longest = lengths.iter().max().copied().unwrap_or(0);
-                    if let Some(most) = max_seqlen[1].filter(|&most| i64::from(most) < longest) {
-                        return invalid(format!(
-                            "max_seqlen_k is {most}, and cache_seqlens has {longest}: that was needed"
-                        ));
-                    }
-                    if let Some(length) = lengths.iter().find(|&&length| length < 0) {
-                        return invalid(format!("cache_seqlens has {length}, 0 or more was needed"));
-                    }
-                    let used = |at: usize| at as i64 % each * page < lengths[at / each as usize];
-                    if let Some(at) = (0..all.len()).find(|&at| all[at] < 0 && used(at)) {
-                        let (sequence, last) = (at as i64 / each, count - 1);
-                        return invalid(format!(
-                            "block_table has page {} in sequence {sequence}, which has {} keys: 0 to {last} was needed",
-                            all[at], lengths[sequence as usize]
-                        ));
-                    }
-                    let small = |numbers: Vec<i64>| numbers.into_iter().map(number).collect::<Vec<u32>>();
-                    let checked = table.check(number(page), &small(lengths), &small(all));
-                    checked.map_err(|error| {
-                        let shape = k.shape_words();
-                        PyValueError::new_err(format!(
-                            "block_table: {error}, as k of shape {shape} says, (pages, heads, keys of a page, d)"
-                        ))
-                    })?;
-                }
-                keys = max_seqlen[1].map_or(each * page, i64::from);
-                of_keys = vec![count, shared, page];
+                let (table, page, tables) = paged([block_table, lengths], batch, max_seqlen[1], [q, k])?;
+                keys = max_seqlen[1].map_or(tables[1].last(0)[0] * page, i64::from);
+                of_keys = vec![k.last(3)[0], shared, page];
                 pages = Some((number(page), table));
-                kept.extend([lengths, all]);
+                kept.extend(tables);
             }
             (None, None) if max_seqlen[1].is_none() || packed.is_some() => {}
             (None, None) => {

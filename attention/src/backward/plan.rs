@@ -1,14 +1,17 @@
 //! The plan: every number of the three programs, from a spec.
 
+mod rings;
+
 use collective::{
-    Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, RingPlan,
-    RoleRegisters, StageSlot, TileLayout,
+    Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, RingPlan, RoleRegisters,
+    TileLayout,
 };
 use cute_rs::atom::Major;
 use kernel::KernelSpec;
 
+use self::rings::Rings;
 use super::spec::BackwardSpec;
-use crate::plan::{AttentionPlan, sixteen_bits};
+use crate::plan::sixteen_bits;
 use crate::spec::Lengths;
 
 /// Why a spec is no kernel. Each error names the field, its value and what was needed.
@@ -131,6 +134,26 @@ impl PairPlan {
     pub const fn parts(&self, consumer: usize) -> u32 {
         self.dq[consumer].0.tile[1] / Self::COLUMNS
     }
+
+    /// Each consumer's part of the product `dq`, and its columns of K, of which `across` is the tile.
+    const fn products(
+        spec: &BackwardSpec,
+        across: &OperandTile,
+        dq: MainloopSpec,
+    ) -> Result<[(MainloopSpec, OperandTile); 2], Refused> {
+        let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
+        let columns = [128, wide(spec)[0] - 128];
+        let layout = TileLayout::Slabs(across.swizzle());
+        let (Ok(first), Ok(second)) = (
+            OperandTile::new(format, Major::Mn, [columns[0], keys], layout),
+            OperandTile::new(format, Major::Mn, [columns[1], keys], layout),
+        ) else {
+            return Err(number("d, the elements of a head,", d, "a multiple of 64"));
+        };
+        let of_first = MainloopSpec { tile: [rows, columns[0], keys], ..dq };
+        let of_second = MainloopSpec { tile: [rows, columns[1], keys], ..dq };
+        Ok([(of_first, first), (of_second, second.at(first.room().bytes))])
+    }
 }
 
 /// Registers of a consumer apart from accumulators and operands.
@@ -144,8 +167,8 @@ const fn padded(d: u32) -> u32 {
     d.next_multiple_of(64)
 }
 
-const fn number(field: &'static str, value: u32, needed: &'static str) -> BackwardError {
-    BackwardError::Number { field, value, needed }
+const fn number(field: &'static str, value: u32, needed: &'static str) -> Refused {
+    Refused::Number { field, value, needed }
 }
 
 impl BackwardPlan {
@@ -154,56 +177,192 @@ impl BackwardPlan {
     /// # Errors
     /// The first field of the spec that is not possible.
     pub const fn new(spec: BackwardSpec) -> Result<Self, BackwardError> {
-        let BackwardSpec { format, head: [d, dv], tile: [rows, keys], .. } = spec;
-        let Some(types) = sixteen_bits(format) else { return Err(BackwardError::Format { format }) };
-        if !matches!(d, 64 | 96 | 128 | 192 | 256) {
-            return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
+        match Self::of(spec) {
+            Ok(plan) => Ok(plan),
+            Err(refused) => Err(refused.error()),
         }
-        if dv != d && !(d == 192 && dv == 128) {
-            let needed = "the number of Q and K, or 128 with their 192,";
-            return Err(number("d of V and O", dv, needed));
-        }
-        let wide = [padded(d), padded(dv)];
-        let is_pair = wide[0] > 128;
-        let [queries_of_pair, keys_of_pair] = [
-            "the number of queries per tile, with heads of more than 128 elements,",
-            "the number of keys per block, with heads of more than 128 elements,",
-        ];
-        if is_pair && rows != 64 {
-            return Err(number(queries_of_pair, rows, "64"));
-        }
-        if is_pair && keys != 64 {
-            return Err(number(keys_of_pair, keys, "64"));
-        }
-        if rows < 16 || rows > 128 || !rows.is_multiple_of(16) {
-            return Err(number("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
-        }
-        if !matches!(keys, 64 | 128) {
-            return Err(number("the number of keys per block", keys, "64 or 128"));
-        }
-        // Consumers among which the rows of products are divided.
-        let among = keys / 64;
-        let consumers = if is_pair { 2 } else { among };
-        // Every consumer computes 64 rows of dQ's product, or a multiple of these.
-        let dq_transposed = !is_pair && wide[0].is_multiple_of(keys);
-        if !dq_transposed && !rows.is_multiple_of(keys) {
-            return Err(number("the number of queries per tile", rows, "128 for 128 keys with d=64"));
-        }
-        let producer = 24;
-        let registers = RoleRegisters::divided(consumers, Some(producer));
-        let consumer = registers.consumer;
-        // dK and dV. With them scores, their gradients, and P or dS in 16 bits; or dQ with P and dS. With more, the assembler serialises the
-        // products. A pair has enough for its tile.
-        let kept = (wide[0] + wide[1]) / 2;
-        let of_dq = wide[0] * rows / (consumers * 128) + rows / 2 + 8;
-        let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
-        let ahead = !is_pair && kept + rows + rows / 2 + WORKING <= consumer;
-        if !is_pair && need > consumer {
-            return Err(BackwardError::Registers { need, have: consumer, queries: rows });
-        }
+    }
 
+    const fn of(spec: BackwardSpec) -> Result<Self, Refused> {
+        let types = match checked(&spec) {
+            Ok(types) => types,
+            Err(error) => return Err(error),
+        };
+        let (registers, ahead) = match registers(&spec) {
+            Ok(registers) => registers,
+            Err(error) => return Err(error),
+        };
+        let tiles = match Tiles::of(&spec) {
+            Ok(tiles) => tiles,
+            Err(error) => return Err(error),
+        };
+        let Rings { kv_ring, q_ring, ds_ring, dq_ring, turns, done, passed, shared_bytes } =
+            if is_pair(&spec) { Rings::of_pair(&spec, &tiles) } else { Rings::of(&spec, &tiles) };
+        let Products { scores, sums, dq } = Products::of(&spec, types);
+        let pair = match passed {
+            None => None,
+            Some([do_ring, p_ring]) => match PairPlan::products(&spec, &tiles.keys_across, dq) {
+                Ok(dq) => Some(PairPlan { do_ring, p_ring, dq }),
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Self {
+            spec,
+            wide: wide(&spec),
+            cta: CtaPlan {
+                producer: Some(Producer::Warpgroup),
+                consumers: consumers(&spec),
+                registers,
+                shared_bytes,
+                cluster: 1,
+                peers: Peers::Apart,
+                overlaps: false,
+                turns: false,
+            },
+            pair,
+            keys: tiles.keys,
+            queries: tiles.queries,
+            keys_across: tiles.keys_across,
+            queries_across: tiles.queries_across,
+            weights: tiles.weights,
+            differences: tiles.differences,
+            outputs: tiles.outputs,
+            kv_ring,
+            q_ring,
+            ds_ring,
+            dq_ring,
+            order: if spec.deterministic { Some([turns, done]) } else { None },
+            scores,
+            sums,
+            ahead,
+            dq,
+            dq_transposed: is_dq_transposed(&spec),
+        })
+    }
+
+    /// Whether sequences have lengths of their own.
+    pub(super) fn is_packed(&self) -> bool {
+        self.spec.lengths == Lengths::Packed
+    }
+
+    /// Bytes of the sums of dQ of a tile of queries.
+    pub const fn sum_bytes(&self) -> u32 {
+        self.spec.tile[0] * self.wide[0] * 4
+    }
+}
+
+/// Why a spec has no plan: the errors of [`BackwardError`] that own no memory, so that constant functions can pass them on.
+#[derive(Clone, Copy)]
+enum Refused {
+    Format { format: Format },
+    Number { field: &'static str, value: u32, needed: &'static str },
+    Registers { need: u32, have: u32, queries: u32 },
+}
+
+impl Refused {
+    const fn error(self) -> BackwardError {
+        match self {
+            Self::Format { format } => BackwardError::Format { format },
+            Self::Number { field, value, needed } => BackwardError::Number { field, value, needed },
+            Self::Registers { need, have, queries } => BackwardError::Registers { need, have, queries },
+        }
+    }
+}
+
+/// Elements of a head of Q and K, and of V and dO, in shared memory.
+const fn wide(spec: &BackwardSpec) -> [u32; 2] {
+    let [d, dv] = spec.head;
+    [padded(d), padded(dv)]
+}
+
+/// Whether two consumers have the same keys.
+const fn is_pair(spec: &BackwardSpec) -> bool {
+    wide(spec)[0] > 128
+}
+
+/// Consumers among which the rows of products are divided.
+const fn among(spec: &BackwardSpec) -> u32 {
+    spec.tile[1] / 64
+}
+
+const fn consumers(spec: &BackwardSpec) -> u32 {
+    if is_pair(spec) { 2 } else { among(spec) }
+}
+
+/// Whether dQ is computed transposed. Every consumer computes 64 rows of dQ's product, or a multiple of these.
+const fn is_dq_transposed(spec: &BackwardSpec) -> bool {
+    !is_pair(spec) && wide(spec)[0].is_multiple_of(spec.tile[1])
+}
+
+/// Checks a spec. Returns the instruction types of its products.
+const fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, Refused> {
+    let BackwardSpec { format, head: [d, dv], tile: [rows, keys], .. } = *spec;
+    let Some(types) = sixteen_bits(format) else { return Err(Refused::Format { format }) };
+    if !matches!(d, 64 | 96 | 128 | 192 | 256) {
+        return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
+    }
+    if dv != d && !(d == 192 && dv == 128) {
+        let needed = "the number of Q and K, or 128 with their 192,";
+        return Err(number("d of V and O", dv, needed));
+    }
+    let is_pair = is_pair(spec);
+    let [queries_of_pair, keys_of_pair] = [
+        "the number of queries per tile, with heads of more than 128 elements,",
+        "the number of keys per block, with heads of more than 128 elements,",
+    ];
+    if is_pair && rows != 64 {
+        return Err(number(queries_of_pair, rows, "64"));
+    }
+    if is_pair && keys != 64 {
+        return Err(number(keys_of_pair, keys, "64"));
+    }
+    if rows < 16 || rows > 128 || !rows.is_multiple_of(16) {
+        return Err(number("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
+    }
+    if !matches!(keys, 64 | 128) {
+        return Err(number("the number of keys per block", keys, "64 or 128"));
+    }
+    if !is_dq_transposed(spec) && !rows.is_multiple_of(keys) {
+        return Err(number("the number of queries per tile", rows, "128 for 128 keys with d=64"));
+    }
+    Ok(types)
+}
+
+/// The registers of the roles, and whether some are left to work ahead.
+const fn registers(spec: &BackwardSpec) -> Result<(RoleRegisters, bool), Refused> {
+    let (wide, [rows, _]) = (wide(spec), spec.tile);
+    let (is_pair, consumers) = (is_pair(spec), consumers(spec));
+    let producer = 24;
+    let registers = RoleRegisters::divided(consumers, Some(producer));
+    let consumer = registers.consumer;
+    // dK and dV. With them scores, their gradients, and P or dS in 16 bits; or dQ with P and dS. With more, the assembler serialises the
+    // products. A pair has enough for its tile.
+    let kept = (wide[0] + wide[1]) / 2;
+    let of_dq = wide[0] * rows / (consumers * 128) + rows / 2 + 8;
+    let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
+    let ahead = !is_pair && kept + rows + rows / 2 + WORKING <= consumer;
+    if !is_pair && need > consumer {
+        return Err(Refused::Registers { need, have: consumer, queries: rows });
+    }
+    Ok((registers, ahead))
+}
+
+/// The tiles of a CTA.
+struct Tiles {
+    keys: [OperandTile; 2],
+    queries: [OperandTile; 2],
+    keys_across: OperandTile,
+    queries_across: [OperandTile; 2],
+    weights: OperandTile,
+    differences: OperandTile,
+    outputs: [OperandTile; 2],
+}
+
+impl Tiles {
+    const fn of(spec: &BackwardSpec) -> Result<Self, Refused> {
+        let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
         let widest = TileLayout::Widest;
-        let [wide_k, wide_v] = wide;
+        let [wide_k, wide_v] = wide(spec);
         let (Ok(k), Ok(k_across), Ok(v), Ok(q), Ok(q_across), Ok(d_o), Ok(d_o_across)) = (
             OperandTile::new(format, Major::K, [keys, wide_k], widest),
             OperandTile::new(format, Major::Mn, [wide_k, keys], widest),
@@ -227,88 +386,7 @@ impl BackwardPlan {
         ) else {
             return Err(number("d, the elements of a head,", d, "a multiple of K's swizzle"));
         };
-        let kv = RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0);
-        let line = StageSlot::line(rows * LINE);
-        let ds = RingPlan::of(&[differences.room()]);
-        let (of_warps, of_warpgroup) = (Arrivals::Warp.count(), Arrivals::Warpgroup.count());
-        let (order, in_order) = (RingPlan::of(&[]), if spec.deterministic { 2 } else { 0 });
-        let (rings, passed, shared_bytes) = if is_pair {
-            // One consumer reads a line by its threads, and both read the tile by products.
-            let released = of_warps + of_warpgroup;
-            let q_ring = RingPlan::of(&[q.room(), line]).arrivals(1, released);
-            let do_ring = RingPlan::of(&[d_o.room(), line]).arrivals(1, released);
-            let ds = ds.arrivals(of_warps, 2 * of_warpgroup);
-            let p = RingPlan::of(&[StageSlot::line(rows * keys * 4)]).arrivals(of_warps, of_warps);
-            let dq = RingPlan::of(&[StageSlot::line(rows * PairPlan::COLUMNS * 4)]).arrivals(of_warps, 1);
-            // Two stages of Q and, if they fit, of dO; the rest is for what is added.
-            let have = AttentionPlan::TARGET.limits().shared_bytes;
-            let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1) + 2 * order.need(in_order);
-            let stages = if fixed + do_ring.need(2) + dq.need(2) <= have { 2 } else { 1 };
-            let parts = dq.fit(have - fixed - do_ring.need(stages));
-            let placed = RingPlan::placed_together(
-                [kv, q_ring, ds, dq, do_ring, p, order, order],
-                [1, 2, 1, parts, stages, 1, in_order, in_order],
-                0,
-            );
-            let ([kv, q_ring, ds, dq, do_ring, p, turns, done], end) = placed;
-            ([kv, q_ring, ds, dq, turns, done], Some([do_ring, p]), end)
-        } else {
-            let q_ring =
-                RingPlan::of(&[q.room(), line, d_o.room(), line]).arrivals(1, consumers * of_warpgroup);
-            let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(consumers * of_warps, 1);
-            // A tile whose accumulators fit into registers leaves room for two stages of Q and dO, and for two buffers of dS.
-            let placed = RingPlan::placed_together(
-                [kv, q_ring, ds.arrivals(0, 0), dq, order, order],
-                [1, 2, 2, 1, in_order, in_order],
-                0,
-            );
-            (placed.0, None, placed.1)
-        };
-        let [kv_ring, q_ring, ds_ring, dq_ring, turns, done] = rings;
-
-        let base = MainloopSpec { consumers: among, ..KernelSpec::DEFAULT.mainloop };
-        let operand = OperandSpec::k_major(format);
-        let across = OperandSpec { major: Major::Mn, ..operand };
-        let (shared, fragments) = (Atom::shared(types), Atom::registers(types));
-        let scores =
-            MainloopSpec { operands: [operand; 2], atom: shared, tile: [keys, rows, wide_k], ..base };
-        let gradients = MainloopSpec { tile: [keys, rows, wide_v], ..scores };
-        let of_k =
-            MainloopSpec { operands: [operand, across], atom: fragments, tile: [keys, wide_k, rows], ..base };
-        let of_v = MainloopSpec { tile: [keys, wide_v, rows], ..of_k };
-        let tile = if dq_transposed { [wide_k, rows, keys] } else { [rows, wide_k, keys] };
-        let dq = MainloopSpec { operands: [across; 2], atom: shared, tile, ..base };
-        let pair = match passed {
-            None => None,
-            Some([do_ring, p_ring]) => {
-                let columns = [128, wide_k - 128];
-                let layout = TileLayout::Slabs(k_across.swizzle());
-                let (Ok(first), Ok(second)) = (
-                    OperandTile::new(format, Major::Mn, [columns[0], keys], layout),
-                    OperandTile::new(format, Major::Mn, [columns[1], keys], layout),
-                ) else {
-                    return Err(number("d, the elements of a head,", d, "a multiple of 64"));
-                };
-                let of_first = MainloopSpec { tile: [rows, columns[0], keys], ..dq };
-                let of_second = MainloopSpec { tile: [rows, columns[1], keys], ..dq };
-                let dq = [(of_first, first), (of_second, second.at(first.room().bytes))];
-                Some(PairPlan { do_ring, p_ring, dq })
-            }
-        };
         Ok(Self {
-            spec,
-            wide,
-            cta: CtaPlan {
-                producer: Some(Producer::Warpgroup),
-                consumers,
-                registers,
-                shared_bytes,
-                cluster: 1,
-                peers: Peers::Apart,
-                overlaps: false,
-                turns: false,
-            },
-            pair,
             keys: [k, v],
             queries: [q, d_o],
             keys_across: k_across,
@@ -316,26 +394,32 @@ impl BackwardPlan {
             weights,
             differences,
             outputs: [d_k, d_v],
-            kv_ring,
-            q_ring,
-            ds_ring,
-            dq_ring,
-            order: if spec.deterministic { Some([turns, done]) } else { None },
-            scores: [scores, gradients],
-            sums: [of_k, of_v],
-            ahead,
-            dq,
-            dq_transposed,
         })
     }
+}
 
-    /// Whether sequences have lengths of their own.
-    pub(super) fn is_packed(&self) -> bool {
-        self.spec.lengths == Lengths::Packed
-    }
+/// The products: `K Q^T` and `V dO^T`; `dS^T Q` and `P^T dO`; and the one for dQ.
+struct Products {
+    scores: [MainloopSpec; 2],
+    sums: [MainloopSpec; 2],
+    dq: MainloopSpec,
+}
 
-    /// Bytes of the sums of dQ of a tile of queries.
-    pub const fn sum_bytes(&self) -> u32 {
-        self.spec.tile[0] * self.wide[0] * 4
+impl Products {
+    const fn of(spec: &BackwardSpec, types: ptx::WgmmaTypes) -> Self {
+        let (BackwardSpec { format, tile: [rows, keys], .. }, [wide_k, wide_v]) = (*spec, wide(spec));
+        let base = MainloopSpec { consumers: among(spec), ..KernelSpec::DEFAULT.mainloop };
+        let operand = OperandSpec::k_major(format);
+        let across = OperandSpec { major: Major::Mn, ..operand };
+        let (shared, fragments) = (Atom::shared(types), Atom::registers(types));
+        let of_scores =
+            MainloopSpec { operands: [operand; 2], atom: shared, tile: [keys, rows, wide_k], ..base };
+        let gradients = MainloopSpec { tile: [keys, rows, wide_v], ..of_scores };
+        let of_k =
+            MainloopSpec { operands: [operand, across], atom: fragments, tile: [keys, wide_k, rows], ..base };
+        let of_v = MainloopSpec { tile: [keys, wide_v, rows], ..of_k };
+        let tile = if is_dq_transposed(spec) { [wide_k, rows, keys] } else { [rows, wide_k, keys] };
+        let dq = MainloopSpec { operands: [across; 2], atom: shared, tile, ..base };
+        Self { scores: [of_scores, gradients], sums: [of_k, of_v], dq }
     }
 }

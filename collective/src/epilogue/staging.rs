@@ -72,24 +72,8 @@ impl Staging {
         combine: Combine<'_, 'f>,
         through: &Through<'_, 'f>,
     ) {
-        let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
-        let base = self.base(plan, fragment.shared, fragment.warpgroup);
-        let (barrier, issues) = (fragment.barrier(), fragment.thread.equals(0));
-
-        let parts = self.parts(plan);
-        let rows = self.rows(plan, fragment);
-        let part = |index| self.packed(f, plan, &rows, index, combine);
-        let buffer = |index: u32| base + index % buffers * buffer_bytes;
-        let fill = |index: u32, packed: Vec<Vec<Packed<'f>>>| {
-            if let [upper, lower] = &packed[..] {
-                (through.fill)(buffer(index), [upper, lower]);
-            }
-        };
-        let at = |index: u32| {
-            let [m, n] = fragment.first;
-            self.coordinates([m, n >> plan.epilogue.halvings], index)
-        };
-        let copy = |index: u32| (through.copy)(buffer(index), at(index));
+        let passage = Passage::new(self, f, plan, fragment, combine, through);
+        let (parts, buffers) = (self.parts(plan), plan.staging.buffers);
         // With one buffer per part, the warpgroup meets before the first part, and then only where copies begin. If
         // there is much to compute, that is after every second part: with more between two barriers, the assembler
         // interleaves them until registers run out.
@@ -99,71 +83,13 @@ impl Staging {
             None => 0,
         };
         if together > 0 && buffers >= parts && through.partly.is_none() {
-            let mut first = Some(part(0));
-            f.if_(issues, || f.bulk_wait(0, true));
-            f.barrier_sync(barrier, 128);
-            for begin in (0..parts).step_by(together as usize) {
-                let these = begin..parts.min(begin + together);
-                these.clone().for_each(|index| fill(index, first.take().unwrap_or_else(|| part(index))));
-                f.fence_proxy_async(ProxySpace::Shared);
-                f.barrier_sync(barrier, 128);
-                f.if_(issues, || {
-                    these.for_each(copy);
-                    f.bulk_commit();
-                });
-            }
-            return;
+            return passage.store_together(together);
         }
-        let store = |index: u32, begins: bool, pending: u32, copied: bool, copy: &dyn Fn()| {
-            if begins || buffers == 1 {
-                f.if_(issues, || f.bulk_wait(pending, true));
-                f.barrier_sync(barrier, 128);
-            }
-            fill(index, part(index));
-            if copied {
-                f.fence_proxy_async(ProxySpace::Shared);
-            }
-            // The barrier after filling also confirms that the next buffer is free, unless an earlier barrier
-            // has done so.
-            let said = begins && pending + 2 <= buffers;
-            if index + 1 < parts && buffers > 1 && !said {
-                f.if_(issues, || f.bulk_wait(buffers - 2, true));
-            }
-            f.barrier_sync(barrier, 128);
-            copy();
-        };
         for index in 0..parts {
-            let copy = || {
-                f.if_(issues, || {
-                    copy(index);
-                    f.bulk_commit();
-                });
-            };
-            let Some(Partly { end, store: by_threads }) = through.partly else {
-                // Copies finish reading in order. A tile's first copies may follow the last ones of the tile
-                // before. These used other buffers, unless the number of buffers divides the number of parts,
-                // or tiles differ in their number of parts.
-                let divide = parts.is_multiple_of(buffers) && !plan.narrows;
-                let pending = if divide { buffers - 1 } else { 0 };
-                store(index, index == 0, pending, true, &copy);
-                continue;
-            };
-            // Parts after the end are skipped, so a block's first part may follow any part.
-            let [_, column] = at(index);
-            let left = (end - column).where_or(column.less_than(end), 0).min(self.columns);
-            let columns_before = index % self.count * self.columns;
-            // The last part of a tile that ends inside the part is never whole: threads store it, and no copy
-            // reads it.
-            let copied = (columns_before + self.columns) << plan.epilogue.halvings <= fragment.columns;
-            f.if_(left.more_than(0), || {
-                store(index, index.is_multiple_of(self.count), 0, copied, &|| {
-                    if !copied {
-                        return by_threads(buffer(index), at(index), left);
-                    }
-                    let whole = left.equals(self.columns);
-                    f.if_else(whole, copy, || by_threads(buffer(index), at(index), left));
-                });
-            });
+            match through.partly {
+                Some(partly) => passage.store_partly(index, partly),
+                None => passage.store_whole(index),
+            }
         }
     }
 
@@ -214,5 +140,146 @@ impl Staging {
         let of_part: Vec<_> =
             rows[block as usize].iter().map(|row| row.part(first << halvings, pairs << halvings)).collect();
         combine.packed(self.format, f, block, &of_part)
+    }
+}
+
+/// A fragment on its way through a warpgroup's buffers.
+struct Passage<'a, 'f> {
+    staging: &'a Staging,
+    f: &'f Builder,
+    plan: &'a Plan,
+    fragment: &'a Fragment<'f, f32>,
+    combine: Combine<'a, 'f>,
+    through: &'a Through<'a, 'f>,
+    /// Shared address of the first buffer.
+    base: Value<'f, u32>,
+    barrier: Value<'f, u32>,
+    /// Whether this thread issues the copies.
+    issues: Value<'f, bool>,
+    rows: Vec<Vec<FragmentRow<'f, f32>>>,
+    parts: u32,
+}
+
+impl<'a, 'f> Passage<'a, 'f> {
+    fn new(
+        staging: &'a Staging,
+        f: &'f Builder,
+        plan: &'a Plan,
+        fragment: &'a Fragment<'f, f32>,
+        combine: Combine<'a, 'f>,
+        through: &'a Through<'a, 'f>,
+    ) -> Self {
+        let base = staging.base(plan, fragment.shared, fragment.warpgroup);
+        let (barrier, issues) = (fragment.barrier(), fragment.thread.equals(0));
+        let (parts, rows) = (staging.parts(plan), staging.rows(plan, fragment));
+        Self { staging, f, plan, fragment, combine, through, base, barrier, issues, rows, parts }
+    }
+
+    /// Stores parts that have a buffer each, `together` of them between two barriers.
+    fn store_together(&self, together: u32) {
+        let Self { f, parts, barrier, issues, .. } = *self;
+        let mut first = Some(self.part(0));
+        f.if_(issues, || f.bulk_wait(0, true));
+        f.barrier_sync(barrier, 128);
+        for begin in (0..parts).step_by(together as usize) {
+            let these = begin..parts.min(begin + together);
+            these
+                .clone()
+                .for_each(|index| self.fill(index, &first.take().unwrap_or_else(|| self.part(index))));
+            f.fence_proxy_async(ProxySpace::Shared);
+            f.barrier_sync(barrier, 128);
+            f.if_(issues, || {
+                these.for_each(|index| self.copy(index));
+                f.bulk_commit();
+            });
+        }
+    }
+
+    /// Stores a part, one after the other, by a copy.
+    fn store_whole(&self, index: u32) {
+        let buffers = self.plan.staging.buffers;
+        // Copies finish reading in order. A tile's first copies may follow the last ones of the tile
+        // before. These used other buffers, unless the number of buffers divides the number of parts,
+        // or tiles differ in their number of parts.
+        let divide = self.parts.is_multiple_of(buffers) && !self.plan.narrows;
+        let pending = if divide { buffers - 1 } else { 0 };
+        self.store(index, index == 0, pending, true, &|| self.issue(index));
+    }
+
+    /// Stores a part that may contain columns of the next group. Parts after the end are skipped, so a block's
+    /// first part may follow any part.
+    fn store_partly(&self, index: u32, Partly { end, store: by_threads }: Partly<'_, 'f>) {
+        let Self { f, staging, plan, fragment, .. } = *self;
+        let [_, column] = self.at(index);
+        let left = (end - column).where_or(column.less_than(end), 0).min(staging.columns);
+        let columns_before = index % staging.count * staging.columns;
+        // The last part of a tile that ends inside the part is never whole: threads store it, and no copy
+        // reads it.
+        let copied = (columns_before + staging.columns) << plan.epilogue.halvings <= fragment.columns;
+        f.if_(left.more_than(0), || {
+            self.store(index, index.is_multiple_of(staging.count), 0, copied, &|| {
+                if !copied {
+                    return by_threads(self.buffer(index), self.at(index), left);
+                }
+                let whole = left.equals(staging.columns);
+                let by_threads = || by_threads(self.buffer(index), self.at(index), left);
+                f.if_else(whole, || self.issue(index), by_threads);
+            });
+        });
+    }
+
+    /// Fills a part's buffer once it is free, then stores it by `copy`. `begins` is whether the part may
+    /// follow any part; `pending` copies may then still read their buffers.
+    fn store(&self, index: u32, begins: bool, pending: u32, copied: bool, copy: &dyn Fn()) {
+        let Self { f, parts, barrier, issues, .. } = *self;
+        let buffers = self.plan.staging.buffers;
+        if begins || buffers == 1 {
+            f.if_(issues, || f.bulk_wait(pending, true));
+            f.barrier_sync(barrier, 128);
+        }
+        self.fill(index, &self.part(index));
+        if copied {
+            f.fence_proxy_async(ProxySpace::Shared);
+        }
+        // The barrier after filling also confirms that the next buffer is free, unless an earlier barrier
+        // has done so.
+        let said = begins && pending + 2 <= buffers;
+        if index + 1 < parts && buffers > 1 && !said {
+            f.if_(issues, || f.bulk_wait(buffers - 2, true));
+        }
+        f.barrier_sync(barrier, 128);
+        copy();
+    }
+
+    /// One thread issues a part's copy.
+    fn issue(&self, index: u32) {
+        self.f.if_(self.issues, || {
+            self.copy(index);
+            self.f.bulk_commit();
+        });
+    }
+
+    fn copy(&self, index: u32) {
+        (self.through.copy)(self.buffer(index), self.at(index));
+    }
+
+    fn fill(&self, index: u32, packed: &[Vec<Packed<'f>>]) {
+        if let [upper, lower] = packed {
+            (self.through.fill)(self.buffer(index), [upper, lower]);
+        }
+    }
+
+    fn part(&self, index: u32) -> Vec<Vec<Packed<'f>>> {
+        self.staging.packed(self.f, self.plan, &self.rows, index, self.combine)
+    }
+
+    fn buffer(&self, index: u32) -> Value<'f, u32> {
+        let StagingPlan { buffers, buffer_bytes, .. } = self.plan.staging;
+        self.base + index % buffers * buffer_bytes
+    }
+
+    fn at(&self, index: u32) -> [Value<'f, u32>; 2] {
+        let [m, n] = self.fragment.first;
+        self.staging.coordinates([m, n >> self.plan.epilogue.halvings], index)
     }
 }

@@ -1,13 +1,27 @@
-//! The rules that a plan checks before it computes anything: columns, narrowed tiles, clusters, formats.
+//! The rules that a plan checks before it computes anything: rows, columns, narrowed tiles, clusters, formats.
 
 use cute_rs::atom::{Major, tma};
 
 use super::{
-    AccumulatorType, Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, Source,
+    AccumulatorType, Arrivals, EpilogueSpec, MainloopNeeds, MainloopSpec, Plan, PlanError, Producer, Roles,
+    Source,
 };
 use crate::element::Format;
 
 impl Plan {
+    /// Checks that consumers can share the rows of a tile.
+    pub(super) const fn rows(mainloop: &MainloopSpec) -> Result<(), PlanError> {
+        let ([m, ..], consumers) = (mainloop.tile, mainloop.consumers);
+        if consumers == 0 || consumers > 3 {
+            return Err(PlanError::Consumers { consumers });
+        }
+        let sharing = mainloop.sharing();
+        if m == 0 || !m.is_multiple_of(mainloop.atom.rows() * sharing) {
+            return Err(PlanError::TileM { m, consumers: sharing });
+        }
+        Ok(())
+    }
+
     /// Checks that instructions multiply all columns of a tile.
     pub(super) const fn columns(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let [_, n, _] = mainloop.tile;
@@ -71,6 +85,64 @@ impl Plan {
         Ok(())
     }
 
+    /// Checks that the columns that belong together, for the mainloop or the epilogue, stay in one tile and one
+    /// part of it.
+    pub(super) const fn together(
+        mainloop: &MainloopSpec,
+        needs: MainloopNeeds,
+        epilogue: &EpilogueSpec,
+    ) -> Result<(), PlanError> {
+        let [_, n, _] = mainloop.tile;
+        if needs.consecutive && epilogue.split {
+            return Err(PlanError::Rule {
+                rule: "the epilogue takes a tile's columns from both halves of N (Split), and the mainloop's NEEDS say that they \
+                       follow each other: use Alternating or Blocks<U8>, or load them from `unit.n / 2` on and set \
+                       `consecutive: false` in NEEDS",
+            });
+        }
+        if needs.whole_n && mainloop.step > 0 {
+            return Err(PlanError::NeedsWholeN { n, step: mainloop.step });
+        }
+        if !n.is_multiple_of(8 << epilogue.halvings) {
+            return Err(PlanError::Halved { n });
+        }
+        if !n.is_multiple_of(epilogue.needs.columns) {
+            return Err(PlanError::Gates { n, block: epilogue.needs.columns });
+        }
+        let block = epilogue.needs.block;
+        if block > 0
+            && (!(n >> epilogue.halvings).is_multiple_of(block) || !mainloop.step.is_multiple_of(block))
+        {
+            return Err(PlanError::Blocks { n, block: block << epilogue.halvings });
+        }
+        let (columns, bits) = (n >> epilogue.halvings, epilogue.staged_bits);
+        if !(columns * bits).is_multiple_of(128) {
+            return Err(PlanError::StagedRow { n: columns, bits });
+        }
+        Ok(())
+    }
+
+    /// Checks that a tile's K is whole instructions.
+    pub(super) const fn depth(mainloop: &MainloopSpec) -> Result<(), PlanError> {
+        let ([_, _, k], step) = (mainloop.tile, mainloop.atom.k());
+        if k == 0 || !k.is_multiple_of(step) {
+            return Err(PlanError::TileK { k, step });
+        }
+        Ok(())
+    }
+
+    /// Checks that copies can load the tile.
+    pub(super) const fn boxes(mainloop: &MainloopSpec) -> Result<(), PlanError> {
+        let [m, _, k] = mainloop.tile;
+        if m > 256 {
+            return Err(PlanError::Box { extent: "tile M", elements: m });
+        }
+        if k > 256 {
+            return Err(PlanError::Box { extent: "tile K", elements: k });
+        }
+        Ok(())
+    }
+
     /// Checks the cluster. Each CTA of a row loads a slice of A, each CTA of a column a slice of B.
     pub(super) const fn cluster(mainloop: &MainloopSpec) -> Result<(), PlanError> {
         let [m, n] = mainloop.cluster;
@@ -114,6 +186,27 @@ impl Plan {
         }
         if !b_elements.is_multiple_of(8 * m) {
             return Err(PlanError::Slice { extent: b, elements: b_elements, ctas: m });
+        }
+        Ok(())
+    }
+
+    /// Checks that the CTAs of a cluster can load for each other.
+    pub(super) const fn shared_loads(
+        mainloop: &MainloopSpec,
+        needs: MainloopNeeds,
+        epilogue: &EpilogueSpec,
+    ) -> Result<(), PlanError> {
+        let [rows, columns] = mainloop.cluster;
+        if needs.alone && rows * columns > 1 {
+            return Err(PlanError::NeedsAlone { m: rows, n: columns });
+        }
+        let sharers = mainloop.cluster[0];
+        if epilogue.split
+            && sharers > 1
+            && matches!(mainloop.operands[1].major, Major::K)
+            && !sharers.is_multiple_of(2)
+        {
+            return Err(PlanError::Split { ctas: sharers });
         }
         Ok(())
     }

@@ -432,6 +432,15 @@ impl MainloopSpec {
         if self.atom.by_threads() { 0 } else { self.producer.arrivals() }
     }
 
+    /// Arrivals that mark a stage as empty. Without a producer, the warpgroups that multiply also fill the
+    /// stages. They wait for each other instead.
+    pub(super) const fn emptying(&self) -> u32 {
+        match self.roles {
+            Roles::Unspecialised => 0,
+            Roles::Cooperative | Roles::Pingpong => self.sharing() * self.arrivals.count() * self.suppliers(),
+        }
+    }
+
     /// Checks that the rest of the spec fits an atom whose operands threads load.
     pub(super) const fn by_threads(&self) -> Result<(), PlanError> {
         let Self { atom, roles, producer, arrivals, operands: [a, b], .. } = *self;

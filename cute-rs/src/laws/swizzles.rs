@@ -1,6 +1,7 @@
 //! Laws of swizzles and of composed layouts, which have a swizzle after a layout.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::oracle::shifts;
@@ -73,16 +74,50 @@ fn table(composed: &ComposedLayout, layout: &Oracle) -> Vec<i64> {
 /// # Errors
 /// [`Broken`] if the law does not hold.
 pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) -> Result<Verdict, Broken> {
-    let oracle = Oracle::of(&composed.layout);
-    let offsets = table(composed, &oracle);
-    let layouts: &[&Layout] = &[&composed.layout];
-    let what = format!("{composed}");
-    for (i, &want) in (0..).zip(&offsets) {
-        let got = (composed.at(i), composed.at_coord(&composed.layout.coord(i)));
-        equal(&got, &(want, Ok(want)), layouts, &what)?;
-        equal(&composed.coalesce().at(i), &want, layouts, &what)?;
+    let case = Case::of(composed);
+    case.values()?;
+    case.compositions(b)?;
+    case.cosize()?;
+    case.edits()?;
+    case.inverses()?;
+    case.slices(fixed)?;
+    case.vectors()?;
+    case.recasts()?;
+    Ok(Verdict::Held)
+}
+
+/// A composed layout and what it is by definition.
+struct Case<'a> {
+    composed: &'a ComposedLayout,
+    oracle: Oracle,
+    offsets: Vec<i64>,
+    /// The layout before the swizzle, for reports.
+    layouts: [&'a Layout; 1],
+    what: String,
+}
+
+impl<'a> Case<'a> {
+    fn of(composed: &'a ComposedLayout) -> Self {
+        let oracle = Oracle::of(&composed.layout);
+        let offsets = table(composed, &oracle);
+        Self { composed, oracle, offsets, layouts: [&composed.layout], what: format!("{composed}") }
     }
-    if let Ok(walked) = composed.composition(b) {
+
+    /// Each coordinate has its offset, also after the layout is coalesced.
+    fn values(&self) -> Result<(), Broken> {
+        let Self { composed, offsets, layouts, what, .. } = self;
+        for (i, &want) in (0..).zip(offsets) {
+            let got = (composed.at(i), composed.at_coord(&composed.layout.coord(i)));
+            equal(&got, &(want, Ok(want)), layouts, what)?;
+            equal(&composed.coalesce().at(i), &want, layouts, what)?;
+        }
+        Ok(())
+    }
+
+    /// The composition with `b`, and the tile of the division by it, have the offsets that `b` selects.
+    fn compositions(&self, b: &Layout) -> Result<(), Broken> {
+        let Self { composed, oracle, layouts, what, .. } = self;
+        let Ok(walked) = composed.composition(b) else { return Ok(()) };
         let want: Vec<_> = Oracle::of(b)
             .offsets()
             .iter()
@@ -93,52 +128,72 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             let tile = divided.mode(0);
             equal(&table(&tile, &Oracle::of(&tile.layout)), &want, layouts, format_args!("{what} / {b}"))?;
         }
+        Ok(())
     }
-    let needed = offsets.iter().max().map_or(0, |last| last + 1);
-    let (cosize, pattern) = (
-        composed.cosize(),
-        1 << (composed.swizzle.base + composed.swizzle.bits + composed.swizzle.shift.unsigned_abs()),
-    );
-    let pattern = if composed.swizzle.bits == 0 { 1 } else { pattern };
-    let enough = cosize >= needed && cosize % pattern == 0 && cosize - needed < pattern;
-    ensure(enough, layouts, || format!("cosize {cosize} of {what}, whose largest offset is {}", needed - 1))?;
-    // Edits of the layout before the swizzle.
-    let rank = oracle.modes().len();
-    let last = oracle.modes()[rank - 1].clone();
-    for (edit, edited) in [
-        ("flatten", Ok(composed.flatten())),
-        ("group", composed.group(0, rank)),
-        ("append", composed.append(&Layout::leaf(1, 0))),
-        ("take", composed.take(0, rank)),
-    ] {
-        let got = edited.map(|edited| table(&edited, &Oracle::of(&edited.layout)));
-        equal(&got, &Ok(offsets.clone()), layouts, format_args!("{edit} of {what}"))?;
+
+    /// The cosize is the end of the offsets, rounded up to whole patterns of the swizzle.
+    fn cosize(&self) -> Result<(), Broken> {
+        let Self { composed, offsets, layouts, what, .. } = self;
+        let needed = offsets.iter().max().map_or(0, |last| last + 1);
+        let (cosize, pattern) = (
+            composed.cosize(),
+            1 << (composed.swizzle.base + composed.swizzle.bits + composed.swizzle.shift.unsigned_abs()),
+        );
+        let pattern = if composed.swizzle.bits == 0 { 1 } else { pattern };
+        let enough = cosize >= needed && cosize % pattern == 0 && cosize - needed < pattern;
+        ensure(enough, layouts, || {
+            format!("cosize {cosize} of {what}, whose largest offset is {}", needed - 1)
+        })
     }
-    let selected = composed.select(&[rank - 1]).map(|part| table(&part, &Oracle::of(&part.layout)));
-    equal(&selected, &Ok(table(composed, &last)), layouts, format_args!("select of {what}"))?;
-    // Inverses.
-    if let Ok(left) = composed.left_inverse() {
-        for (i, &offset) in (0..).zip(&offsets) {
-            equal(&left.at(offset), &i, layouts, format_args!("left inverse of {what}"))?;
+
+    /// Edits of the layout before the swizzle keep the offsets of the modes that they keep.
+    fn edits(&self) -> Result<(), Broken> {
+        let Self { composed, oracle, offsets, layouts, what } = self;
+        let rank = oracle.modes().len();
+        let last = oracle.modes()[rank - 1].clone();
+        for (edit, edited) in [
+            ("flatten", Ok(composed.flatten())),
+            ("group", composed.group(0, rank)),
+            ("append", composed.append(&Layout::leaf(1, 0))),
+            ("take", composed.take(0, rank)),
+        ] {
+            let got = edited.map(|edited| table(&edited, &Oracle::of(&edited.layout)));
+            equal(&got, &Ok(offsets.clone()), layouts, format_args!("{edit} of {what}"))?;
         }
+        let selected = composed.select(&[rank - 1]).map(|part| table(&part, &Oracle::of(&part.layout)));
+        equal(&selected, &Ok(table(composed, &last)), layouts, format_args!("select of {what}"))
     }
-    let compact = (0..).zip(&sorted(&offsets)).all(|(i, &offset)| i == offset);
-    if compact && composed.offset == 0 {
-        let right = composed.right_inverse();
-        for i in 0..offsets.len() as i64 {
-            let got = right.map(|right| offsets.get(right.at(i) as usize).copied());
-            equal(&got, &Ok(Some(i)), layouts, format_args!("right inverse of {what} at {i}"))?;
+
+    /// The inverses undo the layout.
+    fn inverses(&self) -> Result<(), Broken> {
+        let Self { composed, offsets, layouts, what, .. } = self;
+        if let Ok(left) = composed.left_inverse() {
+            for (i, &offset) in (0..).zip(offsets) {
+                equal(&left.at(offset), &i, layouts, format_args!("left inverse of {what}"))?;
+            }
         }
+        let compact = (0..).zip(&sorted(offsets)).all(|(i, &offset)| i == offset);
+        if compact && composed.offset == 0 {
+            let right = composed.right_inverse();
+            for i in 0..offsets.len() as i64 {
+                let got = right.map(|right| offsets.get(right.at(i) as usize).copied());
+                equal(&got, &Ok(Some(i)), layouts, format_args!("right inverse of {what} at {i}"))?;
+            }
+        }
+        Ok(())
     }
-    // Slices, and the plain layouts that they decay to.
-    let modes = oracle.modes();
-    let fixed: Vec<_> = modes.iter().zip(fixed).map(|(mode, c)| c.map(|c| c % mode.size())).collect();
-    if let Ok(slice) = composed.slice(&fixed) {
+
+    /// A slice, and the plain layout that it decays to, have the offsets of the elements that they keep.
+    fn slices(&self, fixed: &[Option<i64>]) -> Result<(), Broken> {
+        let Self { composed, oracle, layouts, what, .. } = self;
+        let modes = oracle.modes();
+        let fixed: Vec<_> = modes.iter().zip(fixed).map(|(mode, c)| c.map(|c| c % mode.size())).collect();
+        let Ok(slice) = composed.slice(&fixed) else { return Ok(()) };
         let base: i64 = modes.iter().zip(&fixed).filter_map(|(mode, c)| c.map(|c| mode.at(c))).sum();
         let kept = Oracle::of(&slice.layout).offsets();
         let open: Vec<_> =
             modes.iter().zip(&fixed).filter(|(_, c)| c.is_none()).map(|(mode, _)| mode.clone()).collect();
-        equal(&Oracle::of(&slice.layout).modes(), &open, layouts, &what)?;
+        equal(&Oracle::of(&slice.layout).modes(), &open, layouts, what)?;
         let want: Vec<_> =
             kept.iter().map(|&k| swizzled(composed.swizzle, composed.offset + base + k)).collect();
         equal(
@@ -151,40 +206,52 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             let got: Vec<_> = Oracle::of(&plain).offsets().iter().map(|&k| offset + k).collect();
             equal(&got, &want, layouts, format_args!("{slice} decays to {offset} + {plain}"))?;
         }
+        Ok(())
     }
-    // Vectors and groups.
-    let n = composed.max_alignment();
-    let mut rest = sorted(&offsets);
-    rest.dedup();
-    let whole = rest.chunks(n as usize).all(|group| {
-        group[0] % n == 0 && group.len() as i64 == n && (group[0]..).zip(group).all(|(want, &o)| want == o)
-    });
-    ensure(whole, layouts, || format!("{what} has no groups of {n}"))?;
-    let vector = composed.max_common_vector(&composed.layout).unwrap_or(0);
-    let run = composed.layout.right_inverse().map(|right| Oracle::of(&right).offsets()).unwrap_or_default();
-    let at = |i: usize| offsets[run[i] as usize];
-    let together = run.len() as i64 >= vector && (0..vector as usize).all(|i| at(i) == at(0) + i as i64);
-    ensure(together, layouts, || format!("{what} has no vector of {vector}"))?;
-    for n in [2, 4] {
-        if let Ok(up) = composed.upcast(n) {
-            // The offsets of the larger elements are the distinct quotients.
-            let (mut got, mut want) = (table(&up, &Oracle::of(&up.layout)), offsets.clone());
-            want.iter_mut().for_each(|offset| *offset /= n);
-            (got, want) = (sorted(&got), sorted(&want));
-            got.dedup();
-            want.dedup();
-            equal(&got, &want, layouts, format_args!("{what} in elements of {n}"))?;
-        }
-        if let Ok(down) = composed.downcast(n)
-            && oracle.leaves().iter().any(|leaf| leaf.1 == 1)
-        {
-            let got = sorted(&table(&down, &Oracle::of(&down.layout)));
-            let want: Vec<_> =
-                offsets.iter().flat_map(|&offset| (0..n).map(move |j| n * offset + j)).collect();
-            equal(&got, &sorted(&want), layouts, format_args!("{what} in parts of {n}"))?;
-        }
+
+    /// The offsets lie in whole aligned groups, and vectors of elements are contiguous.
+    fn vectors(&self) -> Result<(), Broken> {
+        let Self { composed, offsets, layouts, what, .. } = self;
+        let n = composed.max_alignment();
+        let mut rest = sorted(offsets);
+        rest.dedup();
+        let whole = rest.chunks(n as usize).all(|group| {
+            let counted = (group[0]..).zip(group).all(|(want, &o)| want == o);
+            group[0] % n == 0 && group.len() as i64 == n && counted
+        });
+        ensure(whole, layouts, || format!("{what} has no groups of {n}"))?;
+        let vector = composed.max_common_vector(&composed.layout).unwrap_or(0);
+        let run =
+            composed.layout.right_inverse().map(|right| Oracle::of(&right).offsets()).unwrap_or_default();
+        let at = |i: usize| offsets[run[i] as usize];
+        let together = run.len() as i64 >= vector && (0..vector as usize).all(|i| at(i) == at(0) + i as i64);
+        ensure(together, layouts, || format!("{what} has no vector of {vector}"))
     }
-    Ok(Verdict::Held)
+
+    /// Recasts to larger and to smaller elements have the offsets of these.
+    fn recasts(&self) -> Result<(), Broken> {
+        let Self { composed, oracle, offsets, layouts, what } = self;
+        for n in [2, 4] {
+            if let Ok(up) = composed.upcast(n) {
+                // The offsets of the larger elements are the distinct quotients.
+                let (mut got, mut want) = (table(&up, &Oracle::of(&up.layout)), offsets.clone());
+                want.iter_mut().for_each(|offset| *offset /= n);
+                (got, want) = (sorted(&got), sorted(&want));
+                got.dedup();
+                want.dedup();
+                equal(&got, &want, layouts, format_args!("{what} in elements of {n}"))?;
+            }
+            if let Ok(down) = composed.downcast(n)
+                && oracle.leaves().iter().any(|leaf| leaf.1 == 1)
+            {
+                let got = sorted(&table(&down, &Oracle::of(&down.layout)));
+                let want: Vec<_> =
+                    offsets.iter().flat_map(|&offset| (0..n).map(move |j| n * offset + j)).collect();
+                equal(&got, &sorted(&want), layouts, format_args!("{what} in parts of {n}"))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Checks the common layout of two composed layouts. Its offsets are contiguous in both. If the layouts

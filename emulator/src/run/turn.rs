@@ -69,16 +69,7 @@ impl Machine<'_> {
             if traced {
                 self.observe(warp);
             }
-            let flow = match self.step(warp) {
-                Err(stop) if self.warps[warp].may_converge(&stop) => {
-                    let state = &mut self.warps[warp];
-                    state.converge();
-                    let whole = state.registers.active == ALL;
-                    state.ahead &= !(whole && state.strands.is_empty());
-                    if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) }
-                }
-                flow => flow.map_err(|stop| self.trap(warp, stop))?,
-            };
+            let flow = self.step_together(warp)?;
             let apart = self.options.schedule == Schedule::Random && self.warps[warp].registers.active != ALL;
             let random = apart.then(|| self.random.next());
             let state = &mut self.warps[warp];
@@ -125,18 +116,38 @@ impl Machine<'_> {
                 let _some = state.fork() || state.own_word && state.go_ahead(program);
                 break;
             }
-            let hands_on =
-                self.options.schedule == Schedule::Random && hands_on(&self.program.ops[pc].action);
-            if hands_on && self.random.next().is_multiple_of(8) {
-                break;
-            }
-            if self.options.schedule == Schedule::Random && signals(&self.program.ops[pc].action) {
-                self.signalled = true;
+            if self.options.schedule == Schedule::Random && self.gives_way(pc) {
                 break;
             }
         }
         self.rotate(warp);
         Ok(Turn::Long)
+    }
+
+    /// Executes an operation. If it needs lanes that are elsewhere, it waits for them.
+    fn step_together(&mut self, warp: usize) -> Result<Flow, Box<Trap>> {
+        let pc = self.warps[warp].pc;
+        match self.step(warp) {
+            Err(stop) if self.warps[warp].may_converge(&stop) => {
+                let state = &mut self.warps[warp];
+                state.converge();
+                let whole = state.registers.active == ALL;
+                state.ahead &= !(whole && state.strands.is_empty());
+                Ok(if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) })
+            }
+            flow => flow.map_err(|stop| self.trap(warp, stop)),
+        }
+    }
+
+    /// Whether a random schedule ends a turn after this operation.
+    fn gives_way(&mut self, pc: usize) -> bool {
+        let action = &self.program.ops[pc].action;
+        if hands_on(action) && self.random.next().is_multiple_of(8) {
+            return true;
+        }
+        let signals = signals(action);
+        self.signalled |= signals;
+        signals
     }
 
     /// Switches to other lanes of a warp, if some are elsewhere in the program.

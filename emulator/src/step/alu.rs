@@ -29,23 +29,10 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
     let (a32, b32, c32) = (a as u32, b as u32, c as u32);
     let f = |bits: u64| f32::from_bits(bits as u32);
     match op {
-        AluOp::Bits(op, ty) => {
-            let unused = 64 - ty.bits();
-            match op {
-                BitOp::Population => a.count_ones().into(),
-                BitOp::LeadingZeros => (a.leading_zeros() - unused).into(),
-                BitOp::Reverse => a.reverse_bits() >> unused,
-            }
-        }
+        AluOp::Bits(op, ty) => bits(op, ty, a),
         AluOp::Permute => permute(a32, b32, c32).into(),
         AluOp::FindNth => find_nth(a32, b32, c32.cast_signed()).into(),
-        AluOp::Logic3(table) => {
-            let minterm = |index: u32| {
-                let pick = |value: u32, bit: u32| if index >> bit & 1 == 1 { value } else { !value };
-                if table >> index & 1 == 1 { pick(a32, 2) & pick(b32, 1) & pick(c32, 0) } else { 0 }
-            };
-            (0..8).fold(0, |all, index| all | minterm(index)).into()
-        }
+        AluOp::Logic3(table) => logic(table, [a32, b32, c32]).into(),
         AluOp::Funnel { left, wrap } => {
             let both = u64::from(b32) << 32 | u64::from(a32);
             let count = if wrap { c32 & 31 } else { c32.min(32) };
@@ -67,27 +54,8 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             let x = f64::from_bits(a);
             if reciprocal { x.recip() } else { x.sqrt() }.to_bits()
         }
-        AluOp::Exact { reciprocal, rounding, .. } => {
-            let x = f64::from(f(a));
-            let (near, rest) = if reciprocal {
-                let near = x.recip();
-                (near, (-near).mul_add(x, 1.0) * x.signum())
-            } else {
-                let near = x.sqrt();
-                (near, (-near).mul_add(near, x))
-            };
-            bits32(rounded(odd(near, rest), rounding)).into()
-        }
-        AluOp::Float { op, ty: Type::F64, .. } => {
-            let [x, y, z] = [a, b, c].map(f64::from_bits);
-            match op {
-                FloatOp::Add => x + y,
-                FloatOp::Sub => x - y,
-                FloatOp::Mul => x * y,
-                FloatOp::Fma | FloatOp::Min | FloatOp::Max => x.mul_add(y, z),
-            }
-            .to_bits()
-        }
+        AluOp::Exact { reciprocal, rounding, .. } => bits32(exact(reciprocal, f(a), rounding)).into(),
+        AluOp::Float { op, ty: Type::F64, .. } => double(op, [a, b, c].map(f64::from_bits)).to_bits(),
         AluOp::Float { op, rounding, flush, saturate, .. } => {
             let keep = |x: f32| if flush { flushed(x) } else { x };
             let [x, y, z] = [a, b, c].map(|bits| keep(f(bits)));
@@ -105,28 +73,31 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             (b & !sign) | (a & sign)
         }
         AluOp::Half { op, ty, nan, relu } => halves(ty, a, b, c, &|x, y, z| {
-            let value = match op {
-                FloatOp::Add => sum(x, y),
-                FloatOp::Sub => sum(x, -y),
-                FloatOp::Mul => x * y,
-                FloatOp::Fma => sum(x * y, z),
-                FloatOp::Min | FloatOp::Max if nan && (x.is_nan() || y.is_nan()) => f64::NAN,
-                FloatOp::Min => float::min64(x, y),
-                FloatOp::Max => float::max64(x, y),
-            };
+            let value = of_half(op, nan, [x, y, z]);
             if relu { positive(value) } else { value }
         }),
-        AluOp::HalfSign { ty, negate } => {
-            let one = |half: u64, ty| float::signed_anew(ty, half & 0xFFFF, negate);
-            match ty {
-                HalfType::F16 => one(a, Type::F16),
-                HalfType::Bf16 => one(a, Type::Bf16),
-                HalfType::F16x2 => one(a >> 16, Type::F16) << 16 | one(a, Type::F16),
-                HalfType::Bf16x2 => one(a >> 16, Type::Bf16) << 16 | one(a, Type::Bf16),
-            }
-        }
+        AluOp::HalfSign { ty, negate } => half_sign(ty, a, negate),
         AluOp::Cvt(cvt) => convert(cvt, [a, b, c]),
     }
+}
+
+/// Counts the bits of a word, or reverses them.
+fn bits(op: BitOp, ty: Type, a: u64) -> u64 {
+    let unused = 64 - ty.bits();
+    match op {
+        BitOp::Population => a.count_ones().into(),
+        BitOp::LeadingZeros => (a.leading_zeros() - unused).into(),
+        BitOp::Reverse => a.reverse_bits() >> unused,
+    }
+}
+
+/// Each bit of the result is the table's bit whose number is made of the three operands' bits.
+fn logic(table: u8, [a, b, c]: [u32; 3]) -> u32 {
+    let minterm = |index: u32| {
+        let pick = |value: u32, bit: u32| if index >> bit & 1 == 1 { value } else { !value };
+        if table >> index & 1 == 1 { pick(a, 2) & pick(b, 1) & pick(c, 0) } else { 0 }
+    };
+    (0..8).fold(0, |all, index| all | minterm(index))
 }
 
 /// The position of the `|n|`-th set bit, counted from `base` (included): upward for positive `n`, downward
@@ -248,6 +219,28 @@ fn rounded(value: f64, rounding: Rounding) -> f32 {
     }
 }
 
+/// The reciprocal or the square root, rounded once.
+fn exact(reciprocal: bool, x: f32, rounding: Rounding) -> f32 {
+    let x = f64::from(x);
+    let (near, rest) = if reciprocal {
+        let near = x.recip();
+        (near, (-near).mul_add(x, 1.0) * x.signum())
+    } else {
+        let near = x.sqrt();
+        (near, (-near).mul_add(near, x))
+    };
+    rounded(odd(near, rest), rounding)
+}
+
+fn double(op: FloatOp, [x, y, z]: [f64; 3]) -> f64 {
+    match op {
+        FloatOp::Add => x + y,
+        FloatOp::Sub => x - y,
+        FloatOp::Mul => x * y,
+        FloatOp::Fma | FloatOp::Min | FloatOp::Max => x.mul_add(y, z),
+    }
+}
+
 fn single(op: FloatOp, rounding: Rounding, [x, y, z]: [f32; 3]) -> f32 {
     let [x, y, z] = [x, y, z].map(f64::from);
     let (first, second) = match op {
@@ -265,6 +258,30 @@ fn single(op: FloatOp, rounding: Rounding, [x, y, z]: [f32; 3]) -> f32 {
         return -0.0;
     }
     rounded(exact, rounding)
+}
+
+/// An operation on 16-bit floats, not yet rounded.
+fn of_half(op: FloatOp, nan: bool, [x, y, z]: [f64; 3]) -> f64 {
+    match op {
+        FloatOp::Add => sum(x, y),
+        FloatOp::Sub => sum(x, -y),
+        FloatOp::Mul => x * y,
+        FloatOp::Fma => sum(x * y, z),
+        FloatOp::Min | FloatOp::Max if nan && (x.is_nan() || y.is_nan()) => f64::NAN,
+        FloatOp::Min => float::min64(x, y),
+        FloatOp::Max => float::max64(x, y),
+    }
+}
+
+/// Gives each half another sign.
+fn half_sign(ty: HalfType, a: u64, negate: bool) -> u64 {
+    let one = |half: u64, ty| float::signed_anew(ty, half & 0xFFFF, negate);
+    match ty {
+        HalfType::F16 => one(a, Type::F16),
+        HalfType::Bf16 => one(a, Type::Bf16),
+        HalfType::F16x2 => one(a >> 16, Type::F16) << 16 | one(a, Type::F16),
+        HalfType::Bf16x2 => one(a >> 16, Type::Bf16) << 16 | one(a, Type::Bf16),
+    }
 }
 
 /// Applies an operation to each half. The results are rounded to nearest even, with canonical NaNs.

@@ -77,17 +77,8 @@ impl Machine<'_> {
         let choice = self.choice(element);
         let history = self.options.schedule.remembers();
         let count = self.warps[warp].views.count;
-        let Order { scope, acquires, releases } = order;
-        let mut publishes = Publishes { scope, release: None, fences: Vec::new() };
-        if !matches!(act, Act::Load) {
-            let views = &mut self.warps[warp].views;
-            if releases {
-                publishes.release = Some(Arc::new(views.publish(1 << lane).write(team)));
-            } else {
-                let fences = views.fenced(lane).map(|(by, view)| (by, Arc::new(view.write(team))));
-                publishes.fences = fences.collect();
-            }
-        }
+        let acquires = order.acquires;
+        let publishes = self.publishes((warp, lane), order, act);
         let size = bytes as usize;
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
@@ -144,32 +135,64 @@ impl Machine<'_> {
                 if let Some(new) = new {
                     cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
                 }
-                let view = self.warps[warp].views.of(lane);
-                match act {
-                    Act::Load => cta_state.shared.observed(offset, bytes, &view.known)?,
-                    Act::Store(_) | Act::Change(_) | Act::Reduce(_) => {
-                        cta_state.shared.may_write(offset, bytes, view)?;
-                    }
-                }
-                self.touch((warp, lane), cta)?;
+                self.order_shared((warp, lane), cta, (offset, bytes), act)?;
                 (value, seen)
             }
         };
         self.warps[warp].own_word = own;
         lanes(mask).for_each(|lane| self.warps[warp].acquired[lane] = known);
-        let views = &mut self.warps[warp].views;
-        if acquires {
-            // ISA 8.8: a strong read and then an acquire of the same word is an acquire pattern too.
-            views.acquire_seen(mask, (number, team), scope, Some(target.key()));
+        self.learn((warp, mask), target, order, seen);
+        Ok(value)
+    }
+
+    /// What an access publishes: nothing if it only reads.
+    fn publishes(&mut self, (warp, lane): (usize, usize), order: Order, act: Act<'_>) -> Publishes {
+        let team = self.team;
+        let mut publishes = Publishes { scope: order.scope, release: None, fences: Vec::new() };
+        if !matches!(act, Act::Load) {
+            let views = &mut self.warps[warp].views;
+            if order.releases {
+                publishes.release = Some(Arc::new(views.publish(1 << lane).write(team)));
+            } else {
+                let fences = views.fenced(lane).map(|(by, view)| (by, Arc::new(view.write(team))));
+                publishes.fences = fences.collect();
+            }
         }
-        if !acquires {
-            views.see(mask, target.key(), (scope, seen));
+        publishes
+    }
+
+    /// Checks that the asynchronous accesses to a word of shared memory have been waited for.
+    fn order_shared(
+        &mut self,
+        (warp, lane): (usize, usize),
+        cta: usize,
+        (offset, bytes): (u32, u32),
+        act: Act<'_>,
+    ) -> Result<(), Fault> {
+        let view = self.warps[warp].views.of(lane);
+        let shared = &mut self.ctas[cta].shared;
+        match act {
+            Act::Load => shared.observed(offset, bytes, &view.known)?,
+            Act::Store(_) | Act::Change(_) | Act::Reduce(_) => shared.may_write(offset, bytes, view)?,
+        }
+        self.touch((warp, lane), cta)
+    }
+
+    /// What the lanes learn from the releases that they have seen: now, or at a later fence.
+    fn learn(&mut self, (warp, mask): (usize, u32), target: Target, order: Order, seen: Releases) {
+        let (team, number) = (self.team, self.number(warp));
+        let views = &mut self.warps[warp].views;
+        if order.acquires {
+            // ISA 8.8: a strong read and then an acquire of the same word is an acquire pattern too.
+            views.acquire_seen(mask, (number, team), order.scope, Some(target.key()));
+        }
+        if !order.acquires {
+            views.see(mask, target.key(), (order.scope, seen));
         } else if !seen.is_empty() {
             views.change(mask, |_, view| {
-                seen.visible(scope, number, team).for_each(|letter| view.read(letter, team));
+                seen.visible(order.scope, number, team).for_each(|letter| view.read(letter, team));
             });
         }
-        Ok(value)
     }
 
     pub(super) fn atomic(&mut self, warp: usize, atomic: &Atomic) -> Result<Flow, Stop> {

@@ -5,7 +5,7 @@ use ptx::inst::{Operand, Reg};
 
 use super::Flow;
 use crate::barrier::NamedBarrier;
-use crate::clock::View;
+use crate::clock::{Counts, View};
 use crate::lanes::{ALL, lanes, mix};
 use crate::machine::{Cta, Machine};
 use crate::program::Action;
@@ -208,6 +208,17 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Launches run one after the other, so all earlier grids have completed.
+    pub(super) fn grid_dependency(&mut self, warp: usize, wait: bool) -> Flow {
+        if wait && self.options.dependent {
+            let (team, earlier) = (self.team, Counts::earlier());
+            let state = &mut self.warps[warp];
+            let active = state.registers.active;
+            state.views.change(active, |_, view| view.known.import(&earlier, team));
+        }
+        Flow::Next
     }
 
     /// Ends a warp. None of its asynchronous work may be in flight.

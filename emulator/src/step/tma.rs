@@ -104,12 +104,14 @@ pub(super) fn placed(map: &mut Map, start: &[i64; 5], offsets: [u32; 3]) -> Resu
 }
 
 impl Machine<'_> {
+    /// A prefetch moves nothing, but its map and its coordinates are checked.
+    pub(super) fn tensor_prefetch(&mut self, warp: usize, tensor: Tensor<'_>) -> Result<Flow, Stop> {
+        drop(self.boxes(warp, tensor)?);
+        Ok(Flow::Next)
+    }
+
     /// The map and the start coordinates that each active lane names.
-    pub(super) fn boxes(
-        &mut self,
-        warp: usize,
-        (map, coords, im2col): Tensor<'_>,
-    ) -> Result<Vec<Boxed>, Stop> {
+    fn boxes(&mut self, warp: usize, (map, coords, im2col): Tensor<'_>) -> Result<Vec<Boxed>, Stop> {
         let registers = &mut self.warps[warp].registers;
         let maps = registers.read_wide(map)?;
         let mut starts = [[0i64; 5]; 32];

@@ -117,19 +117,11 @@ impl Machine<'_> {
         let metadata = sparse.map(|sparse| warp.registers.peek(Operand::Reg(sparse.metadata)));
         let (pc, sequence, cta, quarter) = (warp.pc, warp.multiplies, warp.cta, (warp.index % 4) as usize);
         warp.multiplies += 1;
-        let cta = &mut self.ctas[cta];
-        let warpgroup = &mut cta.warpgroups[group];
+        let warpgroup = &mut self.ctas[cta].warpgroups[group];
         let at = (sequence - warpgroup.first) as usize;
         match warpgroup.multiplies.get_mut(at) {
             Some(known) => {
-                let operand = match () {
-                    () if known.pc != pc => Some("instruction"),
-                    () if known.a != a => Some("descriptor of A"),
-                    () if known.b != b => Some("descriptor of B"),
-                    () if known.accumulate != accumulate => Some("scale-d"),
-                    () => None,
-                };
-                if let Some(operand) = operand {
+                if let Some(operand) = disagreement(known, pc, (a, b), accumulate) {
                     let other = self.program.ops[known.pc].site;
                     return Err(Fault::WarpgroupDisagrees { sequence, other, operand }.into());
                 }
@@ -139,37 +131,53 @@ impl Machine<'_> {
                 }
             }
             None => {
-                let operands = tiles(inst, (a, b))?.map(|tile| Some(self.scratch.chunks(tile?)));
-                let (mut landed, mut touched) = (Vec::new(), Vec::new());
-                for chunks in operands.iter().flatten() {
-                    take(&mut cta.shared, &chunks.chunks)?;
-                    cta.shared.multiply(group, sequence, &chunks.chunks);
-                    cta.shared.marks(&chunks.chunks, &mut landed);
-                    if !chunks.pages.iter().all(|&page| cta.races.untouched(page, 1)) {
-                        let accessed = |chunk: &u32| !cta.races.untouched(*chunk, 16);
-                        touched.extend(chunks.chunks.iter().copied().filter(accessed));
-                    }
-                }
                 let metadata = metadata.map(|own| {
                     let mut all = Box::new([[0; 32]; 4]);
                     all[quarter] = own;
                     all
                 });
                 let (issued, retired) = (bit, 0);
-                warpgroup.multiplies.push_back(Multiply {
-                    pc,
-                    a,
-                    b,
-                    accumulate,
-                    metadata,
-                    issued,
-                    retired,
-                    operands,
-                    landed,
-                    touched,
-                });
+                let (operands, landed, touched) = ([None, None], Vec::new(), Vec::new());
+                let multiply =
+                    Multiply { pc, a, b, accumulate, metadata, issued, retired, operands, landed, touched };
+                self.begin_multiply((cta, group), sequence, inst, multiply)?;
             }
         }
+        self.order_operands(index, group, at)?;
+        if self.options.schedule == Schedule::Earliest {
+            let cta = self.warps[index].cta;
+            let until = self.multipliable(cta, group);
+            self.multiply_until(cta, group, until)?;
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Adds a multiply that no other warp has issued: it takes ownership of the shared memory that it reads.
+    fn begin_multiply(
+        &mut self,
+        (cta, group): (usize, usize),
+        sequence: u64,
+        inst: &Inst,
+        mut multiply: Multiply,
+    ) -> Result<(), Fault> {
+        let tiles = tiles(inst, (multiply.a, multiply.b))?;
+        multiply.operands = tiles.map(|tile| Some(self.scratch.chunks(tile?)));
+        let cta = &mut self.ctas[cta];
+        for chunks in multiply.operands.iter().flatten() {
+            take(&mut cta.shared, &chunks.chunks)?;
+            cta.shared.multiply(group, sequence, &chunks.chunks);
+            cta.shared.marks(&chunks.chunks, &mut multiply.landed);
+            if !chunks.pages.iter().all(|&page| cta.races.untouched(page, 1)) {
+                let accessed = |chunk: &u32| !cta.races.untouched(*chunk, 16);
+                multiply.touched.extend(chunks.chunks.iter().copied().filter(accessed));
+            }
+        }
+        cta.warpgroups[group].multiplies.push_back(multiply);
+        Ok(())
+    }
+
+    /// Checks that a warp has observed what was written to the operands of the multiply at this place.
+    fn order_operands(&mut self, index: usize, group: usize, at: usize) -> Result<(), Fault> {
         let view = self.warps[index].views.common();
         let warpgroup = &self.ctas[self.warps[index].cta].warpgroups[group];
         if let Some(multiply) = warpgroup.multiplies.get(at) {
@@ -178,12 +186,7 @@ impl Machine<'_> {
                 self.order_collective(index, chunk)?;
             }
         }
-        if self.options.schedule == Schedule::Earliest {
-            let cta = self.warps[index].cta;
-            let until = self.multipliable(cta, group);
-            self.multiply_until(cta, group, until)?;
-        }
-        Ok(Flow::Next)
+        Ok(())
     }
 
     /// Number of multiplies that every warp of a warpgroup has issued.
@@ -341,6 +344,17 @@ impl Machine<'_> {
         let fewest = peers.clone().map(|peer| peer.multiplies).min().unwrap_or(0);
         let missing = peers.filter(|peer| peer.multiplies < until).map(|peer| peer.index).collect();
         (fewest.min(until), missing)
+    }
+}
+
+/// The operand in which a warp's multiply differs from that of another warp.
+fn disagreement(known: &Multiply, pc: usize, (a, b): (u64, u64), accumulate: bool) -> Option<&'static str> {
+    match () {
+        () if known.pc != pc => Some("instruction"),
+        () if known.a != a => Some("descriptor of A"),
+        () if known.b != b => Some("descriptor of B"),
+        () if known.accumulate != accumulate => Some("scale-d"),
+        () => None,
     }
 }
 

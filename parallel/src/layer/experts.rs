@@ -1,15 +1,18 @@
 //! Experts that are divided: tokens travel to them and back.
 
+mod scratch;
+
 use std::collections::HashMap;
 
-use falchion::collective::{Format, Formula, Input as Of, MatrixRef};
+use falchion::collective::{Format, Formula, Input as Of};
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{GemmProblem, LinearArguments, Request, Transpose, Transposition, Types};
+use falchion::kernel::{GemmProblem, LinearArguments, Request, Transpose, Types};
 use falchion::rows::{Gathered, Gathering, RowGather};
 use falchion_core::{Epilogue, Kind as SlotKind, Slot, aligned};
 
+use self::scratch::{Scratch, Widths};
 use super::cut::{Cut, Weights, divided};
-use super::product::{multiplied, scale_count, stored};
+use super::product::{multiplied, stored};
 use super::{Input, half};
 use crate::device::nccl::{Collective, Message};
 use crate::device::{Memory, Ready};
@@ -170,18 +173,6 @@ impl Grouped {
     }
 }
 
-/// Places in scratch memory, each at a multiple of 256 bytes.
-#[derive(Default)]
-struct Places(usize);
-
-impl Places {
-    fn take(&mut self, bytes: usize) -> usize {
-        let at = self.0;
-        self.0 = (at + bytes).next_multiple_of(256);
-        at
-    }
-}
-
 impl<A: Element, D: Element> Experts<A, D> {
     /// A rank's part of `count` experts: their weights `up` and `down`, one expert below the other, and the epilogue of the
     /// first layer, such as `silu(acc)` or `gated(silu, acc)`.
@@ -240,93 +231,40 @@ impl<A: Element, D: Element> Experts<A, D> {
         let tokens = x.tokens(columns, self.scales.is_some())?;
         exactly("the output", y.len(), x.values.len())?;
         let plan = Plan::new(group, [columns, count, own], tokens, routes)?;
-        let [sent, received] = [plan.order.len(), plan.rows.iter().sum::<u32>() as usize];
-        // What the host says comes first, then the rows.
-        let (mut places, mut front) = (Places::default(), Vec::new());
-        let mut say = |bytes: Vec<u8>| {
-            let at = places.take(bytes.len());
-            front.resize(at, 0);
-            front.extend(bytes);
-            at
-        };
-        let words = |numbers: &[u32]| crate::element::bytes(numbers);
-        let told = [
-            say(words(&plan.order)),
-            say(words(&plan.position)),
-            say(crate::element::bytes(routes.weights)),
-            say(words(&plan.offsets)),
-        ];
-        let [of_x, of_y] = [A::KIND, D::KIND].map(|kind| columns as usize * kind.bytes());
-        let inner = self.layers[0].columns() as usize * A::KIND.bytes();
-        let taken = [sent * of_x, received * of_x, received * inner, received * of_y, sent * of_y]
-            .map(|bytes| places.take(bytes));
-        // Of the scales: rows of tokens, sent, received; and as both layers take them.
         let blocks = if self.scales.is_some() { columns.div_ceil(128) } else { 0 };
-        let row = blocks as usize * 4;
-        let [by_layer, by_inner] = [columns, self.layers[1].extents[1]]
-            .map(|k| if blocks > 0 { 4 * scale_count(received as u32, k) } else { 0 });
-        let scaled = [tokens as usize * row, sent * row, received * row, by_layer, by_inner]
-            .map(|bytes| places.take(bytes));
-        let scratch = group.scratch_of(places.0, &front)?;
-        let [order, position, weights, offsets] = told.map(|at| scratch + at as u64);
-        let [sorted, arrived, inner, results, returned] = taken.map(|at| scratch + at as u64);
-        let [by_token, sorted_scales, arrived_scales, scales, inner_scales] =
-            scaled.map(|at| scratch + at as u64);
-        // Rows of 16-bit numbers, or of what has as many bits.
-        let gathered = |[from, index, d]: [u64; 3], bytes: usize, rows: usize, of: u32| {
-            let ld = bytes as u64 / 2;
-            Gathered {
-                rows: rows as u32,
-                columns: ld as u32,
-                choices: 1,
-                table: (MatrixRef::new(from, ld), of),
-                first: 0,
-                limit: u32::MAX,
-                index,
-                weights,
-                d: MatrixRef::new(d, ld),
-            }
+        let widths = Widths {
+            columns: [columns, self.layers[1].extents[1]],
+            bytes: [A::KIND.bytes(), D::KIND.bytes()],
+            inner: self.layers[0].columns(),
+            blocks,
         };
+        let at = Scratch::new(group, &plan, routes.weights, tokens, &widths)?;
         let alone = group.size() == 1;
-        let to = if alone { arrived } else { sorted };
-        let dispatched = gathered([x.values.address(), order, to], of_x, sent, tokens);
+        let to = if alone { at.arrived } else { at.sorted };
+        let [of_x, of_y] = [A::KIND, D::KIND].map(|kind| columns as usize * kind.bytes());
+        let sent = plan.order.len();
+        let dispatched = at.gathered([x.values.address(), at.order, to], of_x, sent, tokens);
         self.dispatch.enqueue_checked(group, &dispatched)?;
-        let travels = |from, to, [there, here]: [&[Message]; 2], width: usize| Collective::AllToAll {
-            from,
-            to,
-            sent: there.iter().map(|of| of.times(width)).collect(),
-            received: here.iter().map(|of| of.times(width)).collect(),
-        };
-        let [there, here]: [&[Message]; 2] = [&plan.there, &plan.here];
-        let mut dispatch = vec![(A::KIND, travels(sorted, arrived, [there, here], columns as usize))];
-        if let (Some((gather, transpose)), Some(own)) = (&mut self.scales, x.scales) {
-            let turned = |[rows, columns]: [u32; 2], [a, d]: [(u64, u32); 2]| {
-                let [a, d] = [a, d].map(|(address, ld)| MatrixRef::new(address, ld.into()));
-                Transposition { rows, columns, count: 1, a, d }
-            };
-            let a = [(own.address(), tokens.next_multiple_of(4)), (by_token, blocks)];
-            transpose.enqueue_checked(group, &turned([blocks, tokens], a))?;
-            let to = if alone { arrived_scales } else { sorted_scales };
-            gather.enqueue_checked(group, &gathered([by_token, order, to], row, sent, tokens))?;
-            let all = travels(sorted_scales, arrived_scales, [there, here], blocks as usize);
-            dispatch.push((f32::KIND, all));
-            if !alone {
-                group.collectives(&dispatch)?;
-            }
-            let a = [(arrived_scales, blocks), (scales, (received as u32).next_multiple_of(4))];
-            transpose.enqueue_checked(group, &turned([received as u32, blocks], a))?;
-        } else if !alone {
+        let mut dispatch = vec![(A::KIND, plan.to_experts(at.sorted, at.arrived, columns))];
+        if let (Some(scales), Some(own)) = (&mut self.scales, x.scales) {
+            at.sort_scales(group, scales, (own.address(), tokens), (sent as u32, blocks))?;
+            dispatch.push((f32::KIND, plan.to_experts(at.sorted_scales, at.arrived_scales, blocks)));
+        }
+        if !alone {
             group.collectives(&dispatch)?;
         }
-        let up = Grouping { offsets, a: [arrived, scales], d: [inner, inner_scales] };
+        if let (Some((_, transpose)), Some(_)) = (&mut self.scales, x.scales) {
+            at.turn_scales(group, transpose, (plan.received(), blocks))?;
+        }
+        let up = Grouping { offsets: at.offsets, a: [at.arrived, at.scales], d: [at.inner, at.inner_scales] };
         self.layers[0].enqueue(group, &plan.rows, &up)?;
-        let down = Grouping { offsets, a: [inner, inner_scales], d: [results, 0] };
+        let down = Grouping { offsets: at.offsets, a: [at.inner, at.inner_scales], d: [at.results, 0] };
         self.layers[1].enqueue(group, &plan.rows, &down)?;
         if !alone {
-            group.collectives(&[(D::KIND, travels(results, returned, [here, there], columns as usize))])?;
+            group.collectives(&[(D::KIND, plan.to_tokens(at.results, at.returned, columns))])?;
         }
-        let from = if alone { results } else { returned };
-        let combined = gathered([from, position, y.address()], of_y, tokens as usize, sent as u32);
+        let from = if alone { at.results } else { at.returned };
+        let combined = at.gathered([from, at.position, y.address()], of_y, tokens as usize, sent as u32);
         self.combine.enqueue_checked(group, &Gathered { choices: plan.choices, ..combined })
     }
 }
@@ -346,7 +284,28 @@ struct Plan {
     here: Vec<Message>,
 }
 
+/// What is sent and received from here to there.
+fn travels(from: u64, to: u64, [sent, received]: [&[Message]; 2], width: u32) -> Collective {
+    let rows = |of: &[Message]| of.iter().map(|of| of.times(width as usize)).collect();
+    Collective::AllToAll { from, to, sent: rows(sent), received: rows(received) }
+}
+
 impl Plan {
+    /// Rows that the rank receives.
+    fn received(&self) -> u32 {
+        self.rows.iter().sum()
+    }
+
+    /// Rows of `width` numbers on their way to the experts' ranks.
+    fn to_experts(&self, from: u64, to: u64, width: u32) -> Collective {
+        travels(from, to, [&self.there, &self.here], width)
+    }
+
+    /// The same rows on their way back.
+    fn to_tokens(&self, from: u64, to: u64, width: u32) -> Collective {
+        travels(from, to, [&self.here, &self.there], width)
+    }
+
     fn new(
         group: &mut Group,
         [columns, count, own]: [u32; 3],

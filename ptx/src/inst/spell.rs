@@ -3,12 +3,14 @@
 //! It is the one description of an instruction. The printer writes it down, and [`Inst::operands`] and
 //! [`Inst::name`] are read from it.
 
+mod arithmetic;
+mod copies;
+mod memory;
+mod synchronise;
+
 use core::fmt::{self, Display};
 
-use super::{
-    Address, BinaryOp, CompareOp, Expect, Inst, MbarrierOrder, Operand, Operands, ProxySpace, Reg, UnaryOp,
-    WgmmaA,
-};
+use super::{Address, Expect, Inst, MbarrierOrder, Operand, Operands, Reg};
 use crate::types::{Space, Type};
 
 /// What is made of a spelling.
@@ -208,58 +210,9 @@ pub(super) const fn bits_spelling(ty: Type) -> &'static str {
     }
 }
 
-const fn signed_spelling(ty: Type) -> &'static str {
-    match ty.bits() {
-        16 if ty.is_integer() => "s16",
-        32 if ty.is_integer() => "s32",
-        64 if ty.is_integer() => "s64",
-        _ => ty.suffix(),
-    }
-}
-
 /// The type of an access to memory: halves are moved as bits.
 pub(super) const fn memory_type(ty: Type) -> &'static str {
     if ty.bits() == 16 { "b16" } else { ty.suffix() }
-}
-
-/// The name of an access, of global or of shared memory, and the rest of the space's name.
-const fn in_space(space: Space, [global, shared]: [&'static str; 2]) -> (&'static str, &'static str) {
-    match space {
-        Space::Global => (global, ""),
-        Space::Shared => (shared, "::cta"),
-        Space::SharedCluster => (shared, "::cluster"),
-    }
-}
-
-const fn binary_name(op: BinaryOp, ty: Type) -> (&'static str, &'static str) {
-    let (float, own, bits) = (ty.is_float(), ty.suffix(), bits_spelling(ty));
-    match op {
-        BinaryOp::Add => (if float { "add.rn" } else { "add" }, own),
-        BinaryOp::Sub => (if float { "sub.rn" } else { "sub" }, own),
-        BinaryOp::Mul => (if float { "mul.rn" } else { "mul.lo" }, own),
-        BinaryOp::MulHigh => ("mul.hi", own),
-        BinaryOp::Div => (if float { "div.rn" } else { "div" }, own),
-        BinaryOp::Rem => ("rem", own),
-        BinaryOp::Min => ("min", own),
-        BinaryOp::Max => ("max", own),
-        BinaryOp::And => ("and", bits),
-        BinaryOp::Or => ("or", bits),
-        BinaryOp::Xor => ("xor", bits),
-        BinaryOp::Shl => ("shl", bits),
-        BinaryOp::Shr => ("shr", own),
-    }
-}
-
-const fn compare_name(op: CompareOp, ty: Type) -> &'static str {
-    match op {
-        CompareOp::Eq => "eq",
-        CompareOp::Ne if ty.is_float() => "neu",
-        CompareOp::Ne => "ne",
-        CompareOp::Lt => "lt",
-        CompareOp::Le => "le",
-        CompareOp::Gt => "gt",
-        CompareOp::Ge => "ge",
-    }
 }
 
 impl Inst {
@@ -267,186 +220,62 @@ impl Inst {
     pub(crate) fn spell(&self, sink: &mut dyn Sink) {
         let line = Line { sink, gap: "" };
         let line = match self {
-            Self::Move { dst, src } => {
-                let ty = line.declared(*dst);
-                let number = matches!(src, Operand::Imm(_)) && ty != Type::U8;
-                let spelling = if number || ty == Type::Pred { memory_type(ty) } else { register_bits(ty) };
-                line.op("mov", format_args!(".{spelling}")).set_bits(*dst, ty.bits()).bits(*src, ty)
-            }
-            Self::Binary { op, ty, dst, a, b } => {
-                let count = if matches!(op, BinaryOp::Shl | BinaryOp::Shr) { Type::U32 } else { *ty };
-                let (name, of) = binary_name(*op, *ty);
-                let line = line.named("arithmetic", format_args!("{name}.{of}"));
-                line.set(*dst, *ty).read(*a, *ty).read(*b, count)
-            }
-            Self::MulAdd { ty, dst, a, b, c } => {
-                let name = if ty.is_float() { "fma.rn" } else { "mad.lo" };
-                line.named("mad", format_args!("{name}.{ty}")).set(*dst, *ty).reads(&[*a, *b, *c], *ty)
-            }
-            Self::MulWide { dst, a, b } => {
-                line.op("mul.wide", ".u32").set(*dst, Type::U64).reads(&[*a, *b], Type::U32)
-            }
-            Self::Unary { op, ty, dst, a } => {
-                let (name, of) = match op {
-                    UnaryOp::Neg => ("neg", signed_spelling(*ty)),
-                    UnaryOp::Abs => ("abs", signed_spelling(*ty)),
-                    UnaryOp::Not => ("not", bits_spelling(*ty)),
-                };
-                line.named("arithmetic", format_args!("{name}.{of}")).set(*dst, *ty).read(*a, *ty)
-            }
-            Self::Compare { op, ty, dst, a, b } => {
-                let line = line.op("setp", format_args!(".{}.{ty}", compare_name(*op, *ty)));
-                line.set(*dst, Type::Pred).reads(&[*a, *b], *ty)
-            }
-            Self::Select { ty, dst, a, b, cond } => {
-                let of = if ty.is_float() && ty.bits() >= 32 { ty.suffix() } else { register_bits(*ty) };
-                let line = line.op("selp", format_args!(".{of}")).set(*dst, *ty);
-                line.reads(&[*a, *b], *ty).read(*cond, Type::Pred)
-            }
-            Self::Convert { from, dst, src } => {
-                let to = line.declared(*dst);
-                let rounding = match (from.is_float(), to.is_float()) {
-                    (true, true) if to.bits() < from.bits() => ".rn",
-                    (false, true) => ".rn",
-                    (true, false) => ".rzi",
-                    _ => "",
-                };
-                let line = line.op("cvt", format_args!("{rounding}.{to}.{from}"));
-                line.set_bits(*dst, to.bits()).read(*src, *from)
-            }
-            Self::Pack { ty, dst, low, high } => {
-                let line = line.op("cvt", format_args!(".rn.{ty}x2.f32"));
-                line.set(*dst, Type::U32).reads(&[*high, *low], Type::F32)
-            }
-            Self::Unpack { low, high, src } => {
-                line.op("mov", ".b32").set_group(&[*low, *high], Expect::Bits(16)).bits(*src, Type::U32)
-            }
-            Self::ReadSpecial { dst, special } => {
-                let ty = special.ty();
-                line.op("mov", format_args!(".{ty}")).set(*dst, ty).also(special.name())
-            }
-            Self::ShuffleIndex { dst, src, lane } => {
-                let ty = line.declared(*dst);
-                let line = line.op("shfl.sync", ".idx.b32").set_bits(*dst, 32);
-                line.word(*src, ty).read(*lane, Type::U32).also("31, -1")
-            }
-            Self::ShuffleXor { dst, src, mask } => {
-                let ty = line.declared(*dst);
-                let line = line.op("shfl.sync", ".bfly.b32").set_bits(*dst, 32);
-                line.word(*src, ty).also(mask).also("31, -1")
-            }
+            Self::Move { dst, src } => line.copy(*dst, *src),
+            Self::Binary { op, ty, dst, a, b } => line.binary((*op, *ty), *dst, [*a, *b]),
+            Self::MulAdd { ty, dst, a, b, c } => line.mul_add(*ty, *dst, [*a, *b, *c]),
+            Self::MulWide { dst, a, b } => line.mul_wide(*dst, [*a, *b]),
+            Self::Unary { op, ty, dst, a } => line.unary((*op, *ty), *dst, *a),
+            Self::Compare { op, ty, dst, a, b } => line.compare((*op, *ty), *dst, [*a, *b]),
+            Self::Select { ty, dst, a, b, cond } => line.select(*ty, *dst, [*a, *b], *cond),
+            Self::Convert { from, dst, src } => line.convert(*from, *dst, *src),
+            Self::Pack { ty, dst, low, high } => line.pack(*ty, *dst, [*low, *high]),
+            Self::Unpack { low, high, src } => line.unpack([*low, *high], *src),
+            Self::ReadSpecial { dst, special } => line.read_special(*dst, *special),
+            Self::ShuffleIndex { dst, src, lane } => line.shuffle_index(*dst, *src, *lane),
+            Self::ShuffleXor { dst, src, mask } => line.shuffle_xor(*dst, *src, *mask),
             Self::Elect { dst } => line.op("elect.sync", "").glue(" _|").set(*dst, Type::Pred).also(-1),
-            Self::SetMaxRegisters { grow, count } => {
-                let way = if *grow { "inc" } else { "dec" };
-                line.op("setmaxnreg", format_args!(".{way}.sync.aligned.u32")).also(count)
-            }
+            Self::SetMaxRegisters { grow, count } => line.set_max_registers(*grow, *count),
             Self::Trap => line.op("trap", ""),
-            Self::GridDependency { wait } => {
-                line.op("griddepcontrol", if *wait { ".wait" } else { ".launch_dependents" })
-            }
-            Self::LoadParam { dst, param } => {
-                let (ty, name) = (line.declared(*dst), line.sink.param(*param));
-                let line = line.op("ld.param", format_args!(".{}", memory_type(ty)));
-                line.set_bits(*dst, ty.bits()).also(format_args!("[{name}]"))
-            }
-            Self::ParamAddress { dst, param } => {
-                let name = line.sink.param(*param);
-                line.op("cvta.param", ".u64").set(*dst, Type::U64).also(name)
-            }
+            Self::GridDependency { wait } => line.grid_dependency(*wait),
+            Self::LoadParam { dst, param } => line.load_param(*dst, *param),
+            Self::ParamAddress { dst, param } => line.param_address(*dst, *param),
             Self::SharedBase { dst } => line.op("mov", ".u32").set(*dst, Type::U32).also("dynamic_shared"),
-            Self::Load { space, ty, dst, address } => {
-                let ((name, cta), wide) = (in_space(*space, ["ld.global", "ld.shared"]), width(dst.len()));
-                let line = line.op(name, format_args!("{cta}{wide}.{}", memory_type(*ty)));
-                line.set_vector(dst, *ty).address(*address, *space)
-            }
-            Self::Store { space, ty, src, address } => {
-                let ((name, cta), wide) = (in_space(*space, ["st.global", "st.shared"]), width(src.len()));
-                let line = line.op(name, format_args!("{cta}{wide}.{}", memory_type(*ty)));
-                line.address(*address, *space).vector(src, *ty)
-            }
-            Self::MapShared { dst, address, rank } => {
-                let line = line.op("mapa", ".shared::cluster.u32").set(*dst, Type::U32);
-                line.reads(&[*address, *rank], Type::U32)
-            }
-            Self::BarrierSync { id, threads } => line.op("bar.sync", "").read(*id, Type::U32).also(threads),
-            Self::BarrierArrive { id, threads } => {
-                line.op("bar.arrive", "").read(*id, Type::U32).also(threads)
-            }
+            Self::Load { space, ty, dst, address } => line.load((*space, *ty), dst, *address),
+            Self::Store { space, ty, src, address } => line.store((*space, *ty), src, *address),
+            Self::MapShared { dst, address, rank } => line.map_shared(*dst, [*address, *rank]),
+            Self::BarrierSync { id, threads } => line.named_barrier("bar.sync", *id, *threads),
+            Self::BarrierArrive { id, threads } => line.named_barrier("bar.arrive", *id, *threads),
             Self::WarpSync => line.op("bar.warp.sync", "").also(-1),
-            Self::ClusterArrive { relaxed } => {
-                line.op("barrier.cluster.arrive", if *relaxed { ".relaxed.aligned" } else { ".aligned" })
-            }
+            Self::ClusterArrive { relaxed } => line.cluster_arrive(*relaxed),
             Self::ClusterWait => line.op("barrier.cluster.wait", ".acquire.aligned"),
-            Self::MbarrierInit { barrier, count } => {
-                let line = line.op("mbarrier.init", ".shared::cta.b64");
-                line.at(*barrier, Type::U32).read(*count, Type::U32)
-            }
-            Self::MbarrierInvalidate { barrier } => {
-                line.op("mbarrier.inval", ".shared::cta.b64").at(*barrier, Type::U32)
-            }
+            Self::MbarrierInit { barrier, count } => line.mbarrier_init(*barrier, *count),
+            Self::MbarrierInvalidate { barrier } => line.mbarrier_invalidate(*barrier),
             Self::MbarrierArrive(arrival) => arrival.spell(line),
             Self::MbarrierTransact { complete, barrier, space, bytes, scope } => {
-                let name = if *complete { "mbarrier.complete_tx" } else { "mbarrier.expect_tx" };
-                let line = line.op(name, format_args!(".relaxed.{}.{}.b64", scope.suffix(), space.name()));
-                line.at(*barrier, Type::U32).read(*bytes, Type::U32)
+                line.mbarrier_transact((*barrier, *space, *bytes), (*complete, *scope))
             }
             Self::MbarrierTest(test) => test.spell(line),
-            Self::MbarrierPending { dst, state } => {
-                line.op("mbarrier.pending_count", ".b64").set(*dst, Type::U32).read(*state, Type::U64)
-            }
+            Self::MbarrierPending { dst, state } => line.mbarrier_pending(*dst, *state),
             Self::MbarrierWait { barrier, parity, order } => {
-                let (label, order) = (line.sink.label(), order.spelled("acquire"));
-                let line = line.named("mbarrier.try_wait", "{\n\t.reg .pred %done;\n$wait_");
-                let line = line.raw(format_args!("{label}:\n\tmbarrier.try_wait.parity{order}"));
-                let line = line.raw(".shared::cta.b64 %done").glue(", ");
-                let line = line.at(*barrier, Type::U32).read(*parity, Type::U32);
-                line.raw(format_args!(";\n\t@!%done bra $wait_{label};\n\t}}"));
-                return;
+                return line.mbarrier_wait(*barrier, *parity, *order);
             }
             Self::FenceMbarrierInit => line.op("fence.mbarrier_init", ".release.cluster"),
-            Self::FenceProxyAsync { space } => line.op(
-                "fence.proxy.async",
-                match space {
-                    ProxySpace::Shared => ".shared::cta",
-                    ProxySpace::SharedCluster => ".shared::cluster",
-                    ProxySpace::Global => ".global",
-                    ProxySpace::All => "",
-                },
-            ),
-            Self::Fence { sem, scope } => {
-                line.op("fence", format_args!(".{}.{}", sem.suffix(), scope.suffix()))
-            }
+            Self::FenceProxyAsync { space } => line.fence_proxy_async(*space),
+            Self::Fence { sem, scope } => line.fence(*sem, *scope),
             Self::Atomic(atomic) => atomic.spell(line),
             Self::Ordered(access) => access.spell(line),
             Self::CopyAsync(copy) => copy.spell(line),
             Self::WarpMatrix(matrix) => matrix.spell(line),
             Self::Warp(exchange) => exchange.spell(line),
             Self::Alu(alu) => alu.spell(line),
-            Self::TensorLoad { map, coords, im2col, dst, barrier, multicast: mask, hint } => {
-                let (rank, mode) = (coords.len(), if im2col.is_some() { "im2col" } else { "tile" });
-                let line = line.op("cp.async.bulk.tensor", format_args!(".{rank}d.shared::cluster.global"));
-                let line = line.raw(format_args!(".{mode}.{BYTES}"));
-                let line = line.raw(multicast(*mask)).raw(hinted(*hint)).at(*dst, Type::U32);
-                let line = line.tensor(*map, coords).at(*barrier, Type::U32);
-                let offsets = im2col.iter().fold(line, |line, offsets| line.group(offsets, Type::U16));
-                offsets.option(*mask, Type::U16).policy(*hint)
+            Self::TensorLoad { map, coords, im2col, dst, barrier, multicast, hint } => {
+                line.tensor_load((*map, coords, im2col.as_deref()), (*dst, *barrier), *multicast, *hint)
             }
             Self::TensorStore { reduce, map, coords, im2col, src, hint } => {
-                let (rank, mode) = (coords.len(), if *im2col { "im2col_no_offs" } else { "tile" });
-                let (name, dot, op) = match reduce {
-                    Some(op) => ("cp.reduce.async.bulk.tensor", ".", op.name()),
-                    None => ("cp.async.bulk.tensor", "", ""),
-                };
-                let line = line.op(name, format_args!(".{rank}d.global.shared::cta{dot}{op}.{mode}"));
-                let line = line.raw(".bulk_group").raw(hinted(*hint)).tensor(*map, coords);
-                line.at(*src, Type::U32).policy(*hint)
+                line.tensor_store(*reduce, (*map, coords, *im2col), *src, *hint)
             }
             Self::TensorPrefetch { map, coords, im2col } => {
-                let (rank, mode) = (coords.len(), if im2col.is_some() { "im2col" } else { "tile" });
-                let line =
-                    line.op("cp.async.bulk.prefetch.tensor", format_args!(".{rank}d.L2.global.{mode}"));
-                let line = line.tensor(*map, coords);
-                im2col.iter().fold(line, |line, offsets| line.group(offsets, Type::U16))
+                line.tensor_prefetch((*map, coords, im2col.as_deref()))
             }
             Self::BulkCommit => line.op("cp.async.bulk.commit_group", ""),
             Self::BulkWait { pending, read } => {
@@ -462,50 +291,8 @@ impl Inst {
             Self::WgmmaFence => line.op("wgmma.fence", ".sync.aligned"),
             Self::WgmmaCommit => line.op("wgmma.commit_group", ".sync.aligned"),
             Self::WgmmaWait { pending } => line.op("wgmma.wait_group", ".sync.aligned").also(pending),
-            Self::Wgmma {
-                types,
-                n,
-                sparse,
-                d,
-                a,
-                b,
-                accumulate,
-                negate_a,
-                negate_b,
-                transpose_a,
-                transpose_b,
-            } => {
-                let (sp, k) = if sparse.is_some() { (".sp", 2 * types.k()) } else { ("", types.k()) };
-                let line = line.op("wgmma.mma_async", sp);
-                let line = line.raw(format_args!(".sync.aligned.m64n{n}k{k}.{}", types.suffix()));
-                let line = line.set_group(d, Expect::Accumulator);
-                let line = match a {
-                    WgmmaA::Shared(descriptor) => line.read(*descriptor, Type::U64),
-                    WgmmaA::Registers(regs) => {
-                        let line = line.also("{").glue("");
-                        let regs = regs.iter().map(|&reg| Operand::Reg(reg));
-                        regs.fold(line, |line, reg| line.bits(reg, Type::U32)).raw("}").glue(", ")
-                    }
-                };
-                let line = line.read(*b, Type::U64);
-                let line = sparse.iter().fold(line, |line, sparse| {
-                    line.read(Operand::Reg(sparse.metadata), Type::U32).also(sparse.selector)
-                });
-                let mut line = line.read(*accumulate, Type::Pred);
-                let sign = |negate: bool| if negate { -1 } else { 1 };
-                if types.allows_negation() {
-                    line = line.also(sign(*negate_a)).also(sign(*negate_b));
-                }
-                if types.allows_transpose() && matches!(a, WgmmaA::Shared(_)) {
-                    line = line.also(u8::from(*transpose_a));
-                }
-                if types.allows_transpose() { line.also(u8::from(*transpose_b)) } else { line }
-            }
-            Self::StoreMatrix { address, src, transpose } => {
-                let (count, transpose) = (src.len(), if *transpose { ".trans" } else { "" });
-                let line = line.op("stmatrix", format_args!(".sync.aligned.m8n8.x{count}{transpose}"));
-                line.raw(".shared::cta.b16").at(*address, Type::U32).group(src, Type::U32)
-            }
+            Self::Wgmma { .. } => line.wgmma(self),
+            Self::StoreMatrix { address, src, transpose } => line.store_matrix(*address, src, *transpose),
         };
         line.raw(";");
     }

@@ -4,7 +4,7 @@
 //! class. The sum of all counts before a class and a warp is where the groups of that class and warp begin.
 
 use ptx::inst::{AluOp, BitOp};
-use ptx::{Scalar, Special, Value};
+use ptx::{Builder, Scalar, Special, Value};
 
 use super::order::Cut;
 use super::shared::scan;
@@ -29,14 +29,7 @@ pub(super) fn ranked<'f>(
     let count_at = move |class: Value<'f, u32>| at + ((class * warps + warp) * 4);
     let group = move |round| (warp * rounds + round) * 32 + lane;
 
-    let next = f.variable(thread);
-    f.while_(
-        || next.get().less_than(counts),
-        || {
-            f.store_shared(at + next.get() * 4, 0, [f.constant(0u32)]);
-            next.set(next.get() + threads);
-        },
-    );
+    clear(f, at, counts, (thread, threads));
     f.barrier_sync(0, threads);
 
     let below = (f.constant(1u32) << lane) - 1;
@@ -68,24 +61,7 @@ pub(super) fn ranked<'f>(
         })
         .collect();
     f.barrier_sync(0, threads);
-    f.if_(warp.equals(0), || {
-        let (sum, base) = (f.variable(0u32), f.variable(0u32));
-        f.while_(
-            || base.get().less_than(counts),
-            || {
-                let place = base.get() + lane;
-                let inside = place.less_than(counts);
-                let [count] = f.load_shared_vector::<u32, 1>(at + place.min(counts - 1) * 4, 0);
-                let own = count.where_or(inside, 0);
-                let end = scan(f, lane, own, &|a, b| a + b) + sum.get();
-                // The last count is read by the lanes past it too.
-                f.warp_sync();
-                f.if_(inside, || f.store_shared(at + place * 4, 0, [end - own]));
-                sum.set(f.shuffle(end, 31));
-                base.set(base.get() + 32);
-            },
-        );
-    });
+    f.if_(warp.equals(0), || sum_before(f, at, counts, lane));
     f.barrier_sync(0, threads);
     let [many] = f.load_shared_vector::<u32, 1>(at, (4 * kind * warps) as i32);
     let places = of_rounds.into_iter().map(|(exists, key, class, rank)| {
@@ -99,4 +75,36 @@ pub(super) fn ranked<'f>(
         sorted.spread(key, rank, (groups - many).where_or(is_few, many))
     });
     Ranked { places: places.collect(), group: Box::new(group) }
+}
+
+/// Emits code for all threads of a CTA: sets all counts to 0.
+fn clear<'f>(f: &'f Builder, at: Value<'f, u32>, counts: u32, (thread, threads): (Value<'f, u32>, u32)) {
+    let next = f.variable(thread);
+    f.while_(
+        || next.get().less_than(counts),
+        || {
+            f.store_shared(at + next.get() * 4, 0, [f.constant(0u32)]);
+            next.set(next.get() + threads);
+        },
+    );
+}
+
+/// Emits code for one warp: replaces each count by the sum of all counts before it.
+fn sum_before<'f>(f: &'f Builder, at: Value<'f, u32>, counts: u32, lane: Value<'f, u32>) {
+    let (sum, base) = (f.variable(0u32), f.variable(0u32));
+    f.while_(
+        || base.get().less_than(counts),
+        || {
+            let place = base.get() + lane;
+            let inside = place.less_than(counts);
+            let [count] = f.load_shared_vector::<u32, 1>(at + place.min(counts - 1) * 4, 0);
+            let own = count.where_or(inside, 0);
+            let end = scan(f, lane, own, &|a, b| a + b) + sum.get();
+            // The last count is read by the lanes past it too.
+            f.warp_sync();
+            f.if_(inside, || f.store_shared(at + place * 4, 0, [end - own]));
+            sum.set(f.shuffle(end, 31));
+            base.set(base.get() + 32);
+        },
+    );
 }

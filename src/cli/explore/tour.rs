@@ -55,114 +55,153 @@ const UNEVEN: GemmProblem = GemmProblem { m: 2304, n: 2560, k: 4096 };
 /// The tour: stops, each with what it shows, of what there is a choice, the page's function that draws it, and what to try;
 /// cards; and a node.
 pub(super) fn tour() -> Result<Value, Failure> {
-    let ordered = |name, spec: &str| choice(name, spec, Shows::Order(SQUARE), None);
-    let uneven = |name, spec: &str| choice(name, spec, Shows::Order(UNEVEN), None);
-    let clustered = |name, spec: &str| choice(name, spec, Shows::Cluster, None);
-    let recorded = |name, spec: &str| choice(name, spec, Shows::Run, None);
-    let stops = vec![
-        json!({
-            "id": "raster",
-            "name": "Raster order",
-            "view": "order",
-            "says": "A GEMM's output is cut into tiles, and the GPU computes one per SM at a time. Which tiles run together decides how often the rows of A \
-                   and the columns of B are read again. Bands of tiles need fewer distinct bytes per wave than whole columns.",
-            "tries": [
-                "Step through the waves with ← and →, and compare the marks at the edges: they are what the wave reads.",
-                "Compare `distinct` in wave 0 of column by column and of bands.",
-            ],
-            "choices": [
-                ordered("Column by column", "tile=128x256x64 raster=m")?,
-                ordered("Row by row", "tile=128x256x64 raster=n")?,
-                ordered("Bands of 8 along M", "tile=128x256x64 raster=m8")?,
-                ordered("Hilbert curve", "tile=128x256x64 raster=hilbert8")?,
-            ],
-        }),
-        json!({
-            "id": "card",
-            "name": "The card",
-            "view": "card",
-            "says": "A card is a number of SMs with shared memory and tensor cores, an L2 cache, and memory. A small GEMM does not fill the SMs; a large one is \
-                   limited by the tensor cores. The times are those of the library's model, which was fitted to measurements of an H200.",
-            "tries": ["Set 8 CTAs per cluster: SMs that fit no whole cluster stay idle."],
-            "choices": [],
-        }),
-        json!({
-            "id": "wgmma",
-            "name": "wgmma, swizzle",
-            "view": "multiply",
-            "says": "One `wgmma` multiplies 64 rows with up to 256 columns by 128 threads. It reads operands from shared memory, where the chunks of a tile are \
-                   swizzled so that eight rows of a column of chunks lie in different banks. The sums stay in registers.",
-            "tries": [
-                "Point at an element of the accumulator to see its thread and its register.",
-                "In the swizzle, follow one column of chunks: each row of it is in another group of banks.",
-            ],
-            "choices": [
-                choice("The instruction", "tile=128x256x64", Shows::Multiply, None)?,
-                choice("128 B swizzle", "tile=128x256x64", Shows::Memory, Some("memory"))?,
-                choice("32 B swizzle", "tile=128x128x16", Shows::Memory, Some("memory"))?,
-                choice("A from registers", "weights-b=s4 swap=yes", Shows::Multiply, None)?,
-            ],
-        }),
-        json!({
-            "id": "barriers",
-            "name": "Barriers",
-            "view": "timeline",
-            "says": "A producer fills stages, consumers empty them, and two mbarriers per stage say which is due: `full` counts the bytes that the copies wrote, \
-                   `empty` the consumers that are done. This is a run of the real program in the emulator, step by step.",
-            "tries": [
-                "Choose a wait: its mbarrier, its phase, and who completes it are shown.",
-                "Compare the epilogue of the pingpong kernel: another consumer multiplies meanwhile.",
-            ],
-            "choices": [
-                recorded("Two consumers per tile", "tile=128x64x64 stages=3")?,
-                recorded("A tile per consumer", "tile=64x64x64 roles=pingpong stages=3")?,
-                recorded("One warpgroup does all", "64x64-direct-bf16-kk")?,
-            ],
-        }),
-        json!({
-            "id": "cluster",
-            "name": "Cluster",
-            "view": "cluster",
-            "says": "CTAs of a cluster run on neighbouring SMs. Those that need the same tile of A or B copy a part each, and multicast it to the others: fewer \
-                   bytes come from L2.",
-            "tries": ["Choose a CTA: what it sends is bright in each CTA that receives it."],
-            "choices": [
-                clustered("2 x 1", "tile=128x256x64 cluster=2x1")?,
-                clustered("1 x 2", "tile=256x128x64 cluster=1x2")?,
-                clustered("2 x 2", "tile=128x192x64 cluster=2x2")?,
-                clustered("No cluster", "tile=128x256x64")?,
-            ],
-        }),
-        json!({
-            "id": "schedule",
-            "name": "Tile scheduling",
-            "view": "order",
-            "says": "Tiles rarely fill the last wave. A scheduler can leave the rest idle, divide tiles along K among SMs, or slice the tiles of the last wave.",
-            "tries": [
-                "Look at `The slots`: gaps are idle time. Stream-K leaves hardly any, and pays with partial sums that are added up.",
-            ],
-            "choices": [
-                uneven("Whole tiles", "tile=128x256x64")?,
-                uneven("Stream-K", "tile=128x256x64 scheduler=stream-k")?,
-                uneven("Halves of K", "tile=128x256x64 scheduler=stream-k divide=split2")?,
-                uneven("Sliced last wave", "tile=128x256x64 scheduler=narrow-tail splits=2")?,
-            ],
-        }),
-        json!({
-            "id": "node",
-            "name": "The node",
-            "view": "node",
-            "says": "The GPUs of a node can share a GEMM. Each computes a part, by a kernel chosen for that part, and then they exchange results. Times of the parts \
-                   are the model's; those of the exchange are bytes divided by the speed of NVLink. The crate `falchion-parallel` has such layers: products by the library's \
-                   kernels, and all-gather, reduce-scatter and all-reduce by NCCL. Without GPUs, its ranks run in emulators.",
-            "tries": [
-                "For few rows, compare dividing N and K: what is exchanged is the same output, once or as partial sums.",
-                "Run `falchion-parallel check --ranks 2`: random layers on two emulated ranks, compared with the whole product.",
-            ],
-            "choices": [],
-        }),
-    ];
+    let stops = [raster()?, card(), wgmma()?, barriers()?, clusters()?, scheduling()?, whole_node()];
     Ok(json!({ "stops": stops, "cards": cards(), "node": node::of()? }))
+}
+
+/// Which tiles run together.
+fn raster() -> Result<Value, Failure> {
+    Ok(json!({
+        "id": "raster",
+        "name": "Raster order",
+        "view": "order",
+        "says": "A GEMM's output is cut into tiles, and the GPU computes one per SM at a time. Which tiles run together decides how often the rows of A \
+               and the columns of B are read again. Bands of tiles need fewer distinct bytes per wave than whole columns.",
+        "tries": [
+            "Step through the waves with ← and →, and compare the marks at the edges: they are what the wave reads.",
+            "Compare `distinct` in wave 0 of column by column and of bands.",
+        ],
+        "choices": [
+            ordered("Column by column", "tile=128x256x64 raster=m")?,
+            ordered("Row by row", "tile=128x256x64 raster=n")?,
+            ordered("Bands of 8 along M", "tile=128x256x64 raster=m8")?,
+            ordered("Hilbert curve", "tile=128x256x64 raster=hilbert8")?,
+        ],
+    }))
+}
+
+/// What a card has, and what it limits.
+fn card() -> Value {
+    json!({
+        "id": "card",
+        "name": "The card",
+        "view": "card",
+        "says": "A card is a number of SMs with shared memory and tensor cores, an L2 cache, and memory. A small GEMM does not fill the SMs; a large one is \
+               limited by the tensor cores. The times are those of the library's model, which was fitted to measurements of an H200.",
+        "tries": ["Set 8 CTAs per cluster: SMs that fit no whole cluster stay idle."],
+        "choices": [],
+    })
+}
+
+/// The instruction, and the tiles that it reads.
+fn wgmma() -> Result<Value, Failure> {
+    Ok(json!({
+        "id": "wgmma",
+        "name": "wgmma, swizzle",
+        "view": "multiply",
+        "says": "One `wgmma` multiplies 64 rows with up to 256 columns by 128 threads. It reads operands from shared memory, where the chunks of a tile are \
+               swizzled so that eight rows of a column of chunks lie in different banks. The sums stay in registers.",
+        "tries": [
+            "Point at an element of the accumulator to see its thread and its register.",
+            "In the swizzle, follow one column of chunks: each row of it is in another group of banks.",
+        ],
+        "choices": [
+            choice("The instruction", "tile=128x256x64", Shows::Multiply, None)?,
+            choice("128 B swizzle", "tile=128x256x64", Shows::Memory, Some("memory"))?,
+            choice("32 B swizzle", "tile=128x128x16", Shows::Memory, Some("memory"))?,
+            choice("A from registers", "weights-b=s4 swap=yes", Shows::Multiply, None)?,
+        ],
+    }))
+}
+
+/// Who waits for whom in a CTA.
+fn barriers() -> Result<Value, Failure> {
+    Ok(json!({
+        "id": "barriers",
+        "name": "Barriers",
+        "view": "timeline",
+        "says": "A producer fills stages, consumers empty them, and two mbarriers per stage say which is due: `full` counts the bytes that the copies wrote, \
+               `empty` the consumers that are done. This is a run of the real program in the emulator, step by step.",
+        "tries": [
+            "Choose a wait: its mbarrier, its phase, and who completes it are shown.",
+            "Compare the epilogue of the pingpong kernel: another consumer multiplies meanwhile.",
+        ],
+        "choices": [
+            recorded("Two consumers per tile", "tile=128x64x64 stages=3")?,
+            recorded("A tile per consumer", "tile=64x64x64 roles=pingpong stages=3")?,
+            recorded("One warpgroup does all", "64x64-direct-bf16-kk")?,
+        ],
+    }))
+}
+
+/// What CTAs of a cluster send each other.
+fn clusters() -> Result<Value, Failure> {
+    Ok(json!({
+        "id": "cluster",
+        "name": "Cluster",
+        "view": "cluster",
+        "says": "CTAs of a cluster run on neighbouring SMs. Those that need the same tile of A or B copy a part each, and multicast it to the others: fewer \
+               bytes come from L2.",
+        "tries": ["Choose a CTA: what it sends is bright in each CTA that receives it."],
+        "choices": [
+            clustered("2 x 1", "tile=128x256x64 cluster=2x1")?,
+            clustered("1 x 2", "tile=256x128x64 cluster=1x2")?,
+            clustered("2 x 2", "tile=128x192x64 cluster=2x2")?,
+            clustered("No cluster", "tile=128x256x64")?,
+        ],
+    }))
+}
+
+/// What is done with a last wave that is not full.
+fn scheduling() -> Result<Value, Failure> {
+    Ok(json!({
+        "id": "schedule",
+        "name": "Tile scheduling",
+        "view": "order",
+        "says": "Tiles rarely fill the last wave. A scheduler can leave the rest idle, divide tiles along K among SMs, or slice the tiles of the last wave.",
+        "tries": [
+            "Look at `The slots`: gaps are idle time. Stream-K leaves hardly any, and pays with partial sums that are added up.",
+        ],
+        "choices": [
+            uneven("Whole tiles", "tile=128x256x64")?,
+            uneven("Stream-K", "tile=128x256x64 scheduler=stream-k")?,
+            uneven("Halves of K", "tile=128x256x64 scheduler=stream-k divide=split2")?,
+            uneven("Sliced last wave", "tile=128x256x64 scheduler=narrow-tail splits=2")?,
+        ],
+    }))
+}
+
+/// A GEMM of all GPUs of a node.
+fn whole_node() -> Value {
+    json!({
+        "id": "node",
+        "name": "The node",
+        "view": "node",
+        "says": "The GPUs of a node can share a GEMM. Each computes a part, by a kernel chosen for that part, and then they exchange results. Times of the parts \
+               are the model's; those of the exchange are bytes divided by the speed of NVLink. The crate `falchion-parallel` has such layers: products by the library's \
+               kernels, and all-gather, reduce-scatter and all-reduce by NCCL. Without GPUs, its ranks run in emulators.",
+        "tries": [
+            "For few rows, compare dividing N and K: what is exchanged is the same output, once or as partial sums.",
+            "Run `falchion-parallel check --ranks 2`: random layers on two emulated ranks, compared with the whole product.",
+        ],
+        "choices": [],
+    })
+}
+
+fn ordered(name: &str, spec: &str) -> Result<Value, Failure> {
+    choice(name, spec, Shows::Order(SQUARE), None)
+}
+
+fn uneven(name: &str, spec: &str) -> Result<Value, Failure> {
+    choice(name, spec, Shows::Order(UNEVEN), None)
+}
+
+fn clustered(name: &str, spec: &str) -> Result<Value, Failure> {
+    choice(name, spec, Shows::Cluster, None)
+}
+
+fn recorded(name: &str, spec: &str) -> Result<Value, Failure> {
+    choice(name, spec, Shows::Run, None)
 }
 
 /// The time of the best kernel that the model finds, and its spec.

@@ -39,79 +39,90 @@ impl Draw {
                 let sums = product.sums(accumulators(gemm), &|_| ());
                 return ended(problem, product.run(gemm, program, engine, &sums)?);
             }
-            Form::Batched => {
-                let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
-                let count = self.random.u32(1..4);
-                let (interleaved, batch) = (self.once_in(3), SeveralProducts::batch(problem, count));
-                SeveralProducts { shared, interleaved, ..batch }
-            }
-            Form::GroupedContiguous if many > 0 => {
-                // Few of them have rows.
-                let rows: Vec<u32> = (0..many)
-                    .map(|_| if self.once_in(20) { self.random.u32(..=problem.m) } else { 0 })
-                    .collect();
-                SeveralProducts::of_rows(&rows, 0, [row, problem.k])
-            }
-            Form::GroupedContiguous => {
-                let rows: Vec<u32> =
-                    (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
-                let spare = self.random.u32(..3);
-                SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k])
-            }
-            Form::GroupedMasked if many > 0 => {
-                let room = self.random.u32(..=9);
-                let rows: Vec<u32> = (0..many)
-                    .map(|_| if self.once_in(20) { self.random.u32(..=room + 2) } else { 0 })
-                    .collect();
-                SeveralProducts::masked(&rows, room, [row, problem.k])
-            }
-            Form::GroupedMasked => {
-                let room = self.random.u32(..=problem.m);
-                // A group may claim more rows than its buffer has.
-                let rows: Vec<u32> =
-                    (0..self.random.u32(1..5)).map(|_| self.random.u32(..=room + room / 4)).collect();
-                SeveralProducts::masked(&rows, room, [problem.n, problem.k])
-            }
-            Form::KGrouped => {
-                let (tile, most) = (plan.mainloop.tile[2], problem.k.div_ceil(plan.mainloop.tile[2]));
-                // Mostly multiples of tile K, in order; now and then any number.
-                let mut offsets: Vec<u32> = (0..self.random.u32(2..7))
-                    .map(|_| {
-                        if self.once_in(12) {
-                            return self.random.u32(..);
-                        }
-                        tile * self.random.u32(..=most)
-                    })
-                    .collect();
-                if !self.once_in(8) {
-                    offsets.sort_unstable();
-                }
-                let products = SeveralProducts::along_k(problem, offsets);
-                let shared = [false, false, self.once_in(4)];
-                SeveralProducts { shared, interleaved: self.once_in(3), ..products }
-            }
-            Form::PointerArray if many > 0 => {
-                let shapes = (0..many).map(|_| {
-                    let m = if self.once_in(20) { self.random.u32(..=problem.m) } else { 0 };
-                    GemmProblem { m, n: row, k: problem.k }
-                });
-                SeveralProducts::array(shapes.collect())
-            }
-            Form::PointerArray => {
-                let shapes = (0..self.random.u32(1..4)).map(|_| {
-                    let part = |random: &mut Rng, extent: u32, step: u32| random.u32(..=extent / step) * step;
-                    let random = &mut self.random;
-                    GemmProblem {
-                        m: part(random, problem.m, 1),
-                        n: part(random, problem.n, row.min(problem.n)),
-                        k: part(random, problem.k, 1),
-                    }
-                });
-                SeveralProducts::array(shapes.collect())
-            }
+            Form::Batched => self.batch(problem),
+            Form::GroupedContiguous => self.groups_of_rows(problem, (many, row)),
+            Form::GroupedMasked => self.masked_groups(problem, (many, row)),
+            Form::KGrouped => self.groups_along_k(problem, plan.mainloop.tile[2]),
+            Form::PointerArray => self.array(problem, (many, row)),
         };
         let products = SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
         ended(problem, products.run(gemm, program, engine)?)
+    }
+
+    fn batch(&mut self, problem: GemmProblem) -> SeveralProducts {
+        let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
+        let count = self.random.u32(1..4);
+        let (interleaved, batch) = (self.once_in(3), SeveralProducts::batch(problem, count));
+        SeveralProducts { shared, interleaved, ..batch }
+    }
+
+    /// Groups of rows: `many`, with N of `row`; or a few, if that is 0.
+    fn groups_of_rows(&mut self, problem: GemmProblem, (many, row): (u32, u32)) -> SeveralProducts {
+        if many > 0 {
+            // Few of them have rows.
+            let rows: Vec<u32> =
+                (0..many).map(|_| if self.once_in(20) { self.random.u32(..=problem.m) } else { 0 }).collect();
+            return SeveralProducts::of_rows(&rows, 0, [row, problem.k]);
+        }
+        let rows: Vec<u32> = (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
+        let spare = self.random.u32(..3);
+        SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k])
+    }
+
+    /// Groups with room for rows: `many`, with N of `row`; or a few, if that is 0.
+    fn masked_groups(&mut self, problem: GemmProblem, (many, row): (u32, u32)) -> SeveralProducts {
+        if many > 0 {
+            let room = self.random.u32(..=9);
+            let rows: Vec<u32> =
+                (0..many).map(|_| if self.once_in(20) { self.random.u32(..=room + 2) } else { 0 }).collect();
+            return SeveralProducts::masked(&rows, room, [row, problem.k]);
+        }
+        let room = self.random.u32(..=problem.m);
+        // A group may claim more rows than its buffer has.
+        let rows: Vec<u32> =
+            (0..self.random.u32(1..5)).map(|_| self.random.u32(..=room + room / 4)).collect();
+        SeveralProducts::masked(&rows, room, [problem.n, problem.k])
+    }
+
+    /// Groups along K, of a kernel whose tiles have K of `tile`.
+    fn groups_along_k(&mut self, problem: GemmProblem, tile: u32) -> SeveralProducts {
+        let most = problem.k.div_ceil(tile);
+        // Mostly multiples of tile K, in order; now and then any number.
+        let mut offsets: Vec<u32> = (0..self.random.u32(2..7))
+            .map(|_| {
+                if self.once_in(12) {
+                    return self.random.u32(..);
+                }
+                tile * self.random.u32(..=most)
+            })
+            .collect();
+        if !self.once_in(8) {
+            offsets.sort_unstable();
+        }
+        let products = SeveralProducts::along_k(problem, offsets);
+        let shared = [false, false, self.once_in(4)];
+        SeveralProducts { shared, interleaved: self.once_in(3), ..products }
+    }
+
+    /// Matrices with extents of their own: `many`, with N of `row`; or a few, if that is 0.
+    fn array(&mut self, problem: GemmProblem, (many, row): (u32, u32)) -> SeveralProducts {
+        if many > 0 {
+            let shapes = (0..many).map(|_| {
+                let m = if self.once_in(20) { self.random.u32(..=problem.m) } else { 0 };
+                GemmProblem { m, n: row, k: problem.k }
+            });
+            return SeveralProducts::array(shapes.collect());
+        }
+        let shapes = (0..self.random.u32(1..4)).map(|_| {
+            let part = |random: &mut Rng, extent: u32, step: u32| random.u32(..=extent / step) * step;
+            let random = &mut self.random;
+            GemmProblem {
+                m: part(random, problem.m, 1),
+                n: part(random, problem.n, row.min(problem.n)),
+                k: part(random, problem.k, 1),
+            }
+        });
+        SeveralProducts::array(shapes.collect())
     }
 
     /// One GEMM of random matrices.

@@ -1,7 +1,7 @@
 //! `bench`: layers of models beside the sequence of NCCL and cuBLASLt, PyTorch's operators, and the model.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,29 +135,15 @@ impl Bench {
             return Err(Error::Argument { field, found, needed: "a GPU".to_owned() });
         };
         group.tune(self.tune);
-        let (command, card) = (std::env::args().skip(1).collect::<Vec<_>>().join(" "), group.describe());
+        let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        let here = Here { command, card: group.describe(), nccl, ranks: size };
         let file = |path: &PathBuf| OpenOptions::new().create(true).append(true).open(path);
-        let unwritten = |error: std::io::Error| Error::System {
-            what: format!("--jsonl {}", self.jsonl.as_deref().unwrap_or(Path::new("")).display()),
-            reason: error.to_string(),
-        };
         let mut record = match (&self.jsonl, rank) {
-            (Some(path), 0) => Some(file(path).map_err(unwritten)?),
+            (Some(path), 0) => Some(file(path).map_err(|error| self.unwritten(error))?),
             _ => None,
         };
         if rank == 0 {
-            let chosen = match self.tune {
-                0 => "the model's first kernel".to_owned(),
-                count => format!("the fastest of {count} measured kernels"),
-            };
-            println!(
-                "{size} x {}, NCCL {nccl}, {chosen}; microseconds, the slowest rank; ratios: ours / theirs",
-                group.describe()
-            );
-            println!(
-                "| layer | tokens | dtype | ours | recorded | two at once | NCCL + cuBLASLt, first | its fastest | ratio to first | to fastest | torch | torch overlapped | predicted | host: ours | recorded | NCCL + cuBLASLt | NCCL alone |"
-            );
-            println!("|{}", "---|".repeat(17));
+            self.print_heading(&here);
         }
         let mut logarithms = [const { Vec::new() }; 3];
         for &dtype in &self.dtype {
@@ -165,48 +151,19 @@ impl Bench {
                 let scaled = matches!(dtype, Multiplied::E4m3);
                 let times = bench::layer(&mut group, layer, &self.tokens, scaled)?;
                 for (&tokens, times) in self.tokens.iter().zip(times) {
-                    let Times { ours, overlapped, recorded, first, fastest, collective, host } = times;
                     let model =
                         predict::layer(group.machine(), &Links::default(), layer, (size, tokens), scaled)?;
                     let predicted = (model[0] + model[1]) * 1e6;
-                    let ratios = [ours / first, ours / fastest, ours / predicted];
+                    let ours = times.ours;
+                    let ratios = [ours / times.first, ours / times.fastest, ours / predicted];
                     logarithms.iter_mut().zip(ratios).for_each(|(all, own)| all.push(own.ln()));
                     if rank == 0 {
-                        let (name, dtype) = (layer.name, if scaled { "e4m3" } else { "bf16" });
-                        let known = torch.get(&(name.to_owned(), tokens)).filter(|_| !scaled);
-                        let [sequence, operator] =
-                            [0, 1].map(|i| known.map_or("-".to_owned(), |times| format!("{:.1}", times[i])));
-                        let [product, moved] = model.map(|seconds| seconds * 1e6);
+                        let known = torch.get(&(layer.name.to_owned(), tokens)).filter(|_| !scaled);
+                        let dtype = if scaled { "e4m3" } else { "bf16" };
                         if let Some(file) = &mut record {
-                            let bench::Layer { name: layer, column, n, k } = layer;
-                            let (ranks, nccl, card, command) =
-                                (size, nccl.as_str(), card.as_str(), command.as_str());
-                            let line = Line {
-                                command,
-                                card,
-                                nccl,
-                                ranks,
-                                layer,
-                                column,
-                                n,
-                                k,
-                                tokens,
-                                dtype,
-                                ours,
-                                recorded,
-                                first,
-                                fastest,
-                                collective,
-                            };
-                            let line =
-                                serde_json::to_string(&line).map_err(|error| unwritten(error.into()))?;
-                            writeln!(file, "{line}").map_err(unwritten)?;
+                            self.append(file, &here.line(layer, (tokens, dtype), &times))?;
                         }
-                        let host = host.map(|time| format!(" {time:.1} |")).concat();
-                        println!(
-                            "| {name} | {tokens} | {dtype} | {ours:.1} | {recorded:.1} | {overlapped:.1} | {first:.1} | {fastest:.1} | {:.3} | {:.3} | {sequence} | {operator} | {product:.0} + {moved:.0} (collective {collective:.0}) |{host}",
-                            ratios[0], ratios[1]
-                        );
+                        print_row((layer.name, tokens, dtype), &times, known, model);
                     }
                 }
             }
@@ -221,4 +178,89 @@ impl Bench {
         }
         Ok(())
     }
+
+    /// Prints what is compared, and the heads of the columns.
+    fn print_heading(&self, Here { card, nccl, ranks, .. }: &Here) {
+        let chosen = match self.tune {
+            0 => "the model's first kernel".to_owned(),
+            count => format!("the fastest of {count} measured kernels"),
+        };
+        println!(
+            "{ranks} x {card}, NCCL {nccl}, {chosen}; microseconds, the slowest rank; ratios: ours / theirs"
+        );
+        println!(
+            "| layer | tokens | dtype | ours | recorded | two at once | NCCL + cuBLASLt, first | its fastest | ratio to first | to fastest | torch | torch overlapped | predicted | host: ours | recorded | NCCL + cuBLASLt | NCCL alone |"
+        );
+        println!("|{}", "---|".repeat(17));
+    }
+
+    /// Appends a line to the record.
+    fn append(&self, file: &mut File, line: &Line<'_>) -> Result<(), Error> {
+        let line = serde_json::to_string(line).map_err(|error| self.unwritten(error.into()))?;
+        writeln!(file, "{line}").map_err(|error| self.unwritten(error))
+    }
+
+    /// The error of a record that cannot be written.
+    fn unwritten(&self, error: std::io::Error) -> Error {
+        Error::System {
+            what: format!("--jsonl {}", self.jsonl.as_deref().unwrap_or(Path::new("")).display()),
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// What all lines of a record have in common.
+struct Here {
+    command: String,
+    card: String,
+    nccl: String,
+    ranks: u32,
+}
+
+impl Here {
+    fn line<'a>(
+        &'a self,
+        bench::Layer { name: layer, column, n, k }: bench::Layer,
+        (tokens, dtype): (u32, &'a str),
+        times: &Times,
+    ) -> Line<'a> {
+        let Self { command, card, nccl, ranks } = self;
+        let Times { ours, recorded, first, fastest, collective, .. } = *times;
+        Line {
+            command,
+            card,
+            nccl,
+            ranks: *ranks,
+            layer,
+            column,
+            n,
+            k,
+            tokens,
+            dtype,
+            ours,
+            recorded,
+            first,
+            fastest,
+            collective,
+        }
+    }
+}
+
+/// Prints the row of a layer. `known` are PyTorch's times, if there are any; `model` predicts seconds of the product and of what is moved.
+fn print_row(
+    (name, tokens, dtype): (&str, u32, &str),
+    times: &Times,
+    known: Option<&[f64; 2]>,
+    model: [f64; 2],
+) {
+    let Times { ours, overlapped, recorded, first, fastest, collective, host } = *times;
+    let ratios = [ours / first, ours / fastest];
+    let [sequence, operator] =
+        [0, 1].map(|i| known.map_or("-".to_owned(), |times| format!("{:.1}", times[i])));
+    let [product, moved] = model.map(|seconds| seconds * 1e6);
+    let host = host.map(|time| format!(" {time:.1} |")).concat();
+    println!(
+        "| {name} | {tokens} | {dtype} | {ours:.1} | {recorded:.1} | {overlapped:.1} | {first:.1} | {fastest:.1} | {:.3} | {:.3} | {sequence} | {operator} | {product:.0} + {moved:.0} (collective {collective:.0}) |{host}",
+        ratios[0], ratios[1]
+    );
 }

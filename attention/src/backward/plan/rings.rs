@@ -1,0 +1,83 @@
+//! The rings of the backward pass, and their places in shared memory.
+
+use collective::{Arrivals, RingPlan, StageSlot};
+
+use super::{LINE, PairPlan, Tiles, consumers, wide};
+use crate::backward::spec::BackwardSpec;
+use crate::plan::AttentionPlan;
+
+/// The rings of a CTA, in their places.
+pub(super) struct Rings {
+    pub(super) kv_ring: RingPlan,
+    pub(super) q_ring: RingPlan,
+    pub(super) ds_ring: RingPlan,
+    pub(super) dq_ring: RingPlan,
+    /// Turns to add to a tile, and tiles that were added to, if blocks add in a fixed order.
+    pub(super) turns: RingPlan,
+    pub(super) done: RingPlan,
+    /// The rings of dO and of P that a pair of consumers needs.
+    pub(super) passed: Option<[RingPlan; 2]>,
+    pub(super) shared_bytes: u32,
+}
+
+/// Arrivals of a warp, and of a warpgroup.
+const OF_WARPS: u32 = Arrivals::Warp.count();
+const OF_WARPGROUP: u32 = Arrivals::Warpgroup.count();
+
+impl Rings {
+    /// The rings of consumers with keys of their own.
+    pub(super) const fn of(spec: &BackwardSpec, tiles: &Tiles) -> Self {
+        let ([rows, _], [wide_k, _], consumers) = (spec.tile, wide(spec), consumers(spec));
+        let [q, d_o] = tiles.queries;
+        let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
+        let q_ring = RingPlan::of(&[q.room(), line, d_o.room(), line]).arrivals(1, consumers * OF_WARPGROUP);
+        let ds = RingPlan::of(&[tiles.differences.room()]).arrivals(0, 0);
+        let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(consumers * OF_WARPS, 1);
+        // A tile whose accumulators fit into registers leaves room for two stages of Q and dO, and for two buffers of dS.
+        let ([kv_ring, q_ring, ds_ring, dq_ring, turns, done], shared_bytes) = RingPlan::placed_together(
+            [of_keys(tiles), q_ring, ds, dq, order, order],
+            [1, 2, 2, 1, in_order, in_order],
+            0,
+        );
+        Self { kv_ring, q_ring, ds_ring, dq_ring, turns, done, passed: None, shared_bytes }
+    }
+
+    /// The rings of two consumers with the same keys.
+    pub(super) const fn of_pair(spec: &BackwardSpec, tiles: &Tiles) -> Self {
+        let [rows, keys] = spec.tile;
+        let [q, d_o] = tiles.queries;
+        let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
+        let kv = of_keys(tiles);
+        // One consumer reads a line by its threads, and both read the tile by products.
+        let released = OF_WARPS + OF_WARPGROUP;
+        let q_ring = RingPlan::of(&[q.room(), line]).arrivals(1, released);
+        let do_ring = RingPlan::of(&[d_o.room(), line]).arrivals(1, released);
+        let ds = RingPlan::of(&[tiles.differences.room()]).arrivals(OF_WARPS, 2 * OF_WARPGROUP);
+        let p = RingPlan::of(&[StageSlot::line(rows * keys * 4)]).arrivals(OF_WARPS, OF_WARPS);
+        let dq = RingPlan::of(&[StageSlot::line(rows * PairPlan::COLUMNS * 4)]).arrivals(OF_WARPS, 1);
+        // Two stages of Q and, if they fit, of dO; the rest is for what is added.
+        let have = AttentionPlan::TARGET.limits().shared_bytes;
+        let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1) + 2 * order.need(in_order);
+        let stages = if fixed + do_ring.need(2) + dq.need(2) <= have { 2 } else { 1 };
+        let parts = dq.fit(have - fixed - do_ring.need(stages));
+        let ([kv_ring, q_ring, ds_ring, dq_ring, do_ring, p_ring, turns, done], shared_bytes) =
+            RingPlan::placed_together(
+                [kv, q_ring, ds, dq, do_ring, p, order, order],
+                [1, 2, 1, parts, stages, 1, in_order, in_order],
+                0,
+            );
+        let passed = Some([do_ring, p_ring]);
+        Self { kv_ring, q_ring, ds_ring, dq_ring, turns, done, passed, shared_bytes }
+    }
+}
+
+/// The ring of one stage with K and V.
+const fn of_keys(tiles: &Tiles) -> RingPlan {
+    let [k, v] = tiles.keys;
+    RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0)
+}
+
+/// A ring without any bytes, and how many stages its place has.
+const fn in_order(spec: &BackwardSpec) -> (RingPlan, u32) {
+    (RingPlan::of(&[]), if spec.deterministic { 2 } else { 0 })
+}

@@ -1,0 +1,122 @@
+//! The rules that a spec must keep, before any number is computed.
+
+use collective::Format;
+
+use super::{LatentPlan, Refused, is_direct, multiplied, number, of_bytes, same, sixteen_bits};
+use crate::spec::{AttentionSpec, Parts};
+
+/// Checks a spec. Returns the instruction types of its products.
+pub(super) const fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Refused> {
+    let types = match formats(spec) {
+        Ok(types) => types,
+        Err(error) => return Err(error),
+    };
+    if let Err(error) = extents(spec) {
+        return Err(error);
+    }
+    match parts(spec) {
+        Ok(()) => Ok(types),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks the formats of Q, of the cache and of O.
+const fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Refused> {
+    let AttentionSpec { format, output, .. } = *spec;
+    let Some(types) = multiplied(format) else {
+        return Err(Refused::Format { field: "format", format, needed: "bf16, f16 or e4m3" });
+    };
+    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
+    if let Some(cache) = spec.cache
+        && (bytes || !same(cache, Format::E4m3))
+    {
+        let needed = if bytes { "Q's format alone" } else { "e4m3" };
+        return Err(Refused::Format { field: "cache", format: cache, needed });
+    }
+    if latent && bytes {
+        return Err(Refused::Format { field: "format", format, needed: "bf16 or f16 with d=576x512" });
+    }
+    if latent && let Some(format) = spec.cache {
+        let needed = "Q's format alone with d=576x512";
+        return Err(Refused::Format { field: "cache", format, needed });
+    }
+    let direct = is_direct(spec);
+    let sixteen = if bytes { sixteen_bits(output).is_some() && direct } else { same(output, format) };
+    if !(sixteen || same(output, Format::F32) && direct) {
+        let needed = if bytes {
+            "bf16, f16 or f32 with store=direct or parts"
+        } else {
+            "the format of Q, K and V, or f32 with store=direct or parts,"
+        };
+        return Err(Refused::Format { field: "output", format: output, needed });
+    }
+    Ok(types)
+}
+
+/// Checks the elements of a head, and the queries and keys of a tile.
+const fn extents(spec: &AttentionSpec) -> Result<(), Refused> {
+    let AttentionSpec { head: [d, dv], tile: [rows, keys], .. } = *spec;
+    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
+    if !matches!(d, 64 | 96 | 128 | 192 | 256 | 576) {
+        return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192, 256 or 576"));
+    }
+    if d == 576 && dv != 512 {
+        let needed = "512 with 576 of Q and K, of which V is the first ones,";
+        return Err(number("d of V and O", dv, needed));
+    }
+    if dv != d && !(d == 192 && dv == 128) && !latent {
+        let needed = "the number of Q and K, or 128 with their 192,";
+        return Err(number("d of V and O", dv, needed));
+    }
+    if latent && let Some((field, value, needed)) = LatentPlan::refused(spec) {
+        return Err(number(field, value, needed));
+    }
+    if !matches!(rows, 64 | 128 | 192) {
+        return Err(number("the number of queries per tile", rows, "64, 128 or 192"));
+    }
+    if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
+        return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
+    }
+    if bytes && !keys.is_multiple_of(32) {
+        return Err(number("the number of keys per block", keys, "a multiple of 32 with 8-bit operands"));
+    }
+    if bytes && spec.lazy {
+        // Weights are up to 2^8 already.
+        return Err(number("lazy", 1, "off with 8-bit operands"));
+    }
+    Ok(())
+}
+
+/// Checks parts of keys, pages, and heads that are rows of a tile.
+const fn parts(spec: &AttentionSpec) -> Result<(), Refused> {
+    let [_, keys] = spec.tile;
+    match spec.parts {
+        Parts::Count(count) if count < 2 || count > 1024 => {
+            return Err(number("the number of parts", count, "1 to 1024"));
+        }
+        Parts::Keys(part) if part == 0 || !part.is_multiple_of(keys) => {
+            return Err(number(
+                "the number of keys of a part",
+                part,
+                "a multiple of the number of keys per block",
+            ));
+        }
+        Parts::One | Parts::Count(_) | Parts::Keys(_) => {}
+    }
+    if let Some(page) = spec.pages {
+        if !matches!(page, 16 | 32 | 64 | 128 | 256) {
+            return Err(number("pages, the number of keys in a page,", page, "16, 32, 64, 128 or 256"));
+        }
+        if !keys.is_multiple_of(page) && !page.is_multiple_of(keys) {
+            return Err(number(
+                "pages, the number of keys in a page,",
+                page,
+                "a divisor or a multiple of the number of keys per block",
+            ));
+        }
+    }
+    if !spec.pack.is_power_of_two() || spec.pack > 64 {
+        return Err(number("pack, the heads that are rows of a tile,", spec.pack, "a power of two up to 64"));
+    }
+    Ok(())
+}

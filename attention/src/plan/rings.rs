@@ -1,0 +1,167 @@
+//! The rings of a kernel: how many blocks of Q, K and V shared memory holds.
+
+use collective::{Arrivals, Format, OperandTile, QueuePlan, RingPlan, TileLayout};
+use cute_rs::atom::Major;
+
+use super::{AttentionPlan, LatentPlan, NarrowPlan, Refused, Tiles, min, number, of_bytes};
+use crate::spec::{AttentionSpec, Order};
+
+/// Warps that convert.
+pub(crate) const CONVERTERS: u32 = 3;
+
+/// Most blocks of K, and of V, that are loaded and not yet converted, if there are two; and if only V is converted.
+const MOST_NARROW: [u32; 2] = [8, 2];
+
+/// Most blocks of K, and of V, that are planned if the spec leaves the number open.
+const MOST_STAGES: u32 = 4;
+
+impl NarrowPlan {
+    /// The blocks as they are in memory, whose rings have no place yet; `None` if none are converted. `dv` are the columns of V.
+    pub(super) const fn of(spec: &AttentionSpec, dv: u32) -> Result<Option<Self>, Refused> {
+        if !spec.is_scaled() {
+            return Ok(None);
+        }
+        let ([d, _], [_, keys], bytes) = (spec.head, spec.tile, of_bytes(spec));
+        let (Ok(k), Ok(v)) = (
+            OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest),
+            OperandTile::new(Format::E4m3, Major::K, [keys, dv], TileLayout::Widest),
+        ) else {
+            let needed = "a number whose blocks fit into shared memory";
+            return Err(number("the number of keys per block", keys, needed));
+        };
+        let rings =
+            [if bytes { RingPlan::of(&[]) } else { RingPlan::of(&[k.room()]) }, RingPlan::of(&[v.room()])];
+        Ok(Some(Self { tiles: [if bytes { None } else { Some(k) }, Some(v)], rings }))
+    }
+}
+
+/// The rings of Q, K and V, and of blocks that are converted, before they have a place.
+pub(super) struct Rings<'s> {
+    spec: &'s AttentionSpec,
+    q: RingPlan,
+    k: RingPlan,
+    v: RingPlan,
+    narrow: Option<[RingPlan; 2]>,
+    /// Entries of the queue of tiles.
+    entries: u32,
+    /// Bytes of what consumers of latent attention tell each other.
+    exchanged: u32,
+    /// Bytes of shared memory for the rings.
+    have: u32,
+}
+
+/// What has its place in shared memory.
+pub(super) struct Placed {
+    /// The rings of Q, K and V, and of K and V before they are converted.
+    pub(super) rings: [RingPlan; 5],
+    /// Offset of what consumers tell each other.
+    pub(super) exchange: u32,
+    pub(super) queue: QueuePlan,
+    pub(super) shared_bytes: u32,
+}
+
+impl<'s> Rings<'s> {
+    pub(super) const fn of(
+        spec: &'s AttentionSpec,
+        tiles: &Tiles,
+        narrow: Option<NarrowPlan>,
+        consumers: u32,
+    ) -> Self {
+        let latent = spec.is_latent();
+        let entries = if matches!(spec.order, Order::Drawn) { QueuePlan::ENTRIES } else { 0 };
+        let (_, of_queue) = QueuePlan::placed(entries, 0);
+        let exchanged = if latent { 2 * consumers * LatentPlan::NUMBERS } else { 0 };
+        Self {
+            spec,
+            q: RingPlan::of(&[tiles.q.room()]),
+            k: RingPlan::of(&[tiles.k.room()]),
+            v: if latent { RingPlan::of(&[]) } else { RingPlan::of(&[tiles.v.room()]) },
+            narrow: match narrow {
+                Some(narrow) => Some(narrow.rings),
+                None => None,
+            },
+            entries,
+            exchanged,
+            have: AttentionPlan::TARGET.limits().shared_bytes - of_queue - exchanged,
+        }
+    }
+
+    /// Bytes of a block of K and of V.
+    const fn each(&self) -> u32 {
+        self.k.need(1) + self.v.need(1)
+    }
+
+    /// Bytes of a block of K and of V before they are converted; 0 if none are.
+    const fn one_narrow(&self) -> u32 {
+        match self.narrow {
+            Some([k, v]) => k.need(1) + v.need(1),
+            None => 0,
+        }
+    }
+
+    /// The number of blocks of K and V: what the spec says, or as many as are of use.
+    pub(super) const fn stages(&self) -> Result<u32, Refused> {
+        let (have, each, one_q, two_q) = (self.have, self.each(), self.q.need(1), self.q.need(2));
+        let stages = match self.spec.stages {
+            Some(stages) => stages,
+            // Converted blocks are multiplied at once; those that are loaded hide the latency.
+            None if self.narrow.is_some() => 2,
+            None if self.spec.is_latent() => LatentPlan::STAGES,
+            // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
+            None if two_q + 2 * each <= have => min((have - two_q) / each, MOST_STAGES),
+            None => 2,
+        };
+        if stages == 0 || stages > 16 {
+            return Err(number("stages", stages, "1 to 16"));
+        }
+        let need = one_q + stages * each;
+        if need > have {
+            return Err(Refused::SharedMemory { stages, need, have });
+        }
+        let need = need + self.one_narrow();
+        if need > have {
+            return Err(Refused::SharedMemory { stages, need, have });
+        }
+        Ok(stages)
+    }
+
+    /// The number of stages of each ring, if there are this many blocks of K and V.
+    pub(super) const fn counts(&self, stages: u32) -> [u32; 5] {
+        let Self { spec, have, .. } = *self;
+        let (bytes, each, one) = (of_bytes(spec), self.each(), self.one_narrow());
+        let queries = if self.q.need(2) + stages * each + 2 * one <= have { 2 } else { 1 };
+        let in_flight = match self.narrow {
+            Some(_) => min((have - self.q.need(queries) - stages * each) / one, MOST_NARROW[bytes as usize]),
+            None => 0,
+        };
+        // One block of K more, if that fits: it is needed before the values of the block before it.
+        let need = self.q.need(queries) + stages * each + in_flight * one + self.k.need(1);
+        let more = spec.stages.is_none() && spec.cache.is_none() && need <= have;
+        let k_stages = if more { stages + 1 } else { stages };
+        let v_stages = if spec.is_latent() { 0 } else { stages };
+        [queries, k_stages, v_stages, if bytes { 0 } else { in_flight }, in_flight]
+    }
+
+    /// Gives the rings with these numbers of stages their place, and what follows them.
+    pub(super) const fn placed(&self, counts: [u32; 5], consumers: u32) -> Placed {
+        let arrivals = consumers * Arrivals::Warpgroup.count();
+        let narrow = match self.narrow {
+            Some(narrow) => narrow,
+            None => [RingPlan::of(&[]); 2],
+        };
+        let filling = [
+            if self.spec.cache.is_some() { CONVERTERS } else { 1 },
+            if self.narrow.is_some() { CONVERTERS } else { 1 },
+        ];
+        let rings = [
+            self.q.arrivals(1, arrivals),
+            self.k.arrivals(filling[0], arrivals),
+            self.v.arrivals(filling[1], arrivals),
+            narrow[0].arrivals(1, CONVERTERS),
+            narrow[1].arrivals(1, CONVERTERS),
+        ];
+        let (rings, exchange) = RingPlan::placed_together(rings, counts, 0);
+        let (queue, shared_bytes) = QueuePlan::placed(self.entries, exchange + self.exchanged);
+        Placed { rings, exchange, queue, shared_bytes }
+    }
+}
