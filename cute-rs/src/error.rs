@@ -14,7 +14,7 @@ use crate::int_tuple::IntTuple;
 )]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// A tuple would have more leaves than [`MAX_LEAVES`].
+    /// A tuple would have more leaves than [`MAX_LEAVES`](crate::MAX_LEAVES).
     Capacity {
         /// The number of leaves it would have.
         leaves: usize,

@@ -101,7 +101,7 @@ pub trait Hosted<C>: Kernel<C> {
     /// The records that a call names.
     ///
     /// # Safety
-    /// As [`run`].
+    /// As [`Picked::emulate`](crate::Picked::emulate).
     unsafe fn records(&self, _call: &C) -> Vec<Record> {
         Vec::new()
     }
