@@ -162,7 +162,7 @@ impl Attention {
         Seen { tiles, blocks: if tiles > 0.0 { seen / tiles } else { 0.0 }, read }
     }
 
-    /// Cycles of a tile that has no blocks, of which an SM has this number one after the other.
+    /// Cycles of a tile beside its blocks. An SM computes this number of tiles one after the other.
     fn tile_cycles(&self, waves: f64) -> f64 {
         let plan = self.plan();
         let AttentionSpec { format, tile: [rows, _], mask, .. } = plan.spec;
@@ -175,7 +175,7 @@ impl Attention {
         TILE + alone + masked - overlapped
     }
 
-    /// Cycles of a part in addition, and those in which all parts are merged: `all` parts of tiles, of which `divided` make one tile.
+    /// More cycles of each part, and cycles in which all are merged: `all` is the number of parts, `divided` that of one tile.
     fn merging(&self, rows_of_o: f64, (all, divided): (f64, f64), sms: f64) -> (f64, f64) {
         let plan = self.plan();
         let [_, dv] = plan.spec.head;

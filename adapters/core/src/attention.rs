@@ -54,11 +54,6 @@ impl Offered for Attention {
         self
     }
 
-    /// A kernel's name does not say all; its spec does, and the text of the default one is empty.
-    fn text(&self) -> String {
-        format!("{} {}", self.name(), self.plan().spec)
-    }
-
     fn places(call: &AttentionCall) -> [u64; 3] {
         let AttentionProblem { batch, queries, .. } = call.problem;
         [batch.into(), queries.into(), call.packed.rows[0].into()]

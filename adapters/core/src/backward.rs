@@ -1,7 +1,7 @@
 //! What adapters add to the gradient of attention.
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
-use falchion::attention::{AttentionRequest, Lengths};
+use falchion::attention::{Attention, AttentionRequest, Lengths};
 use falchion::kernel::LaunchError;
 
 use crate::attention::check_packed;
@@ -26,14 +26,10 @@ impl Offered for AttentionBackward {
     type Arguments = BackwardCall;
 
     fn check(request: &AttentionRequest) -> Result<(), String> {
-        request.check().map_err(|error| error.to_string())
+        <Attention as Offered>::check(request)
     }
 
     fn runs(self, _request: &AttentionRequest) -> Self {
         self
-    }
-
-    fn text(&self) -> String {
-        format!("{} {}", self.name(), self.plan().spec)
     }
 }

@@ -34,8 +34,10 @@ pub trait Offered: Family {
     /// What runs for a request.
     fn runs(self, request: &Self::Request<'_>) -> Self::Runs;
 
-    /// All that the programs depend on, the family apart.
-    fn text(&self) -> String;
+    /// All that the programs depend on: by default the family's name, and the text of the spec.
+    fn text(&self) -> String {
+        self.spec().map_or_else(|| Self::NAME.to_owned(), |spec| format!("{} {spec}", Self::NAME))
+    }
 
     /// What the places in a call's workspace depend on in addition to its bytes.
     fn places(_call: &Self::Arguments) -> [u64; 3] {
