@@ -51,7 +51,7 @@ pub enum AttentionError {
     },
     /// A thread has too few registers.
     #[error(
-        "a consumer thread needs about {need} registers for a tile of {rows} x {keys}, it has {have}: take fewer keys per block"
+        "a consumer thread needs about {need} registers for a tile of {rows} x {keys}, it has {have}: take fewer {fewer}"
     )]
     Registers {
         /// Registers needed.
@@ -62,5 +62,15 @@ pub enum AttentionError {
         rows: u32,
         /// Keys per block.
         keys: u32,
+        /// What fewer need fewer registers.
+        fewer: &'static str,
+    },
+    /// The derivative of a score function is not known.
+    #[error(
+        "the scores `{scores}` are changed by a function whose derivative is not known: only masks have a backward pass"
+    )]
+    Scores {
+        /// Their name.
+        scores: String,
     },
 }

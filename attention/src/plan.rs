@@ -1,20 +1,17 @@
 //! The plan: every number of a kernel, from its spec.
 
 mod legal;
-mod refused;
 mod rings;
 
 use collective::{
-    Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, QueuePlan, RingPlan,
-    RoleRegisters, TileLayout,
+    Atom, CtaPlan, Format, OperandTile, Peers, Producer, Product, QueuePlan, RingPlan, RoleRegisters,
+    TileLayout,
 };
 use cute_rs::atom::Major;
-use kernel::KernelSpec;
 use ptx::Target;
 use ptx::abi::Promotion;
 
 use self::legal::checked;
-use self::refused::Refused;
 pub(crate) use self::rings::CONVERTERS;
 use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
@@ -40,9 +37,9 @@ pub struct AttentionPlan {
     /// The queue of tiles; without entries unless they are drawn.
     pub queue: QueuePlan,
     /// The product of queries and keys.
-    pub scores: MainloopSpec,
+    pub scores: Product,
     /// The product of weights and values.
-    pub values: MainloopSpec,
+    pub values: Product,
     /// Whether the end of a tile overlaps with the beginning of the next one.
     pub overlaps: bool,
     /// Whether a block's weights are all computed before O is rescaled. That needs registers.
@@ -74,7 +71,7 @@ impl LatentPlan {
     pub(crate) const TILE: [u32; 2] = [64, 32];
 
     /// The first number of which latent attention has another one, and what it has.
-    const fn refused(spec: &AttentionSpec) -> Option<(&'static str, u32, &'static str)> {
+    fn refused(spec: &AttentionSpec) -> Option<(&'static str, u32, &'static str)> {
         let AttentionSpec { tile: [rows, keys], stages, overlap, .. } = *spec;
         if rows != Self::TILE[0] {
             return Some(("the number of queries per tile", rows, "64 with d=576x512"));
@@ -110,8 +107,8 @@ const WORKING: u32 = 28;
 /// Registers with which all weights of a block are computed before O is rescaled: 1 to 2 % faster then, and 2 % slower with fewer.
 const SPARE: u32 = 16;
 
-const fn number(field: &'static str, value: u32, needed: &'static str) -> Refused {
-    Refused::Number { field, value, needed }
+pub(crate) fn number(field: &'static str, value: u32, needed: &'static str) -> AttentionError {
+    AttentionError::Number { field, value, needed }
 }
 
 impl AttentionPlan {
@@ -122,39 +119,17 @@ impl AttentionPlan {
     ///
     /// # Errors
     /// The first field of the spec that is not possible.
-    pub const fn new(spec: AttentionSpec) -> Result<Self, AttentionError> {
-        match Self::of(spec) {
-            Ok(plan) => Ok(plan),
-            Err(refused) => Err(refused.error()),
-        }
-    }
-
-    const fn of(spec: AttentionSpec) -> Result<Self, Refused> {
-        let types = match checked(&spec) {
-            Ok(types) => types,
-            Err(error) => return Err(error),
-        };
+    pub fn new(spec: AttentionSpec) -> Result<Self, AttentionError> {
+        let types = checked(&spec)?;
         let latent = spec.is_latent();
         // Each consumer of latent attention has all rows of a tile, and a part of O's columns.
         let [consumers, sharing] = if latent { [LatentPlan::CONSUMERS; 2] } else { [spec.tile[0] / 64, 1] };
         let dv = spec.head[1] / sharing;
-        let tiles = match Tiles::of(&spec, dv) {
-            Ok(tiles) => tiles,
-            Err(error) => return Err(error),
-        };
-        let (registers, rescales_last) = match registers(&spec, consumers, dv) {
-            Ok(registers) => registers,
-            Err(error) => return Err(error),
-        };
-        let narrow = match NarrowPlan::of(&spec, dv) {
-            Ok(narrow) => narrow,
-            Err(error) => return Err(error),
-        };
+        let tiles = Tiles::of(&spec, dv)?;
+        let (registers, rescales_last) = registers(&spec, consumers, dv)?;
+        let narrow = NarrowPlan::of(&spec, dv)?;
         let rings = Rings::of(&spec, &tiles, narrow, consumers);
-        let counts = match rings.stages() {
-            Ok(stages) => rings.counts(stages),
-            Err(error) => return Err(error),
-        };
+        let counts = rings.counts(rings.stages()?);
         let Placed { rings: [q_ring, k_ring, v_ring, narrow_k, narrow_v], exchange, queue, shared_bytes } =
             rings.placed(counts, consumers);
         let Tiles { q, k, v, weights, output } = tiles;
@@ -164,11 +139,18 @@ impl AttentionPlan {
         } else {
             (weights, None)
         };
-        let narrow = match narrow {
-            Some(NarrowPlan { tiles, .. }) => Some(NarrowPlan { tiles, rings: [narrow_k, narrow_v] }),
-            None => None,
+        let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
+        let on = if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) };
+        let (Ok(scores), Ok(values)) = (
+            Product::new(Atom::shared(types), [q, k], consumers / sharing),
+            Product::new(on, [weights, v], consumers / sharing),
+        ) else {
+            return Err(number(
+                "the number of keys per block",
+                spec.tile[1],
+                "a number that `wgmma` multiplies",
+            ));
         };
-        let [scores, values] = products(&spec, types, consumers / sharing, (dv, v.major()));
         Ok(Self {
             spec,
             cta: CtaPlan {
@@ -233,7 +215,7 @@ struct Tiles {
 
 impl Tiles {
     /// The tiles of a spec. `dv` are the columns of V and O that a consumer has.
-    const fn of(spec: &AttentionSpec, dv: u32) -> Result<Self, Refused> {
+    fn of(spec: &AttentionSpec, dv: u32) -> Result<Self, AttentionError> {
         let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
         let v_major = if of_bytes(spec) { Major::K } else { Major::Mn };
         let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
@@ -248,20 +230,15 @@ impl Tiles {
                 "a number whose blocks fit into shared memory",
             ));
         };
-        let output = if is_direct(spec) {
-            None
-        } else {
-            match OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle())) {
-                Ok(tile) => Some(tile),
-                Err(_) => return Err(number("d of V and O", dv, "a multiple of Q's swizzle")),
-            }
-        };
+        let output = OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle()));
+        let output = output.map_err(|_| number("d of V and O", dv, "a multiple of Q's swizzle"));
+        let output = if is_direct(spec) { None } else { Some(output?) };
         Ok(Self { q, k, v, weights, output })
     }
 }
 
 /// The registers of the roles, and whether they suffice to compute all weights of a block before O is rescaled.
-const fn registers(spec: &AttentionSpec, consumers: u32, dv: u32) -> Result<(RoleRegisters, bool), Refused> {
+fn registers(spec: &AttentionSpec, consumers: u32, dv: u32) -> Result<(RoleRegisters, bool), AttentionError> {
     let AttentionSpec { format, tile: [rows, keys], .. } = *spec;
     let (bytes, latent) = (of_bytes(spec), spec.is_latent());
     // The pages of a block are looked up together. One consumer leaves registers for that.
@@ -285,61 +262,32 @@ const fn registers(spec: &AttentionSpec, consumers: u32, dv: u32) -> Result<(Rol
     let have = registers.consumer;
     let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
     if need > have {
-        return Err(Refused::Registers { need, have, rows, keys });
+        return Err(AttentionError::Registers { need, have, rows, keys, fewer: "keys per block" });
     }
     Ok((registers, need + SPARE <= have))
 }
 
-/// The product of queries and keys, and that of weights and values.
-const fn products(
-    spec: &AttentionSpec,
-    types: ptx::WgmmaTypes,
-    consumers: u32,
-    (dv, v_major): (u32, Major),
-) -> [MainloopSpec; 2] {
-    let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
-    let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
-    let operand = OperandSpec::k_major(format);
-    let scores =
-        MainloopSpec { operands: [operand; 2], atom: Atom::shared(types), tile: [rows, keys, d], ..base };
-    let values = MainloopSpec {
-        operands: [operand, OperandSpec { major: v_major, ..operand }],
-        atom: if spec.is_latent() { Atom::shared(types) } else { Atom::registers(types) },
-        tile: [rows, dv, keys],
-        ..base
-    };
-    [scores, values]
-}
-
 /// Whether the keys of a tile may be divided into parts.
-const fn is_divided(spec: &AttentionSpec) -> bool {
+fn is_divided(spec: &AttentionSpec) -> bool {
     !matches!(spec.parts, Parts::One)
 }
 
 /// Whether O is stored from registers.
-const fn is_direct(spec: &AttentionSpec) -> bool {
+fn is_direct(spec: &AttentionSpec) -> bool {
     is_divided(spec) || matches!(spec.store, OutputStore::Direct)
 }
 
 /// Whether Q has 8 bits.
-const fn of_bytes(spec: &AttentionSpec) -> bool {
+fn of_bytes(spec: &AttentionSpec) -> bool {
     spec.format.bits() == 8
 }
 
 /// The instruction types of a format that products take.
-const fn multiplied(format: Format) -> Option<ptx::WgmmaTypes> {
-    if same(format, Format::E4m3) { format.multiplies(format) } else { sixteen_bits(format) }
+fn multiplied(format: Format) -> Option<ptx::WgmmaTypes> {
+    if format == Format::E4m3 { format.multiplies(format) } else { sixteen_bits(format) }
 }
 
 /// The instruction types of a 16-bit format.
-pub(crate) const fn sixteen_bits(format: Format) -> Option<ptx::WgmmaTypes> {
-    if same(format, Format::Bf16) || same(format, Format::F16) { format.multiplies(format) } else { None }
-}
-
-const fn same(a: Format, b: Format) -> bool {
-    a as u32 == b as u32
-}
-
-const fn min(a: u32, b: u32) -> u32 {
-    if a < b { a } else { b }
+pub(crate) fn sixteen_bits(format: Format) -> Option<ptx::WgmmaTypes> {
+    if format == Format::Bf16 || format == Format::F16 { format.multiplies(format) } else { None }
 }

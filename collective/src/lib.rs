@@ -99,9 +99,9 @@ pub use operand::{
 };
 pub use plan::{
     AccumulatorType, Arrivals, Atom, AtomTypes, CachePolicy, CtaPlan, EpilogueSpec, MainloopNeeds,
-    MainloopSpec, MmaKind, OperandSpec, OperandTile, Peers, Plan, PlanError, Producer, QueuePlan,
-    RegisterPlan, RingPlan, RoleRegisters, Roles, Source, StageSlot, StagingPlan, TablePlan, TileLayout,
-    TileNeeds, WeightsSpec,
+    MainloopSpec, MmaKind, OperandSpec, OperandTile, Peers, Plan, PlanError, Producer, Product, ProductSpec,
+    QueuePlan, RegisterPlan, RingPlan, RoleRegisters, Roles, Source, StageSlot, StagingPlan, TablePlan,
+    TileLayout, TileNeeds, WeightsSpec,
 };
 pub use real::{
     Accuracy, Arithmetic, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Needs, Number, Real,

@@ -50,7 +50,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cute_rs::atom::SwizzleMode;
-use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, MmaAtom, Partition, TiledMma};
+use cute_rs::{CoordLayout, Partition};
 use ptx::abi::TensorSwizzle;
 use ptx::{Builder, Scalar, Value, Var};
 
@@ -80,6 +80,13 @@ pub struct WorkUnit<'f> {
     pub group: Option<Value<'f, u32>>,
     /// The GEMM's [`Record`](crate::Record) in device memory, if it has one.
     pub record: Option<RecordDevice<'f>>,
+}
+
+impl<'f> WorkUnit<'f> {
+    /// The first row and the first column of the output tile.
+    pub fn first(&self) -> [Value<'f, u32>; 2] {
+        [self.m, self.n]
+    }
 }
 
 /// The accumulators of one output tile that one consumer warpgroup holds in registers.
@@ -171,8 +178,7 @@ impl<'f, T: Scalar> Fragment<'f, T> {
 
     /// One block of a narrower tile that begins `offset` (m, n) after this fragment's first element.
     pub(crate) fn narrowed(&self, plan: &Plan, block: Vec<Var<'f, T>>, [m, n]: [Value<'f, u32>; 2]) -> Self {
-        let elements =
-            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
+        let elements = plan.mainloop.product().elements();
         let first = [self.first[0] + m, self.first[1] + n];
         Self { blocks: vec![block], elements, first, ..*self }
     }
@@ -224,29 +230,6 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         }
         by_row
     }
-}
-
-/// The multiply of a tile by all consumer warpgroups that share it. Each has an equal number of rows, in
-/// consecutive blocks. Neighbouring instructions of different widths are treated as several of one common
-/// width.
-pub(crate) fn tiled_mma(spec: &MainloopSpec) -> Result<TiledMma, LayoutError> {
-    tiled(spec, spec.atom.layout(spec.column_unit())?)
-}
-
-/// As `tiled_mma`, with another layout for the multiply of a block's rows.
-pub(crate) fn tiled(spec: &MainloopSpec, atom: MmaAtom) -> Result<TiledMma, LayoutError> {
-    let (blocks, rows, tile_m) =
-        (i64::from(spec.blocks()), i64::from(spec.atom.rows()), i64::from(spec.tile[0]));
-    let parts = if blocks == 0 { 0 } else { tile_m / (rows * blocks) };
-    let shares = Layout::flat(&[rows, parts, blocks], &[1, rows * blocks, rows])?;
-    TiledMma::new(atom, [parts, 1, 1])?.permuted([Some(shares), None, None])
-}
-
-/// Which elements `(m, n)` of an output tile the threads of its consumer warpgroups hold.
-pub(crate) fn output_elements(spec: &MainloopSpec) -> Result<Partition<CoordLayout>, LayoutError> {
-    let [m, n, _] = spec.tile;
-    let output = CoordLayout::identity(IntTuple::from((i64::from(m), i64::from(n))))?;
-    tiled_mma(spec)?.partition(cute_rs::Operand::C, &output)
 }
 
 /// First element of part `(thread, part, _, _)` of a tile that begins at `tile`. `None` stands for index 0.
@@ -442,8 +425,7 @@ pub trait DeviceMainloop<'f> {
         f.refuse("the mainloop's SPEC has no producer: write `DeviceMainloop::load_and_multiply`");
         Accumulators::F32(Fragment {
             blocks: Vec::new(),
-            elements: output_elements(&plan.mainloop)
-                .expect("a plan admits only tiles that wgmma multiplies"),
+            elements: plan.mainloop.product().elements(),
             shared: consumer.shared,
             warpgroup: consumer.warpgroup,
             first: [unit.m, unit.n],

@@ -12,6 +12,7 @@ mod groups;
 mod memory;
 mod needs;
 mod operand;
+mod product;
 mod queue;
 mod registers;
 mod ring;
@@ -30,6 +31,7 @@ pub use error::PlanError;
 pub use groups::TablePlan;
 pub use needs::MainloopNeeds;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
+pub use product::{Product, ProductSpec};
 pub use queue::QueuePlan;
 pub use registers::{RegisterPlan, RoleRegisters};
 pub use ring::{RingPlan, StageSlot};
@@ -151,7 +153,7 @@ impl Plan {
         ok!(Self::columns(&mainloop, &epilogue));
         ok!(Self::narrowing(&mainloop, &epilogue));
         ok!(Self::together(&mainloop, needs, &epilogue));
-        ok!(Self::depth(&mainloop));
+        ok!(mainloop.product().depth());
         // What the operands are comes first: it decides more than the roles.
         ok!(mainloop.weighing(&epilogue, form));
         ok!(mainloop.sparsity(&epilogue, form));
@@ -253,6 +255,11 @@ impl Plan {
         }
         mainloop.step = 0;
         Self { mainloop, ..*self }
+    }
+
+    /// The product of A's tile and B's.
+    pub const fn product(&self) -> Product {
+        Product::planned(self.mainloop.product(), self.operands)
     }
 
     /// Number of CTAs per cluster.
@@ -365,7 +372,7 @@ impl Plan {
     /// Number of blocks of the tile that one consumer warpgroup computes. A block is the rows of one
     /// instruction.
     pub const fn blocks(&self) -> u32 {
-        self.mainloop.blocks()
+        self.mainloop.product().blocks()
     }
 
     /// Rows per block.

@@ -164,7 +164,8 @@ fn columns_of_instructions_side_by_side() {
         (288, Major::Mn, &[128, 160]),
         (576, Major::K, &[192, 192, 192]),
     ] {
-        let spec = MainloopSpec { operands: majors([Major::K, b_major]), ..spec([64, n, 64], 1, None) };
+        let spec =
+            MainloopSpec { operands: majors([Major::K, b_major]), ..spec([64, n, 64], 1, None) }.product();
         let parts: Vec<_> = (0..spec.across()).map(|i| spec.columns_of(i)).collect();
         let widths: Vec<_> = parts.iter().map(|part| part[1]).collect();
         assert_eq!(widths, want, "{n} columns, {b_major:?}");
@@ -192,7 +193,7 @@ fn multistage(types: MmaTypes) -> MainloopSpec {
 #[test]
 fn columns_of_integers() {
     for (n, want) in [(24, &[24][..]), (272, &[128, 144]), (320, &[160, 160])] {
-        let spec = MainloopSpec { atom: Atom::shared(SIGNED), ..spec([64, n, 64], 1, None) };
+        let spec = MainloopSpec { atom: Atom::shared(SIGNED), ..spec([64, n, 64], 1, None) }.product();
         let widths: Vec<_> = (0..spec.across()).map(|i| spec.columns_of(i)[1]).collect();
         assert_eq!(widths, want, "{n} columns");
     }

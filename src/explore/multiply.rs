@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 /// The multiplying instruction, as a kernel uses it.
 pub fn of(entry: &AnyGemm) -> Result<Value, LayoutError> {
     let plan = entry.plan();
-    let (spec, atom) = (plan.mainloop, plan.mainloop.atom);
-    let columns: Vec<[u32; 2]> = (0..spec.across()).map(|i| spec.columns_of(i)).collect();
-    let steps = spec.tile[2] / atom.k();
+    let (product, atom) = (plan.mainloop.product(), plan.mainloop.atom);
+    let columns: Vec<[u32; 2]> = (0..product.across()).map(|i| product.columns_of(i)).collect();
+    let steps = product.steps();
     let [a, b] = plan.operands;
-    let blocks = (0..spec.tile[0] / atom.rows()).map(|block| block * atom.rows()).collect();
+    let blocks = (0..product.tile[0] / atom.rows()).map(|block| block * atom.rows()).collect();
     let mut descriptors = Vec::new();
     let with_descriptors = matches!(atom.types, AtomTypes::Wgmma(_));
     let in_shared = with_descriptors && atom.a == Source::Shared;
@@ -35,22 +35,22 @@ pub fn of(entry: &AnyGemm) -> Result<Value, LayoutError> {
         "rows": atom.rows(),
         "columns": columns,
         "k": atom.k(),
-        "tile": spec.tile,
+        "tile": product.tile,
         // The number of warpgroups that multiply, and the number of them that share a tile.
-        "consumers": spec.consumers,
-        "sharing": spec.sharing(),
+        "consumers": plan.mainloop.consumers,
+        "sharing": product.warpgroups,
         // Number of blocks of `rows` rows that each warpgroup has in a tile.
-        "blocks": spec.blocks(),
+        "blocks": product.blocks(),
         // Number of instructions along K per stage.
         "steps": steps,
-        "takes_turns": spec.roles == Roles::Pingpong,
+        "takes_turns": plan.mainloop.roles == Roles::Pingpong,
         // Whether A comes from registers; otherwise from shared memory.
         "a_in_registers": atom.a == Source::Registers,
         "element_bits": atom.element_bits(),
         // Accumulators per thread, in 32-bit registers.
-        "accumulators": spec.accumulators(),
+        "accumulators": product.accumulators(),
         // `(thread, value)` to `m + 64 n`.
-        "sums": wgmma::accumulator(spec.widest())?.layout().to_string(),
+        "sums": wgmma::accumulator(product.widest())?.layout().to_string(),
         // `(thread, value)` to `m + 64 k`; null where several threads hold the same element.
         "fragment_a": fragment_a(atom)?,
         "descriptors": descriptors,

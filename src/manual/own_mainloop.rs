@@ -49,7 +49,7 @@ impl Mainloop for TwoB {
     const SPEC: MainloopSpec = {
         let mut spec = <One as Mainloop>::SPEC;
         spec.more[0] = SECOND.room();
-        spec.registers = spec.accumulators();
+        spec.registers = spec.product().accumulators();
         spec
     };
     /// D is linear in A * B1 and A * B2, so partial results may be added up. The rest stays as it is by default: whole tiles,
@@ -106,9 +106,8 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, unit, .. } = pass;
-        let [a, b, second] = tiles(plan);
-        let product =
-            |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let [_, b, second] = tiles(plan);
+        let product = |b| WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
         let (sums, others) = (product(b), product(second));
         consumer.each_stage(
             pass,
@@ -129,6 +128,6 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         for (sum, other) in sums.accumulators().iter().flatten().zip(others.accumulators().iter().flatten()) {
             sum.set(sum.get() + other.get());
         }
-        finish(plan, sums.sums(consumer, unit));
+        finish(plan, sums.sums(consumer, unit.first()));
     }
 }

@@ -9,10 +9,11 @@ use ptx::{Entry, Function, VerifyError};
 
 use super::call::BackwardCall;
 use super::emit;
-use super::plan::{BackwardError, BackwardPlan, LINE};
+use super::plan::{BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::checks::{check_begin, check_packed, check_problem, check_tensor};
 use crate::emit::Lengths;
+use crate::error::AttentionError;
 use crate::kernel::{blocks_seen, of_section};
 use crate::maps::{Rows, map_of};
 use crate::masks::of_mask;
@@ -98,17 +99,17 @@ impl AttentionBackward {
     ///
     /// # Errors
     /// Those of [`BackwardPlan::new`].
-    pub fn new(spec: BackwardSpec) -> Result<Self, BackwardError> {
+    pub fn new(spec: BackwardSpec) -> Result<Self, AttentionError> {
         Ok(Self { plan: BackwardPlan::new(spec)?, scores: of_mask(spec.mask) })
     }
 
     /// The kernel of a spec with a mask of your own in place of the spec's.
     ///
     /// # Errors
-    /// Those of [`BackwardPlan::new`]; [`BackwardError::Scores`] if the type changes scores.
-    pub fn with<S: Scores>(spec: BackwardSpec) -> Result<Self, BackwardError> {
+    /// Those of [`BackwardPlan::new`]; [`AttentionError::Scores`] if the type changes scores.
+    pub fn with<S: Scores>(spec: BackwardSpec) -> Result<Self, AttentionError> {
         if S::CHANGES {
-            return Err(BackwardError::Scores { scores: S::name() });
+            return Err(AttentionError::Scores { scores: S::name() });
         }
         Ok(Self { plan: BackwardPlan::new(spec)?, scores: any::<S>() })
     }
@@ -292,7 +293,9 @@ impl Kernel<BackwardCall> for BackwardStep {
         let entry = match self.step {
             Step::Main => plan.cta.entry(name),
             Step::Prepare => small(name + "_prepare", emit::PREPARE_THREADS, 0),
-            Step::Finish => small(name + "_finish", plan.dq.consumers * 128, emit::finish_bytes(plan)),
+            Step::Finish => {
+                small(name + "_finish", plan.dq.spec().warpgroups * 128, emit::finish_bytes(plan))
+            }
         };
         Program::new(Function::build(entry, |f| {
             declare(self, f);

@@ -37,5 +37,5 @@ mod spec;
 
 pub use call::BackwardCall;
 pub use kernel::{AttentionBackward, BackwardStep, Step};
-pub use plan::{BackwardError, BackwardPlan, PairPlan};
+pub use plan::{BackwardPlan, PairPlan};
 pub use spec::BackwardSpec;

@@ -2,69 +2,14 @@
 
 mod rings;
 
-use collective::{
-    Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, RingPlan, RoleRegisters,
-    TileLayout,
-};
+use collective::{Atom, CtaPlan, OperandTile, Peers, Producer, Product, RingPlan, RoleRegisters, TileLayout};
 use cute_rs::atom::Major;
-use kernel::KernelSpec;
 
 use self::rings::Rings;
 use super::spec::BackwardSpec;
-use crate::plan::sixteen_bits;
+use crate::error::AttentionError;
+use crate::plan::{number, sixteen_bits};
 use crate::spec::Lengths;
-
-/// Why a spec is no kernel. Each error names the field, its value and what was needed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BackwardError {
-    /// A word of a spec's text.
-    #[error("`{key}={value}`: {needed} was needed")]
-    Word {
-        /// The key.
-        key: String,
-        /// The value.
-        value: String,
-        /// What was needed.
-        needed: String,
-    },
-    /// A format that is not supported.
-    #[error("format is {format}, bf16 or f16 was needed")]
-    Format {
-        /// The format given.
-        format: Format,
-    },
-    /// A number that is not possible.
-    #[error("{field} is {value}, {needed} was needed")]
-    Number {
-        /// Which number.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-        /// What is allowed.
-        needed: &'static str,
-    },
-    /// A thread has too few registers.
-    #[error(
-        "a consumer thread needs about {need} registers for {queries} queries per tile, it has {have}: take fewer queries per tile"
-    )]
-    Registers {
-        /// Registers needed.
-        need: u32,
-        /// Registers of a thread.
-        have: u32,
-        /// Queries per tile.
-        queries: u32,
-    },
-    /// The derivative of a score function is not known.
-    #[error(
-        "the scores `{scores}` are changed by a function whose derivative is not known: only masks have a backward pass"
-    )]
-    Scores {
-        /// Their name.
-        scores: String,
-    },
-}
 
 /// Every number of a kernel of the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +26,6 @@ pub struct BackwardPlan {
     pub keys: [OperandTile; 2],
     /// The tiles of Q and dO.
     pub queries: [OperandTile; 2],
-    /// K as dQ's product reads it: keys along K.
-    pub keys_across: OperandTile,
-    /// Q and dO as the products for dK and dV read them: queries along K.
-    pub queries_across: [OperandTile; 2],
-    /// P and dS in registers.
-    pub weights: OperandTile,
     /// dS in shared memory, as dQ's product reads it.
     pub differences: OperandTile,
     /// A consumer's part of dK and of dV in shared memory.
@@ -102,14 +41,14 @@ pub struct BackwardPlan {
     /// The buffers of dS. Named barriers order their accesses, or mbarriers those of a pair.
     pub ds_ring: RingPlan,
     /// The products `K Q^T` and `V dO^T`.
-    pub scores: [MainloopSpec; 2],
+    pub scores: [Product; 2],
     /// The products `dS^T Q` and `P^T dO`.
-    pub sums: [MainloopSpec; 2],
+    pub sums: [Product; 2],
     /// Whether registers are left to read row sums before they are needed, and to begin the product for dV before the gradients of the
     /// scores are computed.
     pub ahead: bool,
     /// The product for dQ.
-    pub dq: MainloopSpec,
+    pub dq: Product,
     /// Whether that is dQ transposed, `K^T dS^T`; otherwise `dS K`.
     pub dq_transposed: bool,
 }
@@ -122,8 +61,8 @@ pub struct PairPlan {
     pub do_ring: RingPlan,
     /// The ring of one stage in which P is passed on, in `f32`, in the order of a thread's accumulators.
     pub p_ring: RingPlan,
-    /// Each consumer's part of the product for dQ, and its columns of K.
-    pub dq: [(MainloopSpec, OperandTile); 2],
+    /// Each consumer's part of the product for dQ: its columns of K.
+    pub dq: [Product; 2],
 }
 
 impl PairPlan {
@@ -131,28 +70,26 @@ impl PairPlan {
     pub const COLUMNS: u32 = 64;
 
     /// Stages of the ring of dQ that a consumer's columns need.
-    pub const fn parts(&self, consumer: usize) -> u32 {
-        self.dq[consumer].0.tile[1] / Self::COLUMNS
+    pub fn parts(&self, consumer: usize) -> u32 {
+        self.dq[consumer].spec().tile[1] / Self::COLUMNS
     }
 
-    /// Each consumer's part of the product `dq`, and its columns of K, of which `across` is the tile.
-    const fn products(
-        spec: &BackwardSpec,
-        across: &OperandTile,
-        dq: MainloopSpec,
-    ) -> Result<[(MainloopSpec, OperandTile); 2], Refused> {
-        let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
+    /// Each consumer's part of the product for dQ, whose first factor is the tile of dS: the columns of K that it has of the tile `across`.
+    fn products(spec: &BackwardSpec, tiles: &Tiles, atom: Atom) -> Result<[Product; 2], AttentionError> {
+        let BackwardSpec { format, head: [d, _], tile: [_, keys], .. } = *spec;
         let columns = [128, wide(spec)[0] - 128];
-        let layout = TileLayout::Slabs(across.swizzle());
+        let layout = TileLayout::Slabs(tiles.keys_across.swizzle());
         let (Ok(first), Ok(second)) = (
             OperandTile::new(format, Major::Mn, [columns[0], keys], layout),
             OperandTile::new(format, Major::Mn, [columns[1], keys], layout),
         ) else {
             return Err(number("d, the elements of a head,", d, "a multiple of 64"));
         };
-        let of_first = MainloopSpec { tile: [rows, columns[0], keys], ..dq };
-        let of_second = MainloopSpec { tile: [rows, columns[1], keys], ..dq };
-        Ok([(of_first, first), (of_second, second.at(first.room().bytes))])
+        let second = second.at(first.room().bytes);
+        Ok([
+            product(spec, atom, [tiles.differences, first])?,
+            product(spec, atom, [tiles.differences, second])?,
+        ])
     }
 }
 
@@ -163,12 +100,8 @@ const WORKING: u32 = 13;
 pub(super) const LINE: u32 = 4;
 
 /// Elements of a head in shared memory.
-const fn padded(d: u32) -> u32 {
+fn padded(d: u32) -> u32 {
     d.next_multiple_of(64)
-}
-
-const fn number(field: &'static str, value: u32, needed: &'static str) -> Refused {
-    Refused::Number { field, value, needed }
 }
 
 impl BackwardPlan {
@@ -176,36 +109,18 @@ impl BackwardPlan {
     ///
     /// # Errors
     /// The first field of the spec that is not possible.
-    pub const fn new(spec: BackwardSpec) -> Result<Self, BackwardError> {
-        match Self::of(spec) {
-            Ok(plan) => Ok(plan),
-            Err(refused) => Err(refused.error()),
-        }
-    }
-
-    const fn of(spec: BackwardSpec) -> Result<Self, Refused> {
-        let types = match checked(&spec) {
-            Ok(types) => types,
-            Err(error) => return Err(error),
-        };
-        let (registers, ahead) = match registers(&spec) {
-            Ok(registers) => registers,
-            Err(error) => return Err(error),
-        };
-        let tiles = match Tiles::of(&spec) {
-            Ok(tiles) => tiles,
-            Err(error) => return Err(error),
-        };
+    pub fn new(spec: BackwardSpec) -> Result<Self, AttentionError> {
+        let types = checked(&spec)?;
+        let (registers, ahead) = registers(&spec)?;
+        let tiles = Tiles::of(&spec)?;
         let Rings { kv_ring, q_ring, ds_ring, dq_ring, turns, done, passed, shared_bytes } =
             if is_pair(&spec) { Rings::of_pair(&spec, &tiles) } else { Rings::of(&spec, &tiles) };
-        let Products { scores, sums, dq } = Products::of(&spec, types);
-        let pair = match passed {
-            None => None,
-            Some([do_ring, p_ring]) => match PairPlan::products(&spec, &tiles.keys_across, dq) {
-                Ok(dq) => Some(PairPlan { do_ring, p_ring, dq }),
-                Err(error) => return Err(error),
-            },
+        let Products { scores, sums, dq } = Products::of(&spec, types, &tiles)?;
+        let of_pair = |[do_ring, p_ring]: [RingPlan; 2]| {
+            let dq = PairPlan::products(&spec, &tiles, Atom::shared(types))?;
+            Ok(PairPlan { do_ring, p_ring, dq })
         };
+        let pair = passed.map(of_pair).transpose()?;
         Ok(Self {
             spec,
             wide: wide(&spec),
@@ -222,16 +137,13 @@ impl BackwardPlan {
             pair,
             keys: tiles.keys,
             queries: tiles.queries,
-            keys_across: tiles.keys_across,
-            queries_across: tiles.queries_across,
-            weights: tiles.weights,
             differences: tiles.differences,
             outputs: tiles.outputs,
             kv_ring,
             q_ring,
             ds_ring,
             dq_ring,
-            order: if spec.deterministic { Some([turns, done]) } else { None },
+            order: spec.deterministic.then_some([turns, done]),
             scores,
             sums,
             ahead,
@@ -246,58 +158,42 @@ impl BackwardPlan {
     }
 
     /// Bytes of the sums of dQ of a tile of queries.
-    pub const fn sum_bytes(&self) -> u32 {
+    pub fn sum_bytes(&self) -> u32 {
         self.spec.tile[0] * self.wide[0] * 4
     }
 }
 
-/// Why a spec has no plan: the errors of [`BackwardError`] that own no memory, so that constant functions can pass them on.
-#[derive(Clone, Copy)]
-enum Refused {
-    Format { format: Format },
-    Number { field: &'static str, value: u32, needed: &'static str },
-    Registers { need: u32, have: u32, queries: u32 },
-}
-
-impl Refused {
-    const fn error(self) -> BackwardError {
-        match self {
-            Self::Format { format } => BackwardError::Format { format },
-            Self::Number { field, value, needed } => BackwardError::Number { field, value, needed },
-            Self::Registers { need, have, queries } => BackwardError::Registers { need, have, queries },
-        }
-    }
-}
-
 /// Elements of a head of Q and K, and of V and dO, in shared memory.
-const fn wide(spec: &BackwardSpec) -> [u32; 2] {
+fn wide(spec: &BackwardSpec) -> [u32; 2] {
     let [d, dv] = spec.head;
     [padded(d), padded(dv)]
 }
 
 /// Whether two consumers have the same keys.
-const fn is_pair(spec: &BackwardSpec) -> bool {
+fn is_pair(spec: &BackwardSpec) -> bool {
     wide(spec)[0] > 128
 }
 
 /// Consumers among which the rows of products are divided.
-const fn among(spec: &BackwardSpec) -> u32 {
+fn among(spec: &BackwardSpec) -> u32 {
     spec.tile[1] / 64
 }
 
-const fn consumers(spec: &BackwardSpec) -> u32 {
+fn consumers(spec: &BackwardSpec) -> u32 {
     if is_pair(spec) { 2 } else { among(spec) }
 }
 
 /// Whether dQ is computed transposed. Every consumer computes 64 rows of dQ's product, or a multiple of these.
-const fn is_dq_transposed(spec: &BackwardSpec) -> bool {
+fn is_dq_transposed(spec: &BackwardSpec) -> bool {
     !is_pair(spec) && wide(spec)[0].is_multiple_of(spec.tile[1])
 }
 
 /// Checks a spec. Returns the instruction types of its products.
-const fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, Refused> {
+fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
     let BackwardSpec { format, head: [d, dv], tile: [rows, keys], .. } = *spec;
-    let Some(types) = sixteen_bits(format) else { return Err(Refused::Format { format }) };
+    let Some(types) = sixteen_bits(format) else {
+        return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16" });
+    };
     if !matches!(d, 64 | 96 | 128 | 192 | 256) {
         return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
     }
@@ -316,7 +212,7 @@ const fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, Refused> {
     if is_pair && keys != 64 {
         return Err(number(keys_of_pair, keys, "64"));
     }
-    if rows < 16 || rows > 128 || !rows.is_multiple_of(16) {
+    if !(16..=128).contains(&rows) || !rows.is_multiple_of(16) {
         return Err(number("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
     }
     if !matches!(keys, 64 | 128) {
@@ -329,7 +225,7 @@ const fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, Refused> {
 }
 
 /// The registers of the roles, and whether some are left to work ahead.
-const fn registers(spec: &BackwardSpec) -> Result<(RoleRegisters, bool), Refused> {
+fn registers(spec: &BackwardSpec) -> Result<(RoleRegisters, bool), AttentionError> {
     let (wide, [rows, _]) = (wide(spec), spec.tile);
     let (is_pair, consumers) = (is_pair(spec), consumers(spec));
     let producer = 24;
@@ -342,7 +238,13 @@ const fn registers(spec: &BackwardSpec) -> Result<(RoleRegisters, bool), Refused
     let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
     let ahead = !is_pair && kept + rows + rows / 2 + WORKING <= consumer;
     if !is_pair && need > consumer {
-        return Err(Refused::Registers { need, have: consumer, queries: rows });
+        return Err(AttentionError::Registers {
+            need,
+            have: consumer,
+            rows,
+            keys: spec.tile[1],
+            fewer: "queries per tile",
+        });
     }
     Ok((registers, ahead))
 }
@@ -359,7 +261,7 @@ struct Tiles {
 }
 
 impl Tiles {
-    const fn of(spec: &BackwardSpec) -> Result<Self, Refused> {
+    fn of(spec: &BackwardSpec) -> Result<Self, AttentionError> {
         let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
         let widest = TileLayout::Widest;
         let [wide_k, wide_v] = wide(spec);
@@ -400,26 +302,34 @@ impl Tiles {
 
 /// The products: `K Q^T` and `V dO^T`; `dS^T Q` and `P^T dO`; and the one for dQ.
 struct Products {
-    scores: [MainloopSpec; 2],
-    sums: [MainloopSpec; 2],
-    dq: MainloopSpec,
+    scores: [Product; 2],
+    sums: [Product; 2],
+    dq: Product,
+}
+
+/// A product whose rows the consumers of a spec divide.
+fn product(spec: &BackwardSpec, atom: Atom, tiles: [OperandTile; 2]) -> Result<Product, AttentionError> {
+    let needed = "a number that `wgmma` multiplies";
+    Product::new(atom, tiles, among(spec))
+        .map_err(|_| number("the number of queries per tile", spec.tile[0], needed))
 }
 
 impl Products {
-    const fn of(spec: &BackwardSpec, types: ptx::WgmmaTypes) -> Self {
-        let (BackwardSpec { format, tile: [rows, keys], .. }, [wide_k, wide_v]) = (*spec, wide(spec));
-        let base = MainloopSpec { consumers: among(spec), ..KernelSpec::DEFAULT.mainloop };
-        let operand = OperandSpec::k_major(format);
-        let across = OperandSpec { major: Major::Mn, ..operand };
+    fn of(spec: &BackwardSpec, types: ptx::WgmmaTypes, tiles: &Tiles) -> Result<Self, AttentionError> {
+        let Tiles { keys: [k, v], queries: [q, d_o], queries_across: [q_across, d_o_across], .. } = *tiles;
         let (shared, fragments) = (Atom::shared(types), Atom::registers(types));
-        let of_scores =
-            MainloopSpec { operands: [operand; 2], atom: shared, tile: [keys, rows, wide_k], ..base };
-        let gradients = MainloopSpec { tile: [keys, rows, wide_v], ..of_scores };
-        let of_k =
-            MainloopSpec { operands: [operand, across], atom: fragments, tile: [keys, wide_k, rows], ..base };
-        let of_v = MainloopSpec { tile: [keys, wide_v, rows], ..of_k };
-        let tile = if is_dq_transposed(spec) { [wide_k, rows, keys] } else { [rows, wide_k, keys] };
-        let dq = MainloopSpec { operands: [across; 2], atom: shared, tile, ..base };
-        Self { scores: [of_scores, gradients], sums: [of_k, of_v], dq }
+        let of_dq = if is_dq_transposed(spec) {
+            [tiles.keys_across, tiles.differences]
+        } else {
+            [tiles.differences, tiles.keys_across]
+        };
+        Ok(Self {
+            scores: [product(spec, shared, [k, q])?, product(spec, shared, [v, d_o])?],
+            sums: [
+                product(spec, fragments, [tiles.weights, q_across])?,
+                product(spec, fragments, [tiles.weights, d_o_across])?,
+            ],
+            dq: product(spec, shared, of_dq)?,
+        })
     }
 }

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use collective::Format;
 
-use super::plan::BackwardError;
+use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
 use crate::words::{at, heads, of_heads};
@@ -20,7 +20,7 @@ use kernel::words::{self, SpecKey, WordError};
 /// let spec: BackwardSpec = "d=64 tile=128x128 mask=causal".parse()?;
 /// assert_eq!((spec.head, spec.tile), ([64, 64], [128, 128]));
 /// assert_eq!(spec.to_string(), "d=64 tile=128x128 mask=causal");
-/// # Ok::<(), attention::backward::BackwardError>(())
+/// # Ok::<(), attention::AttentionError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BackwardSpec {
@@ -87,11 +87,11 @@ impl fmt::Display for BackwardSpec {
 }
 
 impl FromStr for BackwardSpec {
-    type Err = BackwardError;
+    type Err = AttentionError;
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
-    fn from_str(text: &str) -> Result<Self, BackwardError> {
+    fn from_str(text: &str) -> Result<Self, AttentionError> {
         words::read(&KEYS, Self::DEFAULT, text)
-            .map_err(|WordError { key, value, needed }| BackwardError::Word { key, value, needed })
+            .map_err(|WordError { key, value, needed }| AttentionError::Word { key, value, needed })
     }
 }

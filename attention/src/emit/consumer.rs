@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use collective::pipeline::Stage;
 use collective::queue::QueueRole;
-use collective::{Consumer, Fragments, WarpgroupMma, WorkUnit};
+use collective::{Consumer, Fragments, WarpgroupMma};
 use ptx::{Builder, Value, Var};
 
 use super::softmax::{BOTH, FIRST, Relation, SECOND, Softmax, Statistics};
@@ -31,17 +31,14 @@ impl<'f> Kernel<'_, 'f> {
     /// Emitted for a consumer warpgroup: computes each tile.
     pub(super) fn consume(&self, consumer: Consumer<'f>) {
         let Self { f, plan, .. } = *self;
-        let planned = "the plan has checked the tiles";
-        let [q, k, v] = plan.tiles;
         // (QUERIES, KEYS) = (QUERIES, D) * (KEYS, D), (QUERIES, DV) += (QUERIES, KEYS) * (DV, KEYS)
-        let scores = WarpgroupMma::<f32>::new(f, &plan.scores, [q, k], consumer.part).expect(planned);
-        let values =
-            WarpgroupMma::<f32>::new(f, &plan.values, [plan.weights, v], consumer.part).expect(planned);
-        let weights = Fragments::new(f, &plan.values, plan.weights, consumer).expect(planned);
+        let scores = WarpgroupMma::<f32>::new(f, plan.scores, consumer.part);
+        let values = WarpgroupMma::<f32>::new(f, plan.values, consumer.part);
+        let weights = Fragments::new(f, plan.values, consumer);
         let zero = f.constant(0);
-        let fragments = [scores.fragment(consumer, from(zero)), values.fragment(consumer, from(zero))];
+        let fragments = [scores.fragment(consumer, [zero; 2]), values.fragment(consumer, [zero; 2])];
         let softmax = Softmax::new(f, plan.spec.format, fragments.each_ref(), None);
-        let store = Store::new(self, consumer, values.fragment(consumer, from(zero)));
+        let store = Store::new(self, consumer, values.fragment(consumer, [zero; 2]));
         let positions = self.rings.map(|ring| ring.consumer());
         let (q, block) = (Held::new(f), f.variable(0u32));
         let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
@@ -84,12 +81,6 @@ impl<'f> Kernel<'_, 'f> {
         store.finish();
         self.merge(consumer);
     }
-}
-
-/// All of a tile, from this column on.
-pub(crate) fn from<'f>(column: Value<'f, u32>) -> WorkUnit<'f> {
-    let zero = column.builder().constant(0);
-    WorkUnit { m: zero, n: column, k_begin: zero, k_end: zero, columns: None, group: None, record: None }
 }
 
 /// A stage in variables, from one tile or step to the next.

@@ -9,7 +9,7 @@ use collective::queue::QueueRole;
 use collective::{Consumer, CtaPlan, StagedRows, WarpgroupMma};
 use ptx::{Builder, ProxySpace, Value, Var};
 
-use super::consumer::{Held, from};
+use super::consumer::Held;
 use super::softmax::{BOTH, Softmax};
 use super::store::{Store, slab};
 use super::{CurrentTile, Kernel, QueryTile};
@@ -68,7 +68,7 @@ impl<'f> Kernel<'_, 'f> {
     /// The consumer's first column of O.
     pub(super) fn first_column(&self, consumer: Consumer<'f>) -> Value<'f, u32> {
         match self.plan.latent {
-            Some(_) => consumer.warpgroup * self.plan.values.tile[1],
+            Some(_) => consumer.warpgroup * self.plan.values.spec().tile[1],
             None => self.f.constant(0),
         }
     }
@@ -84,13 +84,12 @@ impl<'f> Kernel<'_, 'f> {
     /// Emitted for a consumer warpgroup of latent attention: computes each tile.
     pub(super) fn consume_latent(&self, latent: LatentPlan, consumer: Consumer<'f>) {
         let Self { f, plan, shared, .. } = *self;
-        let planned = "the plan has checked the tiles";
-        let [q, k, v] = plan.tiles;
         // (QUERIES, KEYS) = (QUERIES, D) * (KEYS, D), (QUERIES, DV / 2) += (QUERIES, KEYS) * (DV / 2, KEYS)
-        let product = |spec, tiles| WarpgroupMma::<f32>::new(f, spec, tiles, consumer.part).expect(planned);
-        let (scores, values) = (product(&plan.scores, [q, k]), product(&plan.values, [plan.weights, v]));
-        let out = || values.fragment(consumer, from(self.first_column(consumer)));
-        let of_scores = scores.fragment(consumer, from(f.constant(0)));
+        let [scores, values] =
+            [plan.scores, plan.values].map(|of| WarpgroupMma::<f32>::new(f, of, consumer.part));
+        let zero = f.constant(0);
+        let out = || values.fragment(consumer, [zero, self.first_column(consumer)]);
+        let of_scores = scores.fragment(consumer, [zero; 2]);
         let numbers = shared + latent.exchange + consumer.thread * 8;
         let place = |warpgroup: Value<'f, u32>| numbers + warpgroup * LatentPlan::NUMBERS;
         let exchange = Exchange {

@@ -17,7 +17,6 @@ use collective::skeleton::Cta;
 use collective::{Arrivals, Consumer};
 use ptx::{Builder, Special, Value, Var};
 
-pub(crate) use self::consumer::from;
 pub(crate) use self::lengths::Lengths;
 use self::merge::{Part, Parts};
 #[cfg(feature = "records")]

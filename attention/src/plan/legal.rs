@@ -2,59 +2,53 @@
 
 use collective::Format;
 
-use super::{LatentPlan, Refused, is_direct, multiplied, number, of_bytes, same, sixteen_bits};
+use super::{LatentPlan, is_direct, multiplied, number, of_bytes, sixteen_bits};
+use crate::error::AttentionError;
 use crate::spec::{AttentionSpec, Parts};
 
 /// Checks a spec. Returns the instruction types of its products.
-pub(super) const fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Refused> {
-    let types = match formats(spec) {
-        Ok(types) => types,
-        Err(error) => return Err(error),
-    };
-    if let Err(error) = extents(spec) {
-        return Err(error);
-    }
-    match parts(spec) {
-        Ok(()) => Ok(types),
-        Err(error) => Err(error),
-    }
+pub(super) fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
+    let types = formats(spec)?;
+    extents(spec)?;
+    parts(spec)?;
+    Ok(types)
 }
 
 /// Checks the formats of Q, of the cache and of O.
-const fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Refused> {
+fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
     let AttentionSpec { format, output, .. } = *spec;
     let Some(types) = multiplied(format) else {
-        return Err(Refused::Format { field: "format", format, needed: "bf16, f16 or e4m3" });
+        return Err(AttentionError::Format { field: "format", format, needed: "bf16, f16 or e4m3" });
     };
     let (bytes, latent) = (of_bytes(spec), spec.is_latent());
     if let Some(cache) = spec.cache
-        && (bytes || !same(cache, Format::E4m3))
+        && (bytes || cache != Format::E4m3)
     {
         let needed = if bytes { "Q's format alone" } else { "e4m3" };
-        return Err(Refused::Format { field: "cache", format: cache, needed });
+        return Err(AttentionError::Format { field: "cache", format: cache, needed });
     }
     if latent && bytes {
-        return Err(Refused::Format { field: "format", format, needed: "bf16 or f16 with d=576x512" });
+        return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16 with d=576x512" });
     }
     if latent && let Some(format) = spec.cache {
         let needed = "Q's format alone with d=576x512";
-        return Err(Refused::Format { field: "cache", format, needed });
+        return Err(AttentionError::Format { field: "cache", format, needed });
     }
     let direct = is_direct(spec);
-    let sixteen = if bytes { sixteen_bits(output).is_some() && direct } else { same(output, format) };
-    if !(sixteen || same(output, Format::F32) && direct) {
+    let sixteen = if bytes { sixteen_bits(output).is_some() && direct } else { output == format };
+    if !(sixteen || output == Format::F32 && direct) {
         let needed = if bytes {
             "bf16, f16 or f32 with store=direct or parts"
         } else {
             "the format of Q, K and V, or f32 with store=direct or parts,"
         };
-        return Err(Refused::Format { field: "output", format: output, needed });
+        return Err(AttentionError::Format { field: "output", format: output, needed });
     }
     Ok(types)
 }
 
 /// Checks the elements of a head, and the queries and keys of a tile.
-const fn extents(spec: &AttentionSpec) -> Result<(), Refused> {
+fn extents(spec: &AttentionSpec) -> Result<(), AttentionError> {
     let AttentionSpec { head: [d, dv], tile: [rows, keys], .. } = *spec;
     let (bytes, latent) = (of_bytes(spec), spec.is_latent());
     if !matches!(d, 64 | 96 | 128 | 192 | 256 | 576) {
@@ -74,7 +68,7 @@ const fn extents(spec: &AttentionSpec) -> Result<(), Refused> {
     if !matches!(rows, 64 | 128 | 192) {
         return Err(number("the number of queries per tile", rows, "64, 128 or 192"));
     }
-    if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
+    if !(16..=256).contains(&keys) || !keys.is_multiple_of(16) {
         return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
     }
     if bytes && !keys.is_multiple_of(32) {
@@ -88,10 +82,10 @@ const fn extents(spec: &AttentionSpec) -> Result<(), Refused> {
 }
 
 /// Checks parts of keys, pages, and heads that are rows of a tile.
-const fn parts(spec: &AttentionSpec) -> Result<(), Refused> {
+fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
     let [_, keys] = spec.tile;
     match spec.parts {
-        Parts::Count(count) if count < 2 || count > 1024 => {
+        Parts::Count(count) if !(2..=1024).contains(&count) => {
             return Err(number("the number of parts", count, "1 to 1024"));
         }
         Parts::Keys(part) if part == 0 || !part.is_multiple_of(keys) => {

@@ -3,7 +3,8 @@
 use collective::{Arrivals, Format, OperandTile, QueuePlan, RingPlan, TileLayout};
 use cute_rs::atom::Major;
 
-use super::{AttentionPlan, LatentPlan, NarrowPlan, Refused, Tiles, min, number, of_bytes};
+use super::{AttentionPlan, LatentPlan, NarrowPlan, Tiles, number, of_bytes};
+use crate::error::AttentionError;
 use crate::spec::{AttentionSpec, Order};
 
 /// Warps that convert.
@@ -17,7 +18,7 @@ const MOST_STAGES: u32 = 4;
 
 impl NarrowPlan {
     /// The blocks as they are in memory, whose rings have no place yet; `None` if none are converted. `dv` are the columns of V.
-    pub(super) const fn of(spec: &AttentionSpec, dv: u32) -> Result<Option<Self>, Refused> {
+    pub(super) fn of(spec: &AttentionSpec, dv: u32) -> Result<Option<Self>, AttentionError> {
         if !spec.is_scaled() {
             return Ok(None);
         }
@@ -61,7 +62,7 @@ pub(super) struct Placed {
 }
 
 impl<'s> Rings<'s> {
-    pub(super) const fn of(
+    pub(super) fn of(
         spec: &'s AttentionSpec,
         tiles: &Tiles,
         narrow: Option<NarrowPlan>,
@@ -76,10 +77,7 @@ impl<'s> Rings<'s> {
             q: RingPlan::of(&[tiles.q.room()]),
             k: RingPlan::of(&[tiles.k.room()]),
             v: if latent { RingPlan::of(&[]) } else { RingPlan::of(&[tiles.v.room()]) },
-            narrow: match narrow {
-                Some(narrow) => Some(narrow.rings),
-                None => None,
-            },
+            narrow: narrow.map(|narrow| narrow.rings),
             entries,
             exchanged,
             have: AttentionPlan::TARGET.limits().shared_bytes - of_queue - exchanged,
@@ -87,20 +85,17 @@ impl<'s> Rings<'s> {
     }
 
     /// Bytes of a block of K and of V.
-    const fn each(&self) -> u32 {
+    fn each(&self) -> u32 {
         self.k.need(1) + self.v.need(1)
     }
 
     /// Bytes of a block of K and of V before they are converted; 0 if none are.
-    const fn one_narrow(&self) -> u32 {
-        match self.narrow {
-            Some([k, v]) => k.need(1) + v.need(1),
-            None => 0,
-        }
+    fn one_narrow(&self) -> u32 {
+        self.narrow.map_or(0, |[k, v]| k.need(1) + v.need(1))
     }
 
     /// The number of blocks of K and V: what the spec says, or as many as are of use.
-    pub(super) const fn stages(&self) -> Result<u32, Refused> {
+    pub(super) fn stages(&self) -> Result<u32, AttentionError> {
         let (have, each, one_q, two_q) = (self.have, self.each(), self.q.need(1), self.q.need(2));
         let stages = match self.spec.stages {
             Some(stages) => stages,
@@ -108,7 +103,7 @@ impl<'s> Rings<'s> {
             None if self.narrow.is_some() => 2,
             None if self.spec.is_latent() => LatentPlan::STAGES,
             // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
-            None if two_q + 2 * each <= have => min((have - two_q) / each, MOST_STAGES),
+            None if two_q + 2 * each <= have => ((have - two_q) / each).min(MOST_STAGES),
             None => 2,
         };
         if stages == 0 || stages > 16 {
@@ -116,22 +111,24 @@ impl<'s> Rings<'s> {
         }
         let need = one_q + stages * each;
         if need > have {
-            return Err(Refused::SharedMemory { stages, need, have });
+            return Err(AttentionError::SharedMemory { stages, need, have });
         }
         let need = need + self.one_narrow();
         if need > have {
-            return Err(Refused::SharedMemory { stages, need, have });
+            return Err(AttentionError::SharedMemory { stages, need, have });
         }
         Ok(stages)
     }
 
     /// The number of stages of each ring, if there are this many blocks of K and V.
-    pub(super) const fn counts(&self, stages: u32) -> [u32; 5] {
+    pub(super) fn counts(&self, stages: u32) -> [u32; 5] {
         let Self { spec, have, .. } = *self;
         let (bytes, each, one) = (of_bytes(spec), self.each(), self.one_narrow());
         let queries = if self.q.need(2) + stages * each + 2 * one <= have { 2 } else { 1 };
         let in_flight = match self.narrow {
-            Some(_) => min((have - self.q.need(queries) - stages * each) / one, MOST_NARROW[bytes as usize]),
+            Some(_) => {
+                ((have - self.q.need(queries) - stages * each) / one).min(MOST_NARROW[usize::from(bytes)])
+            }
             None => 0,
         };
         // One block of K more, if that fits: it is needed before the values of the block before it.
@@ -143,12 +140,9 @@ impl<'s> Rings<'s> {
     }
 
     /// Gives the rings with these numbers of stages their place, and what follows them.
-    pub(super) const fn placed(&self, counts: [u32; 5], consumers: u32) -> Placed {
+    pub(super) fn placed(&self, counts: [u32; 5], consumers: u32) -> Placed {
         let arrivals = consumers * Arrivals::Warpgroup.count();
-        let narrow = match self.narrow {
-            Some(narrow) => narrow,
-            None => [RingPlan::of(&[]); 2],
-        };
+        let narrow = self.narrow.unwrap_or([RingPlan::of(&[]); 2]);
         let filling = [
             if self.spec.cache.is_some() { CONVERTERS } else { 1 },
             if self.narrow.is_some() { CONVERTERS } else { 1 },

@@ -14,7 +14,7 @@ use super::tma::TmaDevice;
 use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::form::Batch;
-use crate::mainloop::{Consumer, Fragment, FragmentRow, Pass, begin, output_elements};
+use crate::mainloop::{Consumer, Fragment, FragmentRow, Pass, begin};
 use crate::operand::{MatrixRef, Widest};
 use crate::operands::Visit;
 use crate::plan::{MBARRIER_BYTES, Plan};
@@ -194,8 +194,7 @@ pub(super) fn state(
 
 impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
     fn begin(&self, Pass { f, plan, unit, .. }: Pass<'_, 'f>, _extent: Extent<'f>, consumer: Consumer<'f>) {
-        let elements =
-            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
+        let elements = plan.mainloop.product().elements();
         f.if_(self.reads_c() & consumer.thread.equals(0), || {
             let first = begin(&elements, [unit.m, unit.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];

@@ -15,7 +15,7 @@ use crate::element::Element;
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::formula::{Formula, Lowered};
-use crate::mainloop::{Consumer, Fragment, FragmentRow, begin, output_elements};
+use crate::mainloop::{Consumer, Fragment, FragmentRow, begin};
 use crate::operands::Visit;
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{
@@ -342,8 +342,7 @@ impl<'f> TreeDevice<'f> {
 impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
     fn begin(&self, Pass { f, plan, unit, .. }: Pass<'_, 'f>, extent: Extent<'f>, consumer: Consumer<'f>) {
         let Some(early) = self.early else { return };
-        let elements =
-            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
+        let elements = plan.mainloop.product().elements();
         let places = [Some(consumer.thread), Some(consumer.part)];
         let [_, column] = begin(&elements, [unit.m, unit.n], places);
         let whole = (unit.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);

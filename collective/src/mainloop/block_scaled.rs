@@ -61,12 +61,11 @@ struct Factors<'f> {
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
 pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
     let Pass { f, plan, ring, unit } = pass;
-    let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
-        .expect("the plan admits only tiles that wgmma multiplies");
+    let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
     let spec = &plan.mainloop;
-    let zeros = |_| (0..spec.block_sums()).map(|_| f.variable(0.0f32)).collect();
-    let sums: Vec<Vec<Var<'f, f32>>> = (0..spec.blocks()).map(zeros).collect();
-    let fragment = product.fragment_of((consumer, unit), spec.tile[1], sums);
+    let zeros = |_| (0..product.spec().block_sums()).map(|_| f.variable(0.0f32)).collect();
+    let sums: Vec<Vec<Var<'f, f32>>> = (0..product.spec().blocks()).map(zeros).collect();
+    let fragment = product.fragment_of((consumer, unit.first()), spec.tile[1], sums);
     let firsts = firsts(plan, &fragment, unit);
     consumer.turns.begin();
     let (ring, first) = ring.early();
@@ -82,10 +81,10 @@ pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: F
             None => addresses(plan, (stage, k_tile)),
         };
         let places = places(plan, firsts, starts);
-        let mut factors = Factors::none(spec.blocks());
+        let mut factors = Factors::none(product.spec().blocks());
         let found = product.at(&operands);
         for wave in 0..spec.waves {
-            let (blocks, value) = of_wave(spec, wave);
+            let (blocks, value) = of_wave(product.spec(), wave);
             let count = product.accumulators()[0].len();
             let each = spec.scales_at_once(count as u32) as usize;
             let groups = count / each;

@@ -7,10 +7,10 @@ use cute_rs::{ComposedLayout, LayoutError, Tensor};
 use ptx::inst::{Fp8, WgmmaElement};
 use ptx::{Builder, Value, Var};
 
-use super::{Consumer, tiled_mma};
+use super::Consumer;
 use crate::element::{Format, Narrow, Packed};
 use crate::pipeline::Stage;
-use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
+use crate::plan::{OperandTile, Product};
 
 /// A's tile in the registers of a consumer warpgroup: four registers per block of its rows and per
 /// instruction along K.
@@ -21,13 +21,13 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// two of these.
 ///
 /// ```
-/// use collective::{Accumulators, Consumer, Format, Fragments, InFlight, Pass, PlanError, WarpgroupMma};
+/// use collective::{Accumulators, Consumer, Format, Fragments, InFlight, Pass, WarpgroupMma};
 ///
 /// /// A's elements are 8-bit floats in memory and are multiplied as bf16.
-/// fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Result<Accumulators<'f>, PlanError> {
+/// fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Accumulators<'f> {
 ///     let Pass { f, plan, unit, .. } = pass;
-///     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
-///     let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer)?;
+///     let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
+///     let a = Fragments::new(f, plan.product(), consumer);
 ///     consumer.each_stage(
 ///         pass,
 ///         InFlight::None,
@@ -40,7 +40,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///         },
 ///         &|multiplied| if !multiplied { product.clear() },
 ///     );
-///     Ok(product.sums(consumer, unit))
+///     product.sums(consumer, unit.first())
 /// }
 /// ```
 #[derive(Debug)]
@@ -59,45 +59,28 @@ pub struct Fragments<'f> {
 pub type Convert<'a, 'f> = &'a dyn Fn([Narrow<'f>; 2]) -> Value<'f, u32>;
 
 impl<'f> Fragments<'f> {
-    /// The registers of a consumer for `tile`, which must be operand A of `spec`.
-    ///
-    /// # Errors
-    /// [`PlanError::Fragments`] unless the tile is K-major and the spec's atom takes A from registers;
-    /// [`PlanError::Product`] if the tile does not match the spec's A.
+    /// The registers of a consumer for A's tile of a product whose atom takes A from registers.
     #[track_caller]
-    pub fn new(
-        f: &'f Builder,
-        spec: &MainloopSpec,
-        tile: OperandTile,
-        consumer: Consumer<'f>,
-    ) -> Result<Self, PlanError> {
-        let ([m, n, k], extents) = (spec.tile, tile.extents());
-        let error = PlanError::Product { tile: spec.tile, a: extents, b: [n, k] };
-        let types = spec.atom.wgmma().filter(|_| spec.atom.a == Source::Registers);
-        let Some(types) = types.filter(|_| tile.major == cute_rs::atom::Major::K) else {
-            return Err(PlanError::Fragments);
-        };
-        if extents != [m, k] {
-            return Err(error);
-        }
-        f.for_caller(|| Self::found(f, (spec, types.a()), tile, consumer)).map_err(|_| error)
+    pub fn new(f: &'f Builder, product: Product, consumer: Consumer<'f>) -> Self {
+        f.for_caller(|| {
+            if !product.takes_fragments() {
+                f.refuse("the product's atom takes A from shared memory: make it by `Atom::registers`");
+            }
+            let found = Self::found(f, product, consumer);
+            found.expect("a product is checked when it is made")
+        })
     }
 
-    fn found(
-        f: &'f Builder,
-        (spec, element): (&MainloopSpec, WgmmaElement),
-        tile: OperandTile,
-        consumer: Consumer<'f>,
-    ) -> Result<Self, LayoutError> {
+    fn found(f: &'f Builder, product: Product, consumer: Consumer<'f>) -> Result<Self, LayoutError> {
+        let (spec, [tile, _]) = (product.spec(), product.tiles());
         // (BLK_M, BLK_K) -> (VAL, BLOCKS, STEPS), per thread and part
-        let parts = tiled_mma(spec)?.partition(cute_rs::Operand::A, &tile.layout())?;
+        let parts = spec.tiled()?.partition(cute_rs::Operand::A, &tile.layout())?;
         let own = [Some(consumer.thread), Some(consumer.part), Some(f.constant(0)), Some(f.constant(0))];
         let own = parts.tensor(f.constant(0), &own)?;
-        let steps = spec.tile[2] / spec.atom.k();
         let four = || core::array::from_fn(|_| f.uninitialised());
         // (4, STEPS, BLOCKS)
-        let registers = (0..spec.blocks()).map(|_| (0..steps).map(|_| four()).collect()).collect();
-        Ok(Self { f, tile, element, own, registers })
+        let registers = (0..spec.blocks()).map(|_| (0..spec.steps()).map(|_| four()).collect()).collect();
+        Ok(Self { f, tile, element: product.types().a(), own, registers })
     }
 
     /// The four registers of a block and a step along K; `None` if the indices are out of range.

@@ -9,9 +9,7 @@ use super::promotion::Promoted;
 use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, Finish, InFlight, Pass};
 use crate::pipeline::Stage;
-use crate::plan::{AccumulatorType, CtaPlan, Plan, Source};
-
-const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
+use crate::plan::{AccumulatorType, CtaPlan, Plan};
 
 /// Emits the matrix instructions of one consumer warpgroup.
 pub(super) struct Multiplier<'f, 'p, T: AccumulatorElement> {
@@ -56,22 +54,21 @@ pub(super) fn in_turn<'f>(
 
 impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
     pub(super) fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
-        let product = WarpgroupMma::new(f, &plan.mainloop, plan.operands, consumer.part).expect(PLANNED);
+        let product = WarpgroupMma::new(f, plan.product(), consumer.part);
         Self::of(f, plan, product)
     }
 
     fn of(f: &'f Builder, plan: &'p Plan, product: WarpgroupMma<'f, T>) -> Self {
-        let block = |_| (0..plan.mainloop.block_sums()).map(|_| f.uninitialised()).collect();
-        let sums = || (0..plan.mainloop.blocks()).map(block).collect();
+        let block = |_| (0..product.spec().block_sums()).map(|_| f.uninitialised()).collect();
+        let sums = || (0..product.spec().blocks()).map(block).collect();
         let sums = (plan.mainloop.atom.promote > 0).then(sums);
         Self { f, plan, product, sums }
     }
 
     /// A's registers, if A comes from registers.
     pub(super) fn fragments(&self, consumer: Consumer<'f>) -> Option<Fragments<'f>> {
-        let registers = self.plan.mainloop.atom.a == Source::Registers;
-        let fragments = || Fragments::new(self.f, &self.plan.mainloop, self.plan.operands[0], consumer);
-        registers.then(|| fragments().expect(PLANNED))
+        let product = self.plan.product();
+        product.takes_fragments().then(|| Fragments::new(self.f, product, consumer))
     }
 
     /// Loads a stage's fragments, if A comes from registers. The result issues instructions that overwrite the accumulators.
@@ -104,7 +101,7 @@ impl<'f, 'p, T: AccumulatorElement> Multiplier<'f, 'p, T> {
         // is broadcast.
         self.as_wide_as(self.f.shuffle(columns, 0), tile_n, &|width| {
             let plan = self.plan.as_wide_as(width);
-            let narrow = Multiplier::of(self.f, &plan, self.product.narrowed(&plan.mainloop));
+            let narrow = Multiplier::of(self.f, &plan, self.product.narrowed(plan.mainloop.product()));
             narrow.stages(pass, consumer, width);
             finish(&plan, narrow.result(consumer, unit, width));
         });

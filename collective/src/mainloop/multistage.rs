@@ -20,7 +20,7 @@ use ptx::{Builder, Value, Var};
 
 use super::places::Places;
 use super::sums::PlainSum;
-use super::{Accumulators, Consumer, Fragment, WorkUnit, begin, output_elements, tiled};
+use super::{Accumulators, Consumer, Fragment, WorkUnit, begin};
 use crate::plan::{AccumulatorType, AtomTypes, CtaPlan, Plan, RingPlan};
 
 pub use types::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtPair};
@@ -83,10 +83,10 @@ struct Operands<'f, 'p, T> {
 
 impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
     fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
-        let spec = &plan.mainloop;
+        let (spec, product) = (&plan.mainloop, plan.mainloop.product());
         let majors = spec.operands.map(|operand| operand.major);
         let places = || {
-            let mma = tiled(spec, spec.atom.loads(majors)?)?;
+            let mma = product.tiled_by(spec.atom.loads(majors)?)?;
             let [a, b] = &plan.operands;
             let (thread, part, first) = (Some(consumer.thread), Some(consumer.part), Some(f.constant(0)));
             // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE) -> (VAL, BLOCKS or ACROSS, STEPS), per thread and part
@@ -96,8 +96,8 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
             Ok::<_, cute_rs::LayoutError>((a, Places::new(f, b, &of_b, &[thread, first, first, first], 1)?))
         };
         let (a, b) = places().expect(PLANNED);
-        let block = |_| (0..spec.block_sums()).map(|_| f.uninitialised()).collect();
-        Self { f, plan, a, b, accumulators: (0..spec.blocks()).map(block).collect() }
+        let block = |_| (0..product.block_sums()).map(|_| f.uninitialised()).collect();
+        Self { f, plan, a, b, accumulators: (0..product.blocks()).map(block).collect() }
     }
 
     /// Walks the k-tiles of a work unit: `fill` starts copies into a stage, `multiply` reads one.
@@ -146,7 +146,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
 
     /// The accumulators of the warpgroup after all k-tiles.
     fn sums(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>) -> Accumulators<'f> {
-        let elements = output_elements(&self.plan.mainloop).expect(PLANNED);
+        let elements = self.plan.mainloop.product().elements();
         T::handed_on(Fragment {
             first: begin(&elements, [unit.m, unit.n], [None, Some(consumer.part)]),
             blocks: self.accumulators.clone(),

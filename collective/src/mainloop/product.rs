@@ -9,9 +9,9 @@ use ptx::{Builder, Value, Var, WgmmaOperands, WgmmaSource, WgmmaTypes};
 
 use super::fragments::Fragments;
 use super::sums::{AccumulatorElement, Accumulators};
-use super::{Consumer, Fragment, WorkUnit, begin, output_elements, tiled_mma};
+use super::{Consumer, Fragment, begin};
 use crate::pipeline::Stage;
-use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
+use crate::plan::{OperandTile, Product, ProductSpec};
 
 /// The product of two tiles of each stage, in the accumulators of a consumer warpgroup.
 ///
@@ -19,28 +19,25 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// attention, of the scores and V.
 ///
 /// ```
-/// use collective::{AccumulatorElement, Accumulators, Consumer, InFlight, Pass, PlanError, WarpgroupMma};
+/// use collective::{AccumulatorElement, Accumulators, Consumer, InFlight, Pass, WarpgroupMma};
 ///
 /// /// What the mainloops of this crate do if tiles are not narrowed.
-/// fn multiply<'f, T: AccumulatorElement>(
-///     pass: Pass<'_, 'f>,
-///     consumer: Consumer<'f>,
-/// ) -> Result<Accumulators<'f>, PlanError> {
+/// fn multiply<'f, T: AccumulatorElement>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -> Accumulators<'f> {
 ///     let Pass { f, plan, unit, .. } = pass;
-///     let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
+///     let product = WarpgroupMma::<T>::new(f, plan.product(), consumer.part);
 ///     consumer.each_stage(
 ///         pass,
 ///         InFlight::One,
 ///         &|stage, accumulate| product.multiply(stage, accumulate),
 ///         &|multiplied| if !multiplied { product.clear() },
 ///     );
-///     Ok(product.sums(consumer, unit))
+///     product.sums(consumer, unit.first())
 /// }
 /// ```
 #[derive(Debug)]
 pub struct WarpgroupMma<'f, T> {
     f: &'f Builder,
-    spec: MainloopSpec,
+    spec: ProductSpec,
     types: WgmmaTypes,
     /// A's tile, if it is read from shared memory, and B's.
     tiles: [OperandTile; 2],
@@ -86,7 +83,7 @@ pub(super) struct Located<'f> {
 }
 
 /// Accumulators of a thread of a consumer warpgroup, by block: those of one wave.
-fn accumulators<'f, T: AccumulatorElement>(f: &'f Builder, spec: &MainloopSpec) -> Vec<Vec<Var<'f, T>>> {
+fn accumulators<'f, T: AccumulatorElement>(f: &'f Builder, spec: &ProductSpec) -> Vec<Vec<Var<'f, T>>> {
     let [blocks, _] = spec.wave(0);
     let count = spec.accumulators() / (blocks.end - blocks.start);
     blocks.map(|_| (0..count).map(|_| f.uninitialised()).collect()).collect()
@@ -100,65 +97,59 @@ impl OperandTile {
 }
 
 impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
-    /// The product of A's tile and B's, for the warpgroup with index `part` among those that share the tile
-    /// ([`Consumer::part`]). Tile, atom and roles are those of `spec`.
-    ///
-    /// # Errors
-    /// [`PlanError::Product`] if the tiles do not match the spec's tile, or its accumulators are not of type
-    /// `T`.
+    /// A product for the warpgroup with index `part` among those that share the tile ([`Consumer::part`]).
     #[track_caller]
-    pub fn new(
-        f: &'f Builder,
-        spec: &MainloopSpec,
-        tiles: [OperandTile; 2],
-        part: Value<'f, u32>,
-    ) -> Result<Self, PlanError> {
-        let [[m, a_k], [n, b_k]] = tiles.map(|tile| tile.extents());
-        let error = PlanError::Product { tile: spec.tile, a: [m, a_k], b: [n, b_k] };
-        let a_k = a_k * spec.atom.density();
-        let Some(types) = spec.atom.wgmma() else { return Err(error) };
-        if spec.tile != [m, n, a_k] || a_k != b_k || types.d() != T::SUMS {
-            return Err(error);
-        }
-        f.for_caller(|| Self::found(f, (spec, types), tiles, part)).map_err(|_| error)
+    pub fn new(f: &'f Builder, product: Product, part: Value<'f, u32>) -> Self {
+        f.for_caller(|| {
+            if let Some(reason) = product.refusal(T::SUMS) {
+                f.refuse(&reason);
+            }
+            Self::found(f, product, part).expect("a product is checked when it is made")
+        })
     }
 
-    fn found(
-        f: &'f Builder,
-        (spec, types): (&MainloopSpec, WgmmaTypes),
-        tiles: [OperandTile; 2],
-        part: Value<'f, u32>,
-    ) -> Result<Self, LayoutError> {
-        let mma = tiled_mma(spec)?;
-        let zero = f.constant(0);
-        let a = match spec.atom.a {
-            Source::Registers => None,
-            Source::Shared => {
-                let descriptor = tiles[0].descriptor()?;
-                // (BLK_M, BLK_K) -> (VAL, BLOCKS, STEPS), per thread and part
-                let of_a = mma.partition(cute_rs::Operand::A, descriptor.layout())?;
-                // Descriptors count units of 16 bytes.
-                let units = of_a.starts().upcast((128 / spec.atom.element_bits()).into())?;
-                Some((descriptor, units.apply_modes(&[zero, part, zero, zero])?, of_a.part()))
-            }
+    fn found(f: &'f Builder, product: Product, part: Value<'f, u32>) -> Result<Self, LayoutError> {
+        let (spec, tiles) = (*product.spec(), product.tiles());
+        let (mma, zero) = (spec.tiled()?, f.constant(0));
+        let a = if product.takes_fragments() {
+            None
+        } else {
+            let descriptor = tiles[0].descriptor()?;
+            // (BLK_M, BLK_K) -> (VAL, BLOCKS, STEPS), per thread and part
+            let of_a = mma.partition(cute_rs::Operand::A, descriptor.layout())?;
+            // Descriptors count units of 16 bytes.
+            let units = of_a.starts().upcast((128 / spec.atom.element_bits()).into())?;
+            Some((descriptor, units.apply_modes(&[zero, part, zero, zero])?, of_a.part()))
         };
         let b = tiles[1].descriptor()?;
         // (BLK_N, BLK_K) -> (VAL, ACROSS, STEPS), per thread
         let b_places = mma.partition(cute_rs::Operand::B, b.layout())?.part();
-        // (BLK_M, BLK_N) -> (VAL, BLOCKS, ACROSS), per thread and part
-        let elements = output_elements(spec)?;
-        let accumulators = accumulators(f, spec);
+        let accumulators = accumulators(f, &spec);
         let a = a.map(|(descriptor, rows, places)| SharedA { descriptor, rows: rows.cast(), places });
-        Ok(Self { f, spec: *spec, types, tiles, a, b, b_places, elements, accumulators })
+        Ok(Self {
+            f,
+            spec,
+            types: product.types(),
+            tiles,
+            a,
+            b,
+            b_places,
+            elements: spec.elements(),
+            accumulators,
+        })
     }
 
     /// The same operands with accumulators for the first columns of the tile only: as many as the tile of
     /// `spec` has.
-    pub(super) fn narrowed(&self, spec: &MainloopSpec) -> Self {
-        let elements = output_elements(spec).expect("a narrower tile of a plan is one that wgmma multiplies");
-        let accumulators = accumulators(self.f, spec);
+    pub(super) fn narrowed(&self, spec: ProductSpec) -> Self {
+        let (elements, accumulators) = (spec.elements(), accumulators(self.f, &spec));
         let Self { f, types, tiles, a, b, b_places, .. } = *self;
-        Self { f, spec: *spec, types, tiles, a, b, b_places, elements, accumulators }
+        Self { f, spec, types, tiles, a, b, b_places, elements, accumulators }
+    }
+
+    /// The numbers of the product.
+    pub(super) fn spec(&self) -> &ProductSpec {
+        &self.spec
     }
 
     /// The accumulators, by block. If the tile is multiplied in waves, those that all waves use.
@@ -181,32 +172,32 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
         }
     }
 
-    /// The accumulators of the warpgroup as a fragment, after all stages have been multiplied.
+    /// The accumulators of the warpgroup as a fragment of the output, in which the tile's `first` element is at this row and column.
     #[track_caller]
-    pub fn fragment(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>) -> Fragment<'f, T::Sum> {
+    pub fn fragment(&self, consumer: Consumer<'f>, first: [Value<'f, u32>; 2]) -> Fragment<'f, T::Sum> {
         self.f.for_caller(|| {
             let single = self.accumulators.iter().map(|block| T::single(self.f, block)).collect();
-            self.fragment_of((consumer, unit), self.spec.tile[1], single)
+            self.fragment_of((consumer, first), self.spec.tile[1], single)
         })
     }
 
     /// The same fragment as [`Accumulators`], to be handed to the epilogue.
     #[track_caller]
-    pub fn sums(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>) -> Accumulators<'f> {
-        T::sums(self.fragment(consumer, unit))
+    pub fn sums(&self, consumer: Consumer<'f>, first: [Value<'f, u32>; 2]) -> Accumulators<'f> {
+        T::sums(self.fragment(consumer, first))
     }
 
     /// The fragment of these accumulators, by block, for the first `columns` columns of the tile.
     #[track_caller]
     pub(super) fn fragment_of(
         &self,
-        (consumer, unit): (Consumer<'f>, WorkUnit<'f>),
+        (consumer, first): (Consumer<'f>, [Value<'f, u32>; 2]),
         columns: u32,
         blocks: Vec<Vec<Var<'f, T::Sum>>>,
     ) -> Fragment<'f, T::Sum> {
         Fragment {
             columns,
-            first: begin(&self.elements, [unit.m, unit.n], [None, Some(consumer.part)]),
+            first: begin(&self.elements, first, [None, Some(consumer.part)]),
             blocks,
             elements: self.elements,
             shared: consumer.shared,
@@ -241,7 +232,7 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
     }
 
     fn located(&self, a: Option<Value<'f, u64>>, b: Value<'f, u64>) -> MmaOperands<'_, 'f, T> {
-        let steps = 0..self.spec.tile[2] / self.spec.atom.k();
+        let steps = 0..self.spec.steps();
         MmaOperands { product: self, a, b, width: self.spec.tile[1], steps, wave: 0 }
     }
 

@@ -8,7 +8,7 @@ use super::multiplier::Multiplier;
 use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, MmaOperands, Pass, WorkUnit};
 use crate::pipeline::Stage;
-use crate::plan::MainloopSpec;
+use crate::plan::ProductSpec;
 
 /// Issues the instructions that multiply located operands, which overwrite the accumulators.
 pub(super) type Issue<'a, 'f, T> = &'a dyn Fn(&MmaOperands<'_, 'f, T>);
@@ -90,7 +90,7 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
         let f = self.f;
         let found = self.product.find(stage).narrowed(width);
         let spec = &self.plan.mainloop;
-        let steps = spec.tile[2] / spec.atom.k() / parts;
+        let steps = self.product.spec().steps() / parts;
         for part in 0..parts {
             let steps: Range<u32> = part * steps..(part + 1) * steps;
             for wave in 0..spec.waves {
@@ -120,7 +120,7 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
     /// Adds the accumulators of a wave's first `width` columns to its sums.
     fn add(&self, sums: &Promoted<'f, T>, width: u32, wave: u32) {
         let count = self.plan.mainloop.atom.accumulators(width) as usize;
-        let (blocks, first) = of_wave(&self.plan.mainloop, wave);
+        let (blocks, first) = of_wave(self.product.spec(), wave);
         for (sums, registers) in sums[blocks].iter().zip(self.product.accumulators()) {
             let values = registers.iter().take(count).flat_map(|register| T::values(self.f, register));
             for (sum, value) in sums[first..].iter().zip(values) {
@@ -133,12 +133,12 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
     pub(super) fn result(&self, consumer: Consumer<'f>, unit: WorkUnit<'f>, width: u32) -> Accumulators<'f> {
         let single = || self.product.accumulators().iter().map(|block| T::single(self.f, block)).collect();
         let blocks = self.sums.clone().unwrap_or_else(single);
-        T::sums(self.product.fragment_of((consumer, unit), width, blocks))
+        T::sums(self.product.fragment_of((consumer, unit.first()), width, blocks))
     }
 }
 
 /// The blocks of a wave, and the first of its sums in each.
-pub(super) fn of_wave(spec: &MainloopSpec, wave: u32) -> (Range<usize>, usize) {
+pub(super) fn of_wave(spec: &ProductSpec, wave: u32) -> (Range<usize>, usize) {
     let [blocks, sides] = spec.wave(wave);
     // A thread holds one of two sums of a row.
     let [first, _] = spec.columns_of(sides.start);

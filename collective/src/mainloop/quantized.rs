@@ -95,14 +95,13 @@ impl<'f> StageTile<'f> for Codes<'f> {
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
 pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
     let Pass { f, plan, unit, .. } = pass;
-    let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
-        .expect("the plan admits only tiles that wgmma multiplies");
+    let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
     let weights = plan.mainloop.weights().expect("called for weights in few bits");
     let registers = Registers::new(f, plan, weights, consumer);
     consumer.turns.begin();
     let multiply = |stage: Stage<'f>, older: Older<'_>| registers.multiply(&product, stage, older);
     consumer.in_sets(pass, &multiply, &|| product.clear());
-    finish(plan, product.sums(consumer, unit));
+    finish(plan, product.sums(consumer, unit.first()));
 }
 
 /// Registers of a consumer for everything except accumulators, fragments, and the codes and factors they are
@@ -134,10 +133,11 @@ impl<'f, 'p> Registers<'f, 'p> {
     fn new(f: &'f Builder, plan: &'p Plan, weights: WeightsSpec, consumer: Consumer<'f>) -> Self {
         let spec = &plan.mainloop;
         let four = || core::array::from_fn(|_| f.uninitialised());
-        let fragments = (0..spec.blocks()).map(|_| (0..spec.depth()).map(|_| four()).collect()).collect();
+        let fragments =
+            (0..spec.product().blocks()).map(|_| (0..spec.depth()).map(|_| four()).collect()).collect();
         let block_bytes = weights.bytes(unit::ROWS, spec.tile[2]);
-        let codes = consumer.part * (spec.blocks() * block_bytes) + consumer.thread * 16;
-        let row = consumer.part * (spec.blocks() * unit::ROWS) + consumer.thread / 32 * 16;
+        let codes = consumer.part * (spec.product().blocks() * block_bytes) + consumer.thread * 16;
+        let row = consumer.part * (spec.product().blocks() * unit::ROWS) + consumer.thread / 32 * 16;
         Self {
             f,
             plan,
@@ -158,7 +158,7 @@ impl<'f, 'p> Registers<'f, 'p> {
         let (spec, depth) = (&plan.mainloop, plan.mainloop.depth());
         let (step_k, unit_k) = (spec.atom.k(), unit::k(weights.code.bits()));
         let found = product.find(stage);
-        let blocks = 0..spec.blocks();
+        let blocks = 0..spec.product().blocks();
         let unit = |index| -> Vec<_> { blocks.clone().map(|block| self.unit(stage, block, index)).collect() };
         let scale =
             |group| -> Vec<_> { blocks.clone().map(|block| self.factors(stage, block, group)).collect() };
@@ -219,7 +219,7 @@ impl<'f, 'p> Registers<'f, 'p> {
     fn loads_ahead(&self) -> bool {
         let (spec, [units, groups]) = (&self.plan.mainloop, self.of_a_stage());
         let rows = if self.weights.zeros { 4 } else { 2 };
-        let held = spec.blocks() * (4 * (units + spec.depth()) + rows * groups);
+        let held = spec.product().blocks() * (4 * (units + spec.depth()) + rows * groups);
         self.plan.registers.accumulators + held + OTHERS <= self.plan.registers.consumer
     }
 

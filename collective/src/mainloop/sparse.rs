@@ -54,8 +54,8 @@ impl<'f, 'p> Metadata<'f, 'p> {
     fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
         let spec = &plan.mainloop;
         let block_bytes = spec.metadata_words() * sparse::WORDS * 4;
-        let first = consumer.part * (spec.blocks() * block_bytes) + consumer.thread * 4;
-        let unit = |_| (0..spec.blocks()).map(|_| f.uninitialised()).collect();
+        let first = consumer.part * (spec.product().blocks() * block_bytes) + consumer.thread * 4;
+        let unit = |_| (0..spec.product().blocks()).map(|_| f.uninitialised()).collect();
         let words = (0..spec.metadata_words()).map(unit).collect();
         Self { f, plan, first: first + plan.ring.offset(2), words }
     }

@@ -5,7 +5,7 @@ use cute_rs::{LayoutError, MmaAtom};
 use ptx::WgmmaTypes;
 use ptx::inst::MmaTypes;
 
-use super::{AccumulatorType, AtomTypes, OperandSpec};
+use super::{AccumulatorType, AtomTypes, OperandSpec, PlanError};
 
 /// Where an instruction reads operand A from. It always reads B from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,6 +148,28 @@ impl Atom {
             Some(types) => Some(Self { types: AtomTypes::Wgmma(types), ..self }),
             None => None,
         }
+    }
+
+    /// Checks that the instruction can read operands of these bits per element, with these contiguous directions.
+    pub(super) const fn reads(self, [a, b]: [(u32, Major); 2]) -> Result<(), PlanError> {
+        let (bits, shared) = (self.element_bits(), matches!(self.a, Source::Shared));
+        if !shared && !matches!(a.1, Major::K) {
+            return Err(PlanError::Fragments);
+        }
+        let (a_wrong, b_wrong) = (shared && a.0 != bits, b.0 != bits);
+        if a_wrong || b_wrong {
+            let (operand, stored) = if a_wrong { ("A", a.0) } else { ("B", b.0) };
+            return Err(PlanError::Stored { operand, stored, bits });
+        }
+        if !self.types.allows_transpose() {
+            if shared && matches!(a.1, Major::Mn) {
+                return Err(PlanError::KMajorOnly { operand: "A", bits });
+            }
+            if matches!(b.1, Major::Mn) {
+                return Err(PlanError::KMajorOnly { operand: "B", bits });
+            }
+        }
+        Ok(())
     }
 
     /// The part of a kernel's name that states promotion.

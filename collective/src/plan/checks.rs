@@ -11,35 +11,20 @@ use crate::element::Format;
 impl Plan {
     /// Checks that consumers can share the rows of a tile.
     pub(super) const fn rows(mainloop: &MainloopSpec) -> Result<(), PlanError> {
-        let ([m, ..], consumers) = (mainloop.tile, mainloop.consumers);
+        let consumers = mainloop.consumers;
         if consumers == 0 || consumers > 3 {
             return Err(PlanError::Consumers { consumers });
         }
-        let sharing = mainloop.sharing();
-        if m == 0 || !m.is_multiple_of(mainloop.atom.rows() * sharing) {
-            return Err(PlanError::TileM { m, consumers: sharing });
-        }
-        Ok(())
+        mainloop.product().rows()
     }
 
     /// Checks that instructions multiply all columns of a tile.
     pub(super) const fn columns(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
-        let [_, n, _] = mainloop.tile;
-        let step = mainloop.atom.column_step();
-        if n == 0 || !n.is_multiple_of(8) {
-            return Err(PlanError::TileN { n, step });
+        let (n, product) = (mainloop.tile[1], mainloop.product());
+        if let Err(error) = product.columns() {
+            return Err(error);
         }
-        let across = mainloop.across();
-        if across > 1 && !n.is_multiple_of(step) {
-            return Err(PlanError::TileN { n, step });
-        }
-        let mut i = 0;
-        while i < across {
-            if !mainloop.atom.allows(mainloop.columns_of(i)[1]) {
-                return Err(PlanError::TileN { n, step });
-            }
-            i += 1;
-        }
+        let across = product.across();
         if across > 1 && mainloop.step > 0 {
             return Err(PlanError::Across { n, what: "a tile that is narrowed" });
         }
@@ -118,15 +103,6 @@ impl Plan {
         let (columns, bits) = (n >> epilogue.halvings, epilogue.staged_bits);
         if !(columns * bits).is_multiple_of(128) {
             return Err(PlanError::StagedRow { n: columns, bits });
-        }
-        Ok(())
-    }
-
-    /// Checks that a tile's K is whole instructions.
-    pub(super) const fn depth(mainloop: &MainloopSpec) -> Result<(), PlanError> {
-        let ([_, _, k], step) = (mainloop.tile, mainloop.atom.k());
-        if k == 0 || !k.is_multiple_of(step) {
-            return Err(PlanError::TileK { k, step });
         }
         Ok(())
     }
@@ -230,27 +206,13 @@ impl Plan {
         if !doubles && !epilogue.output.is_output(integers) {
             return Err(PlanError::Output { format: epilogue.output, integers });
         }
-        let bits = atom.element_bits();
-        let shared = matches!(atom.a, Source::Shared);
-        if !shared && !matches!(a.major, Major::K) {
-            return Err(PlanError::Fragments);
-        }
-        if !shared && a.staged && matches!(mainloop.arrivals, Arrivals::Warpgroup) {
+        if matches!(atom.a, Source::Registers)
+            && matches!(a.major, Major::K)
+            && a.staged
+            && matches!(mainloop.arrivals, Arrivals::Warpgroup)
+        {
             return Err(PlanError::EarlyArrival);
         }
-        let (a_wrong, b_wrong) = (shared && a.format.bits() != bits, b.format.bits() != bits);
-        if a_wrong || b_wrong {
-            let (operand, stored) = if a_wrong { ("A", a.format.bits()) } else { ("B", b.format.bits()) };
-            return Err(PlanError::Stored { operand, stored, bits });
-        }
-        if !atom.types.allows_transpose() {
-            if shared && matches!(a.major, Major::Mn) {
-                return Err(PlanError::KMajorOnly { operand: "A", bits });
-            }
-            if matches!(b.major, Major::Mn) {
-                return Err(PlanError::KMajorOnly { operand: "B", bits });
-            }
-        }
-        Ok(())
+        atom.reads([(a.format.bits(), a.major), (b.format.bits(), b.major)])
     }
 }

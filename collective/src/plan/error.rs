@@ -270,17 +270,15 @@ rules! {
     Fragments => { "A comes from registers, whose elements are neighbours along K: use KMajor for A" }
     /// Threads read the stages, but a single thread per warpgroup releases them.
     EarlyArrival => { "threads load A from a stage, so each warp must release it: use EachWarp<_>" }
-    /// The tiles do not match the product's spec, or `wgmma` has no such spec with these accumulators.
+    /// The tiles of a product do not match, or the atom is no `wgmma`.
     Product {
-        /// The spec's tile.
-        tile: [u32; 3],
         /// Extents of A's tile.
         a: [u32; 2],
         /// Extents of B's tile.
         b: [u32; 2],
     } => {
-        "a product is one of tiles " (a[0]) " x " (a[1]) " and " (b[0]) " x " (b[1]) ", its spec says M x N x K = "
-        (tile[0]) " x " (tile[1]) " x " (tile[2]) ": the tiles must be (M, K) and (N, K), and the accumulators of the atom's type"
+        "a product has tiles of " (a[0]) " x " (a[1]) " and " (b[0]) " x " (b[1])
+        ": (M, K) and (N, K) with one K, multiplied by `wgmma`, were needed; a sparse A has half of K"
     }
     /// No epilogue stores D in this format.
     Output {

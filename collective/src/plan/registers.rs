@@ -116,16 +116,17 @@ impl RegisterPlan {
         let launch = mainloop.divided(0).launch;
         // Before ptxas knows which role raises its number of registers, each instruction must fit into the
         // registers of the launch.
-        let instruction = mainloop.atom.accumulators(mainloop.widest()) + INSTRUCTION;
+        let instruction = mainloop.atom.accumulators(mainloop.product().widest()) + INSTRUCTION;
         if instruction > launch {
             let consumers = mainloop.consumers;
             return Err(PlanError::Registers { need: instruction, have: launch, consumers });
         }
         // Registers of what the epilogue receives. Packed `f16` accumulators are unpacked when all is
         // multiplied; others are passed on as they are.
-        let accumulators = mainloop.blocks() * mainloop.block_sums() * mainloop.atom.sums().registers();
+        let accumulators =
+            mainloop.product().blocks() * mainloop.product().block_sums() * mainloop.atom.sums().registers();
         let added = mainloop.atom.promote > 0 || mainloop.is_scaled();
-        let promoted = if added { mainloop.accumulators() } else { 0 } + mainloop.scale_registers();
+        let promoted = if added { mainloop.product().accumulators() } else { 0 } + mainloop.scale_registers();
         let beside = mainloop.beside_sums() + mainloop.weight_registers() + mainloop.metadata_registers();
         let both = accumulators + promoted + beside;
         // What a mainloop of one's own holds while it multiplies is dead when the epilogue stores, and so are the
@@ -184,7 +185,7 @@ impl MainloopSpec {
         let slabs = if self.slabs_along_k() > 1 { SLABS } else { 0 };
         match self.roles {
             Roles::Unspecialised if matches!(self.atom.types, AtomTypes::Simt) => {
-                STARTS_OWN_COPIES + COLUMNS_LOADED + ROWS_LOADED * self.blocks()
+                STARTS_OWN_COPIES + COLUMNS_LOADED + ROWS_LOADED * self.product().blocks()
             }
             Roles::Unspecialised if self.atom.by_threads() => STARTS_OWN_COPIES,
             Roles::Unspecialised => slabs + STARTS_OWN_COPIES,

@@ -111,8 +111,8 @@ impl MainloopSpec {
         if !self.is_scaled() {
             return 0;
         }
-        let ([a, b], sums) = (self.operands, self.tile[1] / self.wave_ranges() / 2);
-        let rows = if a.scaled == 1 { 2 * self.blocks() } else { self.blocks() };
+        let ([a, b], sums) = (self.operands, self.tile[1] / self.product().wave_ranges() / 2);
+        let rows = if a.scaled == 1 { 2 * self.product().blocks() } else { self.product().blocks() };
         let columns = match (b.scaled, self.scales_at_once(sums)) {
             // A thread holds two sums of a column. The next scales are loaded before these are multiplied.
             (1, at_once) if at_once < sums => at_once,

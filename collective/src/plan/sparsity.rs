@@ -32,7 +32,7 @@ impl MainloopSpec {
 
     /// Registers of a consumer thread for metadata.
     pub(super) const fn metadata_registers(&self) -> u32 {
-        if self.is_sparse() { self.blocks() * self.metadata_words() + 4 } else { 0 }
+        if self.is_sparse() { self.product().blocks() * self.metadata_words() + 4 } else { 0 }
     }
 
     /// Checks that a sparse operand, if there is one, can be multiplied by this mainloop.

@@ -3,9 +3,9 @@
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 
-use super::waves::MOST_COLUMNS;
 use super::{
-    AccumulatorType, Atom, CachePolicy, MmaKind, OperandTile, PlanError, StageSlot, TileLayout, WeightsSpec,
+    AccumulatorType, Atom, CachePolicy, MmaKind, OperandTile, PlanError, ProductSpec, StageSlot, TileLayout,
+    WeightsSpec,
 };
 use crate::element::Format;
 use crate::form::Form;
@@ -359,7 +359,7 @@ impl MainloopSpec {
 
     /// Step in which a tile's columns are divided among instructions: that of the instruction's widths, or,
     /// for an N-major B, that of its swizzle.
-    pub(super) const fn column_step(&self) -> u32 {
+    const fn column_step(&self) -> u32 {
         let ([_, n, k], b) = (self.tile, self.operands[1]);
         match b.major {
             Major::K => self.atom.column_step(),
@@ -367,63 +367,10 @@ impl MainloopSpec {
         }
     }
 
-    /// Number of instructions next to each other that multiply a block's rows by all columns of a tile: the
-    /// fewest of at most 256 columns each, or one for each range of columns of a wave.
-    pub const fn across(&self) -> u32 {
-        let ranges = self.wave_ranges();
-        if ranges > 1 {
-            return ranges;
-        }
-        let steps = self.tile[1].div_ceil(self.column_step());
-        // Columns beyond the last whole step below 256 cannot be used.
-        steps.div_ceil(MOST_COLUMNS / self.column_step())
-    }
-
-    /// First column of instruction `i` of them, and the number of columns it multiplies. The numbers are as
-    /// equal as possible.
-    pub const fn columns_of(&self, i: u32) -> [u32; 2] {
-        let across = self.across();
-        if across <= 1 {
-            return [0, self.tile[1]];
-        }
-        let (step, steps) = (self.column_step(), self.tile[1] / self.column_step());
-        let (first, end) = (steps * i / across * step, steps * (i + 1) / across * step);
-        [first, end - first]
-    }
-
-    /// Number of columns of the widest of them.
-    pub const fn widest(&self) -> u32 {
-        let (mut widest, mut i) = (0, 0);
-        while i < self.across() {
-            let [_, columns] = self.columns_of(i);
-            widest = if columns > widest { columns } else { widest };
-            i += 1;
-        }
-        widest
-    }
-
-    /// The largest number of columns that divides the width of each of them.
-    pub(crate) const fn column_unit(&self) -> u32 {
-        let ([_, mut unit], mut i) = (self.columns_of(0), 1);
-        while i < self.across() {
-            let [_, mut rest] = self.columns_of(i);
-            while rest > 0 {
-                (unit, rest) = (rest, unit % rest);
-            }
-            i += 1;
-        }
-        unit
-    }
-
-    /// Number of blocks of a tile that one warpgroup computes. A block is the rows of one instruction.
-    pub const fn blocks(&self) -> u32 {
-        self.tile[0] / self.sharing() / self.atom.rows()
-    }
-
-    /// Accumulators of a consumer thread per block. Equal to the number of registers, unless a register holds
-    /// two.
-    pub(crate) const fn block_sums(&self) -> u32 {
-        self.tile[1] / 2
+    /// The product of A's tile and B's.
+    pub const fn product(&self) -> ProductSpec {
+        let Self { atom, tile, waves, .. } = *self;
+        ProductSpec { atom, tile, warpgroups: self.sharing(), column_step: self.column_step(), waves }
     }
 
     /// Arrivals that mark a stage as full; 0 if threads wait for their own copies and then for each other at
@@ -473,7 +420,7 @@ impl MainloopSpec {
 
     /// Checks that accumulators can be promoted as often as the atom says, if they are.
     pub(super) const fn promotes(&self) -> Result<(), PlanError> {
-        let (every, steps) = (self.atom.promote, self.tile[2] / self.atom.k());
+        let (every, steps) = (self.atom.promote, self.product().steps());
         if every == 0 {
             return Ok(());
         }

@@ -64,7 +64,7 @@ impl StagingPlan {
         } else {
             (swizzle, width)
         };
-        let parts = mainloop.blocks() * n / columns;
+        let parts = mainloop.product().blocks() * n / columns;
         let buffers = if parts < epilogue.buffers { parts } else { epilogue.buffers };
         Ok(Self { columns, swizzle, buffer_bytes: rows * columns * bits / 8, buffers })
     }

@@ -108,7 +108,7 @@ impl MainloopSpec {
             Some(weights) => {
                 let scales = if weights.group == 0 { 0 } else { 2 };
                 let zeros = if weights.zeros { 2 } else { 0 };
-                self.blocks() * (4 * self.depth() + 4 + scales + zeros) + CONVERTS
+                self.product().blocks() * (4 * self.depth() + 4 + scales + zeros) + CONVERTS
             }
         }
     }

@@ -46,7 +46,7 @@ impl Fixed {
         let rounds = k / f64::from(plan.mainloop.atom.k());
         // Wide tiles, and tiles in waves of columns, are multiplied by instructions next to each other.
         let waves = plan.mainloop.waves > 1;
-        let beside = if waves || n > 256.0 { f64::from(plan.mainloop.across()) } else { 1.0 };
+        let beside = if waves || n > 256.0 { f64::from(plan.mainloop.product().across()) } else { 1.0 };
         let width = n / beside;
         let rows = m / 64.0;
         let adding = m * n / 128.0 * adding(machine, plan) / machine.cycles;

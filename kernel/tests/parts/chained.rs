@@ -9,7 +9,7 @@ use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
     KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Matrix, MnMajor,
-    OperandSpec, OperandTile, Operands, Origin, Pass, Plan, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
+    OperandTile, Operands, Origin, Pass, Plan, Product, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
     WarpgroupMma,
 };
 use cute_rs::atom::Major;
@@ -42,18 +42,14 @@ const SECOND: MainloopSpec = {
     spec.more[0] = KEY.room();
     spec.own_bytes = OWN.start + OWN.stage_bytes + OWN.barrier_bytes();
     // The scores, and the same as fragments.
-    spec.registers = FIRST.accumulators() + 2 * SCORES;
+    spec.registers = FIRST.spec().accumulators() + 2 * SCORES;
     spec
 };
 /// A thread's scores as 16-bit elements.
 const SCORES: u32 = ROWS / 2 / 64 * KEYS / 16 * 4;
 
 /// The first GEMM: rows of Q times rows of Key.
-const FIRST: MainloopSpec = MainloopSpec {
-    operands: [OperandSpec::k_major(Format::Bf16); 2],
-    tile: [ROWS, KEYS, HEAD],
-    ..<Second as Mainloop>::SPEC
-};
+const FIRST: Product = Product::checked(Atom::shared(WgmmaTypes::Bf16F32), [Q, KEY], 2);
 
 /// Q's ring, in the mainloop's own shared memory.
 const OWN: RingPlan = RingPlan::of(&[Q.room()]).placed(1, 0, Q.room().bytes).arrivals(1, 2 * 4);
@@ -138,11 +134,10 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         consumer: Consumer<'f>,
         finish: Finish<'_, 'f>,
     ) {
-        let planned = "the tiles are those of the specs";
-        let key = KEY.at(plan.ring.offset(2));
-        let scores = WarpgroupMma::<f32>::new(f, &FIRST, [Q, key], consumer.part).expect(planned);
-        let out = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect(planned);
-        let p = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect(planned);
+        let first = FIRST.by(KEY.at(plan.ring.offset(2)));
+        let scores = WarpgroupMma::<f32>::new(f, first, consumer.part);
+        let out = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
+        let p = Fragments::new(f, plan.product(), consumer);
         let q = self.read.acquire();
         out.clear();
         f.repeat_from(unit.k_begin, unit.k_end, |_| {
@@ -158,7 +153,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             consumer.release.arrive(stage.empty);
         });
         consumer.release.arrive(q.empty);
-        finish(plan, out.sums(consumer, unit));
+        finish(plan, out.sums(consumer, unit.first()));
     }
 }
 

@@ -55,7 +55,7 @@ impl<R: WarpRoles> Mainloop for Dual<R> {
     const SPEC: MainloopSpec = {
         let mut spec = <One<R> as Mainloop>::SPEC;
         spec.own_stage = GATE.room();
-        spec.registers = spec.accumulators();
+        spec.registers = spec.product().accumulators();
         spec
     };
     type Arguments = Gate;
@@ -115,9 +115,8 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, ring, unit } = pass;
-        let [a, b] = plan.operands;
-        let product =
-            |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let [_, b] = plan.operands;
+        let product = |b| WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
         let (product, gates) = (product(b), product(GATE));
         let multiply = |[stage, gate]: [Stage<'f>; 2], _, accumulate| {
             let both = [product.find(stage), gates.find_in([stage, gate])];
@@ -137,7 +136,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         {
             sum.set(sum.get() * <Silu as Pointwise<1>>::apply((), [gate.get()]));
         }
-        finish(plan, product.sums(consumer, unit));
+        finish(plan, product.sums(consumer, unit.first()));
     }
 }
 

@@ -27,7 +27,7 @@ type Ours<M> = TmaWgmma<
 const fn mixed(mut spec: MainloopSpec) -> MainloopSpec {
     spec.operands[0].format = Format::E4m3;
     spec.atom = Atom::registers(WgmmaTypes::Bf16F32);
-    spec.registers = spec.blocks() * spec.tile[2] / spec.atom.k() * 4 + 16;
+    spec.registers = spec.product().blocks() * spec.product().steps() * 4 + 16;
     spec
 }
 
@@ -83,9 +83,8 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, unit, .. } = pass;
-        let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
-            .expect("the spec's tile");
-        let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect("the spec's A");
+        let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
+        let a = Fragments::new(f, plan.product(), consumer);
         consumer.each_stage(
             pass,
             InFlight::None,
@@ -102,7 +101,7 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
                 }
             },
         );
-        finish(plan, product.sums(consumer, unit));
+        finish(plan, product.sums(consumer, unit.first()));
     }
 }
 

@@ -93,10 +93,9 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, ring, unit } = pass;
-        let [a, b] = plan.operands;
+        let [_, b] = plan.operands;
         let b = if DEFECT == ELSEWHERE { b.at(plan.ring.stage_bytes) } else { b };
-        let product =
-            WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let product = WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
         let sums: Vec<_> = product.accumulators().iter().flatten().collect();
         if DEFECT == KEPT {
             product.clear();
@@ -104,7 +103,7 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
                 product.multiply(ring.acquire(), true);
                 f.wgmma_wait(0);
             });
-            return finish(plan, product.sums(consumer, unit));
+            return finish(plan, product.sums(consumer, unit.first()));
         }
         let multiply = |stage: Stage<'f>, accumulate| {
             if DEFECT == UNFENCED {
@@ -129,7 +128,7 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
         };
         consumer.each_stage(pass, InFlight::None, &multiply, &rest); // line: each stage
         f.store_shared(consumer.shared + plan.own_offset + consumer.thread * 4, 0, [consumer.thread]); // line: own
-        finish(plan, product.sums(consumer, unit));
+        finish(plan, product.sums(consumer, unit.first()));
     }
 }
 

@@ -55,7 +55,7 @@ impl Mainloop for Scaled {
     const SPEC: MainloopSpec = {
         let mut spec = OURS;
         spec.more[0] = StageSlot::line(LINE);
-        spec.registers = OURS.accumulators();
+        spec.registers = OURS.product().accumulators();
         spec
     };
     type Arguments = Scales;
@@ -100,11 +100,10 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
 
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, unit, .. } = pass;
-        let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
-            .expect("the spec's tile");
+        let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
         let zeros = |block: &Vec<_>| block.iter().map(|_| f.variable(0.0f32)).collect::<Vec<_>>();
         let sums: Vec<_> = product.accumulators().iter().map(zeros).collect();
-        let fragment = product.fragment(consumer, unit);
+        let fragment = product.fragment(consumer, unit.first());
         // The position of the scale of the thread's first row in a stage.
         let [row, _] = fragment.start();
         let own = (row - unit.m) * 4 + plan.ring.offset(2);

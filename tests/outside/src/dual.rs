@@ -53,7 +53,7 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Dual<T, R> {
     const SPEC: MainloopSpec = {
         let mut spec = <TmaWgmma<Kk, T, R> as Mainloop>::SPEC;
         spec.more[0] = gate(spec.tile).room();
-        spec.registers = spec.accumulators();
+        spec.registers = spec.product().accumulators();
         spec
     };
     type Arguments = Gates;
@@ -95,9 +95,8 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, unit, .. } = pass;
         // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
-        let [a, b, gate] = tiles(plan);
-        let of =
-            |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let [_, b, gate] = tiles(plan);
+        let of = |b| WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
         let (up, gate) = (of(b), of(gate));
         let both = |stage, accumulate| {
             let found = [up.find(stage), gate.find(stage)];
@@ -114,7 +113,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         for (up, gate) in up.accumulators().iter().flatten().zip(gate.accumulators().iter().flatten()) {
             up.set(gate.get() * gate.get().sigmoid() * up.get());
         }
-        finish(plan, up.sums(consumer, unit));
+        finish(plan, up.sums(consumer, unit.first()));
     }
 }
 

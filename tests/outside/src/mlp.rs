@@ -8,14 +8,12 @@ use falchion::collective::operands::{Contents, Extents, Memory, Visit};
 use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
-    Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, MainloopSpec, Matrix, OperandSpec,
-    OperandTile, Origin, Peers, Producer, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout,
-    WarpgroupMma, WorkUnit,
+    Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, Matrix, OperandTile, Origin, Peers,
+    Producer, Product, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{
-    Family, Kernel, KernelSpec, Launch, LaunchError, Machine, Predicted, Program, cheapest, check_accessed,
-    declare,
+    Family, Kernel, Launch, LaunchError, Machine, Predicted, Program, cheapest, check_accessed, declare,
 };
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Function, Special, Value, VerifyError, WgmmaTypes};
@@ -70,7 +68,7 @@ struct Parts {
     tiles: [OperandTile; 3],
     rings: [RingPlan; 2],
     cta: CtaPlan,
-    product: MainloopSpec,
+    products: [Product; 2],
 }
 
 impl Mlp {
@@ -92,18 +90,13 @@ impl Mlp {
             overlaps: true,
             turns: false,
         };
-        let operands = [OperandSpec::k_major(Format::Bf16); 2];
-        let tile = [64 * consumers, WIDTH, WIDTH];
-        Parts {
-            tiles,
-            rings,
-            cta,
-            product: MainloopSpec { operands, tile, consumers, ..KernelSpec::DEFAULT.mainloop },
-        }
+        let atoms = [Atom::shared(WgmmaTypes::Bf16F32), Atom::registers(WgmmaTypes::Bf16F32)];
+        let products = [0, 1].map(|i| Product::checked(atoms[i], [x, tiles[1 + i]], consumers));
+        Parts { tiles, rings, cta, products }
     }
 }
 
-fn emit<'f>(f: &'f Builder, Parts { tiles, rings, cta, product }: Parts) {
+fn emit<'f>(f: &'f Builder, Parts { tiles, rings, cta, products }: Parts) {
     let maps = ["x_map", "first_map", "second_map"].map(|name| f.parameter::<u64>(name));
     let d = f.parameter::<u64>("d");
     let [rows, hidden] = ["rows", "hidden"].map(|name| f.parameter::<u32>(name));
@@ -140,12 +133,9 @@ fn emit<'f>(f: &'f Builder, Parts { tiles, rings, cta, product }: Parts) {
         let release = Release::new(f, Arrivals::Warpgroup, ClusterPosition::new(f, [1, 1]), shared, thread);
         let part = if cta.consumers > 1 { warpgroup } else { f.constant(0) };
         let consumer = Consumer { shared, warpgroup, part, thread, release, turns: Turns::none(f) };
-        let planned = "tiles of 64 columns";
         // (BLK_M, HIDDEN) = (BLK_M, K) * (HIDDEN, K), (BLK_M, N) += (BLK_M, HIDDEN) * (N, HIDDEN)
-        let second = MainloopSpec { atom: Atom::registers(WgmmaTypes::Bf16F32), ..product };
-        let units = WarpgroupMma::<f32>::new(f, &product, [tiles[0], tiles[1]], part).expect(planned);
-        let out = WarpgroupMma::<f32>::new(f, &second, [tiles[0], tiles[2]], part).expect(planned);
-        let activated = Fragments::new(f, &second, tiles[0], consumer).expect(planned);
+        let [units, out] = products.map(|product| WarpgroupMma::<f32>::new(f, product, part));
+        let activated = Fragments::new(f, products[1], consumer);
         let [x, weights] = rings.map(|ring| ring.consumer());
         each_tile(&|row| {
             let of_x = x.acquire();
@@ -167,16 +157,7 @@ fn emit<'f>(f: &'f Builder, Parts { tiles, rings, cta, product }: Parts) {
             });
             release.arrive(of_x.empty);
             let zero = f.constant(0);
-            let unit = WorkUnit {
-                m: row,
-                n: zero,
-                k_begin: zero,
-                k_end: blocks,
-                columns: None,
-                group: None,
-                record: None,
-            };
-            let fragment = out.fragment(consumer, unit);
+            let fragment = out.fragment(consumer, [row, zero]);
             for row in fragment.rows(fragment.start(), 0) {
                 f.if_(row.row.less_than(rows), || {
                     let at = d + (row.row * WIDTH + row.column).mul_wide(4);

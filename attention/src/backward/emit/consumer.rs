@@ -9,7 +9,7 @@ use ptx::{Builder, ProxySpace, Special, Value, Var};
 
 use super::{Kernel, QueryTile};
 use crate::emit::{
-    from, slab,
+    slab,
     softmax::{exp2, settle},
 };
 
@@ -79,9 +79,7 @@ pub(super) fn dq_product<'f>(
     plan: &super::BackwardPlan,
     part: Value<'f, u32>,
 ) -> WarpgroupMma<'f, f32> {
-    let (keys, differences) = (plan.keys_across, plan.differences);
-    let tiles = if plan.dq_transposed { [keys, differences] } else { [differences, keys] };
-    WarpgroupMma::new(f, &plan.dq, tiles, part).expect(PLANNED)
+    WarpgroupMma::new(f, plan.dq, part)
 }
 
 /// The fragment of a consumer's accumulators.
@@ -90,10 +88,8 @@ pub(super) fn fragment<'f>(
     product: &WarpgroupMma<'f, f32>,
     consumer: Consumer<'f>,
 ) -> Fragment<'f, f32> {
-    product.fragment(consumer, from(f.constant(0)))
+    product.fragment(consumer, [f.constant(0); 2])
 }
-
-pub(super) const PLANNED: &str = "the plan has checked the tiles";
 
 impl<'f> Kernel<'_, 'f> {
     /// Emitted for a consumer warpgroup.
@@ -101,12 +97,9 @@ impl<'f> Kernel<'_, 'f> {
         let Self { f, plan, shared, .. } = *self;
         let consumer = consumer(f, shared, warpgroup, plan.cta.consumers);
         let part = consumer.part;
-        let product = |spec, tiles| WarpgroupMma::<f32>::new(f, spec, tiles, part).expect(PLANNED);
-        let weights = |i: usize| Fragments::new(f, &plan.sums[i], plan.weights, consumer).expect(PLANNED);
-        let [scores, gradients] =
-            [0, 1].map(|i: usize| product(&plan.scores[i], [plan.keys[i], plan.queries[i]]));
-        let [d_k, d_v] =
-            [0, 1].map(|i: usize| product(&plan.sums[i], [plan.weights, plan.queries_across[i]]));
+        let weights = |i: usize| Fragments::new(f, plan.sums[i], consumer);
+        let [scores, gradients] = plan.scores.map(|of| WarpgroupMma::<f32>::new(f, of, part));
+        let [d_k, d_v] = plan.sums.map(|of| WarpgroupMma::<f32>::new(f, of, part));
         let (of_scores, of_gradients) = (fragment(f, &scores, consumer), fragment(f, &gradients, consumer));
         let keys = self.kv_ring.consumer().acquire();
         let of = Consuming {

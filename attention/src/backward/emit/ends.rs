@@ -169,7 +169,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let (thread, shared) = (f.special(Special::ThreadX), f.shared_base());
 
     // The sums are in the order of the main program's accumulators.
-    let consumer = consumer(f, shared, f.warp_index() / 4, plan.dq.consumers);
+    let consumer = consumer(f, shared, f.warp_index() / 4, plan.dq.spec().warpgroups);
     let product = dq_product(f, plan, consumer.part);
     let own = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + own_sums(&product, consumer).cast::<u64>();
     let sums: Vec<_> = product.accumulators().iter().flatten().collect();
@@ -199,7 +199,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
             f.store_shared(first, offset.cast_signed(), [element.get()]);
         }
     }
-    let threads = plan.dq.consumers * 128;
+    let threads = plan.dq.spec().warpgroups * 128;
     f.barrier_sync(CtaPlan::CTA_BARRIER, threads);
 
     let across = plan.spec.head[0] / AT_ONCE;

@@ -4,10 +4,10 @@
 //! and keeps dK. Each multiplies dS, which is in shared memory, by its columns of K.
 
 use collective::pipeline::{Position, Stage};
-use collective::{Consumer, CtaPlan, Fragments, MainloopSpec, OperandTile, WarpgroupMma};
+use collective::{Consumer, CtaPlan, Fragments, Product, WarpgroupMma};
 use ptx::{ProxySpace, Value, Var};
 
-use super::consumer::{PLANNED, Rows, consumer, fragment, store_fours, weigh};
+use super::consumer::{Rows, consumer, fragment, store_fours, weigh};
 use super::{Kernel, PairRings};
 use crate::backward::plan::PairPlan;
 use crate::emit::slab;
@@ -73,29 +73,26 @@ impl<'f> Kernel<'_, 'f> {
 }
 
 impl<'f> Consuming<'_, 'f> {
-    fn product(&self, spec: &MainloopSpec, tiles: [OperandTile; 2]) -> WarpgroupMma<'f, f32> {
-        WarpgroupMma::new(self.kernel.f, spec, tiles, self.consumer.part).expect(PLANNED)
+    fn product(&self, product: Product) -> WarpgroupMma<'f, f32> {
+        WarpgroupMma::new(self.kernel.f, product, self.consumer.part)
     }
 
     /// P or dS of a tile as operand A of the product for dK (0) or dV (1), and that product.
     fn sums(&self, i: usize) -> (Fragments<'f>, WarpgroupMma<'f, f32>) {
-        let plan = self.kernel.plan;
-        let a = Fragments::new(self.kernel.f, &plan.sums[i], plan.weights, self.consumer).expect(PLANNED);
-        (a, self.product(&plan.sums[i], [plan.weights, plan.queries_across[i]]))
+        let product = self.kernel.plan.sums[i];
+        (Fragments::new(self.kernel.f, product, self.consumer), self.product(product))
     }
 
     /// The scores (0) or the gradients of P (1).
     fn scores(&self, i: usize) -> WarpgroupMma<'f, f32> {
-        let plan = self.kernel.plan;
-        self.product(&plan.scores[i], [plan.keys[i], plan.queries[i]])
+        self.product(self.kernel.plan.scores[i])
     }
 
     /// The columns of dQ of the first (0) or the second (1) consumer.
     fn columns(&self, i: usize) -> Columns<'f> {
-        let (spec, keys) = self.plan.dq[i];
         let ring = self.kernel.dq_ring;
         Columns {
-            product: self.product(&spec, [self.kernel.plan.differences, keys]),
+            product: self.product(self.plan.dq[i]),
             held: self.kernel.f.variable(0u32),
             ring: ring.producer(),
             filled: (i > 0).then(|| ring.consumer()),

@@ -26,7 +26,7 @@ const OF_WARPGROUP: u32 = Arrivals::Warpgroup.count();
 
 impl Rings {
     /// The rings of consumers with keys of their own.
-    pub(super) const fn of(spec: &BackwardSpec, tiles: &Tiles) -> Self {
+    pub(super) fn of(spec: &BackwardSpec, tiles: &Tiles) -> Self {
         let ([rows, _], [wide_k, _], consumers) = (spec.tile, wide(spec), consumers(spec));
         let [q, d_o] = tiles.queries;
         let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
@@ -43,7 +43,7 @@ impl Rings {
     }
 
     /// The rings of two consumers with the same keys.
-    pub(super) const fn of_pair(spec: &BackwardSpec, tiles: &Tiles) -> Self {
+    pub(super) fn of_pair(spec: &BackwardSpec, tiles: &Tiles) -> Self {
         let [rows, keys] = spec.tile;
         let [q, d_o] = tiles.queries;
         let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
@@ -72,12 +72,12 @@ impl Rings {
 }
 
 /// The ring of one stage with K and V.
-const fn of_keys(tiles: &Tiles) -> RingPlan {
+fn of_keys(tiles: &Tiles) -> RingPlan {
     let [k, v] = tiles.keys;
     RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0)
 }
 
 /// A ring without any bytes, and how many stages its place has.
-const fn in_order(spec: &BackwardSpec) -> (RingPlan, u32) {
+fn in_order(spec: &BackwardSpec) -> (RingPlan, u32) {
     (RingPlan::of(&[]), if spec.deterministic { 2 } else { 0 })
 }
