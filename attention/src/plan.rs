@@ -4,7 +4,7 @@ mod legal;
 mod rings;
 
 use collective::{
-    Atom, CtaPlan, Format, OperandTile, Peers, Producer, Product, QueuePlan, RingPlan, RoleRegisters,
+    Atom, CtaPlan, Format, OperandTile, Peers, Producer, ProductSpec, QueuePlan, RingPlan, RoleRegisters,
     TileLayout,
 };
 use cute_rs::atom::Major;
@@ -37,9 +37,9 @@ pub struct AttentionPlan {
     /// The queue of tiles; without entries unless they are drawn.
     pub queue: QueuePlan,
     /// The product of queries and keys.
-    pub scores: Product,
+    pub scores: ProductSpec,
     /// The product of weights and values.
-    pub values: Product,
+    pub values: ProductSpec,
     /// Whether the end of a tile overlaps with the beginning of the next one.
     pub overlaps: bool,
     /// Whether a block's weights are all computed before O is rescaled. That needs registers.
@@ -142,8 +142,8 @@ impl AttentionPlan {
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
         let on = if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) };
         let (Ok(scores), Ok(values)) = (
-            Product::new(Atom::shared(types), [q, k], consumers / sharing),
-            Product::new(on, [weights, v], consumers / sharing),
+            ProductSpec::new(Atom::shared(types), [q, k], consumers / sharing),
+            ProductSpec::new(on, [weights, v], consumers / sharing),
         ) else {
             return Err(number(
                 "the number of keys per block",

@@ -28,7 +28,7 @@
 //! | [`OperandTile`] | describes the layout of an operand's tile in a stage, and finds the tile there |
 //! | [`StageSlot`], [`RingPlan`] | plan a stage from a list of tiles, and a ring from stages |
 //! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill a stage, wait for it, release it |
-//! | [`OperandMap`] | the parameters of a tensor map, for one matrix or for a batch |
+//! | [`stage::OperandMap`] | the parameters of a tensor map, for one matrix or for a batch |
 //! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
 //! | [`WarpgroupMma`] | multiplies two tiles by `wgmma` into accumulators; a mainloop may have several |
 //! | [`Fragments`] | A from registers: converted on the way, or the accumulators of another product |
@@ -68,6 +68,7 @@ mod record;
 mod sentence;
 pub mod skeleton;
 pub mod sparse;
+pub mod stage;
 mod tensor_map;
 mod tile;
 pub mod tree;
@@ -87,11 +88,11 @@ pub use form::{Batch, Form, Forms};
 pub use formula::{Formula, FormulaArguments, FormulaError, FormulaFunction, Input};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{
-    AccumulatorElement, Accumulators, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, FACTORS,
-    Finish, Fragment, FragmentPair, FragmentRow, Fragments, GroupScales, InFlight, METADATA, Mainloop,
-    MainloopEmitter, MainloopSite, MmaOperands, MmaPair, MmaSync, MmaSyncWith, OperandMap, Origin, Pass,
-    RowVariables, SCALES, Simt, SimtPair, StagedOperands, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy,
-    ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit, check_metadata,
+    AccumulatorElement, Accumulators, AnyMainloop, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop,
+    FACTORS, Finish, Fragment, FragmentPair, FragmentRow, Fragments, GroupScales, InFlight, METADATA,
+    Mainloop, MainloopSite, MmaOperands, MmaPair, MmaSync, MmaSyncWith, Older, Origin, Pass, RowVariables,
+    SCALES, Simt, SimtPair, StagedOperands, TensorCopy, ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma,
+    WorkUnit, check_metadata,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,
@@ -99,9 +100,9 @@ pub use operand::{
 };
 pub use plan::{
     AccumulatorType, Arrivals, Atom, AtomTypes, CachePolicy, CtaPlan, EpilogueSpec, MainloopNeeds,
-    MainloopSpec, MmaKind, OperandSpec, OperandTile, Peers, Plan, PlanError, Producer, Product, ProductSpec,
-    QueuePlan, RegisterPlan, RingPlan, RoleRegisters, Roles, Source, StageSlot, StagingPlan, TablePlan,
-    TileLayout, TileNeeds, WeightsSpec,
+    MainloopSpec, MmaKind, OperandSpec, OperandTile, Peers, Plan, PlanError, Producer, ProductShape,
+    ProductSpec, QueuePlan, RegisterPlan, RingPlan, RoleRegisters, Roles, Source, StageSlot, StagingPlan,
+    TablePlan, TileLayout, TileNeeds, WeightsSpec, element_offset, element_place,
 };
 pub use real::{
     Accuracy, Arithmetic, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Needs, Number, Real,

@@ -7,9 +7,11 @@
 //! The mainloops of this crate are made of public parts, from which you can make your own: see the crate's
 //! front page.
 
+mod any;
 mod block_scaled;
 mod convert;
 mod copy_wgmma;
+mod device;
 mod fragments;
 mod group_scales;
 mod maps;
@@ -23,31 +25,30 @@ mod promotion;
 mod quantized;
 mod scales;
 mod sparse;
-mod stage_tile;
 mod stages;
 mod sums;
 mod tensor_copy;
 mod thread_copy;
 mod tma_wgmma;
 
-pub use copy_wgmma::{CopyWgmma, ThreadCopies};
+pub use any::AnyMainloop;
+pub use copy_wgmma::CopyWgmma;
+pub use device::DeviceMainloop;
 pub use fragments::{Convert, Fragments};
 pub use group_scales::{FACTORS, GroupScales};
+pub(crate) use maps::OwnMaps;
 pub use metadata::{METADATA, check_metadata};
 pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtPair};
 pub use product::{MmaOperands, WarpgroupMma};
 pub use scales::{BlockScales, SCALES};
-pub use stage_tile::OperandMap;
-pub(crate) use stage_tile::{AnyTile, BoxTile};
-pub use stages::InFlight;
+pub use stages::{InFlight, Older};
 pub use sums::{AccumulatorElement, Accumulators};
+pub(crate) use tensor_copy::tensor_load;
 pub use tensor_copy::{Origin, TensorCopy};
 pub use thread_copy::{ThreadCopy, ThreadOrigin};
-pub use tma_wgmma::{TensorCopies, TmaWgmma};
+pub use tma_wgmma::TmaWgmma;
 
-use core::fmt;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cute_rs::atom::SwizzleMode;
 use cute_rs::{CoordLayout, Partition};
@@ -57,9 +58,9 @@ use ptx::{Builder, Scalar, Value, Var};
 use crate::extent::Extent;
 use crate::form::Forms;
 use crate::operand::{Matrix, MatrixRef};
-use crate::operands::{MainloopArguments, Visit};
-use crate::pipeline::{ClusterPosition, Position, Release, Turns};
-use crate::plan::{CtaPlan, MainloopNeeds, MainloopSpec, Plan};
+use crate::operands::{OwnSite, Visit};
+use crate::pipeline::{Position, Release, Turns};
+use crate::plan::{CtaPlan, MainloopNeeds, MainloopSpec, Plan, element_offset};
 use crate::record::RecordDevice;
 
 /// A work unit in elements: where its output tile begins, and the range of k-tiles to accumulate.
@@ -224,8 +225,7 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         let mut by_row = BTreeMap::<u32, Vec<(u32, X)>>::new();
         for (value, &of_value) in (0i64..).zip(values) {
             let element = elements.at_modes(&[value % held, block.into(), value / held]);
-            let [row, column] =
-                [0, 1].map(|mode| u32::try_from(element.leaf(mode)).expect("a tile is small"));
+            let [row, column] = [0, 1].map(|mode| element_offset(element.leaf(mode)));
             by_row.entry(row).or_default().push((column, of_value));
         }
         by_row
@@ -246,7 +246,7 @@ pub(crate) fn begin<'f>(
 /// Refuses a stage without A or B: `TmaWgmma` and `CopyWgmma` load both.
 pub(crate) fn both_staged(f: &Builder, plan: &Plan) {
     if !plan.mainloop.operands.iter().all(|operand| operand.staged) {
-        f.refuse("TmaWgmma and CopyWgmma load both operands into stages: write a `DeviceMainloop` that loads only the staged ones");
+        f.refuse("TmaWgmma and CopyWgmma load both operands into stages: write a `DeviceMainloop` of your own that loads only the staged ones");
     }
 }
 
@@ -266,14 +266,14 @@ pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Accumulators<'f>);
 
 /// A collective mainloop as a type: the first role of a kernel.
 ///
-/// The type states at compile time what the plan needs, and provides the [`MainloopEmitter`] that emits the
+/// The type states at compile time what the plan needs, and gives the [`DeviceMainloop`] that emits the
 /// code.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mainloop",
     note = "write `TmaWgmma<Operands<A, B>, Tile<M, N, K>, Cooperative<Consumers>>`, or `CopyWgmma` for operands \
             at any address"
 )]
-pub trait Mainloop: 'static {
+pub trait Mainloop: Sized + 'static {
     /// What the mainloop asks of the plan.
     const SPEC: MainloopSpec;
     /// What it needs of the kernel around it. By default it gets the whole K of whole tiles, in one CTA:
@@ -284,10 +284,10 @@ pub trait Mainloop: 'static {
     const FORMS: Forms = Forms::SINGLE;
     /// Host arguments of its own, in addition to the operands: for example indices to gather rows by. `()` if
     /// there are none.
-    type Arguments: MainloopArguments;
+    type Arguments: Default + Clone + 'static;
 
-    /// The emitter of this mainloop.
-    fn emitter() -> Arc<dyn MainloopEmitter>;
+    /// An identifier for kernel names.
+    fn name() -> String;
 
     /// Checks the mainloop's own arguments. If the caller set none, they are the default ones.
     ///
@@ -296,24 +296,26 @@ pub trait Mainloop: 'static {
     fn check(_own: &Self::Arguments, _a: Matrix, _b: Matrix) -> Result<(), String> {
         Ok(())
     }
-}
-
-/// The object-safe side of a [`Mainloop`]: it emits the code.
-pub trait MainloopEmitter: fmt::Debug + Send + Sync {
-    /// An identifier for kernel names.
-    fn name(&self, spec: &MainloopSpec) -> String;
-
-    /// Whether the spec describes the mainloop completely: true for the mainloops of this crate.
-    fn is_built_in(&self) -> bool {
-        false
-    }
 
     /// States the kernel parameters of the operands, and of what belongs to them. Those of [arguments of its
-    /// own](Mainloop::Arguments) follow. A and B are visited already, under their names ([`MainloopSite::name`]).
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit);
+    /// own](Self::visit) follow. A and B are visited already, under their names ([`MainloopSite::name`]). By default they are those of this
+    /// crate's mainloop with the same [`SPEC`](Self::SPEC).
+    fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+        Self::SPEC.mainloop().state(of, visit);
+    }
+
+    /// Visits every part of arguments of its own: what is visited is checked to be lent, may move between launches that are kept, and is
+    /// filled with random contents by whoever checks or proves a kernel. Where there is a [plan](OwnSite::plan), it also states the kernel
+    /// parameters that follow those of A and B, the same ones for all arguments.
+    fn visit(_own: &mut Self::Arguments, _of: &OwnSite<'_>, _visit: &mut dyn Visit) {}
 
     /// The mainloop inside a kernel, which gets its parameters by their names ([`Builder::parameter`]).
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f>;
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f>;
+
+    /// The mainloop as a value.
+    fn value() -> AnyMainloop {
+        AnyMainloop::of::<Self>()
+    }
 }
 
 /// For what a mainloop's interface is stated.
@@ -369,70 +371,6 @@ pub struct Pass<'a, 'f> {
     pub ring: Position<'f>,
     /// The work unit.
     pub unit: WorkUnit<'f>,
-}
-
-/// A mainloop inside a kernel: its parameters on the device.
-pub trait DeviceMainloop<'f> {
-    /// Emitted for one thread at the start: prefetches what the copies will need.
-    fn prefetch(&self, _f: &'f Builder) {}
-
-    /// Emitted for one thread at the start: initialises mbarriers of the mainloop's own, which are in its own
-    /// memory ([`Plan::own_offset`]). A fence of initialised mbarriers follows, and a barrier of all threads.
-    fn initialise(&self, _f: &'f Builder) {}
-
-    /// Emitted once for each consumer warpgroup, before its first work unit: what all work units need.
-    fn prologue(&self, _f: &'f Builder, _plan: &Plan, _consumer: Consumer<'f>) {}
-
-    /// Emitted in a grouped launch for the lanes of a CTA's first warp, after the wait for the kernels before.
-    /// A barrier follows.
-    fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
-
-    /// Emitted per work unit, for every role: the k-tiles that are needed, if the device knows that some are not,
-    /// such as those of a triangle. All roles get the part of the work unit's own range that lies in it, which may be
-    /// empty. A split of K works with that: units add up what they have.
-    fn range(&self, _f: &'f Builder, _plan: &Plan, _unit: WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> {
-        None
-    }
-
-    /// Emitted for a pingpong consumer that leaves a work unit to another one: advances its positions in rings of the
-    /// mainloop's own ([`Position::skip`]). Its position in the kernel's ring is advanced already.
-    fn skip(&self, _f: &'f Builder, _plan: &Plan, _unit: WorkUnit<'f>) {}
-
-    /// Emitted for the producer: copies a work unit into stages. [`MainloopSpec::producer`] says whether one
-    /// thread or the warpgroup runs it. A mainloop with a producer must implement it; the default makes the
-    /// program illegal.
-    fn load(&self, Pass { f, .. }: Pass<'_, 'f>, _cluster: ClusterPosition<'f>) {
-        f.refuse("the mainloop's SPEC has a producer: write `DeviceMainloop::load`");
-    }
-
-    /// Emitted for a consumer warpgroup: multiplies a work unit and calls `finish` with the accumulators and
-    /// the plan of a tile of their width. The default multiplies by `wgmma` from stages that hold A's tile
-    /// and then B's, laid out as [`Plan::operands`] says. A comes from registers if the spec's atom takes it
-    /// from there.
-    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        multiplier::ring(pass, consumer, finish);
-    }
-
-    /// Emitted for every warpgroup of a kernel without a producer ([`Roles::Unspecialised`](crate::Roles)):
-    /// loads a work unit and multiplies it. `ahead` is the position of the thread that fills stages. A mainloop
-    /// without a producer must implement it; the default makes the program illegal.
-    fn load_and_multiply(
-        &self,
-        Pass { f, plan, unit, .. }: Pass<'_, 'f>,
-        consumer: Consumer<'f>,
-        _ahead: Position<'f>,
-    ) -> Accumulators<'f> {
-        f.refuse("the mainloop's SPEC has no producer: write `DeviceMainloop::load_and_multiply`");
-        Accumulators::F32(Fragment {
-            blocks: Vec::new(),
-            elements: plan.mainloop.product().elements(),
-            shared: consumer.shared,
-            warpgroup: consumer.warpgroup,
-            first: [unit.m, unit.n],
-            columns: plan.mainloop.tile[1],
-            thread: consumer.thread,
-        })
-    }
 }
 
 /// The identity of a consumer thread: its warpgroup, and what it needs to walk the ring.

@@ -205,7 +205,7 @@ impl Extents {
     }
 }
 
-/// For what arguments of a mainloop of your own are visited.
+/// For what arguments of a mainloop of your own are visited ([`Mainloop::visit`](crate::Mainloop::visit)).
 #[derive(Clone, Copy, Debug)]
 pub struct OwnSite<'a> {
     /// The extents `[m, n, k]` of the GEMM; k is 0 if A and B are not read.
@@ -214,16 +214,4 @@ pub struct OwnSite<'a> {
     pub plan: Option<&'a Plan>,
     /// Whether a launch is made: then parameters have their values.
     pub launched: bool,
-}
-
-/// Arguments of a mainloop of your own ([`Mainloop::Arguments`](crate::Mainloop::Arguments)). What is visited is checked to be lent, may
-/// move between launches that are kept, and is filled with random contents by whoever checks or proves a kernel.
-pub trait MainloopArguments: Default + Clone + 'static {
-    /// Visits every part. Where there is a [plan](OwnSite::plan), it also states the kernel parameters that follow those of A and B, the same
-    /// ones for all arguments. A and B are not visited here.
-    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit);
-}
-
-impl MainloopArguments for () {
-    fn visit(&mut self, _of: &OwnSite<'_>, _visit: &mut dyn Visit) {}
 }

@@ -12,6 +12,7 @@ mod groups;
 mod memory;
 mod needs;
 mod operand;
+mod places;
 mod product;
 mod queue;
 mod registers;
@@ -31,7 +32,8 @@ pub use error::PlanError;
 pub use groups::TablePlan;
 pub use needs::MainloopNeeds;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
-pub use product::{Product, ProductSpec};
+pub use places::{element_offset, element_place};
+pub use product::{ProductShape, ProductSpec};
 pub use queue::QueuePlan;
 pub use registers::{RegisterPlan, RoleRegisters};
 pub use ring::{RingPlan, StageSlot};
@@ -258,8 +260,8 @@ impl Plan {
     }
 
     /// The product of A's tile and B's.
-    pub const fn product(&self) -> Product {
-        Product::planned(self.mainloop.product(), self.operands)
+    pub const fn product(&self) -> ProductSpec {
+        ProductSpec::planned(self.mainloop.product(), self.operands)
     }
 
     /// Number of CTAs per cluster.
@@ -325,6 +327,12 @@ impl Plan {
     /// The caller's A and B.
     pub const fn call_operands(&self) -> [OperandSpec; 2] {
         self.oriented(self.mainloop.operands)
+    }
+
+    /// Whether a call gives the caller's A and its B as matrices.
+    pub const fn given(&self) -> [bool; 2] {
+        let ([a, b], [of_a, of_b]) = (self.mainloop.operands, self.needs.matrices);
+        self.oriented([a.staged && of_a, b.staged && of_b])
     }
 
     /// The contiguous directions of the caller's A and B.

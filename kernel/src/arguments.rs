@@ -1,9 +1,9 @@
 //! Arguments of a kernel's epilogue, as a [`Call`](crate::Call) carries them.
 
-use core::any::type_name;
+use core::any::{Any, type_name};
 use core::fmt;
 
-use collective::operands::{Extents, Legal, MainloopArguments, OwnSite, Site, Visit};
+use collective::operands::{Extents, Legal, OwnSite, Site, Visit};
 use collective::tree::{AnyNode, Node, Shape};
 use collective::{
     Epilogue, EpilogueEmitter, EpilogueSite, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef,
@@ -47,11 +47,9 @@ pub trait Visited {
     /// Visits every part. For a kernel, it also states the epilogue's parameters.
     fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit);
 
-    /// Visits arguments of the mainloop, as [`MainloopArguments::visit`]. By default they are the mainloop's default ones.
-    fn visit_mainloop(&mut self, own: &OwnSite<'_>, gemm: Option<&AnyGemm>, visit: &mut dyn Visit) {
-        if let Some(known) = gemm.and_then(|gemm| gemm.mainloop_type.as_ref()) {
-            (known.state)(own, visit);
-        }
+    /// Arguments of the mainloop. By default there are none, and the mainloop's default ones are visited.
+    fn mainloop(&mut self) -> Option<&mut dyn Any> {
+        None
     }
 }
 
@@ -117,7 +115,7 @@ pub trait Arguments: Visited {
     /// # Errors
     /// The mainloop refuses its arguments, or the kernel has another mainloop.
     fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
-        kernel.check_default_mainloop(operands)
+        kernel.check_mainloop(None, "none", operands)
     }
 }
 
@@ -185,17 +183,17 @@ pub struct WithMainloop<A, E> {
     pub epilogue: E,
 }
 
-impl<A: MainloopArguments, E: Visited> Visited for WithMainloop<A, E> {
+impl<A: Any, E: Visited> Visited for WithMainloop<A, E> {
     fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
         self.epilogue.visit(of, visit);
     }
 
-    fn visit_mainloop(&mut self, own: &OwnSite<'_>, _gemm: Option<&AnyGemm>, visit: &mut dyn Visit) {
-        self.mainloop.visit(own, visit);
+    fn mainloop(&mut self) -> Option<&mut dyn Any> {
+        Some(&mut self.mainloop)
     }
 }
 
-impl<A: MainloopArguments, E: Arguments> Arguments for WithMainloop<A, E> {
+impl<A: Any, E: Arguments> Arguments for WithMainloop<A, E> {
     fn linear(&self) -> Option<&LinearArguments> {
         self.epilogue.linear()
     }
@@ -213,7 +211,7 @@ impl<A: MainloopArguments, E: Arguments> Arguments for WithMainloop<A, E> {
     }
 
     fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
-        kernel.check_mainloop(&self.mainloop, operands)
+        kernel.check_mainloop(Some(&self.mainloop), type_name::<A>(), operands)
     }
 }
 
@@ -335,22 +333,22 @@ impl<E: Epilogue> Arguments for EpilogueArgs<E> {
 }
 
 impl AnyGemm {
-    /// Checks the default arguments of the mainloop for these operands. A built-in mainloop has none.
-    fn check_default_mainloop(&self, operands: [Matrix; 2]) -> Result<(), LaunchError> {
-        let known = self.mainloop_type.as_ref();
-        known.and_then(|known| (known.check)(&self.plan, None, operands)).unwrap_or(Ok(()))
-    }
-
-    /// The same with arguments of the mainloop's own.
-    fn check_mainloop<A: MainloopArguments>(
+    /// Checks arguments of the mainloop's own, the default ones if there are none, for these operands.
+    fn check_mainloop(
         &self,
-        own: &A,
+        own: Option<&dyn Any>,
+        given: &'static str,
         operands: [Matrix; 2],
     ) -> Result<(), LaunchError> {
-        let known = self.mainloop_type.as_ref();
-        known.and_then(|known| (known.check)(&self.plan, Some(own), operands)).unwrap_or_else(|| {
-            let mainloop = self.mainloop.name(&self.plan.mainloop);
-            Err(LaunchError::OtherMainloop { mainloop, given: type_name::<A>() })
-        })
+        let ([a, b], mainloop) = (operands, self.mainloop.name(&self.plan.mainloop));
+        let [m, n] = self.plan.oriented([a.mn, b.mn]);
+        let of = OwnSite { problem: [m, n, a.k], plan: None, launched: false };
+        match self.mainloop.check(own, &of, operands) {
+            None => Err(LaunchError::OtherMainloop { mainloop, given }),
+            Some(Ok(())) => Ok(()),
+            Some(Err(reason)) => {
+                Err(LaunchError::Mainloop { mainloop, arguments: self.mainloop.arguments(), reason })
+            }
+        }
     }
 }

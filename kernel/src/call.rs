@@ -1,6 +1,5 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
-use collective::operands::MainloopArguments;
 use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
 
 use crate::arguments::WithMainloop;
@@ -188,7 +187,7 @@ impl<E> Call<E> {
     ///
     /// They are part of what [`Loaded`](crate::driver::Loaded) compares: two calls that differ in them are
     /// two launches.
-    pub fn with_mainloop<A: MainloopArguments>(self, mainloop: A) -> Call<WithMainloop<A, E>> {
+    pub fn with_mainloop<A: Clone + 'static>(self, mainloop: A) -> Call<WithMainloop<A, E>> {
         self.lend().with(WithMainloop { mainloop, epilogue: self.epilogue })
     }
 

@@ -37,8 +37,8 @@ impl<E> Call<E> {
             // Of what is not read, the tensor map must still be legal.
             let ld = if of.weights.is_some() { 64 } else { 128 / rule.bits };
             let unread = MatrixRef { address: 0, ld, ..matrix };
-            let matrix = if read && of.staged { matrix } else { unread };
-            if read && of.staged {
+            let matrix = if read && plan.given()[i] { matrix } else { unread };
+            if read && plan.given()[i] {
                 let checked = rule.check(matrix);
                 // Units of weights are longer than what copies need.
                 if matches!(checked, Ok(()) | Err(LaunchError::Pitch { .. })) {

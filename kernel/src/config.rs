@@ -14,7 +14,6 @@ use crate::gemm::AnyGemm;
 use crate::legal;
 use crate::problem::GemmProblem;
 use crate::program::Program;
-use crate::typed_mainloop::MainloopType;
 
 /// The three roles of a kernel, as types. Implement it for a type of your own and pass that type to [`Gemm`].
 ///
@@ -140,8 +139,7 @@ impl AnyGemm {
             rust_type: crate::rust_type::of::<C>(),
             overlaps: C::OVERLAPS,
             plan: Gemm::<C>::PLAN,
-            mainloop: C::Mainloop::emitter(),
-            mainloop_type: Some(MainloopType::of::<C::Mainloop>()),
+            mainloop: C::Mainloop::value(),
             epilogue: C::Epilogue::emitter(),
             scheduler: C::Scheduler::schedule(),
             traits: <C::Scheduler as TileScheduler>::TRAITS,

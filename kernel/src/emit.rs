@@ -97,7 +97,7 @@ impl AnyGemm {
 struct Emission<'a, 'f> {
     gemm: &'a AnyGemm,
     f: &'f Builder,
-    mainloop: Box<dyn DeviceMainloop<'f> + 'f>,
+    mainloop: DeviceMainloop<'f>,
     epilogue: Box<dyn DeviceEpilogue<'f> + 'f>,
     outputs: Outputs<'a, 'f>,
     workspace: Option<Value<'f, u64>>,

@@ -3,15 +3,12 @@
 use core::fmt;
 use std::sync::Arc;
 
-use collective::{
-    CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopEmitter, MainloopSpec, Plan, QueuePlan,
-};
+use collective::{AnyMainloop, CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopSpec, Plan, QueuePlan};
 use ptx::{Entry, Function};
 use scheduler::{Divided, ReductionKind, Schedule, SchedulerTraits, Tiles, Work};
 
 use crate::problem::GemmProblem;
 use crate::program::Program;
-use crate::typed_mainloop::MainloopType;
 use crate::types::Types;
 
 /// A GEMM kernel as a value: the plan with every number, and a trait object per role.
@@ -24,9 +21,7 @@ pub struct AnyGemm {
     pub(crate) rust_type: String,
     pub(crate) overlaps: bool,
     pub(crate) plan: Plan,
-    pub(crate) mainloop: Arc<dyn MainloopEmitter>,
-    /// `None` if the kernel was made from a spec.
-    pub(crate) mainloop_type: Option<MainloopType>,
+    pub(crate) mainloop: AnyMainloop,
     pub(crate) epilogue: Arc<dyn EpilogueEmitter>,
     pub(crate) scheduler: Arc<dyn Schedule>,
     pub(crate) traits: SchedulerTraits,

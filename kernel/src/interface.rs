@@ -69,6 +69,7 @@ impl AnyGemm {
     /// Declares the parameters of the kernel's program: those that its interface states of any call.
     pub(crate) fn declare(&self, f: &Builder) {
         let mut call = Call::of(GemmProblem { m: 0, n: 0, k: 0 }).with(UnknownArguments);
-        call.state(&Layouts::of(self), Some(Stated { gemm: self, filled: None }), &mut Declares(f));
+        let stated = Some(Stated { gemm: self, filled: None });
+        call.state(&Layouts::of(self), (Some(self), stated), &mut Declares(f));
     }
 }

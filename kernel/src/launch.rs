@@ -184,7 +184,7 @@ impl AnyGemm {
         let multiplied = call.epilogue.multiplied();
         let layouts = Layouts { multiplied, ..Layouts::of(self) };
         let kernel = visit.sees_parameters().then_some(Stated { gemm: self, filled });
-        call.state(&layouts, kernel, visit);
+        call.state(&layouts, (Some(self), kernel), visit);
     }
 
     /// Operands `[A, B]` of this kernel with what a call gives in addition to them, checked: block scales, group scales, metadata.

@@ -107,7 +107,6 @@ mod skipped;
 mod spec;
 mod summation;
 mod transpose;
-mod typed_mainloop;
 mod types;
 pub mod words;
 pub use accessed::check_accessed;

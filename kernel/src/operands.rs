@@ -25,9 +25,7 @@ pub use crate::overlap::Overlaps;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::types::Types;
-pub use collective::operands::{
-    Contents, Declares, Extents, Kind, MainloopArguments, Memory, OwnSite, Parameter, Path, Visit,
-};
+pub use collective::operands::{Contents, Declares, Extents, Kind, Memory, OwnSite, Parameter, Path, Visit};
 pub use places::{Fill, Piece, Places};
 #[cfg(any(feature = "tune", test))]
 pub use random::{random, random_contents};
@@ -43,19 +41,21 @@ pub struct Layouts {
     pub halvings: u32,
     /// Whether A and B are read, and what belongs to them.
     pub multiplied: bool,
+    /// Whether a call gives A and B as matrices ([`MainloopNeeds::matrices`](collective::MainloopNeeds)).
+    pub given: [bool; 2],
 }
 
 impl Layouts {
     /// Matrices of these types; D has N columns.
     pub const fn new(types: Types, majors: [Major; 2]) -> Self {
-        Self { types, majors, halvings: 0, multiplied: true }
+        Self { types, majors, halvings: 0, multiplied: true, given: [true; 2] }
     }
 
     /// The matrices of a kernel.
     pub fn of(gemm: &AnyGemm) -> Self {
         let plan = &gemm.plan;
         let halvings = plan.epilogue.halvings;
-        Self { halvings, ..Self::new(Types::of_plan(&gemm.plan), plan.majors()) }
+        Self { halvings, given: plan.given(), ..Self::new(Types::of_plan(plan), plan.majors()) }
     }
 
     /// A (0) or B (1) with `mn` rows or columns, as one matrix.
@@ -79,14 +79,20 @@ impl Layouts {
 }
 
 impl<E: Visited> Call<E> {
-    /// Visits every part of the call.
+    /// Visits every part of the call that any kernel reads. Arguments of a mainloop of your own are visited by
+    /// [the kernel](crate::Kernel::visit) that has it.
     pub fn visit(&mut self, layouts: &Layouts, visit: &mut dyn Visit) {
-        self.state(layouts, None, visit);
+        self.state(layouts, (None, None), visit);
     }
 
-    /// Visits every part of the call, and states the parameters of a kernel for it. All fields are named, without `..`: a new one does not
+    /// Visits every part of the call for a kernel, and states the kernel's parameters for it if asked. All fields are named, without `..`: a new one does not
     /// compile until it is visited.
-    pub(crate) fn state(&mut self, layouts: &Layouts, kernel: Option<Stated<'_>>, visit: &mut dyn Visit) {
+    pub(crate) fn state(
+        &mut self,
+        layouts: &Layouts,
+        (gemm, kernel): (Option<&AnyGemm>, Option<Stated<'_>>),
+        visit: &mut dyn Visit,
+    ) {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace } = self;
         let GemmProblem { m, n, k } = problem;
         visit.count(m);
@@ -122,24 +128,29 @@ impl<E: Visited> Call<E> {
             let (contents, extents) = of.metadata(problem);
             visit.matrix(METADATA, (contents, false), metadata, extents);
         }
-        let k = if of.counts[0] > 0 { problem.k } else { 0 };
+        let k = if of.read { problem.k } else { 0 };
         if let Some(kernel) = kernel {
             kernel.operands(visit);
         }
-        let gemm = kernel.map(|kernel| kernel.gemm);
+        let stated = kernel.map(|kernel| kernel.gemm);
         let own = OwnSite {
             problem: if of.written { [problem.m, problem.n, k] } else { [0; 3] },
-            plan: gemm.map(|gemm| &gemm.plan),
+            plan: stated.map(|gemm| &gemm.plan),
             launched: kernel.is_some_and(|kernel| kernel.filled.is_some()),
         };
-        epilogue.visit_mainloop(&own, gemm, visit);
+        if let Some(gemm) = gemm {
+            gemm.mainloop.visit(epilogue.mainloop(), &own, visit);
+        }
         if let Some(kernel) = kernel {
             kernel.products(*products, visit);
         }
         let (format, extents) = of.output(problem);
         visit.matrix("D", (Contents::Output(format), true), d, extents);
         let output = kernel.and_then(|kernel| kernel.filled).map(|filled| filled.d);
-        epilogue.visit(&EpilogueOf { d: extents, format, products: products.count(), gemm, output }, visit);
+        epilogue.visit(
+            &EpilogueOf { d: extents, format, products: products.count(), gemm: stated, output },
+            visit,
+        );
         if let Some(kernel) = kernel {
             kernel.schedule(visit);
         }
@@ -186,6 +197,8 @@ struct Reached<'a> {
     layouts: &'a Layouts,
     /// Number of A, B and D matrices; 0 of those that are not accessed.
     counts: [u32; 3],
+    /// Whether anything is multiplied.
+    read: bool,
     /// Whether D is written.
     written: bool,
     /// Whether there is anything to launch.
@@ -200,8 +213,15 @@ impl<'a> Reached<'a> {
         let written = !described && m > 0 && n > 0 && count > 0;
         let [a, b, d] = products.matrices();
         let read = written && layouts.multiplied && k > 0;
-        let counts = [(a, read), (b, read), (d, written)].map(|(count, there)| if there { count } else { 0 });
-        Self { layouts, counts, written: written || described, launched: written || (described && count > 0) }
+        let [of_a, of_b] = layouts.given.map(|given| given && read);
+        let counts = [(a, of_a), (b, of_b), (d, written)].map(|(count, there)| if there { count } else { 0 });
+        Self {
+            layouts,
+            counts,
+            read,
+            written: written || described,
+            launched: written || (described && count > 0),
+        }
     }
 
     /// A or B.

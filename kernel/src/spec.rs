@@ -217,8 +217,7 @@ impl KernelSpec {
             rust_type: String::new(),
             overlaps: self.overlaps,
             plan,
-            mainloop: self.mainloop.emitter(),
-            mainloop_type: None,
+            mainloop: self.mainloop.mainloop(),
             epilogue: self.emitter(),
             scheduler: self.scheduler.schedule(),
             traits: self.scheduler.traits(),
@@ -227,6 +226,26 @@ impl KernelSpec {
 }
 
 impl AnyGemm {
+    /// The same kernel with a formula's epilogue, whose D is stored as before; with a mainloop or scheduler of your own, too.
+    ///
+    /// # Errors
+    /// The first rule that the kernel breaks with it, or the kernel's epilogue is one of your own, which stores D itself.
+    pub fn with_epilogue(&self, formula: Formula) -> Result<Self, IllegalKernel> {
+        let Some(store) = self.epilogue.store() else {
+            let words = "an epilogue of your own stores D itself: begin with a kernel of LinearCombination";
+            return Err(IllegalKernel::Roles(words));
+        };
+        // The step of a scheduler that slices tiles follows from its slices.
+        let step = if self.traits.slices > 1 { 0 } else { self.plan.mainloop.step };
+        let mainloop = MainloopSpec { step, ..self.plan.mainloop };
+        let a = mainloop.operands[0].format;
+        let epilogue = formula.spec(a, store).map_err(IllegalKernel::Roles)?;
+        let form = (self.plan.form, self.plan.table.groups);
+        let plan = legal::plan(form, (mainloop, self.plan.needs), epilogue, self.traits)?;
+        let rust_type = format!("{} with the epilogue `{}`", self.rust_type, formula.text());
+        Ok(Self { plan, rust_type, epilogue: formula.emitter(a, store), ..self.clone() })
+    }
+
     /// The kernel as plain data; `None` if the mainloop, epilogue or scheduler is not a built-in one.
     pub fn spec(&self) -> Option<KernelSpec> {
         let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);

@@ -3,12 +3,7 @@
 #[path = "support/later.rs"]
 mod later;
 
-use std::sync::Arc;
-
-use collective::operands::Visit;
-use collective::{
-    DeviceMainloop, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Plan,
-};
+use collective::{DeviceMainloop, LinearCombination, Mainloop, MainloopSpec, Plan};
 use half::bf16;
 use kernel::{
     AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, Kernel, LaunchError,
@@ -86,24 +81,13 @@ impl Mainloop for Forgets {
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Self)
-    }
-}
-
-impl MainloopEmitter for Forgets {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         "forgets".to_owned()
     }
 
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        Ours::emitter().state(of, visit);
-    }
-
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let ours = Ours::emitter().device(f, plan);
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         let _: Value<'_, u64> = f.param("forgotten");
-        ours
+        Ours::device(f, plan)
     }
 }
 
@@ -121,7 +105,7 @@ fn a_parameter_that_is_not_stated_is_an_error() {
     assert!(stated == *given && declared.len() == given.len() + 1, "{error}");
 }
 
-/// A mainloop whose device part implements no method.
+/// A mainloop whose device part has no code.
 #[derive(Debug)]
 struct Bare;
 
@@ -129,30 +113,20 @@ impl Mainloop for Bare {
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Self)
-    }
-}
-
-impl MainloopEmitter for Bare {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         "bare".to_owned()
     }
 
-    fn state(&self, _: &MainloopSite<'_>, _: &mut dyn Visit) {}
-
-    fn device<'f>(&self, _: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Self)
+    fn device<'f>(_: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
+        DeviceMainloop::new()
     }
 }
-
-impl DeviceMainloop<'_> for Bare {}
 
 #[test]
 fn what_a_mainloop_needs_and_lacks_is_said() {
     type Mine = Composed<Bare, LinearCombination<bf16>, OneTile<AlongM>>;
     let error = Gemm::<Mine>::program().expect_err("nothing is loaded").to_string();
-    assert!(error.contains("write `DeviceMainloop::load`"), "{error}");
+    assert!(error.contains("give its `DeviceMainloop` a load"), "{error}");
 }
 
 /// A scheduler in which one worker computes all tiles, with a mistake.

@@ -1,14 +1,11 @@
 //! A mainloop from the library's parts: `D = A * (B1 + B2)` by two products per stage. A stage holds three
 //! operand tiles.
 
-use std::sync::Arc;
-
-use falchion::collective::operands::{MainloopArguments, OwnSite, Visit};
-use falchion::collective::pipeline::ClusterPosition;
+use falchion::collective::operands::{OwnSite, Visit};
+use falchion::collective::stage::OperandMap;
 use falchion::collective::{
-    Consumer, DeviceMainloop, Finish, Form, Format, Forms, InFlight, Mainloop, MainloopEmitter,
-    MainloopNeeds, MainloopSite, MainloopSpec, Matrix, OperandMap, OperandTile, Pass, TensorCopy, TileLayout,
-    WarpgroupMma,
+    Consumer, DeviceMainloop, Finish, Form, Format, Forms, InFlight, Mainloop, MainloopNeeds, MainloopSite,
+    MainloopSpec, Matrix, OperandTile, Pass, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::prelude::*;
@@ -25,25 +22,8 @@ pub struct TwoB;
 #[derive(Clone, Default)]
 pub struct Second(pub Option<Matrix>);
 
-impl MainloopArguments for Second {
-    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
-        visit.form(self.0.is_some().into());
-        if let Some(second) = &mut self.0 {
-            visit.operand("the second B", (1, Format::Bf16), Major::K, second);
-        }
-        if let Some(plan) = of.plan {
-            let given = (plan.form == Form::Batched, self.0.filter(|_| of.launched));
-            SECOND.state(NAMES[2], "the second B", given, visit);
-        }
-    }
-}
-
 /// The kernel parameters: three tensor maps.
 const NAMES: [[&str; 2]; 3] = [["a_map", "a_step"], ["b_map", "b_step"], ["second_map", "second_step"]];
-
-#[derive(Debug)]
-struct Emitter;
-struct Device<'f>([OperandMap<'f>; 3]);
 
 impl Mainloop for TwoB {
     const SPEC: MainloopSpec = {
@@ -58,8 +38,8 @@ impl Mainloop for TwoB {
     /// Each GEMM of a batch has its own matrices, or shares them.
     const FORMS: Forms = Forms::SINGLE.and(Form::Batched);
     type Arguments = Second;
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
+    fn name() -> String {
+        "two_b".into()
     }
     fn check(own: &Second, _: Matrix, b: Matrix) -> Result<(), String> {
         match own.0 {
@@ -71,17 +51,34 @@ impl Mainloop for TwoB {
             None => Err("the second B is missing: bind it".into()),
         }
     }
-}
-
-impl MainloopEmitter for Emitter {
-    fn name(&self, _: &MainloopSpec) -> String {
-        "two_b".into()
-    }
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
         (0..2).for_each(|i| of.map(i, NAMES[i], visit));
     }
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device(NAMES.map(|names| OperandMap::of(f, names, plan.form == Form::Batched))))
+    fn visit(own: &mut Second, of: &OwnSite<'_>, visit: &mut dyn Visit) {
+        visit.form(own.0.is_some().into());
+        if let Some(second) = &mut own.0 {
+            visit.operand("the second B", (1, Format::Bf16), Major::K, second);
+        }
+        if let Some(plan) = of.plan {
+            let given = (plan.form == Form::Batched, own.0.filter(|_| of.launched));
+            SECOND.state(NAMES[2], "the second B", given, visit);
+        }
+    }
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+        let maps = NAMES.map(|names| OperandMap::of(f, names, plan.form == Form::Batched));
+        DeviceMainloop::new()
+            .with_load(move |Pass { f, plan, ring, unit }, _| {
+                let (copies, origins) = (tiles(plan).map(TensorCopy::new), maps.map(|map| map.origin(unit)));
+                let bytes = f.constant(plan.ring.transaction_bytes());
+                f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
+                    ring.produce(bytes, |stage| {
+                        for ((copy, origin), mn) in copies.iter().zip(origins).zip([unit.m, unit.n, unit.n]) {
+                            copy.load(f, stage, origin, [mn, k_tile * plan.mainloop.tile[2]]);
+                        }
+                    });
+                });
+            })
+            .with_multiply(multiply)
     }
 }
 
@@ -90,44 +87,29 @@ fn tiles(plan: &Plan) -> [OperandTile; 3] {
     [a, b, SECOND.at(plan.ring.offset(2))]
 }
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
-        let copies = tiles(plan).map(TensorCopy::new);
-        let origins = self.0.map(|map| map.origin(unit));
-        let bytes = f.constant(plan.ring.transaction_bytes());
-        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
-            ring.produce(bytes, |stage| {
-                for ((copy, origin), mn) in copies.iter().zip(origins).zip([unit.m, unit.n, unit.n]) {
-                    copy.load(f, stage, origin, [mn, k_tile * plan.mainloop.tile[2]]);
-                }
-            });
-        });
+fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+    let Pass { f, plan, unit, .. } = pass;
+    let [_, b, second] = tiles(plan);
+    let product = |b| WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
+    let (sums, others) = (product(b), product(second));
+    consumer.each_stage(
+        pass,
+        InFlight::One,
+        &|stage, accumulate| {
+            let both = [sums.find(stage), others.find(stage)];
+            f.wgmma_fence();
+            both.iter().for_each(|found| found.issue(accumulate));
+            f.wgmma_commit();
+        },
+        &|multiplied| {
+            if !multiplied {
+                sums.clear();
+                others.clear();
+            }
+        },
+    );
+    for (sum, other) in sums.accumulators().iter().flatten().zip(others.accumulators().iter().flatten()) {
+        sum.set(sum.get() + other.get());
     }
-
-    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, unit, .. } = pass;
-        let [_, b, second] = tiles(plan);
-        let product = |b| WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
-        let (sums, others) = (product(b), product(second));
-        consumer.each_stage(
-            pass,
-            InFlight::One,
-            &|stage, accumulate| {
-                let both = [sums.find(stage), others.find(stage)];
-                f.wgmma_fence();
-                both.iter().for_each(|found| found.issue(accumulate));
-                f.wgmma_commit();
-            },
-            &|multiplied| {
-                if !multiplied {
-                    sums.clear();
-                    others.clear();
-                }
-            },
-        );
-        for (sum, other) in sums.accumulators().iter().flatten().zip(others.accumulators().iter().flatten()) {
-            sum.set(sum.get() + other.get());
-        }
-        finish(plan, sums.sums(consumer, unit.first()));
-    }
+    finish(plan, sums.sums(consumer, unit.first()));
 }

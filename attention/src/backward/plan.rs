@@ -2,7 +2,9 @@
 
 mod rings;
 
-use collective::{Atom, CtaPlan, OperandTile, Peers, Producer, Product, RingPlan, RoleRegisters, TileLayout};
+use collective::{
+    Atom, CtaPlan, OperandTile, Peers, Producer, ProductSpec, RingPlan, RoleRegisters, TileLayout,
+};
 use cute_rs::atom::Major;
 
 use self::rings::Rings;
@@ -41,14 +43,14 @@ pub struct BackwardPlan {
     /// The buffers of dS. Named barriers order their accesses, or mbarriers those of a pair.
     pub ds_ring: RingPlan,
     /// The products `K Q^T` and `V dO^T`.
-    pub scores: [Product; 2],
+    pub scores: [ProductSpec; 2],
     /// The products `dS^T Q` and `P^T dO`.
-    pub sums: [Product; 2],
+    pub sums: [ProductSpec; 2],
     /// Whether registers are left to read row sums before they are needed, and to begin the product for dV before the gradients of the
     /// scores are computed.
     pub ahead: bool,
     /// The product for dQ.
-    pub dq: Product,
+    pub dq: ProductSpec,
     /// Whether that is dQ transposed, `K^T dS^T`; otherwise `dS K`.
     pub dq_transposed: bool,
 }
@@ -62,7 +64,7 @@ pub struct PairPlan {
     /// The ring of one stage in which P is passed on, in `f32`, in the order of a thread's accumulators.
     pub p_ring: RingPlan,
     /// Each consumer's part of the product for dQ: its columns of K.
-    pub dq: [Product; 2],
+    pub dq: [ProductSpec; 2],
 }
 
 impl PairPlan {
@@ -75,7 +77,7 @@ impl PairPlan {
     }
 
     /// Each consumer's part of the product for dQ, whose first factor is the tile of dS: the columns of K that it has of the tile `across`.
-    fn products(spec: &BackwardSpec, tiles: &Tiles, atom: Atom) -> Result<[Product; 2], AttentionError> {
+    fn products(spec: &BackwardSpec, tiles: &Tiles, atom: Atom) -> Result<[ProductSpec; 2], AttentionError> {
         let BackwardSpec { format, head: [d, _], tile: [_, keys], .. } = *spec;
         let columns = [128, wide(spec)[0] - 128];
         let layout = TileLayout::Slabs(tiles.keys_across.swizzle());
@@ -302,15 +304,15 @@ impl Tiles {
 
 /// The products: `K Q^T` and `V dO^T`; `dS^T Q` and `P^T dO`; and the one for dQ.
 struct Products {
-    scores: [Product; 2],
-    sums: [Product; 2],
-    dq: Product,
+    scores: [ProductSpec; 2],
+    sums: [ProductSpec; 2],
+    dq: ProductSpec,
 }
 
 /// A product whose rows the consumers of a spec divide.
-fn product(spec: &BackwardSpec, atom: Atom, tiles: [OperandTile; 2]) -> Result<Product, AttentionError> {
+fn product(spec: &BackwardSpec, atom: Atom, tiles: [OperandTile; 2]) -> Result<ProductSpec, AttentionError> {
     let needed = "a number that `wgmma` multiplies";
-    Product::new(atom, tiles, among(spec))
+    ProductSpec::new(atom, tiles, among(spec))
         .map_err(|_| number("the number of queries per tile", spec.tile[0], needed))
 }
 

@@ -2,7 +2,6 @@
 
 use collective::pipeline::Stage;
 use collective::{Consumer, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
-use cute_rs::atom::{Major, smem};
 use ptx::{ProxySpace, Value, Var};
 
 use super::merge::{Part, Parts};
@@ -11,9 +10,7 @@ use super::{Kernel, Output, QueryTile};
 /// The places of a thread in a slab of a tile with 64 rows, and the slab's columns.
 pub(crate) fn slab<'f>(tile: &OperandTile, thread: Value<'f, u32>) -> (StagedRows<'f>, u32) {
     let columns = tile.swizzle().elements(tile.bits());
-    let layout = smem::tile(Major::K, tile.swizzle(), tile.bits(), 64, columns);
-    let layout = layout.expect("the plan has checked the tile");
-    (StagedRows::new(tile.format(), layout, [64, columns], thread), columns)
+    (StagedRows::new(tile.format(), tile.slab(8).layout(), [64, columns], thread), columns)
 }
 
 /// A consumer's part of O.

@@ -1,10 +1,11 @@
 //! Rows of a fragment in shared memory: as threads write them there, to be copied on, or read them.
 
 use cute_rs::atom::stmatrix;
-use cute_rs::{ComposedLayout, Layout};
+use cute_rs::{ComposedLayout, Layout, LayoutError};
 use ptx::{Builder, Value};
 
 use crate::element::{Format, Packed};
+use crate::plan::element_offset;
 
 /// The places in a buffer of shared memory that a thread of a warpgroup writes: those of the pairs of
 /// accumulators that it holds of 64 rows. Pairs of 16-bit elements go there by `stmatrix`, others by plain
@@ -34,12 +35,17 @@ impl<'f> StagedRows<'f> {
     /// # Panics
     /// If the buffer does not consist of matrices of 8 x 8 elements.
     #[track_caller]
-    pub fn new(
+    pub fn new(format: Format, buffer: ComposedLayout, extents: [u32; 2], thread: Value<'f, u32>) -> Self {
+        Self::found(format, buffer, extents, thread).expect("a buffer consists of matrices of 8 x 8 elements")
+    }
+
+    #[track_caller]
+    fn found(
         format: Format,
         buffer: ComposedLayout,
         [rows, columns]: [u32; 2],
         thread: Value<'f, u32>,
-    ) -> Self {
+    ) -> Result<Self, LayoutError> {
         // A buffer of 8 columns has only one matrix per row. If the number of matrices per row is odd, the
         // layout goes on for one more, which no thread writes.
         let (matrices, buffer) = match columns {
@@ -47,28 +53,26 @@ impl<'f> StagedRows<'f> {
             columns if columns.is_multiple_of(16) => (4, buffer),
             columns => {
                 let wide = [rows, columns + 8].map(i64::from);
-                let layout = Layout::flat(&wide, &[columns.into(), 1]).expect("a buffer is small");
+                let layout = Layout::flat(&wide, &[columns.into(), 1])?;
                 (4, ComposedLayout { layout, ..buffer })
             }
         };
-        let copy = stmatrix::stmatrix(matrices, false).and_then(|warp| warp.in_groups(&[4, 1]));
-        let parts = copy.and_then(|warps| match by_matrices(format) {
-            true => warps.partition_d(&buffer),
-            false => warps.partition_s(&buffer),
-        });
-        let start = thread.builder().constant(0);
+        let warps = stmatrix::stmatrix(matrices, false)?.in_groups(&[4, 1])?;
+        let parts = match by_matrices(format) {
+            true => warps.partition_d(&buffer)?,
+            false => warps.partition_s(&buffer)?,
+        };
         // (ROWS, COLUMNS) -> (VAL, 1, MATRICES), per thread
-        let parts = parts.and_then(|parts| parts.tensor(start, &[Some(thread)]));
-        let matrices = parts.expect("a buffer consists of matrices");
-        let of_lane = matrices.at(0).expect("a buffer is small") * format.bytes();
-        Self { format, matrices: matrices.layout, of_lane }
+        let matrices = parts.tensor(thread.builder().constant(0), &[Some(thread)])?;
+        let of_lane = matrices.at(0)? * format.bytes();
+        Ok(Self { format, matrices: matrices.layout, of_lane })
     }
 
     /// Shared address of what the thread writes at these coordinates of `matrices`. A swizzle is linear over
     /// exclusive or, so a constant column is added with one operation.
     fn address(&self, buffer: Value<'f, u32>, [value, column]: [i64; 2]) -> Value<'f, u32> {
         let Self { format, matrices, of_lane } = self;
-        let place = u32::try_from(matrices.at_modes(&[value, 0, column])).expect("a buffer is small");
+        let place = element_offset(matrices.at_modes(&[value, 0, column]));
         let place = place * format.bytes();
         if matrices.swizzle.bits == 0 {
             return *of_lane + buffer + place;

@@ -17,7 +17,7 @@ use super::tma::{TmaDevice, TmaStore};
 use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::mainloop::FragmentRow;
-use crate::plan::Plan;
+use crate::plan::{Plan, element_offset, element_place};
 
 /// Stores the transpose of a tile in the way that `S`, [`DirectStore`] or [`TmaStore`], would store the tile.
 ///
@@ -175,9 +175,8 @@ pub(super) fn store<'f>(
         return store_directly(format, f, device, tile, combine);
     }
     let staging = Staging::new(format, plan);
-    let planned = "a buffer has the rows of a block, and a multiple of 8 columns";
     let (swizzle, buffer) = (plan.staging.swizzle, &staging.buffer);
-    let place = |at: [Value<'f, u32>; 2]| buffer.apply_modes(&at).expect(planned) * format.bytes();
+    let place = |at: [Value<'f, u32>; 2]| element_place(buffer, at) * format.bytes();
     let (lane, warp) = (fragment.thread % 32, fragment.thread / 32);
     // Lines longer than the swizzle width are stored in blocks of that width; one copy moves each block to D.
     let width = swizzle.elements(format.bits());
@@ -247,7 +246,7 @@ fn fill_pairs<'f>(
 ) {
     for (row, pairs) in of_rows.into_iter().zip(rows) {
         for (column, &pair) in (0i64..).step_by(8).zip(pairs) {
-            let offset = u32::try_from(buffer.at_modes(&[0, column])).expect("a buffer is small");
+            let offset = element_offset(buffer.at_modes(&[0, column]));
             pair.store_shared(row + offset * format.bytes());
         }
     }
@@ -266,7 +265,7 @@ fn fill_matrices<'f>(
     let words = |pairs: &[Packed<'f>]| pairs.iter().filter_map(|pair| pair.word()).collect();
     let (upper, lower): (Vec<_>, Vec<_>) = (words(upper), words(lower));
     for (column, (upper, lower)) in (0i64..).step_by(16).zip(upper.chunks(2).zip(lower.chunks(2))) {
-        let offset = u32::try_from(buffer.at_modes(&[0, column])).expect("a buffer is small");
+        let offset = element_offset(buffer.at_modes(&[0, column]));
         match (upper, lower, two, one) {
             ([a, b], [c, d], Some(two), _) => {
                 f.store_matrix(two + offset * format.bytes(), [*a, *b, *c, *d], true);

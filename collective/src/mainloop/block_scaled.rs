@@ -9,7 +9,7 @@ use ptx::{Builder, Value, Var};
 use super::promotion::of_wave;
 use super::{Accumulators, Consumer, Finish, Fragment, Pass, WarpgroupMma, WorkUnit};
 use crate::pipeline::Stage;
-use crate::plan::{FETCHED_SCALES, Plan, SCALED_ROWS, granule, scaled_blocks};
+use crate::plan::{FETCHED_SCALES, Plan, SCALED_ROWS, element_offset, granule, scaled_blocks};
 
 /// The place of an operand's scales in a stage, for one thread.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ struct Factors<'f> {
     columns: BTreeMap<u32, Value<'f, f32>>,
 }
 
-/// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
+/// The consumer side: see [`DeviceMainloop::with_multiply`](super::DeviceMainloop::with_multiply).
 pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
     let Pass { f, plan, ring, unit } = pass;
     let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
@@ -144,7 +144,7 @@ fn element(fragment: &Fragment<'_, f32>, block: usize, value: usize) -> [u32; 2]
     let held = elements.mode(0).size();
     let (block, value) = (block as i64, value as i64);
     let element = elements.at_modes(&[value % held, block, value / held]);
-    [0, 1].map(|mode| u32::try_from(element.leaf(mode)).expect("a tile is small"))
+    [0, 1].map(|mode| element_offset(element.leaf(mode)))
 }
 
 /// The thread's first row of A and of B, relative to the first row whose scale is in a stage.

@@ -12,14 +12,10 @@ use cute_rs::atom::Major;
 use ptx::{Builder, Special, Value};
 
 use super::thread_copy::{Copying, ThreadCopy, ThreadOrigin, WIDTHS};
-use super::{
-    Accumulators, Consumer, DeviceMainloop, MainloopEmitter, MainloopSite, Pass, WorkUnit, both_staged,
-    multistage,
-};
+use super::{AnyMainloop, DeviceMainloop, MainloopSite, Pass, WorkUnit, both_staged, multistage};
 use crate::operand::Matrix;
 use crate::operands::Visit;
-use crate::pipeline::{ClusterPosition, Position};
-use crate::plan::{MainloopSpec, OperandTile, Plan};
+use crate::plan::{OperandTile, Plan};
 use crate::record::Described;
 
 /// A warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`, for operands at any
@@ -61,90 +57,77 @@ impl<'f> Sources<'f> {
     }
 }
 
-/// The emitter of [`CopyWgmma`]. The plan holds all numbers.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadCopies;
-
-impl MainloopEmitter for ThreadCopies {
-    fn name(&self, spec: &MainloopSpec) -> String {
-        format!("{}_copied", spec.name())
-    }
-
-    fn is_built_in(&self) -> bool {
-        true
-    }
-
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        let plan = of.plan;
-        if plan.form.described() {
-            return;
-        }
-        for (i, names) in NAMES.into_iter().enumerate() {
-            let (tile, batched) = (&plan.operands[i], plan.operand_batches()[i]);
-            let anywhere = plan.shares_rows()[i] && tile.major == Major::Mn;
-            tile.state_threads(names, of.name(i), of.matrix(i), anywhere, visit);
-            if batched {
-                let stride = |matrix: Matrix| matrix.batch.stride * u64::from(tile.bits() / 8);
-                visit.number(BATCHES[i], of.matrix(i).map(stride));
-            }
-        }
-        visit.number(K, of.matrix(0).map(|a| a.k));
-    }
-
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        both_staged(f, plan);
-        if plan.form.described() {
-            let (wide, narrow) = (f.constant(0), f.constant(0));
-            let nowhere = ThreadOrigin { address: wide, ld: wide, mn: narrow, width: narrow, batch: None };
-            return Box::new(Sources { a: nowhere, b: nowhere, k: narrow });
-        }
-        let batched = plan.operand_batches();
-        let origin = |i: usize| {
-            let origin = ThreadOrigin::of(f, NAMES[i]);
-            ThreadOrigin { batch: batched[i].then(|| f.parameter(BATCHES[i])), ..origin }
-        };
-        // (M, K), (N, K), (BATCH) where there is one
-        Box::new(Sources { a: origin(0), b: origin(1), k: f.parameter(K) })
-    }
-}
-
 /// The names of the parameters of A and of B, of the distance from one A or B to the next, and of K.
 const NAMES: [[&str; 4]; 2] = [["a", "a_pitch", "a_rows", "a_width"], ["b", "b_pitch", "b_rows", "b_width"]];
 const BATCHES: [&str; 2] = ["a_batch", "b_batch"];
 const K: &str = "k";
 
-impl<'f> DeviceMainloop<'f> for Sources<'f> {
-    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _cluster: ClusterPosition<'f>) {
-        let thread = f.special(Special::ThreadX) % 128;
-        let Sources { a, b, k } = self.of(f, plan, unit);
-        let [a_tile, b_tile] = plan.operands;
-        // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
-        let a = ThreadCopy::new(f, a_tile, a, k, thread);
-        let b = ThreadCopy::new(f, b_tile, b, k, thread);
-        let n = if plan.epilogue.split { unit.n >> 1 } else { unit.n };
-        ring.fill_by_threads([unit.k_begin, unit.k_end], |stage, k_tile| {
-            let k = k_tile * plan.mainloop.tile[2];
-            a.copy(stage, [unit.m, k]);
-            b.copy(stage, [n, k]);
-        });
-    }
+/// The mainloop of [`CopyWgmma`]. The plan holds all numbers.
+pub(super) const THREAD_COPIES: AnyMainloop =
+    AnyMainloop::built_in(|spec| format!("{}_copied", spec.name()), state, device);
 
-    fn load_and_multiply(
-        &self,
-        Pass { f, plan, unit, .. }: Pass<'_, 'f>,
-        consumer: Consumer<'f>,
-        _ahead: Position<'f>,
-    ) -> Accumulators<'f> {
-        let copying = Copying { thread: f.special(Special::ThreadX), threads: plan.threads, chunks: 1 };
-        let Sources { a, b, k } = self.of(f, plan, unit);
-        let [a_tile, b_tile] = plan.operands;
-        let a = ThreadCopy::by(f, a_tile, a, k, copying);
-        let b = ThreadCopy::by(f, b_tile, b, k, copying);
-        let n = if plan.epilogue.split { unit.n >> 1 } else { unit.n };
-        multistage::multiply(f, plan, consumer, unit, &|stage, k_tile| {
-            let k = k_tile * plan.mainloop.tile[2];
-            a.copy_to(stage, [unit.m, k]);
-            b.copy_to(stage, [n, k]);
-        })
+fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    let plan = of.plan;
+    if plan.form.described() {
+        return;
     }
+    for (i, names) in NAMES.into_iter().enumerate() {
+        let (tile, batched) = (&plan.operands[i], plan.operand_batches()[i]);
+        let anywhere = plan.shares_rows()[i] && tile.major == Major::Mn;
+        tile.state_threads(names, of.name(i), of.matrix(i), anywhere, visit);
+        if batched {
+            let stride = |matrix: Matrix| matrix.batch.stride * u64::from(tile.bits() / 8);
+            visit.number(BATCHES[i], of.matrix(i).map(stride));
+        }
+    }
+    visit.number(K, of.matrix(0).map(|a| a.k));
+}
+
+/// Finds the operands.
+fn sources<'f>(f: &'f Builder, plan: &Plan) -> Sources<'f> {
+    if plan.form.described() {
+        let (wide, narrow) = (f.constant(0), f.constant(0));
+        let nowhere = ThreadOrigin { address: wide, ld: wide, mn: narrow, width: narrow, batch: None };
+        return Sources { a: nowhere, b: nowhere, k: narrow };
+    }
+    let batched = plan.operand_batches();
+    let origin = |i: usize| {
+        let origin = ThreadOrigin::of(f, NAMES[i]);
+        ThreadOrigin { batch: batched[i].then(|| f.parameter(BATCHES[i])), ..origin }
+    };
+    // (M, K), (N, K), (BATCH) where there is one
+    Sources { a: origin(0), b: origin(1), k: f.parameter(K) }
+}
+
+fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+    both_staged(f, plan);
+    let sources = sources(f, plan);
+    DeviceMainloop::new()
+        .with_load(move |Pass { f, plan, ring, unit }, _| {
+            let thread = f.special(Special::ThreadX) % 128;
+            let Sources { a, b, k } = sources.of(f, plan, unit);
+            let [a_tile, b_tile] = plan.operands;
+            // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
+            let a = ThreadCopy::new(f, a_tile, a, k, thread);
+            let b = ThreadCopy::new(f, b_tile, b, k, thread);
+            let n = if plan.epilogue.split { unit.n >> 1 } else { unit.n };
+            ring.fill_by_threads([unit.k_begin, unit.k_end], |stage, k_tile| {
+                let k = k_tile * plan.mainloop.tile[2];
+                a.copy(stage, [unit.m, k]);
+                b.copy(stage, [n, k]);
+            });
+        })
+        .with_load_and_multiply(move |Pass { f, plan, unit, .. }, consumer, _ahead| {
+            let copying = Copying { thread: f.special(Special::ThreadX), threads: plan.threads, chunks: 1 };
+            let Sources { a, b, k } = sources.of(f, plan, unit);
+            let [a_tile, b_tile] = plan.operands;
+            let a = ThreadCopy::by(f, a_tile, a, k, copying);
+            let b = ThreadCopy::by(f, b_tile, b, k, copying);
+            let n = if plan.epilogue.split { unit.n >> 1 } else { unit.n };
+            multistage::multiply(f, plan, consumer, unit, &|stage, k_tile| {
+                let k = k_tile * plan.mainloop.tile[2];
+                a.copy_to(stage, [unit.m, k]);
+                b.copy_to(stage, [n, k]);
+            })
+        })
 }

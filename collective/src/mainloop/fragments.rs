@@ -10,7 +10,7 @@ use ptx::{Builder, Value, Var};
 use super::Consumer;
 use crate::element::{Format, Narrow, Packed};
 use crate::pipeline::Stage;
-use crate::plan::{OperandTile, Product};
+use crate::plan::{OperandTile, ProductSpec, element_offset};
 
 /// A's tile in the registers of a consumer warpgroup: four registers per block of its rows and per
 /// instruction along K.
@@ -61,7 +61,7 @@ pub type Convert<'a, 'f> = &'a dyn Fn([Narrow<'f>; 2]) -> Value<'f, u32>;
 impl<'f> Fragments<'f> {
     /// The registers of a consumer for A's tile of a product whose atom takes A from registers.
     #[track_caller]
-    pub fn new(f: &'f Builder, product: Product, consumer: Consumer<'f>) -> Self {
+    pub fn new(f: &'f Builder, product: ProductSpec, consumer: Consumer<'f>) -> Self {
         f.for_caller(|| {
             if !product.takes_fragments() {
                 f.refuse("the product's atom takes A from shared memory: make it by `Atom::registers`");
@@ -71,7 +71,7 @@ impl<'f> Fragments<'f> {
         })
     }
 
-    fn found(f: &'f Builder, product: Product, consumer: Consumer<'f>) -> Result<Self, LayoutError> {
+    fn found(f: &'f Builder, product: ProductSpec, consumer: Consumer<'f>) -> Result<Self, LayoutError> {
         let (spec, [tile, _]) = (product.spec(), product.tiles());
         // (BLK_M, BLK_K) -> (VAL, BLOCKS, STEPS), per thread and part
         let parts = spec.tiled()?.partition(cute_rs::Operand::A, &tile.layout())?;
@@ -193,10 +193,10 @@ impl<'f> Fragments<'f> {
                 for (index, register) in (0i64..).zip(registers) {
                     let place = layout.layout.at_modes(&[index * packed, block, step]);
                     let near = *within.entry(place % period).or_insert_with(|| {
-                        let near = u32::try_from(place % period).expect("less than a period");
+                        let near = element_offset(place % period);
                         base + layout.swizzle.apply_to(start + near) * bytes
                     });
-                    let far = u32::try_from(place / period * period).expect("a tile is small") * bytes;
+                    let far = element_offset(place / period * period) * bytes;
                     register.set(load(near + far));
                 }
             }

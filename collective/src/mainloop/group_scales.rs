@@ -3,10 +3,11 @@
 use ptx::abi::TensorElement;
 use ptx::{Builder, Value};
 
-use super::{AnyTile, BoxTile, MainloopSite, WorkUnit};
+use super::{MainloopSite, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::operands::Visit;
 use crate::plan::{Plan, WeightsSpec};
+use crate::stage::{AnyTile, BoxTile, OperandMap};
 use crate::tensor_map::{self, Companion, Dimension};
 
 /// The addresses of the scales and zero points of a call's weights ([`Quantized`](crate::Quantized)).
@@ -92,5 +93,6 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
         vec![unit.m, group]
     };
     // (BLK_M, GROUPS, PIPE)
-    kinds(weights).map(|i| BoxTile::of(f, NAMES[i], batched, 2 + i, place)).collect()
+    let tile = |i| BoxTile::of(OperandMap::of(f, NAMES[i], batched), plan.ring.place(2 + i), place);
+    kinds(weights).map(tile).collect()
 }

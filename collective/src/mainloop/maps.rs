@@ -19,7 +19,7 @@ const MAPS: &str = "maps";
 
 /// A CTA's maps on the device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OwnMaps<'f> {
+pub(crate) struct OwnMaps<'f> {
     /// Address of the first pair.
     address: Value<'f, u64>,
     /// Index of the pair in use.
@@ -35,14 +35,14 @@ impl<'f> OwnMaps<'f> {
     }
 
     /// Finds it.
-    pub(super) fn of(f: &'f Builder, plan: &Plan) -> Self {
+    pub(crate) fn of(f: &'f Builder, plan: &Plan) -> Self {
         let all = f.parameter::<u64>(MAPS);
         let address = all + f.special(Special::CtaX).mul_wide(plan.map_bytes());
         Self { address, pair: f.variable(0u32), product: f.variable(0u32) }
     }
 
     /// Emitted for the lanes of a warp: copies the templates of A and B to all pairs.
-    pub(super) fn prepare(self, f: &'f Builder, plan: &Plan, templates: Vec<Value<'f, u64>>) {
+    pub(crate) fn prepare(self, f: &'f Builder, plan: &Plan, templates: Vec<Value<'f, u64>>) {
         let own = self.address + f.special(Special::Lane).mul_wide(4);
         for (operand, template) in (0..).zip(templates) {
             let word = f.tensor_map_word(template);
@@ -55,7 +55,7 @@ impl<'f> OwnMaps<'f> {
 
     /// Emitted for a work unit: the maps of A and B for its GEMM. If the pair in use is for another GEMM, the
     /// thread for which `loads` holds prepares a new one.
-    pub(super) fn of_unit(
+    pub(crate) fn of_unit(
         self,
         f: &'f Builder,
         plan: &Plan,

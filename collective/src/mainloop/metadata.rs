@@ -3,11 +3,12 @@
 use ptx::abi::TensorElement;
 use ptx::{Builder, Value};
 
-use super::{AnyTile, BoxTile, MainloopSite, WorkUnit};
+use super::{MainloopSite, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::operands::Visit;
 use crate::plan::Plan;
 use crate::sparse::{ROWS, WORDS, unit_k};
+use crate::stage::{AnyTile, BoxTile, OperandMap};
 use crate::tensor_map::{self, Companion, Dimension};
 
 /// Checks the metadata of the kernel's operand A. The leading dimension counts words from one block of 64 rows to the next. The
@@ -57,5 +58,6 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Option<AnyTile<'f>> {
     // (WORDS, UNITS, BLK_M / 64, PIPE)
     let place =
         move |unit: WorkUnit<'f>, k_tile: Value<'f, u32>| vec![f.constant(0), k_tile * units, unit.m / ROWS];
-    plan.mainloop.is_sparse().then(|| BoxTile::of(f, NAMES, batched, 2, place))
+    let tile = || BoxTile::of(OperandMap::of(f, NAMES, batched), plan.ring.place(2), place);
+    plan.mainloop.is_sparse().then(tile)
 }

@@ -1,22 +1,25 @@
 //! The mainloops of this crate as types, and from a spec to the mainloop it describes.
 
-use std::sync::Arc;
+use ptx::Builder;
 
+use super::copy_wgmma::THREAD_COPIES;
+use super::tma_wgmma::TENSOR_COPIES;
 use super::{
-    CopyWgmma, Mainloop, MainloopEmitter, MmaPair, MmaSync, Simt, SimtPair, TensorCopies, ThreadCopies,
+    AnyMainloop, CopyWgmma, DeviceMainloop, Mainloop, MainloopSite, MmaPair, MmaSync, Simt, SimtPair,
     TmaWgmma,
 };
 use crate::form::Forms;
 use crate::operand::OperandPair;
-use crate::plan::{MainloopNeeds, MainloopSpec, Producer};
+use crate::operands::Visit;
+use crate::plan::{MainloopNeeds, MainloopSpec, Plan, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
 impl MainloopSpec {
-    /// The emitter of the mainloop of this crate that the spec describes.
-    pub fn emitter(&self) -> Arc<dyn MainloopEmitter> {
+    /// The mainloop of this crate that the spec describes.
+    pub const fn mainloop(&self) -> AnyMainloop {
         match self.producer {
-            Producer::Thread => Arc::new(TensorCopies),
-            Producer::Warpgroup => Arc::new(ThreadCopies),
+            Producer::Thread => TENSOR_COPIES,
+            Producer::Warpgroup => THREAD_COPIES,
         }
     }
 }
@@ -29,8 +32,20 @@ macro_rules! mainloops {
             const FORMS: Forms = Forms::ALL;
             type Arguments = ();
 
-            fn emitter() -> Arc<dyn MainloopEmitter> {
-                Self::SPEC.emitter()
+            fn name() -> String {
+                Self::value().name(&Self::SPEC)
+            }
+
+            fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+                Self::value().state(of, visit);
+            }
+
+            fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+                Self::value().device(f, plan)
+            }
+
+            fn value() -> AnyMainloop {
+                Self::SPEC.mainloop()
             }
         }
     )*};

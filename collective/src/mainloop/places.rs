@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cute_rs::{ComposedLayout, Layout, LayoutError, Partition};
 use ptx::{Builder, Value};
 
-use crate::plan::OperandTile;
+use crate::plan::{OperandTile, element_offset};
 
 /// The places of a tile that a thread reads, by value, by instruction along M or N, and by instruction along
 /// K.
@@ -42,7 +42,7 @@ impl<'f> Places<'f> {
         let mut within = BTreeMap::new();
         for place in (0..part.size()).step_by(vector.unsigned_abs() as usize).map(|i| part.at(i) % period) {
             within.entry(place).or_insert_with(|| {
-                let near = u32::try_from(place).expect("less than a period");
+                let near = element_offset(place);
                 own.layout.swizzle.apply_to(own.start + near) * bytes
             });
         }
@@ -53,7 +53,7 @@ impl<'f> Places<'f> {
     pub(super) fn at(&self, stage: Value<'f, u32>, [value, instruction, step]: [u32; 3]) -> Value<'f, u32> {
         let place = self.part.at_modes(&[value, instruction, step].map(i64::from));
         let near = self.within[&(place % self.period)];
-        let far = u32::try_from(place / self.period * self.period).expect("a tile is small") * self.bytes;
+        let far = element_offset(place / self.period * self.period) * self.bytes;
         stage + near + (far + self.offset)
     }
 }

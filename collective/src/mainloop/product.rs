@@ -11,7 +11,7 @@ use super::fragments::Fragments;
 use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, Fragment, begin};
 use crate::pipeline::Stage;
-use crate::plan::{OperandTile, Product, ProductSpec};
+use crate::plan::{OperandTile, ProductShape, ProductSpec};
 
 /// The product of two tiles of each stage, in the accumulators of a consumer warpgroup.
 ///
@@ -37,7 +37,7 @@ use crate::plan::{OperandTile, Product, ProductSpec};
 #[derive(Debug)]
 pub struct WarpgroupMma<'f, T> {
     f: &'f Builder,
-    spec: ProductSpec,
+    spec: ProductShape,
     types: WgmmaTypes,
     /// A's tile, if it is read from shared memory, and B's.
     tiles: [OperandTile; 2],
@@ -83,7 +83,7 @@ pub(super) struct Located<'f> {
 }
 
 /// Accumulators of a thread of a consumer warpgroup, by block: those of one wave.
-fn accumulators<'f, T: AccumulatorElement>(f: &'f Builder, spec: &ProductSpec) -> Vec<Vec<Var<'f, T>>> {
+fn accumulators<'f, T: AccumulatorElement>(f: &'f Builder, spec: &ProductShape) -> Vec<Vec<Var<'f, T>>> {
     let [blocks, _] = spec.wave(0);
     let count = spec.accumulators() / (blocks.end - blocks.start);
     blocks.map(|_| (0..count).map(|_| f.uninitialised()).collect()).collect()
@@ -99,7 +99,7 @@ impl OperandTile {
 impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
     /// A product for the warpgroup with index `part` among those that share the tile ([`Consumer::part`]).
     #[track_caller]
-    pub fn new(f: &'f Builder, product: Product, part: Value<'f, u32>) -> Self {
+    pub fn new(f: &'f Builder, product: ProductSpec, part: Value<'f, u32>) -> Self {
         f.for_caller(|| {
             if let Some(reason) = product.refusal(T::SUMS) {
                 f.refuse(&reason);
@@ -108,7 +108,7 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
         })
     }
 
-    fn found(f: &'f Builder, product: Product, part: Value<'f, u32>) -> Result<Self, LayoutError> {
+    fn found(f: &'f Builder, product: ProductSpec, part: Value<'f, u32>) -> Result<Self, LayoutError> {
         let (spec, tiles) = (*product.spec(), product.tiles());
         let (mma, zero) = (spec.tiled()?, f.constant(0));
         let a = if product.takes_fragments() {
@@ -141,14 +141,14 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
 
     /// The same operands with accumulators for the first columns of the tile only: as many as the tile of
     /// `spec` has.
-    pub(super) fn narrowed(&self, spec: ProductSpec) -> Self {
+    pub(super) fn narrowed(&self, spec: ProductShape) -> Self {
         let (elements, accumulators) = (spec.elements(), accumulators(self.f, &spec));
         let Self { f, types, tiles, a, b, b_places, .. } = *self;
         Self { f, spec, types, tiles, a, b, b_places, elements, accumulators }
     }
 
     /// The numbers of the product.
-    pub(super) fn spec(&self) -> &ProductSpec {
+    pub const fn spec(&self) -> &ProductShape {
         &self.spec
     }
 

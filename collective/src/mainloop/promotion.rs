@@ -8,7 +8,7 @@ use super::multiplier::Multiplier;
 use super::sums::{AccumulatorElement, Accumulators};
 use super::{Consumer, MmaOperands, Pass, WorkUnit};
 use crate::pipeline::Stage;
-use crate::plan::ProductSpec;
+use crate::plan::ProductShape;
 
 /// Issues the instructions that multiply located operands, which overwrite the accumulators.
 pub(super) type Issue<'a, 'f, T> = &'a dyn Fn(&MmaOperands<'_, 'f, T>);
@@ -138,7 +138,7 @@ impl<'f, T: AccumulatorElement> Multiplier<'f, '_, T> {
 }
 
 /// The blocks of a wave, and the first of its sums in each.
-pub(super) fn of_wave(spec: &ProductSpec, wave: u32) -> (Range<usize>, usize) {
+pub(super) fn of_wave(spec: &ProductShape, wave: u32) -> (Range<usize>, usize) {
     let [blocks, sides] = spec.wave(wave);
     // A thread holds one of two sums of a row.
     let [first, _] = spec.columns_of(sides.start);

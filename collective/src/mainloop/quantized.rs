@@ -7,14 +7,15 @@ use ptx::inst::FloatOp;
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 
 use super::convert::{Converter, both};
-use super::stage_tile::{AnyTile, LoadTile, Loading, MAPS, OperandMap, StageTile};
 use super::stages::Older;
+use super::tma_wgmma::MAPS;
 use super::{Consumer, Finish, MainloopSite, Pass, WarpgroupMma};
 use crate::form::Batch;
 use crate::operand::Matrix;
 use crate::operands::Visit;
 use crate::pipeline::Stage;
 use crate::plan::{Plan, WeightsSpec};
+use crate::stage::{AnyTile, LoadTile, Loading, OperandMap, StageTile};
 use crate::tensor_map::{self, Dimension};
 
 /// 4-byte words per line of a box. A box has at most 256 elements along each dimension.
@@ -60,22 +61,23 @@ fn units_map(
 
 /// A's tile in units, on the device. Each CTA of a row of the cluster loads some blocks of 64 rows for all of
 /// them.
-struct Codes<'f>(WeightsSpec, OperandMap<'f>);
+struct Codes<'f>(Plan, WeightsSpec, OperandMap<'f>);
 
 pub(super) fn codes<'f>(f: &'f Builder, plan: &Plan, weights: WeightsSpec) -> AnyTile<'f> {
-    Box::new(Codes(weights, OperandMap::of(f, MAPS[0], plan.operand_batches()[0])))
+    Box::new(Codes(*plan, weights, OperandMap::of(f, MAPS[0], plan.operand_batches()[0])))
 }
 
 impl<'f> StageTile<'f> for Codes<'f> {
     fn prefetch(&self, f: &'f Builder) {
-        f.prefetch_tensor_map(self.1.address);
+        f.prefetch_tensor_map(self.2.address);
     }
 
     fn load<'a>(
         &'a self,
-        Loading { f, plan, cluster, unit, .. }: Loading<'f, 'a>,
+        Loading { f, cluster, unit, .. }: Loading<'f>,
     ) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
-        let (Self(weights, map), [m, _, k]) = (self, plan.mainloop.tile);
+        let Self(plan, weights, map) = self;
+        let [m, _, k] = plan.mainloop.tile;
         let (block_bytes, lines) = (weights.bytes(unit::ROWS, k), k / unit::k(weights.code.bits()) * LINES);
         let slice = cluster.n * (m / unit::ROWS / plan.mainloop.cluster[1]);
         let load = move |stage: Stage<'f>, k_tile: Value<'f, u32>| {
@@ -92,15 +94,18 @@ impl<'f> StageTile<'f> for Codes<'f> {
     }
 }
 
-/// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
-pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+/// The consumer side: see [`DeviceMainloop::with_multiply`](super::DeviceMainloop::with_multiply).
+pub(super) fn multiply<'f>(
+    weights: WeightsSpec,
+    pass: Pass<'_, 'f>,
+    consumer: Consumer<'f>,
+    finish: Finish<'_, 'f>,
+) {
     let Pass { f, plan, unit, .. } = pass;
     let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
-    let weights = plan.mainloop.weights().expect("called for weights in few bits");
     let registers = Registers::new(f, plan, weights, consumer);
-    consumer.turns.begin();
     let multiply = |stage: Stage<'f>, older: Older<'_>| registers.multiply(&product, stage, older);
-    consumer.in_sets(pass, &multiply, &|| product.clear());
+    consumer.each_stage_in_sets(pass, &multiply, &|| product.clear());
     finish(plan, product.sums(consumer, unit.first()));
 }
 

@@ -3,10 +3,11 @@
 use ptx::Builder;
 use ptx::abi::TensorElement;
 
-use super::{AnyTile, BoxTile, MainloopSite, WorkUnit};
+use super::{MainloopSite, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::operands::Visit;
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
+use crate::stage::{AnyTile, BoxTile, OperandMap};
 use crate::tensor_map::{self, Companion, Dimension};
 
 /// The addresses of a GEMM's block scales, in `f32`. The result is the sum of `scale(A) * scale(B) * A * B`.
@@ -110,7 +111,8 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
     let tile = |(i, names): (usize, _)| {
         let (rows, anywhere) = (plan.mainloop.operands[i].scaled, plan.begins_anywhere()[i]);
         // (BLK_MN, 1, PIPE), or (4, BLK_MN / 128, PIPE)
-        BoxTile::of(f, names, plan.operand_batches()[i], 2 + i, move |unit: WorkUnit<'f>, k_tile| {
+        let map = OperandMap::of(f, names, plan.operand_batches()[i]);
+        BoxTile::of(map, plan.ring.place(2 + i), move |unit: WorkUnit<'f>, k_tile| {
             let first = [unit.m, unit.n][i];
             match rows {
                 // A copy begins at a multiple of 16 bytes.

@@ -15,7 +15,7 @@ use crate::sparse;
 /// zeros, which select no elements.
 const FIRST: u32 = 0x4444_4444;
 
-/// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
+/// The consumer side: see [`DeviceMainloop::with_multiply`](super::DeviceMainloop::with_multiply).
 pub(super) fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
     let sums = match pass.plan.mainloop.atom.sums() {
         AccumulatorType::S32 => sums::<i32>(pass, consumer),
@@ -30,12 +30,12 @@ fn sums<'f, T: AccumulatorElement>(pass: Pass<'_, 'f>, consumer: Consumer<'f>) -
     let Pass { f, plan, unit, .. } = pass;
     let multiplier = Multiplier::<T>::new(f, plan, consumer);
     let (product, metadata) = (&multiplier.product, Metadata::new(f, plan, consumer));
-    consumer.turns.begin();
     if let Some(sums) = &multiplier.sums {
+        consumer.turns.begin();
         metadata.promoted(&multiplier, sums, (pass, consumer));
     } else {
         let multiply = |stage: Stage<'f>, older: Older<'_>| metadata.multiply(product, stage, older);
-        consumer.in_sets(pass, &multiply, &|| product.clear());
+        consumer.each_stage_in_sets(pass, &multiply, &|| product.clear());
     }
     multiplier.result(consumer, unit, plan.mainloop.tile[1])
 }

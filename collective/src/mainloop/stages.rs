@@ -18,7 +18,7 @@ pub enum InFlight {
 }
 
 /// Emitted as soon as the whole stage before has been multiplied; `None` in the first stage.
-pub(super) type Older<'a> = Option<&'a dyn Fn()>;
+pub type Older<'a> = Option<&'a dyn Fn()>;
 
 impl<'f> Consumer<'f> {
     /// Walks the stages of a work unit, in the consumer's turn: waits for each stage, multiplies it, and
@@ -56,14 +56,14 @@ impl<'f> Consumer<'f> {
         self.stages_of(pass, rings, in_flight, multiply, rest);
     }
 
-    /// Walks the stages of a work unit whose instructions read registers that threads set for each stage.
-    /// There are several sets of registers, so instructions of the stage before may still run. The consumer's
-    /// turn has begun.
+    /// As [`each_stage`](Self::each_stage) for instructions that read registers which threads set for each stage.
+    /// There are several sets of registers, so instructions of the stage before may still run.
     ///
     /// `multiply` is emitted twice: for the first stage, and in a loop for all others, with the code to emit
-    /// once the stage before has been multiplied. `clear` is emitted for a work unit without stages.
+    /// once the stage before has been multiplied, which releases it. Each warp must release stages ([`EachWarp`](crate::EachWarp)).
+    /// `clear` is emitted for a work unit without stages.
     #[track_caller]
-    pub(super) fn in_sets(
+    pub fn each_stage_in_sets(
         &self,
         Pass { f, ring, unit, .. }: Pass<'_, 'f>,
         multiply: &dyn Fn(Stage<'f>, Older<'_>),
@@ -93,6 +93,7 @@ impl<'f> Consumer<'f> {
             clear();
             self.turns.pass();
         };
+        self.turns.begin();
         f.for_caller(|| f.if_else(unit.k_begin.less_than(unit.k_end), all, nothing));
     }
 

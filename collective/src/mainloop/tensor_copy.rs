@@ -41,7 +41,7 @@ impl OperandTile {
         TensorMap { swizzle: tensor_swizzle(swizzle), promotion, ..map }
     }
 
-    /// States the parameters that [`OperandMap::of`](super::OperandMap::of) finds under these names: the tensor map of a matrix, or of
+    /// States the parameters that [`OperandMap::of`](crate::stage::OperandMap::of) finds under these names: the tensor map of a matrix, or of
     /// its batch, in memory that was visited under the name `within`. The matrix is `None` where no launch is made.
     pub fn state(
         &self,
@@ -85,7 +85,7 @@ impl<'f> Origin<'f> {
 }
 
 /// Starts the copy of a box at these coordinates, innermost first.
-pub(super) fn tensor_load<'f>(
+pub(crate) fn tensor_load<'f>(
     f: &'f Builder,
     load: TensorLoad<'f>,
     first: impl IntoIterator<Item = Value<'f, u32>>,
@@ -175,12 +175,14 @@ impl TensorCopy {
         first: [Value<'f, u32>; 2],
         columns: Option<Value<'f, u32>>,
     ) {
-        let planned = "a coordinate has two components, and so has a box";
         let boxes = self.tiles.plan();
-        let tile = boxes.slice(first, slice).expect(planned);
         let dst = load.dst + slice * self.tiles.slice_bytes();
+        let tile = boxes.slice(first, slice);
+        let of_box = |i| tile.as_ref().ok().and_then(|&tile| boxes.copy(tile, i).ok());
         for (i, place) in (0..).zip(boxes.boxes()) {
-            let [mut inner, mut outer]: [_; 2] = boxes.copy(tile, i).expect(planned);
+            let Some([mut inner, mut outer]): Option<[_; 2]> = of_box(i) else {
+                return f.refuse("a coordinate has two components, and so has a box");
+            };
             let load = TensorLoad { dst: dst + place.offset_bytes, ..load };
             let half = self.half(i, slice);
             if let Some(half) = half {
@@ -201,7 +203,7 @@ impl TensorCopy {
     /// As [`load`](Self::load), for the first `columns` columns of a tile that may be narrowed. This CTA is
     /// number `origin.slice` of the `ctas` CTAs that share the tile.
     #[track_caller]
-    pub(super) fn load_columns<'f>(
+    pub(crate) fn load_columns<'f>(
         &self,
         f: &'f Builder,
         stage: Stage<'f>,

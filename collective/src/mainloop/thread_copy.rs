@@ -9,7 +9,7 @@ use crate::form::displaced;
 use crate::operand::Matrix;
 use crate::operands::{Parameter, Visit};
 use crate::pipeline::Stage;
-use crate::plan::{OperandTile, Producer};
+use crate::plan::{OperandTile, Producer, element_offset, element_place};
 
 /// The matrix from which threads copy an operand's tiles.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +206,7 @@ impl<'f> Copier<'f> {
         let (layout, bits, thread) = (tile.layout(), tile.bits(), copying.thread);
         let chunks = tile.swizzle.bytes() / CHUNK;
         let own = [thread / chunks, thread % chunks * (CHUNK * 8 / bits)];
-        let place = layout.apply_modes(&ordered(tile.major, own)).expect("a tile has two modes") * (bits / 8);
+        let place = element_place(&layout, ordered(tile.major, own)) * (bits / 8);
         let extent = ordered(tile.major, [source.mn, k]);
         Self { f, source, tile, layout, copying, extent, own, place, skipped: [0, 0] }
     }
@@ -290,8 +290,7 @@ impl<'f> Copier<'f> {
                 // Chunks of different passes are whole periods of the swizzle apart.
                 let [first_line, first_column] = self.skipped;
                 let at = ordered(major, [first_line + skipped, first_column + block * columns]);
-                let offset = self.layout.at_modes(&at.map(i64::from));
-                let offset = u32::try_from(offset).expect("a tile is small") * (bits / 8);
+                let offset = element_offset(self.layout.at_modes(&at.map(i64::from))) * (bits / 8);
                 if pass > 0 {
                     source = source + self.source.ld * u64::from(at_once);
                 }

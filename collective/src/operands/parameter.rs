@@ -1,6 +1,6 @@
 //! Parameters of a kernel's program, as its interface states them: the device declares them, and a launch fills them in.
 
-use ptx::abi::{Argument, TensorMap};
+use ptx::abi::{Argument, Im2colMap, TensorMap};
 use ptx::{Builder, Param, ParamKind, Scalar, Type};
 
 use super::{Memory, Visit};
@@ -81,6 +81,12 @@ impl dyn Visit + '_ {
     /// The address that is `beyond` bytes after the beginning of memory.
     pub fn address_in(&mut self, name: &'static str, within: &'static str, beyond: u64) {
         self.parameter(Parameter { name, kind: Kind::Address { within, beyond }, value: None });
+    }
+
+    /// An im2col tensor map of memory.
+    pub fn im2col_map(&mut self, name: &'static str, within: &'static str, map: Option<Im2colMap>) {
+        let value = map.map(Argument::from);
+        self.parameter(Parameter { name, kind: Kind::TensorMap { within }, value });
     }
 
     /// A tensor map of memory.

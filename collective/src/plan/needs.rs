@@ -34,13 +34,22 @@ pub struct MainloopNeeds {
     /// same [`Producer`](crate::Producer): 24 if one thread starts copies, 104 or 144 if threads copy.
     /// ptxas reports how many it would use: if it spills, say more here.
     pub producer: u32,
+    /// Whether a call must give the kernel's A and its B as matrices. False of one that the mainloop reads in another way, by
+    /// [arguments of its own](crate::Mainloop::Arguments): the call's is not looked at.
+    pub matrices: [bool; 2],
 }
 
 impl MainloopNeeds {
     /// No needs: those of the mainloops of this crate.
-    pub const NONE: Self =
-        Self { whole_k: false, whole_n: false, consecutive: false, alone: false, producer: 0 };
+    pub const NONE: Self = Self {
+        whole_k: false,
+        whole_n: false,
+        consecutive: false,
+        alone: false,
+        producer: 0,
+        matrices: [true; 2],
+    };
 
     /// Whole tiles, all of K, and no cluster.
-    pub const ALL: Self = Self { whole_k: true, whole_n: true, consecutive: true, alone: true, producer: 0 };
+    pub const ALL: Self = Self { whole_k: true, whole_n: true, consecutive: true, alone: true, ..Self::NONE };
 }

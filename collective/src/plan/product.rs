@@ -14,7 +14,7 @@ pub(super) const MOST_COLUMNS: u32 = 256;
 
 /// The numbers of a product: an instruction, a tile, and who multiplies it. It says nothing of where the tiles come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ProductSpec {
+pub struct ProductShape {
     /// The instruction that multiplies.
     pub atom: Atom,
     /// Tile extents (M, N, K) in elements.
@@ -28,7 +28,7 @@ pub struct ProductSpec {
     pub waves: u32,
 }
 
-impl ProductSpec {
+impl ProductShape {
     /// Number of blocks of the tile that one warpgroup computes. A block is the rows of one instruction.
     pub const fn blocks(&self) -> u32 {
         self.tile[0] / self.warpgroups / self.atom.rows()
@@ -183,28 +183,28 @@ impl ProductSpec {
 /// step can fail.
 ///
 /// ```
-/// use collective::{Atom, Format, OperandTile, Product, TileLayout};
+/// use collective::{Atom, Format, OperandTile, ProductSpec, TileLayout};
 /// use cute_rs::atom::Major;
 /// use ptx::WgmmaTypes;
 ///
 /// const A: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [128, 64], TileLayout::Widest);
 /// const B: OperandTile = OperandTile::checked(Format::Bf16, Major::Mn, [96, 64], TileLayout::Widest);
 /// /// Two warpgroups have 64 rows each.
-/// const PRODUCT: Product = Product::checked(Atom::shared(WgmmaTypes::Bf16F32), [A, B.at(16384)], 2);
+/// const PRODUCT: ProductSpec = ProductSpec::checked(Atom::shared(WgmmaTypes::Bf16F32), [A, B.at(16384)], 2);
 /// assert_eq!((PRODUCT.spec().tile, PRODUCT.spec().accumulators()), ([128, 96, 64], 48));
 ///
-/// let error = Product::new(Atom::shared(WgmmaTypes::Bf16F32), [A, A], 3).unwrap_err();
+/// let error = ProductSpec::new(Atom::shared(WgmmaTypes::Bf16F32), [A, A], 3).unwrap_err();
 /// assert_eq!(error.to_string(), "tile M = 128 is not a multiple of 64 rows for each of 3 consumer warpgroups that share the tile");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Product {
-    spec: ProductSpec,
+pub struct ProductSpec {
+    spec: ProductShape,
     tiles: [OperandTile; 2],
     /// A tile in place of A's or B's that has other extents than it, or another format.
     misfit: Option<OperandTile>,
 }
 
-impl Product {
+impl ProductSpec {
     /// The product of A's tile (M, K) and B's (N, K), whose rows `warpgroups` consumer warpgroups share. If the atom takes A from registers,
     /// A's tile says what is in them.
     ///
@@ -217,7 +217,7 @@ impl Product {
             Major::Mn => b.swizzle().elements(b.bits()),
         };
         let tile = [a.extents()[0], b.extents()[0], b.extents()[1]];
-        let spec = ProductSpec { atom, tile, warpgroups, column_step, waves: 1 };
+        let spec = ProductShape { atom, tile, warpgroups, column_step, waves: 1 };
         if atom.wgmma().is_none() || a.extents()[1] * atom.density() != tile[2] {
             return Err(PlanError::Product { a: a.extents(), b: b.extents() });
         }
@@ -248,7 +248,7 @@ impl Product {
     }
 
     /// The product of a plan, which has checked it.
-    pub(super) const fn planned(spec: ProductSpec, tiles: [OperandTile; 2]) -> Self {
+    pub(super) const fn planned(spec: ProductShape, tiles: [OperandTile; 2]) -> Self {
         Self { spec, tiles, misfit: None }
     }
 
@@ -265,7 +265,7 @@ impl Product {
     }
 
     /// Its numbers.
-    pub const fn spec(&self) -> &ProductSpec {
+    pub const fn spec(&self) -> &ProductShape {
         &self.spec
     }
 

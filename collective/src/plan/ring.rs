@@ -140,6 +140,11 @@ impl RingPlan {
         if i < Self::MOST { self.rooms[i].bytes } else { 0 }
     }
 
+    /// Offset and bytes of tile `i`.
+    pub const fn place(&self, i: usize) -> [u32; 2] {
+        [self.offset(i), self.tile_bytes(i)]
+    }
+
     /// Bytes of all tiles of a stage: what the copies load per phase.
     pub const fn transaction_bytes(&self) -> u32 {
         let (mut bytes, mut i) = (0_u32, 0);

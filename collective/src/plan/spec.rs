@@ -4,7 +4,7 @@ use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 
 use super::{
-    AccumulatorType, Atom, CachePolicy, MmaKind, OperandTile, PlanError, ProductSpec, StageSlot, TileLayout,
+    AccumulatorType, Atom, CachePolicy, MmaKind, OperandTile, PlanError, ProductShape, StageSlot, TileLayout,
     WeightsSpec,
 };
 use crate::element::Format;
@@ -368,9 +368,9 @@ impl MainloopSpec {
     }
 
     /// The product of A's tile and B's.
-    pub const fn product(&self) -> ProductSpec {
+    pub const fn product(&self) -> ProductShape {
         let Self { atom, tile, waves, .. } = *self;
-        ProductSpec { atom, tile, warpgroups: self.sharing(), column_step: self.column_step(), waves }
+        ProductShape { atom, tile, warpgroups: self.sharing(), column_step: self.column_step(), waves }
     }
 
     /// Arrivals that mark a stage as full; 0 if threads wait for their own copies and then for each other at

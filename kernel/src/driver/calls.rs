@@ -182,7 +182,7 @@ fn moves_of(Launch { arguments, places, .. }: &Launch, memory: &Named, offsets: 
     let moves = all.filter_map(|((place, argument), &offset)| {
         let (piece, beyond) = place.within?;
         let which = memory.find(piece)?;
-        Some(Move { which, beyond, offset, map: matches!(argument, Argument::TensorMap(_)) })
+        Some(Move { which, beyond, offset, map: !matches!(argument, Argument::Scalar(..)) })
     });
     moves.collect()
 }

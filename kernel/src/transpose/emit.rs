@@ -1,6 +1,6 @@
 //! The transposing program. Tiles of A are written to shared memory as tiles of D, and copied from there.
 
-use collective::Plan;
+use collective::{Plan, element_offset, element_place};
 use cute_rs::{ComposedLayout, Layout, Swizzle};
 use ptx::inst::AluOp;
 use ptx::{Builder, Entry, Function, Operand, Scalar, Special, Value};
@@ -25,11 +25,22 @@ pub(super) const fn columns(bytes: u32) -> u32 {
 /// The layout of D's tile in shared memory, in elements: row-major, with chunks of 16 B permuted. Eight
 /// threads write to eight rows at once, one word each; these rows are a chunk of A's columns apart, and the
 /// permutation puts their words in different banks. The chunks of one row are in different banks anyway.
-pub(super) fn tile(bytes: u32) -> ComposedLayout {
+pub(super) const fn tile(bytes: u32) -> ComposedLayout {
+    TILES[bytes.ilog2() as usize]
+}
+
+/// The layouts for elements of 1, 2, 4 and 8 bytes.
+const TILES: [ComposedLayout; 4] = [tile_of(1), tile_of(2), tile_of(4), tile_of(8)];
+
+const fn tile_of(bytes: u32) -> ComposedLayout {
     let (columns, chunk) = (columns(bytes), (CHUNK / bytes).ilog2());
-    let rows = Layout::flat(&[columns.into(), ROWS.into()], &[ROWS.into(), 1]);
+    let rows = Layout::flat(&[columns as i64, ROWS as i64], &[ROWS as i64, 1]);
+    // Three bits, seven apart.
     let swizzle = Swizzle::new(3, chunk, (CHUNK / bytes * ROWS).ilog2().cast_signed() - chunk.cast_signed());
-    swizzle.expect("three bits, seven apart").after(rows.expect("a matrix, row by row"))
+    match (swizzle, rows) {
+        (Ok(swizzle), Ok(rows)) => swizzle.after(rows),
+        _ => panic!("a matrix has rows, and the swizzle permutes its chunks"),
+    }
 }
 
 /// The program for elements of `bytes` bytes: 1, 2, 4 or 8.
@@ -142,7 +153,7 @@ impl<'f> TileOf<'_, 'f> {
 
     /// The shared address of an element of D's tile.
     fn place(&self, [row, column]: [Value<'f, u32>; 2]) -> Value<'f, u32> {
-        let offset = self.layout.apply_modes(&[row, column]).expect("a tile is small");
+        let offset = element_place(&self.layout, [row, column]);
         self.shared + offset * self.all.bytes
     }
 
@@ -209,8 +220,8 @@ impl<'f> TileOf<'_, 'f> {
             for (i, turned) in (0u32..).zip(turned(f, &lines)) {
                 // The swizzle does not change the order of rows inside a chunk.
                 let below = self.layout.layout.at_modes(&[i64::from(word * self.of_word() + i), 0]);
-                let below = i32::try_from(below).expect("a tile is small");
-                f.store_shared(place, below * self.all.bytes.cast_signed(), [turned]);
+                let below = element_offset(below) * self.all.bytes;
+                f.store_shared(place, below.cast_signed(), [turned]);
             }
         }
     }

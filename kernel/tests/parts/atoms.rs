@@ -2,17 +2,15 @@
 //! and no other code.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use collective::{
-    Atom, Cluster, Cooperative, DirectStore, EachWarp, Format, KMajor, LinearCombination, Mainloop,
-    MainloopEmitter, MainloopNeeds, MainloopSpec, Operands, Source, TensorCopies, ThreadCopies, Tile,
-    TmaWgmma,
+    Atom, Cluster, Cooperative, DeviceMainloop, DirectStore, EachWarp, Format, KMajor, LinearCombination,
+    Mainloop, MainloopNeeds, MainloopSpec, Operands, Plan, Source, Tile, TmaWgmma,
 };
 use half::bf16;
 use kernel::{Composed, GemmConfig, GemmProblem};
-use ptx::WgmmaTypes;
 use ptx::inst::{Fp8, Int8};
+use ptx::{Builder, WgmmaTypes};
 use scheduler::{AlongM, Ordered, Persistent, StreamK};
 use typenum::{U1, U2, U64};
 
@@ -81,9 +79,6 @@ struct Registers;
 trait Way: 'static {
     const SOURCE: Source = Source::Shared;
     const PRODUCER: collective::Producer = collective::Producer::Thread;
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(TensorCopies)
-    }
 }
 
 impl Way for Copied {}
@@ -92,9 +87,6 @@ impl Way for Registers {
 }
 impl Way for Threads {
     const PRODUCER: collective::Producer = collective::Producer::Warpgroup;
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(ThreadCopies)
-    }
 }
 
 struct Of<T, W>(PhantomData<(T, W)>);
@@ -117,8 +109,12 @@ impl<T: Types, W: Way> Mainloop for Of<T, W> {
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = ();
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        W::emitter()
+    fn name() -> String {
+        Self::SPEC.mainloop().name(&Self::SPEC)
+    }
+
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+        Self::SPEC.mainloop().device(f, plan)
     }
 }
 

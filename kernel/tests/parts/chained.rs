@@ -2,15 +2,12 @@
 //! second, in registers. Q has its own ring with one stage. A stage of the kernel's ring holds tiles of Key
 //! and of V, and none of A.
 
-use std::sync::Arc;
-
-use collective::operands::{MainloopArguments, OwnSite, Visit};
-use collective::pipeline::{ClusterPosition, Position, Ring};
+use collective::operands::{OwnSite, Visit};
+use collective::pipeline::{Position, Ring};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
-    KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Matrix, MnMajor,
-    OperandTile, Operands, Origin, Pass, Plan, Product, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
-    WarpgroupMma,
+    KMajor, LinearCombination, Mainloop, MainloopSite, MainloopSpec, Matrix, MnMajor, OperandTile, Operands,
+    Origin, Pass, Plan, ProductSpec, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma, WarpgroupMma,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -49,7 +46,7 @@ const SECOND: MainloopSpec = {
 const SCORES: u32 = ROWS / 2 / 64 * KEYS / 16 * 4;
 
 /// The first GEMM: rows of Q times rows of Key.
-const FIRST: Product = Product::checked(Atom::shared(WgmmaTypes::Bf16F32), [Q, KEY], 2);
+const FIRST: ProductSpec = ProductSpec::checked(Atom::shared(WgmmaTypes::Bf16F32), [Q, KEY], 2);
 
 /// Q's ring, in the mainloop's own shared memory.
 const OWN: RingPlan = RingPlan::of(&[Q.room()]).placed(1, 0, Q.room().bytes).arrivals(1, 2 * 4);
@@ -59,23 +56,9 @@ struct Chained;
 #[derive(Clone, Default)]
 struct Queries(Option<[Matrix; 2]>);
 
-impl MainloopArguments for Queries {
-    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
-        for (i, (name, operand)) in ["Q", "Key"].into_iter().zip(self.0.iter_mut().flatten()).enumerate() {
-            visit.operand(name, (i, Format::Bf16), Major::K, operand);
-        }
-        let given = self.0.filter(|_| of.launched);
-        visit.tensor_map("q_map", "Q", given.map(|[q, _]| Q.tensor_map(q)));
-        visit.tensor_map("key_map", "Key", given.map(|[_, key]| KEY.tensor_map(key)));
-    }
-}
-
-#[derive(Debug)]
-struct Emitter;
-
+#[derive(Clone, Copy)]
 struct Device<'f> {
     maps: [Value<'f, u64>; 3],
-    q: Ring<'f>,
     filled: Position<'f>,
     read: Position<'f>,
 }
@@ -84,37 +67,40 @@ impl Mainloop for Chained {
     const SPEC: MainloopSpec = SECOND;
     type Arguments = Queries;
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
+    fn name() -> String {
+        "chained".to_owned()
     }
 
     fn check(own: &Queries, _: Matrix, _: Matrix) -> Result<(), String> {
         own.0.map(|_| ()).ok_or_else(|| "Q and Key are missing: bind them".to_owned())
     }
-}
 
-impl MainloopEmitter for Emitter {
-    fn name(&self, _: &MainloopSpec) -> String {
-        "chained".to_owned()
-    }
-
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
         of.map(1, ["v_map", "v_step"], visit);
     }
 
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+    fn visit(own: &mut Queries, of: &OwnSite<'_>, visit: &mut dyn Visit) {
+        for (i, (name, operand)) in ["Q", "Key"].into_iter().zip(own.0.iter_mut().flatten()).enumerate() {
+            visit.operand(name, (i, Format::Bf16), Major::K, operand);
+        }
+        let given = own.0.filter(|_| of.launched);
+        visit.tensor_map("q_map", "Q", given.map(|[q, _]| Q.tensor_map(q)));
+        visit.tensor_map("key_map", "Key", given.map(|[_, key]| KEY.tensor_map(key)));
+    }
+
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         let maps = ["q_map", "key_map", "v_map"].map(|name| f.parameter(name));
         let q = Ring::new(f, OWN, f.shared_base() + plan.own_offset);
-        Box::new(Device { maps, q, filled: q.producer(), read: q.consumer() })
+        let device = Device { maps, filled: q.producer(), read: q.consumer() };
+        DeviceMainloop::new()
+            .with_initialise(move |_| q.initialise())
+            .with_load(move |pass, _| device.load(pass))
+            .with_multiply(move |pass, consumer, finish| device.multiply(pass, consumer, finish))
     }
 }
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn initialise(&self, _: &'f Builder) {
-        self.q.initialise();
-    }
-
-    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+impl<'f> Device<'f> {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>) {
         let [q, key, v] = [Q, KEY.at(plan.ring.offset(2)), plan.operands[1]].map(TensorCopy::new);
         let [q_map, key_map, v_map] = self.maps.map(Origin::alone);
         let zero = f.constant(0);

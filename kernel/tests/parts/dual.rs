@@ -2,16 +2,14 @@
 //! warpgroup has two sets of accumulators.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use collective::functions::Silu;
-use collective::operands::{MainloopArguments, OwnSite, Visit};
-use collective::pipeline::{ClusterPosition, Position, Ring, Stage};
+use collective::operands::{OwnSite, Visit};
+use collective::pipeline::{Position, Ring, Stage};
 use collective::{
     Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Matrix, OperandTile, Operands,
-    Origin, Pass, Pingpong, Plan, Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma,
-    WorkUnit,
+    LinearCombination, Mainloop, MainloopSpec, Matrix, OperandTile, Operands, Origin, Pass, Pingpong, Plan,
+    Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -34,17 +32,7 @@ struct Dual<R>(PhantomData<R>);
 #[derive(Clone, Default)]
 struct Gate(Option<Matrix>);
 
-impl MainloopArguments for Gate {
-    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
-        self.0.iter_mut().for_each(|gate| visit.operand("the gates", (1, Format::Bf16), Major::K, gate));
-        let gate = self.0.filter(|_| of.launched).map(|gate| GATE.tensor_map(gate));
-        visit.tensor_map("gate_map", "the gates", gate);
-    }
-}
-
-#[derive(Debug)]
-struct Emitter;
-
+#[derive(Clone, Copy)]
 struct Device<'f> {
     maps: [Value<'f, u64>; 3],
     /// Positions of producer and consumer among the gates.
@@ -60,8 +48,8 @@ impl<R: WarpRoles> Mainloop for Dual<R> {
     };
     type Arguments = Gate;
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
+    fn name() -> String {
+        "dual".to_owned()
     }
 
     fn check(own: &Gate, _: Matrix, b: Matrix) -> Result<(), String> {
@@ -71,33 +59,28 @@ impl<R: WarpRoles> Mainloop for Dual<R> {
             None => Err("Gate is missing: bind it".to_owned()),
         }
     }
-}
 
-impl MainloopEmitter for Emitter {
-    fn name(&self, _: &MainloopSpec) -> String {
-        "dual".to_owned()
+    fn visit(own: &mut Gate, of: &OwnSite<'_>, visit: &mut dyn Visit) {
+        own.0.iter_mut().for_each(|gate| visit.operand("the gates", (1, Format::Bf16), Major::K, gate));
+        let gate = own.0.filter(|_| of.launched).map(|gate| GATE.tensor_map(gate));
+        visit.tensor_map("gate_map", "the gates", gate);
     }
 
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        of.map(0, ["a_map", "a_step"], visit);
-        of.map(1, ["b_map", "b_step"], visit);
-    }
-
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         let gates = Ring::named(f, "the ring of gates", plan.own_ring, f.shared_base());
-        Box::new(Device {
+        let device = Device {
             maps: ["a_map", "b_map", "gate_map"].map(|name| f.parameter(name)),
             positions: [gates.producer(), gates.consumer()],
-        })
+        };
+        DeviceMainloop::new()
+            .with_skip(move |_, _, unit| device.positions[1].skip(unit.k_end - unit.k_begin))
+            .with_load(move |pass, _| device.load(pass))
+            .with_multiply(move |pass, consumer, finish| device.multiply(pass, consumer, finish))
     }
 }
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn skip(&self, _: &'f Builder, _: &Plan, unit: WorkUnit<'f>) {
-        self.positions[1].skip(unit.k_end - unit.k_begin);
-    }
-
-    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+impl<'f> Device<'f> {
+    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>) {
         let [a, b] = plan.operands;
         let [a, b, gate] = [a, b, GATE].map(TensorCopy::new);
         let origins = self.maps.map(Origin::alone);

@@ -5,14 +5,12 @@
 mod assembler;
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
-use collective::pipeline::ClusterPosition;
+use collective::operands::{Contents, Extents, Memory, OwnSite, Visit};
 use collective::{
     Cooperative, CopyWgmma, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop,
-    MainloopEmitter, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Operands, Pass, Plan, ThreadCopy,
-    ThreadOrigin, Tile, TileShape, TmaStore, WarpRoles,
+    MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Operands, Pass, Plan, ThreadCopy, ThreadOrigin, Tile,
+    TileShape, TmaStore, WarpRoles,
 };
 use half::bf16;
 use kernel::{Composed, Gemm, GemmProblem};
@@ -30,20 +28,7 @@ struct Gather<T, R>(PhantomData<(T, R)>);
 #[derive(Clone, Copy, Default)]
 struct Indices(Option<u64>);
 
-impl MainloopArguments for Indices {
-    fn visit(&mut self, &OwnSite { problem: [m, ..], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
-        if let Some(address) = &mut self.0 {
-            let (name, contents, extents) =
-                ("the indices", Contents::Indices(m), Extents::line(32, m.into()));
-            visit.memory(Memory { name, address, extents, contents, writes: false });
-        }
-        visit.address("indices", "the indices");
-    }
-}
-
-#[derive(Debug)]
-struct Emitter;
-
+#[derive(Clone, Copy)]
 struct Device<'f> {
     a: Value<'f, u64>,
     ld: Value<'f, u64>,
@@ -58,21 +43,15 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, producer: 144, ..MainloopNeeds::ALL };
     type Arguments = Indices;
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
+    fn name() -> String {
+        "gather".to_owned()
     }
 
     fn check(own: &Indices, _: Matrix, _: Matrix) -> Result<(), String> {
         own.0.map(|_| ()).ok_or_else(|| "the indices are missing: bind them".to_owned())
     }
-}
 
-impl MainloopEmitter for Emitter {
-    fn name(&self, _: &MainloopSpec) -> String {
-        "gather".to_owned()
-    }
-
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
         visit.address("a", of.name(0));
         visit.number("a_pitch", of.matrix(0).map(|a| a.ld * 2));
         visit.number("count", of.matrix(0).map(|a| a.mn));
@@ -80,15 +59,25 @@ impl MainloopEmitter for Emitter {
         visit.number("k", of.matrix(0).map(|a| a.k));
     }
 
-    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device {
+    fn visit(own: &mut Indices, &OwnSite { problem: [m, ..], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
+        if let Some(address) = &mut own.0 {
+            let (name, contents, extents) =
+                ("the indices", Contents::Indices(m), Extents::line(32, m.into()));
+            visit.memory(Memory { name, address, extents, contents, writes: false });
+        }
+        visit.address("indices", "the indices");
+    }
+
+    fn device<'f>(f: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
+        let device = Device {
             a: f.parameter("a"),
             ld: f.parameter("a_pitch"),
             indices: f.parameter("indices"),
             m: f.parameter("count"),
             b: ThreadOrigin::of(f, B),
             k: f.parameter("k"),
-        })
+        };
+        DeviceMainloop::new().with_load(move |pass, _| device.load(pass))
     }
 }
 
@@ -98,8 +87,8 @@ const B: [&str; 4] = ["b", "b_pitch", "b_rows", "b_width"];
 /// Bytes of a `cp.async`, and elements.
 const CHUNK: [u32; 2] = [16, 8];
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, pass: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+impl<'f> Device<'f> {
+    fn load(&self, pass: Pass<'_, 'f>) {
         let Pass { f, plan, ring, unit } = pass;
         let thread = f.special(Special::ThreadX) % 128;
         let [tile_m, _, tile_k] = plan.mainloop.tile;

@@ -1,13 +1,9 @@
 //! A from registers: 8-bit floats in memory, multiplied as bf16.
 
-use std::sync::Arc;
-
-use collective::operands::Visit;
-use collective::pipeline::ClusterPosition;
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
-    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Operands,
-    Pass, Plan, TensorCopies, ThreadCopies, Tile, TmaWgmma, WarpgroupMma,
+    InFlight, KMajor, LinearCombination, Mainloop, MainloopSpec, Operands, Pass, Plan, Tile, TmaWgmma,
+    WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
@@ -38,8 +34,12 @@ impl<M: typenum::Unsigned + 'static> Mainloop for ByCopies<M> {
     const SPEC: MainloopSpec = mixed(<Ours<M> as Mainloop>::SPEC);
     type Arguments = ();
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(TensorCopies)
+    fn name() -> String {
+        Self::SPEC.mainloop().name(&Self::SPEC)
+    }
+
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+        Self::SPEC.mainloop().device(f, plan)
     }
 }
 
@@ -55,33 +55,17 @@ impl Mainloop for Doubled {
     };
     type Arguments = ();
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Self)
-    }
-}
-
-impl MainloopEmitter for Doubled {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         "doubled".to_owned()
     }
 
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        ThreadCopies.state(of, visit);
-    }
-
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(DoubledDevice(ThreadCopies.device(f, plan)))
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+        Self::SPEC.mainloop().device(f, plan).with_multiply(Self::multiply)
     }
 }
 
-struct DoubledDevice<'f>(Box<dyn DeviceMainloop<'f> + 'f>);
-
-impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
-    fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
-        self.0.load(pass, cluster);
-    }
-
-    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+impl Doubled {
+    fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, unit, .. } = pass;
         let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
         let a = Fragments::new(f, plan.product(), consumer);

@@ -1,14 +1,11 @@
 //! Reports of the emulator name the line of the mainloop that called a part of the library, not a line of the
 //! library, and they name stages and barriers.
 
-use std::sync::Arc;
-
-use collective::operands::Visit;
-use collective::pipeline::{ClusterPosition, Stage};
+use collective::pipeline::Stage;
 use collective::{
     Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec, Operands, Origin, Pass, Plan,
-    Real, TensorCopy, Tile, TmaWgmma, WarpgroupMma,
+    LinearCombination, Mainloop, MainloopSpec, Operands, Origin, Pass, Plan, Real, TensorCopy, Tile,
+    TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem};
@@ -42,11 +39,6 @@ const KEPT: u8 = 7;
 
 struct Broken<const DEFECT: u8>;
 
-#[derive(Debug)]
-struct Emitter<const DEFECT: u8>;
-
-struct Device<'f, const DEFECT: u8>([Value<'f, u64>; 2]);
-
 impl<const DEFECT: u8> Mainloop for Broken<DEFECT> {
     const SPEC: MainloopSpec = {
         let mut spec = <Ours as Mainloop>::SPEC;
@@ -55,34 +47,25 @@ impl<const DEFECT: u8> Mainloop for Broken<DEFECT> {
     };
     type Arguments = ();
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter::<DEFECT>)
-    }
-}
-
-impl<const DEFECT: u8> MainloopEmitter for Emitter<DEFECT> {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         format!("broken_{DEFECT}")
     }
 
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        Ours::emitter().state(of, visit);
-    }
-
-    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device::<DEFECT>(["a_map", "b_map"].map(|name| f.parameter(name))))
+    fn device<'f>(f: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
+        let maps = ["a_map", "b_map"].map(|name| f.parameter(name));
+        DeviceMainloop::new().with_load(move |pass, _| Self::load(maps, pass)).with_multiply(Self::multiply)
     }
 }
 
-impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
-    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+impl<const DEFECT: u8> Broken<DEFECT> {
+    fn load<'f>(maps: [Value<'f, u64>; 2], Pass { f, plan, ring, unit }: Pass<'_, 'f>) {
         let copies = plan.operands.map(TensorCopy::new);
         let times = if DEFECT == TWICE { 2 } else { 1 };
         let more = if DEFECT == BYTES { 16 } else { 0 };
         let bytes = f.constant(plan.ring.transaction_bytes() * times + more);
         f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
             let load = |stage| {
-                let tiles = || copies.iter().zip(self.0).zip([unit.m, unit.n]);
+                let tiles = || copies.iter().zip(maps).zip([unit.m, unit.n]);
                 for ((copy, map), mn) in (0..times).flat_map(|_| tiles()) {
                     copy.load(f, stage, Origin::alone(map), [mn, k_tile * 64]); // line: load
                 }
@@ -91,7 +74,7 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
         });
     }
 
-    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+    fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, ring, unit } = pass;
         let [_, b] = plan.operands;
         let b = if DEFECT == ELSEWHERE { b.at(plan.ring.stage_bytes) } else { b };

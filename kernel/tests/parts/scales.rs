@@ -1,14 +1,11 @@
 //! Block scales as a third tile of a stage: `D = sum over k-tiles t of scale(m, t) * (A_t * B_t)`, promoted
 //! in registers.
 
-use std::sync::Arc;
-
-use collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
-use collective::pipeline::ClusterPosition;
+use collective::operands::{Contents, Extents, Memory, OwnSite, Visit};
 use collective::{
     Accumulators, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format,
-    Fragment, InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSite, MainloopSpec,
-    Operands, Origin, Pass, Plan, StageSlot, TensorCopy, Tile, TmaWgmma, WarpgroupMma,
+    Fragment, InFlight, KMajor, LinearCombination, Mainloop, MainloopSite, MainloopSpec, Operands, Origin,
+    Pass, Plan, StageSlot, TensorCopy, Tile, TmaWgmma, WarpgroupMma,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
@@ -33,24 +30,6 @@ struct Scaled;
 #[derive(Clone, Default)]
 struct Scales(u64);
 
-impl MainloopArguments for Scales {
-    fn visit(&mut self, &OwnSite { problem: [m, _, k], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
-        let extents = Extents::line(32, u64::from(m.div_ceil(128) * 128) * u64::from(k.div_ceil(64)));
-        let (name, contents) = ("the scales", Contents::Scales);
-        visit.memory(Memory { name, address: &mut self.0, extents, contents, writes: false });
-        visit.address("scales", name);
-    }
-}
-
-#[derive(Debug)]
-struct Emitter;
-
-struct Device<'f> {
-    maps: [Value<'f, u64>; 2],
-    scales: Value<'f, u64>,
-    k_tiles: Value<'f, u32>,
-}
-
 impl Mainloop for Scaled {
     const SPEC: MainloopSpec = {
         let mut spec = OURS;
@@ -60,45 +39,50 @@ impl Mainloop for Scaled {
     };
     type Arguments = Scales;
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
-    }
-}
-
-impl MainloopEmitter for Emitter {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         "scaled".to_owned()
     }
 
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
         of.map(0, ["a_map", "a_step"], visit);
         of.map(1, ["b_map", "b_step"], visit);
         visit.number("scales_k", of.matrix(0).map(|a| a.k.div_ceil(of.plan.mainloop.tile[2])));
     }
 
-    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let maps = ["a_map", "b_map"].map(|name| f.parameter(name));
-        Box::new(Device { maps, scales: f.parameter("scales"), k_tiles: f.parameter("scales_k") })
+    fn visit(own: &mut Scales, &OwnSite { problem: [m, _, k], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
+        let extents = Extents::line(32, u64::from(m.div_ceil(128) * 128) * u64::from(k.div_ceil(64)));
+        let (name, contents) = ("the scales", Contents::Scales);
+        visit.memory(Memory { name, address: &mut own.0, extents, contents, writes: false });
+        visit.address("scales", name);
+    }
+
+    fn device<'f>(f: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
+        let maps: [Value<'f, u64>; 2] = ["a_map", "b_map"].map(|name| f.parameter(name));
+        let (scales, k_tiles) = (f.parameter::<u64>("scales"), f.parameter::<u32>("scales_k"));
+        DeviceMainloop::new()
+            .with_load(move |Pass { f, plan, ring, unit }, _| {
+                let copies = plan.operands.map(TensorCopy::new);
+                f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
+                    let k = k_tile * plan.mainloop.tile[2];
+                    ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
+                        for ((copy, map), mn) in copies.iter().zip(maps).zip([unit.m, unit.n]) {
+                            copy.load(f, stage, Origin::alone(map), [mn, k]);
+                        }
+                        let line = unit.m / plan.mainloop.tile[0] * k_tiles + k_tile;
+                        let (src, dst) = (scales + line.mul_wide(LINE), stage.address + plan.ring.offset(2));
+                        f.bulk_load(
+                            BulkLoad { src, dst, barrier: stage.full, multicast: None, hint: None },
+                            LINE,
+                        );
+                    });
+                });
+            })
+            .with_multiply(Self::multiply)
     }
 }
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
-        let copies = plan.operands.map(TensorCopy::new);
-        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
-            let k = k_tile * plan.mainloop.tile[2];
-            ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
-                for ((copy, map), mn) in copies.iter().zip(self.maps).zip([unit.m, unit.n]) {
-                    copy.load(f, stage, Origin::alone(map), [mn, k]);
-                }
-                let line = unit.m / plan.mainloop.tile[0] * self.k_tiles + k_tile;
-                let (src, dst) = (self.scales + line.mul_wide(LINE), stage.address + plan.ring.offset(2));
-                f.bulk_load(BulkLoad { src, dst, barrier: stage.full, multicast: None, hint: None }, LINE);
-            });
-        });
-    }
-
-    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+impl Scaled {
+    fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
         let Pass { f, plan, unit, .. } = pass;
         let product = WarpgroupMma::<f32>::new(f, plan.product(), consumer.part);
         let zeros = |block: &Vec<_>| block.iter().map(|_| f.variable(0.0f32)).collect::<Vec<_>>();

@@ -1,17 +1,13 @@
 //! A range of K that the device knows: A is a lower triangle, so a tile needs the k-tiles up to its diagonal. What lies
 //! beyond is never read, also where a scheduler splits K.
 
-use std::sync::Arc;
-
-use collective::operands::Visit;
-use collective::pipeline::ClusterPosition;
 use collective::{
-    Cooperative, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop, MainloopEmitter,
-    MainloopNeeds, MainloopSite, MainloopSpec, Operands, Pass, Plan, TensorCopies, Tile, TmaWgmma, WorkUnit,
+    Cooperative, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop, MainloopNeeds,
+    MainloopSpec, Operands, Plan, Tile, TmaWgmma,
 };
 use half::bf16;
 use kernel::{Composed, GemmConfig, GemmProblem};
-use ptx::{Builder, Value};
+use ptx::Builder;
 use scheduler::{AlongM, Persistent, StreamK};
 use typenum::{U2, U64, U128};
 
@@ -21,43 +17,20 @@ type One = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, 
 
 struct Triangle;
 
-#[derive(Debug)]
-struct Emitter;
-
-struct Device<'f>(Box<dyn DeviceMainloop<'f> + 'f>);
-
 impl Mainloop for Triangle {
     const SPEC: MainloopSpec = <One as Mainloop>::SPEC;
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = ();
 
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
-    }
-}
-
-impl MainloopEmitter for Emitter {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         "triangle".to_owned()
     }
 
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        TensorCopies.state(of, visit);
-    }
-
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device(TensorCopies.device(f, plan)))
-    }
-}
-
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn range(&self, f: &'f Builder, plan: &Plan, unit: WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> {
-        let [m, _, k] = plan.mainloop.tile;
-        Some([f.constant(0), (unit.m + m).div_ceil(k)])
-    }
-
-    fn load(&self, pass: Pass<'_, 'f>, cluster: ClusterPosition<'f>) {
-        self.0.load(pass, cluster);
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+        One::device(f, plan).with_range(|f, plan, unit| {
+            let [m, _, k] = plan.mainloop.tile;
+            [f.constant(0), (unit.m + m).div_ceil(k)]
+        })
     }
 }
 

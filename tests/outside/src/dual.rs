@@ -1,19 +1,16 @@
 //! A mainloop of two products that share A: `D = silu(A * G) * (A * B)`, of any tile and roles. CUTLASS's example 45.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use falchion::collective::operands::{MainloopArguments, OwnSite, Visit};
-use falchion::collective::pipeline::ClusterPosition;
+use falchion::collective::operands::{OwnSite, Visit};
 use falchion::collective::{
-    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSite,
-    MainloopSpec, Matrix, OperandTile, Origin, Pass, Real, TensorCopy, TileLayout, TileShape, WarpRoles,
-    WarpgroupMma,
+    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopSpec, Matrix, OperandTile,
+    Origin, Pass, Real, TensorCopy, TileLayout, TileShape, WarpRoles, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
 use falchion::prelude::*;
-use falchion::ptx::{Builder, Value};
+use falchion::ptx::Builder;
 use falchion::verify::family::{GemmReference, Inputs};
 
 use crate::{Kk, products};
@@ -23,23 +20,6 @@ pub struct Dual<T, R>(PhantomData<(T, R)>);
 /// The gates, of B's shape.
 #[derive(Clone, Debug, Default)]
 pub struct Gates(Option<Matrix>);
-#[derive(Debug)]
-struct Emitter;
-struct Device<'f>([Value<'f, u64>; 3]);
-
-impl MainloopArguments for Gates {
-    fn visit(&mut self, of: &OwnSite<'_>, visit: &mut dyn Visit) {
-        visit.form(self.0.is_some().into());
-        if let Some(gates) = &mut self.0 {
-            visit.operand("G", (1, Format::Bf16), Major::K, gates);
-        }
-        if let Some(plan) = of.plan {
-            let map = |gates| gate(plan.mainloop.tile).tensor_map(gates);
-            visit.tensor_map("gate_map", "G", self.0.filter(|_| of.launched).map(map));
-        }
-    }
-}
-
 const fn gate([_, n, k]: [u32; 3]) -> OperandTile {
     OperandTile::checked(Format::Bf16, Major::K, [n, k], TileLayout::Widest)
 }
@@ -57,64 +37,64 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Dual<T, R> {
         spec
     };
     type Arguments = Gates;
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
+    fn name() -> String {
+        let [m, n, k] = Self::SPEC.tile;
+        format!("dual_{m}x{n}x{k}")
     }
     fn check(own: &Gates, _: Matrix, b: Matrix) -> Result<(), String> {
         let gates = own.0.ok_or("the gates are missing: pass them by `with_mainloop`")?;
         let (given, needed) = ([gates.mn, gates.k], [b.mn, b.k]);
         if given == needed { Ok(()) } else { Err(format!("the gates are {given:?}, {needed:?} was needed")) }
     }
-}
-
-impl MainloopEmitter for Emitter {
-    fn name(&self, spec: &MainloopSpec) -> String {
-        format!("dual_{}x{}x{}", spec.tile[0], spec.tile[1], spec.tile[2])
-    }
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        of.map(0, ["a_map", "a_step"], visit);
-        of.map(1, ["b_map", "b_step"], visit);
-    }
-    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device(["a_map", "b_map", "gate_map"].map(|name| f.parameter(name))))
-    }
-}
-
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, Pass { f, plan, ring, unit }: Pass<'_, 'f>, _: ClusterPosition<'f>) {
-        let copies = tiles(plan).map(TensorCopy::new);
-        f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
-            ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
-                for ((copy, map), mn) in copies.iter().zip(self.0).zip([unit.m, unit.n, unit.n]) {
-                    copy.load(f, stage, Origin::alone(map), [mn, k_tile * plan.mainloop.tile[2]]);
-                }
-            });
-        });
-    }
-
-    fn multiply(&self, pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
-        let Pass { f, plan, unit, .. } = pass;
-        // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
-        let [_, b, gate] = tiles(plan);
-        let of = |b| WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
-        let (up, gate) = (of(b), of(gate));
-        let both = |stage, accumulate| {
-            let found = [up.find(stage), gate.find(stage)];
-            f.wgmma_fence();
-            found.iter().for_each(|found| found.issue(accumulate));
-            f.wgmma_commit();
-        };
-        let rest = |multiplied: bool| {
-            if !multiplied {
-                [&up, &gate].into_iter().for_each(WarpgroupMma::clear);
-            }
-        };
-        consumer.each_stage(pass, InFlight::One, &both, &rest);
-        for (up, gate) in up.accumulators().iter().flatten().zip(gate.accumulators().iter().flatten()) {
-            up.set(gate.get() * gate.get().sigmoid() * up.get());
+    fn visit(own: &mut Gates, of: &OwnSite<'_>, visit: &mut dyn Visit) {
+        visit.form(own.0.is_some().into());
+        if let Some(gates) = &mut own.0 {
+            visit.operand("G", (1, Format::Bf16), Major::K, gates);
         }
-        finish(plan, up.sums(consumer, unit.first()));
+        if let Some(plan) = of.plan {
+            let map = |gates| gate(plan.mainloop.tile).tensor_map(gates);
+            visit.tensor_map("gate_map", "G", own.0.filter(|_| of.launched).map(map));
+        }
     }
+    fn device<'f>(f: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
+        let maps = ["a_map", "b_map", "gate_map"].map(|name| f.parameter(name));
+        DeviceMainloop::new()
+            .with_load(move |Pass { f, plan, ring, unit }, _| {
+                let copies = tiles(plan).map(TensorCopy::new);
+                f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
+                    ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
+                        for ((copy, map), mn) in copies.iter().zip(maps).zip([unit.m, unit.n, unit.n]) {
+                            copy.load(f, stage, Origin::alone(map), [mn, k_tile * plan.mainloop.tile[2]]);
+                        }
+                    });
+                });
+            })
+            .with_multiply(multiply)
+    }
+}
+
+fn multiply<'f>(pass: Pass<'_, 'f>, consumer: Consumer<'f>, finish: Finish<'_, 'f>) {
+    let Pass { f, plan, unit, .. } = pass;
+    // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
+    let [_, b, gate] = tiles(plan);
+    let of = |b| WarpgroupMma::<f32>::new(f, plan.product().by(b), consumer.part);
+    let (up, gate) = (of(b), of(gate));
+    let both = |stage, accumulate| {
+        let found = [up.find(stage), gate.find(stage)];
+        f.wgmma_fence();
+        found.iter().for_each(|found| found.issue(accumulate));
+        f.wgmma_commit();
+    };
+    let rest = |multiplied: bool| {
+        if !multiplied {
+            [&up, &gate].into_iter().for_each(WarpgroupMma::clear);
+        }
+    };
+    consumer.each_stage(pass, InFlight::One, &both, &rest);
+    for (up, gate) in up.accumulators().iter().flatten().zip(gate.accumulators().iter().flatten()) {
+        up.set(gate.get() * gate.get().sigmoid() * up.get());
+    }
+    finish(plan, up.sums(consumer, unit.first()));
 }
 
 /// The mainloop in two kernels, as a family: consumers share a tile, or alternate.

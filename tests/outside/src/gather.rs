@@ -2,13 +2,11 @@
 //! one of them starts the tensor copies of B. CUTLASS's example 52.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, OwnSite, Visit};
-use falchion::collective::pipeline::ClusterPosition;
+use falchion::collective::operands::{Contents, Extents, Memory, OwnSite, Visit};
 use falchion::collective::{
-    DeviceMainloop, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Origin,
-    Pass, TensorCopy, TileShape, WarpRoles,
+    DeviceMainloop, Mainloop, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Origin, Pass, TensorCopy,
+    TileShape, WarpRoles,
 };
 use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
 use falchion::prelude::*;
@@ -22,8 +20,7 @@ pub struct Gather<T, R>(PhantomData<(T, R)>);
 /// Device address of a row number of A, below M, for each row of D.
 #[derive(Clone, Debug, Default)]
 pub struct Indices(u64);
-#[derive(Debug)]
-struct Emitter;
+#[derive(Clone, Copy)]
 struct Device<'f> {
     a: Value<'f, u64>,
     ld: Value<'f, u64>,
@@ -36,20 +33,13 @@ struct Device<'f> {
 /// The name of the memory.
 const INDICES: &str = "the indices";
 
-impl MainloopArguments for Indices {
-    fn visit(&mut self, &OwnSite { problem: [m, ..], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
-        let (extents, contents) = (Extents::line(32, m.into()), Contents::Indices(m));
-        visit.memory(Memory { name: INDICES, address: &mut self.0, extents, contents, writes: false });
-        visit.address("indices", INDICES);
-    }
-}
-
 impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
     const SPEC: MainloopSpec = <CopyWgmma<Kk, T, R> as Mainloop>::SPEC;
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, producer: 144, ..MainloopNeeds::ALL };
     type Arguments = Indices;
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
+    fn name() -> String {
+        let [m, n, k] = Self::SPEC.tile;
+        format!("gather_{m}x{n}x{k}")
     }
     fn check(_: &Indices, a: Matrix, b: Matrix) -> Result<(), String> {
         let aligned = |of: Matrix| of.address.is_multiple_of(16) && of.ld.is_multiple_of(8);
@@ -59,36 +49,36 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
             Err("rows of A and B must begin at multiples of 16 B".into())
         }
     }
-}
-
-impl MainloopEmitter for Emitter {
-    fn name(&self, spec: &MainloopSpec) -> String {
-        format!("gather_{}x{}x{}", spec.tile[0], spec.tile[1], spec.tile[2])
-    }
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
+    fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
         visit.address("a", of.name(0));
         visit.number("a_ld", of.matrix(0).map(|a| a.ld * 2));
         visit.number("rows", of.matrix(0).map(|a| a.mn));
         of.map(1, ["b_map", "b_step"], visit);
         visit.number("k", of.matrix(0).map(|a| a.k));
     }
-    fn device<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device {
+    fn visit(own: &mut Indices, &OwnSite { problem: [m, ..], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
+        let (extents, contents) = (Extents::line(32, m.into()), Contents::Indices(m));
+        visit.memory(Memory { name: INDICES, address: &mut own.0, extents, contents, writes: false });
+        visit.address("indices", INDICES);
+    }
+    fn device<'f>(f: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
+        let device = Device {
             a: f.parameter("a"),
             ld: f.parameter("a_ld"),
             indices: f.parameter("indices"),
             m: f.parameter("rows"),
             b: f.parameter("b_map"),
             k: f.parameter("k"),
-        })
+        };
+        DeviceMainloop::new().with_load(move |pass, _| device.load(pass))
     }
 }
 
 /// Elements of a `cp.async` of 16 B.
 const CHUNK: u32 = 8;
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn load(&self, pass: Pass<'_, 'f>, _: ClusterPosition<'f>) {
+impl<'f> Device<'f> {
+    fn load(&self, pass: Pass<'_, 'f>) {
         let Pass { f, plan, ring, unit } = pass;
         let thread = f.special(Special::ThreadX) % 128;
         let [tile_m, _, tile_k] = plan.mainloop.tile;

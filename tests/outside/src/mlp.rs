@@ -9,7 +9,7 @@ use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
     Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, Matrix, OperandTile, Origin, Peers,
-    Producer, Product, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
+    Producer, ProductSpec, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{
@@ -68,7 +68,7 @@ struct Parts {
     tiles: [OperandTile; 3],
     rings: [RingPlan; 2],
     cta: CtaPlan,
-    products: [Product; 2],
+    products: [ProductSpec; 2],
 }
 
 impl Mlp {
@@ -91,7 +91,7 @@ impl Mlp {
             turns: false,
         };
         let atoms = [Atom::shared(WgmmaTypes::Bf16F32), Atom::registers(WgmmaTypes::Bf16F32)];
-        let products = [0, 1].map(|i| Product::checked(atoms[i], [x, tiles[1 + i]], consumers));
+        let products = [0, 1].map(|i| ProductSpec::checked(atoms[i], [x, tiles[1 + i]], consumers));
         Parts { tiles, rings, cta, products }
     }
 }

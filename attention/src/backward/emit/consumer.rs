@@ -366,8 +366,7 @@ impl<'f> Consuming<'_, 'f> {
 /// Bytes from the sums of a tile to the first four of a thread. A consumer's sums follow each other by fours: those of
 /// all its threads, then their next four.
 pub(super) fn own_sums<'f>(product: &WarpgroupMma<'f, f32>, consumer: Consumer<'f>) -> Value<'f, u32> {
-    let count: usize = product.accumulators().iter().map(Vec::len).sum();
-    let bytes = u32::try_from(count * 4).expect("a thread has few accumulators");
+    let bytes = product.spec().accumulators() * 4;
     consumer.part * (128 * bytes) + consumer.thread * 16
 }
 

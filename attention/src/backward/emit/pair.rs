@@ -4,7 +4,7 @@
 //! and keeps dK. Each multiplies dS, which is in shared memory, by its columns of K.
 
 use collective::pipeline::{Position, Stage};
-use collective::{Consumer, CtaPlan, Fragments, Product, WarpgroupMma};
+use collective::{Consumer, CtaPlan, Fragments, ProductSpec, WarpgroupMma};
 use ptx::{ProxySpace, Value, Var};
 
 use super::consumer::{Rows, consumer, fragment, store_fours, weigh};
@@ -73,7 +73,7 @@ impl<'f> Kernel<'_, 'f> {
 }
 
 impl<'f> Consuming<'_, 'f> {
-    fn product(&self, product: Product) -> WarpgroupMma<'f, f32> {
+    fn product(&self, product: ProductSpec) -> WarpgroupMma<'f, f32> {
         WarpgroupMma::new(self.kernel.f, product, self.consumer.part)
     }
 

@@ -1,13 +1,11 @@
 //! A mainloop that does not say that it loads for a cluster, or fewer columns than a tile has.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use collective::*;
 use half::bf16;
 use kernel::{Composed, Gemm};
 use ptx::Builder;
-use collective::operands::Visit;
 use scheduler::{AlongM, NarrowTail, Persistent};
 use typenum::{U1, U2, U32, U64, U128};
 
@@ -15,24 +13,14 @@ type Ours<T, R> = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, T, R>;
 
 /// Its code does not matter here.
 struct Own<T, R>(PhantomData<(T, R)>);
-#[derive(Debug)]
-struct Emitter;
 impl<T: TileShape, R: WarpRoles> Mainloop for Own<T, R> {
     const SPEC: MainloopSpec = <Ours<T, R> as Mainloop>::SPEC;
     type Arguments = ();
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Emitter)
-    }
-}
-impl MainloopEmitter for Emitter {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         "own".to_owned()
     }
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        TensorCopies.state(of, visit);
-    }
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        TensorCopies.device(f, plan)
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+        Ours::<T, R>::device(f, plan)
     }
 }
 

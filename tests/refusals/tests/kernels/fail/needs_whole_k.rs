@@ -1,12 +1,9 @@
 //! A mainloop that does not say that parts of K may be added up: its end may not be linear, as in `silu(A * G) * (A * B)`.
 
-use std::sync::Arc;
-
 use collective::*;
 use half::bf16;
 use kernel::{Composed, Gemm};
 use ptx::Builder;
-use collective::operands::Visit;
 use scheduler::*;
 use typenum::{U1, U2, U64};
 
@@ -18,19 +15,11 @@ struct Dual;
 impl Mainloop for Dual {
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(Self)
-    }
-}
-impl MainloopEmitter for Dual {
-    fn name(&self, _: &MainloopSpec) -> String {
+    fn name() -> String {
         "dual".to_owned()
     }
-    fn state(&self, of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        Ours::emitter().state(of, visit);
-    }
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Ours::emitter().device(f, plan)
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
+        Ours::device(f, plan)
     }
 }
 

@@ -1,47 +1,63 @@
 //! The tiles of a stage on the device: each finds its kernel parameters and loads itself.
 
+mod im2col;
+
 use ptx::{Builder, TensorLoad, Value};
 
-use super::WorkUnit;
-use super::maps::OwnMaps;
-use super::tensor_copy::{Origin, TensorCopy, tensor_load};
+pub use im2col::{Axis, Im2col, Im2colTile};
+
+use crate::mainloop::{Origin, OwnMaps, TensorCopy, WorkUnit, tensor_load};
 use crate::pipeline::{ClusterPosition, Stage};
 use crate::plan::Plan;
 
 /// What one thread of a CTA loads: a work unit.
-#[derive(Clone, Copy)]
-pub(crate) struct Loading<'f, 'p> {
+#[derive(Clone, Copy, Debug)]
+pub struct Loading<'f> {
+    /// The program that is built.
     pub f: &'f Builder,
-    pub plan: &'p Plan,
+    /// The CTA's place in its cluster.
     pub cluster: ClusterPosition<'f>,
+    /// The work unit.
     pub unit: WorkUnit<'f>,
     /// Whether the executing thread is the one that loads; `None` if no other thread executes this.
     pub loads: Option<Value<'f, bool>>,
 }
 
 /// Starts the copies of a k-tile, by its number, into a stage.
-pub(crate) type LoadTile<'a, 'f> = Box<dyn Fn(Stage<'f>, Value<'f, u32>) + 'a>;
+pub type LoadTile<'a, 'f> = Box<dyn Fn(Stage<'f>, Value<'f, u32>) + 'a>;
 
-/// A tile of a stage, or several tiles that share coordinates.
-pub(crate) trait StageTile<'f> {
+/// A tile of a stage that loads itself, or several tiles that share coordinates. One thread starts its tensor copies, whose bytes arrive
+/// on the stage's full barrier.
+///
+/// The library's are [`OperandTiles`], [`BoxTile`] and [`Im2colTile`]. With
+/// [`DeviceMainloop::of_tiles`](crate::DeviceMainloop::of_tiles) a tile of your own is a mainloop of your own.
+pub trait StageTile<'f> {
     /// Emitted for one thread at the start: prefetches the tensor maps.
     fn prefetch(&self, f: &'f Builder);
 
-    /// As [`DeviceMainloop::prepare`](super::DeviceMainloop::prepare).
-    fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
+    /// As [`DeviceMainloop::with_prepare`](crate::DeviceMainloop::with_prepare).
+    fn prepare(&self, _f: &'f Builder) {}
 
     /// Emitted once per work unit. Returns the number of bytes per stage, and what is emitted per k-tile.
-    fn load<'a>(&'a self, of: Loading<'f, 'a>) -> (Value<'f, u32>, LoadTile<'a, 'f>);
+    fn load<'a>(&'a self, of: Loading<'f>) -> (Value<'f, u32>, LoadTile<'a, 'f>);
 }
 
 /// One of the tiles of a stage.
-pub(crate) type AnyTile<'f> = Box<dyn StageTile<'f> + 'f>;
+pub type AnyTile<'f> = Box<dyn StageTile<'f> + 'f>;
+
+/// Emitted once per work unit: the bytes per stage of some tiles, and what is emitted per k-tile.
+pub(crate) fn load<'a, 'f>(tiles: &'a [AnyTile<'f>], of: Loading<'f>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+    let (bytes, loads): (Vec<_>, Vec<_>) = tiles.iter().map(|tile| tile.load(of)).unzip();
+    let bytes = bytes.into_iter().fold(of.f.constant(0), |sum, bytes| sum + bytes);
+    (bytes, Box::new(move |stage, k_tile| loads.iter().for_each(|load| load(stage, k_tile))))
+}
 
 /// The parameters of a tensor map on the device, for one matrix or for a batch.
 ///
 /// ```
 /// use collective::operands::Visit;
-/// use collective::{MainloopSite, OperandMap, Plan};
+/// use collective::stage::OperandMap;
+/// use collective::{MainloopSite, Plan};
 /// use ptx::Builder;
 ///
 /// const NAMES: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"]];
@@ -83,23 +99,18 @@ impl<'f> OperandMap<'f> {
         self.step.zip(unit.group).map(|(step, group)| group * step)
     }
 
-    /// Starts the copy of one box. `first` is where it begins, innermost coordinate first.
-    pub(super) fn copy(
-        &self,
-        f: &'f Builder,
-        load: TensorLoad<'f>,
-        first: Vec<Value<'f, u32>>,
-        unit: WorkUnit<'f>,
-    ) {
-        tensor_load(f, load, first.into_iter().chain(self.coordinate(unit)));
+    /// Starts the copy of one box of a work unit's GEMM. `first` is where it begins, innermost coordinate first.
+    #[track_caller]
+    pub fn copy(&self, f: &'f Builder, load: TensorLoad<'f>, first: Vec<Value<'f, u32>>, unit: WorkUnit<'f>) {
+        f.for_caller(|| tensor_load(f, load, first.into_iter().chain(self.coordinate(unit))));
     }
 }
 
-/// The names of the parameters of A's map and of B's.
-pub(super) const MAPS: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"]];
-
-/// The tiles of A and B, or of one of them. They have the same extent along K.
-pub(super) struct OperandTiles<'f> {
+/// The tiles of A and B, or of one of them, as the library's own mainloop loads them: in slices of a cluster, as wide as a work unit, from
+/// the matrices of its GEMM. They have the same extent along K.
+#[derive(Debug)]
+pub struct OperandTiles<'f> {
+    plan: Plan,
     /// By operand: its number and its map.
     maps: Vec<(usize, OperandMap<'f>)>,
     /// The maps that replace them in a grouped launch, where device memory describes the matrices.
@@ -107,22 +118,24 @@ pub(super) struct OperandTiles<'f> {
 }
 
 impl<'f> OperandTiles<'f> {
-    pub(super) fn of(f: &'f Builder, plan: &Plan, operands: &[usize]) -> AnyTile<'f> {
-        let find = |i: usize| (i, OperandMap::of(f, MAPS[i], plan.operand_batches()[i]));
-        let maps = operands.iter().copied().map(find).collect();
-        Box::new(Self { maps, own: plan.form.described().then(|| OwnMaps::of(f, plan)) })
+    /// The tiles of these operands of a plan, A (0) and B (1), whose maps [`MainloopSite::map`](crate::MainloopSite::map) has stated under
+    /// these names.
+    pub fn of(f: &'f Builder, plan: &Plan, operands: &[(usize, [&'static str; 2])]) -> AnyTile<'f> {
+        let find = |&(i, names)| (i, OperandMap::of(f, names, plan.operand_batches()[i]));
+        let maps = operands.iter().map(find).collect();
+        Box::new(Self { plan: *plan, maps, own: plan.form.described().then(|| OwnMaps::of(f, plan)) })
     }
 
     fn addresses(&self) -> Vec<Value<'f, u64>> {
         self.maps.iter().map(|(_, map)| map.address).collect()
     }
 
-    fn bytes(&self, Loading { f, plan, unit, .. }: Loading<'f, '_>) -> Value<'f, u32> {
-        let of_tile = |i| plan.ring.tile_bytes(i);
+    fn bytes(&self, Loading { f, unit, .. }: Loading<'f>) -> Value<'f, u32> {
+        let of_tile = |i| self.plan.ring.tile_bytes(i);
         match unit.columns {
             None => f.constant(self.maps.iter().map(|&(i, _)| of_tile(i)).sum()),
             Some(columns) => {
-                let [part, parts] = plan.mainloop.parts();
+                let [part, parts] = self.plan.mainloop.parts();
                 columns.div_ceil(part) * (of_tile(1) / parts) + of_tile(0)
             }
         }
@@ -136,14 +149,14 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
         }
     }
 
-    fn prepare(&self, f: &'f Builder, plan: &Plan) {
+    fn prepare(&self, f: &'f Builder) {
         if let Some(own) = self.own {
-            own.prepare(f, plan, self.addresses());
+            own.prepare(f, &self.plan, self.addresses());
         }
     }
 
-    fn load<'a>(&'a self, of: Loading<'f, 'a>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
-        let Loading { f, plan, cluster, unit, loads } = of;
+    fn load<'a>(&'a self, of: Loading<'f>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+        let (plan, Loading { f, cluster, unit, loads }) = (&self.plan, of);
         let bytes = self.bytes(of);
         let own = self.own.map(|own| own.of_unit(f, plan, unit, loads).to_vec());
         let sources = self.maps.iter().zip(own.unwrap_or_else(|| self.addresses()));
@@ -174,27 +187,31 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
 }
 
 /// A tile that one box fills, for this CTA alone: scales, zero points, metadata.
-pub(crate) struct BoxTile<'f> {
+pub struct BoxTile<'f> {
     map: OperandMap<'f>,
-    /// Its number in the stage.
-    number: usize,
+    /// Its offset in the stage, and its bytes.
+    at: [u32; 2],
     place: Place<'f>,
 }
 
 /// Where the box of a k-tile of a work unit begins, innermost coordinate first.
 type Place<'f> = Box<dyn Fn(WorkUnit<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f>;
 
+impl core::fmt::Debug for BoxTile<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("BoxTile").field("map", &self.map).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
 impl<'f> BoxTile<'f> {
-    /// Finds its parameters: the map, and the distance between GEMMs if it has a batch.
-    pub(crate) fn of(
-        f: &'f Builder,
-        parameters: [&'static str; 2],
-        batched: bool,
-        number: usize,
+    /// A tile at this offset of a stage with this number of bytes ([`RingPlan::place`](crate::RingPlan::place)), of the box that begins where `place` says for a
+    /// work unit and the number of a k-tile. A batch has one more coordinate, which is added.
+    pub fn of(
+        map: OperandMap<'f>,
+        at: [u32; 2],
         place: impl Fn(WorkUnit<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f,
     ) -> AnyTile<'f> {
-        let map = OperandMap::of(f, parameters, batched);
-        Box::new(Self { map, number, place: Box::new(place) })
+        Box::new(Self { map, at, place: Box::new(place) })
     }
 }
 
@@ -203,15 +220,13 @@ impl<'f> StageTile<'f> for BoxTile<'f> {
         f.prefetch_tensor_map(self.map.address);
     }
 
-    fn load<'a>(
-        &'a self,
-        Loading { f, plan, unit, .. }: Loading<'f, 'a>,
-    ) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+    fn load<'a>(&'a self, Loading { f, unit, .. }: Loading<'f>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+        let [offset, bytes] = self.at;
         let load = move |stage: Stage<'f>, k_tile| {
-            let (map, dst) = (self.map.address, stage.address + plan.ring.offset(self.number));
+            let (map, dst) = (self.map.address, stage.address + offset);
             let load = TensorLoad { map, dst, barrier: stage.full, multicast: None, hint: None };
             self.map.copy(f, load, (self.place)(unit, k_tile), unit);
         };
-        (f.constant(plan.ring.tile_bytes(self.number)), Box::new(load))
+        (f.constant(bytes), Box::new(load))
     }
 }
