@@ -17,8 +17,7 @@ use kernel::{
 use later::{First, Later, Ours};
 use ptx::{Builder, Value};
 use scheduler::{
-    AlongM, CoverageFault, OneTile, Persistent, Schedule, SchedulerTraits, TileScheduler, Tiles, Work,
-    WorkLoop,
+    AlongM, CoverageFault, OneTile, Persistent, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop,
 };
 
 type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
@@ -156,7 +155,7 @@ fn what_a_mainloop_needs_and_lacks_is_said() {
 }
 
 /// A scheduler in which one worker computes all tiles, with a mistake.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 struct Wrong<const MISTAKE: u8>;
 
 /// Assigns nothing on the host.
@@ -168,17 +167,15 @@ const TURNED: u8 = 3;
 /// Never ends on the host.
 const ENDLESS: u8 = 4;
 
-impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
+impl<const MISTAKE: u8> TileScheduler for Wrong<MISTAKE> {
+    const TRAITS: SchedulerTraits = SchedulerTraits::WHOLE;
+
     fn name(&self) -> String {
         format!("wrong_{MISTAKE}")
     }
 
     fn describe(&self) -> String {
         "one worker has all".to_owned()
-    }
-
-    fn traits(&self) -> SchedulerTraits {
-        SchedulerTraits::WHOLE
     }
 
     fn workers(&self, tiles: Tiles<u32>, _resident: u32) -> u32 {
@@ -222,26 +219,27 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
 #[test]
 fn mistakes_of_a_scheduler_are_found_and_named() {
     let tiles = Tiles { m: 3, n: 2, k: 4 };
-    check_schedule(&Wrong::<0>, tiles, 132).expect("there is no mistake in it");
+    check_schedule(&*Wrong::<0>::schedule(), tiles, 132).expect("there is no mistake in it");
     check_schedule(&*Persistent::<AlongM>::schedule(), tiles, 4).expect("nor in ours");
-    let idle = check_schedule(&Wrong::<IDLE>, tiles, 132).expect_err("idle");
+    let idle = check_schedule(&*Wrong::<IDLE>::schedule(), tiles, 132).expect_err("idle");
     assert!(
         matches!(&idle, ScheduleError::Host(error) if error.fault == CoverageFault::Missing { tile: [0, 0] }),
         "{idle}"
     );
-    let endless = check_schedule(&Wrong::<ENDLESS>, tiles, 132).expect_err("endless");
+    let endless = check_schedule(&*Wrong::<ENDLESS>::schedule(), tiles, 132).expect_err("endless");
     assert!(
         matches!(&endless, ScheduleError::Host(error) if matches!(error.fault, CoverageFault::Endless { .. })),
         "{endless}"
     );
-    let turned = check_schedule(&Wrong::<TURNED>, tiles, 132).expect_err("turned");
+    let turned = check_schedule(&*Wrong::<TURNED>::schedule(), tiles, 132).expect_err("turned");
     assert!(matches!(turned, ScheduleError::Disagree { worker: 0, unit: 0, .. }), "{turned}");
-    let stuck = check_schedule(&Wrong::<STUCK>, tiles, 132).expect_err("stuck");
+    let stuck = check_schedule(&*Wrong::<STUCK>::schedule(), tiles, 132).expect_err("stuck");
     assert!(matches!(stuck, ScheduleError::Device { room: 6, .. }), "{stuck}");
     for (error, name) in [(idle, "wrong_1"), (turned, "wrong_3"), (stuck, "wrong_2"), (endless, "wrong_4")] {
         assert!(error.to_string().contains(name), "{error}");
     }
-    let large = check_schedule(&Wrong::<0>, Tiles { m: u32::MAX, n: u32::MAX, k: u32::MAX }, 132);
+    let large =
+        check_schedule(&*Wrong::<0>::schedule(), Tiles { m: u32::MAX, n: u32::MAX, k: u32::MAX }, 132);
     assert!(matches!(large, Err(ScheduleError::TooLarge { .. })), "{large:?}");
 }
 

@@ -1,13 +1,12 @@
 //! Raster orders: from a tile number to a tile. Choose one for the reuse of operands in L2.
 
+use core::fmt::Debug;
 use core::marker::PhantomData;
 
-use typenum::Unsigned;
-
-use crate::{Index, ScheduleError, Tiles, hilbert};
+use crate::{Index, Natural, ScheduleError, Tiles, hilbert};
 
 /// A raster order as a type: [`AlongM`], [`AlongN`], [`Grouped`] or [`Hilbert`].
-pub trait Raster: 'static {
+pub trait Raster: Copy + Default + Debug + Send + Sync + 'static {
     /// The raster order as a value.
     const RASTER: RasterSpec;
 }
@@ -28,18 +27,18 @@ pub enum RasterSpec {
 }
 
 /// Column by column: `m` varies fastest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AlongM;
 
 /// Row by row: `n` varies fastest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AlongN;
 
 /// Bands of `G` tiles, so that tiles that run at the same time share operands in L2.
 ///
 /// With [`AlongM`] a band is `G` tiles high and is walked column by column; with [`AlongN`] it is `G` tiles
 /// wide and is walked row by row. The last band may be narrower.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Grouped<R, G>(PhantomData<(R, G)>);
 
 /// Bands of `S` tiles along M, walked along N. Hilbert's curve fills each square of `S x S` tiles of a band,
@@ -48,7 +47,7 @@ pub struct Grouped<R, G>(PhantomData<(R, G)>);
 /// Neighbours in the order are neighbours in the output at every scale up to `S`, so tiles that run at the
 /// same time share operands. `S` is a power of two from 2 to 64. The rest of a band where no whole square
 /// fits, and a last band that is narrower, are walked column by column.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Hilbert<S>(PhantomData<S>);
 
 impl Raster for AlongM {
@@ -59,15 +58,15 @@ impl Raster for AlongN {
     const RASTER: RasterSpec = RasterSpec::AlongN;
 }
 
-impl<G: Unsigned + 'static> Raster for Grouped<AlongM, G> {
+impl<G: Natural> Raster for Grouped<AlongM, G> {
     const RASTER: RasterSpec = RasterSpec::BandsOfM(G::U32);
 }
 
-impl<G: Unsigned + 'static> Raster for Grouped<AlongN, G> {
+impl<G: Natural> Raster for Grouped<AlongN, G> {
     const RASTER: RasterSpec = RasterSpec::BandsOfN(G::U32);
 }
 
-impl<S: Unsigned + 'static> Raster for Hilbert<S> {
+impl<S: Natural> Raster for Hilbert<S> {
     const RASTER: RasterSpec = RasterSpec::Hilbert(S::U32);
 }
 
