@@ -11,14 +11,17 @@ use collective::{
 };
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, Kernel, LaunchError,
-    ScheduleError, check_schedule,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, Kernel, KernelSpec,
+    LaunchError, ScheduleError, check_schedule,
 };
 use later::{First, Later, Ours};
 use ptx::{Builder, Value};
 use scheduler::{
-    AlongM, CoverageFault, OneTile, Persistent, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop,
+    AlongM, ClusterK, CoverageFault, DividedTail, Dynamic, Index, NarrowTail, OneTile, Persistent, Raster,
+    SchedulerTraits, StreamK, TileScheduler, Tiles, Work, WorkLoop,
 };
+
+use typenum::U4;
 
 type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
 
@@ -213,6 +216,78 @@ impl<const MISTAKE: u8> TileScheduler for Wrong<MISTAKE> {
                 }
             },
         );
+    }
+}
+
+/// Row by row, every second one from right to left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Snake;
+
+impl Raster for Snake {
+    const NAME: &'static str = "snake";
+    const ROWS_LAST: bool = true;
+
+    fn describe(_size: u32) -> String {
+        "row by row, to and fro".to_owned()
+    }
+
+    fn tile<I: Index>(id: I, tiles: Tiles<I>, _size: u32) -> (I, I) {
+        let (m, n) = (id / tiles.n, id % tiles.n);
+        (m, (m % 2).less(1, n, tiles.n - 1 - n))
+    }
+}
+
+/// Every scheduler of the library takes an order that it does not know, on the host and on the device.
+#[test]
+fn an_order_of_your_own_goes_into_every_scheduler() {
+    type Mine = Composed<Ours, LinearCombination<bf16>, Persistent<Snake>>;
+    let tiles = Tiles { m: 3, n: 4, k: 40 };
+    let order: Vec<_> =
+        Persistent::<Snake>::schedule().work(tiles, 0, 1).map(|work| [work.m, work.n]).collect();
+    let rows = [
+        [[0, 0], [0, 1], [0, 2], [0, 3]],
+        [[1, 3], [1, 2], [1, 1], [1, 0]],
+        [[2, 0], [2, 1], [2, 2], [2, 3]],
+    ];
+    assert_eq!(order, rows.as_flattened());
+    for schedule in [
+        OneTile::<Snake>::schedule(),
+        Persistent::<Snake>::schedule(),
+        Dynamic::<Snake>::schedule(),
+        DividedTail::<Snake>::schedule(),
+        StreamK::<Snake>::schedule(),
+        ClusterK::<Snake, U4>::schedule(),
+        NarrowTail::<Snake>::schedule(),
+    ] {
+        for (tiles, resident) in [(tiles, 5), (tiles, 132), (Tiles { m: 7, n: 1, k: 3 }, 4)] {
+            check_schedule(&*schedule, tiles, resident).expect("device and host agree");
+        }
+        assert!(schedule.name().ends_with("_snake") && schedule.spec().is_none(), "{}", schedule.name());
+    }
+    let kernel = Gemm::<Mine>::kernel();
+    assert!(kernel.rust_type().ends_with("Persistent<Snake>>"), "{}", kernel.rust_type());
+    assert!(kernel.spec().is_none() && kernel.entry_name().ends_with("persistent_snake"));
+    kernel.program().expect("legal");
+}
+
+/// A spec's word for an order is its type with the same size.
+#[test]
+fn words_of_orders_are_their_types() {
+    for (word, ty) in [
+        ("m", "AlongM"),
+        ("n", "AlongN"),
+        ("m8", "Grouped<AlongM, U8>"),
+        ("m3", "Grouped<AlongM, U3>"),
+        ("n88", "Grouped<AlongN, U88>"),
+        ("hilbert16", "Hilbert<U16>"),
+    ] {
+        let spec: KernelSpec = format!("raster={word}").parse().expect(word);
+        assert!(spec.to_string().contains(&format!("raster={word}")) || word == "m8", "{spec}");
+        assert!(spec.rust_type().ends_with(&format!("Persistent<{ty}>>")), "{word}: {}", spec.rust_type());
+    }
+    for word in ["", "8", "k", "hilbert", "m8n", "m99999", "snake", "mm8"] {
+        let error = format!("raster={word}").parse::<KernelSpec>().expect_err(word).to_string();
+        assert!(error.contains("raster is") && error.contains("m, n, m8, n8, hilbert8"), "{error}");
     }
 }
 

@@ -22,7 +22,7 @@
 //! A kernel names its scheduler as a type ([`TileScheduler`], the one trait that a scheduler of your own implements). The type gives
 //! an object ([`Schedule`]). The schedulers of this crate also exist as plain data ([`SchedulerSpec`]).
 //!
-//! Each schedule exists for the device and for the host. The raster order ([`RasterSpec`]) is written once
+//! Each schedule exists for the device and for the host. The raster order ([`Raster`], also one of your own) is written once
 //! for any [`Index`]: the same function computes on host integers and emits device code. The loop around it
 //! is written once for the device ([`TileScheduler::emit`]) and once for the host ([`TileScheduler::work`]). Tests
 //! compare the two, work unit by work unit.
@@ -52,6 +52,7 @@ pub mod groups;
 mod hilbert;
 mod index;
 mod narrow_tail;
+pub mod orders;
 mod persistent;
 mod raster;
 mod schedule;
@@ -68,8 +69,9 @@ pub use dynamic::{Draw, Dynamic};
 pub use error::{ScheduleError, TooManyTiles};
 pub use index::{Index, IntoIndex};
 pub use narrow_tail::NarrowTail;
+pub use orders::*;
 pub use persistent::Persistent;
-pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};
+pub use raster::{Raster, RasterOrder, RasterSize, RasterSpec};
 pub use schedule::{Natural, OfSpec, Schedule, TileScheduler, WorkLoop};
 pub use shares::Shares;
 pub use single::OneTile;

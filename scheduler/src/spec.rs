@@ -211,8 +211,9 @@ impl Schedule for SchedulerSpec {
         Self::traits(*self)
     }
 
+    /// `None` if the raster order is one of your own, which specs do not name.
     fn spec(&self) -> Option<SchedulerSpec> {
-        Some(*self)
+        self.raster.word().map(|_| *self)
     }
 
     fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {
