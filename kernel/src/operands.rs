@@ -87,6 +87,8 @@ impl<E: Visited> Call<E> {
     /// Visits every part of the call, and states the parameters of a kernel for it. All fields are named, without `..`: a new one does not
     /// compile until it is visited.
     pub(crate) fn state(&mut self, layouts: &Layouts, kernel: Option<Stated<'_>>, visit: &mut dyn Visit) {
+        // What the scheduler gets is visited by all, parameters by those that see them.
+        let (scheduled, kernel) = (kernel, kernel.filter(|_| visit.sees_parameters()));
         let Self { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace } = self;
         let GemmProblem { m, n, k } = problem;
         visit.count(m);
@@ -140,8 +142,8 @@ impl<E: Visited> Call<E> {
         visit.matrix("D", (Contents::Output(format), true), d, extents);
         let output = kernel.and_then(|kernel| kernel.filled).map(|filled| filled.d);
         epilogue.visit(&EpilogueOf { d: extents, format, products: products.count(), gemm, output }, visit);
-        if let Some(kernel) = kernel {
-            kernel.schedule(visit);
+        if let Some(kernel) = scheduled {
+            kernel.schedule(epilogue, (GemmProblem { k, ..problem }, products), visit);
         }
         if !described {
             Buffer::visit_workspace(workspace, of.launched, visit);

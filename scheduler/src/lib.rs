@@ -27,6 +27,9 @@
 //! is written once for the device ([`TileScheduler::emit`]) and once for the host ([`TileScheduler::work`]). Tests
 //! compare the two, work unit by work unit.
 //!
+//! A scheduler may get words in device memory from a call ([`TileScheduler::visit`]): an order of tiles, or flags that say which
+//! operands are there ([`TileScheduler::ready`], [`await_flag`]).
+//!
 //! A launch may compute several GEMMs (batched, grouped, ragged). A schedule sees their tiles as the tiles of
 //! one output. [`groups`] says which GEMM a tile belongs to.
 //!
@@ -48,6 +51,7 @@ mod check;
 mod cluster_k;
 mod dynamic;
 mod error;
+mod given;
 pub mod groups;
 mod hilbert;
 mod index;
@@ -67,6 +71,7 @@ pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use cluster_k::ClusterK;
 pub use dynamic::{Draw, Dynamic};
 pub use error::{ScheduleError, TooManyTiles};
+pub use given::{ScheduleVisit, WordContents, Words, await_flag, raise_flag};
 pub use index::{Index, IntoIndex};
 pub use narrow_tail::NarrowTail;
 pub use orders::*;
@@ -196,6 +201,9 @@ pub struct SchedulerTraits {
     pub slices: u32,
     /// Whether it can schedule several outputs, stacked along M or N, as the tiles of one output.
     pub batches: bool,
+    /// Whether the launch itself writes operands that its units wait for ([`TileScheduler::ready`]). Then what a call writes may
+    /// share memory with what it reads.
+    pub feeds: bool,
 }
 
 impl SchedulerTraits {
@@ -209,5 +217,6 @@ impl SchedulerTraits {
         parts: 1,
         slices: 1,
         batches: false,
+        feeds: false,
     };
 }

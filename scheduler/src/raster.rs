@@ -195,10 +195,14 @@ impl RasterSpec {
         self.with_size(self.order.name, "_")
     }
 
+    /// Whether a word of specs names the order, as it does those of this crate.
+    pub(crate) fn is_named(self) -> bool {
+        !self.order.word.is_empty()
+    }
+
     /// The word of specs. `None` for an order of your own, which has none.
     pub fn word(self) -> Option<String> {
-        let word = self.order.word;
-        (!word.is_empty()).then(|| self.with_size(word, ""))
+        self.is_named().then(|| self.with_size(self.order.word, ""))
     }
 
     fn with_size(self, name: &str, between: &str) -> String {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use ptx::{Builder, Value};
 use typenum::Unsigned;
 
-use crate::{Divided, SchedulerSpec, SchedulerTraits, Tiles, Work};
+use crate::{Divided, ScheduleVisit, SchedulerSpec, SchedulerTraits, Tiles, Work};
 
 /// A tile scheduler: the third role of a kernel, after mainloop and epilogue. It assigns work units to workers.
 ///
 /// Implement it for a type of your own. [`TRAITS`](Self::TRAITS) is what the plan needs at compile time; the methods are the
 /// host model and the device code. [`schedule`](Self::schedule) makes an object of them.
+///
+/// A kernel's scheduler is the default value. Fields are for what a call gives: addresses of [words](Self::visit) in device memory. Nothing
+/// but `visit` depends on them.
 ///
 /// Every implementation must compute each k-tile of each output tile exactly once over all workers.
 /// [`covers`](crate::covers) checks that.
@@ -49,8 +52,20 @@ pub trait TileScheduler: Clone + Default + fmt::Debug + Send + Sync + 'static {
     /// would get if all were equally fast.
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 
+    /// Visits what the scheduler gets from a call: words in device memory, and numbers. Their names and their order are the same for all
+    /// tiles and values. By default there are none.
+    ///
+    /// The host model does not know the words. It computes as if an [order](crate::WordContents::Order) were 0, 1, 2, …
+    fn visit(&mut self, _tiles: Tiles<u32>, _visit: &mut dyn ScheduleVisit) {}
+
     /// Emits the device code of the same schedule.
     fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>);
+
+    /// Emits what each thread that loads operands does before it loads those of a work unit: it waits until they are there
+    /// ([`await_flag`](crate::await_flag)). By default they are there at once. C, and what the epilogue reads otherwise, is not waited for.
+    ///
+    /// If CTAs of the same launch make them ([`SchedulerTraits::feeds`]), no unit may wait for one that a worker computes only after it.
+    fn ready<'f>(&self, _f: &'f Builder, _tiles: Tiles<Value<'f, u32>>, _work: Work<Value<'f, u32>>) {}
 
     /// The scheduler as an object.
     fn schedule() -> Arc<dyn Schedule> {
@@ -85,8 +100,19 @@ pub trait Schedule: fmt::Debug + Send + Sync {
     /// The work units of a worker, in order.
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 
+    /// Whether the scheduler may get something from a call. By default it does not.
+    fn is_given(&self) -> bool {
+        false
+    }
+
+    /// Visits what the scheduler gets from a call that gives nothing: addresses are 0. By default it gets nothing.
+    fn visit(&self, _tiles: Tiles<u32>, _visit: &mut dyn ScheduleVisit) {}
+
     /// Emits the device code.
     fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>);
+
+    /// Emits the wait before a work unit is loaded. By default there is none.
+    fn ready<'f>(&self, _f: &'f Builder, _tiles: Tiles<Value<'f, u32>>, _work: Work<Value<'f, u32>>) {}
 }
 
 /// A scheduler that is a rule of this crate and an order of tiles: its type says the same as plain data.
@@ -172,8 +198,20 @@ impl<S: TileScheduler> Schedule for Typed<S> {
         self.0.work(tiles, worker, workers)
     }
 
+    fn is_given(&self) -> bool {
+        true
+    }
+
+    fn visit(&self, tiles: Tiles<u32>, visit: &mut dyn ScheduleVisit) {
+        self.0.clone().visit(tiles, visit);
+    }
+
     fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
         self.0.emit(f, loop_);
+    }
+
+    fn ready<'f>(&self, f: &'f Builder, tiles: Tiles<Value<'f, u32>>, work: Work<Value<'f, u32>>) {
+        self.0.ready(f, tiles, work);
     }
 }
 
