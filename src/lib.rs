@@ -141,9 +141,10 @@ pub mod prelude {
         Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, GroupedContiguous,
         GroupedMasked, GroupedProblem, KGrouped, LinearArguments, MatrixRef, PointerArray, Tree,
     };
+    pub use scheduler::orders::*;
     pub use scheduler::{
-        AlongM, AlongN, Atomic, ClusterK, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,
-        NarrowTail, OneTile, Ordered, Persistent, Remainder, Separate, StreamK,
+        Atomic, ClusterK, DividedTail, Dynamic, EveryTile, Heuristic, NarrowTail, OneTile, Ordered,
+        Persistent, Remainder, Separate, StreamK,
     };
     pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U12, U16, U32, U64, U96, U128, U160, U192, U256};
 }

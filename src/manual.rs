@@ -70,6 +70,8 @@ pub mod epilogues {}
 /// Any mainloop and epilogue can use the scheduler. The command
 /// `falchion schedule --kernel KERNEL --m 2048 --n 2048 --k 512` draws the schedule of one of the library's kernels.
 /// The tests compile the file above in a crate outside the workspace, and run it in kernels.
+///
+#[doc = include_str!("manual/schedulers_given.md")]
 pub mod schedulers {}
 
 #[doc = include_str!("manual/mainloops.md")]

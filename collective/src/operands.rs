@@ -25,6 +25,9 @@ pub trait Visit {
     /// the output's in its place is written.
     fn in_place(&mut self) {}
 
+    /// The kernel orders its accesses itself: what it writes may share bytes with what it reads.
+    fn ordered(&mut self) {}
+
     /// A parameter of the kernel's program, after the memory in which it is. The program has them in this order.
     fn parameter(&mut self, _parameter: Parameter) {}
 
@@ -159,6 +162,8 @@ pub enum Contents {
     Table,
     /// Numbers of 32 bits below this one.
     Indices(u32),
+    /// So many numbers of 32 bits, from 0 on, each once.
+    Order(u32),
     /// [`Record`](crate::Record)s.
     Records,
     /// The workspace, zero at first.

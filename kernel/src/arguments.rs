@@ -10,9 +10,12 @@ use collective::{
     Output, StoreSpec, Treed,
 };
 
+use scheduler::{TileScheduler, Tiles};
+
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::matrix_rule::check_c;
+use crate::scheduled::Given;
 
 /// For what the arguments of a call's epilogue are visited.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,11 @@ pub trait Visited {
     fn mainloop(&mut self) -> Option<&mut dyn Any> {
         None
     }
+
+    /// Visits what the kernel's scheduler gets, as [`TileScheduler::visit`]. By default nothing is given: addresses are 0.
+    fn visit_scheduler(&mut self, gemm: &AnyGemm, tiles: Tiles<u32>, visit: &mut dyn Visit) {
+        gemm.scheduler.visit(tiles, &mut Given(visit));
+    }
 }
 
 impl Visited for () {
@@ -67,7 +75,7 @@ impl Visited for LinearArguments {
 }
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
-/// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own.
+/// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own, [`WithScheduler`] those of a scheduler.
 pub trait Arguments: Visited {
     /// The same arguments as alpha, beta and C, if they are that. By default they are not.
     fn linear(&self) -> Option<&LinearArguments> {
@@ -116,6 +124,14 @@ pub trait Arguments: Visited {
     /// The mainloop refuses its arguments, or the kernel has another mainloop.
     fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
         kernel.check_mainloop(None, "none", operands)
+    }
+
+    /// Checks what the kernel's scheduler gets for these tiles. By default nothing is given.
+    ///
+    /// # Errors
+    /// It needs something, or the kernel has another scheduler.
+    fn check_scheduler(&self, kernel: &AnyGemm, tiles: Tiles<u32>) -> Result<(), LaunchError> {
+        kernel.check_words(|visit| kernel.scheduler.visit(tiles, visit))
     }
 }
 
@@ -191,6 +207,10 @@ impl<A: Any, E: Visited> Visited for WithMainloop<A, E> {
     fn mainloop(&mut self) -> Option<&mut dyn Any> {
         Some(&mut self.mainloop)
     }
+
+    fn visit_scheduler(&mut self, gemm: &AnyGemm, tiles: Tiles<u32>, visit: &mut dyn Visit) {
+        self.epilogue.visit_scheduler(gemm, tiles, visit);
+    }
 }
 
 impl<A: Any, E: Arguments> Arguments for WithMainloop<A, E> {
@@ -212,6 +232,65 @@ impl<A: Any, E: Arguments> Arguments for WithMainloop<A, E> {
 
     fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
         kernel.check_mainloop(Some(&self.mainloop), type_name::<A>(), operands)
+    }
+
+    fn check_scheduler(&self, kernel: &AnyGemm, tiles: Tiles<u32>) -> Result<(), LaunchError> {
+        self.epilogue.check_scheduler(kernel, tiles)
+    }
+}
+
+/// Arguments of an epilogue, and what a scheduler of your own gets. [`Call::with_scheduler`] makes it.
+///
+/// [`Call::with_scheduler`]: crate::Call::with_scheduler
+#[derive(Clone, Debug)]
+pub struct WithScheduler<S, E> {
+    /// The kernel's scheduler, with its addresses.
+    pub scheduler: S,
+    /// Arguments of the epilogue.
+    pub epilogue: E,
+}
+
+impl<S: TileScheduler, E: Visited> Visited for WithScheduler<S, E> {
+    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
+        self.epilogue.visit(of, visit);
+    }
+
+    fn mainloop(&mut self) -> Option<&mut dyn Any> {
+        self.epilogue.mainloop()
+    }
+
+    fn visit_scheduler(&mut self, _gemm: &AnyGemm, tiles: Tiles<u32>, visit: &mut dyn Visit) {
+        self.scheduler.visit(tiles, &mut Given(visit));
+    }
+}
+
+impl<S: TileScheduler, E: Arguments> Arguments for WithScheduler<S, E> {
+    fn linear(&self) -> Option<&LinearArguments> {
+        self.epilogue.linear()
+    }
+
+    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
+        self.epilogue.linear_mut()
+    }
+
+    fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        self.epilogue.admits(kernel, product)
+    }
+
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        self.epilogue.check(kernel, product)
+    }
+
+    fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
+        self.epilogue.check_mainloop(kernel, operands)
+    }
+
+    fn check_scheduler(&self, kernel: &AnyGemm, tiles: Tiles<u32>) -> Result<(), LaunchError> {
+        let [scheduler, given] = [kernel.scheduler.name(), self.scheduler.name()];
+        if scheduler != given {
+            return Err(LaunchError::OtherScheduler { scheduler, given });
+        }
+        kernel.check_words(|visit| self.scheduler.clone().visit(tiles, visit))
     }
 }
 

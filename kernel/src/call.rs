@@ -1,8 +1,9 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
 use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
+use scheduler::TileScheduler;
 
-use crate::arguments::WithMainloop;
+use crate::arguments::{WithMainloop, WithScheduler};
 use crate::buffer::Buffer;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
@@ -189,6 +190,11 @@ impl<E> Call<E> {
     /// two launches.
     pub fn with_mainloop<A: Clone + 'static>(self, mainloop: A) -> Call<WithMainloop<A, E>> {
         self.lend().with(WithMainloop { mainloop, epilogue: self.epilogue })
+    }
+
+    /// Gives a scheduler of your own what it gets from a call: the kernel's scheduler, with its addresses and numbers.
+    pub fn with_scheduler<S: TileScheduler>(self, scheduler: S) -> Call<WithScheduler<S, E>> {
+        self.lend().with(WithScheduler { scheduler, epilogue: self.epilogue })
     }
 
     /// The same call without epilogue arguments.

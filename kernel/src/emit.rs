@@ -218,6 +218,9 @@ impl<'f> Emission<'_, 'f> {
         let drawn = queue.map(Drawn);
         let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
         let mut body = |work: Work<Value<'f, u32>>| {
+            if part != QueueRole::Reader {
+                gemm.scheduler.ready(f, tiles, work);
+            }
             let Placed { first: [m, mut n], mut extent, range } = self.outputs.place([work.m, work.n]);
             if let Some(slice) = work.slice {
                 let width = plan.mainloop.step;

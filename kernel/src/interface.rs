@@ -5,7 +5,7 @@ use collective::{MainloopSite, Output, StagedOperands};
 use ptx::Builder;
 use scheduler::Tiles;
 
-use crate::arguments::UnknownArguments;
+use crate::arguments::{UnknownArguments, Visited};
 use crate::call::Call;
 use crate::gemm::AnyGemm;
 use crate::operands::{Declares, Layouts};
@@ -54,13 +54,29 @@ impl Stated<'_> {
         );
     }
 
-    /// The scheduler's parameters.
-    pub(crate) fn schedule(&self, visit: &mut dyn Visit) {
-        let value = self.filled.is_some();
-        let (tiles, workers) =
-            self.filled.map_or((Tiles { m: 1, n: 1, k: 1 }, 1), |filled| (filled.tiles, filled.workers));
-        for (name, number) in self.gemm.scheduler.parameters(tiles, workers) {
-            visit.number(name, value.then_some(number));
+    /// The scheduler's parameters, and what it gets from the call.
+    pub(crate) fn schedule<E: Visited>(
+        &self,
+        given: &mut E,
+        (problem, products): (GemmProblem, &GroupedProblem),
+        visit: &mut dyn Visit,
+    ) {
+        let Self { gemm, filled } = self;
+        if visit.sees_parameters() {
+            let (tiles, workers) =
+                filled.map_or((Tiles { m: 1, n: 1, k: 1 }, 1), |filled| (filled.tiles, filled.workers));
+            for (name, number) in gemm.scheduler.parameters(tiles, workers) {
+                visit.number(name, filled.map(|_| number));
+            }
+        }
+        if !gemm.scheduler.is_given() {
+            return;
+        }
+        let tiles =
+            filled.map_or_else(|| gemm.all_tiles(problem, products).ok(), |filled| Some(filled.tiles));
+        // A call with too many tiles is refused before anything is launched.
+        if let Some(tiles) = tiles {
+            given.visit_scheduler(gemm, tiles, visit);
         }
     }
 }
@@ -70,6 +86,6 @@ impl AnyGemm {
     pub(crate) fn declare(&self, f: &Builder) {
         let mut call = Call::of(GemmProblem { m: 0, n: 0, k: 0 }).with(UnknownArguments);
         let stated = Some(Stated { gemm: self, filled: None });
-        call.state(&Layouts::of(self), (Some(self), stated), &mut Declares(f));
+        call.state(&Layouts::of(self), stated, &mut Declares(f));
     }
 }

@@ -167,6 +167,7 @@ impl AnyGemm {
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);
         epilogue.check_mainloop(self, checked.operands)?;
+        epilogue.check_scheduler(self, tiles)?;
         let operands = self.staged(checked.operands, stands)?;
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
         let workers = self.scheduler.workers(tiles, resident);
@@ -183,8 +184,10 @@ impl AnyGemm {
     fn state<E: Arguments>(&self, call: &mut Call<E>, filled: Option<&Filled>, visit: &mut dyn Visit) {
         let multiplied = call.epilogue.multiplied();
         let layouts = Layouts { multiplied, ..Layouts::of(self) };
-        let kernel = visit.sees_parameters().then_some(Stated { gemm: self, filled });
-        call.state(&layouts, (Some(self), kernel), visit);
+        if self.traits.feeds {
+            visit.ordered();
+        }
+        call.state(&layouts, Some(Stated { gemm: self, filled }), visit);
     }
 
     /// Operands `[A, B]` of this kernel with what a call gives in addition to them, checked: block scales, group scales, metadata.

@@ -100,6 +100,7 @@ mod products;
 mod program;
 mod rust_type;
 mod schedule;
+mod scheduled;
 mod select;
 #[cfg(test)]
 #[path = "../tests/support/skipped.rs"]
@@ -110,7 +111,7 @@ mod transpose;
 mod types;
 pub mod words;
 pub use accessed::check_accessed;
-pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop};
+pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop, WithScheduler};
 pub use buffer::Buffer;
 pub use call::Call;
 pub use catalogue::{UnknownConfig, all, by_threads, catalogue, find, fused, several};

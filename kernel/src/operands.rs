@@ -82,17 +82,14 @@ impl<E: Visited> Call<E> {
     /// Visits every part of the call that any kernel reads. Arguments of a mainloop of your own are visited by
     /// [the kernel](crate::Kernel::visit) that has it.
     pub fn visit(&mut self, layouts: &Layouts, visit: &mut dyn Visit) {
-        self.state(layouts, (None, None), visit);
+        self.state(layouts, None, visit);
     }
 
     /// Visits every part of the call for a kernel, and states the kernel's parameters for it if asked. All fields are named, without `..`: a new one does not
     /// compile until it is visited.
-    pub(crate) fn state(
-        &mut self,
-        layouts: &Layouts,
-        (gemm, kernel): (Option<&AnyGemm>, Option<Stated<'_>>),
-        visit: &mut dyn Visit,
-    ) {
+    pub(crate) fn state(&mut self, layouts: &Layouts, kernel: Option<Stated<'_>>, visit: &mut dyn Visit) {
+        // What roles of a kernel get of their own is visited by all, parameters by those that see them.
+        let (of_kernel, kernel) = (kernel, kernel.filter(|_| visit.sees_parameters()));
         let Self { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace } = self;
         let GemmProblem { m, n, k } = problem;
         visit.count(m);
@@ -138,7 +135,7 @@ impl<E: Visited> Call<E> {
             plan: stated.map(|gemm| &gemm.plan),
             launched: kernel.is_some_and(|kernel| kernel.filled.is_some()),
         };
-        if let Some(gemm) = gemm {
+        if let Some(Stated { gemm, .. }) = of_kernel {
             gemm.mainloop.visit(epilogue.mainloop(), &own, visit);
         }
         if let Some(kernel) = kernel {
@@ -151,8 +148,8 @@ impl<E: Visited> Call<E> {
             &EpilogueOf { d: extents, format, products: products.count(), gemm: stated, output },
             visit,
         );
-        if let Some(kernel) = kernel {
-            kernel.schedule(visit);
+        if let Some(kernel) = of_kernel {
+            kernel.schedule(epilogue, (GemmProblem { k, ..problem }, products), visit);
         }
         if !described {
             Buffer::visit_workspace(workspace, of.launched, visit);

@@ -10,7 +10,7 @@ pub(crate) fn of<C>() -> String {
 }
 
 /// A type's name without paths, and with numbers in place of `typenum`'s bits.
-fn shortened(name: &str) -> String {
+pub(crate) fn shortened(name: &str) -> String {
     let mut parser = Parser { rest: name };
     let short = parser.tree().map(|tree| tree.text());
     match short {

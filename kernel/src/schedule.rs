@@ -12,10 +12,14 @@
 use emulator::{Memory, Options};
 use ptx::abi::{Argument, Grid};
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
-use scheduler::{CoverageError, Draw, Schedule, Slice, Split, TileScheduler, Tiles, Work, WorkLoop};
+use scheduler::{
+    CoverageError, Draw, Schedule, ScheduleVisit, Slice, Split, TileScheduler, Tiles, WordContents, Words,
+    Work, WorkLoop,
+};
 
 use crate::config::{Gemm, GemmConfig};
 use crate::gemm::AnyGemm;
+use crate::operands::Fill;
 use crate::problem::GemmProblem;
 
 /// What is wrong with a scheduler.
@@ -28,6 +32,9 @@ pub enum ScheduleError {
     /// Workers that take tiles from the counter do not compute every K-tile exactly once.
     #[error("with tiles taken from the counter, {0}")]
     Drawn(CoverageError),
+    /// With another order in the words that the scheduler gets, workers do not compute every K-tile exactly once.
+    #[error("with the words of an order in another order, {0}")]
+    Ordered(CoverageError),
     /// The host model has more work units than a check records.
     #[error(
         "scheduler `{scheduler}`: {units} work units are too many to check, at most {most}: check fewer tiles"
@@ -101,6 +108,9 @@ const RECORD: u32 = 48;
 /// [draw](scheduler::SchedulerTraits::draws) their tiles from a counter, they compute everything exactly once,
 /// whichever worker comes first.
 ///
+/// Words that the scheduler [gets](scheduler::TileScheduler::visit) are filled: an order with 0, 1, 2, … at first, and then with these numbers
+/// in another order; flags have all bits set.
+///
 /// # Errors
 /// The first thing that is wrong, with the scheduler's name.
 pub fn check_schedule(
@@ -121,7 +131,7 @@ pub fn check_schedule(
     let host: Vec<Vec<_>> =
         (0..workers).map(|worker| schedule.work(tiles, worker, workers).collect()).collect();
     let room = host.iter().map(Vec::len).max().unwrap_or(0) as u32;
-    let recorder = |room| Recorder { schedule, tiles, workers, room };
+    let recorder = |room| Recorder { schedule, tiles, workers, room, mixed: false };
     let mut memory = Memory::new();
     let device = recorder(room).run(&mut memory, None, (emulator::Schedule::Default, 0))?;
     for (worker, (host, device)) in (0..).zip(host.iter().zip(&device)) {
@@ -137,6 +147,14 @@ pub fn check_schedule(
                 });
             }
         }
+    }
+    let mut given = Declared::default();
+    schedule.visit(tiles, &mut given);
+    if given.orders {
+        let device = Recorder { mixed: true, ..recorder(units as u32) };
+        let device = device.run(&mut memory, None, (emulator::Schedule::Default, 0))?;
+        let units = device.into_iter().map(Vec::into_iter);
+        scheduler::covered(schedule, tiles, workers, units).map_err(ScheduleError::Ordered)?;
     }
     if schedule.traits().draws {
         let counter = memory.upload(&[0; 4]);
@@ -207,6 +225,50 @@ struct Recorder<'s> {
     workers: u32,
     /// Number of work units that there is memory for, per worker.
     room: u32,
+    /// Whether words of an order are mixed.
+    mixed: bool,
+}
+
+/// The parameters of what a scheduler gets, by name: numbers have a value, the others are addresses.
+#[derive(Default)]
+struct Declared {
+    all: Vec<(&'static str, Option<u32>)>,
+    /// Whether there are words of an order.
+    orders: bool,
+}
+
+impl ScheduleVisit for Declared {
+    fn words(&mut self, Words { name, contents, .. }: Words<'_>) {
+        self.all.push((name, None));
+        self.orders |= contents == WordContents::Order;
+    }
+
+    fn word(&mut self, name: &'static str, word: &mut u32) {
+        self.all.push((name, Some(*word)));
+    }
+}
+
+/// Fills what a scheduler gets.
+struct Supplied<'m> {
+    memory: &'m mut Memory,
+    arguments: Vec<Argument>,
+    mixed: bool,
+}
+
+impl ScheduleVisit for Supplied<'_> {
+    fn words(&mut self, Words { count, contents, .. }: Words<'_>) {
+        let words = match contents {
+            WordContents::Order if self.mixed => Fill::new(1).order(count as u32),
+            WordContents::Order => (0..count as u32).collect(),
+            WordContents::Flags => vec![u32::MAX; count as usize],
+        };
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        self.arguments.push(self.memory.upload(&bytes).into());
+    }
+
+    fn word(&mut self, _name: &'static str, word: &mut u32) {
+        self.arguments.push((*word).into());
+    }
 }
 
 impl Recorder<'_> {
@@ -218,6 +280,14 @@ impl Recorder<'_> {
             for (name, _) in schedule.parameters(Tiles { m: 1, n: 1, k: 1 }, 1) {
                 let _: Value<'_, u32> = f.param(name);
             }
+            let mut given = Declared::default();
+            schedule.visit(Tiles { m: 1, n: 1, k: 1 }, &mut given);
+            for (name, number) in given.all {
+                match number {
+                    Some(_) => drop(f.param::<u32>(name)),
+                    None => drop(f.param::<u64>(name)),
+                }
+            }
             let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
             let counter = draws.then(|| Counter { f, at: f.param("counter"), drawn: f.variable(0) });
             let draw = counter.as_ref().map(|counter| counter as &dyn Draw<'_>);
@@ -225,6 +295,7 @@ impl Recorder<'_> {
             f.if_(f.elect(), || {
                 let count = f.variable(0);
                 let mut body = |work: Work<Value<'_, u32>>| {
+                    schedule.ready(f, tiles, work);
                     // A work unit too many is written to address 0. That faults, which ends the run.
                     let inside = count.get().less_than(room);
                     let place = records + (worker * room + count.get()).mul_wide(RECORD);
@@ -250,7 +321,7 @@ impl Recorder<'_> {
         counter: Option<u64>,
         (schedule, seed): (emulator::Schedule, u64),
     ) -> Result<Vec<Vec<Work<u32>>>, ScheduleError> {
-        let Self { schedule: rule, tiles, workers, room } = *self;
+        let Self { schedule: rule, tiles, workers, room, mixed } = *self;
         let program = Self::function(rule, counter.is_some())
             .verify()
             .map_err(|source| ScheduleError::Program { scheduler: rule.name(), source })?;
@@ -258,6 +329,9 @@ impl Recorder<'_> {
         let records = memory.upload(&vec![0xff; bytes.max(1)]);
         let mut arguments: Vec<Argument> = vec![tiles.m.into(), tiles.n.into(), tiles.k.into()];
         arguments.extend(rule.parameters(tiles, workers).into_iter().map(|(_, value)| Argument::from(value)));
+        let mut supplied = Supplied { memory, arguments, mixed };
+        rule.visit(tiles, &mut supplied);
+        let mut arguments = supplied.arguments;
         arguments.extend([records.into(), room.into()]);
         arguments.extend(counter.map(Argument::from));
         let options = Options { schedule, seed, ..Options::default() };

@@ -27,7 +27,8 @@ use collective::{
     Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Formula, Linear, MainloopNeeds,
     MainloopSpec, OperandSpec, Plan, Producer, Roles, StageSlot, StorePath, StoreSpec, TileLayout,
 };
-use scheduler::{RasterSpec, Rule, SchedulerSpec};
+use scheduler::{AlongM, Grouped, Raster, Rule, SchedulerSpec};
+use typenum::U8;
 
 pub use error::SpecError;
 
@@ -125,7 +126,7 @@ impl KernelSpec {
             layout: TileLayout::Widest,
             transposed: false,
         },
-        scheduler: SchedulerSpec { raster: RasterSpec::BandsOfM(8), rule: Rule::Persistent },
+        scheduler: SchedulerSpec { raster: Grouped::<AlongM, U8>::RASTER, rule: Rule::Persistent },
         overlaps: true,
     };
 

@@ -6,15 +6,17 @@ mod later;
 use collective::{DeviceMainloop, LinearCombination, Mainloop, MainloopSpec, Plan};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, Kernel, LaunchError,
-    ScheduleError, check_schedule,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, Kernel, KernelSpec,
+    LaunchError, ScheduleError, check_schedule,
 };
 use later::{First, Later, Ours};
 use ptx::{Builder, Value};
 use scheduler::{
-    AlongM, CoverageFault, OneTile, Persistent, Schedule, SchedulerTraits, TileScheduler, Tiles, Work,
-    WorkLoop,
+    AlongM, ClusterK, CoverageFault, DividedTail, Dynamic, Index, NarrowTail, OneTile, Persistent, Raster,
+    SchedulerTraits, StreamK, TileScheduler, Tiles, Work, WorkLoop,
 };
+
+use typenum::U4;
 
 type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
 
@@ -130,7 +132,7 @@ fn what_a_mainloop_needs_and_lacks_is_said() {
 }
 
 /// A scheduler in which one worker computes all tiles, with a mistake.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 struct Wrong<const MISTAKE: u8>;
 
 /// Assigns nothing on the host.
@@ -142,17 +144,15 @@ const TURNED: u8 = 3;
 /// Never ends on the host.
 const ENDLESS: u8 = 4;
 
-impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
+impl<const MISTAKE: u8> TileScheduler for Wrong<MISTAKE> {
+    const TRAITS: SchedulerTraits = SchedulerTraits::WHOLE;
+
     fn name(&self) -> String {
         format!("wrong_{MISTAKE}")
     }
 
     fn describe(&self) -> String {
         "one worker has all".to_owned()
-    }
-
-    fn traits(&self) -> SchedulerTraits {
-        SchedulerTraits::WHOLE
     }
 
     fn workers(&self, tiles: Tiles<u32>, _resident: u32) -> u32 {
@@ -193,29 +193,102 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
     }
 }
 
+/// Row by row, every second one from right to left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Snake;
+
+impl Raster for Snake {
+    const NAME: &'static str = "snake";
+    const ROWS_LAST: bool = true;
+
+    fn describe(_size: u32) -> String {
+        "row by row, to and fro".to_owned()
+    }
+
+    fn tile<I: Index>(id: I, tiles: Tiles<I>, _size: u32) -> (I, I) {
+        let (m, n) = (id / tiles.n, id % tiles.n);
+        (m, (m % 2).less(1, n, tiles.n - 1 - n))
+    }
+}
+
+/// Every scheduler of the library takes an order that it does not know, on the host and on the device.
+#[test]
+fn an_order_of_your_own_goes_into_every_scheduler() {
+    type Mine = Composed<Ours, LinearCombination<bf16>, Persistent<Snake>>;
+    let tiles = Tiles { m: 3, n: 4, k: 40 };
+    let order: Vec<_> =
+        Persistent::<Snake>::schedule().work(tiles, 0, 1).map(|work| [work.m, work.n]).collect();
+    let rows = [
+        [[0, 0], [0, 1], [0, 2], [0, 3]],
+        [[1, 3], [1, 2], [1, 1], [1, 0]],
+        [[2, 0], [2, 1], [2, 2], [2, 3]],
+    ];
+    assert_eq!(order, rows.as_flattened());
+    for schedule in [
+        OneTile::<Snake>::schedule(),
+        Persistent::<Snake>::schedule(),
+        Dynamic::<Snake>::schedule(),
+        DividedTail::<Snake>::schedule(),
+        StreamK::<Snake>::schedule(),
+        ClusterK::<Snake, U4>::schedule(),
+        NarrowTail::<Snake>::schedule(),
+    ] {
+        for (tiles, resident) in [(tiles, 5), (tiles, 132), (Tiles { m: 7, n: 1, k: 3 }, 4)] {
+            check_schedule(&*schedule, tiles, resident).expect("device and host agree");
+        }
+        assert!(schedule.name().ends_with("_snake") && schedule.spec().is_none(), "{}", schedule.name());
+    }
+    let kernel = Gemm::<Mine>::kernel();
+    assert!(kernel.rust_type().ends_with("Persistent<Snake>>"), "{}", kernel.rust_type());
+    assert!(kernel.spec().is_none() && kernel.entry_name().ends_with("persistent_snake"));
+    kernel.program().expect("legal");
+}
+
+/// A spec's word for an order is its type with the same size.
+#[test]
+fn words_of_orders_are_their_types() {
+    for (word, ty) in [
+        ("m", "AlongM"),
+        ("n", "AlongN"),
+        ("m8", "Grouped<AlongM, U8>"),
+        ("m3", "Grouped<AlongM, U3>"),
+        ("n88", "Grouped<AlongN, U88>"),
+        ("hilbert16", "Hilbert<U16>"),
+    ] {
+        let spec: KernelSpec = format!("raster={word}").parse().expect(word);
+        assert!(spec.to_string().contains(&format!("raster={word}")) || word == "m8", "{spec}");
+        assert!(spec.rust_type().ends_with(&format!("Persistent<{ty}>>")), "{word}: {}", spec.rust_type());
+    }
+    for word in ["", "8", "k", "hilbert", "m8n", "m99999", "snake", "mm8"] {
+        let error = format!("raster={word}").parse::<KernelSpec>().expect_err(word).to_string();
+        assert!(error.contains("raster is") && error.contains("m, n, m8, n8, hilbert8"), "{error}");
+    }
+}
+
 #[test]
 fn mistakes_of_a_scheduler_are_found_and_named() {
     let tiles = Tiles { m: 3, n: 2, k: 4 };
-    check_schedule(&Wrong::<0>, tiles, 132).expect("there is no mistake in it");
+    check_schedule(&*Wrong::<0>::schedule(), tiles, 132).expect("there is no mistake in it");
     check_schedule(&*Persistent::<AlongM>::schedule(), tiles, 4).expect("nor in ours");
-    let idle = check_schedule(&Wrong::<IDLE>, tiles, 132).expect_err("idle");
+    let idle = check_schedule(&*Wrong::<IDLE>::schedule(), tiles, 132).expect_err("idle");
     assert!(
         matches!(&idle, ScheduleError::Host(error) if error.fault == CoverageFault::Missing { tile: [0, 0] }),
         "{idle}"
     );
-    let endless = check_schedule(&Wrong::<ENDLESS>, tiles, 132).expect_err("endless");
+    let endless = check_schedule(&*Wrong::<ENDLESS>::schedule(), tiles, 132).expect_err("endless");
     assert!(
         matches!(&endless, ScheduleError::Host(error) if matches!(error.fault, CoverageFault::Endless { .. })),
         "{endless}"
     );
-    let turned = check_schedule(&Wrong::<TURNED>, tiles, 132).expect_err("turned");
+    let turned = check_schedule(&*Wrong::<TURNED>::schedule(), tiles, 132).expect_err("turned");
     assert!(matches!(turned, ScheduleError::Disagree { worker: 0, unit: 0, .. }), "{turned}");
-    let stuck = check_schedule(&Wrong::<STUCK>, tiles, 132).expect_err("stuck");
+    let stuck = check_schedule(&*Wrong::<STUCK>::schedule(), tiles, 132).expect_err("stuck");
     assert!(matches!(stuck, ScheduleError::Device { room: 6, .. }), "{stuck}");
     for (error, name) in [(idle, "wrong_1"), (turned, "wrong_3"), (stuck, "wrong_2"), (endless, "wrong_4")] {
         assert!(error.to_string().contains(name), "{error}");
     }
-    let large = check_schedule(&Wrong::<0>, Tiles { m: u32::MAX, n: u32::MAX, k: u32::MAX }, 132);
+    let large =
+        check_schedule(&*Wrong::<0>::schedule(), Tiles { m: u32::MAX, n: u32::MAX, k: u32::MAX }, 132);
     assert!(matches!(large, Err(ScheduleError::TooLarge { .. })), "{large:?}");
 }
 

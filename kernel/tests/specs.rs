@@ -133,7 +133,7 @@ fn what_is_no_spec_is_refused_with_the_word() {
         ("tile=64x64x99999999999999999999", "3 numbers up to 4096"),
         ("roles=warp", "one of cooperative, pingpong, unspecialised"),
         ("stages=many", "stages is `many`, auto, or a number"),
-        ("raster=x8", "raster is `x8`, m, n, a band such as m8"),
+        ("raster=x8", "raster is `x8`, one of m, n, m8, n8, hilbert8"),
         (
             "epilogue=tanh",
             "epilogue is neither linear nor sourced: `tanh` is a function: write tanh(alpha*acc)",

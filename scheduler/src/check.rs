@@ -188,7 +188,7 @@ mod tests {
     use ptx::Builder;
 
     use super::*;
-    use crate::{ReductionKind, SchedulerTraits, Slice, WorkLoop};
+    use crate::{Divided, ReductionKind, SchedulerSpec, SchedulerTraits, Slice, WorkLoop};
 
     /// A schedule that has only its traits: the work units are given.
     #[derive(Debug)]
@@ -207,8 +207,20 @@ mod tests {
             self.0
         }
 
+        fn spec(&self) -> Option<SchedulerSpec> {
+            None
+        }
+
         fn workers(&self, _tiles: Tiles<u32>, resident: u32) -> u32 {
             resident
+        }
+
+        fn divided(&self, _tiles: Tiles<u32>, _workers: u32) -> Divided {
+            Divided::default()
+        }
+
+        fn parameters(&self, _tiles: Tiles<u32>, _workers: u32) -> Vec<(&'static str, u32)> {
+            Vec::new()
         }
 
         /// Each worker has one tile along M.

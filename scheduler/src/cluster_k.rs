@@ -3,9 +3,7 @@
 
 use core::marker::PhantomData;
 
-use typenum::Unsigned;
-
-use crate::{Index, Raster, RasterSpec, Rule, Split, Tiles, Work};
+use crate::{Index, Natural, OfSpec, Raster, RasterSpec, Rule, SchedulerSpec, Split, Tiles, Work};
 
 /// Split-K inside a cluster: each tile, in the order `R`, is computed by a cluster of `Parts` CTAs. Use it
 /// for outputs of few tiles with a long K.
@@ -24,10 +22,13 @@ use crate::{Index, Raster, RasterSpec, Rule, Split, Tiles, Work};
 /// let parts: Vec<_> = (0..4).flat_map(|worker| schedule.work(tiles, worker, 24)).map(|work| [work.k_begin, work.k_end]).collect();
 /// assert_eq!(parts, [[0, 2], [2, 5], [5, 7], [7, 10]]);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterK<R, Parts>(PhantomData<(R, Parts)>);
 
-scheduler!([R: Raster, Parts: Unsigned + 'static] ClusterK<R, Parts>, Rule::ClusterK { parts: Parts::U32 });
+impl<R: Raster, Parts: Natural> OfSpec for ClusterK<R, Parts> {
+    const SPEC: SchedulerSpec =
+        SchedulerSpec { raster: R::RASTER, rule: Rule::ClusterK { parts: Parts::U32 } };
+}
 
 /// CTAs of the largest portable cluster: every card of the architecture can run it.
 pub(crate) const MOST_PARTS: u32 = 8;

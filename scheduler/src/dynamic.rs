@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 
 use ptx::{Builder, Value};
 
-use crate::{Raster, Rule, Work, WorkLoop};
+use crate::{OfSpec, Raster, Rule, SchedulerSpec, Work, WorkLoop};
 
 /// How the threads of a worker get its next tile number (they *draw* it).
 ///
@@ -31,10 +31,12 @@ pub trait Draw<'f> {
 /// A worker that starts late, or whose SM is slow because another kernel runs there, computes fewer tiles.
 /// All workers end within about two tiles of each other. A launch makes exactly one draw per tile. So a
 /// counter that wraps after that number of draws is zero again after the launch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Dynamic<R>(PhantomData<R>);
 
-scheduler!([R: Raster] Dynamic<R>, Rule::Dynamic);
+impl<R: Raster> OfSpec for Dynamic<R> {
+    const SPEC: SchedulerSpec = SchedulerSpec { raster: R::RASTER, rule: Rule::Dynamic };
+}
 
 /// Emits a worker's loop over its numbers below `count`. The first number is the worker's own, the others are
 /// drawn, if there is a counter; `unit` gives the work unit of a number.

@@ -47,10 +47,10 @@ fn curve<I: Index>(id: I, side: u32) -> (I, I) {
 mod tests {
     use std::collections::HashSet;
 
-    use typenum::{U2, U4, U8, Unsigned};
+    use typenum::{U2, U4, U8};
 
     use super::*;
-    use crate::{Hilbert, Raster};
+    use crate::{Hilbert, Natural, Raster};
 
     fn order<R: Raster>(m: u32, n: u32) -> Vec<(u32, u32)> {
         (0..m * n).map(|id| R::RASTER.tile(id, Tiles { m, n, k: 1 })).collect()
@@ -58,7 +58,7 @@ mod tests {
 
     /// Each tile occurs once. Inside whole squares each step goes to a neighbour, and each aligned run of a
     /// power of four places fills a square: this defines Hilbert's curve.
-    fn check<S: Unsigned + 'static>(m: u32, n: u32) {
+    fn check<S: Natural>(m: u32, n: u32) {
         let order = order::<Hilbert<S>>(m, n);
         let side = S::U32;
         let why = format!("{m} x {n} tiles in squares of {side}");

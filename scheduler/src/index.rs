@@ -3,6 +3,8 @@
 use num_traits::NumOps;
 use ptx::Value;
 
+use crate::{RasterOrder, Tiles};
+
 /// An unsigned 32-bit number on the host or on the device.
 ///
 /// It has the operators of `num_traits`' numbers. It is not one of those numbers, because a constant on the
@@ -33,6 +35,9 @@ pub trait Index: Copy + IntoIndex<Self> + NumOps + NumOps<u32, Self> {
 
     /// The number divided by `size`, rounded up.
     fn parts(self, size: u32) -> Self;
+
+    /// The tile with this number in a raster order, with bands or squares of `size` tiles.
+    fn placed(self, order: &RasterOrder, tiles: Tiles<Self>, size: u32) -> (Self, Self);
 }
 
 /// A number of the kind `I`, or a constant, `u32`.
@@ -74,6 +79,10 @@ impl Index for u32 {
     fn parts(self, size: u32) -> Self {
         self.div_ceil(size)
     }
+
+    fn placed(self, order: &RasterOrder, tiles: Tiles<Self>, size: u32) -> (Self, Self) {
+        order.on_host(self, tiles, size)
+    }
 }
 
 impl Index for Value<'_, u32> {
@@ -100,5 +109,10 @@ impl Index for Value<'_, u32> {
     #[track_caller]
     fn parts(self, size: u32) -> Self {
         self.div_ceil(size)
+    }
+
+    #[track_caller]
+    fn placed(self, order: &RasterOrder, tiles: Tiles<Self>, size: u32) -> (Self, Self) {
+        self.builder().for_caller(|| order.on_device(self, tiles, size))
     }
 }

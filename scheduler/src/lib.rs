@@ -19,13 +19,16 @@
 //! A *work unit* ([`Work`]) is an output tile with a range of k-tiles (CUTLASS: work tile). A tile that has
 //! more than one work unit is *split*.
 //!
-//! A kernel names its scheduler as a type ([`TileScheduler`]). The type gives a value ([`Schedule`]). The
-//! schedulers of this crate also exist as plain data ([`SchedulerSpec`]).
+//! A kernel names its scheduler as a type ([`TileScheduler`], the one trait that a scheduler of your own implements). The type gives
+//! an object ([`Schedule`]). The schedulers of this crate also exist as plain data ([`SchedulerSpec`]).
 //!
-//! Each schedule exists for the device and for the host. The raster order ([`RasterSpec`]) is written once
+//! Each schedule exists for the device and for the host. The raster order ([`Raster`], also one of your own) is written once
 //! for any [`Index`]: the same function computes on host integers and emits device code. The loop around it
-//! is written once for the device ([`Schedule::emit`]) and once for the host ([`Schedule::work`]). Tests
+//! is written once for the device ([`TileScheduler::emit`]) and once for the host ([`TileScheduler::work`]). Tests
 //! compare the two, work unit by work unit.
+//!
+//! A scheduler may get words in device memory from a call ([`TileScheduler::visit`]): an order of tiles, or flags that say which
+//! operands are there ([`TileScheduler::ready`], [`await_flag`]).
 //!
 //! A launch may compute several GEMMs (batched, grouped, ragged). A schedule sees their tiles as the tiles of
 //! one output. [`groups`] says which GEMM a tile belongs to.
@@ -44,30 +47,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
-/// Implements [`TileScheduler`] for a type that is a rule and an order of tiles, `R`.
-macro_rules! scheduler {
-    ([$($generics:tt)*] $type:ty, $rule:expr) => {
-        impl<$($generics)*> $crate::TileScheduler for $type {
-            const TRAITS: $crate::SchedulerTraits =
-                $crate::SchedulerSpec { raster: R::RASTER, rule: $rule }.checked_traits();
-
-            fn schedule() -> std::sync::Arc<dyn $crate::Schedule> {
-                std::sync::Arc::new($crate::SchedulerSpec { raster: R::RASTER, rule: $rule })
-            }
-        }
-    };
-}
-
 mod check;
 mod cluster_k;
 mod dynamic;
 mod error;
+mod given;
 pub mod groups;
 mod hilbert;
 mod index;
 mod narrow_tail;
+pub mod orders;
 mod persistent;
 mod raster;
+mod schedule;
 mod shares;
 mod single;
 mod spec;
@@ -79,10 +71,13 @@ pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use cluster_k::ClusterK;
 pub use dynamic::{Draw, Dynamic};
 pub use error::{ScheduleError, TooManyTiles};
+pub use given::{ScheduleVisit, WordContents, Words, await_flag, raise_flag};
 pub use index::{Index, IntoIndex};
 pub use narrow_tail::NarrowTail;
+pub use orders::*;
 pub use persistent::Persistent;
-pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};
+pub use raster::{Raster, RasterOrder, RasterSize, RasterSpec};
+pub use schedule::{Natural, OfSpec, Schedule, TileScheduler, WorkLoop};
 pub use shares::Shares;
 pub use single::OneTile;
 pub use spec::{Rule, SchedulerSpec};
@@ -92,11 +87,6 @@ pub use stream_k::{
 };
 pub use tail::DividedTail;
 pub use timeline::{Activity, Span, Timeline};
-
-use core::fmt;
-use std::sync::Arc;
-
-use ptx::{Builder, Value};
 
 /// The extent of a problem in tiles. The last tile in each direction may extend past the edge of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,6 +201,9 @@ pub struct SchedulerTraits {
     pub slices: u32,
     /// Whether it can schedule several outputs, stacked along M or N, as the tiles of one output.
     pub batches: bool,
+    /// Whether the launch itself writes operands that its units wait for ([`TileScheduler::ready`]). Then what a call writes may
+    /// share memory with what it reads.
+    pub feeds: bool,
 }
 
 impl SchedulerTraits {
@@ -224,85 +217,6 @@ impl SchedulerTraits {
         parts: 1,
         slices: 1,
         batches: false,
+        feeds: false,
     };
-}
-
-/// A tile scheduler as a type: the third role of a kernel, after mainloop and epilogue.
-///
-/// The type states at compile time what the plan needs, and gives the value that emits the device code: a
-/// [`Schedule`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a tile scheduler",
-    note = "write `Persistent<Grouped<AlongM, U8>>`, or give a type of your own a `Schedule`"
-)]
-pub trait TileScheduler: 'static {
-    /// What the plan needs to know at compile time.
-    const TRAITS: SchedulerTraits;
-
-    /// The scheduler as a value.
-    fn schedule() -> Arc<dyn Schedule>;
-}
-
-/// A tile scheduler as a value: it assigns work units to workers.
-///
-/// Every implementation must compute each k-tile of each output tile exactly once over all workers.
-/// [`covers`] checks that.
-pub trait Schedule: fmt::Debug + Send + Sync {
-    /// The name that kernel names contain: an identifier.
-    fn name(&self) -> String;
-
-    /// A description in words, for output to people.
-    fn describe(&self) -> String;
-
-    /// What a kernel has to know about the scheduler. The same as [`TileScheduler::TRAITS`].
-    fn traits(&self) -> SchedulerTraits;
-
-    /// The scheduler as plain data. `None`, the default, for a scheduler of your own.
-    fn spec(&self) -> Option<SchedulerSpec> {
-        None
-    }
-
-    /// The number of workers to launch if the GPU holds `resident` workers at once. 0 if there are too many
-    /// tiles to [count](Tiles::count).
-    fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32;
-
-    /// The workspace that split tiles need. By default none: no tile is split.
-    fn divided(&self, _tiles: Tiles<u32>, _workers: u32) -> Divided {
-        Divided::default()
-    }
-
-    /// The scheduler's own kernel parameters: name and value. The names and their order are the same for all tiles; the extents are
-    /// not among them. [`emit`](Schedule::emit) gets each by its name ([`Builder::parameter`]). By default there are none.
-    fn parameters(&self, _tiles: Tiles<u32>, _workers: u32) -> Vec<(&'static str, u32)> {
-        Vec::new()
-    }
-
-    /// The host model: the work units of worker `worker` of `workers`, in order. Empty if there are too many
-    /// tiles to [count](Tiles::count). If workers [draw](SchedulerTraits::draws), these are the work units that they
-    /// would get if all were equally fast.
-    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
-
-    /// Emits the device code of the same schedule.
-    fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>);
-}
-
-/// The inputs of [`Schedule::emit`].
-pub struct WorkLoop<'a, 'f> {
-    /// The problem's extent in tiles.
-    pub tiles: Tiles<Value<'f, u32>>,
-    /// The number of this worker, from 0.
-    pub worker: Value<'f, u32>,
-    /// The number of workers.
-    pub workers: Value<'f, u32>,
-    /// Where schedules that [draw](SchedulerTraits::draws) get their next tile number. With `None` they use the numbers
-    /// of the host model.
-    pub draw: Option<&'a dyn Draw<'f>>,
-    /// Emits the body of the loop. Called once; the statements run once per work unit.
-    pub body: &'a mut dyn FnMut(Work<Value<'f, u32>>),
-}
-
-impl fmt::Debug for WorkLoop<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkLoop").field("tiles", &self.tiles).finish_non_exhaustive()
-    }
 }

@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use typenum::{U2, Unsigned};
+use typenum::U2;
 
-use crate::{Index, Raster, RasterSpec, Rule, Slice, Tiles, Work};
+use crate::{Index, Natural, OfSpec, Raster, RasterSpec, Rule, SchedulerSpec, Slice, Tiles, Work};
 
 /// As [`Persistent`](crate::Persistent), but the tiles of a last, partial wave of the order `R` are computed
 /// in `Parts` slices along N (default 2). Use it for a single GEMM or a batch whose last wave has few tiles.
@@ -24,10 +24,13 @@ use crate::{Index, Raster, RasterSpec, Rule, Slice, Tiles, Work};
 /// assert_eq!(work(0).collect::<Vec<_>>(), [(0, Some([0, 2])), (4, Some([0, 1]))]);
 /// assert_eq!(work(3).collect::<Vec<_>>(), [(3, Some([0, 2])), (5, Some([1, 1]))]);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct NarrowTail<R, Parts = U2>(PhantomData<(R, Parts)>);
 
-scheduler!([R: Raster, Parts: Unsigned + 'static] NarrowTail<R, Parts>, Rule::NarrowTail { parts: Parts::U32 });
+impl<R: Raster, Parts: Natural> OfSpec for NarrowTail<R, Parts> {
+    const SPEC: SchedulerSpec =
+        SchedulerSpec { raster: R::RASTER, rule: Rule::NarrowTail { parts: Parts::U32 } };
+}
 
 /// The work units of a launch, by number: first whole tiles, then slices.
 #[derive(Clone, Copy)]

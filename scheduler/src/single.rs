@@ -2,13 +2,15 @@
 
 use core::marker::PhantomData;
 
-use crate::{Index, Raster, RasterSpec, Rule, Tiles, Work};
+use crate::{Index, OfSpec, Raster, RasterSpec, Rule, SchedulerSpec, Tiles, Work};
 
 /// Non-persistent scheduling: each worker computes exactly one tile, in the order `R`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct OneTile<R>(PhantomData<R>);
 
-scheduler!([R: Raster] OneTile<R>, Rule::OneTile);
+impl<R: Raster> OfSpec for OneTile<R> {
+    const SPEC: SchedulerSpec = SchedulerSpec { raster: R::RASTER, rule: Rule::OneTile };
+}
 
 /// The work unit of tile number `id` with all of K.
 pub(crate) fn whole<I: Index>(raster: RasterSpec, id: I, tiles: Tiles<I>, zero: I) -> Work<I> {

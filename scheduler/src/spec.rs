@@ -117,6 +117,7 @@ impl SchedulerSpec {
             parts: if let Rule::ClusterK { parts } = self.rule { parts } else { 1 },
             slices: if let Rule::NarrowTail { parts } = self.rule { parts } else { 1 },
             batches: true,
+            feeds: false,
         }
     }
 
@@ -211,8 +212,9 @@ impl Schedule for SchedulerSpec {
         Self::traits(*self)
     }
 
+    /// `None` if the raster order is one of your own, which specs do not name.
     fn spec(&self) -> Option<SchedulerSpec> {
-        Some(*self)
+        self.raster.is_named().then_some(*self)
     }
 
     fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {

@@ -4,13 +4,16 @@
 //! Source of the idea: Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
 //! GemmDesc on the GPU" (PPoPP 2023).
 
+use core::fmt::Debug;
 use core::marker::PhantomData;
 
 use ptx::Builder;
-use typenum::{U4, U28, Unsigned};
+use typenum::{U4, U28};
 
 use crate::single::whole;
-use crate::{Divided, Index, Raster, RasterSpec, Rule, Shares, Tiles, Work, WorkLoop};
+use crate::{
+    Divided, Index, Natural, OfSpec, Raster, RasterSpec, Rule, SchedulerSpec, Shares, Tiles, Work, WorkLoop,
+};
 
 /// How the partial sums of a split tile are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,21 +46,21 @@ impl ReductionKind {
 }
 
 /// A [`ReductionKind`] as a type.
-pub trait Reduction: 'static {
+pub trait Reduction: Copy + Default + Debug + Send + Sync + 'static {
     /// The reduction as a value.
     const KIND: ReductionKind;
 }
 
 /// [`ReductionKind::Ordered`] as a type: partial sums are added in a fixed order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Ordered;
 
 /// [`ReductionKind::Atomic`] as a type: partial sums are added atomically.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Atomic;
 
 /// [`ReductionKind::Separate`] as a type: each worker of a tile reduces a part of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Separate;
 
 impl Reduction for Ordered {
@@ -74,7 +77,7 @@ impl Reduction for Separate {
 
 /// Which tiles are split, into how many units, and the smallest work unit, as a type: [`Remainder`],
 /// [`EveryTile`] or [`Heuristic`].
-pub trait Divide: 'static {
+pub trait Divide: Copy + Default + Debug + Send + Sync + 'static {
     /// The rule as a value.
     const DIVIDE: DivideSpec;
 
@@ -84,12 +87,12 @@ pub trait Divide: 'static {
 
 /// Stream-K: the tiles of an incomplete last wave, and those of the wave before, are split evenly among all
 /// workers. The other tiles stay whole. Each work unit has at least `Least` k-tiles (default 4).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Remainder<Least = U4>(PhantomData<Least>);
 
 /// Split-K: each tile is split into `S` equal work units. Fewer if they would have less than `Least` k-tiles
 /// (default 4).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct EveryTile<S, Least = U4>(PhantomData<(S, Least)>);
 
 /// Chooses the predicted fastest of [`Remainder`], equal splits of every tile, and no split. Each work unit
@@ -99,20 +102,20 @@ pub struct EveryTile<S, Least = U4>(PhantomData<(S, Least)>);
 /// the busiest worker's time. Partial sums of large tiles are expensive to exchange, and large tiles run at
 /// the speed that the power limit allows, so idle workers cost little. For narrow tiles, which are bound by
 /// memory, choose a smaller `Gain`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Heuristic<Gain = U28, Least = U4>(PhantomData<(Gain, Least)>);
 
-impl<Least: Unsigned + 'static> Divide for Remainder<Least> {
+impl<Least: Natural> Divide for Remainder<Least> {
     const DIVIDE: DivideSpec = DivideSpec::Remainder;
     const LEAST: u32 = Least::U32;
 }
 
-impl<S: Unsigned + 'static, Least: Unsigned + 'static> Divide for EveryTile<S, Least> {
+impl<S: Natural, Least: Natural> Divide for EveryTile<S, Least> {
     const DIVIDE: DivideSpec = DivideSpec::EveryTile(S::U32);
     const LEAST: u32 = Least::U32;
 }
 
-impl<Gain: Unsigned + 'static, Least: Unsigned + 'static> Divide for Heuristic<Gain, Least> {
+impl<Gain: Natural, Least: Natural> Divide for Heuristic<Gain, Least> {
     const DIVIDE: DivideSpec = DivideSpec::Heuristic { gain: Gain::U32 };
     const LEAST: u32 = Least::U32;
 }
@@ -166,10 +169,15 @@ impl DivideSpec {
 ///
 /// Under [`Ordered`], a unit waits only for units with smaller numbers. So resident workers always make
 /// progress, whatever order they began in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StreamK<R, A = Ordered, D = Heuristic>(PhantomData<(R, A, D)>);
 
-scheduler!([R: Raster, A: Reduction, D: Divide] StreamK<R, A, D>, Rule::StreamK { reduction: A::KIND, divide: D::DIVIDE, least: D::LEAST });
+impl<R: Raster, A: Reduction, D: Divide> OfSpec for StreamK<R, A, D> {
+    const SPEC: SchedulerSpec = SchedulerSpec {
+        raster: R::RASTER,
+        rule: Rule::StreamK { reduction: A::KIND, divide: D::DIVIDE, least: D::LEAST },
+    };
+}
 
 /// [`StreamK`] as a value.
 #[derive(Clone, Copy)]

@@ -3,9 +3,11 @@
 
 use core::marker::PhantomData;
 
-use typenum::{U3, U16, Unsigned};
+use typenum::{U3, U16};
 
-use crate::{Divided, Index, Raster, RasterSpec, Rule, Shares, Split, Tiles, Work};
+use crate::{
+    Divided, Index, Natural, OfSpec, Raster, RasterSpec, Rule, SchedulerSpec, Shares, Split, Tiles, Work,
+};
 
 /// As [`Dynamic`](crate::Dynamic), but the last tiles of the order `R` are split along K into `Parts` equal
 /// work units (default 3). Use it for ragged launches of a few waves.
@@ -20,7 +22,7 @@ use crate::{Divided, Index, Raster, RasterSpec, Rule, Shares, Split, Tiles, Work
 ///
 /// No tile is split if there are eight waves or more, because those end evenly enough, or if a work unit
 /// would have fewer than `Least` k-tiles (default 16).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct DividedTail<R, Parts = U3, Least = U16>(PhantomData<(R, Parts, Least)>);
 
 /// From this number of waves on, no tile is split.
@@ -36,7 +38,10 @@ struct Numbers<I> {
     divided: I,
 }
 
-scheduler!([R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static] DividedTail<R, Parts, Least>, Rule::DividedTail { parts: Parts::U32, least: Least::U32 });
+impl<R: Raster, Parts: Natural, Least: Natural> OfSpec for DividedTail<R, Parts, Least> {
+    const SPEC: SchedulerSpec =
+        SchedulerSpec { raster: R::RASTER, rule: Rule::DividedTail { parts: Parts::U32, least: Least::U32 } };
+}
 
 /// [`DividedTail`] as a value.
 #[derive(Clone, Copy)]

@@ -1,31 +1,20 @@
 //! A scheduler: each worker gets a run of consecutive tiles in row-major order, and computes them from last
 //! to first.
 
-use std::sync::Arc;
-
 use falchion::ptx::Builder;
-use falchion::scheduler::{Schedule, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop};
+use falchion::scheduler::{SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop};
 
-/// The scheduler, as a type and as a value.
-#[derive(Clone, Copy, Debug)]
+/// The scheduler.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Runs;
 
 impl TileScheduler for Runs {
     const TRAITS: SchedulerTraits = SchedulerTraits::WHOLE;
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self)
-    }
-}
-
-impl Schedule for Runs {
     fn name(&self) -> String {
         "runs".into()
     }
     fn describe(&self) -> String {
         "persistent CTAs, each with a run of neighbouring tiles".into()
-    }
-    fn traits(&self) -> SchedulerTraits {
-        SchedulerTraits::WHOLE
     }
     fn workers(&self, tiles: Tiles<u32>, resident: u32) -> u32 {
         tiles.count().unwrap_or(0).min(resident.max(1))

@@ -28,7 +28,10 @@ use kernel::{
     AnyGemm, Buffer, Emulator, Engine, EngineError, EpilogueKind, GemmProblem, KernelSpec, Program,
 };
 use ptx::abi::{Argument, Grid};
-use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule, SchedulerSpec};
+use scheduler::{
+    AlongM, AlongN, DivideSpec, Grouped, Hilbert, Raster, RasterSpec, ReductionKind, Rule, SchedulerSpec,
+};
+use typenum::U8;
 
 use super::product::RunError;
 use super::{Bench, FusedGemm, TreeError};
@@ -223,11 +226,11 @@ impl Draw {
         // Now and then an illegal value: a band of no tiles, or a square that no curve fills.
         let band = if self.once_in(40) { 0 } else { self.random.u32(1..13) };
         match self.random.u32(..6) {
-            0 => RasterSpec::AlongM,
-            1 => RasterSpec::AlongN,
-            2 | 3 => RasterSpec::BandsOfM(band),
-            4 => RasterSpec::BandsOfN(band),
-            _ => RasterSpec::Hilbert(if band == 0 { 3 } else { self.of(&[2, 4, 8, 16]) }),
+            0 => AlongM::RASTER,
+            1 => AlongN::RASTER,
+            2 | 3 => Grouped::<AlongM, U8>::RASTER.sized(band),
+            4 => Grouped::<AlongN, U8>::RASTER.sized(band),
+            _ => Hilbert::<U8>::RASTER.sized(if band == 0 { 3 } else { self.of(&[2, 4, 8, 16]) }),
         }
     }
 

@@ -213,6 +213,10 @@ impl Visit for Parts {
         self.overlaps.in_place();
     }
 
+    fn ordered(&mut self) {
+        self.overlaps.ordered();
+    }
+
     fn length(&mut self, length: &mut u64) {
         self.shape.push(*length);
     }

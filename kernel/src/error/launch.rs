@@ -187,6 +187,24 @@ pub enum LaunchError {
         /// The type of the arguments.
         given: &'static str,
     },
+    /// What the scheduler gets from the call is illegal.
+    #[error("the scheduler is `{scheduler}`: {reason}")]
+    Scheduler {
+        /// The scheduler's name.
+        scheduler: String,
+        /// Which words or number, and what is needed.
+        reason: String,
+    },
+    /// The call is for a kernel with another scheduler.
+    #[error(
+        "the scheduler is `{scheduler}`, and the call gives one that is `{given}`: pass the kernel's own"
+    )]
+    OtherScheduler {
+        /// The kernel's scheduler.
+        scheduler: String,
+        /// The call's.
+        given: String,
+    },
     /// An argument of the epilogue is illegal.
     #[error(transparent)]
     Epilogue(#[from] collective::tree::NodeError),

@@ -38,6 +38,7 @@ impl Visit for Packs {
             | Contents::Elements(_)
             | Contents::Table
             | Contents::Indices(_)
+            | Contents::Order(_)
             | Contents::Records
             | Contents::Report
             | Contents::Workspace => length,

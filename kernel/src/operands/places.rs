@@ -32,7 +32,7 @@ impl Piece {
             | Contents::Output(format)
             | Contents::GroupScales(format) => Some(format),
             Contents::Scales => Some(Format::F32),
-            Contents::Indices(_) => Some(Format::S32),
+            Contents::Indices(_) | Contents::Order(_) => Some(Format::S32),
             Contents::Codes(..)
             | Contents::Exponents
             | Contents::Metadata(_)
@@ -158,6 +158,7 @@ impl Fill {
                 let index = |_| ((self.next() >> 32) as u32 % below.max(1)).to_le_bytes();
                 (0..piece.bytes / 4).flat_map(index).collect()
             }
+            Contents::Order(count) => self.order(count).into_iter().flat_map(u32::to_le_bytes).collect(),
             Contents::Table | Contents::Records => {
                 piece.words.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
@@ -166,6 +167,15 @@ impl Fill {
                 (0..piece.bytes).map(|_| self.next() as u8).collect()
             }
         }
+    }
+
+    /// The numbers below `count`, each once, in a random order.
+    pub(crate) fn order(&mut self, count: u32) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..count).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, (self.next() % (last as u64 + 1)) as usize);
+        }
+        order
     }
 
     /// Bytes of random elements between -1 and 1. A large matrix has them from a few thousand numbers.

@@ -8,8 +8,8 @@ use super::Contents;
 /// numbers. With `zeros`, an operand has a zero for each element that a sparse one does not keep.
 pub fn random_contents(contents: Contents, zeros: bool) -> Vec<u8> {
     use Contents::{
-        Codes, Elements, Exponents, GroupScales, Indices, Metadata, Multiplied, Output, Records, Report,
-        Scales, Source, Table, Workspace,
+        Codes, Elements, Exponents, GroupScales, Indices, Metadata, Multiplied, Order, Output, Records,
+        Report, Scales, Source, Table, Workspace,
     };
     match contents {
         Multiplied(_, format) if zeros => pruned(format),
@@ -20,7 +20,7 @@ pub fn random_contents(contents: Contents, zeros: bool) -> Vec<u8> {
         Exponents => (124..=130).collect(),
         Scales => factors(),
         Metadata(format) => metadata(format),
-        Indices(below) => indices(below),
+        Indices(below) | Order(below) => indices(below),
         Workspace => vec![0; 1 << 16],
         Output(_) | Table | Records | Report => Vec::new(),
     }

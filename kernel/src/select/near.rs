@@ -9,7 +9,8 @@
 use std::collections::HashMap;
 
 use collective::{CachePolicy, Roles, StorePath};
-use scheduler::{DivideSpec, RasterSpec, Rule};
+use scheduler::{AlongM, AlongN, DivideSpec, Grouped, Raster, Rule};
+use typenum::{U8, U16};
 
 use super::known::{self, Point, Row, Shape, Shipped, logarithms};
 use super::space::Entry;
@@ -64,9 +65,9 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
         is(divide.is_some()),
         is(divide == Some(DivideSpec::Remainder)),
         is(matches!(divide, Some(divide @ DivideSpec::Heuristic { .. }) if divide != DivideSpec::HEURISTIC)),
-        is(scheduler.raster == RasterSpec::AlongM),
-        is(scheduler.raster == RasterSpec::BandsOfM(16)),
-        is(matches!(scheduler.raster, RasterSpec::BandsOfN(_))),
+        is(scheduler.raster == AlongM::RASTER),
+        is(scheduler.raster == Grouped::<AlongM, U16>::RASTER),
+        is(scheduler.raster.is::<Grouped<AlongN, U8>>()),
         2.0 * (waves / waves.ceil().max(1.0)) as f32,
         odd(seen.m),
         odd(seen.n),

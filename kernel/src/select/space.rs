@@ -11,7 +11,11 @@ use collective::{
     Roles, StorePath, StoreSpec, TileLayout,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule, Schedule, SchedulerSpec, SchedulerTraits};
+use scheduler::{
+    AlongM, AlongN, DivideSpec, Grouped, Raster, RasterSpec, ReductionKind, Rule, Schedule, SchedulerSpec,
+    SchedulerTraits,
+};
+use typenum::{U8, U16};
 
 use super::table::Table;
 use crate::legal;
@@ -44,7 +48,8 @@ const CLUSTERS: [[u32; 2]; 4] = [[1, 1], [2, 1], [1, 2], [2, 2]];
 const LEAST_STAGES: u32 = 3;
 
 /// Raster orders of large tiles. Which one is best for L2 depends on the numbers of tiles along M and N.
-const RASTERS: [RasterSpec; 3] = [RasterSpec::BandsOfM(8), RasterSpec::BandsOfM(16), RasterSpec::BandsOfN(8)];
+const RASTERS: [RasterSpec; 3] =
+    [Grouped::<AlongM, U8>::RASTER, Grouped::<AlongM, U16>::RASTER, Grouped::<AlongN, U8>::RASTER];
 
 /// Ways to split tiles along K.
 const DIVISIONS: [(ReductionKind, DivideSpec); 3] = [
@@ -417,7 +422,7 @@ fn fitted(base: KernelSpec, cluster: [u32; 2], k: u32, unaligned: bool, entries:
     narrowed.mainloop.step = 32;
     of_tile(narrowed, tile, unaligned, &mut own);
     if let Some(Entry { spec, .. }) = own.all.first() {
-        let drawn = SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::Dynamic };
+        let drawn = SchedulerSpec { raster: AlongM::RASTER, rule: Rule::Dynamic };
         entries.add(KernelSpec { scheduler: drawn, ..*spec }, |_| true);
     }
 }
@@ -452,7 +457,7 @@ fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
     let cooperative = matches!(tile.roles, Roles::Cooperative);
     let mut all = Vec::new();
     if cooperative && small {
-        all.push(SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::OneTile });
+        all.push(SchedulerSpec { raster: AlongM::RASTER, rule: Rule::OneTile });
     }
     let rasters = if tile.elements() >= 128 * 192 { &RASTERS[..] } else { &RASTERS[..1] };
     all.extend(rasters.iter().map(|&raster| SchedulerSpec { raster, rule: Rule::Persistent }));
@@ -461,7 +466,7 @@ fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
     }
     let mut in_order = Vec::new();
     if cooperative {
-        let raster = if small { RasterSpec::AlongM } else { RASTERS[0] };
+        let raster = if small { AlongM::RASTER } else { RASTERS[0] };
         let divided = DIVISIONS.map(|(reduction, divide)| SchedulerSpec {
             raster,
             rule: Rule::StreamK { reduction, divide, least: 4 },
@@ -472,7 +477,7 @@ fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
             // Equal parts of all tiles: CTAs that are launched in order, on SMs that are all free, read the same at once.
             in_order.extend([divided[0], divided[1]].map(|scheduler| (scheduler, false)));
             if m.min(n) >= 64 && tile.elements() <= 128 * 256 {
-                let raster = RasterSpec::AlongM;
+                let raster = AlongM::RASTER;
                 all.extend(PARTS.map(|parts| SchedulerSpec { raster, rule: Rule::ClusterK { parts } }));
             }
         }
@@ -489,7 +494,7 @@ fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut 
     mainloop.tile = [m, n, 512 / mainloop.atom.element_bits()];
     (mainloop.roles, mainloop.producer) = (Roles::Unspecialised, Producer::Warpgroup);
     (mainloop.consumers, mainloop.stages) = (consumers, Some(4));
-    let one = SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::OneTile };
+    let one = SchedulerSpec { raster: AlongM::RASTER, rule: Rule::OneTile };
     for way in [StorePath::Tma { buffers: 2 }, StorePath::Direct] {
         spec.store.way = way;
         for scheduler in [SchedulerSpec { raster: RASTERS[0], rule: Rule::Persistent }, one] {
@@ -506,7 +511,7 @@ fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Entries) {
     spec.mainloop.producer = Producer::Warpgroup;
     spec.mainloop.consumers = tile[0] / 64;
     spec.store.way = StorePath::Direct;
-    let one = SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::OneTile };
+    let one = SchedulerSpec { raster: AlongM::RASTER, rule: Rule::OneTile };
     for scheduler in [SchedulerSpec { raster: RASTERS[0], rule: Rule::Persistent }, one] {
         let spec = KernelSpec { scheduler, ..spec };
         entries.add(spec, |_| true);

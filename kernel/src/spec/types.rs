@@ -5,7 +5,7 @@ use collective::{
     Roles, StorePath, TileLayout, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{DivideSpec, RasterSpec, Rule, SchedulerSpec};
+use scheduler::{DivideSpec, Rule, SchedulerSpec};
 
 use super::{EpilogueKind, KernelSpec};
 
@@ -135,13 +135,7 @@ fn roles(spec: &MainloopSpec) -> String {
 }
 
 fn schedule(SchedulerSpec { raster, rule }: SchedulerSpec) -> String {
-    let order = match raster {
-        RasterSpec::AlongM => "AlongM".to_owned(),
-        RasterSpec::AlongN => "AlongN".to_owned(),
-        RasterSpec::BandsOfM(group) => format!("Grouped<AlongM, U{group}>"),
-        RasterSpec::BandsOfN(group) => format!("Grouped<AlongN, U{group}>"),
-        RasterSpec::Hilbert(side) => format!("Hilbert<U{side}>"),
-    };
+    let order = raster.rust_type(crate::rust_type::shortened);
     match rule {
         Rule::OneTile | Rule::Persistent | Rule::Dynamic => format!("{rule:?}<{order}>"),
         Rule::DividedTail { parts, least } => {

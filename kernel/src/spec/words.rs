@@ -263,27 +263,22 @@ impl Word for Group {
     }
 }
 
+/// An order of tiles, with its size.
 impl Word for RasterSpec {
     fn read(key: &'static str, text: &str) -> Result<Self, SpecError> {
-        let after = |name: &str| number(text.strip_prefix(name)?);
-        let raster = match text {
-            "m" => Some(Self::AlongM),
-            "n" => Some(Self::AlongN),
-            _ => (after("m").map(Self::BandsOfM))
-                .or_else(|| after("n").map(Self::BandsOfN))
-                .or_else(|| after("hilbert").map(Self::Hilbert)),
+        let (word, digits) = text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()));
+        let raster = match number(digits) {
+            None if !digits.is_empty() => None,
+            size => Self::named(word, size),
         };
-        raster.ok_or_else(|| refused(key, text, "m, n, a band such as m8 or n8, or hilbert8"))
+        raster.ok_or_else(|| {
+            let words = Self::words().collect::<Vec<_>>().join(", ");
+            refused(key, text, format!("one of {words}, with any number in place of 8,"))
+        })
     }
 
     fn text(&self) -> String {
-        match self {
-            Self::AlongM => "m".to_owned(),
-            Self::AlongN => "n".to_owned(),
-            Self::BandsOfM(group) => format!("m{group}"),
-            Self::BandsOfN(group) => format!("n{group}"),
-            Self::Hilbert(side) => format!("hilbert{side}"),
-        }
+        self.word().unwrap_or_else(|| self.name())
     }
 }
 

@@ -8,7 +8,8 @@ use fastrand::Rng;
 use kernel::{
     AnyGemm, Buffer, Engine, EngineError, GemmProblem, KernelSpec, LinearArguments, Request, Types,
 };
-use scheduler::{RasterSpec, Rule, SchedulerSpec};
+use scheduler::{AlongM, AlongN, Grouped, Raster, Rule, SchedulerSpec};
+use typenum::U3;
 
 /// One kernel of each class, as text, and the step of K that its operands allow.
 pub(crate) const CLASSES: [(&str, u32); 19] = [
@@ -81,7 +82,7 @@ fn varied(base: &KernelSpec, random: &mut Rng) -> KernelSpec {
             mainloop.atom = atom.promoted(base.mainloop.atom.promote).taking(a);
         }
     }
-    let raster = of(random, &[RasterSpec::AlongM, RasterSpec::AlongN, RasterSpec::BandsOfM(3)]);
+    let raster = of(random, &[AlongM::RASTER, AlongN::RASTER, Grouped::<AlongM, U3>::RASTER]);
     let rules = [Rule::OneTile, Rule::Persistent, Rule::Dynamic, Rule::NarrowTail { parts: 2 }];
     let parts = matches!(base.scheduler.rule, Rule::ClusterK { .. });
     let rule = if parts { base.scheduler.rule } else { of(random, &rules) };

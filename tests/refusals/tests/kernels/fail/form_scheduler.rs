@@ -7,30 +7,21 @@ use half::bf16;
 use kernel::{Batched, Composed, Gemm, PointerArray, GroupedContiguous};
 use ptx::Builder;
 #[allow(unused_imports)]
-use scheduler::{SchedulerTraits, Schedule, TileScheduler, Tiles, Work, WorkLoop};
-use std::sync::Arc;
+use scheduler::{SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop};
 use typenum::{U1, U64};
 
 type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
 
 /// One worker has all tiles, from the first to the last.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 struct Mine;
 impl TileScheduler for Mine {
     const TRAITS: SchedulerTraits = SchedulerTraits::WHOLE;
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self)
-    }
-}
-impl Schedule for Mine {
     fn name(&self) -> String {
         "mine".to_owned()
     }
     fn describe(&self) -> String {
         "one worker".to_owned()
-    }
-    fn traits(&self) -> SchedulerTraits {
-        SchedulerTraits::WHOLE
     }
     fn workers(&self, _: Tiles<u32>, _: u32) -> u32 {
         1
