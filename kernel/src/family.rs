@@ -1,10 +1,14 @@
 //! Families of kernels: what a kernel of many, described by a spec, adds to [`Kernel`].
 
+mod expected;
+mod inputs;
 mod problem;
 
 use core::fmt::{Debug, Display};
 use core::str::FromStr;
 
+pub use expected::{Blocks, Expected, Needed};
+pub use inputs::{Filled, Inputs, Unanswered};
 pub use problem::Problem;
 
 use crate::call::Call;
@@ -17,7 +21,7 @@ use crate::spec::KernelSpec;
 use crate::words::pairs;
 
 /// A family: kernels that specs describe, for problems of one kind. The tuner, the records on disk, the checks
-/// against a reference and the proof work with any family. [`AnyGemm`](crate::AnyGemm) is one.
+/// against a reference, the proof and the command line work with any family. [`AnyGemm`](crate::AnyGemm) is one.
 ///
 /// Specs and problems have texts. Records are kept under them, so a text must say all that its value says, and
 /// be read back as the same value.
@@ -49,6 +53,12 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
 
     /// The kernel's spec; `None` for a kernel with parts from outside the family.
     fn spec(&self) -> Option<Self::Spec>;
+
+    /// The request of a text, for operands that are packed. The text of its [`Problem`](Self::Problem) is such a text.
+    ///
+    /// # Errors
+    /// What is wrong with the text, in a sentence.
+    fn request(text: &str) -> Result<Self::Request<'static>, String>;
 
     /// The problem of a request.
     fn problem(request: &Self::Request<'_>) -> Self::Problem;
@@ -109,6 +119,26 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     /// What differs, in a sentence.
     fn serves(&self, _request: &Self::Request<'_>) -> Result<(), String> {
         Ok(())
+    }
+
+    /// The elements that the kernel writes. Of each piece of memory that it writes, all are expected or some: a piece
+    /// of which nothing is expected is an error, but for a workspace and a report. It is asked only if there is
+    /// something to write. By default nothing is known, and no kernel of the family can be checked.
+    ///
+    /// # Errors
+    /// Why the results are not known, in a sentence. A check then fails.
+    fn expect(&self, _request: &Self::Request<'_>, _inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        Err(format!("the family {} has no reference, `Family::expect` was needed", Self::NAME))
+    }
+
+    /// Numbers of the kernel: a name, a value and a note each. Those of its program are known. By default there are none.
+    fn numbers(&self) -> Vec<[String; 3]> {
+        Vec::new()
+    }
+
+    /// What the kernel computes of a request block by block, for a picture; `None` if a picture shows nothing.
+    fn blocks(&self, _request: &Self::Request<'_>) -> Option<Blocks> {
+        None
     }
 
     /// The first of these kernels, with times in microseconds, the fastest first, that can compute the
@@ -214,6 +244,10 @@ impl Family for AnyGemm {
 
     fn spec(&self) -> Option<KernelSpec> {
         Self::spec(self)
+    }
+
+    fn request(text: &str) -> Result<Request<'static>, String> {
+        text.parse::<Problem>()?.request()
     }
 
     fn problem(request: &Request<'_>) -> Problem {
