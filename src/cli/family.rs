@@ -1,4 +1,4 @@
-//! `--family`: plan, emit, verify, trace, explore, bench and tune for kernels of any family that is no GEMM.
+//! `--family`: plan, emit, verify, trace, explore, bench and tune for kernels of any family.
 
 use core::fmt;
 use std::fs::OpenOptions;
@@ -39,9 +39,9 @@ impl AnyFamily {
     }
 }
 
-/// The library's own families. GEMM is the first: its commands have options of their own.
+/// The library's own families. GEMM is the first; without `--family` its commands have options of their own.
 const OWN: [AnyFamily; 4] = [
-    AnyFamily { name: AnyGemm::NAME, commands: |_| None },
+    AnyFamily::of::<AnyGemm>(),
     AnyFamily::of::<Attention>(),
     AnyFamily::of::<AttentionBackward>(),
     AnyFamily::of::<Rows>(),
@@ -67,7 +67,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 /// A command.
 type Run = fn(&Given) -> Result<(), Failure>;
 
-/// The command for the family that was given; `None` for GEMMs.
+/// The command for the family that was given; `None` if none was, for GEMMs by options.
 pub(crate) fn command(given: &Given, verb: Verb) -> Option<Run> {
     let name = given.get::<String>("family")?;
     (all().find(|of| of.name == name)?.commands)(verb)
@@ -249,10 +249,11 @@ pub(crate) fn check<K: Family>(
 
 /// A kernel that was not checked.
 fn refused<K: Family>((problem, at): (&str, &str), kernel: &K, error: &FamilyError) -> Failure {
-    use FamilyError::{Call, Engine, Other};
+    use FamilyError::{Call, Engine, Other, Unexpected};
     let too_much =
         |error: &EngineError| matches!(error, EngineError::Memory { .. } | EngineError::Work { .. });
-    let asked = matches!(error, Call(_) | Other(_)) || matches!(error, Engine(of) if too_much(of));
+    let asked =
+        matches!(error, Call(_) | Other(_) | Unexpected(_)) || matches!(error, Engine(of) if too_much(of));
     match asked {
         true => usage!("{problem}: {} on {at}: {error}", name(kernel)),
         false => Failure::environment(error),
@@ -268,14 +269,14 @@ pub(crate) fn judged<K: Family>(
     kernel: &K,
     found: Result<Agreed, FamilyError>,
 ) -> Result<bool, Failure> {
-    use FamilyError::{Call, Engine, Other, Program};
+    use FamilyError::{Call, Engine, Other, Program, Unexpected};
     let what = format!("{problem}: {} on {at}", name(kernel));
     match found {
         Ok(Agreed { compared, total, ratio }) => {
             writeln!(out(), "ok   {what}: {compared} of {total} elements, {ratio:.2} of the bound")?;
             Ok(true)
         }
-        Err(error @ (Engine(_) | Program(_) | Call(_) | Other(_))) => {
+        Err(error @ (Engine(_) | Program(_) | Call(_) | Other(_) | Unexpected(_))) => {
             Err(refused((problem, at), kernel, &error))
         }
         Err(error) => {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use collective::{Form, LinearArguments, MatrixRef};
+use collective::{Form, Format, LinearArguments, MatrixRef};
 use cute_rs::atom::Major;
 
 use crate::call::Call;
@@ -83,7 +83,7 @@ impl Problem {
 
     /// A request of this problem. Groups are equally large, as far as their number divides what they share. Matrices are packed; where
     /// [`aligned`](Self::aligned) says otherwise, their rows are some elements longer. C of `linear+c` is a matrix of its own, whose
-    /// factor is 1/2.
+    /// factor is 1/2, or 2 where D is computed in integers.
     ///
     /// # Errors
     /// The first field that no request has, with its value and what was needed.
@@ -112,11 +112,12 @@ impl Problem {
         };
         let m = if matches!(form, Form::PointerArray) { divided(*m)? } else { *m };
         let mut request = Request::packed(types, *majors, GemmProblem { m, n: *n, k: *k });
+        let beta = if types.d == Format::S32 { 2.0 } else { 0.5 };
         match epilogue.as_str() {
             "linear" => {}
             "linear+c" => {
                 request.call.epilogue =
-                    LinearArguments { beta: 0.5, c: Some(request.call.d), ..request.call.epilogue }
+                    LinearArguments { beta, c: Some(request.call.d), ..request.call.epilogue }
             }
             text => request = request.fused(text.parse().map_err(|error| format!("epilogue: {error}"))?),
         }

@@ -1,6 +1,7 @@
 //! The judge judged: a family of small kernels, each with one mistake, and references with one mistake each.
 
 mod attention;
+mod gemm;
 mod rows;
 
 use collective::Format as Type;
