@@ -4,11 +4,11 @@ use core::fmt;
 use std::time::Duration;
 
 use kernel::driver::tune::{Candidate, Inputs};
-use kernel::{EngineError, Gpu};
+use kernel::{EngineError, Family, Gpu};
 use peers::{Monitor, Readings};
 use serde::{Deserialize, Serialize};
 
-use crate::verify::family::{Agreed, Checks, FamilyError, Reference};
+use crate::verify::family::{Agreed, Checks, FamilyError};
 
 /// The state of the GPU during a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ pub enum BenchError<K: fmt::Debug> {
 ///
 /// # Errors
 /// A kernel is wrong, or cannot compute the request; there is nothing to compute; the driver's.
-pub fn bench<K: Reference>(
+pub fn bench<K: Family>(
     gpu: &mut Gpu,
     kernels: &[K],
     request: &K::Request<'_>,

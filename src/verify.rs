@@ -37,8 +37,6 @@ pub mod instructions;
 pub mod product;
 pub mod random;
 mod repeat;
-#[cfg(feature = "records")]
-mod rows;
 pub mod sample;
 mod session;
 pub mod several;

@@ -10,7 +10,7 @@ use falchion::collective::Real;
 use falchion::kernel::{Card, Family, Kernel, Machine};
 use falchion::prelude::{Emulator, Engine};
 use falchion::verify::attention::{Case, Checked, Layout, Values};
-use falchion::verify::family::{self, Reference};
+use falchion::verify::family;
 
 #[path = "attention/cache.rs"]
 mod cache;

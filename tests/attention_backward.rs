@@ -222,9 +222,9 @@ fn specs() {
         ("d=64", "the number of queries per tile is 64, 128 for 128 keys with d=64 was needed"),
         (
             "tile=128x128",
-            "needs about 301 registers for 128 queries per tile, it has 240: take fewer queries per tile",
+            "needs about 301 registers for a tile of 128 x 128, it has 240: take fewer queries per tile",
         ),
-        ("tile=80x128", "needs about 241 registers for 80 queries per tile, it has 240"),
+        ("tile=80x128", "needs about 241 registers for a tile of 80 x 128, it has 240"),
         ("format=e4m3", "format is e4m3, bf16 or f16 was needed"),
         ("mask=none", "`mask=none`: full, causal, window or chunked was needed"),
         ("lengths=many", "`lengths=many`: equal or packed was needed"),

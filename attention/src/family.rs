@@ -8,7 +8,7 @@ use core::str::FromStr;
 use collective::Format;
 use kernel::operands::Contents;
 use kernel::words::Worded;
-use kernel::{Family, LaunchError, Machine, Predicted, cheapest};
+use kernel::{Blocks, Expected, Family, Inputs, LaunchError, Machine, Predicted, cheapest};
 
 use crate::checks::check_problem;
 use crate::error::AttentionError;
@@ -393,6 +393,11 @@ impl Family for Attention {
         self.has_masks_of_specs().then_some(self.plan().spec)
     }
 
+    /// The log-sum-exp is stored.
+    fn request(text: &str) -> Result<AttentionRequest, String> {
+        Ok(AttentionRequest { log_sum_exp: true, ..text.parse()? })
+    }
+
     /// For example `4x16/16x4096x4096 d=128 mask=causal`: sequences, heads of Q and of K, queries and keys, and the types.
     fn problem(request: &AttentionRequest) -> String {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
@@ -563,5 +568,17 @@ impl Family for Attention {
             request.spec().operations(&problem) * request.seen([queries, keys]) * f64::from(count)
         };
         request.kinds().map(part).sum()
+    }
+
+    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        Ok(self.expected(request, inputs))
+    }
+
+    fn numbers(&self) -> Vec<[String; 3]> {
+        self.told()
+    }
+
+    fn blocks(&self, request: &AttentionRequest) -> Option<Blocks> {
+        self.drawn(request)
     }
 }

@@ -33,6 +33,8 @@ mod count;
 mod emit;
 mod error;
 #[cfg(feature = "records")]
+mod expected;
+#[cfg(feature = "records")]
 mod family;
 mod interface;
 mod kernel;

@@ -1,23 +1,24 @@
 //! Families of kernels: what a kernel of many, described by a spec, adds to [`Kernel`].
 
+mod expected;
+mod gemm;
+mod inputs;
 mod problem;
 
 use core::fmt::{Debug, Display};
 use core::str::FromStr;
 
+pub use expected::{Blocks, Expected, Needed};
+pub use inputs::{Filled, Inputs, Unanswered};
 pub use problem::Problem;
 
-use crate::call::Call;
-use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
-use crate::named::Named;
 use crate::operands::Contents;
-use crate::select::{Known, Machine, Ranked, Request, Selection, measured, rank, search};
-use crate::spec::KernelSpec;
+use crate::select::Machine;
 use crate::words::pairs;
 
 /// A family: kernels that specs describe, for problems of one kind. The tuner, the records on disk, the checks
-/// against a reference and the proof work with any family. [`AnyGemm`](crate::AnyGemm) is one.
+/// against a reference, the proof and the command line work with any family. [`AnyGemm`](crate::AnyGemm) is one.
 ///
 /// Specs and problems have texts. Records are kept under them, so a text must say all that its value says, and
 /// be read back as the same value.
@@ -49,6 +50,12 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
 
     /// The kernel's spec; `None` for a kernel with parts from outside the family.
     fn spec(&self) -> Option<Self::Spec>;
+
+    /// The request of a text, for operands that are packed. The text of its [`Problem`](Self::Problem) is such a text.
+    ///
+    /// # Errors
+    /// What is wrong with the text, in a sentence.
+    fn request(text: &str) -> Result<Self::Request<'static>, String>;
 
     /// The problem of a request.
     fn problem(request: &Self::Request<'_>) -> Self::Problem;
@@ -109,6 +116,26 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     /// What differs, in a sentence.
     fn serves(&self, _request: &Self::Request<'_>) -> Result<(), String> {
         Ok(())
+    }
+
+    /// The elements that the kernel writes. Of each piece of memory that it writes, all are expected or some: a piece
+    /// of which nothing is expected is an error, but for a workspace and a report. It is asked only if there is
+    /// something to write. By default nothing is known, and no kernel of the family can be checked.
+    ///
+    /// # Errors
+    /// Why the results are not known, in a sentence. A check then fails.
+    fn expect(&self, _request: &Self::Request<'_>, _inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        Err(format!("the family {} has no reference, `Family::expect` was needed", Self::NAME))
+    }
+
+    /// Numbers of the kernel: a name, a value and a note each. Those of its program are known. By default there are none.
+    fn numbers(&self) -> Vec<[String; 3]> {
+        Vec::new()
+    }
+
+    /// What the kernel computes of a request block by block, for a picture; `None` if a picture shows nothing.
+    fn blocks(&self, _request: &Self::Request<'_>) -> Option<Blocks> {
+        None
     }
 
     /// The first of these kernels, with times in microseconds, the fastest first, that can compute the
@@ -197,90 +224,5 @@ pub fn cheapest<K: Family>(
         Some(reason) if all.is_empty() => Err(reason),
         _ if all.is_empty() => Err("the space is empty".to_owned()),
         _ => Ok(all),
-    }
-}
-
-impl Family for AnyGemm {
-    const NAME: &'static str = "gemm";
-    const VERSIONED: bool = true;
-    type Request<'r> = Request<'r>;
-    type Problem = Problem;
-    type Spec = KernelSpec;
-    type Call = Call;
-
-    fn of_spec(spec: &KernelSpec) -> Result<Self, String> {
-        spec.kernel().map_err(|error| error.to_string())
-    }
-
-    fn spec(&self) -> Option<KernelSpec> {
-        Self::spec(self)
-    }
-
-    fn problem(request: &Request<'_>) -> Problem {
-        Problem::of(request)
-    }
-
-    fn call(request: &Request<'_>) -> Call {
-        Call { workspace: None, ..request.call }
-    }
-
-    fn ranked(request: &Request<'_>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
-        let Selection { ranked, refused } = search(request, machine, most);
-        if ranked.is_empty() {
-            let reason = refused.into_iter().next().map(|refused| refused.error.to_string());
-            let reason = reason.or_else(|| request.impossible());
-            return Err(reason.unwrap_or_else(|| "no kernel of the space fits".to_owned()));
-        }
-        Ok(ranked.into_iter().map(Predicted::from).collect())
-    }
-
-    fn predicted(self, request: &Request<'_>, machine: &Machine) -> Result<Predicted<Self>, String> {
-        let mut selection = rank(vec![self], request, machine);
-        match (selection.ranked.pop(), selection.refused.pop()) {
-            (Some(ranked), _) => Ok(ranked.into()),
-            (None, Some(refused)) => Err(refused.error.to_string()),
-            (None, None) => {
-                let needed =
-                    request.fusion.map_or("`epilogue=linear` or `epilogue=sourced`".to_owned(), |of| {
-                        format!("`epilogue={of}`")
-                    });
-                Err(format!("{needed} was needed"))
-            }
-        }
-    }
-
-    fn said(request: &Request<'_>) -> Vec<(&'static str, String)> {
-        let [a, b, d] =
-            [request.types.a, request.types.b, request.types.d].map(|format| format.name().to_owned());
-        let form = match request.call.products.form().suffix().trim_start_matches('_') {
-            "" => "single".to_owned(),
-            suffix => suffix.replace('_', "-"),
-        };
-        let layout = request.majors.word().to_owned();
-        let mut said = vec![("form", form), ("dtype", a), ("dtype-b", b), ("out", d), ("layout", layout)];
-        said.extend(request.fusion.map(|formula| ("epilogue", formula.text().to_owned())));
-        said
-    }
-
-    fn operations(request: &Request<'_>) -> f64 {
-        request.operations()
-    }
-
-    fn words(request: &Request<'_>, _contents: Contents) -> Vec<u32> {
-        request.call.products.table(&request.groups().unwrap_or_default())
-    }
-
-    fn measured(
-        request: &Request<'_>,
-        machine: &Machine,
-        times: &[(KernelSpec, f64)],
-    ) -> Option<Predicted<Self>> {
-        measured(&request.known(Known::Measured(times)), machine).map(Predicted::from)
-    }
-}
-
-impl From<Ranked> for Predicted<AnyGemm> {
-    fn from(Ranked { gemm, prediction, measured, reason }: Ranked) -> Self {
-        Self { kernel: gemm, microseconds: measured.unwrap_or(prediction.microseconds), reason }
     }
 }

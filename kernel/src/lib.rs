@@ -126,7 +126,7 @@ pub use emulated::{Emulator, Progress};
 pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
 #[cfg(feature = "records")]
-pub use family::{Family, Predicted, asked, cheapest};
+pub use family::{Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, asked, cheapest};
 pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;

@@ -7,7 +7,7 @@ use crate::arguments::Arguments;
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::error::{EngineError, LaunchError};
-use crate::family::{Family, Predicted, cheapest};
+use crate::family::{Expected, Family, Inputs, Predicted, cheapest};
 use crate::filled::Launch;
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
@@ -16,9 +16,10 @@ use crate::operands::{Layouts, Visit};
 use crate::problem::GemmProblem;
 use crate::program::Program;
 use crate::select::{Machine, Request};
+use crate::words::Worded;
 
-/// GEMM kernels with a mainloop, an epilogue or a scheduler of your own. [`OwnGemm`] makes a [`Family`] of them, whose
-/// specs are the kernels' names.
+/// GEMM kernels with a mainloop, an epilogue or a scheduler of your own, and what they must write. [`OwnGemm`] makes a [`Family`] of
+/// them, whose specs are the kernels' names.
 pub trait GemmFamily: 'static {
     /// The name, in errors and for the records on disk.
     const NAME: &'static str;
@@ -35,6 +36,15 @@ pub trait GemmFamily: 'static {
     /// Operations that a problem counts as, to compare kernels by their rates.
     fn operations(GemmProblem { m, n, k }: GemmProblem) -> f64 {
         2.0 * f64::from(m) * f64::from(n) * f64::from(k)
+    }
+
+    /// A row of D: values, and how far a kernel's may be from them. By default nothing is known, and no kernel of the family can
+    /// be checked.
+    ///
+    /// # Errors
+    /// Why the row is not known, in a sentence.
+    fn row(_problem: GemmProblem, _row: usize, _inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
+        Err(format!("the family {} has no reference, `GemmFamily::row` was needed", Self::NAME))
     }
 }
 
@@ -115,6 +125,13 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
         Some(self.kernel.name().to_owned())
     }
 
+    fn request(text: &str) -> Result<GemmProblem, String> {
+        let extents = <[u32; 3]>::read(text).map(|[m, n, k]| GemmProblem { m, n, k });
+        extents
+            .filter(|of| Self::problem(of) == text)
+            .ok_or_else(|| format!("`{text}` was found, MxNxK was needed"))
+    }
+
     /// For example `128x256x64`: M, N and K.
     fn problem(GemmProblem { m, n, k }: &GemmProblem) -> String {
         format!("{m}x{n}x{k}")
@@ -135,5 +152,12 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
 
     fn operations(request: &GemmProblem) -> f64 {
         F::operations(*request)
+    }
+
+    fn expect(&self, problem: &GemmProblem, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        let GemmProblem { m, n, .. } = *problem;
+        let row = |row: usize| Ok((row * n as usize, F::row(*problem, row, inputs)?));
+        let elements = inputs.chosen(m as usize).into_iter().map(row).collect::<Result<_, String>>()?;
+        Ok(vec![Expected { name: "D", elements }])
     }
 }

@@ -252,6 +252,10 @@ impl Family for Copies {
         Some(self.0)
     }
 
+    fn request(text: &str) -> Result<u32, String> {
+        text.parse().map_err(|_| format!("`{text}` was found, a number was needed"))
+    }
+
     fn problem(count: &u32) -> u32 {
         *count
     }

@@ -44,6 +44,7 @@
 pub mod gradients;
 #[cfg(test)]
 mod held;
+pub mod sequences;
 
 use crate::bound::U;
 use crate::{Format, Wanted};

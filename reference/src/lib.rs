@@ -8,7 +8,7 @@
 //! | [`Sums`] | the elements of `A * B` in f64, and error bounds of the accumulators |
 //! | [`Expected`] | an element of D, with the error bound that follows from K and the formats ([`bound`]) |
 //! | [`memory`] | for epilogues that are trees: the expected content of device memory after a run |
-//! | [`attention`] | a row of attention's output and its log-sum-exp |
+//! | [`attention`] | a row of attention's output and its log-sum-exp; rows of its gradients |
 //! | [`wgmma`] | the result of a single `wgmma`, bit for bit |
 //!
 //! ```

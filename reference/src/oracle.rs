@@ -34,6 +34,16 @@ pub struct Sum {
 }
 
 impl Sum {
+    /// A row of A times a column of B of these formats, for accumulators of this type.
+    pub fn of(accumulators: Accumulators, [a, b]: [Format; 2], [row, column]: [&[f64]; 2]) -> Self {
+        Rule::of(accumulators, a, b).sum(row, column)
+    }
+
+    /// The same for 8-bit floats with block scales: `scale` gives that of a block of 128 along K, A's times B's.
+    pub fn in_blocks(lines: [&[f64]; 2], scale: impl Fn(u32) -> f64) -> Self {
+        scales::sum(lines, scale, |a, b| Rule::Fp8.sum(a, b))
+    }
+
     /// The sum of `k` products that are exact in `f32`, with `f32` accumulators.
     pub fn single(k: u32, value: f64, magnitude: f64) -> Self {
         let error = (f64::from(k) + 16.0) * magnitude * U;

@@ -1,10 +1,11 @@
 //! Kernels over rows as a family: the call of a problem, the kernels for it, and a prediction.
 
 use collective::MatrixRef;
-use kernel::{Family, Machine, Predicted, cheapest};
+use kernel::{Expected, Family, Inputs, Machine, Predicted, cheapest};
 
 use crate::add::Added;
 use crate::common::{PER_SM, THREADS};
+use crate::expected::expected;
 use crate::gather::Gathered;
 use crate::loss::{Differentiated, Logits, Merged, Peaked};
 use crate::problem::RowProblem;
@@ -80,6 +81,10 @@ impl Family for Rows {
         Some(Self::spec(self))
     }
 
+    fn request(text: &str) -> Result<RowProblem, String> {
+        text.parse().map_err(|error: kernel::words::WordError| error.to_string())
+    }
+
     fn problem(request: &RowProblem) -> RowProblem {
         *request
     }
@@ -112,6 +117,19 @@ impl Family for Rows {
 
     fn operations(request: &RowProblem) -> f64 {
         f64::from(request.rows) * request.operations()
+    }
+
+    fn expect(&self, request: &RowProblem, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        Ok(expected(request, inputs))
+    }
+
+    fn numbers(&self) -> Vec<[String; 3]> {
+        let RowSpec { kind, words, .. } = Self::spec(self);
+        let (bytes, rows) = (if words { 4 } else { 16 }, if kind == RowKind::Merge { 128 } else { 1 });
+        vec![
+            ["bytes at a time".to_owned(), bytes.to_string(), "that a thread loads".to_owned()],
+            ["rows at a time".to_owned(), rows.to_string(), "of a CTA".to_owned()],
+        ]
     }
 
     fn serves(&self, request: &RowProblem) -> Result<(), String> {

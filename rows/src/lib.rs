@@ -15,6 +15,8 @@
 mod add;
 mod common;
 #[cfg(feature = "records")]
+mod expected;
+#[cfg(feature = "records")]
 mod family;
 mod gather;
 mod loss;

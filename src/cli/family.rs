@@ -1,4 +1,4 @@
-//! `--family`: plan, emit, verify, trace, explore, bench and tune for kernels of any family that is no GEMM.
+//! `--family`: plan, emit, verify, trace, explore, bench and tune for kernels of any family.
 
 use core::fmt;
 use std::fs::OpenOptions;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::attention::Attention;
 use crate::attention::backward::AttentionBackward;
 use crate::rows::Rows;
-use crate::verify::family::{self, Agreed, Checks, FamilyError, Reference};
+use crate::verify::family::{self, Agreed, Checks, FamilyError};
 use emulator::Schedule;
 use kernel::{AnyGemm, Engine, EngineError, Family, Machine, Predicted};
 
@@ -33,15 +33,15 @@ impl fmt::Debug for AnyFamily {
 }
 
 impl AnyFamily {
-    /// A family whose results can be checked.
-    pub const fn of<K: Reference>() -> Self {
+    /// A family with all commands.
+    pub const fn of<K: Family>() -> Self {
         Self { name: K::NAME, commands: of::<K> }
     }
 }
 
-/// The library's own families. GEMM is the first: its commands have options of their own.
+/// The library's own families. GEMM is the first; without `--family` its commands have options of their own.
 const OWN: [AnyFamily; 4] = [
-    AnyFamily { name: AnyGemm::NAME, commands: |_| None },
+    AnyFamily::of::<AnyGemm>(),
     AnyFamily::of::<Attention>(),
     AnyFamily::of::<AttentionBackward>(),
     AnyFamily::of::<Rows>(),
@@ -67,14 +67,14 @@ pub(crate) fn names() -> Vec<&'static str> {
 /// A command.
 type Run = fn(&Given) -> Result<(), Failure>;
 
-/// The command for the family that was given; `None` for GEMMs.
+/// The command for the family that was given; `None` if none was, for GEMMs by options.
 pub(crate) fn command(given: &Given, verb: Verb) -> Option<Run> {
     let name = given.get::<String>("family")?;
     (all().find(|of| of.name == name)?.commands)(verb)
 }
 
 /// The commands of a family.
-fn of<K: Reference>(verb: Verb) -> Option<Run> {
+fn of<K: Family>(verb: Verb) -> Option<Run> {
     match verb {
         Verb::Plan => Some(plan::<K>),
         Verb::Emit => Some(emit::<K>),
@@ -100,7 +100,7 @@ fn of<K: Reference>(verb: Verb) -> Option<Run> {
 pub(crate) type Problem<K> = (String, <K as Family>::Request<'static>);
 
 /// The problems of `--problem`, at least one.
-pub(crate) fn problems<K: Reference>(given: &Given) -> Result<Vec<Problem<K>>, Failure> {
+pub(crate) fn problems<K: Family>(given: &Given) -> Result<Vec<Problem<K>>, Failure> {
     let texts: Vec<String> = given.list("problem");
     if texts.is_empty() {
         refuse!("--family {} needs --problem", K::NAME);
@@ -151,7 +151,7 @@ fn needed<K: Family>(given: &Given) -> Result<K, Failure> {
 /// Number of kernels that a ranking shows.
 const SHOWN: usize = 12;
 
-fn plan<K: Reference>(given: &Given) -> Result<(), Failure> {
+fn plan<K: Family>(given: &Given) -> Result<(), Failure> {
     let (kernel, card): (Option<K>, String) = (kernel(given)?, given.value("card"));
     if let Some(kernel) = kernel {
         given.finish("--kernel")?;
@@ -173,7 +173,7 @@ fn plan<K: Reference>(given: &Given) -> Result<(), Failure> {
     Ok(())
 }
 
-fn explain<K: Reference>(kernel: &K) -> Result<(), Failure> {
+fn explain<K: Family>(kernel: &K) -> Result<(), Failure> {
     let program = kernel.program()?;
     let function = program.function();
     let [x, y, z] = function.cluster;
@@ -190,14 +190,14 @@ fn explain<K: Reference>(kernel: &K) -> Result<(), Failure> {
     Ok(())
 }
 
-fn emit<K: Reference>(given: &Given) -> Result<(), Failure> {
+fn emit<K: Family>(given: &Given) -> Result<(), Failure> {
     catalogue::printed(given, &needed::<K>(given)?.program()?)
 }
 
 /// Number of kernels that are checked if none is given.
 const CHECKED: usize = 4;
 
-fn verify<K: Reference>(given: &Given) -> Result<(), Failure> {
+fn verify<K: Family>(given: &Given) -> Result<(), Failure> {
     let (engines, seed, rows): (Engines, u64, u32) =
         (given.value("engine"), given.value("seed"), given.value("compare"));
     let (own, problems) = (kernel::<K>(given)?, problems::<K>(given)?);
@@ -229,7 +229,7 @@ fn verify<K: Reference>(given: &Given) -> Result<(), Failure> {
 ///
 /// # Errors
 /// One cannot compute the problem; the engine failed.
-pub(crate) fn check<K: Reference>(
+pub(crate) fn check<K: Family>(
     (at, engine): (&str, &mut dyn Engine),
     (problem, request): (&str, &K::Request<'_>),
     kernels: &[K],
@@ -249,10 +249,11 @@ pub(crate) fn check<K: Reference>(
 
 /// A kernel that was not checked.
 fn refused<K: Family>((problem, at): (&str, &str), kernel: &K, error: &FamilyError) -> Failure {
-    use FamilyError::{Call, Engine, Other};
+    use FamilyError::{Call, Engine, Other, Unexpected};
     let too_much =
         |error: &EngineError| matches!(error, EngineError::Memory { .. } | EngineError::Work { .. });
-    let asked = matches!(error, Call(_) | Other(_)) || matches!(error, Engine(of) if too_much(of));
+    let asked =
+        matches!(error, Call(_) | Other(_) | Unexpected(_)) || matches!(error, Engine(of) if too_much(of));
     match asked {
         true => usage!("{problem}: {} on {at}: {error}", name(kernel)),
         false => Failure::environment(error),
@@ -268,14 +269,14 @@ pub(crate) fn judged<K: Family>(
     kernel: &K,
     found: Result<Agreed, FamilyError>,
 ) -> Result<bool, Failure> {
-    use FamilyError::{Call, Engine, Other, Program};
+    use FamilyError::{Call, Engine, Other, Program, Unexpected};
     let what = format!("{problem}: {} on {at}", name(kernel));
     match found {
         Ok(Agreed { compared, total, ratio }) => {
             writeln!(out(), "ok   {what}: {compared} of {total} elements, {ratio:.2} of the bound")?;
             Ok(true)
         }
-        Err(error @ (Engine(_) | Program(_) | Call(_) | Other(_))) => {
+        Err(error @ (Engine(_) | Program(_) | Call(_) | Other(_) | Unexpected(_))) => {
             Err(refused((problem, at), kernel, &error))
         }
         Err(error) => {
@@ -287,7 +288,7 @@ pub(crate) fn judged<K: Family>(
 
 /// The problem and the kernel of a command that runs one in the emulator: those of `--problem` and `--kernel`, or the kernel
 /// that is ranked first.
-pub(crate) fn one<K: Reference>(given: &Given, clusters: u32) -> Result<(Problem<K>, K), Failure> {
+pub(crate) fn one<K: Family>(given: &Given, clusters: u32) -> Result<(Problem<K>, K), Failure> {
     let own: Option<K> = kernel(given)?;
     let mut problems = problems::<K>(given)?;
     let (Some((problem, request)), true) = (problems.pop(), problems.is_empty()) else {
@@ -307,7 +308,7 @@ pub(crate) fn one<K: Reference>(given: &Given, clusters: u32) -> Result<(Problem
 }
 
 /// A run in the emulator, and how it ended.
-pub(crate) fn recorded<K: Reference>(
+pub(crate) fn recorded<K: Family>(
     ((problem, request), kernel): (&Problem<K>, &K),
     how: (u32, Schedule, u64),
 ) -> Result<family::Traced, Failure> {
@@ -316,7 +317,7 @@ pub(crate) fn recorded<K: Reference>(
     traced.ok_or_else(|| usage!("--problem {problem} has nothing to compute"))
 }
 
-fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
+fn traced<K: Family>(given: &Given) -> Result<(), Failure> {
     let kept = trace::Kept::read(given)?;
     let clusters = given.value("clusters");
     let ((problem, kernel), schedule) = (one::<K>(given, clusters)?, trace::schedule(given));

@@ -13,8 +13,6 @@
 //! ```
 
 pub mod backward;
-#[cfg(feature = "records")]
-mod family;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -26,6 +24,7 @@ use attention::{
 };
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};
+use reference::attention::sequences::Sequence;
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
@@ -166,13 +165,6 @@ impl Largest {
         }
         self.ratio = self.ratio.max(ratio);
     }
-}
-
-/// A sequence: queries and keys of those before it, and its own.
-#[derive(Clone, Copy, Debug)]
-struct Sequence {
-    before: [u32; 2],
-    rows: [u32; 2],
 }
 
 impl Case {

@@ -1,81 +1,20 @@
 //! Checks kernels of any [`Family`]: random inputs, an f64 reference, and a bound per element; and their
 //! synchronisation, by breaking it.
 //!
-//! A family that implements [`Reference`] says what its kernels must write. [`check`] runs one on any engine. [`prove`] runs
+//! A family says what its kernels must write ([`Family::expect`]). [`check`] runs one on any engine. [`prove`] runs
 //! the [mutants](ptx::mutate) of any [`Kernel`](kernel::Kernel) in the emulator, and [`trace`] records what it does.
 
-mod blocks;
 mod error;
-mod inputs;
 mod placed;
 mod proof;
 
 use kernel::operands::{Contents, Fill, Memory, Piece, Places};
-use kernel::words::Worded;
-use kernel::{Buffer, Demand, Engine, EngineError, Family, GemmFamily, GemmProblem, OwnGemm};
-use reference::Format;
+use kernel::{Buffer, Demand, Engine, EngineError, Expected, Family, Filled, Inputs};
 
-pub use blocks::{Blocks, Needed};
 pub use error::FamilyError;
-pub use inputs::Inputs;
 pub use proof::{Proof, Traced, prove, trace};
 
 use placed::{MARGIN, POISON, Placed, is_result};
-
-/// What commands and checks know of a family in addition: how its requests are written, and what its kernels must write.
-pub trait Reference: Family {
-    /// The request of a text, for operands that are packed. The text of its [`Problem`](Family::Problem) is such a text.
-    ///
-    /// # Errors
-    /// What is wrong with the text, in a sentence.
-    fn request(text: &str) -> Result<Self::Request<'static>, String>;
-
-    /// The elements that the kernel writes. Of each piece of memory that it writes, all are expected or some: a piece
-    /// of which nothing is expected is an error, but for a workspace and a report. It is asked only if there is
-    /// something to write.
-    fn expect(&self, request: &Self::Request<'_>, inputs: &Inputs<'_>) -> Vec<Expected>;
-
-    /// Numbers of the kernel: a name, a value and a note each. Those of its program are known.
-    fn numbers(&self) -> Vec<[String; 3]> {
-        Vec::new()
-    }
-
-    /// What the kernel computes of a request block by block, for a picture; `None` if a picture shows nothing.
-    fn blocks(&self, _request: &Self::Request<'_>) -> Option<Blocks> {
-        None
-    }
-}
-
-/// What the kernels of a [`GemmFamily`] must write.
-pub trait GemmReference: GemmFamily {
-    /// A row of D: values, and how far the kernel's may be from them.
-    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Vec<(f64, f64)>;
-}
-
-impl<F: GemmReference> Reference for OwnGemm<F> {
-    fn request(text: &str) -> Result<GemmProblem, String> {
-        let extents = <[u32; 3]>::read(text).map(|[m, n, k]| GemmProblem { m, n, k });
-        extents
-            .filter(|of| Self::problem(of) == text)
-            .ok_or_else(|| format!("`{text}` was found, MxNxK was needed"))
-    }
-
-    fn expect(&self, problem: &GemmProblem, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let GemmProblem { m, n, .. } = *problem;
-        let row = |row| (row * n as usize, F::row(*problem, row, inputs));
-        vec![Expected { name: "D", elements: inputs.chosen(m as usize).into_iter().map(row).collect() }]
-    }
-}
-
-/// What a piece of memory must hold. Of other elements, it is only checked that the kernel wrote something there.
-#[derive(Clone, Debug)]
-pub struct Expected {
-    /// The piece's name.
-    pub name: &'static str,
-    /// Consecutive elements: the number of the first one in the order of the piece's lines; values, and how far the kernel's may be from
-    /// them.
-    pub elements: Vec<(usize, Vec<(f64, f64)>)>,
-}
 
 /// A check that found no error.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,7 +34,7 @@ pub struct Agreed {
 /// # Errors
 /// The first element that is wrong or the first byte that changed; a reference that asks for memory that is not there,
 /// expects elements that the kernel does not write, or leaves out what it writes; or why the kernel could not be run.
-pub fn check<K: Reference>(
+pub fn check<K: Family>(
     engine: &mut dyn Engine,
     kernel: &K,
     request: &K::Request<'_>,
@@ -126,7 +65,7 @@ impl<C: Clone> Checks<C> {
     /// # Errors
     /// The kernel is one for other requests, the call is illegal, it writes no memory that could be compared, or the engine or the host has
     /// too little memory, which is found before anything is allocated.
-    pub fn new<K: Reference<Call = C>>(
+    pub fn new<K: Family<Call = C>>(
         engine: &mut dyn Engine,
         kernel: &K,
         request: &K::Request<'_>,
@@ -168,8 +107,7 @@ impl<C: Clone> Checks<C> {
             let mut before = fill.bytes(&piece);
             before.resize(piece.bytes + margin, POISON);
             engine.write(buffer, &before)?;
-            let format = piece.format().and_then(|format| Format::named(format.name()));
-            Ok(Placed { piece, buffer, format, before })
+            Ok(Placed { before: Filled::new(piece, before), buffer })
         };
         let pieces = pieces.into_iter().zip(buffers).map(placed).collect::<Result<_, EngineError>>()?;
         Ok(Self { call, pieces, empty, results, sample })
@@ -179,7 +117,7 @@ impl<C: Clone> Checks<C> {
     ///
     /// # Errors
     /// As [`check`].
-    pub fn check<K: Reference<Call = C>>(
+    pub fn check<K: Family<Call = C>>(
         &self,
         engine: &mut dyn Engine,
         kernel: &K,
@@ -191,8 +129,8 @@ impl<C: Clone> Checks<C> {
         let resident = engine.resident_clusters(&program)?;
         let workspace = engine.workspace(kernel.workspace(&call, resident))?;
         kernel.lend_workspace(&mut call, workspace);
-        for of in self.pieces.iter().filter(|of| of.piece.writes) {
-            engine.write(of.buffer, &of.before)?;
+        for of in self.pieces.iter().filter(|of| of.before.piece.writes) {
+            engine.write(of.buffer, &of.before.bytes)?;
         }
         let ran = kernel.run(engine, &call);
         if let Some(workspace) = workspace {
@@ -214,7 +152,7 @@ impl<C: Clone> Checks<C> {
     }
 
     /// What the reference expects of the kernel's results; nothing, if they have no elements.
-    fn expected<K: Reference<Call = C>>(
+    fn expected<K: Family<Call = C>>(
         &self,
         kernel: &K,
         request: &K::Request<'_>,
@@ -222,11 +160,12 @@ impl<C: Clone> Checks<C> {
         if !self.pieces.iter().any(Placed::is_result) {
             return Ok(Vec::new());
         }
-        let inputs = Inputs::new(&self.pieces, &self.empty, self.sample);
-        let expected = kernel.expect(request, &inputs);
+        let inputs = Inputs::new(self.pieces.iter().map(|of| &of.before), &self.empty, self.sample);
+        let expected = kernel.expect(request, &inputs).map_err(FamilyError::Unexpected)?;
         inputs.answered()?;
         let strange = expected.iter().find(|own| {
-            let written = self.pieces.iter().any(|of| of.piece.writes && of.piece.name == own.name);
+            let pieces = self.pieces.iter().map(|of| &of.before.piece);
+            let written = pieces.filter(|piece| piece.writes).any(|piece| piece.name == own.name);
             !written && !self.results.contains(&own.name)
         });
         if let Some(&Expected { name, .. }) = strange {

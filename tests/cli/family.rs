@@ -1,4 +1,4 @@
-//! `--family`: the commands for kernels that are no GEMM.
+//! `--family`: the commands for kernels of any family.
 
 use super::falchion;
 
@@ -57,6 +57,81 @@ fn attention_has_the_commands_of_gemm() {
     }
     let without = falchion(&["plan", "--problem", "4x16x64"]);
     assert!(without.stderr.contains("--problem needs --family"), "{}", without.stderr);
+}
+
+/// By its family, GEMM has them for problems as texts: every form, direction and type.
+#[test]
+fn gemm_has_them_as_any_family() {
+    const OF: [&str; 2] = ["--family", "gemm"];
+    const ONE: &str = "single 70x40x136 bf16 kk epilogue=linear";
+    for (line, code, words) in [
+        (&["plan", "--kernel", "tile=128x64x64"][..], 0, "consumer warpgroups"),
+        (&["plan", "--problem", "single 4096x4096x4096 e4m3 kk epilogue=linear"], 0, "predicted for H200"),
+        (&["plan", "--problem", "grouped 4096x512x512 bf16 kk groups=8 epilogue=linear"], 0, "form=grouped"),
+        (&["emit", "--kernel", "tile=128x64x64 mask=causal"], 2, "--kernel tile=128x64x64 mask=causal"),
+        (&["emit", "--kernel", "tile=128x64x64"], 0, ".visible .entry gemm_bf16_kk_128x64x64"),
+        (&["verify", "--problem", ONE, "--engine", "emulator"], 0, "4 passed, 0 failed, 0 skipped"),
+        (
+            &[
+                "verify",
+                "--problem",
+                "ragged 70x40x136 bf16 kn groups=3 epilogue=linear+c",
+                "--engine",
+                "emulator",
+            ],
+            0,
+            "4 passed, 0 failed, 0 skipped",
+        ),
+        (
+            &[
+                "verify",
+                "--problem",
+                "single 70x136x256 e4m3-1x128-128x128 kk epilogue=linear",
+                "--engine",
+                "emulator",
+            ],
+            0,
+            "4 passed, 0 failed, 0 skipped",
+        ),
+        (&["verify", "--problem", ONE, "--engine", "emulator", "--compare", "5"], 0, "200 of 2800 elements"),
+        // Another type than that of the problem.
+        (
+            &["verify", "--problem", ONE, "--kernel", "dtype=f16"],
+            2,
+            "the kernel's types is f16, bf16 was needed",
+        ),
+        // Nothing passes where nothing is known.
+        (
+            &[
+                "verify",
+                "--problem",
+                "single 64x64x128 bf16-sparse-a kk epilogue=linear",
+                "--engine",
+                "emulator",
+            ],
+            2,
+            "there is nothing to compare with: what GEMMs write of a sparse A is not known here",
+        ),
+        (
+            &["verify", "--problem", "single 64x64x64 bf16 kk epilogue=bias", "--engine", "emulator"],
+            2,
+            "single 64x64x64 bf16 kk epilogue=bias",
+        ),
+        (
+            &["verify", "--problem", "grouped 128x64x64 bf16 kk groups=2 epilogue=linear"],
+            2,
+            "records describe the GEMMs",
+        ),
+        (&["trace", "--problem", ONE], 0, "kernel    gemm_bf16_"),
+        (&["explore", "-o", "-", "--problem", ONE], 0, "consumer warpgroups"),
+        (&["plan"], 2, "--family gemm needs --problem"),
+        (&["plan", "--problem", "64x64x64"], 2, "has no epilogue"),
+        (&["plan", "--problem", "single 64x64x64 bf17 kk epilogue=linear"], 2, "element is `bf17`"),
+    ] {
+        let run = falchion(&[line, &OF].concat());
+        let text = format!("{}{}", run.stdout, run.stderr);
+        assert!(run.code == Some(code) && text.contains(words), "{line:?}: {:?} {text}", run.code);
+    }
 }
 
 /// A family whose calls have three programs.

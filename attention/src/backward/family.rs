@@ -1,7 +1,7 @@
 //! The backward pass as a family of kernels: what is asked, the space of specs, and a prediction.
 
 use kernel::operands::Contents;
-use kernel::{Family, Machine, Predicted, cheapest};
+use kernel::{Expected, Family, Inputs, Machine, Predicted, cheapest};
 
 use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
@@ -119,6 +119,10 @@ impl Family for AttentionBackward {
         self.has_mask_of_spec().then_some(self.plan().spec)
     }
 
+    fn request(text: &str) -> Result<AttentionRequest, String> {
+        AttentionRequest::of_backward(text)
+    }
+
     /// As of the forward pass: `4x16/16x4096x4096 mask=causal`.
     fn problem(request: &AttentionRequest) -> String {
         Attention::problem(request)
@@ -195,5 +199,13 @@ impl Family for AttentionBackward {
             spec.operations(&problem) * request.seen([queries, keys]) * f64::from(count)
         };
         request.kinds().map(part).sum()
+    }
+
+    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        Ok(self.expected(request, inputs))
+    }
+
+    fn numbers(&self) -> Vec<[String; 3]> {
+        self.told()
     }
 }

@@ -30,6 +30,8 @@
 mod call;
 mod emit;
 #[cfg(feature = "records")]
+mod expected;
+#[cfg(feature = "records")]
 mod family;
 mod kernel;
 mod plan;

@@ -176,8 +176,8 @@ impl TensorCopy {
         columns: Option<Value<'f, u32>>,
     ) {
         let boxes = self.tiles.plan();
-        let dst = load.dst + slice * self.tiles.slice_bytes();
         let tile = boxes.slice(first, slice);
+        let dst = load.dst + slice * self.tiles.slice_bytes();
         let of_box = |i| tile.as_ref().ok().and_then(|&tile| boxes.copy(tile, i).ok());
         for (i, place) in (0..).zip(boxes.boxes()) {
             let Some([mut inner, mut outer]): Option<[_; 2]> = of_box(i) else {

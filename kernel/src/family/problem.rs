@@ -3,11 +3,13 @@
 use core::fmt;
 use core::str::FromStr;
 
-use collective::{Form, MatrixRef};
+use collective::{Form, Format, LinearArguments, MatrixRef};
 use cute_rs::atom::Major;
 
+use crate::call::Call;
 use crate::named::Named;
 use crate::problem::GemmProblem;
+use crate::products::GroupedProblem;
 use crate::select::Request;
 use crate::types::Types;
 use crate::words::{Worded, pairs};
@@ -76,6 +78,67 @@ impl Problem {
             // The host does not know where described matrices are.
             aligned: [(call.a, a), (call.b, b), (call.d, d)]
                 .map(|(matrix, bytes)| described || is_aligned(matrix, bytes)),
+        }
+    }
+
+    /// A request of this problem. Groups are equally large, as far as their number divides what they share. Matrices are packed; where
+    /// [`aligned`](Self::aligned) says otherwise, their rows are some elements longer. C of `linear+c` is a matrix of its own, whose
+    /// factor is 1/2, or 2 where D is computed in integers.
+    ///
+    /// # Errors
+    /// The first field that no request has, with its value and what was needed.
+    pub fn request(&self) -> Result<Request<'static>, String> {
+        let Self { form, element, majors, m, n, k, groups, epilogue, .. } = self;
+        let types =
+            Types::named(element).ok_or_else(|| format!("element is `{element}`, types were needed"))?;
+        let divided = |extent: u32| match groups {
+            0 => Err("groups is 0, at least 1 was needed".to_owned()),
+            _ if !extent.is_multiple_of(*groups) => {
+                Err(format!("m is {extent}, a multiple of the {groups} groups was needed"))
+            }
+            _ => Ok(extent / groups),
+        };
+        let (count, address) = (*groups, 1 << 20);
+        let products = match form {
+            Form::Single if count != 1 => {
+                return Err(format!("groups is {count}, 1 was needed: form is single"));
+            }
+            Form::Single => GroupedProblem::One,
+            Form::Batched => GroupedProblem::Batched { count },
+            Form::GroupedContiguous => GroupedProblem::GroupedContiguous { count, offsets: address },
+            Form::GroupedMasked => GroupedProblem::GroupedMasked { count, rows: address, room: divided(*m)? },
+            Form::KGrouped => GroupedProblem::KGrouped { count, offsets: address },
+            Form::PointerArray => GroupedProblem::PointerArray { count, records: address },
+        };
+        let m = if matches!(form, Form::PointerArray) { divided(*m)? } else { *m };
+        let mut request = Request::packed(types, *majors, GemmProblem { m, n: *n, k: *k });
+        let beta = if types.d == Format::S32 { 2.0 } else { 0.5 };
+        match epilogue.as_str() {
+            "linear" => {}
+            "linear+c" => {
+                request.call.epilogue =
+                    LinearArguments { beta, c: Some(request.call.d), ..request.call.epilogue }
+            }
+            text => request = request.fused(text.parse().map_err(|error| format!("epilogue: {error}"))?),
+        }
+        let stored = request.stored();
+        if stored != types {
+            return Err(format!("element is `{element}`, `{stored}` was needed: so the epilogue stores D"));
+        }
+        let Call { a, b, d, .. } = &mut request.call;
+        for (i, matrix) in [a, b, d].into_iter().enumerate() {
+            let step = u64::from(16 / types.bytes()[i].clamp(1, 16));
+            match self.aligned[i] {
+                true => matrix.ld = matrix.ld.next_multiple_of(step),
+                false if matrix.ld.is_multiple_of(step) && step > 1 => matrix.ld += 1,
+                false => {}
+            }
+        }
+        request.call.epilogue.c = request.call.epilogue.c.map(|_| request.call.d);
+        let request = request.several(products);
+        match Self::of(&request) {
+            same if same == *self => Ok(request),
+            other => Err(format!("`{other}` was needed")),
         }
     }
 

@@ -178,13 +178,18 @@ impl Fill {
         order
     }
 
-    /// Bytes of random elements between -1 and 1. A large matrix has them from a few thousand numbers.
+    /// Bytes of random elements: floats between -1 and 1, integers of the format's whole range. A large matrix has them from a few
+    /// thousand numbers.
     pub fn matrix(&mut self, format: Format, length: usize) -> Vec<u8> {
         let size = format.bytes() as usize;
         let count = length / size;
         let mut element = || {
-            let value = (self.next() >> 40) as f64 / (1u64 << 23) as f64 - 1.0;
-            format.encode(value).to_le_bytes()
+            let bits = self.next() >> 40;
+            if format.is_float() {
+                return format.encode(bits as f64 / (1u64 << 23) as f64 - 1.0).to_le_bytes();
+            }
+            // Any bits are an integer.
+            bits.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()
         };
         let some: Vec<_> = (0..count.min(SOME)).map(|_| element()).collect();
         match size {

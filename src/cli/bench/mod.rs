@@ -26,11 +26,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::verify::family::Reference;
 use collective::{Format, Formula};
 use cute_rs::atom::Major;
 use kernel::driver::tune::Inputs;
-use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Request, Types};
+use kernel::{AnyGemm, Engine, Family, GemmProblem, Gpu, Request, Types};
 use peers::Monitor;
 use peers::cublaslt::CublasLt;
 
@@ -388,7 +387,7 @@ impl BenchArgs {
 const TIMED: usize = 4;
 
 /// Times kernels of a family at problems, after a check of what they compute.
-pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
+pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
     let mut args = BenchArgs::read(given);
     args.layout.clear();
     args.writable()?;

@@ -9,11 +9,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::verify;
-use crate::verify::family::Reference;
 use collective::Formula;
 use kernel::disk::records::{Records, RecordsOf};
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
-use kernel::{AnyGemm, Arguments, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
+use kernel::{AnyGemm, Arguments, Engine, Family, GemmProblem, Gpu, Known, Ranked, Request, Types};
 
 use super::compilers::Compilers;
 use super::contest::{Contest, Peers, View};
@@ -184,7 +183,7 @@ fn time(figures: &[Figure], near: &[usize], kernel: usize) -> Option<f64> {
 }
 
 /// Tunes kernels of a family.
-pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
+pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
     let (budget, turns): (u32, u32) = (given.value("budget"), given.value("turns"));
     let protocol = protocol(turns as usize, given.flag("sustained"));
     let (problems, path) = (family::problems::<K>(given)?, given.get::<PathBuf>("jsonl"));

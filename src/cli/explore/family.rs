@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::explore::run;
-use crate::verify::family::{Blocks, Needed, Reference};
 use emulator::{Activity, Schedule, Trace};
+use kernel::{Blocks, Family, Needed};
 use serde_json::{Value, json};
 
 use super::written;
@@ -17,7 +17,7 @@ use crate::cli::{Failure, files};
 const CLUSTERS: u32 = 2;
 
 /// Writes the page of a family's kernel.
-pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
+pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
     let (problem, kernel) = one::<K>(given, CLUSTERS)?;
     let file = given.get("out").unwrap_or_else(|| PathBuf::from(format!("{}.html", K::NAME)));
     files::writable(&file)?;

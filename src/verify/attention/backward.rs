@@ -24,17 +24,11 @@ use attention::backward::{AttentionBackward, BackwardCall};
 use attention::{Attention, AttentionCall, AttentionProblem, AttentionSpec, Lengths, Packed, Scope};
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};
-use reference::attention::gradients::{Gradient, Pair, Query};
+use reference::Wanted;
+use reference::attention::sequences::{Gradients, Places};
 use reference::attention::{Row, Score};
-use reference::{Format, Wanted};
 
-use super::{AttentionFault, Case, Largest, Sequence, Tensor, named};
-#[cfg(feature = "records")]
-use crate::verify::family::{Expected, Inputs, Reference};
-#[cfg(feature = "records")]
-use attention::{AttentionRequest, backward::BackwardSpec};
-#[cfg(feature = "records")]
-use kernel::Family;
+use super::{AttentionFault, Case, Largest, Tensor, named};
 
 /// What was found right.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,72 +62,18 @@ impl core::fmt::Debug for Uploaded<'_> {
     }
 }
 
-/// Where the rows of queries (0) and of keys (1) are.
-struct Places {
-    /// Heads of queries and of keys.
-    heads: [usize; 2],
-    sequences: Vec<Sequence>,
-    /// Whether the rows of all sequences follow each other in a head.
-    packed: bool,
-}
-
-impl Places {
-    fn of(lengths: impl IntoIterator<Item = [u32; 2]>, heads: [u32; 2], packed: bool) -> Self {
-        let mut sums = [0; 2];
-        let sequence = |rows: [u32; 2]| {
-            let before = sums;
-            sums = [0, 1].map(|i| sums[i] + rows[i]);
-            Sequence { before, rows }
-        };
-        let sequences = lengths.into_iter().map(sequence).collect();
-        Self { heads: heads.map(|count| count as usize), sequences, packed }
-    }
-
-    /// Rows of all sequences, of a side.
-    fn all(&self, side: usize) -> u32 {
-        self.sequences.last().map_or(0, |last| last.before[side] + last.rows[side])
-    }
-
-    /// The extents of a side's tensors: sequences, heads and rows.
-    fn extents(&self, side: usize, problem: &AttentionProblem) -> [u32; 3] {
-        let (heads, rows) = (problem.heads[side], [problem.queries, problem.keys][side]);
-        if self.packed { [1, heads, self.all(side)] } else { [self.sequences.len() as u32, heads, rows] }
-    }
-
-    fn rows(&self, sequence: usize, side: usize) -> usize {
-        self.sequences[sequence].rows[side] as usize
-    }
-
-    /// The number of a row of a sequence's head.
-    fn index(&self, side: usize, [sequence, head, row]: [usize; 3]) -> usize {
-        let before = self.sequences[sequence].before[side] as usize;
-        if self.packed {
-            return head * self.all(side) as usize + before + row;
-        }
-        (sequence * self.heads[side] + head) * self.rows(sequence, side) + row
-    }
-
-    /// The sequence, the head and the row with a number.
-    fn place(&self, side: usize, index: usize) -> [usize; 3] {
-        if self.packed {
-            let all = self.all(side) as usize;
-            let (head, row) = (index / all, index % all);
-            let end = |of: &Sequence| of.before[side] + of.rows[side];
-            let sequence = self.sequences.partition_point(|of| end(of) as usize <= row);
-            return [sequence, head, row - self.sequences[sequence].before[side] as usize];
-        }
-        let rows = self.rows(0, side);
-        [index / rows / self.heads[side], index / rows % self.heads[side], index % rows]
-    }
-
-    /// Whether a query sees a key, by a kernel's mask.
-    fn sees(&self, kernel: &AttentionBackward, counts: &[i32], reals: &[f32], place: [usize; 4]) -> bool {
-        let counts: Vec<i64> = counts.iter().map(|&count| count.into()).collect();
-        let reals: Vec<_> = reals.iter().map(|&real| Bounded::exact(real.into())).collect();
-        let [queries, keys] = self.sequences[place[0]].rows.map(i64::from);
-        let [batch, head, row, key] = place.map(|number| number as i64);
-        kernel.sees(&Scope { queries, keys, head, batch, counts: &counts, reals: &reals }, row, key)
-    }
+/// Whether a query sees a key, by a kernel's mask.
+fn sees(
+    (kernel, places): (&AttentionBackward, &Places),
+    counts: &[i32],
+    reals: &[f32],
+    place: [usize; 4],
+) -> bool {
+    let counts: Vec<i64> = counts.iter().map(|&count| count.into()).collect();
+    let reals: Vec<_> = reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+    let [queries, keys] = [0, 1].map(|side| places.rows(place[0], side) as i64);
+    let [batch, head, row, key] = place.map(|number| number as i64);
+    kernel.sees(&Scope { queries, keys, head, batch, counts: &counts, reals: &reals }, row, key)
 }
 
 /// Which of the tensors are compared.
@@ -179,7 +119,7 @@ impl Case {
         };
         let places = Places::of(lengths, heads, packed);
         let (format, [d, dv]) = (named(spec.format), spec.head);
-        let [first_q, first_k] = [0, 1].map(|side| places.extents(side, &problem));
+        let [first_q, first_k] = [0, 1].map(|side| places.extents(side));
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
         let nothing = |extents| Tensor::new(format, self.layout, extents, || format.round(f64::NAN));
         let [mut q, mut k, mut v] = self.operands(first_q, [first_k; 2], [format; 2], [d, dv]);
@@ -293,8 +233,8 @@ impl Case {
         for index in 0..o.rows() {
             let [b, h, r] = places.place(0, index);
             let (query, mut row, mut seen) = (q.values(index), Row::new(q.format, 64), Vec::new());
-            let sees = |key| places.sees(kernel, &self.counts, &self.reals, [b, h, r, key]);
-            for key in (0..places.rows(b, 1)).filter(|&key| sees(key)) {
+            let visible = |key| sees((kernel, places), &self.counts, &self.reals, [b, h, r, key]);
+            for key in (0..places.rows(b, 1)).filter(|&key| visible(key)) {
                 let at = places.index(1, [b, h / (heads / shared), key]);
                 row.key(Score::of(&query, &k.values(at), self.problem.scale));
                 seen.push(at);
@@ -335,7 +275,7 @@ impl Uploaded<'_> {
             places: &self.places,
             scale: problem.scale,
             format: self.tensors[0].format,
-            sees: &|place| self.places.sees(self.kernel, counts, reals, place),
+            sees: &|place| sees((self.kernel, &self.places), counts, reals, place),
             row: &|name, index| {
                 let tensor = self.tensors.iter().zip(NAMES).find(|(_, of)| *of == name);
                 tensor.map_or_else(Vec::new, |(tensor, _)| tensor.values(index))
@@ -399,119 +339,3 @@ impl Uploaded<'_> {
 
 /// The names of the tensors of a call, in the order of [`Uploaded`].
 const NAMES: [&str; 8] = ["Q", "K", "V", "O", "dO", "dQ", "dK", "dV"];
-
-/// The expected gradients.
-struct Gradients<'a> {
-    places: &'a Places,
-    scale: f32,
-    format: Format,
-    /// Whether, in a sequence and a head, a query sees a key.
-    sees: &'a (dyn Fn([usize; 4]) -> bool + Sync),
-    /// A row of a tensor of a name.
-    row: &'a (dyn Fn(&str, usize) -> Vec<f64> + Sync),
-    log_sum_exp: &'a (dyn Fn(usize) -> f64 + Sync),
-}
-
-impl Gradients<'_> {
-    /// Heads of queries that share one of keys.
-    fn share(&self) -> usize {
-        let [heads, shared] = self.places.heads;
-        heads / shared
-    }
-
-    /// A query with what belongs to it.
-    fn with_query<R>(&self, index: usize, body: impl FnOnce(&Query<'_>) -> R) -> R {
-        let [q, o, d_o] = ["Q", "O", "dO"].map(|tensor| (self.row)(tensor, index));
-        let row_sum = Query::row_sum(&o, &d_o);
-        body(&Query { q: &q, d_o: &d_o, log_sum_exp: (self.log_sum_exp)(index), row_sum })
-    }
-
-    /// A row of dQ.
-    fn query(&self, index: usize) -> Vec<Wanted> {
-        let [b, h, r] = self.places.place(0, index);
-        self.with_query(index, |query| {
-            let mut d_q = Gradient::new(self.format, query.q.len());
-            for key in (0..self.places.rows(b, 1)).filter(|&key| (self.sees)([b, h, r, key])) {
-                let at = self.places.index(1, [b, h / self.share(), key]);
-                let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, at));
-                d_q.add(Pair::of(query, &k, &v, self.scale).difference, &k);
-            }
-            d_q.row(self.scale)
-        })
-    }
-
-    /// A row of dK, and of dV.
-    fn key(&self, index: usize) -> [Vec<Wanted>; 2] {
-        let (scale, share) = (self.scale, self.share());
-        let [b, h, key] = self.places.place(1, index);
-        let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, index));
-        let [mut d_k, mut d_v] = [&k, &v].map(|row| Gradient::new(self.format, row.len()));
-        for head in h * share..(h + 1) * share {
-            for r in (0..self.places.rows(b, 0)).filter(|&r| (self.sees)([b, head, r, key])) {
-                self.with_query(self.places.index(0, [b, head, r]), |query| {
-                    let pair = Pair::of(query, &k, &v, scale);
-                    d_k.add(pair.difference, query.q);
-                    d_v.add(pair.weight, query.d_o);
-                });
-            }
-        }
-        [d_k.row(scale), d_v.row(1.0)]
-    }
-}
-
-#[cfg(feature = "records")]
-impl Reference for AttentionBackward {
-    fn request(text: &str) -> Result<AttentionRequest, String> {
-        AttentionRequest::of_backward(text)
-    }
-
-    /// Rows of dQ, and then of dK and dV, which have as many.
-    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let AttentionRequest { head, mask, lengths, problem, .. } = *request;
-        // A kernel with another mask is wrong.
-        let asked = Self::new(BackwardSpec { mask, ..self.plan().spec });
-        let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
-        let places = Places::of(request.lengths(), problem.heads, lengths == Lengths::Packed);
-        let [of_queries, of_keys] = [0, 1].map(|side| {
-            places.extents(side, &problem).into_iter().map(|extent| extent as usize).product::<usize>()
-        });
-        let ([d, dv], counts) = (head.map(|d| d as usize), Self::call(request).counts);
-        let width = |name: &str| if matches!(name, "V" | "O" | "dO") { dv } else { d };
-        let expected = Gradients {
-            places: &places,
-            scale: problem.scale,
-            format: named(request.format),
-            sees: &|place| places.sees(&asked, &counts, &[], place),
-            row: &|name, row| inputs.elements(name, row * width(name), width(name)),
-            log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1)[0],
-        };
-        let within = |row: Vec<Wanted>| row.iter().map(|wanted| (wanted.value, wanted.bound())).collect();
-        let d_q = inputs.rows(of_queries, |index| (index * d, within(expected.query(index))));
-        let (d_k, d_v) = inputs
-            .rows(of_keys, |index| {
-                let [of_k, of_v] = expected.key(index).map(within);
-                ((index * d, of_k), (index * dv, of_v))
-            })
-            .into_iter()
-            .unzip();
-        [("dQ", d_q), ("dK", d_k), ("dV", d_v)].map(|(name, elements)| Expected { name, elements }).into()
-    }
-
-    fn numbers(&self) -> Vec<[String; 3]> {
-        let plan = self.plan();
-        let collective::RoleRegisters { producer, consumer, .. } = plan.cta.registers;
-        let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
-        let (keys, of_do) = match plan.pair {
-            Some(pair) => ("with the same 64 keys", pair.do_ring),
-            None => ("of 64 keys each", plan.q_ring),
-        };
-        vec![
-            row("consumer warpgroups", plan.cta.consumers, keys),
-            row("stages of Q", plan.q_ring.stages, "tiles of queries"),
-            row("stages of dO", of_do.stages, "tiles of queries"),
-            row("buffers of dS", plan.ds_ring.stages, "tiles of queries"),
-            row("registers, producer", producer, "after setmaxnreg"),
-            row("registers, consumer", consumer, "after setmaxnreg"),
-        ]
-    }
-}

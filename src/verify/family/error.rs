@@ -1,7 +1,7 @@
 //! Why a kernel of a family is wrong, or was not checked.
 
 use emulator::Schedule;
-use kernel::{EngineError, LaunchError};
+use kernel::{EngineError, LaunchError, Unanswered};
 use ptx::VerifyError;
 use thiserror::Error;
 
@@ -55,34 +55,12 @@ pub enum FamilyError {
         /// Number of elements of the piece.
         count: usize,
     },
-    /// The reference asks for memory that the call does not have.
-    #[error("the reference asks for `{name}`, the call has {has}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The names of all memory.
-        has: String,
-    },
-    /// The reference asks for elements that are not there.
-    #[error("the reference asks for {count} elements of {name} from {first} on, it has {has}")]
-    Range {
-        /// The piece.
-        name: &'static str,
-        /// The first element's number.
-        first: usize,
-        /// Number of elements.
-        count: usize,
-        /// Number of elements of the piece.
-        has: usize,
-    },
-    /// The reference asks for numbers of 32 bits where other elements are.
-    #[error("the reference asks for numbers of 32 bits of {name}, it has elements of {elements}")]
-    Words {
-        /// The piece.
-        name: &'static str,
-        /// What its elements are.
-        elements: String,
-    },
+    /// The reference asked for what the call does not have.
+    #[error(transparent)]
+    Question(#[from] Unanswered),
+    /// There is nothing to compare the results with.
+    #[error("there is nothing to compare with: {0}")]
+    Unexpected(String),
     /// The reference expects something of memory that the kernel does not write.
     #[error("the reference expects elements of `{name}`, the kernel writes {writes}")]
     NotWritten {

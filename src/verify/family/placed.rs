@@ -1,12 +1,9 @@
-//! A piece of memory of a check: its elements by number, and the comparison with what is expected of it.
+//! A piece of memory of a check, and the comparison with what is expected of it.
 
-use core::ops::Range;
+use kernel::operands::{Contents, Piece};
+use kernel::{Buffer, Expected, Filled};
 
-use kernel::Buffer;
-use kernel::operands::{Contents, Extents, Piece};
-use reference::Format;
-
-use super::{Agreed, Expected, FamilyError};
+use super::{Agreed, FamilyError};
 
 /// Bytes after each piece of memory that must not change, on engines that do not notice an access there.
 pub(super) const MARGIN: usize = 64;
@@ -20,12 +17,9 @@ const RUN: usize = 16;
 /// A piece of memory on an engine.
 #[derive(Debug)]
 pub(super) struct Placed {
-    pub(super) piece: Piece,
     pub(super) buffer: Buffer,
-    /// The reference's name of its elements' format.
-    pub(super) format: Option<Format>,
-    /// Its bytes before a launch, and those after it that must not change.
-    pub(super) before: Vec<u8>,
+    /// The piece, its bytes before a launch, and those after it that must not change.
+    pub(super) before: Filled,
 }
 
 /// Whether a reference can say what is written to memory, and it is not what a kernel keeps for itself.
@@ -34,77 +28,20 @@ pub(super) fn is_result(writes: bool, contents: Contents) -> bool {
 }
 
 impl Placed {
-    /// Bytes of an element. Several elements of fewer than 8 bits count as one.
-    fn size(&self) -> usize {
-        self.format.map_or(self.piece.extents.bits.max(8) / 8, Format::bytes) as usize
-    }
-
-    /// Elements per line, lines per matrix, and elements from line to line and from matrix to matrix.
-    fn extents(&self) -> [usize; 4] {
-        let Extents { bits, length, lines, ld, stride, .. } = self.piece.extents;
-        let whole = |elements: u64| (elements * u64::from(bits) / 8) as usize / self.size();
-        [whole(length), lines as usize, whole(ld), whole(stride)]
-    }
-
-    /// Number of its elements.
-    pub(super) fn count(&self) -> usize {
-        let [length, lines, ..] = self.extents();
-        length * lines * self.piece.extents.count as usize
-    }
-
     /// Whether the kernel writes results there.
     pub(super) fn is_result(&self) -> bool {
-        is_result(self.piece.writes, self.piece.contents)
-    }
-
-    /// What its elements are, in words.
-    pub(super) fn elements(&self) -> String {
-        self.format.map_or_else(|| format!("{} bytes", self.size()), |format| format.name().to_owned())
-    }
-
-    /// Whether its elements are integers of 32 bits.
-    pub(super) fn has_words(&self) -> bool {
-        self.size() == 4 && matches!(self.format, None | Some(Format::S32))
-    }
-
-    /// Where `count` elements from the `first` on lie, in the order of lines: the bytes of each line's.
-    fn spans(&self, first: usize, count: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let ([length, lines, ld, stride], size) = (self.extents(), self.size());
-        let (mut at, end) = (first, first.saturating_add(count).min(self.count()));
-        core::iter::from_fn(move || {
-            let left = end.checked_sub(at).filter(|&left| left > 0)?;
-            let (line, element) = (at / length, at % length);
-            let begin = (line / lines * stride + line % lines * ld + element) * size;
-            let taken = left.min(length - element);
-            at += taken;
-            Some(begin..begin + taken * size)
-        })
-    }
-
-    /// The values of `count` elements from the `first` on; fewer, if there are no more.
-    pub(super) fn values(&self, bytes: &[u8], first: usize, count: usize) -> Vec<f64> {
-        let of_span = |span: Range<usize>| match self.format {
-            Some(format) => format.values(&bytes[span]),
-            None => bytes[span].chunks_exact(self.size()).map(|of| integer(of) as f64).collect(),
-        };
-        self.spans(first, count).flat_map(of_span).collect()
-    }
-
-    /// The same as numbers of 32 bits, before the launch.
-    pub(super) fn words(&self, first: usize, count: usize) -> Vec<u32> {
-        let of_span = |span: Range<usize>| self.before[span].chunks_exact(4).map(|of| integer(of) as u32);
-        self.spans(first, count).flat_map(of_span).collect()
+        is_result(self.before.piece.writes, self.before.piece.contents)
     }
 
     /// The first of [`RUN`] elements that are as they were before, and the number of these.
     fn unwritten(&self, after: &[u8]) -> Option<(usize, usize)> {
-        let size = self.size();
+        let (of, size) = (&self.before, self.before.size());
         let (mut index, mut count, mut same) = (0, 0, true);
-        for span in self.spans(0, self.count()) {
+        for span in of.spans(0, of.count()) {
             let (mut begin, end) = (span.start, span.end);
             while begin < end {
                 let to = end.min(begin + (RUN - count) * size);
-                same &= self.before[begin..to] == after[begin..to];
+                same &= of.bytes[begin..to] == after[begin..to];
                 (count, begin) = (count + (to - begin) / size, to);
                 if count == RUN {
                     if same {
@@ -124,19 +61,20 @@ impl Placed {
         after: &[u8],
         agreed: &mut Agreed,
     ) -> Result<(), FamilyError> {
-        let Piece { name, bytes, writes, .. } = self.piece;
-        let mut around = self.before.clone();
+        let of = &self.before;
+        let Piece { name, bytes, writes, .. } = of.piece;
+        let mut around = of.bytes.clone();
         let own = || expected.iter().filter(|own| own.name == name).flat_map(|own| &own.elements);
         if self.is_result() || writes && own().next().is_some() {
             if let Some((index, count)) = self.unwritten(after) {
                 return Err(FamilyError::Unwritten { name, index, count });
             }
-            self.spans(0, self.count()).for_each(|span| around[span.clone()].copy_from_slice(&after[span]));
+            of.spans(0, of.count()).for_each(|span| around[span.clone()].copy_from_slice(&after[span]));
             let mut compared = Vec::new();
             for (first, expected) in own() {
-                let found = self.values(after, *first, expected.len());
+                let found = of.values(after, *first, expected.len());
                 if found.len() < expected.len() {
-                    let (index, count) = (first + found.len(), self.count());
+                    let (index, count) = (first + found.len(), of.count());
                     return Err(FamilyError::Extents { name, index, count });
                 }
                 for ((index, &(expected, bound)), found) in (*first..).zip(expected).zip(found) {
@@ -159,9 +97,9 @@ impl Placed {
             compared.sort_unstable();
             compared.dedup();
             agreed.compared += compared.len();
-            agreed.total += self.count();
+            agreed.total += of.count();
             if compared.is_empty() {
-                return Err(FamilyError::LeftOut { name, count: self.count() });
+                return Err(FamilyError::LeftOut { name, count: of.count() });
             }
         } else if writes {
             around[..bytes].copy_from_slice(&after[..bytes]);
@@ -173,14 +111,11 @@ impl Placed {
     }
 }
 
-/// A number in little-endian bytes.
-fn integer(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte))
-}
-
 #[cfg(test)]
 mod tests {
-    use kernel::operands::{Memory, Places, Visit};
+    use core::ops::Range;
+
+    use kernel::operands::{Extents, Memory, Places, Visit};
 
     use super::*;
 
@@ -193,14 +128,14 @@ mod tests {
         places.memory(Memory { name: "D", address: &mut 256, extents, contents, writes: true });
         let piece = places.pieces.remove(0);
         let before = vec![POISON; piece.bytes + MARGIN];
-        Placed { before, buffer: Buffer { address: 256, bytes: 0 }, format: Some(Format::Bf16), piece }
+        Placed { before: Filled::new(piece, before), buffer: Buffer { address: 256, bytes: 0 } }
     }
 
     /// What is found if some elements become 1, and then some bytes become 0; all 30 elements are expected to be 1.
     fn found(written: Range<usize>, zeros: Range<usize>) -> String {
         let of = placed();
-        let mut after = of.before.clone();
-        for span in of.spans(written.start, written.len()) {
+        let mut after = of.before.bytes.clone();
+        for span in of.before.spans(written.start, written.len()) {
             after[span].as_chunks_mut::<2>().0.fill([0x80, 0x3f]);
         }
         after[zeros].fill(0);
@@ -232,7 +167,7 @@ mod tests {
             assert_eq!(found(written, zeros), want, "{why}");
         }
         let of = placed();
-        let spans: Vec<_> = of.spans(13, 4).collect();
+        let spans: Vec<_> = of.before.spans(13, 4).collect();
         assert_eq!(spans, [34..38, 60..64], "the third line's end, and the second matrix");
     }
 
@@ -270,9 +205,9 @@ mod tests {
             ("an input that is expected", output, false, true, false, "0 of 0 right"),
         ] {
             let mut of = placed();
-            (of.piece.contents, of.piece.writes) = (contents, writes);
-            let mut after = of.before.clone();
-            for span in of.spans(0, if changes { 30 } else { 0 }) {
+            (of.before.piece.contents, of.before.piece.writes) = (contents, writes);
+            let mut after = of.before.bytes.clone();
+            for span in of.before.spans(0, if changes { 30 } else { 0 }) {
                 after[span].as_chunks_mut::<2>().0.fill([0x80, 0x3f]);
             }
             let expected = [Expected { name: "D", elements: vec![(0, vec![(1.0, 0.0); 30])] }];

@@ -8,10 +8,9 @@ use falchion::collective::{
     DeviceMainloop, Mainloop, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Origin, Pass, TensorCopy,
     TileShape, WarpRoles,
 };
-use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
+use falchion::kernel::{AnyGemm, GemmFamily, Inputs, WithMainloop};
 use falchion::prelude::*;
 use falchion::ptx::{Builder, Special, Value};
-use falchion::verify::family::{GemmReference, Inputs};
 
 use crate::{Kk, products};
 
@@ -132,11 +131,9 @@ impl GemmFamily for GatherGemm {
         let GemmProblem { n, k, .. } = problem;
         Call::of(problem).a(0, k.into()).b(0, k.into()).d(0, n.into()).with_mainloop(Indices::default())
     }
-}
 
-impl GemmReference for GatherGemm {
-    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Vec<(f64, f64)> {
+    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
         let index = inputs.elements("the indices", row, 1)[0];
-        products(problem, index as usize, "B", inputs)
+        Ok(products(problem, index as usize, "B", inputs))
     }
 }

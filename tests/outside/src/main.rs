@@ -23,9 +23,9 @@ use falchion::emulator::Schedule;
 use falchion::kernel::disk::records::RecordsOf;
 use falchion::kernel::disk::{Cache, Key};
 use falchion::kernel::driver::{Context, Tuning, tuned};
-use falchion::kernel::{Family, Machine, OwnGemm, Predicted};
+use falchion::kernel::{Family, Inputs, Machine, OwnGemm, Predicted};
 use falchion::prelude::*;
-use falchion::verify::family::{self, Inputs, Reference};
+use falchion::verify::family;
 use falchion::verify::{Bench, Format, HostMatrix, Order};
 
 use dual::DualGemm;
@@ -143,7 +143,7 @@ fn all() -> Result<(), Box<dyn Error>> {
 }
 
 /// What each kernel of a family reaches: chosen, checked on any engine, proven, traced, kept on disk.
-fn family<K: Reference>(
+fn family<K: Family>(
     engine: &mut Emulator,
     requests: &[K::Request<'static>],
     (spec, small): (&str, K::Request<'static>),
@@ -182,7 +182,7 @@ fn family<K: Reference>(
 }
 
 /// On a card, if there is one, the tuner measures a family as it measures GEMMs.
-fn measured<K: Reference>(requests: &[K::Request<'static>]) -> Result<(), Box<dyn Error>> {
+fn measured<K: Family>(requests: &[K::Request<'static>]) -> Result<(), Box<dyn Error>> {
     let Ok(context) = Context::primary(0) else { return Ok(()) };
     for request in requests {
         let tuned = tuned::<K>(&context, request, Tuning::default())?;

@@ -13,11 +13,11 @@ use falchion::collective::{
 };
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{
-    Family, Kernel, Launch, LaunchError, Machine, Predicted, Program, cheapest, check_accessed, declare,
+    Expected, Family, Inputs, Kernel, Launch, LaunchError, Machine, Predicted, Program, cheapest,
+    check_accessed, declare,
 };
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Function, Special, Value, VerifyError, WgmmaTypes};
-use falchion::verify::family::{Expected, Inputs, Reference};
 
 /// Elements of a row of X, of D, and hidden units per stage.
 const WIDTH: u32 = 64;
@@ -248,6 +248,13 @@ impl Family for Mlp {
         Some(*self)
     }
 
+    fn request(text: &str) -> Result<Layers, String> {
+        let extents =
+            text.split_once('x').and_then(|(rows, hidden)| Some([rows.parse().ok()?, hidden.parse().ok()?]));
+        let [rows, hidden] = extents.ok_or_else(|| format!("`{text}` was found, ROWSxHIDDEN was needed"))?;
+        Ok(Layers { rows, hidden })
+    }
+
     fn problem(Layers { rows, hidden }: &Layers) -> String {
         format!("{rows}x{hidden}")
     }
@@ -273,17 +280,12 @@ impl Family for Mlp {
     fn operations(Layers { rows, hidden }: &Layers) -> f64 {
         4.0 * f64::from(*rows) * f64::from(*hidden) * f64::from(WIDTH)
     }
-}
 
-impl Reference for Mlp {
-    fn request(text: &str) -> Result<Layers, String> {
-        let extents =
-            text.split_once('x').and_then(|(rows, hidden)| Some([rows.parse().ok()?, hidden.parse().ok()?]));
-        let [rows, hidden] = extents.ok_or_else(|| format!("`{text}` was found, ROWSxHIDDEN was needed"))?;
-        Ok(Layers { rows, hidden })
-    }
-
-    fn expect(&self, &Layers { rows, hidden }: &Layers, inputs: &Inputs<'_>) -> Vec<Expected> {
+    fn expect(
+        &self,
+        &Layers { rows, hidden }: &Layers,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
         let (width, hidden, eps) = (WIDTH as usize, hidden as usize, 2f64.powi(-23));
         let [first, second] = ["W1", "W2"].map(|name| inputs.elements(name, 0, width * hidden));
         let row = |row: usize| {
@@ -303,6 +305,6 @@ impl Reference for Mlp {
             };
             (row * width, (0..width).map(element).collect())
         };
-        vec![Expected { name: "D", elements: inputs.chosen(rows as usize).into_iter().map(row).collect() }]
+        Ok(vec![Expected { name: "D", elements: inputs.rows(rows as usize, row) }])
     }
 }

@@ -7,13 +7,12 @@ use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
 use falchion::kernel::words::Worded;
 use falchion::kernel::{
-    Family, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest, check_accessed,
-    declare,
+    Expected, Family, Inputs, Kernel, Launch, LaunchError, Machine, MatrixRef, Predicted, Program, cheapest,
+    check_accessed, declare,
 };
 use falchion::prelude::bf16;
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
-use falchion::verify::family::{Expected, Inputs, Reference};
 
 /// What is added to the mean.
 const EPS: f32 = 1e-6;
@@ -197,6 +196,10 @@ impl Family for RmsNorm {
         Some(*self)
     }
 
+    fn request(text: &str) -> Result<Rows, String> {
+        text.parse()
+    }
+
     fn problem(request: &Rows) -> Rows {
         *request
     }
@@ -221,14 +224,8 @@ impl Family for RmsNorm {
     fn operations(request: &Rows) -> f64 {
         4.0 * f64::from(request.rows) * f64::from(request.columns)
     }
-}
 
-impl Reference for RmsNorm {
-    fn request(text: &str) -> Result<Rows, String> {
-        text.parse()
-    }
-
-    fn expect(&self, &Rows { rows, columns }: &Rows, inputs: &Inputs<'_>) -> Vec<Expected> {
+    fn expect(&self, &Rows { rows, columns }: &Rows, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
         let columns = columns as usize;
         let weights = inputs.elements("the weights", 0, columns);
         let row = |row: usize| -> (usize, Vec<(f64, f64)>) {
@@ -240,6 +237,6 @@ impl Reference for RmsNorm {
             let products = x.iter().zip(&weights).map(|(x, w)| x * factor * w);
             (row * columns, products.map(|d| (d, d.abs() * bound)).collect())
         };
-        vec![Expected { name: "D", elements: inputs.chosen(rows as usize).into_iter().map(row).collect() }]
+        Ok(vec![Expected { name: "D", elements: inputs.rows(rows as usize, row) }])
     }
 }

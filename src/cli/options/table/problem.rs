@@ -41,14 +41,15 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "family",
         ("FAMILY", names!(family::names())),
-        each!(Is("gemm") => Plan, Emit, Verify, Trace, Bench, Tune, Explore),
-        "Family of kernels. Those that are no GEMMs have specs and problems of their own: --kernel and --problem.",
+        each!(Says("GEMMs, as options say them") => Plan, Emit, Verify, Trace, Bench, Tune, Explore),
+        "Family of kernels, whose specs and problems are texts: --kernel and --problem.",
     ),
     row(
         "problem",
         ("PROBLEM", || value_parser!(String)),
         each!(None => Plan, Verify, Trace, Bench, Tune, Explore),
-        "Problem of --family. attention: sequences x heads x queries x keys, then words of a spec: \
+        "Problem of --family. gemm: form, MxNxK, types, layout, epilogue: `single 4096x4096x4096 bf16 kk epilogue=linear`, or \
+         `ragged 4096x512x512 bf16 kk groups=8 epilogue=linear`. attention: sequences x heads x queries x keys, then words of a spec: \
          `4x16x4096x4096 d=64 mask=causal`, or `4x16/4x4096` where 16 heads share 4 of K and V, with as many keys as queries. \
          rows: a kernel, rows x columns, a format: `add 4096x8192 bf16`.",
     )
@@ -58,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
         "compare",
         ("COUNT", count!(u32, 1..)),
         &[(Verify, Is("256"))],
-        "Number of results of --family that are compared with the reference, chosen at random. attention: queries. rows: rows.",
+        "Number of results of --family that are compared with the reference, chosen at random. gemm: rows. attention: queries. rows: rows.",
     )
     .unit("results")
     .needs(&["family"]),

@@ -9,37 +9,6 @@ use super::*;
 const LENGTHS: [[u32; 2]; 5] = [[5, 9], [0, 4], [7, 0], [0, 0], [8, 11]];
 const HEADS: [u32; 2] = [4, 2];
 
-/// Every row of every head has a number, in the order of memory, and its place can be told from the number.
-#[test]
-fn rows_have_numbers() {
-    for side in [0, 1] {
-        let packed = Places::of(LENGTHS, HEADS, true);
-        assert_eq!(packed.all(side), [20, 24][side]);
-        let problem = AttentionProblem { heads: HEADS, ..AttentionProblem::new(3, 4, [6, 10], 64) };
-        assert_eq!(packed.extents(side, &problem), [1, HEADS[side], packed.all(side)]);
-        let heads = 0..HEADS[side] as usize;
-        let rows = |of: [u32; 2]| 0..of[side] as usize;
-        let mut next = 0..;
-        for head in heads.clone() {
-            for (sequence, of) in LENGTHS.into_iter().enumerate() {
-                assert_eq!(packed.rows(sequence, side), of[side] as usize);
-                for (row, number) in rows(of).zip(next.by_ref()) {
-                    assert_eq!(packed.index(side, [sequence, head, row]), number);
-                    assert_eq!(packed.place(side, number), [sequence, head, row]);
-                }
-            }
-        }
-        let equal = Places::of([[6, 10]; 3], HEADS, false);
-        assert_eq!(equal.extents(side, &problem), [3, HEADS[side], [6, 10][side]]);
-        let places = (0..3).flat_map(|sequence| heads.clone().map(move |head| (sequence, head)));
-        let places = places.flat_map(|(sequence, head)| rows([6, 10]).map(move |row| [sequence, head, row]));
-        for (number, place) in places.enumerate() {
-            assert_eq!((equal.index(side, place), equal.place(side, number)), (number, place));
-        }
-        assert_eq!(Places::of([], HEADS, true).all(side), 0);
-    }
-}
-
 /// Masks are those of each sequence: its last query stands at its last key.
 #[test]
 fn queries_see_keys_of_their_sequence() {
@@ -57,7 +26,7 @@ fn queries_see_keys_of_their_sequence() {
             for (row, key) in (0..queries).flat_map(|row| (0..keys).map(move |key| (row, key))) {
                 let at = i64::from(row) + i64::from(keys) - i64::from(queries);
                 let place = [sequence, 1, row as usize, key as usize];
-                let found = places.sees(&kernel, counts, &[], place);
+                let found = super::sees((&kernel, &places), counts, &[], place);
                 assert_eq!(found, sees(at, key.into()), "{mask}: {place:?}");
             }
         }
@@ -117,21 +86,5 @@ fn results_of_the_forward_pass_are_those_of_a_kernel() {
         };
         assert!(close(&of_reference.0, &of_kernel.0, 0.03), "{lengths}: O");
         assert!(close(&of_reference.1, &of_kernel.1, 1e-3), "{lengths}: the log-sum-exp");
-    }
-}
-
-/// Numbers of the plan are told.
-#[cfg(feature = "records")]
-#[test]
-fn numbers_are_those_of_the_plan() {
-    for (spec, want) in [("d=64 tile=64x64", [1, 2, 2, 2]), ("d=64 tile=128x128", [2, 2, 2, 2])] {
-        let kernel = AttentionBackward::new(spec.parse().expect("a spec")).expect("legal");
-        let numbers = kernel.numbers();
-        let names: Vec<_> = numbers.iter().map(|[name, ..]| &name[..]).collect();
-        let told = ["consumer warpgroups", "stages of Q", "stages of dO", "buffers of dS"];
-        assert_eq!(names, [&told[..], &["registers, producer", "registers, consumer"]].concat(), "{spec}");
-        let values: Vec<u32> = numbers.iter().map(|[_, value, _]| value.parse().expect("a number")).collect();
-        assert_eq!(values[..4], want, "{spec}: {numbers:?}");
-        assert!(values[4..].iter().all(|count| (24..=255).contains(count)), "{spec}: {values:?}");
     }
 }

@@ -1,6 +1,16 @@
-//! What a kernel computes of a request block by block, for a picture.
+//! What a kernel must write; and what it computes of a request block by block, for a picture.
 
 use core::ops::Range;
+
+/// What a piece of memory must hold. Of other elements, it is only checked that the kernel wrote something there.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// The piece's name.
+    pub name: &'static str,
+    /// Consecutive elements: the number of the first one in the order of the piece's lines; values, and how far the kernel's may be from
+    /// them.
+    pub elements: Vec<(usize, Vec<(f64, f64)>)>,
+}
 
 /// The blocks of a request of which a kernel computes some.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! Attention as a family: what is expected of a request, drawn of it, and told of a kernel.
 
-use kernel::Emulator;
+use attention::backward::AttentionBackward;
+use attention::{Attention, AttentionRequest};
+use kernel::{Emulator, Family, Needed};
 
-use super::*;
 use crate::verify::family::check;
 
 fn kernel(spec: &str) -> Attention {
@@ -106,5 +107,20 @@ fn numbers_are_those_of_the_plan() {
         let registers: Vec<_> = registers.iter().map(|[name, ..]| &name[..]).collect();
         assert_eq!(registers, ["registers, producer", "registers, consumer"], "{spec}");
         assert!(values[names.len()..].iter().all(|count| (24..=255).contains(count)), "{spec}: {values:?}");
+    }
+}
+
+/// Numbers of the plan are told.
+#[test]
+fn numbers_of_the_backward_pass_are_those_of_the_plan() {
+    for (spec, want) in [("d=64 tile=64x64", [1, 2, 2, 2]), ("d=64 tile=128x128", [2, 2, 2, 2])] {
+        let kernel = AttentionBackward::new(spec.parse().expect("a spec")).expect("legal");
+        let numbers = kernel.numbers();
+        let names: Vec<_> = numbers.iter().map(|[name, ..]| &name[..]).collect();
+        let told = ["consumer warpgroups", "stages of Q", "stages of dO", "buffers of dS"];
+        assert_eq!(names, [&told[..], &["registers, producer", "registers, consumer"]].concat(), "{spec}");
+        let values: Vec<u32> = numbers.iter().map(|[_, value, _]| value.parse().expect("a number")).collect();
+        assert_eq!(values[..4], want, "{spec}: {numbers:?}");
+        assert!(values[4..].iter().all(|count| (24..=255).contains(count)), "{spec}: {values:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Kernels over rows as a family whose results can be checked.
+//! What kernels over rows must write, in f64, and how far a correct kernel may be from it.
 //!
 //! `u = 2^-24` is the unit roundoff of f32. Kernels compute in f32, and round a result once more to its format.
 //!
@@ -18,14 +18,11 @@
 //! exponential is in that many additions, each of which errs by at most `u` of the sum. Merged, statistics are multiplied by exponentials
 //! and added by `fma`.
 
-#[cfg(test)]
-mod tests;
-
-use kernel::Family;
+use kernel::{Expected, Inputs};
 use reference::{Format, Wanted};
-use rows::{RowKind, RowProblem, Rows};
 
-use super::family::{Expected, Inputs, Reference};
+use crate::problem::RowProblem;
+use crate::spec::RowKind;
 
 /// Unit roundoff of f32.
 const U: f64 = 1.0 / 16_777_216.0;
@@ -35,40 +32,25 @@ const FLUSHED: f64 = f32::MIN_POSITIVE as f64;
 /// A value, and how far a kernel's may be from it.
 type Bounded = (f64, f64);
 
-impl Reference for Rows {
-    fn request(text: &str) -> Result<RowProblem, String> {
-        text.parse().map_err(|error: kernel::words::WordError| error.to_string())
-    }
-
-    fn expect(&self, request: &RowProblem, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let (rows, columns) = (request.rows as usize, request.columns as usize);
-        let each = |name, length: usize, expected: &(dyn Fn(usize) -> Vec<Bounded> + Sync)| {
-            let elements = inputs.rows(rows, |row| (row * length, expected(row)));
-            Expected { name, elements }
-        };
-        match request.kind {
-            RowKind::Add => vec![each("D", columns, &|row| add(request, inputs, row))],
-            RowKind::Gather => vec![each("D", columns, &|row| copied(request, inputs, row))],
-            RowKind::GatherSum | RowKind::GatherWeighted => {
-                vec![each("D", columns, &|row| summed(request, inputs, row))]
-            }
-            RowKind::Peak => vec![each("the statistics", 4, &|row| statistics(request, inputs, row))],
-            RowKind::Merge => vec![
-                each("the loss", 1, &|row| vec![merged(request, inputs, row)[1]]),
-                each("the log-sum-exp", 1, &|row| vec![merged(request, inputs, row)[0]]),
-            ],
-            RowKind::Gradient => vec![each("the gradient", columns, &|row| gradient(request, inputs, row))],
+/// What a kernel of a problem must write.
+pub(crate) fn expected(request: &RowProblem, inputs: &Inputs<'_>) -> Vec<Expected> {
+    let (rows, columns) = (request.rows as usize, request.columns as usize);
+    let each = |name, length: usize, expected: &(dyn Fn(usize) -> Vec<Bounded> + Sync)| {
+        let elements = inputs.rows(rows, |row| (row * length, expected(row)));
+        Expected { name, elements }
+    };
+    match request.kind {
+        RowKind::Add => vec![each("D", columns, &|row| add(request, inputs, row))],
+        RowKind::Gather => vec![each("D", columns, &|row| copied(request, inputs, row))],
+        RowKind::GatherSum | RowKind::GatherWeighted => {
+            vec![each("D", columns, &|row| summed(request, inputs, row))]
         }
-    }
-
-    fn numbers(&self) -> Vec<[String; 3]> {
-        let own = Family::spec(self);
-        let (kind, words) = own.map_or((RowKind::Add, false), |spec| (spec.kind, spec.words));
-        let (bytes, rows) = (if words { 4 } else { 16 }, if kind == RowKind::Merge { 128 } else { 1 });
-        vec![
-            ["bytes at a time".to_owned(), bytes.to_string(), "that a thread loads".to_owned()],
-            ["rows at a time".to_owned(), rows.to_string(), "of a CTA".to_owned()],
-        ]
+        RowKind::Peak => vec![each("the statistics", 4, &|row| statistics(request, inputs, row))],
+        RowKind::Merge => vec![
+            each("the loss", 1, &|row| vec![merged(request, inputs, row)[1]]),
+            each("the log-sum-exp", 1, &|row| vec![merged(request, inputs, row)[0]]),
+        ],
+        RowKind::Gradient => vec![each("the gradient", columns, &|row| gradient(request, inputs, row))],
     }
 }
 

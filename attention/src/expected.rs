@@ -1,27 +1,28 @@
-//! Attention as a family whose results can be checked.
+//! What attention kernels must write, in f64; and what they compute, block by block.
 
-#[cfg(test)]
-mod tests;
-
-use attention::{Attention, AttentionProblem, AttentionRequest, AttentionSpec, Lengths, Parts, Scope};
-use kernel::Family;
+use kernel::{Blocks, Expected, Family, Inputs, Needed};
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
-use super::named;
-use crate::verify::family::{Blocks, Expected, Inputs, Needed, Reference};
+use crate::family::AttentionRequest;
+use crate::kernel::Attention;
+use crate::problem::AttentionProblem;
+use crate::scores::Scope;
+use crate::spec::{AttentionSpec, Lengths, Parts};
 
-impl Reference for Attention {
-    fn request(text: &str) -> Result<AttentionRequest, String> {
-        Ok(AttentionRequest { log_sum_exp: true, ..text.parse()? })
-    }
+/// The reference's name of a format.
+pub(crate) fn named(format: collective::Format) -> Format {
+    Format::named(format.name()).unwrap_or(Format::F32)
+}
 
-    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
+impl Attention {
+    /// What it must write.
+    pub(crate) fn expected(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
         let AttentionRequest { head: [d, dv], mask, pages, problem, .. } = *request;
         let AttentionProblem { heads: [heads, shared], queries, scale, .. } = problem;
         // A kernel with another mask is wrong.
         let asked = Self::new(AttentionSpec { mask, ..self.plan().spec });
-        let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
+        let asked = asked.ok().filter(|_| Family::spec(self).is_some()).unwrap_or_else(|| self.clone());
         let (format, output) = (named(request.format), named(request.output));
         let latent = self.plan().latent.is_some();
         let row_of =
@@ -95,7 +96,8 @@ impl Reference for Attention {
         [Expected { name: "O", elements: o }].into_iter().chain(sums).collect()
     }
 
-    fn blocks(&self, request: &AttentionRequest) -> Option<Blocks> {
+    /// The blocks of the first sequence and head.
+    pub(crate) fn drawn(&self, request: &AttentionRequest) -> Option<Blocks> {
         let AttentionSpec { tile: [rows, columns], pack, parts, turns, head: [d, dv], .. } = self.plan().spec;
         let counts: Vec<i64> = Self::call(request).counts.into_iter().map(i64::from).collect();
         let &[queries, keys] = request.lengths().first()?;
@@ -139,7 +141,8 @@ impl Reference for Attention {
         })
     }
 
-    fn numbers(&self) -> Vec<[String; 3]> {
+    /// Numbers of the plan.
+    pub(crate) fn told(&self) -> Vec<[String; 3]> {
         let plan = self.plan();
         let [q, k, v] = plan.rings;
         let collective::RoleRegisters { producer, consumer, .. } = plan.cta.registers;

@@ -2,10 +2,10 @@
 
 use core::ops::Range;
 
-use kernel::{Emulator, Engine, Kernel, Machine, MatrixRef, Predicted};
-use rows::{Gathered, Gathering, RowGather, RowSpec};
+use kernel::{Emulator, Engine, Family, Kernel, Machine, MatrixRef, Predicted};
+use reference::Format;
+use rows::{Gathered, Gathering, RowGather, RowKind, RowProblem, RowSpec, Rows};
 
-use super::*;
 use crate::verify::family::{Agreed, FamilyError, check, prove};
 use crate::verify::tampered::{Mistake, Tampered, edge};
 

@@ -1,0 +1,158 @@
+//! GEMM as a family: the kernels of a request, and what a kernel must write of one.
+
+mod matrices;
+
+use collective::{Formula, RoleRegisters};
+
+use self::matrices::Matrices;
+use super::{Expected, Family, Inputs, Predicted, Problem};
+use crate::call::Call;
+use crate::gemm::AnyGemm;
+use crate::named::Named;
+use crate::operands::Contents;
+use crate::select::{Known, Machine, Ranked, Request, Selection, measured, rank, search};
+use crate::spec::KernelSpec;
+use crate::types::Types;
+
+impl Family for AnyGemm {
+    const NAME: &'static str = "gemm";
+    const VERSIONED: bool = true;
+    type Request<'r> = Request<'r>;
+    type Problem = Problem;
+    type Spec = KernelSpec;
+    type Call = Call;
+
+    fn of_spec(spec: &KernelSpec) -> Result<Self, String> {
+        spec.kernel().map_err(|error| error.to_string())
+    }
+
+    fn spec(&self) -> Option<KernelSpec> {
+        Self::spec(self)
+    }
+
+    fn request(text: &str) -> Result<Request<'static>, String> {
+        text.parse::<Problem>()?.request()
+    }
+
+    fn problem(request: &Request<'_>) -> Problem {
+        Problem::of(request)
+    }
+
+    fn call(request: &Request<'_>) -> Call {
+        Call { workspace: None, ..request.call }
+    }
+
+    fn ranked(request: &Request<'_>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
+        let Selection { ranked, refused } = search(request, machine, most);
+        if ranked.is_empty() {
+            let reason = refused.into_iter().next().map(|refused| refused.error.to_string());
+            let reason = reason.or_else(|| request.impossible());
+            return Err(reason.unwrap_or_else(|| "no kernel of the space fits".to_owned()));
+        }
+        Ok(ranked.into_iter().map(Predicted::from).collect())
+    }
+
+    fn predicted(self, request: &Request<'_>, machine: &Machine) -> Result<Predicted<Self>, String> {
+        let mut selection = rank(vec![self], request, machine);
+        match (selection.ranked.pop(), selection.refused.pop()) {
+            (Some(ranked), _) => Ok(ranked.into()),
+            (None, Some(refused)) => Err(refused.error.to_string()),
+            (None, None) => {
+                let needed =
+                    request.fusion.map_or("`epilogue=linear` or `epilogue=sourced`".to_owned(), |of| {
+                        format!("`epilogue={of}`")
+                    });
+                Err(format!("{needed} was needed"))
+            }
+        }
+    }
+
+    fn said(request: &Request<'_>) -> Vec<(&'static str, String)> {
+        let [a, b, d] =
+            [request.types.a, request.types.b, request.types.d].map(|format| format.name().to_owned());
+        let form = match request.call.products.form().suffix().trim_start_matches('_') {
+            "" => "single".to_owned(),
+            suffix => suffix.replace('_', "-"),
+        };
+        let layout = request.majors.word().to_owned();
+        let mut said = vec![("form", form), ("dtype", a), ("dtype-b", b), ("out", d), ("layout", layout)];
+        said.extend(request.fusion.map(|formula| ("epilogue", formula.text().to_owned())));
+        said
+    }
+
+    fn serves(&self, request: &Request<'_>) -> Result<(), String> {
+        let (plan, products) = (self.plan(), request.call.products);
+        if products.form().described() {
+            return Err("records describe the GEMMs and say where their matrices are: form=single, batched, ragged, masked or \
+                        k-grouped was needed"
+                .to_owned());
+        }
+        let form = products.for_form(plan.form).map_or(products.form(), |_| plan.form);
+        let epilogue = |fusion: Option<Formula>| fusion.map_or("linear", Formula::name).to_owned();
+        let fusion = self.spec().and_then(|spec| spec.fusion());
+        let fused = if fusion.is_none() && self.epilogue.linear().is_none() {
+            self.epilogue.name()
+        } else {
+            epilogue(fusion)
+        };
+        let own = [
+            plan.form.word().to_owned(),
+            Types::of_plan(&plan).to_string(),
+            plan.majors().word().to_owned(),
+            fused,
+        ];
+        let asked = [
+            form.word().to_owned(),
+            request.stored().to_string(),
+            request.majors.word().to_owned(),
+            epilogue(request.fusion),
+        ];
+        let pairs = ["form", "types", "layout", "epilogue"].into_iter().zip(own.into_iter().zip(asked));
+        match { pairs }.find(|(_, (own, asked))| own != asked) {
+            None => Ok(()),
+            Some((field, (own, asked))) => {
+                Err(format!("the kernel's {field} is {own}, {asked} was needed, as the problem says"))
+            }
+        }
+    }
+
+    fn operations(request: &Request<'_>) -> f64 {
+        request.operations()
+    }
+
+    fn words(request: &Request<'_>, _contents: Contents) -> Vec<u32> {
+        request.call.products.table(&request.groups().unwrap_or_default())
+    }
+
+    fn measured(
+        request: &Request<'_>,
+        machine: &Machine,
+        times: &[(KernelSpec, f64)],
+    ) -> Option<Predicted<Self>> {
+        measured(&request.known(Known::Measured(times)), machine).map(Predicted::from)
+    }
+
+    fn expect(&self, request: &Request<'_>, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        Ok(vec![Matrices::new(self, request, inputs)?.expected()?])
+    }
+
+    fn numbers(&self) -> Vec<[String; 3]> {
+        let plan = self.plan();
+        let RoleRegisters { producer, consumer, .. } = plan.registers.roles();
+        let [m, n, k] = plan.mainloop.tile;
+        let row = |what: &str, value: String, why: &str| [what.to_owned(), value, why.to_owned()];
+        vec![
+            row("tile", format!("{m}x{n}x{k}"), "M, N and K of a CTA's stage"),
+            row("stages", plan.ring.stages.to_string(), "tiles of A and B"),
+            row("consumer warpgroups", plan.mainloop.consumers.to_string(), "that multiply and store"),
+            row("registers, producer", producer.to_string(), "after setmaxnreg"),
+            row("registers, consumer", consumer.to_string(), "after setmaxnreg"),
+        ]
+    }
+}
+
+impl From<Ranked> for Predicted<AnyGemm> {
+    fn from(Ranked { gemm, prediction, measured, reason }: Ranked) -> Self {
+        Self { kernel: gemm, microseconds: measured.unwrap_or(prediction.microseconds), reason }
+    }
+}

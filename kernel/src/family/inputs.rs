@@ -1,0 +1,244 @@
+//! What a reference is given: the inputs of a check by name, and the choice of results.
+
+use core::ops::Range;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use rayon::prelude::*;
+use reference::Format;
+use thiserror::Error;
+
+use crate::operands::{Extents, Piece};
+
+/// The inputs of a check.
+///
+/// A question that has no answer, for a name that the call does not have or for elements that are not there, makes
+/// the check fail with an error that says so, whatever the reference does with the answer.
+#[derive(Debug)]
+pub struct Inputs<'a> {
+    pieces: Vec<&'a Filled>,
+    /// The names of memory without elements.
+    empty: &'a [&'static str],
+    seed: u64,
+    most: usize,
+    /// The first question without an answer.
+    wrong: Mutex<Option<Unanswered>>,
+}
+
+impl<'a> Inputs<'a> {
+    /// The inputs in these pieces of memory; and the names of those without elements. A seed chooses `most` results.
+    pub fn new(
+        pieces: impl IntoIterator<Item = &'a Filled>,
+        empty: &'a [&'static str],
+        (seed, most): (u64, usize),
+    ) -> Self {
+        Self { pieces: pieces.into_iter().collect(), empty, seed, most, wrong: Mutex::default() }
+    }
+
+    /// `count` elements of a piece of memory from the `first` on, in the order of its lines. Elements without a
+    /// number format are unsigned integers of their size. Where there are none, they are NaN, and the check fails.
+    pub fn elements(&self, name: &str, first: usize, count: usize) -> Vec<f64> {
+        let found = self.piece(name, first, count);
+        found.map_or_else(|| vec![f64::NAN; count], |of| of.values(&of.bytes, first, count))
+    }
+
+    /// `count` numbers of 32 bits of a piece of memory from the `first` on: of a table, or of indices. Where there are
+    /// none, they are 0, and the check fails.
+    pub fn numbers(&self, name: &str, first: usize, count: usize) -> Vec<u32> {
+        let found = self.piece(name, first, count).filter(|of| {
+            let fits = of.has_words();
+            if !fits {
+                self.record(Unanswered::Words { name: of.piece.name, elements: of.elements() });
+            }
+            fits
+        });
+        found.map_or_else(|| vec![0; count], |of| of.words(first, count))
+    }
+
+    /// Some of `count` results, each once, as many as are to be compared; in order.
+    pub fn chosen(&self, count: usize) -> Vec<usize> {
+        if count <= self.most {
+            return (0..count).collect();
+        }
+        // Every choice is equally likely (R. W. Floyd's).
+        let (mut random, mut chosen) = (fastrand::Rng::with_seed(self.seed), BTreeSet::new());
+        for last in count - self.most..count {
+            let drawn = random.usize(0..=last);
+            if !chosen.insert(drawn) {
+                chosen.insert(last);
+            }
+        }
+        chosen.into_iter().collect()
+    }
+
+    /// What is expected of each of the results that are [chosen](Self::chosen), on all processors.
+    pub fn rows<T: Send>(&self, count: usize, expected: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        self.chosen(count).into_par_iter().map(&expected).collect()
+    }
+
+    /// Whether all questions had answers, for whoever has asked a reference.
+    ///
+    /// # Errors
+    /// The first question that had none.
+    pub fn answered(self) -> Result<(), Unanswered> {
+        let wrong = self.wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
+        wrong.map_or(Ok(()), Err)
+    }
+
+    /// The piece of a name, if it has these elements.
+    fn piece(&self, name: &str, first: usize, count: usize) -> Option<&'a Filled> {
+        let found = self.pieces.iter().copied().find(|of| of.piece.name == name);
+        let all = || self.pieces.iter().map(|of| of.piece.name).chain(self.empty.iter().copied());
+        let Some(name) = all().find(|&of| of == name) else {
+            let has = all().collect::<Vec<_>>().join(", ");
+            self.record(Unanswered::Unknown { name: name.to_owned(), has });
+            return None;
+        };
+        let has = found.map_or(0, Filled::count);
+        if first.checked_add(count).is_none_or(|end| end > has) {
+            self.record(Unanswered::Range { name, first, count, has });
+            return None;
+        }
+        found
+    }
+
+    fn record(&self, wrong: Unanswered) {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(wrong);
+    }
+}
+
+/// A question of a reference that [`Inputs`] cannot answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Unanswered {
+    /// The reference asks for memory that the call does not have.
+    #[error("the reference asks for `{name}`, the call has {has}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names of all memory.
+        has: String,
+    },
+    /// The reference asks for elements that are not there.
+    #[error("the reference asks for {count} elements of {name} from {first} on, it has {has}")]
+    Range {
+        /// The piece.
+        name: &'static str,
+        /// The first element's number.
+        first: usize,
+        /// Number of elements.
+        count: usize,
+        /// Number of elements of the piece.
+        has: usize,
+    },
+    /// The reference asks for numbers of 32 bits where other elements are.
+    #[error("the reference asks for numbers of 32 bits of {name}, it has elements of {elements}")]
+    Words {
+        /// The piece.
+        name: &'static str,
+        /// What its elements are.
+        elements: String,
+    },
+}
+
+/// A piece of memory and what is in it before a launch. Its elements have numbers, in the order of its lines.
+#[derive(Clone, Debug)]
+pub struct Filled {
+    /// The piece.
+    pub piece: Piece,
+    /// Its bytes. What follows the piece's own is a margin.
+    pub bytes: Vec<u8>,
+    /// The reference's name of its elements' format.
+    format: Option<Format>,
+}
+
+impl Filled {
+    /// A piece with these bytes.
+    pub fn new(piece: Piece, bytes: Vec<u8>) -> Self {
+        let format = piece.format().and_then(|format| Format::named(format.name()));
+        Self { piece, bytes, format }
+    }
+
+    /// Bytes of an element. Several elements of fewer than 8 bits count as one.
+    pub fn size(&self) -> usize {
+        self.format.map_or(self.piece.extents.bits.max(8) / 8, Format::bytes) as usize
+    }
+
+    /// Elements per line, lines per matrix, and elements from line to line and from matrix to matrix.
+    fn extents(&self) -> [usize; 4] {
+        let Extents { bits, length, lines, ld, stride, .. } = self.piece.extents;
+        let whole = |elements: u64| (elements * u64::from(bits) / 8) as usize / self.size();
+        [whole(length), lines as usize, whole(ld), whole(stride)]
+    }
+
+    /// Number of its elements.
+    pub fn count(&self) -> usize {
+        let [length, lines, ..] = self.extents();
+        length * lines * self.piece.extents.count as usize
+    }
+
+    /// What its elements are, in words.
+    pub fn elements(&self) -> String {
+        self.format.map_or_else(|| format!("{} bytes", self.size()), |format| format.name().to_owned())
+    }
+
+    /// Whether its elements are integers of 32 bits.
+    fn has_words(&self) -> bool {
+        self.size() == 4 && matches!(self.format, None | Some(Format::S32))
+    }
+
+    /// Where `count` elements from the `first` on lie, in the order of lines: the bytes of each line's.
+    pub fn spans(&self, first: usize, count: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let ([length, lines, ld, stride], size) = (self.extents(), self.size());
+        let (mut at, end) = (first, first.saturating_add(count).min(self.count()));
+        core::iter::from_fn(move || {
+            let left = end.checked_sub(at).filter(|&left| left > 0)?;
+            let (line, element) = (at / length, at % length);
+            let begin = (line / lines * stride + line % lines * ld + element) * size;
+            let taken = left.min(length - element);
+            at += taken;
+            Some(begin..begin + taken * size)
+        })
+    }
+
+    /// The values of `count` elements from the `first` on in some bytes of the piece; fewer, if there are no more.
+    pub fn values(&self, bytes: &[u8], first: usize, count: usize) -> Vec<f64> {
+        let of_span = |span: Range<usize>| match self.format {
+            Some(format) => format.values(&bytes[span]),
+            None => bytes[span].chunks_exact(self.size()).map(|of| integer(of) as f64).collect(),
+        };
+        self.spans(first, count).flat_map(of_span).collect()
+    }
+
+    /// The same as numbers of 32 bits, before the launch.
+    fn words(&self, first: usize, count: usize) -> Vec<u32> {
+        let of_span = |span: Range<usize>| self.bytes[span].chunks_exact(4).map(|of| integer(of) as u32);
+        self.spans(first, count).flat_map(of_span).collect()
+    }
+}
+
+/// A number in little-endian bytes.
+fn integer(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some results are chosen, each once; another seed chooses others.
+    #[test]
+    fn results_are_chosen_once() {
+        let chosen = |count, sample| Inputs::new([], &[], sample).chosen(count);
+        for (count, most) in [(0, 0), (5, 0), (5, 5), (5, 9), (1000, 999), (1000, 500), (1000, 1)] {
+            let all = chosen(count, (7, most));
+            assert_eq!(all.len(), most.min(count), "{most} of {count}");
+            assert!(all.is_sorted_by(|a, b| a < b) && all.iter().all(|&of| of < count), "{most} of {count}");
+        }
+        assert_ne!(chosen(1000, (7, 5)), chosen(1000, (8, 5)));
+        // Each is chosen about as often as the others.
+        let mut counts = [0; 10];
+        (0..1000).for_each(|seed| chosen(10, (seed, 3)).into_iter().for_each(|of| counts[of] += 1));
+        assert!(counts.iter().all(|count| (230..370).contains(count)), "{counts:?}");
+    }
+}
