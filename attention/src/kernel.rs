@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use collective::{Bounded, QueuePlan};
 use kernel::operands::Visit;
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program, declare};
-use ptx::{Function, VerifyError};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
+use ptx::VerifyError;
 
 use crate::emit;
 use crate::error::AttentionError;
@@ -223,10 +223,9 @@ pub(crate) struct Divided {
 impl Kernel<AttentionCall> for Attention {
     fn program(&self) -> Result<Program, VerifyError> {
         let plan = &self.plan;
-        Program::new(Function::build(plan.cta.entry(self.name()), |f| {
-            declare(self, f);
+        Program::of(self, plan.cta.entry(self.name()), |f| {
             emit::emit(f, plan, &*self.scores);
-        }))
+        })
     }
 
     fn launch(&self, call: &AttentionCall, resident: u32) -> Result<Option<Launch>, LaunchError> {

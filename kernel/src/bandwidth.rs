@@ -4,12 +4,11 @@
 //! the part of the next CTA, so that nothing comes from L1.
 
 use collective::Plan;
-use ptx::abi::Grid;
-use ptx::{Builder, Entry, Function, Special, VerifyError};
+use ptx::{Builder, Entry, Special, VerifyError};
 
 use crate::error::LaunchError;
 use crate::filled::Launch;
-use crate::kernel::{Kernel, declare};
+use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::program::Program;
 
@@ -81,15 +80,13 @@ impl Kernel<Traffic> for Moves {
             shared_bytes: 0,
             cluster: [1, 1, 1],
         };
-        Program::new(Function::build(entry, |f| {
-            declare(self, f);
+        Program::of(self, entry, |f| {
             emit(f, *self);
-        }))
+        })
     }
 
     fn launch(&self, of: &Traffic, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let grid = Grid { ctas: [of.ctas(), 1, 1] };
-        Launch::new(grid, |visit| self.visit(&mut of.clone(), visit)).map(Some)
+        Launch::of(self, of, of.ctas())
     }
 
     fn visit(&self, of: &mut Traffic, visit: &mut dyn Visit) {

@@ -19,13 +19,12 @@
 use collective::{AccumulatorElement, Format, Plan};
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::{Major, SwizzleMode};
-use ptx::abi::Grid;
 use ptx::inst::WgmmaSum;
-use ptx::{Builder, Entry, Function, ProxySpace, Special, Value, VerifyError, WgmmaOperands, WgmmaTypes};
+use ptx::{Builder, Entry, ProxySpace, Special, Value, VerifyError, WgmmaOperands, WgmmaTypes};
 
 use crate::error::LaunchError;
 use crate::filled::Launch;
-use crate::kernel::{Kernel, declare};
+use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::program::Program;
 
@@ -97,18 +96,14 @@ impl Kernel<Rounds> for Ceiling {
             shared_bytes: STAGES * operands.stage_bytes(),
             cluster: [1, 1, 1],
         };
-        Program::new(Function::build(entry, |f| {
-            declare(self, f);
-            match types.d() {
-                WgmmaSum::S32 => emit::<i32>(f, types, operands),
-                WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types, operands),
-            }
-        }))
+        Program::of(self, entry, |f| match types.d() {
+            WgmmaSum::S32 => emit::<i32>(f, types, operands),
+            WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types, operands),
+        })
     }
 
     fn launch(&self, of: &Rounds, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let grid = Grid { ctas: [of.ctas, 1, 1] };
-        (of.ctas > 0).then(|| Launch::new(grid, |visit| self.visit(&mut of.clone(), visit))).transpose()
+        Launch::of(self, of, of.ctas)
     }
 
     fn visit(&self, of: &mut Rounds, visit: &mut dyn Visit) {

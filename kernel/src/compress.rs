@@ -128,7 +128,7 @@ impl Kernel<Compression> for Compress {
         let units = k.div_ceil(sparse::unit_k(self.format));
         let ctas = u64::from(units) * u64::from(blocks);
         check_accessed(self, what, |of| u64::from(of.bits / 8))?;
-        Launch::new(Launch::grid(ctas)?, |visit| self.visit(&mut what.clone(), visit)).map(Some)
+        Launch::of(self, what, ctas)
     }
 
     fn visit(&self, what: &mut Compression, visit: &mut dyn Visit) {

@@ -4,6 +4,7 @@ use collective::operands::{Kind, Memory, Parameter, Visit};
 use ptx::abi::{Argument, Grid};
 
 use crate::error::LaunchError;
+use crate::kernel::Kernel;
 
 /// The grid and the arguments of a call that has been checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +92,20 @@ impl Launch {
             Some(reason) => Err(LaunchError::Problem { reason }),
             None => Ok(Self { grid, arguments, places }),
         }
+    }
+
+    /// The launch of a call on this number of CTAs, as the kernel's interface fills it in; `None` on none.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), and too many CTAs.
+    pub fn of<C: Clone>(
+        kernel: &(impl Kernel<C> + ?Sized),
+        call: &C,
+        ctas: impl Into<u64>,
+    ) -> Result<Option<Self>, LaunchError> {
+        let ctas = ctas.into();
+        let grid = Self::grid(ctas)?;
+        (ctas > 0).then(|| Self::new(grid, |visit| kernel.visit(&mut call.clone(), visit))).transpose()
     }
 
     /// A grid of CTAs along x.

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::str::FromStr;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
@@ -16,7 +17,6 @@ use crate::operands::{Layouts, Visit};
 use crate::problem::GemmProblem;
 use crate::program::Program;
 use crate::select::{Machine, Request};
-use crate::words::Worded;
 
 /// GEMM kernels with a mainloop, an epilogue or a scheduler of your own, and what they must write. [`OwnGemm`] makes a [`Family`] of
 /// them, whose specs are the kernels' names.
@@ -24,18 +24,24 @@ pub trait GemmFamily: 'static {
     /// The name, in errors and for the records on disk.
     const NAME: &'static str;
 
+    /// What is asked of a kernel: [`GemmProblem`], or what a GEMM is derived from, such as a convolution.
+    type Problem: Clone + Ord + fmt::Debug + fmt::Display + FromStr<Err: fmt::Display> + Send + 'static;
+
     /// Arguments of calls: of the epilogue, and [of the mainloop](crate::WithMainloop).
     type Arguments: Arguments + Clone;
 
     /// The kernels, each with a name of its own.
     fn kernels() -> Vec<AnyGemm>;
 
+    /// The GEMM of a problem.
+    fn gemm(problem: &Self::Problem) -> GemmProblem;
+
     /// A call, with addresses of 0 and without a workspace.
-    fn call(problem: GemmProblem) -> Call<Self::Arguments>;
+    fn call(problem: &Self::Problem) -> Call<Self::Arguments>;
 
     /// Operations that a problem counts as, to compare kernels by their rates.
-    fn operations(GemmProblem { m, n, k }: GemmProblem) -> f64 {
-        2.0 * f64::from(m) * f64::from(n) * f64::from(k)
+    fn operations(problem: &Self::Problem) -> f64 {
+        Self::gemm(problem).operations()
     }
 
     /// A row of D: values, and how far a kernel's may be from them. By default nothing is known, and no kernel of the family can
@@ -43,7 +49,7 @@ pub trait GemmFamily: 'static {
     ///
     /// # Errors
     /// Why the row is not known, in a sentence.
-    fn row(_problem: GemmProblem, _row: usize, _inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
+    fn row(_problem: &Self::Problem, _row: usize, _inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
         Err(format!("the family {} has no reference, `GemmFamily::row` was needed", Self::NAME))
     }
 }
@@ -105,8 +111,8 @@ impl<F: GemmFamily> Kernel<Call<F::Arguments>> for OwnGemm<F> {
 
 impl<F: GemmFamily> Family for OwnGemm<F> {
     const NAME: &'static str = F::NAME;
-    type Request<'r> = GemmProblem;
-    type Problem = String;
+    type Request<'r> = F::Problem;
+    type Problem = F::Problem;
     type Spec = String;
     type Call = Call<F::Arguments>;
 
@@ -125,38 +131,34 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
         Some(self.kernel.name().to_owned())
     }
 
-    fn request(text: &str) -> Result<GemmProblem, String> {
-        let extents = <[u32; 3]>::read(text).map(|[m, n, k]| GemmProblem { m, n, k });
-        extents
-            .filter(|of| Self::problem(of) == text)
-            .ok_or_else(|| format!("`{text}` was found, MxNxK was needed"))
+    fn request(text: &str) -> Result<F::Problem, String> {
+        text.parse().map_err(|error: <F::Problem as FromStr>::Err| error.to_string())
     }
 
-    /// For example `128x256x64`: M, N and K.
-    fn problem(GemmProblem { m, n, k }: &GemmProblem) -> String {
-        format!("{m}x{n}x{k}")
+    fn problem(request: &F::Problem) -> F::Problem {
+        request.clone()
     }
 
-    fn call(request: &GemmProblem) -> Self::Call {
-        F::call(*request)
+    fn call(request: &F::Problem) -> Self::Call {
+        F::call(request)
     }
 
     /// The model knows the tiles, stages and schedule of a kernel, and the operands of one GEMM.
-    fn ranked(request: &GemmProblem, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
+    fn ranked(request: &F::Problem, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
         let names = F::kernels().iter().map(|kernel| kernel.name().to_owned()).collect::<Vec<_>>();
         cheapest(names, most, |Self { kernel, .. }: &Self| {
             let Layouts { types, majors, .. } = Layouts::of(kernel);
-            machine.predict(kernel, &Request::packed(types, majors, *request)).microseconds
+            machine.predict(kernel, &Request::packed(types, majors, F::gemm(request))).microseconds
         })
     }
 
-    fn operations(request: &GemmProblem) -> f64 {
-        F::operations(*request)
+    fn operations(request: &F::Problem) -> f64 {
+        F::operations(request)
     }
 
-    fn expect(&self, problem: &GemmProblem, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
-        let GemmProblem { m, n, .. } = *problem;
-        let row = |row: usize| Ok((row * n as usize, F::row(*problem, row, inputs)?));
+    fn expect(&self, problem: &F::Problem, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+        let GemmProblem { m, n, .. } = F::gemm(problem);
+        let row = |row: usize| Ok((row * n as usize, F::row(problem, row, inputs)?));
         let elements = inputs.chosen(m as usize).into_iter().map(row).collect::<Result<_, String>>()?;
         Ok(vec![Expected { name: "D", elements }])
     }

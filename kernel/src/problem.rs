@@ -1,9 +1,13 @@
 //! The extents of one GEMM.
 
+use core::fmt;
+use core::str::FromStr;
+
 use crate::error::LaunchError;
+use crate::words::Sizes;
 
 /// Extents of one GEMM, `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GemmProblem {
     /// Rows of A, C and D.
     pub m: u32,
@@ -35,6 +39,22 @@ impl GemmProblem {
     /// Number of floating-point operations: `2 * M * N * K`.
     pub fn operations(&self) -> f64 {
         2.0 * f64::from(self.m) * f64::from(self.n) * f64::from(self.k)
+    }
+}
+
+/// For example `128x256x64`: M, N and K.
+impl fmt::Display for GemmProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Sizes([self.m, self.n, self.k]).fmt(f)
+    }
+}
+
+impl FromStr for GemmProblem {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Sizes([m, n, k]) = text.parse().map_err(|_| format!("`{text}` was found, MxNxK was needed"))?;
+        Ok(Self { m, n, k })
     }
 }
 

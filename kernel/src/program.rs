@@ -3,7 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use ptx::{Function, Verified, VerifyError};
+use ptx::{Builder, Entry, Function, Verified, VerifyError};
+
+use crate::kernel::{Kernel, declare};
 
 /// One kernel's program: verified once, printed once. [`AnyGemm::program`](crate::AnyGemm::program) builds
 /// it.
@@ -29,6 +31,21 @@ impl Program {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         Ok(Self { function, text, digest: hasher.finish(), scheduler: None, described: false })
+    }
+
+    /// The program of a kernel whose interface [declares](crate::declare) its parameters, verified and printed.
+    ///
+    /// # Errors
+    /// All faults that the verifier found.
+    pub fn of<C: Default>(
+        kernel: &(impl Kernel<C> + ?Sized),
+        entry: Entry,
+        emit: impl FnOnce(&Builder),
+    ) -> Result<Self, VerifyError> {
+        Self::new(Function::build(entry, |f| {
+            declare(kernel, f);
+            emit(f);
+        }))
     }
 
     /// Adds the name of the kernel's scheduler, and whether records in device memory hold the addresses of

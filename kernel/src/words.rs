@@ -24,6 +24,7 @@
 //! ```
 
 use core::fmt;
+use core::str::FromStr;
 
 use collective::Format;
 
@@ -221,4 +222,88 @@ pub fn write<S>(keys: &[SpecKey<S>], of: &S, mut usual: S, f: &mut fmt::Formatte
         between = " ";
     }
     Ok(())
+}
+
+/// Numbers with names, as a spec of a kernel that needs no more: `warps=4 stages=2`.
+///
+/// ```
+/// use kernel::words::Numbers;
+///
+/// let spec: Numbers = "stages=2 warps=4".parse()?;
+/// assert_eq!(spec.get(["warps", "stages"])?, [4, 2]);
+/// assert_eq!(spec, Numbers::new([("stages", 2), ("warps", 4)]));
+/// assert_eq!(spec.get(["warps"]).unwrap_err(), "`stages=2`: one of the keys warps was needed");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Numbers(Vec<(String, u32)>);
+
+impl Numbers {
+    /// Numbers with these names.
+    pub fn new<const N: usize>(numbers: [(&str, u32); N]) -> Self {
+        Self(numbers.map(|(name, number)| (name.to_owned(), number)).to_vec())
+    }
+
+    /// The numbers with these names.
+    ///
+    /// # Errors
+    /// One that is missing, or one with another name.
+    pub fn get<const N: usize>(&self, names: [&str; N]) -> Result<[u32; N], String> {
+        if let Some((name, number)) = self.0.iter().find(|(name, _)| !names.contains(&name.as_str())) {
+            let error =
+                refused::<()>(name, &number.to_string(), format!("one of the keys {}", names.join(", ")));
+            return Err(error.map_or_else(|error| error.to_string(), |()| String::new()));
+        }
+        let mut numbers = [0; N];
+        for (number, wanted) in numbers.iter_mut().zip(names) {
+            let found = self.0.iter().find(|(name, _)| name == wanted);
+            *number = found.ok_or_else(|| format!("`{self}` was found, {wanted}=NUMBER was needed, too"))?.1;
+        }
+        Ok(numbers)
+    }
+}
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (name, number)) in self.0.iter().enumerate() {
+            write!(f, "{}{name}={number}", if i > 0 { " " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words = words(text).map_err(|error| error.to_string())?;
+        let number = |(name, value): (&str, &str)| match u32::read(value) {
+            Some(number) => Ok((name.to_owned(), number)),
+            None => Err(format!("`{}`: a number was needed", said(name, value))),
+        };
+        words.into_iter().map(number).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Extents as a problem that needs no more: `7x264`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sizes<const N: usize>(pub [u32; N]);
+
+impl<const N: usize> fmt::Display for Sizes<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, size) in self.0.iter().enumerate() {
+            write!(f, "{}{size}", if i > 0 { "x" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl<const N: usize> FromStr for Sizes<N> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // One text for each value.
+        let read = <[u32; N]>::read(text).map(Self).filter(|sizes| sizes.to_string() == text);
+        read.ok_or_else(|| format!("`{text}` was found, {N} numbers with `x` between them were needed"))
+    }
 }

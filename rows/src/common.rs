@@ -1,9 +1,9 @@
 //! What kernels over rows have in common: their programs, launches and interfaces, and loops over rows and vectors.
 
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed, declare};
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
 use ptx::abi::Grid;
-use ptx::{Builder, Entry, Function, Scalar, Special, Target, Value, VerifyError};
+use ptx::{Builder, Entry, Scalar, Special, Target, Value, VerifyError};
 
 /// Threads of a CTA.
 pub(crate) const THREADS: u32 = 128;
@@ -20,10 +20,7 @@ pub(crate) fn program<C: Default>(
     body: impl FnOnce(&Builder),
 ) -> Result<Program, VerifyError> {
     let entry = Entry { name, target: Target::Sm90a, threads: THREADS, shared_bytes, cluster: [1; 3] };
-    Program::new(Function::build(entry, |f| {
-        declare(kernel, f);
-        body(f);
-    }))
+    Program::of(kernel, entry, body)
 }
 
 /// The launch of a call over rows.

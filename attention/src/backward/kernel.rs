@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program, declare};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
 use ptx::abi::Grid;
-use ptx::{Entry, Function, VerifyError};
+use ptx::{Entry, VerifyError};
 
 use super::call::BackwardCall;
 use super::emit;
@@ -297,14 +297,11 @@ impl Kernel<BackwardCall> for BackwardStep {
                 small(name + "_finish", plan.dq.spec().warpgroups * 128, emit::finish_bytes(plan))
             }
         };
-        Program::new(Function::build(entry, |f| {
-            declare(self, f);
-            match self.step {
-                Step::Prepare => emit::prepare(f, plan),
-                Step::Main => emit::main(f, plan, scores),
-                Step::Finish => emit::finish(f, plan),
-            }
-        }))
+        Program::of(self, entry, |f| match self.step {
+            Step::Prepare => emit::prepare(f, plan),
+            Step::Main => emit::main(f, plan, scores),
+            Step::Finish => emit::finish(f, plan),
+        })
     }
 
     fn total_work(&self, call: &BackwardCall) -> u128 {

@@ -5,8 +5,9 @@ use ptx::abi::Im2colMap;
 use ptx::{Builder, TensorLoad, Value, Var};
 
 use super::{AnyTile, LoadTile, Loading, StageTile};
+use crate::element::Format;
 use crate::mainloop::tensor_swizzle;
-use crate::operands::{Extents, Visit};
+use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::pipeline::Stage;
 use crate::plan::{OperandTile, Plan};
 
@@ -88,6 +89,23 @@ impl<const D: usize> Im2col<D> {
             self.axes.iter().skip(1).fold(self.images, |lines, axis| lines.saturating_mul(axis.pixels));
         let length = self.axes.first().map_or(0, |axis| u64::from(axis.pixels) * u64::from(self.channels));
         Extents { lines, ld: length, ..Extents::line(bits, length) }
+    }
+
+    /// Visits the tensor at an address as an operand, A (0) or B (1), of a format, and every number of it.
+    pub fn visit(
+        &mut self,
+        name: &'static str,
+        address: &mut u64,
+        (operand, format): (usize, Format),
+        visit: &mut dyn Visit,
+    ) {
+        let (extents, contents) = (self.extents(format.bits()), Contents::Multiplied(operand, format));
+        visit.memory(Memory { name, address, extents, contents, writes: false });
+        visit.count(&mut self.images);
+        visit.count(&mut self.channels);
+        for Axis { pixels, taps, step, padding: [before, after], dilation } in &mut self.axes {
+            [pixels, taps, step, before, after, dilation].into_iter().for_each(|count| visit.count(count));
+        }
     }
 
     /// Checks that tiles of this extent along K can be copied.

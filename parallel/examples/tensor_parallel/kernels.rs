@@ -3,9 +3,8 @@
 
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, Program, check_accessed, declare};
-use falchion::ptx::abi::Grid;
-use falchion::ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
+use falchion::kernel::{Kernel, Launch, LaunchError, Program, check_accessed};
+use falchion::ptx::{Builder, Entry, Special, Target, Value, VerifyError};
 use half::bf16;
 
 const THREADS: u32 = 128;
@@ -77,16 +76,12 @@ fn program<C: Default>(
         shared_bytes,
         cluster: [1; 3],
     };
-    Program::new(Function::build(entry, |f| {
-        declare(kernel, f);
-        body(f);
-    }))
+    Program::of(kernel, entry, body)
 }
 
 fn launch<C: Clone>(kernel: &impl Kernel<C>, call: &C, rows: u32) -> Result<Option<Launch>, LaunchError> {
     check_accessed(kernel, call, |_| 16)?;
-    let grid = Grid { ctas: [rows.min(4096), 1, 1] };
-    (rows > 0).then(|| Launch::new(grid, |visit| kernel.visit(&mut call.clone(), visit))).transpose()
+    Launch::of(kernel, call, rows.min(4096))
 }
 
 impl Kernel<Residual> for AddNorm {

@@ -8,11 +8,11 @@ use collective::Format as Type;
 use kernel::operands::{Extents, Visit};
 use kernel::{
     AnyGemm, Call, Emulator, GemmFamily, GemmProblem, Kernel, Launch, LaunchError, LinearArguments, Machine,
-    MatrixRef, OwnGemm, Predicted, Program, cheapest, check_accessed, declare,
+    MatrixRef, OwnGemm, Predicted, Program, cheapest, check_accessed,
 };
 use ptx::abi::Grid;
 use ptx::inst::{AtomicOp, AtomicSem, Scope, StoreOrder};
-use ptx::{Builder, Entry, Function, Location, Special, Target, VerifyError};
+use ptx::{Builder, Entry, Location, Special, Target, VerifyError};
 
 use reference::Format;
 
@@ -47,10 +47,9 @@ impl Kernel<Doubling> for Doubled {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = format!("doubled_{}", self.0.replace(' ', "_"));
         let entry = Entry { name, target: Target::Sm90a, threads: 128, shared_bytes: 0, cluster: [1; 3] };
-        Program::new(Function::build(entry, |f| {
-            declare(self, f);
+        Program::of(self, entry, |f| {
             emit(f, &self.0);
-        }))
+        })
     }
 
     fn launch(&self, call: &Doubling, _resident: u32) -> Result<Option<Launch>, LaunchError> {
@@ -313,8 +312,7 @@ impl Kernel<Written> for LastWrites {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = "last_writes".to_owned();
         let entry = Entry { name, target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster: [1; 3] };
-        Program::new(Function::build(entry, |f| {
-            declare(self, f);
+        Program::of(self, entry, |f| {
             let [d, counter, many] = ["d", "counter", "many"].map(|name| f.parameter::<u64>(name));
             let lane = f.special(Special::ThreadX);
             f.if_(many.less_than(0), || f.barrier_sync(3, 32));
@@ -327,7 +325,7 @@ impl Kernel<Written> for LastWrites {
                     f.store_ordered(StoreOrder::Relaxed(Scope::Gpu), at, [f.constant(0u32)]);
                 });
             });
-        }))
+        })
     }
 
     fn workspace(&self, _: &Written, _: u32) -> u64 {

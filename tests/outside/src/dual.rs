@@ -102,6 +102,7 @@ type With<T, R> = Composed<Dual<T, R>, LinearCombination<f32>, Persistent<AlongM
 
 impl GemmFamily for DualGemm {
     const NAME: &'static str = "dual-gemm";
+    type Problem = GemmProblem;
     type Arguments = WithMainloop<Gates, LinearArguments>;
     fn kernels() -> Vec<AnyGemm> {
         vec![
@@ -109,17 +110,20 @@ impl GemmFamily for DualGemm {
             AnyGemm::of::<With<Tile<U64, U64, U64>, Pingpong<U2, Cluster<U1, U1>, U2>>>("64x64-pingpong"),
         ]
     }
-    fn call(problem: GemmProblem) -> Call<Self::Arguments> {
-        let GemmProblem { n, k, .. } = problem;
-        let gates = Matrix { address: 0, mn: n, k, ld: k.into(), batch: Batch::ONE };
-        Call::of(problem).a(0, k.into()).b(0, k.into()).d(0, n.into()).with_mainloop(Gates(Some(gates)))
+    fn gemm(problem: &GemmProblem) -> GemmProblem {
+        *problem
     }
-    fn operations(GemmProblem { m, n, k }: GemmProblem) -> f64 {
-        4.0 * f64::from(m) * f64::from(n) * f64::from(k)
+    fn call(problem: &GemmProblem) -> Call<Self::Arguments> {
+        let GemmProblem { n, k, .. } = *problem;
+        let gates = Matrix { address: 0, mn: n, k, ld: k.into(), batch: Batch::ONE };
+        Call::of(*problem).with_mainloop(Gates(Some(gates)))
+    }
+    fn operations(problem: &GemmProblem) -> f64 {
+        2.0 * problem.operations()
     }
 
-    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
-        let [ups, gates] = ["B", "G"].map(|b| products(problem, row, b, inputs));
+    fn row(problem: &GemmProblem, row: usize, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
+        let [ups, gates] = ["B", "G"].map(|b| products(*problem, row, b, inputs));
         let each = |(&(up, up_error), &(gate, gate_error)): (&(f64, f64), &(f64, f64))| {
             let silu = gate / (1.0 + (-gate).exp());
             // The slope of silu is at most 1.1; the sigmoid has a few roundings.

@@ -116,6 +116,7 @@ pub struct GatherGemm;
 
 impl GemmFamily for GatherGemm {
     const NAME: &'static str = "gather-gemm";
+    type Problem = GemmProblem;
     type Arguments = WithMainloop<Indices, LinearArguments>;
     fn kernels() -> Vec<AnyGemm> {
         type Large = Gather<Tile<U128, U64, U64>, Cooperative<U2, Cluster<U1, U1>, U3>>;
@@ -127,13 +128,15 @@ impl GemmFamily for GatherGemm {
             ),
         ]
     }
-    fn call(problem: GemmProblem) -> Call<Self::Arguments> {
-        let GemmProblem { n, k, .. } = problem;
-        Call::of(problem).a(0, k.into()).b(0, k.into()).d(0, n.into()).with_mainloop(Indices::default())
+    fn gemm(problem: &GemmProblem) -> GemmProblem {
+        *problem
+    }
+    fn call(problem: &GemmProblem) -> Call<Self::Arguments> {
+        Call::of(*problem).with_mainloop(Indices::default())
     }
 
-    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
+    fn row(problem: &GemmProblem, row: usize, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, String> {
         let index = inputs.elements("the indices", row, 1)[0];
-        Ok(products(problem, index as usize, "B", inputs))
+        Ok(products(*problem, index as usize, "B", inputs))
     }
 }

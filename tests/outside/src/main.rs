@@ -1,12 +1,16 @@
 //! User-written parts outside the library: an epilogue, layouts, a scheduler, mainloops, each in kernels
 //! that the emulator runs; and families, of kernels with these mainloops and of kernels that are no GEMM.
 
+mod conv;
 mod dual;
 mod epilogue;
 mod factor;
 mod gather;
 mod layout;
+mod linear;
 mod mlp;
+mod nf4;
+mod rms_gemm;
 mod rms_norm;
 // The manual shows these two files.
 #[path = "../../../src/manual/own_mainloop.rs"]
@@ -23,19 +27,24 @@ use falchion::emulator::Schedule;
 use falchion::kernel::disk::records::RecordsOf;
 use falchion::kernel::disk::{Cache, Key};
 use falchion::kernel::driver::{Context, Tuning, tuned};
+use falchion::kernel::words::Sizes;
 use falchion::kernel::{Family, Inputs, Machine, OwnGemm, Predicted};
 use falchion::prelude::*;
 use falchion::verify::family;
 use falchion::verify::{Bench, Format, HostMatrix, Order};
 
+use conv::ConvGemm;
 use dual::DualGemm;
 use epilogue::HillOfSums;
 use factor::{Factor, Factored};
 use gather::GatherGemm;
 use layout::{Row, Slab};
+use linear::Linear;
 use mainloop::{Second, TwoB};
-use mlp::{Layers, Mlp};
-use rms_norm::{RmsNorm, Rows};
+use mlp::Mlp;
+use nf4::Nf4Gemm;
+use rms_gemm::RmsGemm;
+use rms_norm::RmsNorm;
 use scheduler::Runs;
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
@@ -53,11 +62,15 @@ type BatchOfSums = Batched<Composed<TwoB, LinearCombination<f32>, OneTile<AlongM
 type Times = Composed<Factored, LinearCombination<f32>, Persistent<AlongM>>;
 
 /// The families of this crate.
-const FAMILIES: [AnyFamily; 4] = [
+const FAMILIES: [AnyFamily; 8] = [
     AnyFamily::of::<RmsNorm>(),
     AnyFamily::of::<OwnGemm<DualGemm>>(),
     AnyFamily::of::<OwnGemm<GatherGemm>>(),
     AnyFamily::of::<Mlp>(),
+    AnyFamily::of::<OwnGemm<ConvGemm>>(),
+    AnyFamily::of::<Linear>(),
+    AnyFamily::of::<OwnGemm<Nf4Gemm>>(),
+    AnyFamily::of::<OwnGemm<RmsGemm>>(),
 ];
 
 /// Without arguments, all of this; with arguments, the command line of the library with this crate's families.
@@ -82,6 +95,10 @@ fn commands() -> Result<(), Box<dyn Error>> {
         (OwnGemm::<DualGemm>::NAME, "64x64-pingpong", "70x64x136"),
         (OwnGemm::<GatherGemm>::NAME, "64x64-stream-k", "60x16x520"),
         (Mlp::NAME, "consumers=1 stages=2", "64x136"),
+        (OwnGemm::<ConvGemm>::NAME, "128x64-2x2", "1x9x10x64 24x3x3 1x1 1x1"),
+        (Linear::NAME, "stages=2", "2x150"),
+        (OwnGemm::<Nf4Gemm>::NAME, "64x64-stream-k", "64x40x256"),
+        (OwnGemm::<RmsGemm>::NAME, "64x64-pingpong", "70x64x136"),
     ] {
         let page = std::env::temp_dir().join(format!("outside-{}.html", std::process::id()));
         let page = page.to_string_lossy();
@@ -127,19 +144,30 @@ fn all() -> Result<(), Box<dyn Error>> {
     let compared = compare::<Times>(&mut engine, &Factor(factor.address), [&a, &b], &|_, i, j| want(i, j))?;
     println!("{compared} products times a factor");
 
-    let rows = |rows, columns| Rows { rows, columns };
+    let rows = |rows, columns| Sizes([rows, columns]);
     family::<RmsNorm>(&mut engine, &[rows(7, 264), rows(40, 1000), rows(0, 8)], ("warps=2", rows(5, 264)))?;
     measured::<RmsNorm>(&[rows(32768, 1024), rows(4096, 16384)])?;
     let of = |m, n, k| GemmProblem { m, n, k };
     let problems = [of(130, 72, 200), of(64, 64, 64), of(0, 8, 8), of(8, 8, 0)];
     family::<OwnGemm<DualGemm>>(&mut engine, &problems, ("64x64-pingpong", of(200, 64, 136)))?;
     family::<OwnGemm<GatherGemm>>(&mut engine, &problems, ("64x64-stream-k", of(60, 16, 520)))?;
-    let layers = |rows, hidden| Layers { rows, hidden };
-    family::<Mlp>(
-        &mut engine,
-        &[layers(200, 136), layers(1, 8), layers(9, 0), layers(0, 64)],
-        ("consumers=1 stages=2", layers(264, 136)),
-    )
+    let layers = [rows(200, 136), rows(1, 8), rows(9, 0), rows(0, 64)];
+    family::<Mlp>(&mut engine, &layers, ("consumers=1 stages=2", rows(264, 136)))?;
+    let heads = [rows(3, 200), rows(1, 64), rows(2, 1), rows(0, 8)];
+    family::<Linear>(&mut engine, &heads, ("stages=2", rows(1, 130)))?;
+    let conv = |texts: &[&str]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+    let convs = conv(&[
+        "2x9x10x64 24x3x3 1x1 1x1",
+        "1x17x13x64 72x5x3 2x3 2x0",
+        "3x8x8x128 64x1x1 1x1 0x0",
+        "0x8x8x64 64x3x3 1x1 1x1",
+    ])?;
+    let small = "1x9x10x64 24x3x3 1x1 1x1".parse()?;
+    family::<OwnGemm<ConvGemm>>(&mut engine, &convs, ("64x64-stream-k", small))?;
+    let problems = [of(136, 72, 256), of(64, 64, 128), of(0, 8, 128)];
+    family::<OwnGemm<Nf4Gemm>>(&mut engine, &problems, ("64x64-stream-k", of(64, 40, 256)))?;
+    let problems = [of(130, 72, 200), of(64, 64, 64), of(0, 8, 8)];
+    family::<OwnGemm<RmsGemm>>(&mut engine, &problems, ("64x64-pingpong", of(200, 64, 136)))
 }
 
 /// What each kernel of a family reaches: chosen, checked on any engine, proven, traced, kept on disk.

@@ -1,9 +1,6 @@
 //! A kernel with two rings that is no GEMM: two layers, `D = relu(X * W1) * W2`, whose hidden units are never in memory. It uses
 //! the skeleton of the library's kernels, and its parts.
 
-use std::fmt;
-use std::str::FromStr;
-
 use falchion::collective::operands::{Contents, Extents, Memory, Visit};
 use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Turns};
 use falchion::collective::skeleton::Cta;
@@ -12,12 +9,12 @@ use falchion::collective::{
     Producer, ProductSpec, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
+use falchion::kernel::words::{Numbers, Sizes};
 use falchion::kernel::{
     Expected, Family, Inputs, Kernel, Launch, LaunchError, Machine, Predicted, Program, cheapest,
-    check_accessed, declare,
+    check_accessed,
 };
-use falchion::ptx::abi::Grid;
-use falchion::ptx::{Builder, Function, Special, Value, VerifyError, WgmmaTypes};
+use falchion::ptx::{Builder, Special, Value, VerifyError, WgmmaTypes};
 
 /// Elements of a row of X, of D, and hidden units per stage.
 const WIDTH: u32 = 64;
@@ -29,39 +26,17 @@ pub struct Mlp {
     stages: u32,
 }
 
-/// Rows of X, and hidden units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Layers {
-    pub rows: u32,
-    pub hidden: u32,
-}
-
 /// X (rows, 64), W1 (hidden, 64) and W2 (64, hidden) in `bf16`, D (rows, 64) in `f32`: packed, row-major.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MlpCall {
-    layers: Layers,
-    x: u64,
-    weights: [u64; 2],
+    rows: u32,
+    hidden: u32,
+    inputs: [u64; 3],
     d: u64,
 }
 
-impl fmt::Display for Mlp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "consumers={} stages={}", self.consumers, self.stages)
-    }
-}
-
-impl FromStr for Mlp {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.strip_prefix("consumers=").and_then(|text| text.split_once(" stages="));
-        let parts =
-            parts.and_then(|(consumers, stages)| Some([consumers.parse().ok()?, stages.parse().ok()?]));
-        let [consumers, stages] =
-            parts.ok_or_else(|| format!("`{text}` was found, consumers=COUNT stages=COUNT was needed"))?;
-        Ok(Self { consumers, stages })
-    }
-}
+/// The names of the inputs, and of their tensor maps.
+const INPUTS: [(&str, &str); 3] = [("X", "x_map"), ("W1", "first_map"), ("W2", "second_map")];
 
 /// The tiles of X, W1 and W2, and the rings of X and of the weights, in a CTA.
 struct Parts {
@@ -97,7 +72,7 @@ impl Mlp {
 }
 
 fn emit<'f>(f: &'f Builder, Parts { tiles, rings, cta, products }: Parts) {
-    let maps = ["x_map", "first_map", "second_map"].map(|name| f.parameter::<u64>(name));
+    let maps = INPUTS.map(|(_, map)| f.parameter::<u64>(map));
     let d = f.parameter::<u64>("d");
     let [rows, hidden] = ["rows", "hidden"].map(|name| f.parameter::<u32>(name));
     let shared = f.shared_base();
@@ -179,50 +154,34 @@ impl Kernel<MlpCall> for Mlp {
     fn program(&self) -> Result<Program, VerifyError> {
         let parts = self.parts();
         let entry = parts.cta.entry(format!("mlp_{}_{}", self.consumers, self.stages));
-        Program::new(Function::build(entry, |f| {
-            declare(self, f);
-            emit(f, parts);
-        }))
+        Program::of(self, entry, |f| emit(f, parts))
     }
 
     fn launch(&self, call: &MlpCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Layers { rows, hidden } = call.layers;
-        if rows == 0 {
-            return Ok(None);
-        }
+        let MlpCall { rows, hidden, .. } = *call;
         check_accessed(self, call, |_| 16)?;
         if hidden % 8 != 0 || rows.max(hidden) > 1 << 24 {
-            let reason = format!(
-                "there are {rows} rows and {hidden} hidden units, at most 2^24 and a multiple of 8 were needed"
-            );
+            let needed = "at most 2^24 and a multiple of 8 were needed";
+            let reason = format!("there are {rows} rows and {hidden} hidden units, {needed}");
             return Err(LaunchError::Problem { reason });
         }
-        let grid = Grid { ctas: [resident.min(rows.div_ceil(64 * self.consumers)), 1, 1] };
-        Launch::new(grid, |visit| self.visit(&mut call.clone(), visit)).map(Some)
+        Launch::of(self, call, resident.min(rows.div_ceil(64 * self.consumers)))
     }
 
-    fn visit(&self, MlpCall { layers, x, weights: [first, second], d }: &mut MlpCall, visit: &mut dyn Visit) {
-        let Layers { rows, hidden } = layers;
-        let of = |lines: u32, length: u32, bits| Extents {
-            lines,
-            ld: length.into(),
-            ..Extents::line(bits, length.into())
-        };
+    fn visit(&self, MlpCall { rows, hidden, inputs, d }: &mut MlpCall, visit: &mut dyn Visit) {
+        // Without hidden units nothing is read. The tensor maps must still be legal.
         let read = if *rows > 0 { *hidden } else { 0 };
-        let tiles = self.parts().tiles;
-        let inputs = [
-            (["x_map", "X"], 0, x, [*rows, WIDTH], of(*rows, WIDTH, 16)),
-            (["first_map", "W1"], 1, first, [*hidden, WIDTH], of(read, WIDTH, 16)),
-            (["second_map", "W2"], 1, second, [WIDTH, *hidden], of(WIDTH, read, 16)),
-        ];
-        for (tile, ([parameter, name], which, address, [mn, k], extents)) in tiles.iter().zip(inputs) {
-            let contents = Contents::Multiplied(which, Format::Bf16);
-            // Without hidden units nothing is read. The tensor maps must still be legal.
+        let extents = [[*rows, WIDTH], [*hidden, WIDTH], [WIDTH, *hidden]];
+        let memory = [[*rows, WIDTH], [read, WIDTH], [WIDTH, read]];
+        let of = |[lines, length]: [u32; 2], bits| Extents { lines, ..Extents::line(bits, length.into()) };
+        for (i, ((name, map), address)) in INPUTS.into_iter().zip(inputs).enumerate() {
+            let contents = Contents::Multiplied(usize::from(i > 0), Format::Bf16);
+            let [mn, k] = extents[i];
             let matrix = Matrix { address: *address, mn, k, ld: k.max(8).into(), batch: Batch::ONE };
-            visit.memory(Memory { name, address, extents, contents, writes: false });
-            visit.tensor_map(parameter, name, Some(tile.tensor_map(matrix)));
+            visit.memory(Memory { name, address, extents: of(memory[i], 16), contents, writes: false });
+            visit.tensor_map(map, name, Some(self.parts().tiles[i].tensor_map(matrix)));
         }
-        let (extents, contents) = (of(*rows, WIDTH, 32), Contents::Output(Format::F32));
+        let (extents, contents) = (of([*rows, WIDTH], 32), Contents::Output(Format::F32));
         visit.memory(Memory { name: "D", address: d, extents, contents, writes: true });
         visit.address("d", "D");
         visit.counted("rows", rows);
@@ -232,58 +191,52 @@ impl Kernel<MlpCall> for Mlp {
 
 impl Family for Mlp {
     const NAME: &'static str = "mlp";
-    type Request<'r> = Layers;
-    type Problem = String;
-    type Spec = Self;
+    type Request<'r> = Sizes<2>;
+    type Problem = Sizes<2>;
+    type Spec = Numbers;
     type Call = MlpCall;
 
-    fn of_spec(spec: &Self) -> Result<Self, String> {
-        match [spec.consumers, spec.stages] {
-            [1..=3, 2..=8] => Ok(*spec),
+    fn of_spec(spec: &Numbers) -> Result<Self, String> {
+        match spec.get(["consumers", "stages"])? {
+            [consumers @ 1..=3, stages @ 2..=8] => Ok(Self { consumers, stages }),
             found => Err(format!("consumers and stages are {found:?}, 1 to 3 and 2 to 8 were needed")),
         }
     }
 
-    fn spec(&self) -> Option<Self> {
-        Some(*self)
+    fn spec(&self) -> Option<Numbers> {
+        Some(Numbers::new([("consumers", self.consumers), ("stages", self.stages)]))
     }
 
-    fn request(text: &str) -> Result<Layers, String> {
-        let extents =
-            text.split_once('x').and_then(|(rows, hidden)| Some([rows.parse().ok()?, hidden.parse().ok()?]));
-        let [rows, hidden] = extents.ok_or_else(|| format!("`{text}` was found, ROWSxHIDDEN was needed"))?;
-        Ok(Layers { rows, hidden })
+    fn request(text: &str) -> Result<Sizes<2>, String> {
+        text.parse()
     }
 
-    fn problem(Layers { rows, hidden }: &Layers) -> String {
-        format!("{rows}x{hidden}")
+    fn problem(of: &Sizes<2>) -> Sizes<2> {
+        *of
     }
 
-    fn call(layers: &Layers) -> MlpCall {
-        MlpCall { layers: *layers, ..MlpCall::default() }
+    fn call(&Sizes([rows, hidden]): &Sizes<2>) -> MlpCall {
+        MlpCall { rows, hidden, ..MlpCall::default() }
     }
 
-    fn ranked(layers: &Layers, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
-        cheapest(
-            [[2, 6], [1, 2]].map(|[consumers, stages]| Self { consumers, stages }),
-            most,
-            |kernel: &Self| {
-                let waves = layers.rows.div_ceil(64 * kernel.consumers).div_ceil(machine.multiprocessors);
-                // A consumer waits for each of its products; the products of several overlap.
-                f64::from(waves)
-                    * f64::from(layers.hidden.div_ceil(WIDTH))
-                    * (1.0 + 0.2 * f64::from(kernel.consumers))
-            },
-        )
+    fn ranked(of: &Sizes<2>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
+        let Sizes([rows, hidden]) = *of;
+        let space = [[2, 6], [1, 2]]
+            .map(|[consumers, stages]| Numbers::new([("consumers", consumers), ("stages", stages)]));
+        cheapest(space, most, |&Self { consumers, .. }: &Self| {
+            let waves = rows.div_ceil(64 * consumers).div_ceil(machine.multiprocessors);
+            // A consumer waits for each of its products; the products of several overlap.
+            f64::from(waves) * f64::from(hidden.div_ceil(WIDTH)) * (1.0 + 0.2 * f64::from(consumers))
+        })
     }
 
-    fn operations(Layers { rows, hidden }: &Layers) -> f64 {
+    fn operations(Sizes([rows, hidden]): &Sizes<2>) -> f64 {
         4.0 * f64::from(*rows) * f64::from(*hidden) * f64::from(WIDTH)
     }
 
     fn expect(
         &self,
-        &Layers { rows, hidden }: &Layers,
+        &Sizes([rows, hidden]): &Sizes<2>,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<Expected>, String> {
         let (width, hidden, eps) = (WIDTH as usize, hidden as usize, 2f64.powi(-23));
