@@ -70,7 +70,7 @@ Only `bench`, `tune` and `calibrate` need a GPU; the other commands also run wit
 wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader of standard output closed it. \
 A file that is written may be `-`, standard output; the report then goes to standard error.";
 
-const COMMANDS: [Command; 15] = [
+const COMMANDS: &[Command] = &[
     gemm::COMMAND,
     catalogue::CONFIGS,
     catalogue::PLAN,
@@ -93,11 +93,11 @@ impl Command {
     fn definition(&self) -> clap::Command {
         let command = described(clap::Command::new(self.verb.name()), self.about);
         let command = command.args(options::args(self.verb)).after_help(self.examples);
-        let command = command.hide(self.verb == Verb::Compile);
-        if self.verb == Verb::Cache {
+        let command = command.hide(self.verb == Verb::COMPILE);
+        if self.verb == Verb::CACHE {
             return command.subcommands([cache::TRIM, cache::CLEAR].map(|of| of.definition()));
         }
-        if self.verb == Verb::Layout { command.after_long_help(layout::help()) } else { command }
+        if self.verb == Verb::LAYOUT { command.after_long_help(layout::help()) } else { command }
     }
 
     /// Runs the command for the family that was given.

@@ -8,6 +8,7 @@
 //! | [`epilogues`] | write your own function, reduction and epilogue tree |
 //! | [`schedulers`] | choose which CTA computes which tile, and prove that every tile is computed once |
 //! | [`mainloops`] | write a mainloop from the library's parts |
+//! | [`families`] | make your kernels a family: chosen, tuned, checked, proven, with every command |
 //! | [`attention`] | attention kernels, and masks of your own |
 //! | [`tuning`] | find the fastest kernel for a shape once, and keep the result |
 //! | [`races`] | find a race with the emulator |
@@ -77,6 +78,10 @@ pub mod schedulers {}
 #[doc = include_str!("manual/mainloops.md")]
 #[doc = concat!("```text\n", include_str!("manual/own_mainloop.rs"), "```")]
 pub mod mainloops {}
+
+#[doc = include_str!("manual/families.md")]
+#[doc = concat!("```text\n", include_str!("manual/own_family.rs"), "```")]
+pub mod families {}
 
 #[doc = include_str!("manual/attention.md")]
 pub mod attention {}

@@ -12,7 +12,7 @@ use crate::cli::output::{out, shortened};
 use crate::cli::{Command, Failure};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Cache,
+    verb: Verb::CACHE,
     about: "Show the folder of compiled kernels and tuning records, trim it or clear it.
 
 The environment variable FALCHION_CACHE names the folder. If it is not set, the folder is `falchion` in the platform's cache \
@@ -26,14 +26,14 @@ assembler version has its own entries. Otherwise the driver compiles kernels and
 };
 
 pub(crate) const TRIM: Command = Command {
-    verb: Verb::Trim,
+    verb: Verb::TRIM,
     about: "Remove the entries that were unused for longest. Compiled kernels are removed before tuning records.",
     examples: "",
     run: |given| run(Some(&|cache| cache.trim(limit(given)?).map_err(Failure::from))),
 };
 
 pub(crate) const CLEAR: Command = Command {
-    verb: Verb::Clear,
+    verb: Verb::CLEAR,
     about: "Remove every entry. Other files in the folder stay.",
     examples: "",
     run: |_| run(Some(&|cache| cache.clear().map_err(Failure::from))),

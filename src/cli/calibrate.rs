@@ -9,7 +9,7 @@ use crate::cli::output::out;
 use crate::cli::{Command, Failure};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Calibrate,
+    verb: Verb::CALIBRATE,
     about: "Measure this GPU for the model that chooses kernels, in about two seconds.
 
 It measures memory and L2 bandwidth, the time of a launch and the rate of `wgmma`, and keeps the numbers in the cache folder (see \

@@ -22,14 +22,14 @@ use crate::cli::types::TypeArgs;
 use crate::cli::{Command, Failure, files, memory, types};
 
 pub(crate) const CONFIGS: Command = Command {
-    verb: Verb::Configs,
+    verb: Verb::CONFIGS,
     about: "List the named kernels.",
     examples: "",
     run: |_| Ok(list(&mut out())?),
 };
 
 pub(crate) const PLAN: Command = Command {
-    verb: Verb::Plan,
+    verb: Verb::PLAN,
     about: "Print every number of a kernel, or rank the kernels for a shape.
 
 With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels for \
@@ -40,7 +40,7 @@ a card: the fastest that was measured at this shape, then by predicted time. Pri
 };
 
 pub(crate) const EMIT: Command = Command {
-    verb: Verb::Emit,
+    verb: Verb::EMIT,
     about: "Print a kernel as PTX.",
     examples: "Examples:\n  falchion emit --kernel 64x64-direct-f16-mn\n  falchion emit --kernel 128x256-direct-bf16-kk -o large.ptx",
     run: emit,

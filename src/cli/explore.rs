@@ -22,7 +22,7 @@ use crate::cli::{Command, Failure, catalogue, files, named, schedule};
 pub(crate) use family::family;
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Explore,
+    verb: Verb::EXPLORE,
     about: "Write a page that shows a kernel: one HTML file that needs no network.
 
 The page has the plan, shared memory with its swizzles and banks, the operands of wgmma, the order of the output's tiles, the \

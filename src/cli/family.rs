@@ -76,23 +76,14 @@ pub(crate) fn command(given: &Given, verb: Verb) -> Option<Run> {
 /// The commands of a family.
 fn of<K: Family>(verb: Verb) -> Option<Run> {
     match verb {
-        Verb::Plan => Some(plan::<K>),
-        Verb::Emit => Some(emit::<K>),
-        Verb::Verify => Some(verify::<K>),
-        Verb::Trace => Some(traced::<K>),
-        Verb::Bench => Some(bench::family::<K>),
-        Verb::Tune => Some(bench::tune::family::<K>),
-        Verb::Explore => Some(explore::family::<K>),
-        Verb::Gemm
-        | Verb::Configs
-        | Verb::Calibrate
-        | Verb::Chart
-        | Verb::Compile
-        | Verb::Layout
-        | Verb::Schedule
-        | Verb::Cache
-        | Verb::Trim
-        | Verb::Clear => None,
+        Verb::PLAN => Some(plan::<K>),
+        Verb::EMIT => Some(emit::<K>),
+        Verb::VERIFY => Some(verify::<K>),
+        Verb::TRACE => Some(traced::<K>),
+        Verb::BENCH => Some(bench::family::<K>),
+        Verb::TUNE => Some(bench::tune::family::<K>),
+        Verb::EXPLORE => Some(explore::family::<K>),
+        _ => None,
     }
 }
 

@@ -35,7 +35,7 @@ use crate::cli::weights::Found;
 use crate::cli::{Command, Failure, catalogue, memory, numbers, types};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Gemm,
+    verb: Verb::GEMM,
     about: "Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
 
 Without files the matrices are random. The last line is `verified`, or `WRONG` and the first wrong value.",

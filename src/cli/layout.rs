@@ -13,7 +13,7 @@ use crate::cli::output::{out, shortened};
 use crate::cli::{Command, Failure, files};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Layout,
+    verb: Verb::LAYOUT,
     about: "Evaluate a layout expression, or name an instruction's layout, and draw it.
 
 The last line of the output is the result in CuTe's notation.",
@@ -210,7 +210,7 @@ mod tests {
         let matches = COMMAND.definition().try_get_matches_from([&["layout"], line].concat());
         let mut out = Vec::new();
         let given = matches.map_err(text).and_then(|matches| {
-            Given::new(Verb::Layout, matches).map_err(|failure| format!("{failure:?}"))
+            Given::new(Verb::LAYOUT, matches).map_err(|failure| format!("{failure:?}"))
         })?;
         match LayoutArgs::read(&given).execute(&given, &mut out) {
             Ok(()) => String::from_utf8(out).map_err(text),

@@ -16,7 +16,7 @@ use crate::cli::output::{out, shortened};
 use crate::cli::{Command, Failure, catalogue, files, named};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Schedule,
+    verb: Verb::SCHEDULE,
     about: "Draw which worker computes which tile, and which range of K, over time.
 
 A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile: the part of K that one \

@@ -16,7 +16,7 @@ use crate::cli::output::out;
 use crate::cli::{Command, Failure, catalogue, files, memory, named};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Trace,
+    verb: Verb::TRACE,
     about: "Run a kernel in the emulator and record what each warp and each asynchronous unit did.
 
 Without --kernel it is the first that `falchion plan` ranks, as for `falchion gemm`. Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows which warp waits \

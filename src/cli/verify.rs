@@ -19,7 +19,7 @@ use crate::cli::output::{out, shortened};
 use crate::cli::{Command, Failure, catalogue, named};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Verify,
+    verb: Verb::VERIFY,
     about: "Run the embedded case tables. The last line is `N passed, N failed, N skipped`.
 
 A case is one kernel at one problem, checked against an f64 reference. It is skipped if its engine is missing. In the emulator \

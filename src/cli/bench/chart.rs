@@ -12,7 +12,7 @@ use crate::cli::svg::Picture;
 use crate::cli::{Command, Failure, files};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Chart,
+    verb: Verb::CHART,
     about: "Draw the records of `falchion tune` as SVG: how many times as fast as cuBLASLt's fastest algorithm the best kernel is.
 
 Each type of GEMM has a row with one dot per shape, and geometric means by family of shapes. With a sparse operand the comparison \

@@ -17,7 +17,7 @@ use crate::cli::output::out;
 use crate::cli::{Command, Failure};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Compile,
+    verb: Verb::COMPILE,
     about: "Compile kernels for the GPU ahead of their use.
 
 Reads one spec per line from standard input, and answers each with a line. The kernels go to the driver's cache, or, if \

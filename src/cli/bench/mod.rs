@@ -50,7 +50,7 @@ use crate::cli::types::TypeArgs;
 use crate::cli::{Command, Failure, catalogue, family, files, memory, types};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Bench,
+    verb: Verb::BENCH,
     about: "Time our kernels on the GPU, and compare them with cuBLASLt and the multiply-only ceiling.
 
 Kernels with a sparse operand are compared with cuSPARSELt and with our dense kernel. TFLOP/s count the operations of the dense \

@@ -28,7 +28,7 @@ use crate::cli::{Command, Failure, catalogue, family, files, types};
 use seen::{Others, Timed, Tuned};
 
 pub(crate) const COMMAND: Command = Command {
-    verb: Verb::Tune,
+    verb: Verb::TUNE,
     about: "Measure on the GPU the kernels that the model ranks first at each shape, and compare them with cuBLASLt.
 
 Every candidate is first timed briefly, after a rest. Candidates near the best are timed again, alternating; after two turns only \

@@ -45,7 +45,7 @@ impl Given {
     pub(super) fn turns(&self) -> Result<bool, Failure> {
         let layout = if self.has("layout") { self.matches.get_one::<String>("layout") } else { None };
         let Some(layout) = layout.filter(|layout| layout.len() == 3) else { return Ok(false) };
-        if matches!(self.verb, Verb::Bench | Verb::Tune | Verb::Trace | Verb::Schedule) {
+        if matches!(self.verb, Verb::BENCH | Verb::TUNE | Verb::TRACE | Verb::SCHEDULE) {
             refuse!(
                 "--layout is {layout}, so D is column-major: its transpose is computed, the row-major product of B and A \
                  transposed. Give the shape of that, NxMxK, and --layout kk, kn, mk or mn"
@@ -91,9 +91,9 @@ mod tests {
     use crate::cli::Failure;
 
     fn given(line: &[&str]) -> Result<Given, String> {
-        let matches = clap::Command::new("plan").args(super::super::args(Verb::Plan));
+        let matches = clap::Command::new("plan").args(super::super::args(Verb::PLAN));
         let matches = matches.try_get_matches_from([&["plan"], line].concat()).expect("legal options");
-        Given::new(Verb::Plan, matches).map_err(|failure| match failure {
+        Given::new(Verb::PLAN, matches).map_err(|failure| match failure {
             Failure::Usage(words) => words,
             other @ (Failure::Wrong | Failure::Environment(_) | Failure::Closed) => panic!("{other:?}"),
         })

@@ -28,7 +28,7 @@ macro_rules! count {
 
 /// Commands that take an option with the same preset.
 macro_rules! each {
-    ($preset:expr => $($verb:ident),+) => { &[$(($verb, $preset)),+] };
+    ($preset:expr => $($verb:expr),+) => { &[$(($verb, $preset)),+] };
 }
 
 use {count, each, names};

@@ -46,7 +46,7 @@ fn the_page_is_that_of_the_table() {
 }
 
 fn commands() -> impl Iterator<Item = Command> {
-    COMMANDS.into_iter().chain([cache::TRIM, cache::CLEAR])
+    COMMANDS.iter().copied().chain([cache::TRIM, cache::CLEAR])
 }
 
 /// A legal value of an option.
@@ -69,7 +69,7 @@ fn value(verb: Verb, row: &Row, file: &str) -> Option<String> {
         ("layout", _) => "kk",
         ("epilogue", _) => "bias",
         ("engine", _) => "emulator",
-        ("suite", Verb::Verify) => "quick",
+        ("suite", Verb::VERIFY) => "quick",
         ("suite", _) => "grouped",
         ("filter", _) => "alpha-zero",
         ("schedule", _) => "random",
@@ -114,15 +114,15 @@ fn said(command: &Command, given: &[&Row], file: &str) -> Option<String> {
 /// Options without which the command has nothing to do, if others are given.
 fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
     let names: &[&str] = match verb {
-        Verb::Plan | Verb::Gemm | Verb::Schedule | Verb::Trace | Verb::Explore | Verb::Emit => {
+        Verb::PLAN | Verb::GEMM | Verb::SCHEDULE | Verb::TRACE | Verb::EXPLORE | Verb::EMIT => {
             &["kernel", "m", "n", "k"]
         }
-        Verb::Tune => &["shape"],
-        Verb::Bench => &["shape"],
-        Verb::Layout => &["expr"],
-        Verb::Trim => &["keep"],
-        Verb::Chart => &["records", "card"],
-        Verb::Verify | Verb::Configs | Verb::Calibrate | Verb::Compile | Verb::Cache | Verb::Clear => &[],
+        Verb::TUNE => &["shape"],
+        Verb::BENCH => &["shape"],
+        Verb::LAYOUT => &["expr"],
+        Verb::TRIM => &["keep"],
+        Verb::CHART => &["records", "card"],
+        _ => &[],
     };
     let mut all: Vec<&'static Row> = given.to_vec();
     // Scales are of 8-bit floats.
@@ -131,7 +131,7 @@ fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
     if given.iter().any(|row| row.name == "c") {
         needed.push("b");
     }
-    if verb == Verb::Tune && given.iter().any(|row| row.name == "rows" || row.needs == ["rows"]) {
+    if verb == Verb::TUNE && given.iter().any(|row| row.name == "rows" || row.needs == ["rows"]) {
         needed.extend(["rows", "n", "k"]);
     }
     for name in needed.into_iter().chain(scaled.then_some("dtype")).chain(names.iter().copied()) {
@@ -139,9 +139,9 @@ fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
         let has = |name: &str| all.iter().any(|row| row.name == name);
         let excluded = |a: &Row, b: &Row| a.excludes.contains(&b.name) || b.excludes.contains(&a.name);
         let unfit = all.iter().any(|other| excluded(row, other) || other.name == name)
-            || matches!((verb, name), (Verb::Plan | Verb::Gemm, "kernel"))
-            || (matches!(verb, Verb::Plan) && has("kernel"))
-            || (matches!(verb, Verb::Gemm) && ["m", "n", "k"].contains(&name) && has("a"));
+            || matches!((verb, name), (Verb::PLAN | Verb::GEMM, "kernel"))
+            || (matches!(verb, Verb::PLAN) && has("kernel"))
+            || (matches!(verb, Verb::GEMM) && ["m", "n", "k"].contains(&name) && has("a"));
         if !unfit {
             all.push(row);
         }
@@ -159,7 +159,7 @@ fn no_option_is_ignored_in_any_pair() {
         .expect("a writable folder");
     let path = file.display().to_string();
     let mut pairs: Vec<(Command, [&'static Row; 2])> = Vec::new();
-    for command in commands().filter(|command| command.verb != Verb::Compile) {
+    for command in commands().filter(|command| command.verb != Verb::COMPILE) {
         let all: Vec<&'static Row> = rows(command.verb).collect();
         for (i, a) in all.iter().enumerate() {
             pairs.extend(all[i + 1..].iter().map(|b| (command, [*a, *b])));

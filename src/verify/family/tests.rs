@@ -378,20 +378,23 @@ struct Plain;
 
 impl GemmFamily for Plain {
     const NAME: &'static str = "plain";
+    type Problem = GemmProblem;
     type Arguments = LinearArguments;
+
+    fn gemm(problem: &GemmProblem) -> GemmProblem {
+        *problem
+    }
 
     fn kernels() -> Vec<AnyGemm> {
         vec![kernel::find("64x64-direct-bf16-kk").expect("a catalogue name")]
     }
 
-    fn call(problem: GemmProblem) -> Call<LinearArguments> {
-        let GemmProblem { n, k, .. } = problem;
-        let linear = LinearArguments { alpha: 1.0, beta: 0.0, c: None };
-        Call::of(problem).a(0, k.into()).b(0, k.into()).d(0, n.into()).with(linear)
+    fn call(problem: &GemmProblem) -> Call<LinearArguments> {
+        Call::of(*problem)
     }
 
     fn row(
-        GemmProblem { n, k, .. }: GemmProblem,
+        &GemmProblem { n, k, .. }: &GemmProblem,
         row: usize,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<(f64, f64)>, String> {

@@ -1,7 +1,6 @@
 //! User-written parts outside the library: an epilogue, layouts, a scheduler, mainloops, each in kernels
 //! that the emulator runs; and families, of kernels with these mainloops and of kernels that are no GEMM.
 
-mod conv;
 mod dual;
 mod epilogue;
 mod factor;
@@ -12,7 +11,9 @@ mod mlp;
 mod nf4;
 mod rms_gemm;
 mod rms_norm;
-// The manual shows these two files.
+// The manual shows these files.
+#[path = "../../../src/manual/own_family.rs"]
+mod conv;
 #[path = "../../../src/manual/own_mainloop.rs"]
 mod mainloop;
 #[path = "../../../src/manual/own_scheduler.rs"]

@@ -7,7 +7,7 @@ use collective::Formula;
 use super::super::Many::{List, Repeated};
 use super::super::Preset::{Is, None, Says};
 use super::super::Row;
-use super::super::Verb::{Bench, Emit, Explore, Gemm, Plan, Schedule, Trace, Tune, Verify};
+use super::super::Verb;
 use super::{FILE, KERNEL, MATRIX, OF_KERNEL, SAYS_KERNEL, count, each, names, row};
 use crate::cli::bench::suites::{self, Suite};
 use crate::cli::types::{BLOCKS, SIDES, operand, operand_b, output};
@@ -19,13 +19,13 @@ pub(super) const ROWS: &[Row] = &[
         "kernel",
         KERNEL,
         &[
-            (Gemm, Says("the first that `falchion plan` ranks")),
-            (Plan, None),
-            (Emit, None),
-            (Verify, None),
-            (Trace, Says("the first that `falchion plan` ranks")),
-            (Schedule, Says("the first that `falchion plan` ranks")),
-            (Explore, Says("none: the page is a gallery of layouts")),
+            (Verb::GEMM, Says("the first that `falchion plan` ranks")),
+            (Verb::PLAN, None),
+            (Verb::EMIT, None),
+            (Verb::VERIFY, None),
+            (Verb::TRACE, Says("the first that `falchion plan` ranks")),
+            (Verb::SCHEDULE, Says("the first that `falchion plan` ranks")),
+            (Verb::EXPLORE, Says("none: the page is a gallery of layouts")),
         ],
         OF_KERNEL,
     )
@@ -33,7 +33,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "kernel",
         KERNEL,
-        &[(Bench, Says("at each shape, the first that `falchion plan` ranks"))],
+        &[(Verb::BENCH, Says("at each shape, the first that `falchion plan` ranks"))],
         OF_KERNEL,
     )
     .many(Repeated)
@@ -41,13 +41,13 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "family",
         ("FAMILY", names!(family::names())),
-        each!(Says("GEMMs, as options say them") => Plan, Emit, Verify, Trace, Bench, Tune, Explore),
+        each!(Says("GEMMs, as options say them") => Verb::PLAN, Verb::EMIT, Verb::VERIFY, Verb::TRACE, Verb::BENCH, Verb::TUNE, Verb::EXPLORE),
         "Family of kernels, whose specs and problems are texts: --kernel and --problem.",
     ),
     row(
         "problem",
         ("PROBLEM", || value_parser!(String)),
-        each!(None => Plan, Verify, Trace, Bench, Tune, Explore),
+        each!(None => Verb::PLAN, Verb::VERIFY, Verb::TRACE, Verb::BENCH, Verb::TUNE, Verb::EXPLORE),
         "Problem of --family. gemm: form, MxNxK, types, layout, epilogue: `single 4096x4096x4096 bf16 kk epilogue=linear`, or \
          `ragged 4096x512x512 bf16 kk groups=8 epilogue=linear`. attention: sequences x heads x queries x keys, then words of a spec: \
          `4x16x4096x4096 d=64 mask=causal`, or `4x16/4x4096` where 16 heads share 4 of K and V, with as many keys as queries. \
@@ -58,7 +58,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "compare",
         ("COUNT", count!(u32, 1..)),
-        &[(Verify, Is("256"))],
+        &[(Verb::VERIFY, Is("256"))],
         "Number of results of --family that are compared with the reference, chosen at random. gemm: rows. attention: queries. rows: rows.",
     )
     .unit("results")
@@ -68,12 +68,12 @@ pub(super) const ROWS: &[Row] = &[
         "m",
         ("M", || numbers::extent.into()),
         &[
-            (Gemm, Says("256, or the files'")),
-            (Plan, None),
-            (Trace, Is("256")),
-            (Bench, Is("8192")),
-            (Schedule, None),
-            (Explore, Says("4096; with swap-AB, the rows of D that a cluster computes")),
+            (Verb::GEMM, Says("256, or the files'")),
+            (Verb::PLAN, None),
+            (Verb::TRACE, Is("256")),
+            (Verb::BENCH, Is("8192")),
+            (Verb::SCHEDULE, None),
+            (Verb::EXPLORE, Says("4096; with swap-AB, the rows of D that a cluster computes")),
         ],
         "Rows of A and D, at least 1.",
     )
@@ -83,12 +83,12 @@ pub(super) const ROWS: &[Row] = &[
         "n",
         ("N", || numbers::extent.into()),
         &[
-            (Gemm, Says("256, or the files'")),
-            (Plan, None),
-            (Trace, Is("256")),
-            (Bench, Is("8192")),
-            (Schedule, None),
-            (Explore, Says("4096")),
+            (Verb::GEMM, Says("256, or the files'")),
+            (Verb::PLAN, None),
+            (Verb::TRACE, Is("256")),
+            (Verb::BENCH, Is("8192")),
+            (Verb::SCHEDULE, None),
+            (Verb::EXPLORE, Says("4096")),
         ],
         "Columns of B and D, at least 1.",
     )
@@ -98,37 +98,37 @@ pub(super) const ROWS: &[Row] = &[
         "k",
         ("K", || numbers::extent.into()),
         &[
-            (Gemm, Says("256, or the files'")),
-            (Plan, None),
-            (Trace, Is("512")),
-            (Bench, Is("8192")),
-            (Schedule, None),
-            (Explore, Says("4096")),
+            (Verb::GEMM, Says("256, or the files'")),
+            (Verb::PLAN, None),
+            (Verb::TRACE, Is("512")),
+            (Verb::BENCH, Is("8192")),
+            (Verb::SCHEDULE, None),
+            (Verb::EXPLORE, Says("4096")),
         ],
         "Columns of A, rows of B, at least 1.",
     )
     .unit("elements")
     .excludes(&["k-groups", "group", "shape"]),
-    row("n", ("N", || numbers::extent.into()), &[(Tune, None)], "Columns of B and D of --rows, at least 1.")
+    row("n", ("N", || numbers::extent.into()), &[(Verb::TUNE, None)], "Columns of B and D of --rows, at least 1.")
         .unit("columns")
         .needs(&["rows"]),
-    row("k", ("K", || numbers::extent.into()), &[(Tune, None)], "Columns of A, rows of B of --rows, at least 1.")
+    row("k", ("K", || numbers::extent.into()), &[(Verb::TUNE, None)], "Columns of A, rows of B of --rows, at least 1.")
         .unit("elements")
         .needs(&["rows"]),
     row(
         "shape",
         ("MxNxK", || suites::parse.into()),
-        &[(Bench, None), (Tune, None)],
+        &[(Verb::BENCH, None), (Verb::TUNE, None)],
         "Shape to measure.",
     )
     .many(List)
     .signed()
     .excludes(&["rows", "k-groups", "suite", "shapes"]),
-    row("shapes", FILE, &[(Tune, None)], "File of shapes to measure, one `MxNxK` per line.").excludes(&["rows"]),
+    row("shapes", FILE, &[(Verb::TUNE, None)], "File of shapes to measure, one `MxNxK` per line.").excludes(&["rows"]),
     row(
         "suite",
         ("SUITE", || EnumValueParser::<Suite>::new().into()),
-        &[(Bench, None)],
+        &[(Verb::BENCH, None)],
         "List of shapes to measure.",
     )
     .excludes(&["m", "n", "k", "rows", "k-groups"]),
@@ -136,7 +136,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "batch",
         ("COUNT", count!(u32, 1..)),
-        each!(None => Gemm, Plan, Tune, Schedule),
+        each!(None => Verb::GEMM, Verb::PLAN, Verb::TUNE, Verb::SCHEDULE),
         "Number of GEMMs of one shape in one launch. `gemm` runs them on random matrices.",
     )
     .unit("GEMMs")
@@ -145,12 +145,12 @@ pub(super) const ROWS: &[Row] = &[
         "rows",
         ("ROWS,..", || numbers::rows.into()),
         &[
-            (Gemm, None),
-            (Plan, None),
-            (Bench, None),
-            (Tune, None),
-            (Schedule, None),
-            (Explore, Says("300,0,17,129 for kernels `ragged…` and `masked…`")),
+            (Verb::GEMM, None),
+            (Verb::PLAN, None),
+            (Verb::BENCH, None),
+            (Verb::TUNE, None),
+            (Verb::SCHEDULE, None),
+            (Verb::EXPLORE, Says("300,0,17,129 for kernels `ragged…` and `masked…`")),
         ],
         "Rows of each group of an MoE grouped GEMM, in place of --m: one launch, and each group has its own B. A group \
          may have 0 rows. `gemm` runs them on random matrices.",
@@ -162,7 +162,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "max-rows",
         ("ROWS", count!(u32, 1..)),
-        each!(None => Gemm, Plan, Tune, Schedule),
+        each!(None => Verb::GEMM, Verb::PLAN, Verb::TUNE, Verb::SCHEDULE),
         "Rows of the buffer that each group of --rows has. The group uses the first of them.",
     )
     .unit("rows")
@@ -170,7 +170,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "k-groups",
         ("K,..", || numbers::lengths.into()),
-        each!(None => Gemm, Plan, Bench, Schedule),
+        each!(None => Verb::GEMM, Verb::PLAN, Verb::BENCH, Verb::SCHEDULE),
         "K of each group along K, in place of --k: one launch; the groups are ranges of K of the same A and B, and each \
          has its own D. A group may have K 0. Each begins at a multiple of 128, or of the kernel's tile K. `gemm` runs \
          them on random matrices.",
@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "group",
         ("MxNxK", || suites::parse_group.into()),
-        &[(Gemm, None), (Plan, None), (Schedule, None)],
+        &[(Verb::GEMM, None), (Verb::PLAN, None), (Verb::SCHEDULE, None)],
         "Shape of a GEMM of a grouped launch (pointer array). Extents may be 0. `gemm` runs them on random matrices.",
     )
     .many(List)
@@ -192,12 +192,12 @@ pub(super) const ROWS: &[Row] = &[
         "dtype",
         ("FORMAT", || operand.into()),
         &[
-            (Gemm, Says("bf16; f16 for gptq and awq")),
-            (Plan, Says("bf16")),
-            (Bench, Says("bf16")),
-            (Tune, Says("bf16")),
-            (Trace, Says("bf16")),
-            (Schedule, Says("bf16")),
+            (Verb::GEMM, Says("bf16; f16 for gptq and awq")),
+            (Verb::PLAN, Says("bf16")),
+            (Verb::BENCH, Says("bf16")),
+            (Verb::TUNE, Says("bf16")),
+            (Verb::TRACE, Says("bf16")),
+            (Verb::SCHEDULE, Says("bf16")),
         ],
         "Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8; names of other libraries, such as \
          bfloat16, fp16 and int8, are read too. If --dtype-b has 16 bits, A may also \
@@ -206,7 +206,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "dtype-b",
         ("FORMAT", || operand_b.into()),
-        each!(Says("A's") => Gemm, Plan, Bench, Tune, Trace, Schedule),
+        each!(Says("A's") => Verb::GEMM, Verb::PLAN, Verb::BENCH, Verb::TUNE, Verb::TRACE, Verb::SCHEDULE),
         "Number format of B: another 8-bit format. If A has 16 bits, B may also be quantised weights: a code (s4, u4, s8, \
          u8, e4m3, e5m2, e2m1), `g` and the number of elements along K that share a scale (32, 64, 128), `z` for zero \
          points: s4, s4g128, u4g64z. In `gemm` gptq or awq is a layer of such a model, --b FILE.safetensors:LAYER.",
@@ -214,14 +214,14 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "out-dtype",
         ("FORMAT", || output.into()),
-        each!(Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32") => Gemm, Plan, Bench, Tune, Trace, Schedule),
+        each!(Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32") => Verb::GEMM, Verb::PLAN, Verb::BENCH, Verb::TUNE, Verb::TRACE, Verb::SCHEDULE),
         "Number format of C and D: f32, bf16, f16, e4m3 or e5m2; s8, u8 and s32 are for 8-bit integers, f64 for f64.",
     )
     .excludes(&["epilogue"]),
     row(
         "scale-block-a",
         ("BLOCK", names!(BLOCKS)),
-        each!(None => Gemm, Plan, Bench, Tune, Trace, Schedule),
+        each!(None => Verb::GEMM, Verb::PLAN, Verb::BENCH, Verb::TUNE, Verb::TRACE, Verb::SCHEDULE),
         "Block of A that shares a scale, rows x elements along K. For 8-bit floats.",
     )
     .needs(&["scale-block-b"])
@@ -229,7 +229,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "scale-block-b",
         ("BLOCK", names!(BLOCKS)),
-        each!(None => Gemm, Plan, Bench, Tune, Trace, Schedule),
+        each!(None => Verb::GEMM, Verb::PLAN, Verb::BENCH, Verb::TUNE, Verb::TRACE, Verb::SCHEDULE),
         "Block of B that shares a scale, columns x elements along K. For 8-bit floats.",
     )
     .needs(&["scale-block-a"])
@@ -237,7 +237,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "sparse",
         ("OPERAND", names!(SIDES)),
-        each!(None => Gemm, Plan, Bench, Tune, Trace, Schedule),
+        each!(None => Verb::GEMM, Verb::PLAN, Verb::BENCH, Verb::TUNE, Verb::TRACE, Verb::SCHEDULE),
         "Operand that is 2:4 sparse along K: of four neighbours two are stored, of tf32 one of two. `gemm` prunes random \
          operands; in a file the others must be zero.",
     )
@@ -246,12 +246,12 @@ pub(super) const ROWS: &[Row] = &[
         "layout",
         ("ABD", names!(super::super::layout::ALL)),
         &[
-            (Gemm, Says("the kernel's; else the files' for 16-bit formats, else kk")),
-            (Plan, Is("kk")),
-            (Bench, Says("the kernel's, or kk")),
-            (Tune, Is("kk")),
-            (Trace, Says("the kernel's, or kk")),
-            (Schedule, Says("the kernel's, or kk")),
+            (Verb::GEMM, Says("the kernel's; else the files' for 16-bit formats, else kk")),
+            (Verb::PLAN, Is("kk")),
+            (Verb::BENCH, Says("the kernel's, or kk")),
+            (Verb::TUNE, Is("kk")),
+            (Verb::TRACE, Says("the kernel's, or kk")),
+            (Verb::SCHEDULE, Says("the kernel's, or kk")),
         ],
         "Contiguous dimension of A (k or m), of B (k or n), and of C and D (n, which may be left out, or m). With kn, A, B \
          and D are row-major, with mkm column-major. `gemm` and `plan` transpose first what the kernel cannot read this way. \
@@ -260,50 +260,50 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "epilogue",
         ("FORMULA", || str::parse::<Formula>.into()),
-        each!(None => Gemm, Plan, Bench, Tune),
+        each!(None => Verb::GEMM, Verb::PLAN, Verb::BENCH, Verb::TUNE),
         "Fused epilogue, in place of alpha and beta: a formula such as `gelu(alpha*acc + bias[n])`, or the name of one, such \
          as `bias-gelu`. It determines D's format. `gemm` runs it on random matrices and checks everything that it writes. \
          `bench` times kernels with and without it, and cuBLASLt's own fusion.",
     )
     .signed(),
-    row("alpha", ("ALPHA", || numbers::factor.into()), &[(Gemm, Is("1"))], "Factor of A * B.").signed(),
+    row("alpha", ("ALPHA", || numbers::factor.into()), &[(Verb::GEMM, Is("1"))], "Factor of A * B.").signed(),
     row(
         "beta",
         ("BETA", || numbers::factor.into()),
-        &[(Gemm, Is("0")), (Trace, Is("0"))],
+        &[(Verb::GEMM, Is("0")), (Verb::TRACE, Is("0"))],
         "Factor of C; 0 leaves C out.",
     )
     .signed(),
     // Files that are read.
-    row("a", MATRIX, &[(Gemm, None)], "File of A, M x K: FILE.npy or FILE.safetensors[:TENSOR].").needs(&["b"]),
-    row("b", MATRIX, &[(Gemm, None)], "File of B, K x N: FILE.npy or FILE.safetensors[:TENSOR].").needs(&["a"]),
+    row("a", MATRIX, &[(Verb::GEMM, None)], "File of A, M x K: FILE.npy or FILE.safetensors[:TENSOR].").needs(&["b"]),
+    row("b", MATRIX, &[(Verb::GEMM, None)], "File of B, K x N: FILE.npy or FILE.safetensors[:TENSOR].").needs(&["a"]),
     row(
         "c",
         MATRIX,
-        &[(Gemm, None)],
+        &[(Verb::GEMM, None)],
         "File of C, M x N: FILE.npy or FILE.safetensors[:TENSOR]. Needs a --beta other than 0 to have an effect.",
     )
     .needs(&["a"]),
     row(
         "scale-a",
         MATRIX,
-        &[(Gemm, None)],
+        &[(Verb::GEMM, None)],
         "File of A's scales: one number, M numbers (one per row), or one scale per block of 8-bit floats, M x K/128 or \
          M/128 x K/128. For quantised weights, M x K/GROUP.",
     ),
     row(
         "scale-b",
         MATRIX,
-        &[(Gemm, None)],
+        &[(Verb::GEMM, None)],
         "File of B's scales: one number, N numbers (one per column), or one scale per block of 8-bit floats, K/128 x N or \
          K/128 x N/128. For quantised weights, K/GROUP x N.",
     ),
-    row("zero-a", MATRIX, &[(Gemm, None)], "File of A's zero points, M x K/GROUP. For quantised weights."),
-    row("zero-b", MATRIX, &[(Gemm, None)], "File of B's zero points, K/GROUP x N. For quantised weights."),
+    row("zero-a", MATRIX, &[(Verb::GEMM, None)], "File of A's zero points, M x K/GROUP. For quantised weights."),
+    row("zero-b", MATRIX, &[(Verb::GEMM, None)], "File of B's zero points, K/GROUP x N. For quantised weights."),
     row(
         "replay",
         FILE,
-        &[(Verify, None)],
+        &[(Verb::VERIFY, None)],
         "Read the GPU's outputs of --suite instructions from this file, which --record wrote, in place of a GPU.",
     )
     .excludes(&["record", "engine"]),

@@ -5,7 +5,7 @@ use clap::value_parser;
 
 use super::super::Preset::{Is, None, Says};
 use super::super::Row;
-use super::super::Verb::{Bench, Explore, Gemm, Plan, Schedule, Trace, Tune, Verify};
+use super::super::Verb;
 use super::{SEED, SWITCH, count, names, row};
 use crate::cli::bench::suites;
 use crate::cli::engine::{Choice, Engines};
@@ -17,25 +17,25 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "engine",
         ("ENGINE", || EnumValueParser::<Choice>::new().into()),
-        &[(Gemm, Is("auto"))],
+        &[(Verb::GEMM, Is("auto"))],
         "Where to run the kernel.",
     ),
     row(
         "engine",
         ("ENGINE", || EnumValueParser::<Engines>::new().into()),
-        &[(Verify, Is("auto"))],
+        &[(Verb::VERIFY, Is("auto"))],
         "Where to run the cases.",
     ),
     row(
         "seed",
         SEED,
-        &[(Gemm, Is("0")), (Verify, Is("0")), (Trace, Is("0"))],
+        &[(Verb::GEMM, Is("0")), (Verb::VERIFY, Is("0")), (Verb::TRACE, Is("0"))],
         "Seed of everything random: matrices, problems, specs, schedules.",
     ),
     row(
         "repeat",
         ("N", count!(u32, 1..=1_000_000)),
-        &[(Gemm, Is("1")), (Verify, Is("1"))],
+        &[(Verb::GEMM, Is("1")), (Verb::VERIFY, Is("1"))],
         "Number of runs of each GEMM. The first result is compared with the reference, every other result with the \
          first, bit for bit, on the device.",
     )
@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "suite",
         ("SUITE", names!(verify::SUITES)),
-        &[(Verify, Is("quick"))],
+        &[(Verb::VERIFY, Is("quick"))],
         "Cases to run: `quick`, `full` or `all` of the case tables; `fusions` for every kernel with a fused epilogue; \
          `instructions` for one program per form of an instruction, compared bit by bit.",
     )
@@ -51,21 +51,21 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "filter",
         ("TEXT", || value_parser!(String)),
-        &[(Verify, None)],
+        &[(Verb::VERIFY, None)],
         "Run only cases whose name or kernel contains this text.",
     )
     .excludes(&["kernel", "random-specs"]),
     row(
         "problems",
         ("N", count!(u64, 1..=10_000_000)),
-        &[(Verify, Says("20"))],
+        &[(Verb::VERIFY, Says("20"))],
         "Number of random problems for --kernel.",
     )
     .needs(&["kernel"]),
     row(
         "random-specs",
         ("N", count!(u64, 1..=10_000_000)),
-        &[(Verify, None)],
+        &[(Verb::VERIFY, None)],
         "Number of random specs, legal and illegal. Each legal one runs on a random problem: in the emulator, unless \
          --engine is `gpu` or `all`.",
     )
@@ -73,7 +73,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "schedules",
         ("N", count!(u64, 1..)),
-        &[(Verify, None)],
+        &[(Verb::VERIFY, None)],
         "Run each case in the emulator under every fixed schedule of warps and asynchronous work, and under this many \
          random schedules. A failure names the schedule and the seed that reproduce it. Unless --engine is given, no GPU is used.",
     )
@@ -81,106 +81,106 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "exact",
         SWITCH,
-        &[(Verify, None)],
+        &[(Verb::VERIFY, None)],
         "Accumulate in the emulator exactly as the hardware does, which takes about three times as long. With --engine \
          all, also compare the GPU's results with the emulator's, bit for bit. Unless --engine is given, no GPU is used.",
     ),
     row(
         "clusters",
         ("N", count!(u32, 1..)),
-        &[(Trace, Is("1"))],
+        &[(Verb::TRACE, Is("1"))],
         "Number of clusters that run at the same time. A persistent kernel launches that many.",
     )
     .unit("clusters"),
     row(
         "schedule",
         ("ORDER", || EnumValueParser::<Pace>::new().into()),
-        &[(Trace, Is("paced"))],
+        &[(Verb::TRACE, Is("paced"))],
         "Order in which warps run and asynchronous work completes.",
     ),
     row(
         "run",
         ("MxNxK", || suites::parse.into()),
         &[(
-            Explore,
+            Verb::EXPLORE,
             Says("two cluster tiles, with a K of two k-tiles more than the ring has stages"),
         )],
         "Problem of the emulated run.",
     )
     .signed()
     .needs(&["kernel"]),
-    row("tour", SWITCH, &[(Explore, None)], "Write a tour of seven stops instead of a kernel's page.")
+    row("tour", SWITCH, &[(Verb::EXPLORE, None)], "Write a tour of seven stops instead of a kernel's page.")
         .excludes(&["kernel", "run", "sms", "m", "n", "k", "rows"]),
     row(
         "sms",
         ("N", count!(u32, 1..=1024)),
-        &[(Schedule, Is("132")), (Explore, Is("132"))],
+        &[(Verb::SCHEDULE, Is("132")), (Verb::EXPLORE, Is("132"))],
         "Number of SMs of the GPU.",
     )
     .unit("SMs"),
     row(
         "card",
         ("CARD", names!(kernel::Card::NAMED.map(|(name, _)| name))),
-        &[(Plan, Is("h200"))],
+        &[(Verb::PLAN, Is("h200"))],
         "Card to predict times for. Only the H200 and the H100 were measured.",
     )
     .excludes(&["kernel"]),
     row(
         "reproducible",
         SWITCH,
-        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None), (Trace, None), (Schedule, None)],
+        &[(Verb::GEMM, None), (Verb::PLAN, None), (Verb::BENCH, None), (Verb::TUNE, None), (Verb::TRACE, None), (Verb::SCHEDULE, None)],
         "Choose among kernels that sum every element of D in the same order, whatever M, N, the batch and the groups are: a row \
          of D then has the same bits in every batch. In `bench`, also time the kernel that is chosen without this option, and \
          print the price.",
     )
     .excludes(&["kernel", "all-kernels"]),
     // Measuring.
-    row("all-kernels", SWITCH, &[(Bench, None)], "Measure every named kernel that can compute the shape.")
+    row("all-kernels", SWITCH, &[(Verb::BENCH, None)], "Measure every named kernel that can compute the shape.")
         .excludes(&["kernel", "k-groups"]),
     row(
         "budget",
         ("N", count!(u32, 1..)),
-        &[(Tune, Is("24"))],
+        &[(Verb::TUNE, Is("24"))],
         "Number of kernels to measure per shape.",
     )
     .unit("kernels"),
     row(
         "no-records",
         SWITCH,
-        &[(Tune, None)],
+        &[(Verb::TUNE, None)],
         "Rank kernels by the model alone, without the records that come with the library. For records that the model is \
          fitted to.",
     ),
     row(
         "turns",
         ("N", count!(u32, 1..)),
-        &[(Bench, Says("7; 3 for --suite selection")), (Tune, Is("5"))],
+        &[(Verb::BENCH, Says("7; 3 for --suite selection")), (Verb::TUNE, Is("5"))],
         "Number of times that each candidate is timed, per state. In `tune`, each candidate near the best.",
     )
     .unit("turns"),
     row(
         "burst-only",
         SWITCH,
-        &[(Bench, None)],
+        &[(Verb::BENCH, None)],
         "Measure only the burst state, not the sustained one.",
     ),
     row(
         "sustained",
         SWITCH,
-        &[(Tune, None)],
+        &[(Verb::TUNE, None)],
         "Also measure the sustained state, with the GPU kept busy for seconds.",
     ),
     row(
         "seconds",
         ("SECONDS", || value_parser!(u64).into()),
-        &[(Tune, None)],
+        &[(Verb::TUNE, None)],
         "Stop before the next shape once this much time has passed.",
     )
     .unit("seconds"),
     row(
         "launch",
         SWITCH,
-        &[(Bench, None)],
+        &[(Verb::BENCH, None)],
         "Time the host's cost of a launch instead, and replay a launch from a CUDA graph.",
     ),
 ];

@@ -18,8 +18,6 @@ use falchion::kernel::{AnyGemm, GemmFamily, Inputs, WithMainloop};
 use falchion::prelude::*;
 use falchion::ptx::Builder;
 
-use crate::Kk;
-
 /// Where the filters read, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conv {
@@ -61,6 +59,9 @@ impl FromStr for Conv {
         })
     }
 }
+
+/// What `wgmma` multiplies: pixels and filters, both with channels contiguous.
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 
 /// The mainloop: A is gathered from X.
 pub struct Pixels<T, R>(PhantomData<(T, R)>);
