@@ -284,7 +284,11 @@ fn an_argument_that_is_missing_is_named() {
         ("    b: Any,\n    *,", "    b: Any = None,\n    *,", "matmul's b is given in another way"),
         ("    a: Any,\n    b: Any,", "    b: Any,\n    a: Any,", "matmul has its arguments in another order"),
         ("    block_table: Any | None = None,\n", "", "attention has no argument block_table"),
-        ("    deterministic: bool = False,\n", "", "attention_backward has no argument deterministic"),
+        (
+            "    deterministic: bool = False,\n    cu_seqlens_q: Any = None,\n",
+            "    cu_seqlens_q: Any = None,\n",
+            "attention_backward has no argument deterministic",
+        ),
         ("    most: int = 1,\n", "    least: int = 1,\n", "plan's least is in no table"),
     ] {
         assert!(text.contains(from), "{from}");
