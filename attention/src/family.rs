@@ -261,6 +261,36 @@ fn of_chunks(queries: i128, chunk: i128) -> i128 {
     whole * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2
 }
 
+/// The words of a spec that decide what a call's memory is, with their values; and whether the text of a spec says them.
+pub(crate) fn memory(spec: &AttentionSpec) -> Vec<(&'static str, String, bool)> {
+    let AttentionSpec { format, cache, output, head: [d, dv], lengths, pages, .. } = *spec;
+    let packed = lengths == Lengths::Packed;
+    let of_pages = pages.map_or_else(|| "none".to_owned(), |page| page.to_string());
+    vec![
+        ("format", format.name().to_owned(), true),
+        ("cache", cache.unwrap_or(format).name().to_owned(), cache.is_some()),
+        ("output", output.name().to_owned(), true),
+        ("d", format!("{d}x{dv}"), true),
+        ("lengths", if packed { "packed" } else { "equal" }.to_owned(), packed),
+        ("pages", of_pages, pages.is_some()),
+    ]
+}
+
+/// Those that the text of a spec says.
+pub(crate) fn said(words: Vec<(&'static str, String, bool)>) -> Vec<(&'static str, String)> {
+    words.into_iter().filter(|(.., said)| *said).map(|(key, value, _)| (key, value)).collect()
+}
+
+/// Refuses a kernel whose words are others than those of a problem.
+pub(crate) fn differ(own: &[(&str, String, bool)], asked: &[(&str, String, bool)]) -> Result<(), String> {
+    match own.iter().zip(asked).find(|((_, own, _), (_, asked, _))| own != asked) {
+        None => Ok(()),
+        Some(((key, own, _), (_, asked, _))) => {
+            Err(format!("the kernel's {key} is {own}, {asked} was needed, as the problem says"))
+        }
+    }
+}
+
 impl FromStr for AttentionRequest {
     type Err = String;
 
@@ -465,26 +495,9 @@ impl Family for Attention {
     }
 
     fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
-        let (spec, asked) = (self.plan().spec, request.spec());
+        request.check().map_err(|error| error.to_string())?;
         // The mask decides no memory: a kernel with another one is wrong, and found to be.
-        let words = |of: AttentionSpec| {
-            let [d, dv] = of.head;
-            let pages = of.pages.map_or_else(|| "none".to_owned(), |page| page.to_string());
-            [
-                ("format", of.format.name().to_owned()),
-                ("cache", of.cache.unwrap_or(of.format).name().to_owned()),
-                ("output", of.output.name().to_owned()),
-                ("d", format!("{d}x{dv}")),
-                ("lengths", if of.lengths == Lengths::Equal { "equal" } else { "packed" }.to_owned()),
-                ("pages", pages),
-            ]
-        };
-        match words(spec).into_iter().zip(words(asked)).find(|(own, asked)| own != asked) {
-            None => Ok(()),
-            Some(((field, own), (_, asked))) => {
-                Err(format!("the kernel's {field} is {own}, {asked} was needed, as the problem says"))
-            }
-        }
+        differ(&memory(&self.plan().spec), &memory(&request.spec()))
     }
 
     fn measured(
@@ -549,16 +562,9 @@ impl Family for Attention {
 
     fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
         let spec = request.spec();
-        let [d, dv] = spec.head;
-        let mut said = vec![
-            ("format", spec.format.name().to_owned()),
-            ("output", spec.output.name().to_owned()),
-            ("d", format!("{d}x{dv}")),
-            ("mask", spec.mask.name().to_owned()),
-        ];
+        let mut said = said(memory(&spec));
+        said.push(("mask", spec.mask.name().to_owned()));
         said.extend((spec.store == OutputStore::Direct).then(|| ("store", "direct".to_owned())));
-        said.extend((spec.lengths == Lengths::Packed).then(|| ("lengths", "packed".to_owned())));
-        said.extend(spec.pages.map(|page| ("pages", page.to_string())));
         said
     }
 

@@ -6,7 +6,7 @@
 use core::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use ptx::abi::{Description, Im2colMap, TensorMap};
+use ptx::abi::{Im2colMap, MapDescription, TensorMap};
 
 use crate::error::EmulatorError;
 use crate::tensor_map::encode;
@@ -149,7 +149,7 @@ impl Memory {
     /// [`EmulatorError::TensorMap`] if the description is not valid.
     pub fn upload_tensor_map(&mut self, map: &TensorMap) -> Result<u64, EmulatorError> {
         map.check().map_err(EmulatorError::TensorMap)?;
-        Ok(self.upload(&encode(Description::Tiled(map))))
+        Ok(self.upload(&encode(MapDescription::Tiled(map))))
     }
 
     /// Allocates memory for an im2col tensor map and returns its device address. Copies can use the map.
@@ -158,7 +158,7 @@ impl Memory {
     /// [`EmulatorError::TensorMap`] if the description is not valid.
     pub fn upload_im2col_map(&mut self, map: &Im2colMap) -> Result<u64, EmulatorError> {
         map.check().map_err(EmulatorError::TensorMap)?;
-        Ok(self.upload(&encode(Description::Im2col(map))))
+        Ok(self.upload(&encode(MapDescription::Im2col(map))))
     }
 
     /// Writes `bytes` to a device address, from the host.

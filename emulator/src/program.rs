@@ -5,7 +5,7 @@
 //! block has an operation to jump to when no lane is left in it, so inactive lanes cost nothing.
 
 use ptx::inst::{Inst, Operand};
-use ptx::{Function, ParamKind, Site, Statement, Type, Verified};
+use ptx::{Function, ParamKind, SourceSite, Statement, Type, Verified};
 
 /// A function ready to be launched on the emulator.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ struct Scope {
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) action: Action,
-    pub(crate) site: Option<Site>,
+    pub(crate) site: Option<SourceSite>,
     pub(crate) scope: usize,
 }
 
@@ -66,13 +66,13 @@ struct Lowering {
 }
 
 impl Lowering {
-    fn push(&mut self, action: Action, site: Option<Site>) -> usize {
+    fn push(&mut self, action: Action, site: Option<SourceSite>) -> usize {
         self.ops.push(Operation { action, site, scope: self.scope });
         self.ops.len() - 1
     }
 
     /// Pushes an operation that jumps to the end of its block if no lane is left.
-    fn push_leaving(&mut self, action: Action, site: Option<Site>) {
+    fn push_leaving(&mut self, action: Action, site: Option<SourceSite>) {
         let at = self.push(action, site);
         if let Some(block) = self.leaving.last_mut() {
             block.push(at);

@@ -2,7 +2,7 @@
 
 mod im2col;
 
-use ptx::abi::{Description, Im2colMap, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+use ptx::abi::{Im2colMap, MapDescription, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 use ptx::inst::MapField;
 
 pub(crate) use im2col::Walk;
@@ -206,10 +206,10 @@ pub(crate) struct Row {
 }
 
 /// Encodes a description that has passed its check.
-pub(crate) fn encode(description: Description<'_>) -> [u8; TENSOR_MAP_BYTES] {
+pub(crate) fn encode(description: MapDescription<'_>) -> [u8; TENSOR_MAP_BYTES] {
     match description {
-        Description::Tiled(map) => encode_tiled(map).bytes(),
-        Description::Im2col(map) => encode_pixels(map).bytes(),
+        MapDescription::Tiled(map) => encode_tiled(map).bytes(),
+        MapDescription::Im2col(map) => encode_pixels(map).bytes(),
     }
 }
 
@@ -369,7 +369,7 @@ mod tests {
     fn bytes_and_back() {
         let description = description();
         description.check().unwrap();
-        let map = decode(&encode(Description::Tiled(&description))).unwrap().unwrap();
+        let map = decode(&encode(MapDescription::Tiled(&description))).unwrap().unwrap();
         assert_eq!(
             map,
             Map {
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_replaced_map_is_the_map_of_the_replaced_description() {
         use MapField::{Address, Box, Element, ElementStride, Extent, Rank, Stride, Swizzle};
-        let mut bytes = encode(Description::Tiled(&description()));
+        let mut bytes = encode(MapDescription::Tiled(&description()));
         for (field, value) in [
             (Address, 0x2000),
             (Rank, 1),
@@ -416,7 +416,7 @@ mod tests {
             promotion: Promotion::default(),
             reach: None,
         };
-        assert_eq!(decode(&bytes), decode(&encode(Description::Tiled(&wanted))));
+        assert_eq!(decode(&bytes), decode(&encode(MapDescription::Tiled(&wanted))));
         let map = decode(&replaced(&bytes, ElementStride(1), 2).unwrap()).unwrap().unwrap();
         assert_eq!((map.rows(), map.box_bytes()), (5, 5 * 32), "every second of nine");
         assert_eq!(map.row(&[0, 1, 0, 0, 0], 2), Some(Row { address: 0x2000 + 5 * 320, start: 0, end: 32 }));
@@ -450,7 +450,7 @@ mod tests {
             swizzle: TensorSwizzle::B32,
         };
         description.check().unwrap();
-        let bytes = encode(Description::Im2col(&description));
+        let bytes = encode(MapDescription::Im2col(&description));
         let map = decode(&bytes).unwrap().unwrap();
         assert_eq!((map.rows(), map.row_bytes(), map.steps), (1024, 32, [1, 2, 3, 1, 1]));
         let bounds = map.walk.as_ref().unwrap().bounds;
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn rows_are_clipped_on_every_side() {
-        let map = decode(&encode(Description::Tiled(&description()))).unwrap().unwrap();
+        let map = decode(&encode(MapDescription::Tiled(&description()))).unwrap().unwrap();
         let row = |address: u64, start, end| Some(Row { address: 0x1000 + address, start, end });
         for (why, start, index, want) in [
             ("inside", [0, 0, 0, 0, 0], 0, row(0, 0, 128)),
@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn stores_end_at_whole_chunks() {
         // 100 elements of 2 bytes end in the middle of the 13th chunk.
-        let map = decode(&encode(Description::Tiled(&description()))).unwrap().unwrap();
+        let map = decode(&encode(MapDescription::Tiled(&description()))).unwrap().unwrap();
         for (why, first, read, stored) in [
             ("inside", 0, (0, 128), (0, 128)),
             ("over the end", 64, (0, 72), (0, 80)),

@@ -45,7 +45,7 @@ pub(crate) use tracer::{Issued, Run, Tracer};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use ptx::Site;
+use ptx::SourceSite;
 
 use crate::trap::Wait;
 
@@ -108,7 +108,7 @@ pub struct Event {
     /// issued it.
     pub scopes: Vec<&'static str>,
     /// The statement, or the first one of several. For asynchronous work: the statement that issued it.
-    pub site: Option<Site>,
+    pub site: Option<SourceSite>,
     /// The step in which the activity began.
     pub start: u64,
     /// The step in which the activity ended.
@@ -183,7 +183,7 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedAccess {
     /// The statement.
-    pub site: Option<Site>,
+    pub site: Option<SourceSite>,
     /// The instruction's name.
     pub instruction: &'static str,
     /// The scopes around it, outermost first.

@@ -4,7 +4,7 @@ mod display;
 mod fault;
 mod tensor;
 
-use ptx::Site;
+use ptx::SourceSite;
 
 pub use fault::{Fault, Owner};
 pub use tensor::TensorFault;
@@ -27,7 +27,7 @@ pub struct Trap {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The statement's line in the kernel's source; `None` at the end of the program.
-    pub site: Option<Site>,
+    pub site: Option<SourceSite>,
     /// The instruction's name.
     pub instruction: &'static str,
     /// The CTA's coordinates in the grid.

@@ -3,7 +3,7 @@
 
 use collective::{Form, Plan};
 use scheduler::Tiles;
-use scheduler::groups::{Cut, Groups};
+use scheduler::groups::{Groups, TileWidths};
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -16,8 +16,8 @@ pub(crate) fn tile(plan: &Plan) -> [u32; 2] {
 }
 
 /// How groups of rows are cut into tiles of nearly equal width, for kernels that do so.
-pub(crate) fn cut(plan: &Plan) -> Cut {
-    Cut { width: plan.mainloop.tile[1], step: plan.mainloop.step }
+pub(crate) fn cut(plan: &Plan) -> TileWidths {
+    TileWidths { width: plan.mainloop.tile[1], step: plan.mainloop.step }
 }
 
 impl AnyGemm {

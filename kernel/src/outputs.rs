@@ -4,7 +4,7 @@ use collective::pipeline::ClusterPosition;
 use collective::{Extent, Form, Plan, Record, RecordDevice, TablePlan};
 use ptx::{Builder, Special, Value};
 use scheduler::Tiles;
-use scheduler::groups::{Elements, Groups, Offsets, SharedTable};
+use scheduler::groups::{Groups, Offsets, SharedTable, TileElements};
 
 use crate::gemm::AnyGemm;
 use crate::groups::{cut, tile};
@@ -190,7 +190,7 @@ impl<'f> View<'_, 'f> {
     }
 }
 
-impl<'f> Elements<Value<'f, u32>> for View<'_, 'f> {
+impl<'f> TileElements<Value<'f, u32>> for View<'_, 'f> {
     /// Address of the record, and the extents of its GEMM.
     type Record = (RecordDevice<'f>, [Value<'f, u32>; 3]);
 

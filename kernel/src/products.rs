@@ -80,10 +80,12 @@ impl GroupedProblem {
     /// for [`KGrouped`](Self::KGrouped).
     pub const K_STEP: u32 = 128;
 
-    /// The names of the memory that describes the GEMMs.
-    pub(crate) const OFFSETS: &str = "the groups' offsets";
-    pub(crate) const ROWS: &str = "the groups' numbers of rows";
-    pub(crate) const RECORDS: &str = "the records";
+    /// The name of the memory that says where groups begin.
+    pub const OFFSETS: &str = "the groups' offsets";
+    /// The name of the memory that says how many rows groups use.
+    pub const ROWS: &str = "the groups' numbers of rows";
+    /// The name of the memory that has the records.
+    pub const RECORDS: &str = "the records";
 
     /// The form of the kernels that compute these GEMMs.
     pub fn form(&self) -> Form {

@@ -19,7 +19,7 @@ use core::fmt;
 use crate::function::{Function, ParamKind};
 use crate::types::{Scalar, Type};
 
-pub use im2col::{Description, Im2colMap};
+pub use im2col::{Im2colMap, MapDescription};
 
 /// Size of an encoded tensor map in bytes.
 pub const TENSOR_MAP_BYTES: usize = 128;
@@ -486,7 +486,7 @@ impl std::error::Error for ArgumentError {
 pub fn parameter_bytes<E: From<ArgumentError>>(
     function: &Function,
     arguments: &[Argument],
-    mut encode: impl FnMut(Description<'_>) -> Result<[u8; TENSOR_MAP_BYTES], E>,
+    mut encode: impl FnMut(MapDescription<'_>) -> Result<[u8; TENSOR_MAP_BYTES], E>,
 ) -> Result<Vec<u8>, E> {
     let needed = function.params.len();
     if arguments.len() != needed {
@@ -502,11 +502,13 @@ pub fn parameter_bytes<E: From<ArgumentError>>(
             }
             (ParamKind::TensorMap, Argument::TensorMap(map)) => {
                 map.check().map_err(|source| ArgumentError::TensorMap { name: param.name, source })?;
-                block[offset..offset + TENSOR_MAP_BYTES].copy_from_slice(&encode(Description::Tiled(map))?);
+                block[offset..offset + TENSOR_MAP_BYTES]
+                    .copy_from_slice(&encode(MapDescription::Tiled(map))?);
             }
             (ParamKind::TensorMap, Argument::Im2colMap(map)) => {
                 map.check().map_err(|source| ArgumentError::TensorMap { name: param.name, source })?;
-                block[offset..offset + TENSOR_MAP_BYTES].copy_from_slice(&encode(Description::Im2col(map))?);
+                block[offset..offset + TENSOR_MAP_BYTES]
+                    .copy_from_slice(&encode(MapDescription::Im2col(map))?);
             }
             (needed, _) => return Err(ArgumentError::Kind { name: param.name, needed }.into()),
         }

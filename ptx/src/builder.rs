@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::abi::TENSOR_MAP_BYTES;
-use crate::function::{Function, Param, ParamKind, Region, Site, Statement};
+use crate::function::{Function, Param, ParamKind, Region, SourceSite, Statement};
 use crate::inst::{Address, BinaryOp, CompareOp, Inst, Operand, Reg, Special};
 use crate::target::Target;
 use crate::types::{Integer, Number, Scalar, Space, Type};
@@ -60,7 +60,7 @@ struct State {
     blocks: Vec<Vec<Statement>>,
     refusals: Vec<Violation>,
     /// The line that statements are attributed to, within [`Builder::for_caller`].
-    site: Option<Site>,
+    site: Option<SourceSite>,
     regions: Vec<Region>,
     /// Registers that hold addresses in dynamic shared memory, with the offset of each in bytes.
     shared: BTreeMap<Reg, u32>,
@@ -123,7 +123,7 @@ impl Builder {
     /// The line to which the next statement is attributed: that of [`for_caller`](Self::for_caller) if there
     /// is one, else the caller's.
     #[track_caller]
-    fn site(&self) -> Site {
+    fn site(&self) -> SourceSite {
         self.state.borrow().site.unwrap_or(Caller::caller())
     }
 
@@ -142,7 +142,7 @@ impl Builder {
         self.attributed(None, body)
     }
 
-    fn attributed<R>(&self, site: Option<Site>, body: impl FnOnce() -> R) -> R {
+    fn attributed<R>(&self, site: Option<SourceSite>, body: impl FnOnce() -> R) -> R {
         let outer = core::mem::replace(&mut self.state.borrow_mut().site, site);
         let result = body();
         self.state.borrow_mut().site = outer;

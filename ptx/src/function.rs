@@ -8,7 +8,7 @@ use crate::types::Type;
 use crate::verify::Violation;
 
 /// The source location where a statement was built.
-pub type Site = &'static Location<'static>;
+pub type SourceSite = &'static Location<'static>;
 
 /// A kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub enum Statement {
         /// The instruction.
         inst: Inst,
         /// Where it was built.
-        site: Site,
+        site: SourceSite,
     },
     /// Threads where `cond` is true run `then`, the others run `otherwise`. They reconverge after the
     /// statement.
@@ -94,21 +94,21 @@ pub enum Statement {
         /// Statements for the other threads.
         otherwise: Vec<Statement>,
         /// Where it was built.
-        site: Site,
+        site: SourceSite,
     },
     /// Repeats `body` until every thread has left by a [`Statement::Break`].
     Loop {
         /// Statements of one iteration.
         body: Vec<Statement>,
         /// Where it was built.
-        site: Site,
+        site: SourceSite,
     },
     /// Threads where `cond` is true leave the innermost loop.
     Break {
         /// A predicate.
         cond: Operand,
         /// Where it was built.
-        site: Site,
+        site: SourceSite,
     },
     /// A named part of the body: a warp role or a phase. It affects only comments and reports.
     Scope {

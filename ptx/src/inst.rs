@@ -35,13 +35,15 @@ pub mod wgmma;
 pub use alu::{Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
 pub use ampere::{CopyAsync, MmaTypes, WarpMatrix};
 pub use arith::{BinaryOp, CompareOp, UnaryOp};
-pub use atomic::{Atomic, AtomicOp, AtomicSem, AtomicType, LoadOrder, Ordered, StoreOrder};
+pub use atomic::{AtomicInst, AtomicOp, AtomicSem, AtomicType, LoadOrder, OrderedInst, StoreOrder};
 pub use barrier::{FenceSem, ProxySpace, Scope};
 pub use bulk::{Bulk, Reduction};
 pub use control::Special;
-pub use mbarrier::{Arrival, BarrierOp, BarrierReduce, MbarrierArrive, MbarrierOrder, MbarrierTest, Phase};
+pub use mbarrier::{
+    Arrival, BarrierOp, BarrierReduce, MbarrierArrive, MbarrierOrder, MbarrierPhase, MbarrierTest,
+};
 pub use memory::Address;
-pub use operands::{Expect, Operands};
+pub use operands::{Expect, OperandList};
 pub use tensor_map::{MapField, MapInst};
 pub use warp::{ReduceOp, Shuffle, Vote, WarpInst};
 pub use wgmma::{Fp8, Int8, WgmmaA, WgmmaElement, WgmmaSparse, WgmmaSum, WgmmaTypes};
@@ -353,10 +355,10 @@ pub enum Inst {
         scope: Scope,
     },
     /// `atom` and `red`. ISA "atom", "red".
-    Atomic(Atomic),
+    Atomic(AtomicInst),
     /// Loads and stores with memory ordering: `ld.{volatile|relaxed|acquire}`,
     /// `st.{volatile|relaxed|release}`. ISA "ld", "st".
-    Ordered(Ordered),
+    Ordered(OrderedInst),
     /// `griddepcontrol.{wait|launch_dependents}`. ISA "griddepcontrol".
     GridDependency {
         /// `wait`: waits until the grids that this grid depends on have completed and their writes are

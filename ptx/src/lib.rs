@@ -61,13 +61,13 @@ mod verify;
 
 pub use asynchronous::{WgmmaOperands, WgmmaSource};
 pub use builder::{Builder, BulkLoad, Entry, Location, MapChange, MapPlace, TensorLoad};
-pub use function::{Function, Param, ParamKind, Region, Site, Statement};
+pub use function::{Function, Param, ParamKind, Region, SourceSite, Statement};
 pub use inst::{
     AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, MbarrierOrder, Operand, ProxySpace, Reg, Scope,
     Special, StoreOrder, WgmmaSparse, WgmmaTypes,
 };
 pub use print::module_text;
-pub use target::{Limits, Target};
+pub use target::{Target, TargetLimits};
 pub use types::{Integer, Number, Scalar, Space, Type};
 pub use value::{Bits, Source, Value, Var};
 pub use verify::{Verified, VerifyError, Violation};

@@ -41,7 +41,7 @@ use core::fmt;
 
 pub use changes::computes;
 
-use crate::function::{Function, Site, Statement};
+use crate::function::{Function, SourceSite, Statement};
 use crate::inst::{BinaryOp, CompareOp, Inst, Operand, Special};
 use crate::types::Type;
 
@@ -112,7 +112,7 @@ pub struct Mutation {
     /// The scopes around the statement, outermost first.
     pub scopes: Vec<&'static str>,
     /// Where the statement was built.
-    pub site: Site,
+    pub site: SourceSite,
     /// The number of the statement in the function, in pre-order, as in [`numbered`].
     pub index: usize,
     /// The number of the innermost loop around the statement, if there is one.
@@ -156,7 +156,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn add(&mut self, target: &'static str, site: Site, changes: &[Change]) {
+    fn add(&mut self, target: &'static str, site: SourceSite, changes: &[Change]) {
         let (index, within) = (self.index, self.within);
         for &change in changes {
             self.found.push(Mutation { target, change, scopes: self.scopes.clone(), site, index, within });
@@ -275,7 +275,7 @@ enum Edit {
     /// It is changed.
     Change(Change),
     /// A trap stands before it.
-    Trap(Site),
+    Trap(SourceSite),
 }
 
 /// Edits statement number `left` of a block, counted in pre-order. Returns whether the block has that statement.
@@ -364,7 +364,7 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
 }
 
 /// A wait that lane 0 executes alone. In the other lanes a wait that may fail counts as successful.
-fn in_one_lane(inst: &Inst, site: Site, registers: &mut Vec<Type>) -> Vec<Statement> {
+fn in_one_lane(inst: &Inst, site: SourceSite, registers: &mut Vec<Type>) -> Vec<Statement> {
     let mut register = |ty| {
         registers.push(ty);
         crate::inst::Reg(u32::try_from(registers.len() - 1).unwrap_or(u32::MAX))

@@ -10,7 +10,7 @@ pub enum Target {
 
 /// Hardware limits of an SM, a CTA and a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TargetLimits {
     /// The largest dynamic shared memory of one CTA, in bytes.
     pub shared_bytes: u32,
     /// The number of 32-bit registers of an SM.
@@ -50,9 +50,9 @@ impl Target {
     }
 
     /// The device's limits. Source: CUDA programming guide, technical specifications of 9.0.
-    pub const fn limits(self) -> Limits {
+    pub const fn limits(self) -> TargetLimits {
         match self {
-            Self::Sm90a => Limits {
+            Self::Sm90a => TargetLimits {
                 shared_bytes: 232_448,
                 registers: 65_536,
                 registers_per_thread: 255,

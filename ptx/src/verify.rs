@@ -16,8 +16,8 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::function::{Function, ParamKind, Site, Statement};
-use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, Ordered, Reg, UnaryOp};
+use crate::function::{Function, ParamKind, SourceSite, Statement};
+use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, OrderedInst, Reg, UnaryOp};
 use crate::types::Type;
 
 /// A function that has passed [`Function::verify`]. It can be printed and executed.
@@ -35,7 +35,7 @@ impl Deref for Verified {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Where the statement was built. `None` if the violation is one of the whole function.
-    pub site: Option<Site>,
+    pub site: Option<SourceSite>,
     /// What is wrong.
     pub message: String,
 }
@@ -91,7 +91,7 @@ impl Function {
 struct Checker<'a> {
     function: &'a Function,
     violations: Vec<Violation>,
-    site: Option<Site>,
+    site: Option<SourceSite>,
 }
 
 /// The registers that are defined at the exit of the innermost loop. The outer `Option` is `None` outside of
@@ -303,8 +303,8 @@ impl Checker<'_> {
                     self.fail(message);
                 }
             }
-            Inst::Ordered(Ordered::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
-            Inst::Ordered(Ordered::Store { ty, src, .. }) => self.vector(src.len(), *ty),
+            Inst::Ordered(OrderedInst::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
+            Inst::Ordered(OrderedInst::Store { ty, src, .. }) => self.vector(src.len(), *ty),
             Inst::WgmmaWait { pending } => {
                 self.require(*pending <= 7, || format!("wgmma.wait_group {pending} is above 7"));
             }

@@ -39,8 +39,8 @@ mod shared;
 mod sorted;
 mod table;
 
-pub use order::Cut;
-pub use place::{Elements, Place};
+pub use order::TileWidths;
+pub use place::{Place, TileElements};
 pub use shared::{Offsets, SharedTable};
 
 use table::Table;
@@ -63,7 +63,7 @@ enum Order<'a, I> {
     Batched(Tiles<I>, usize),
     /// Groups of rows, along M (0) or N (1).
     Contiguous(Box<dyn Table<I> + 'a>, usize),
-    Balanced(Box<dyn Table<I> + 'a>, Cut),
+    Balanced(Box<dyn Table<I> + 'a>, TileWidths),
     Described(Box<dyn Table<I> + 'a>),
 }
 
@@ -80,7 +80,7 @@ impl<I: Index> Groups<'_, I> {
 
     /// The place of a tile, given by its index along M and N among [`tiles`](Self::tiles). On the device,
     /// emits the code that finds it.
-    pub fn place<E: Elements<I>>(&self, tile: [I; 2], elements: &E) -> Place<I, E::Record> {
+    pub fn place<E: TileElements<I>>(&self, tile: [I; 2], elements: &E) -> Place<I, E::Record> {
         match &self.order {
             Order::Single => Place::of(None, tile, elements),
             Order::Batched(one, axis) => batched::place(*one, *axis, tile, elements),

@@ -7,11 +7,11 @@ use emulator::{Memory, Options, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{Builder, Entry, Function, Special, Target, Value};
 use scheduler::Tiles;
-use scheduler::groups::{Cut, Elements, Groups, Offsets, Place, SharedTable};
+use scheduler::groups::{Groups, Offsets, Place, SharedTable, TileElements, TileWidths};
 
 /// Elements of a tile along M and N.
 const TILE: [u32; 2] = [128, 256];
-const CUT: Cut = Cut { width: 256, step: 32 };
+const CUT: TileWidths = TileWidths { width: 256, step: 32 };
 /// Tables: the most groups, and consecutive groups per entry.
 const TABLES: [[u32; 2]; 4] = [[320, 1], [512, 2], [2048, 8], [4096, 16]];
 const THREADS: u32 = 128;
@@ -21,7 +21,7 @@ const WORDS: usize = 7;
 /// Tiles of [`TILE`] elements on the device.
 struct Device;
 
-impl<'f> Elements<Value<'f, u32>> for Device {
+impl<'f> TileElements<Value<'f, u32>> for Device {
     type Record = ();
 
     fn first(&self, axis: usize, from: Option<Value<'f, u32>>, index: Value<'f, u32>) -> Value<'f, u32> {

@@ -1,6 +1,6 @@
 //! Atomics and ordered accesses.
 
-use ptx::inst::{Address, Atomic, AtomicOp, AtomicSem, AtomicType, LoadOrder, Ordered, StoreOrder};
+use ptx::inst::{Address, AtomicInst, AtomicOp, AtomicSem, AtomicType, LoadOrder, OrderedInst, StoreOrder};
 use ptx::{Builder, Inst, Operand, Reg, Scope, Space, Type};
 
 use crate::{assembled, fresh};
@@ -60,7 +60,7 @@ fn atomics() {
                                     let swap = (op == AtomicOp::CompareSwap).then(|| src[0]);
                                     let src = src.clone();
                                     let atomic =
-                                        Atomic { op, ty, space, sem, scope, dst, address, src, swap };
+                                        AtomicInst { op, ty, space, sem, scope, dst, address, src, swap };
                                     let rules = atomic.check();
                                     forms.add(Inst::Atomic(atomic), rules);
                                 }
@@ -98,11 +98,15 @@ fn ordered_accesses() {
                 for (space, address) in places {
                     for &order in &loads {
                         let dst = registers(f, ty, elements);
-                        forms.add(Inst::Ordered(Ordered::Load { order, space, ty, dst, address }), Ok(()));
+                        forms
+                            .add(Inst::Ordered(OrderedInst::Load { order, space, ty, dst, address }), Ok(()));
                     }
                     for &order in &stores {
                         let src = src.clone();
-                        forms.add(Inst::Ordered(Ordered::Store { order, space, ty, src, address }), Ok(()));
+                        forms.add(
+                            Inst::Ordered(OrderedInst::Store { order, space, ty, src, address }),
+                            Ok(()),
+                        );
                     }
                 }
             }

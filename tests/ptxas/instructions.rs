@@ -1,7 +1,7 @@
 //! Every instruction that the printer can write is accepted by the assembler.
 
 use ptx::abi::{TensorElement, TensorSwizzle};
-use ptx::inst::{AluOp, Arrival, Bulk, MbarrierOrder, Phase, Reduction};
+use ptx::inst::{AluOp, Arrival, Bulk, MbarrierOrder, MbarrierPhase, Reduction};
 use ptx::{
     AtomicOp, AtomicType, Builder, BulkLoad, Entry, Function, Inst, MapChange, ProxySpace, Scope, Space,
     Special, Target, TensorLoad, Value, Verified, WgmmaOperands, WgmmaSource, WgmmaTypes,
@@ -357,7 +357,7 @@ fn orders<'f>(f: &'f Builder, shared: Value<'f, u32>, peer: Value<'f, u32>) {
             keep(f, f.mbarrier_pending(arrive(arrival, drop)));
         }
         for patient in [false, true] {
-            for phase in [Phase::state(state), Phase::parity(1)] {
+            for phase in [MbarrierPhase::state(state), MbarrierPhase::parity(1)] {
                 keep(f, f.constant(1u32).where_or(f.mbarrier_test(shared, phase, patient, order), 2));
             }
         }
@@ -378,7 +378,7 @@ fn barriers(f: &Builder) {
     let state = f.mbarrier_arrive_state(shared, Arrival::count(number), false, CTA);
     let other = f.mbarrier_arrive_state(shared, Arrival::expect(64), false, CTA);
     keep(f, f.mbarrier_pending(state));
-    let test = |state, patient| f.mbarrier_test(shared, Phase::state(state), patient, CTA);
+    let test = |state, patient| f.mbarrier_test(shared, MbarrierPhase::state(state), patient, CTA);
     let tests = [test(state, true), test(other, false)];
     for done in tests.into_iter().chain([f.mbarrier_test_parity(shared, number)]) {
         keep(f, number.where_or(done, 2));

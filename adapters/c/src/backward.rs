@@ -3,54 +3,17 @@
 use core::ffi::{c_int, c_void};
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
-use falchion::attention::{AttentionCall, AttentionRequest, HeadsRef, Lengths, Packed};
-use falchion_core::Picked;
+use falchion_core::{GRADIENT, Heads, Picked, bind};
 
-use crate::attention::{
-    Asked, AttentionDescription, CAUSAL, DETERMINISTIC, PACKED, WINDOW, check_flags, largest, read,
-    refuse_begins,
-};
-use crate::description::sized;
-use crate::object::{Choice, Object, emulate, launch, load, workspace};
-use crate::{Failure, INVALID, Status, create, destroy, invalid, write_bytes};
-
-/// The arguments of a run: `falchion_attention_backward_args`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct BackwardArguments {
-    /// Address of Q.
-    pub q: *const c_void,
-    /// Address of K.
-    pub k: *const c_void,
-    /// Address of V.
-    pub v: *const c_void,
-    /// Address of O.
-    pub o: *const c_void,
-    /// Address of the gradient of O, with O's strides.
-    pub d_o: *const c_void,
-    /// Address of the log-sum-exp.
-    pub log_sum_exp: *const c_void,
-    /// Address of the gradient of Q, with Q's strides.
-    pub d_q: *mut c_void,
-    /// Address of the gradient of K, with K's strides.
-    pub d_k: *mut c_void,
-    /// Address of the gradient of V, with V's strides.
-    pub d_v: *mut c_void,
-    /// Workspace in device memory.
-    pub workspace: *mut c_void,
-    /// Size of the workspace in bytes.
-    pub workspace_bytes: u64,
-    /// Where sequences of queries, and of keys, begin, with `FALCHION_PACKED`.
-    pub begins: [*const c_void; 2],
-    /// Number of queries, and of keys, of all sequences.
-    pub all: [u32; 2],
-}
+use crate::fields::Values;
+use crate::object::{Choice, Object, emulate, launch, load};
+use crate::{Failure, Status, create, destroy, invalid, write_bytes};
 
 /// The kernels for the gradient of attention of one shape: `falchion_attention_backward`.
 pub struct BackwardKernel {
     backward: Picked<AttentionBackward>,
-    /// The forward pass, whose addresses are 0.
-    call: AttentionCall,
+    /// What was described, with a call of the forward pass whose addresses are 0.
+    heads: Heads,
     /// Most bytes that a call needs.
     workspace: u64,
     args_size: usize,
@@ -64,34 +27,24 @@ impl core::fmt::Debug for BackwardKernel {
 
 impl BackwardKernel {
     /// # Safety
-    /// The description has as many bytes as its size says, and its strings are null or end in a zero.
-    unsafe fn new(description: *const AttentionDescription) -> Result<Self, Failure> {
+    /// The description is null, or has as many bytes as its size says, and its strings are null or end in a zero.
+    unsafe fn new(description: *const c_void) -> Result<Self, Failure> {
         // SAFETY: the caller guarantees it.
-        let (description, (Asked { request, call, .. }, spec)) = unsafe {
-            let description = read(description)?;
-            (description, description.asked()?)
-        };
-        let known = ["CAUSAL", "WINDOW", "PACKED", "DETERMINISTIC"].into_iter();
-        check_flags(&description, &known.zip([CAUSAL, WINDOW, PACKED, DETERMINISTIC]).collect::<Vec<_>>())?;
-        if spec.is_some() || request.pages.is_some() || request.output != request.format {
-            return invalid(format!(
-                "page is {} and the output {}: 0 and {} were needed, and no spec, for a gradient",
-                description.page, request.output, request.format
-            ));
-        }
-        if !description.alignment.is_multiple_of(16) {
+        let values = unsafe { Values::sized(GRADIENT.described, description) }?;
+        let mut heads = Heads::default();
+        GRADIENT.described.say(&mut heads, &values.all, GRADIENT.without)?;
+        if !heads.alignment.is_multiple_of(16) {
             return invalid(format!(
                 "alignment is {}, 0 or a multiple of 16 was needed for a gradient",
-                description.alignment
+                heads.alignment
             ));
         }
-        request.check().map_err(|error| Failure(INVALID, error.to_string()))?;
-        let fixed = description.flags & DETERMINISTIC != 0;
-        let request = AttentionRequest { fixed, aligned: true, ..request };
-        let choice = Choice { budget: None, card: description.card, spec: None };
-        let backward = choice.kernel::<AttentionBackward>(&request)?;
-        let workspace = backward.kernel().workspace(&call.problem, &largest(&call, None).packed);
-        Ok(Self { backward, call, workspace, args_size: description.args_size })
+        let asked = heads.asked()?;
+        let backward = Choice::of(&values, None).kernel::<AttentionBackward>(&asked.request)?;
+        let largest = asked.largest();
+        let workspace = backward.kernel().workspace(&largest.problem, &largest.packed);
+        let args_size = values.number("args_size") as usize;
+        Ok(Self { backward, heads: heads.of(asked), workspace, args_size })
     }
 }
 
@@ -100,36 +53,20 @@ impl Object for BackwardKernel {
     const NOT_LOADED: &'static str =
         "the kernels are not loaded: call falchion_attention_backward_load first";
     type Family = AttentionBackward;
-    type Arguments = BackwardArguments;
 
     fn picked(&self) -> &Picked<AttentionBackward> {
         &self.backward
     }
 
-    unsafe fn call(&self, arguments: *const BackwardArguments) -> Result<BackwardCall, Failure> {
-        let whole = size_of::<BackwardArguments>();
-        let size = if self.args_size == 0 { whole } else { self.args_size };
+    unsafe fn call(&self, arguments: *const c_void) -> Result<BackwardCall, Failure> {
         // SAFETY: the caller guarantees it.
-        let arguments = unsafe { sized(arguments, size, (whole, "falchion_attention_backward_args")) }?;
-        let address = |pointer: *const c_void| pointer.expose_provenance() as u64;
-        let at = |of: HeadsRef, pointer| HeadsRef { address: address(pointer), ..of };
-        let AttentionCall { q, k, v, o, .. } = self.call;
-        let packed = self.backward.kernel().plan().spec.lengths == Lengths::Packed;
-        refuse_begins(packed, false, arguments.begins, arguments.all)?;
-        let forward = AttentionCall {
-            q: at(q, arguments.q),
-            k: at(k, arguments.k),
-            v: at(v, arguments.v),
-            o: at(o, arguments.o),
-            log_sum_exp: address(arguments.log_sum_exp),
-            packed: Packed { begins: arguments.begins.map(address), rows: arguments.all },
-            ..self.call.clone()
-        };
-        let gradients = [at(q, arguments.d_q), at(k, arguments.d_k), at(v, arguments.d_v)];
-        Ok(BackwardCall {
-            workspace: workspace(arguments.workspace, arguments.workspace_bytes)?,
-            ..BackwardCall::of(forward, at(o, arguments.d_o), gradients)
-        })
+        let values = unsafe { Values::given(GRADIENT.given, arguments, self.args_size) }?;
+        let mut heads = self.heads.clone();
+        let memory = GRADIENT.given.say(&mut heads, &values.all, &[])?;
+        let mut call = heads.backward();
+        bind(self.backward.kernel(), &mut call, &memory)?;
+        call.workspace = values.workspace()?;
+        Ok(call)
     }
 }
 
@@ -140,7 +77,7 @@ impl Object for BackwardKernel {
 /// in a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_attention_backward_create(
-    description: *const AttentionDescription,
+    description: *const c_void,
     backward: *mut *mut BackwardKernel,
 ) -> Status {
     // SAFETY: the caller guarantees valid pointers, and they are used only here.
@@ -191,7 +128,7 @@ pub unsafe extern "C" fn falchion_attention_backward_workspace(
 pub unsafe extern "C" fn falchion_attention_backward_launch(
     backward: *mut BackwardKernel,
     stream: *mut c_void,
-    arguments: *const BackwardArguments,
+    arguments: *const c_void,
 ) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe { launch(backward, stream, arguments) }
@@ -204,7 +141,7 @@ pub unsafe extern "C" fn falchion_attention_backward_launch(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_attention_backward_emulate(
     backward: *mut BackwardKernel,
-    arguments: *const BackwardArguments,
+    arguments: *const c_void,
 ) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe { emulate(backward, arguments) }

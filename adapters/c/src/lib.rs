@@ -5,7 +5,7 @@
 
 mod attention;
 mod backward;
-mod description;
+mod fields;
 mod gemm;
 mod object;
 mod prepare;
@@ -16,19 +16,16 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use attention::{
-    AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, DETERMINISTIC, PACKED, WINDOW,
-    WORKSPACE, falchion_attention_create, falchion_attention_destroy, falchion_attention_emulate,
+    AttentionKernel, falchion_attention_create, falchion_attention_destroy, falchion_attention_emulate,
     falchion_attention_launch, falchion_attention_load, falchion_attention_microseconds,
     falchion_attention_name, falchion_attention_ptx, falchion_attention_tune, falchion_attention_workspace,
 };
 pub use backward::{
-    BackwardArguments, BackwardKernel, falchion_attention_backward_create,
-    falchion_attention_backward_destroy, falchion_attention_backward_emulate,
-    falchion_attention_backward_launch, falchion_attention_backward_load,
-    falchion_attention_backward_workspace,
+    BackwardKernel, falchion_attention_backward_create, falchion_attention_backward_destroy,
+    falchion_attention_backward_emulate, falchion_attention_backward_launch,
+    falchion_attention_backward_load, falchion_attention_backward_workspace,
 };
-pub use description::{Description, REPRODUCIBLE};
-pub use gemm::{Arguments, Gemm, NamedInput};
+pub use gemm::Gemm;
 pub use prepare::{
     falchion_sparse_compress, falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
 };
@@ -152,14 +149,9 @@ pub extern "C" fn falchion_last_error() -> *const c_char {
 
 /// # Safety
 /// As [`falchion_gemm_create`].
-unsafe fn make(description: *const Description, budget: Option<u32>, gemm: *mut *mut Gemm) -> Status {
+unsafe fn make(description: *const c_void, budget: Option<u32>, gemm: *mut *mut Gemm) -> Status {
     // SAFETY: the caller guarantees valid pointers, and they are used only here.
-    unsafe {
-        create(gemm, "gemm", || {
-            given(description.cast::<usize>(), "desc")?;
-            Gemm::new(&Description::read(description)?, budget)
-        })
-    }
+    unsafe { create(gemm, "gemm", || Gemm::new(description, budget)) }
 }
 
 /// Chooses a kernel for a description, or takes the kernel that its spec names.
@@ -168,10 +160,7 @@ unsafe fn make(description: *const Description, budget: Option<u32>, gemm: *mut 
 /// Both pointers are null or valid, the description has as many bytes as its size says, and its strings are null or end
 /// in a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn falchion_gemm_create(
-    description: *const Description,
-    gemm: *mut *mut Gemm,
-) -> Status {
+pub unsafe extern "C" fn falchion_gemm_create(description: *const c_void, gemm: *mut *mut Gemm) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe { make(description, None, gemm) }
 }
@@ -182,7 +171,7 @@ pub unsafe extern "C" fn falchion_gemm_create(
 /// As [`falchion_gemm_create`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_tune(
-    description: *const Description,
+    description: *const c_void,
     budget: u32,
     gemm: *mut *mut Gemm,
 ) -> Status {
@@ -260,7 +249,7 @@ pub unsafe extern "C" fn falchion_gemm_workspace(gemm: *const Gemm, bytes: *mut 
 pub unsafe extern "C" fn falchion_gemm_launch(
     gemm: *mut Gemm,
     stream: *mut c_void,
-    arguments: *const Arguments,
+    arguments: *const c_void,
 ) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe { object::launch(gemm, stream, arguments) }
@@ -272,7 +261,7 @@ pub unsafe extern "C" fn falchion_gemm_launch(
 /// Kernel and arguments are null or valid. The matrices are in the host's memory and have the described
 /// sizes. No other thread uses D meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn falchion_gemm_emulate(gemm: *mut Gemm, arguments: *const Arguments) -> Status {
+pub unsafe extern "C" fn falchion_gemm_emulate(gemm: *mut Gemm, arguments: *const c_void) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe { object::emulate(gemm, arguments) }
 }

@@ -3,10 +3,11 @@
 use core::ffi::{c_int, c_void};
 
 use falchion::kernel::driver::Context;
-use falchion::kernel::{Buffer, EngineError, Machine};
-use falchion_core::{Offered, Picked, Run, refuse_unused};
+use falchion::kernel::{EngineError, Machine};
+use falchion_core::{Offered, Picked, Refusal, Run};
 
-use crate::{DRIVER, FAULT, Failure, INVALID, Status, given, guard, invalid};
+use crate::fields::Values;
+use crate::{DRIVER, FAULT, Failure, INTERNAL, INVALID, NO_KERNEL, Status, given, guard, invalid};
 
 /// A kernel object.
 pub(crate) trait Object {
@@ -16,8 +17,6 @@ pub(crate) trait Object {
     const NOT_LOADED: &'static str;
     /// The family of its kernels.
     type Family: Offered;
-    /// The caller's arguments of a run.
-    type Arguments;
 
     /// Its kernel.
     fn picked(&self) -> &Picked<Self::Family>;
@@ -26,10 +25,7 @@ pub(crate) trait Object {
     ///
     /// # Safety
     /// The arguments are null, or have as many bytes as the description said.
-    unsafe fn call(
-        &self,
-        arguments: *const Self::Arguments,
-    ) -> Result<<Self::Family as Offered>::Arguments, Failure>;
+    unsafe fn call(&self, arguments: *const c_void) -> Result<<Self::Family as Offered>::Arguments, Failure>;
 
     /// The card for which the object was loaded.
     fn card(&self) -> Result<usize, Failure> {
@@ -58,7 +54,7 @@ pub(crate) unsafe fn load<T: Object>(object: *mut T, device: c_int) -> Status {
 pub(crate) unsafe fn launch<T: Object>(
     object: *mut T,
     stream: *mut c_void,
-    arguments: *const T::Arguments,
+    arguments: *const c_void,
 ) -> Status {
     guard(|| {
         // SAFETY: the caller guarantees all of it.
@@ -75,7 +71,7 @@ pub(crate) unsafe fn launch<T: Object>(
 ///
 /// # Safety
 /// As `falchion_gemm_emulate`.
-pub(crate) unsafe fn emulate<T: Object>(object: *mut T, arguments: *const T::Arguments) -> Status {
+pub(crate) unsafe fn emulate<T: Object>(object: *mut T, arguments: *const c_void) -> Status {
     guard(|| {
         // SAFETY: the caller guarantees all of it.
         unsafe {
@@ -95,50 +91,33 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
     Failure(status, error.to_string())
 }
 
-/// Refuses pointers that are given and not used: each by its field's name, and what names it.
-pub(crate) fn refuse_pointers<const N: usize>(
-    fields: [(&str, *const c_void); N],
-    why: Option<&str>,
-) -> Result<(), Failure> {
-    fields
-        .into_iter()
-        .try_for_each(|(field, pointer)| {
-            let value = format_args!("{:#x}", pointer.expose_provenance());
-            refuse_unused(field, value, !pointer.is_null(), why, "NULL")
-        })
-        .map_err(Failure::from)
-}
-
-/// Refuses numbers that are given and not used.
-pub(crate) fn refuse_numbers<const N: usize>(
-    fields: [(&str, u64); N],
-    why: Option<&str>,
-) -> Result<(), Failure> {
-    let mut fields = fields.into_iter();
-    Ok(fields.try_for_each(|(field, value)| refuse_unused(field, value, value != 0, why, "0"))?)
-}
-
-/// The workspace of a structure of arguments.
-pub(crate) fn workspace(address: *mut c_void, bytes: u64) -> Result<Option<Buffer>, Failure> {
-    match address.expose_provenance() as u64 {
-        0 if bytes > 0 => {
-            invalid(format!("workspace is NULL and workspace_bytes {bytes}, an address was needed"))
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let words = refusal.to_string();
+        match refusal {
+            Refusal::Invalid(_) => Self(INVALID, words),
+            Refusal::NoKernel(_) => Self(NO_KERNEL, words),
+            Refusal::Driver(_) => Self(DRIVER, words),
+            Refusal::Internal(_) => Self(INTERNAL, words),
         }
-        0 => Ok(None),
-        address => Ok(Some(Buffer::new(address, bytes))),
     }
 }
 
 /// How a kernel is chosen.
 pub(crate) struct Choice<'a> {
     /// Kernels to measure; `None` if nothing is.
-    pub(crate) budget: Option<u32>,
+    budget: Option<u32>,
     /// The card, counted from 1; 0 is an H200.
-    pub(crate) card: u32,
-    pub(crate) spec: Option<&'a str>,
+    card: u32,
+    spec: Option<&'a str>,
 }
 
-impl Choice<'_> {
+impl<'a> Choice<'a> {
+    /// As a description says.
+    pub(crate) fn of<T>(values: &Values<'a, T>, budget: Option<u32>) -> Self {
+        Self { budget, card: values.number("card") as u32, spec: values.text("spec") }
+    }
+
     /// The kernel for a request: the one that is measured, or as [`Picked::new`].
     pub(crate) fn kernel<K: Offered>(&self, request: &K::Request<'_>) -> Result<Picked<K>, Failure> {
         let card = self.card.checked_sub(1).map(|ordinal| ordinal as usize);

@@ -4,7 +4,7 @@ use core::ffi::c_char;
 
 use falchion::collective::{Code, Format, sparse, weights};
 
-use crate::description::words;
+use crate::fields::words;
 use crate::{Failure, Status, guard, invalid};
 
 /// # Safety

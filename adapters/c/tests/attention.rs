@@ -1,9 +1,11 @@
 //! Attention in the emulator, compared with double precision; and what is refused.
 
+mod structures;
+
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
-use falchion_c::{
+use structures::{
     AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, OK, PACKED, falchion_attention_create,
     falchion_attention_destroy, falchion_attention_emulate, falchion_attention_launch,
     falchion_attention_name, falchion_attention_ptx, falchion_attention_tune, falchion_last_error,

@@ -3,6 +3,7 @@
 #[cfg(target_os = "linux")]
 #[path = "../../../kernel/tests/support/stand_in.rs"]
 mod stand_in;
+mod structures;
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{null, null_mut};
@@ -10,7 +11,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use falchion_c::{
+use falchion_core::{ATTENTION, GEMM, GRADIENT, INPUT, Structure};
+use structures::{
     Arguments, Description, Gemm, INVALID, NO_KERNEL, OK, falchion_gemm_create, falchion_gemm_destroy,
     falchion_gemm_emulate, falchion_gemm_launch, falchion_gemm_load, falchion_gemm_microseconds,
     falchion_gemm_name, falchion_gemm_ptx, falchion_gemm_tune, falchion_gemm_workspace, falchion_last_error,
@@ -42,6 +44,44 @@ fn the_example_is_verified() {
     let words = String::from_utf8_lossy(&output.stdout);
     println!("{words}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && words.ends_with("verified\n"));
+}
+
+/// Where the C compiler puts each field of the header's structures, the tables do.
+#[test]
+fn structures_are_laid_out_as_in_c() {
+    fn lines<T>(of: &Structure<T>) -> (String, Vec<String>) {
+        let (fields, size) = of.laid_out();
+        let name = of.name;
+        let (mut source, mut wanted) = (String::new(), Vec::new());
+        for (offset, field) in fields {
+            let field = field.c;
+            source += &format!("printf(\"{name}.{field} %zu\\n\", offsetof({name}, {field}));\n");
+            wanted.push(format!("{name}.{field} {offset}"));
+        }
+        wanted.push(format!("{name} {size}"));
+        (source + &format!("printf(\"{name} %zu\\n\", sizeof({name}));\n"), wanted)
+    }
+    let all = [
+        lines(GEMM.described),
+        lines(GEMM.given),
+        lines(INPUT),
+        lines(ATTENTION.described),
+        lines(ATTENTION.given),
+        lines(GRADIENT.given),
+    ];
+    let (sources, wanted): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let body = sources.concat();
+    let source =
+        format!("#include <falchion.h>\n#include <stdio.h>\nint main(void) {{\n{body}return 0;\n}}\n");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (path, program) = (folder.join("layout.c"), folder.join("layout"));
+    std::fs::write(&path, source).expect("a folder of tests");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let built = Command::new("cc").arg(&path).arg("-I").arg(include).arg("-o").arg(&program).status();
+    assert!(built.expect("the C compiler that links Rust's programs").success());
+    let output = Command::new(&program).output().expect("it was built");
+    let found = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(found.lines().collect::<Vec<_>>(), wanted.concat());
 }
 
 /// The structures as another language lays them out.

@@ -16,6 +16,7 @@ mod number;
 mod pages;
 #[path = "guarded/spoil.rs"]
 mod spoil;
+mod structures;
 
 use core::ffi::CStr;
 use std::io::Write;
@@ -23,7 +24,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use falchion_c::{
+use structures::{
     Arguments, Description, FAULT, Gemm, INVALID, NO_KERNEL, OK, Status, falchion_gemm_create,
     falchion_last_error,
 };

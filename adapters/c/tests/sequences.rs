@@ -1,9 +1,11 @@
 //! Attention of sequences of different lengths, of pages of a cache and with a window, and its gradient, compared with double precision.
 
+mod structures;
+
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 
-use falchion_c::*;
+use structures::*;
 
 /// Heads of Q and of K, and elements of a head.
 const HEADS: [usize; 2] = [4, 2];

@@ -1,12 +1,13 @@
 //! What a description can ask for beyond plain GEMMs, in the emulator, on small integers, which are exact.
 
+mod structures;
 #[path = "whole/support.rs"]
 mod support;
 
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 
-use falchion_c::{
+use structures::{
     Arguments, Description, Gemm, INVALID, NamedInput, OK, REPRODUCIBLE, falchion_gemm_create,
     falchion_gemm_destroy, falchion_gemm_emulate, falchion_sparse_compress, falchion_sparse_sizes,
     falchion_weights_bytes, falchion_weights_reorder,
@@ -560,7 +561,7 @@ fn factors_are_doubles() {
         ("double", new, 0.0, tenth, Ok(tenth)),
         ("old inputs", old, 0.1, tenth, Ok(single(tenth))),
         ("no size", 0, 0.0, tenth, Ok(tenth)),
-        ("others", new, 0.5, tenth, Err("input `low`: value is 0.5 and input `low`: value_f64 0.1")),
+        ("others", new, 0.5, tenth, Err("input `low`: value is 0.5 and value_f64 0.1")),
         ("no structure", 8, 0.0, tenth, Err("size is 8, sizeof(falchion_input), ")),
     ] {
         let input = NamedInput { name, value, value_f64, ..zeros() };

@@ -4,12 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{D, DType, Error, Layout, Result, Shape, Tensor, bail};
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
-use falchion::attention::{
-    AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Packed, Pages,
-};
+use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Pages};
 use falchion::collective::Format;
 use falchion::kernel::Family;
-use falchion_core::{Picked, call_of, masked};
+use falchion_core::{AskedHeads, Heads, Picked};
 
 use crate::operation::{Of, Operation};
 use crate::plain::{KEPT, Kept, Known, Owned, Part, Stored, address};
@@ -173,7 +171,7 @@ struct Op {
     sums: Option<Mutex<Option<Tensor>>>,
 }
 
-/// A call without addresses, and the shape of the result.
+/// A request with its call, and the shape of the result.
 struct Asked {
     request: AttentionRequest,
     call: AttentionCall,
@@ -185,118 +183,106 @@ fn number(extent: usize) -> Result<u32> {
 }
 
 /// Where the heads of a layout are.
-fn heads_of(layout: &Layout) -> HeadsRef {
+fn heads_of(layout: &Layout, address: u64) -> HeadsRef {
     let stride = |i: usize| {
         // After the only one nothing follows: any legal distance.
         let alone = layout.dims()[i] < 2;
         if alone { layout.dims()[3].next_multiple_of(8) as u64 } else { layout.stride()[i] as u64 }
     };
-    HeadsRef { address: 0, row: stride(2), head: stride(1), batch: stride(0) }
+    HeadsRef { address, row: stride(2), head: stride(1), batch: stride(0) }
 }
 
 impl Op {
-    fn asked(&self, format: Format, [q, k, v]: [&Layout; 3]) -> Result<Asked> {
+    /// The request for tensors with these layouts and addresses, and its call.
+    fn asked(
+        &self,
+        (place, format): (Stored<'_>, Format),
+        [q, k, v]: [&Layout; 3],
+        [of_q, of_k, of_v, of_o]: [u64; 4],
+    ) -> Result<Asked> {
         let dims = || format!("q has shape {:?}, k {:?} and v {:?}", q.dims(), k.dims(), v.dims());
-        let (&[batch, heads, length, d], &[of_k, groups, rows, d_k], &[of_v, groups_v, rows_v, dv]) =
+        let (&[batch, heads, length, d], &[batches, groups, rows, d_k], &[batches_v, groups_v, rows_v, dv]) =
             (q.dims(), k.dims(), v.dims())
         else {
             bail!("{}: (batch, heads, length, d) of each was needed", dims());
         };
-        if of_k != of_v || groups_v != groups || rows_v != rows || d_k != d {
+        if batches != batches_v || groups_v != groups || rows_v != rows || d_k != d {
             bail!("{}: the same d, and the same batch, heads and length of k and v, were needed", dims());
         }
-        let (sequences, queries, keys) = match &self.sequences {
-            Sequences::Equal if of_k != batch => bail!("{}: the same batch was needed", dims()),
-            Sequences::Equal => (batch, length, rows),
-            Sequences::Packed([queries, keys]) => {
-                let sequences = queries.begins.elem_count().saturating_sub(1);
-                if sequences == 0 || keys.begins.elem_count() != sequences + 1 {
-                    bail!(
-                        "queries.begins has shape {:?} and keys.begins {:?}, one number more than sequences in both was needed",
-                        queries.begins.dims(),
-                        keys.begins.dims()
-                    );
-                }
-                (sequences, queries.longest, keys.longest)
-            }
-            Sequences::Paged { table, lengths } => {
-                let (of_table, each) = table.dims2()?;
-                if of_table != batch || lengths.dims() != [batch] {
-                    bail!(
-                        "table has shape {:?} and lengths {:?}, ({batch}, pages) and ({batch}) were needed",
-                        table.dims(),
-                        lengths.dims()
-                    );
-                }
-                (batch, length, each * rows)
-            }
-        };
+        if matches!(self.sequences, Sequences::Equal) && batches != batch {
+            bail!("{}: the same batch was needed", dims());
+        }
+        let problem = AttentionProblem { batch: number(batch)?, ..AttentionProblem::default() };
+        let problem = AttentionProblem { heads: [number(heads)?, number(groups)?], ..problem };
+        let request = AttentionRequest { format, output: format, ..AttentionRequest::new(problem, 0) };
+        let request = AttentionRequest { head: [number(d)?, number(dv)?], workspace: true, ..request };
         let Attention { causal, window, scale } = self.what;
-        let (mask, numbers) = masked(causal, window).map_err(Error::wrap)?;
-        let problem = AttentionProblem::new(
-            number(sequences)?,
-            number(heads)?,
-            [number(queries)?, number(keys)?],
-            number(d)?,
-        );
-        let scale = scale.unwrap_or(problem.scale);
-        let problem = AttentionProblem { heads: [number(heads)?, number(groups)?], scale, ..problem };
-        let packed = matches!(self.sequences, Sequences::Packed(_));
-        let page = matches!(self.sequences, Sequences::Paged { .. }).then_some(rows);
-        let request = AttentionRequest {
-            format,
-            output: format,
-            head: [number(d)?, number(dv)?],
-            mask,
-            numbers,
-            lengths: if packed { Lengths::Packed } else { Lengths::Equal },
-            pages: page.map(number).transpose()?,
-            workspace: true,
-            ..AttentionRequest::new(problem, number(d)?)
-        };
-        let o = HeadsRef::heads_first(0, [number(heads)?, number(length)?, number(dv)?]);
-        if request.is_latent() {
+        let mut asked = Heads { causal, window, scale, ..Heads::new(request) };
+        (asked.shared, asked.dv) = (Some(number(groups)?), Some(number(dv)?));
+        self.tables(&mut asked, [q, k], place)?;
+        let o = HeadsRef::heads_first(of_o, [number(heads)?, number(length)?, number(dv)?]);
+        let asked = asked.at([heads_of(q, of_q), heads_of(k, of_k), heads_of(v, of_v), o]);
+        if asked.request.is_latent() {
             bail!(
                 "{}: heads of 576 with 512 of v are latent attention, which has no function here: use AttentionCall::latent",
                 dims()
             );
         }
-        let read = [heads_of(q), heads_of(k), heads_of(v)];
-        let call = call_of(&request, problem, read, o).map_err(Error::wrap)?;
+        let AskedHeads { request, call } = asked.asked().map_err(Error::wrap)?;
         Ok(Asked { request, call, shape: [batch, heads, length, dv] })
     }
 
-    /// The tables of sequences.
-    fn tables(
-        &self,
-        call: &mut AttentionCall,
-        k: &Layout,
-        rows: [usize; 2],
-        place: Stored<'_>,
-    ) -> Result<()> {
-        match &self.sequences {
-            Sequences::Equal => {}
+    /// Says the lengths of sequences, and their tables.
+    fn tables(&self, heads: &mut Heads, [q, k]: [&Layout; 2], place: Stored<'_>) -> Result<()> {
+        let (rows, of_keys) = (q.dims()[2], k.dims()[2]);
+        let (batch, longest) = match &self.sequences {
+            Sequences::Equal => (q.dims()[0], [rows, of_keys]),
             Sequences::Packed(sides) => {
-                for (i, Lines { begins, .. }) in sides.iter().enumerate() {
-                    call.packed.begins[i] = address("begins", begins, place)?;
+                let [of_queries, of_keys_too] = sides;
+                let batch = of_queries.begins.elem_count().saturating_sub(1);
+                if batch == 0 || of_keys_too.begins.elem_count() != batch + 1 {
+                    bail!(
+                        "queries.begins has shape {:?} and keys.begins {:?}, one number more than sequences in both was needed",
+                        of_queries.begins.dims(),
+                        of_keys_too.begins.dims()
+                    );
                 }
-                let [queries, keys] = rows.map(number);
-                call.packed = Packed { rows: [queries?, keys?], ..call.packed };
+                heads.request.lengths = Lengths::Packed;
+                for (i, Lines { begins, .. }) in sides.iter().enumerate() {
+                    heads.call.packed.begins[i] = address("begins", begins, place)?;
+                }
+                heads.call.packed.rows = [number(rows)?, number(of_keys)?];
+                (batch, [of_queries.longest, of_keys_too.longest])
             }
             Sequences::Paged { table, lengths } => {
-                call.pages = Pages {
+                let (batch, each) = table.dims2()?;
+                if batch != q.dims()[0] || lengths.dims() != [batch] {
+                    bail!(
+                        "table has shape {:?} and lengths {:?}, ({}, pages) and ({}) were needed",
+                        table.dims(),
+                        lengths.dims(),
+                        q.dims()[0],
+                        q.dims()[0]
+                    );
+                }
+                heads.request.pages = Some(number(of_keys)?);
+                heads.call.pages = Pages {
                     lengths: address("lengths", lengths, place)?,
                     table: address("table", table, place)?,
-                    each: number(table.dim(1)?)?,
+                    each: number(each)?,
                     count: number(k.dims()[0])?,
                 };
                 if place.card().is_none() {
                     let (lengths, table) =
                         (lengths.to_vec1::<u32>()?, table.flatten_all()?.to_vec1::<u32>()?);
-                    call.pages.check(number(k.dims()[2])?, &lengths, &table).map_err(Error::wrap)?;
+                    heads.call.pages.check(number(of_keys)?, &lengths, &table).map_err(Error::wrap)?;
                 }
+                (batch, [rows, each * of_keys])
             }
-        }
+        };
+        let problem = &mut heads.request.problem;
+        (problem.batch, problem.queries, problem.keys) =
+            (number(batch)?, number(longest[0])?, number(longest[1])?);
         Ok(())
     }
 }
@@ -311,12 +297,11 @@ impl Operation<3> for Op {
             bail!("q, k and v are of other types, bf16 or f16, of all three, was needed");
         }
         let layouts = tensors.map(|(_, layout)| layout);
-        let Asked { request, mut call, shape } = self.asked(format, layouts)?;
+        let [q, k, v] = tensors.map(|(of, layout)| of.address(layout));
+        let Asked { request, mut call, shape } = self.asked((place, format), layouts, [q, k, v, 0])?;
         let kernel = kernel(&request, place)?;
         let mut o = place.room(place.dtype(), shape.iter().product())?;
-        let [q, k, v] = tensors.map(|(of, layout)| of.address(layout));
-        (call.q.address, call.k.address, call.v.address, call.o.address) = (q, k, v, o.address());
-        self.tables(&mut call, layouts[1], [shape[2], layouts[1].dims()[2]], place)?;
+        call.o.address = o.address();
         let mut sums =
             self.sums.as_ref().map(|_| place.room(DType::F32, shape[..3].iter().product())).transpose()?;
         call.log_sum_exp = sums.as_mut().map_or(0, Owned::address);
@@ -347,7 +332,10 @@ impl Operation<3> for Op {
 }
 
 /// The kernel for a request in a place.
-fn kernel(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<falchion::attention::Attention>>> {
+fn kernel(
+    request: &AttentionRequest,
+    place: Stored<'_>,
+) -> Result<Arc<Kept<falchion::attention::Attention>>> {
     static ALL: Known<(Option<usize>, String), falchion::attention::Attention> = Known::new(KEPT);
     ALL.get((place.card(), falchion::attention::Attention::problem(request)), |_| {
         Picked::new(request, None, &place.machine()?, place.card()).map(Kept::new).map_err(Error::wrap)
@@ -370,30 +358,22 @@ impl Operation<3> for Gradient {
         let (place, _) = tensors[0];
         let layouts = tensors.map(|(_, layout)| layout);
         let op = Op { what: self.what, sequences: self.sequences.clone(), sums: None };
-        let Asked { request, mut call, shape } = op.asked(place.format("q")?, layouts)?;
-        op.tables(&mut call, layouts[1], [shape[2], layouts[1].dims()[2]], place)?;
+        let [q, k, v] = tensors.map(|(of, layout)| of.address(layout));
+        let of_o = address("o", &self.o, place)?;
+        let Asked { request, call, .. } = op.asked((place, place.format("q")?), layouts, [q, k, v, of_o])?;
         let kernel = backward(&request, place)?;
         let [of_q, of_k, of_v] = layouts.map(|layout| layout.shape().elem_count());
         let mut all = place.room(place.dtype(), of_q + of_k + of_v)?;
         let first = all.address();
-        let at = |(of, layout): Part<'_>, heads: HeadsRef| HeadsRef { address: of.address(layout), ..heads };
         let packed = |before: usize, layout: &Layout| {
-            let heads = heads_of(&Layout::contiguous(layout.shape().clone()));
-            HeadsRef { address: first + (before * place.dtype().size_in_bytes()) as u64, ..heads }
+            let address = first + (before * place.dtype().size_in_bytes()) as u64;
+            heads_of(&Layout::contiguous(layout.shape().clone()), address)
         };
-        let held = |name, tensor: &Tensor| -> Result<HeadsRef> {
-            Ok(HeadsRef { address: address(name, tensor, place)?, ..heads_of(tensor.layout()) })
-        };
-        let forward = AttentionCall {
-            q: at(tensors[0], call.q),
-            k: at(tensors[1], call.k),
-            v: at(tensors[2], call.v),
-            o: held("o", &self.o)?,
-            log_sum_exp: address("the log-sum-exp", &self.sums, place)?,
-            ..call
-        };
+        let d_o = heads_of(self.grad.layout(), address("the gradient of o", &self.grad, place)?);
+        let log_sum_exp = address("the log-sum-exp", &self.sums, place)?;
+        let forward = AttentionCall { o: heads_of(self.o.layout(), of_o), log_sum_exp, ..call };
         let gradients = [packed(0, layouts[0]), packed(of_q, layouts[1]), packed(of_q + of_k, layouts[2])];
-        let call = BackwardCall::of(forward, held("the gradient of o", &self.grad)?, gradients);
+        let call = BackwardCall::of(forward, d_o, gradients);
         #[allow(unsafe_code, reason = "the kernel reads and writes the tensors' memory")]
         // SAFETY: candle's layouts stay inside of their storage, and the results have the elements of their shapes.
         unsafe { kernel.run(place, call) }?;

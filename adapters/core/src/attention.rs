@@ -1,14 +1,12 @@
 //! What adapters add to attention.
 
 use falchion::attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, HeadsRef, Lengths, Mask,
-    Packed, Pages,
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Lengths, Packed, Pages,
 };
 use falchion::kernel::LaunchError;
 
 use crate::host::Hosted;
 use crate::picked::Offered;
-use crate::refusal::Refusal;
 
 impl Hosted<AttentionCall> for Attention {
     fn check_tables(
@@ -46,10 +44,6 @@ impl Offered for Attention {
     type Runs = Self;
     type Arguments = AttentionCall;
 
-    fn check(request: &AttentionRequest) -> Result<(), String> {
-        request.check().map_err(|error| error.to_string())
-    }
-
     fn runs(self, _request: &AttentionRequest) -> Self {
         self
     }
@@ -58,47 +52,4 @@ impl Offered for Attention {
         let AttentionProblem { batch, queries, .. } = call.problem;
         [batch.into(), queries.into(), call.packed.rows[0].into()]
     }
-}
-
-/// The mask of adapters' arguments, and its numbers: a window has the most keys before a query's own, and after it; a negative number
-/// is no limit.
-///
-/// # Errors
-/// Numbers beyond 2^30.
-pub fn masked(causal: bool, window: Option<[i32; 2]>) -> Result<(Mask, [i32; 2]), Refusal> {
-    const MOST: i32 = 1 << 30;
-    let Some([left, right]) = window.filter(|window| window.iter().any(|&keys| keys >= 0)) else {
-        return Ok((if causal { Mask::Causal } else { Mask::Full }, [0; 2]));
-    };
-    if left > MOST || right > MOST {
-        return Err(Refusal::Invalid(format!("window is ({left}, {right}), at most {MOST} was needed")));
-    }
-    let limited = |keys: i32| if keys < 0 { MOST } else { keys };
-    let numbers = [limited(left), if causal { 0 } else { limited(right) }];
-    let causal = numbers == [MOST, 0];
-    Ok(if causal { (Mask::Causal, [0; 2]) } else { (Mask::Window, numbers) })
-}
-
-/// A call without log-sum-exp, sequences of different lengths, or pages, with the numbers of the request's mask. In latent attention V is a
-/// part of K, and nothing here.
-///
-/// # Errors
-/// V is another tensor in latent attention.
-pub fn call_of(
-    request: &AttentionRequest,
-    problem: AttentionProblem,
-    [q, k, v]: [HeadsRef; 3],
-    o: HeadsRef,
-) -> Result<AttentionCall, Refusal> {
-    let call = match request.is_latent() {
-        true if v == HeadsRef::default() => AttentionCall::latent(problem, [q, k], o),
-        true => {
-            let [d, dv] = request.head;
-            return Err(Refusal::Invalid(format!(
-                "v is a tensor of its own, the first {dv} of the {d} elements of each head of k were needed: a view of them, or none"
-            )));
-        }
-        false => AttentionCall::new(problem, [q, k, v], o),
-    };
-    Ok(AttentionCall { counts: request.counts().to_vec(), ..call })
 }

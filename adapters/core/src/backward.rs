@@ -1,7 +1,7 @@
 //! What adapters add to the gradient of attention.
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
-use falchion::attention::{Attention, AttentionRequest, Lengths};
+use falchion::attention::{AttentionRequest, Lengths};
 use falchion::kernel::LaunchError;
 
 use crate::attention::check_packed;
@@ -24,10 +24,6 @@ impl Hosted<BackwardCall> for AttentionBackward {
 impl Offered for AttentionBackward {
     type Runs = Self;
     type Arguments = BackwardCall;
-
-    fn check(request: &AttentionRequest) -> Result<(), String> {
-        <Attention as Offered>::check(request)
-    }
 
     fn runs(self, _request: &AttentionRequest) -> Self {
         self

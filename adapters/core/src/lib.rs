@@ -5,6 +5,8 @@
 //! A description is a [`Request`](falchion::kernel::Request). Its addresses say only which powers of two
 //! divide the later ones: see [`aligned`].
 //!
+//! * [`GEMM`], [`ATTENTION`], [`GRADIENT`]: the arguments of operations by name, which doors walk; [`Gemms`] and [`Heads`]: what they say;
+//!   [`bind`]: addresses for the memory that a kernel's interface names.
 //! * [`Picked`]: the kernel for a request of any family that is [`Offered`]: GEMM, attention, its gradient. It is loaded, launched and
 //!   emulated.
 //! * [`Choices`]: kernels that were chosen, by what their choices depend on.
@@ -14,6 +16,7 @@
 //! * [`Weights`]: few-bit weights, from codes or from files of GPTQ, AWQ and MXFP4.
 //! * [`Layer`]: a linear layer from the [`Tensors`] of a file, by name; [`FewBit`] is its product.
 
+mod arguments;
 mod attention;
 mod backward;
 mod described;
@@ -29,7 +32,13 @@ mod unused;
 mod weights;
 mod words;
 
-pub use attention::{call_of, masked};
+pub use arguments::attention::{ATTENTION, AskedHeads, GRADIENT, Heads};
+pub use arguments::gemm::{GEMM, Gemms, ProductRun};
+pub use arguments::gemms::Asked;
+pub use arguments::input::{INPUT, NamedInput};
+pub use arguments::{
+    Argument, Goes, Kind as FieldKind, Operation, Placed, Python, Structure, Switch, Value, bind,
+};
 pub use described::{Described, Epilogue};
 pub use falchion::collective::process::Choices;
 pub use falchion::kernel::driver::Activation;

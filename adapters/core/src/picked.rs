@@ -23,14 +23,6 @@ pub trait Offered: Family {
     /// Whether only a card says how many bytes of workspace a call needs.
     const BY_CARD: bool = false;
 
-    /// Checks a request's numbers, before anything is ranked or allocated for them. By default all are right.
-    ///
-    /// # Errors
-    /// The first number that is out of its range.
-    fn check(_request: &Self::Request<'_>) -> Result<(), String> {
-        Ok(())
-    }
-
     /// What runs for a request.
     fn runs(self, request: &Self::Request<'_>) -> Self::Runs;
 
@@ -85,7 +77,6 @@ impl<K: Offered> Picked<K> {
         machine: &Machine,
         card: Option<usize>,
     ) -> Result<Self, Refusal> {
-        K::check(request).map_err(Refusal::Invalid)?;
         let invalid = |reason| Refusal::Invalid(format!("spec: {reason}"));
         let of = match (spec, card) {
             (Some(text), _) => {
@@ -107,7 +98,6 @@ impl<K: Offered> Picked<K> {
     /// # Errors
     /// A number of the request that is out of its range; no kernel supports the request; the driver's.
     pub fn tuned(request: &K::Request<'_>, ordinal: usize, budget: u32) -> Result<Self, Refusal> {
-        K::check(request).map_err(Refusal::Invalid)?;
         let context = Context::primary(ordinal).map_err(of_driver)?;
         let tuned = K::measure(&context, request, Tuning::Measured { budget }).map_err(of_driver)?;
         let (microseconds, reason) = match tuned.chosen {

@@ -17,6 +17,17 @@ pub enum Refusal {
     Internal(String),
 }
 
+impl Refusal {
+    /// The same of a part of an argument.
+    #[must_use]
+    pub fn of(self, part: &str) -> Self {
+        match self {
+            Self::Invalid(words) if !words.starts_with(part) => Self::Invalid(format!("{part}: {words}")),
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Invalid(words) | Self::NoKernel(words) | Self::Driver(words) | Self::Internal(words)) =

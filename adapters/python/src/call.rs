@@ -7,33 +7,22 @@ use falchion::cute_rs::atom::Major;
 use falchion::kernel::{AnyGemm, Call, GemmProblem, GroupedProblem, Request, Types};
 use falchion_core::{Choices, Epilogue, Picked, Run, aligned};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyString;
 
 use crate::array::{Access, Array, Elements, Fill, Found, Place, Rule, extent, invalid, shape_words, short};
 use crate::epilogue::{self, Given, Scaled};
 use crate::error::{about, of_refusal};
 use crate::many::{Many, many};
+use crate::named::Named;
 use crate::operand::{Operand, Sides, row_major};
 use crate::place::{Chosen, KEPT, machine};
 use crate::scales::{self, Scales};
 use crate::stored::{self, Stored};
 
-/// The arguments of `matmul`.
+/// The arguments of `matmul`, and how A and B are seen.
+#[derive(Default)]
 pub(crate) struct Arguments<'py> {
-    pub(crate) a: Bound<'py, PyAny>,
-    pub(crate) b: Bound<'py, PyAny>,
-    pub(crate) out: Option<Bound<'py, PyAny>>,
-    pub(crate) epilogue: Option<Bound<'py, PyString>>,
-    pub(crate) types: Option<String>,
-    pub(crate) c: Option<Bound<'py, PyAny>>,
-    pub(crate) alpha: Option<f64>,
-    pub(crate) beta: Option<f64>,
-    pub(crate) scale_a: Option<Bound<'py, PyAny>>,
-    pub(crate) scale_b: Option<Bound<'py, PyAny>>,
-    pub(crate) groups: Option<Bound<'py, PyAny>>,
-    pub(crate) reproducible: bool,
-    pub(crate) spec: Option<String>,
-    pub(crate) inputs: Option<Bound<'py, PyDict>>,
+    pub(crate) named: Named<'py>,
     pub(crate) views: Views,
 }
 
@@ -60,44 +49,6 @@ impl Views {
     fn of<'py>(&self, i: usize, array: Found<'py>) -> PyResult<Found<'py>> {
         let array = if self.rows[i] { array.rows(self.names[i])? } else { array };
         Ok(if self.turned[i] { array.turned() } else { array })
-    }
-}
-
-impl<'py> Arguments<'py> {
-    /// The arguments of a function that takes the keywords of `matmul` and hands them on.
-    pub(crate) fn of(
-        [a, b]: [Bound<'py, PyAny>; 2],
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Self> {
-        let keywords = keywords.map_or_else(|| Ok(PyDict::new(a.py())), |given| given.copy())?;
-        let take = |name: &str| -> PyResult<Option<Bound<'py, PyAny>>> {
-            let found = keywords.get_item(name)?.filter(|value| !value.is_none());
-            if keywords.contains(name)? {
-                keywords.del_item(name)?;
-            }
-            Ok(found)
-        };
-        let text = |name| -> PyResult<Option<String>> { take(name)?.map(|text| text.extract()).transpose() };
-        let number =
-            |name| -> PyResult<Option<f64>> { take(name)?.map(|number| number.extract()).transpose() };
-        let epilogue = take("epilogue")?.map(Bound::cast_into::<PyString>).transpose()?;
-        Ok(Self {
-            a,
-            b,
-            out: take("out")?,
-            epilogue,
-            types: text("types")?,
-            c: take("c")?,
-            alpha: number("alpha")?,
-            beta: number("beta")?,
-            scale_a: take("scale_a")?,
-            scale_b: take("scale_b")?,
-            groups: take("groups")?,
-            reproducible: take("reproducible")?.is_some_and(|given| given.is_truthy().unwrap_or(false)),
-            spec: text("spec")?,
-            inputs: Some(keywords),
-            views: Views::default(),
-        })
     }
 }
 
@@ -157,21 +108,24 @@ fn types_of(
 /// Checks the arguments, chooses a kernel, and makes its call.
 pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<Prepared<'py>> {
     let mut kept = Vec::new();
-    let mut views = asked.views;
+    let Arguments { named, views } = asked;
+    let mut views = *views;
+    let [object_a, object_b] = [named.needed("a")?, named.needed("b")?];
+    let types_given = named.text("types")?;
     let names = views.names;
-    let stored = [stored::of(0, &asked.a)?, stored::of(1, &asked.b)?];
-    let ordered = stored::ordered(&asked.a, &asked.b)?;
+    let stored = [stored::of(0, object_a)?, stored::of(1, object_b)?];
+    let ordered = stored::ordered(object_a, object_b)?;
     let found = |i: usize, object: &Bound<'py, PyAny>| match &stored[i] {
         Some(Stored { values, .. }) => Ok((**values).clone()),
         None => Found::of(names[i], object),
     };
-    let [a, b] = [found(0, &ordered)?, found(1, &asked.b)?];
+    let [a, b] = [found(0, &ordered)?, found(1, object_b)?];
     // Rows of all leading dimensions, as a layer's inputs are.
     views.rows[0] |=
         a.rank() != 2 && stored[0].is_none() && stored[1].as_ref().is_some_and(|of| of.count == 0);
     let lead = (views.rows[0] && !views.turned[0]).then(|| a.shape()).filter(|shape| shape.len() != 2);
     let [a, b] = [views.of(0, a)?, views.of(1, b)?];
-    let out = asked.out.as_ref().map(|out| Found::of("out", out)).transpose()?;
+    let out = named.get("out").map(|out| Found::of("out", out)).transpose()?;
     let place = if stored[0].is_some() { b.place() } else { a.place() };
     let instead = (!views.plain).then_some("falchion.torch.linear");
     // The shapes.
@@ -204,7 +158,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     }
     let [m, n, k] =
         [extent(names[0], &a, of_a[0])?, extent(names[1], &b, of_b[1])?, extent(names[0], &a, of_a[1])?];
-    let groups = asked.groups.as_ref().map(|groups| -> PyResult<Array<'py>> {
+    let groups = named.get("groups").map(|groups| -> PyResult<Array<'py>> {
         Found::of("groups", groups)?.table("groups", place, names[0])
     });
     let groups = groups.transpose()?;
@@ -226,8 +180,8 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     };
     // The types.
     let (types, said) = match &stored {
-        [None, None] => types_of(asked.types.as_deref(), names, [&a, &b], out.as_ref())?,
-        _ => match &asked.types {
+        [None, None] => types_of(types_given.as_deref(), names, [&a, &b], out.as_ref())?,
+        _ => match &types_given {
             None => stored::types(&stored, [&a, &b], out.as_ref())?,
             Some(text) => {
                 return invalid(format!(
@@ -237,7 +191,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         },
     };
     // Whether somebody said what unsigned integers are.
-    let bits = asked.types.is_some();
+    let bits = types_given.is_some();
     let elements = |format| if bits { Elements::OrBits(format) } else { Elements::Of(format) };
     let rule =
         |format, access| Rule::new(elements(format), access).at(place, names[0]).without_gradient(instead);
@@ -251,55 +205,49 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         return invalid(format!("{} is in {found}, {needed} was needed, as {}", names[i], names[1 - i]));
     }
     let own = several.groups.as_ref().map(|(offsets, _)| offsets.last(0)[0] - 1);
-    let found = scales::of([asked.scale_a.as_ref(), asked.scale_b.as_ref()], [m, n, k], own, &a)?;
+    let found = scales::of([named.get("scale_a"), named.get("scale_b")], [m, n, k], own, &a)?;
     let types = if let Scales::Blocks { rows, .. } = &found { types.scaled(*rows) } else { types };
     // The epilogue.
     let mut given = Vec::new();
-    if let Some(inputs) = &asked.inputs {
-        for (name, object) in inputs.iter() {
-            given.push(Given::of(name.extract()?, &object)?);
-        }
+    for (name, object) in named.rest() {
+        given.push(Given::of(name.clone(), object)?);
     }
-    let mut alpha = asked.alpha;
+    let (mut alpha, beta) = (named.value::<f64>("alpha")?, named.value::<f64>("beta")?);
+    let (epilogue, c) = (named.value::<Bound<'py, PyString>>("epilogue")?, named.get("c"));
     let mut scaled = Scaled(found.behind());
     if let Scales::Number(number) = found {
-        if asked.epilogue.is_some() {
-            let name = if asked.scale_a.is_some() { "scale_a" } else { "scale_b" };
-            scaled = Scaled(if asked.scale_a.is_some() { "*scale_a" } else { "*scale_b" });
+        if epilogue.is_some() {
+            let name = if named.get("scale_a").is_some() { "scale_a" } else { "scale_b" };
+            scaled = Scaled(if named.get("scale_a").is_some() { "*scale_a" } else { "*scale_b" });
             given.push(Given { name: name.to_owned(), value: epilogue::Value::Number(number) });
         } else {
             alpha = Some(alpha.unwrap_or(1.0) * number);
         }
     }
-    let text = match &asked.epilogue {
+    let text = match &epilogue {
         Some(text) => Some(text.to_str()?),
         None if !scaled.0.is_empty() => Some("alpha*acc"),
         None => None,
     };
     // Alone, the text is no epilogue.
-    let more = !given.is_empty()
-        || !scaled.0.is_empty()
-        || alpha.is_some()
-        || asked.beta.is_some()
-        || asked.c.is_some();
+    let more = !given.is_empty() || !scaled.0.is_empty() || alpha.is_some() || beta.is_some() || c.is_some();
     let text = text.filter(|text| *text != "acc" || more);
     let fused = text.is_some();
-    let mut linear =
-        LinearArguments { alpha: alpha.unwrap_or(1.0), beta: asked.beta.unwrap_or(0.0), c: None };
+    let mut linear = LinearArguments { alpha: alpha.unwrap_or(1.0), beta: beta.unwrap_or(0.0), c: None };
     let mut given_c = None;
     if fused {
         given.extend(found.given());
         let number = |name: &str, value: Option<f64>| {
             value.map(|value| Given { name: name.to_owned(), value: epilogue::Value::Number(value) })
         };
-        given.extend(number("alpha", alpha).into_iter().chain(number("beta", asked.beta)));
-        if let Some(c) = &asked.c {
+        given.extend(number("alpha", alpha).into_iter().chain(number("beta", beta)));
+        if let Some(c) = c {
             given.push(Given::of("c".to_owned(), c)?);
         }
     } else if let Some(first) = given.first() {
         return invalid(format!("{} is given, and no epilogue uses it: epilogue= was needed", first.name));
-    } else if let Some(c) = &asked.c {
-        if asked.beta.is_none() {
+    } else if let Some(c) = c {
+        if beta.is_none() {
             return invalid("c is given and beta is not: beta was needed, which multiplies c");
         }
         let c = Found::of("c", c)?;
@@ -369,8 +317,8 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         matrices: [of(a.matrix), of(b.matrix), linear.c.map_or([0; 3], of), of(d)],
         formula,
         reads_c: linear.beta != 0.0,
-        reproducible: asked.reproducible,
-        spec: asked.spec.clone(),
+        reproducible: named.value("reproducible")?.unwrap_or(false),
+        spec: named.text("spec")?,
     };
     let mut call = Call {
         a: a.matrix,
@@ -390,7 +338,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
         kept.extend(stored.kept.iter().cloned());
     }
     let who = {
-        let given = [("out", asked.out.is_some()), ("types", bits), ("epilogue", asked.epilogue.is_some())];
+        let given = [("out", named.get("out").is_some()), ("types", bits), ("epilogue", epilogue.is_some())];
         let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
         names.into_iter().chain(given).collect::<Vec<_>>().join(", ")
     };

@@ -2,23 +2,56 @@
 
 use falchion::attention::HeadsRef;
 use falchion::collective::Format;
+use falchion_core::Heads;
 use pyo3::prelude::*;
 
 use crate::array::{Access, Array, Elements, Fill, Found, Rule, invalid, shape_words};
 
-/// The format that is multiplied, and the elements that have it.
-pub(crate) fn format(q: &Found<'_>, named: Option<Format>) -> PyResult<(Format, Elements)> {
-    match (q.format(), named) {
-        (_, Some(named)) => Ok((named, Elements::OrBits(named))),
-        (Some(format @ (Format::Bf16 | Format::F16)), None) => Ok((format, Elements::Of(format))),
+/// The elements of Q, whose format is that of the request; `named` is the one that an argument says.
+pub(crate) fn elements(q: &Found<'_>, named: Option<Format>, heads: &mut Heads) -> PyResult<Elements> {
+    let (format, elements) = match (q.format(), named) {
+        (_, Some(named)) => (named, Elements::OrBits(named)),
+        (Some(format @ (Format::Bf16 | Format::F16)), None) => (format, Elements::Of(format)),
         (found, None) => {
             let hint = match found {
                 None => ", or types= for unsigned integers of the same size, for example \"bf16\"",
                 Some(_) => "",
             };
-            invalid(format!("q has elements of {}, float16 or bfloat16 was needed{hint}", q.type_words()))
+            return invalid(format!(
+                "q has elements of {}, float16 or bfloat16 was needed{hint}",
+                q.type_words()
+            ));
         }
+    };
+    (heads.request.format, heads.request.output) = (format, format);
+    Ok(elements)
+}
+
+/// Says the elements of a head of Q and K, and of V and O.
+pub(crate) fn say_elements(q: &Found<'_>, d: [i64; 2], heads: &mut Heads) -> PyResult<()> {
+    let Ok([d, dv]) = all(d.map(u32::try_from)) else {
+        return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
+    };
+    (heads.request.head, heads.dv) = ([d, dv], Some(dv));
+    Ok(())
+}
+
+/// Checks the shape of an array.
+pub(crate) fn needed(name: &str, array: &Found<'_>, shape: &[i64]) -> PyResult<()> {
+    if array.shape() == shape {
+        return Ok(());
     }
+    let (found, needed) = (array.shape_words(), shape_words(shape));
+    invalid(format!("{name} has shape {found}, {needed} was needed"))
+}
+
+/// The results, if none failed.
+pub(crate) fn all<T: Copy + Default, E, const N: usize>(results: [Result<T, E>; N]) -> Result<[T; N], E> {
+    let mut whole = [T::default(); N];
+    for (place, result) in whole.iter_mut().zip(results) {
+        *place = result?;
+    }
+    Ok(whole)
 }
 
 /// The array of an argument, with what can be said of it alone.
@@ -74,7 +107,7 @@ pub(crate) fn heads_of(array: &Array<'_>) -> Option<HeadsRef> {
 }
 
 /// Whether an array begins at a multiple of 16 bytes, and so do its rows.
-pub(crate) fn on_16(of: &HeadsRef, array: &Array<'_>) -> bool {
+fn on_16(of: &HeadsRef, array: &Array<'_>) -> bool {
     let bytes = u64::from(array.bytes());
     [of.address, of.row * bytes, of.head * bytes, of.batch * bytes].iter().all(|at| at.is_multiple_of(16))
 }

@@ -10,6 +10,7 @@ mod gradient;
 mod heads;
 mod linear;
 mod many;
+mod named;
 mod operand;
 mod place;
 mod plan;
@@ -20,11 +21,12 @@ mod watch;
 mod whole;
 
 use falchion::emulator::Schedule;
-use falchion_core::Run;
+use falchion_core::{GEMM, Run};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::call::{Arguments, Views};
+use crate::named::Named;
 use crate::plan::Kernel;
 use crate::whole::Whole;
 
@@ -61,45 +63,15 @@ pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
 ///
 /// Raises `ValueError` with the argument, its value and what was needed, `TypeError` for what is no array, and `Fault` if the emulator finds one.
 /// Refused are big-endian elements, masked, sparse and nested arrays, and an `out` that is read-only or whose elements share memory.
-#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
-#[pyo3(signature = (a, b, *, out=None, epilogue=None, types=None, c=None, alpha=None, beta=None, scale_a=None,
-    scale_b=None, groups=None, reproducible=false, spec=None, **inputs))]
+#[pyo3(signature = (*given, **keywords), text_signature = "(a, b, *, out=None, epilogue=None, types=None, c=None, alpha=None, beta=None, scale_a=None, scale_b=None, groups=None, reproducible=False, spec=None, **inputs)")]
 fn matmul<'py>(
     py: Python<'py>,
-    a: Bound<'py, PyAny>,
-    b: Bound<'py, PyAny>,
-    out: Option<Bound<'py, PyAny>>,
-    epilogue: Option<Bound<'py, PyString>>,
-    types: Option<String>,
-    c: Option<Bound<'py, PyAny>>,
-    alpha: Option<f64>,
-    beta: Option<f64>,
-    scale_a: Option<Bound<'py, PyAny>>,
-    scale_b: Option<Bound<'py, PyAny>>,
-    groups: Option<Bound<'py, PyAny>>,
-    reproducible: bool,
-    spec: Option<String>,
-    inputs: Option<Bound<'py, PyDict>>,
+    given: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let all = Arguments {
-        a,
-        b,
-        out,
-        epilogue,
-        types,
-        c,
-        alpha,
-        beta,
-        scale_a,
-        scale_b,
-        groups,
-        reproducible,
-        spec,
-        inputs,
-        views: Views::default(),
-    };
-    call::prepare(py, &all)?.run()
+    let named = Named::of(&GEMM, (given, keywords), true)?;
+    call::prepare(py, &Arguments { named, views: Views::default() })?.run()
 }
 
 /// Runs the kernel of a call in the emulator, on arrays in the host's memory, once per schedule: other orders of warps
@@ -114,8 +86,8 @@ fn check<'py>(
     schedules: Whole,
     keywords: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Kernel> {
-    let arguments = Arguments::of([a, b], keywords.as_ref())?;
-    let prepared = call::prepare(py, &arguments)?;
+    let named = Named::of(&GEMM, (&PyTuple::new(py, [a, b])?, keywords.as_ref()), true)?;
+    let prepared = call::prepare(py, &Arguments { named, views: Views::default() })?;
     let schedules = schedules.from("schedules", [1, u32::MAX])?;
     let each = Schedule::sweep(schedules.into()).take(schedules as usize);
     prepared.emulate(each.enumerate().map(|(i, (schedule, seed))| Run {

@@ -2,9 +2,9 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::call::{Arguments, Views, prepare};
+use crate::named::Named;
 
 /// One product.
 fn multiply<'py>(
@@ -13,29 +13,13 @@ fn multiply<'py>(
     views: Views,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = a.py();
-    let inputs = bias.map(|bias| -> PyResult<Bound<'py, PyDict>> {
-        let inputs = PyDict::new(py);
-        inputs.set_item(intern!(py, "bias"), bias)?;
-        Ok(inputs)
-    });
-    let asked = Arguments {
-        a: a.clone(),
-        b: b.clone(),
-        out: None,
-        epilogue: bias.map(|_| intern!(py, "acc + bias[n]").clone()),
-        types: None,
-        c: None,
-        alpha: None,
-        beta: None,
-        scale_a: None,
-        scale_b: None,
-        groups: None,
-        reproducible: false,
-        spec: None,
-        inputs: inputs.transpose()?,
-        views: Views { plain: true, ..views },
-    };
-    prepare(py, &asked)?.run()
+    let mut named = Named::new([("a", a.clone()), ("b", b.clone())]);
+    if let Some(bias) = bias {
+        let text = intern!(py, "acc + bias[n]").clone().into_any();
+        named =
+            Named::new([("a", a.clone()), ("b", b.clone()), ("epilogue", text)]).with("bias", bias.clone());
+    }
+    prepare(py, &Arguments { named, views: Views { plain: true, ..views } })?.run()
 }
 
 /// `x @ weight.T + bias` of x (..., in), weight (out, in) and bias (out). It records nothing for a gradient.

@@ -1,41 +1,18 @@
 //! Sequences of attention: of one length, of different lengths that follow each other, or with keys in pages of a cache.
 
-use falchion::attention::{Packed, Pages};
+use falchion::attention::{Lengths, Packed, Pages};
+use falchion_core::Heads;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::array::{Array, Found, invalid, shape_words};
-use crate::whole::Whole;
+use crate::array::{Array, Found, invalid};
+use crate::heads::all;
+use crate::named::Named;
 
-/// The arguments that say where sequences are.
-#[derive(Default)]
-pub(crate) struct Given<'py> {
-    /// Of queries and of keys.
-    pub(crate) cu_seqlens: [Option<Bound<'py, PyAny>>; 2],
-    pub(crate) max_seqlen: [Option<u32>; 2],
-    pub(crate) block_table: Option<Bound<'py, PyAny>>,
-    pub(crate) cache_seqlens: Option<Bound<'py, PyAny>>,
-}
-
-/// The longest sequences of queries and of keys, as their arguments say.
-pub(crate) fn most([queries, keys]: [Option<Whole>; 2]) -> PyResult<[Option<u32>; 2]> {
-    let of = |name: &str, given: Option<Whole>| {
-        given.map(|given| given.from(name, [0, i32::MAX as u32])).transpose()
-    };
-    Ok([of("max_seqlen_q", queries)?, of("max_seqlen_k", keys)?])
-}
-
-/// Sequences, with what their tables are in.
+/// Extents that K and V must have, and what tables are in.
 pub(crate) struct Sequences<'py> {
-    pub(crate) batch: i64,
-    pub(crate) queries: i64,
-    pub(crate) keys: i64,
-    /// Whether queries of different lengths follow each other.
-    pub(crate) packed: Option<Packed>,
-    /// Keys of a page.
-    pub(crate) pages: Option<(u32, Pages)>,
-    /// Extents that K and V must have, without that of a head.
-    pub(crate) of_keys: Vec<i64>,
+    /// Without that of a head's elements.
+    of_keys: Vec<i64>,
     _kept: Vec<Array<'py>>,
 }
 
@@ -94,45 +71,41 @@ fn begins(
     }
 }
 
-impl<'py> Given<'py> {
-    /// Sequences of different lengths: where they begin, the tables that say so, and the number of sequences with the longest of queries and
-    /// keys. `of_q` is where queries begin.
-    fn packed(
-        &self,
-        of_q: &Bound<'py, PyAny>,
-        q: &Found<'py>,
-        k: &Found<'py>,
-    ) -> PyResult<(Packed, [Array<'py>; 2], [i64; 3])> {
-        let Self { cu_seqlens: [_, of_k], max_seqlen, block_table, .. } = self;
-        let (mut queries, mut keys) = (q.last(1)[0], k.last(1)[0]);
-        if block_table.is_some() && of_k.is_some() {
-            return invalid(
-                "cu_seqlens_k and block_table are given: cache_seqlens says how many keys sequences have, and cu_seqlens_k was not needed",
-            );
-        }
-        let [begins_q, begins_k] = [(0, Some(of_q)), (1, of_k.as_ref().or(Some(of_q)))]
-            .map(|(i, object)| object.map(|object| table(NAMES[i], object, 1, q)).transpose());
-        let (Some(begins_q), Some(begins_k)) = (begins_q?, begins_k?) else {
-            return Err(PyValueError::new_err("cu_seqlens_q was needed"));
-        };
-        let batch = begins_q.last(0)[0] - 1;
-        if q.rank() != 3 || batch < 1 || begins_k.last(0)[0] != batch + 1 {
-            return invalid(format!(
-                "q has shape {}, cu_seqlens_q {} and cu_seqlens_k {}: (heads, all queries, d), and one number more than sequences in both, were needed",
-                q.shape_words(),
-                begins_q.shape_words(),
-                begins_k.shape_words()
-            ));
-        }
-        let rows = [queries, keys].map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
-        let mut table = Packed { begins: [0; 2], rows };
-        (table.begins[0], queries) = begins(NAMES[0], &begins_q, max_seqlen[0], ("q", q))?;
-        if block_table.is_none() {
-            let most = if of_k.is_some() { max_seqlen[1] } else { max_seqlen[1].or(max_seqlen[0]) };
-            (table.begins[1], keys) = begins(NAMES[1], &begins_k, most, ("k", k))?;
-        }
-        Ok((table, [begins_q, begins_k], [batch, queries, keys]))
+/// Sequences of different lengths: where they begin, the tables that say so, and the number of sequences with the longest of queries and
+/// keys. `of_q` is where queries begin.
+fn packed<'py>(
+    named: &Named<'py>,
+    of_q: &Bound<'py, PyAny>,
+    [q, k]: [&Found<'py>; 2],
+    most: [Option<u32>; 2],
+) -> PyResult<(Packed, [Array<'py>; 2], [i64; 3])> {
+    let (of_k, in_pages) = (named.get(NAMES[1]), named.get("block_table").is_some());
+    let (mut queries, mut keys) = (q.last(1)[0], k.last(1)[0]);
+    if in_pages && of_k.is_some() {
+        return invalid(
+            "cu_seqlens_k and block_table are given: cache_seqlens says how many keys sequences have, and cu_seqlens_k was not needed",
+        );
     }
+    let [begins_q, begins_k] =
+        [(NAMES[0], of_q), (NAMES[1], of_k.unwrap_or(of_q))].map(|(name, object)| table(name, object, 1, q));
+    let [begins_q, begins_k] = [begins_q?, begins_k?];
+    let batch = begins_q.last(0)[0] - 1;
+    if q.rank() != 3 || batch < 1 || begins_k.last(0)[0] != batch + 1 {
+        return invalid(format!(
+            "q has shape {}, cu_seqlens_q {} and cu_seqlens_k {}: (heads, all queries, d), and one number more than sequences in both, were needed",
+            q.shape_words(),
+            begins_q.shape_words(),
+            begins_k.shape_words()
+        ));
+    }
+    let rows = [queries, keys].map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+    let mut table = Packed { begins: [0; 2], rows };
+    (table.begins[0], queries) = begins(NAMES[0], &begins_q, most[0], ("q", q))?;
+    if !in_pages {
+        let most = if of_k.is_some() { most[1] } else { most[1].or(most[0]) };
+        (table.begins[1], keys) = begins(NAMES[1], &begins_k, most, ("k", k))?;
+    }
+    Ok((table, [begins_q, begins_k], [batch, queries, keys]))
 }
 
 /// An extent as tables of pages have it.
@@ -200,34 +173,34 @@ fn check_pages(
 }
 
 impl<'py> Sequences<'py> {
-    /// Reads the arguments.
-    pub(crate) fn of(given: &Given<'py>, q: &Found<'py>, k: &Found<'py>) -> PyResult<Self> {
-        let Given { cu_seqlens: [of_q, of_k], max_seqlen, block_table, cache_seqlens } = given;
-        let [shared, _] = k.last(2);
+    /// Reads the arguments that say where sequences are, for `heads`.
+    pub(crate) fn of(named: &Named<'py>, [q, k]: [&Found<'py>; 2], heads: &mut Heads) -> PyResult<Self> {
+        let most = [named.whole("max_seqlen_q")?, named.whole("max_seqlen_k")?];
+        let [of_heads, shared] = [q.last(2)[0], k.last(2)[0]];
         let mut kept = Vec::new();
-        let (mut batch, mut queries) = (q.last(3)[0], q.last(1)[0]);
-        let mut keys = k.last(1)[0];
-        let mut of_keys = if q.rank() == 4 { vec![batch, shared, keys] } else { vec![shared, keys] };
-        let mut packed = None;
-        if let Some(of_q) = of_q {
-            let (table, tables, extents) = given.packed(of_q, q, k)?;
-            [batch, queries, keys] = extents;
-            packed = Some(table);
+        let mut extents = [q.last(3)[0], q.last(1)[0], k.last(1)[0]];
+        let mut of_keys = if q.rank() == 4 { vec![extents[0], shared] } else { vec![shared] };
+        of_keys.push(extents[2]);
+        if let Some(of_q) = named.get(NAMES[0]) {
+            let (table, tables, found) = packed(named, of_q, [q, k], most)?;
+            extents = found;
+            heads.request.lengths = Lengths::Packed;
+            heads.call.packed = table;
             kept.extend(tables);
-        } else if of_k.is_some() || max_seqlen[0].is_some() {
-            let given = if of_k.is_some() { NAMES[1] } else { "max_seqlen_q" };
+        } else if named.get(NAMES[1]).is_some() || most[0].is_some() {
+            let given = if named.get(NAMES[1]).is_some() { NAMES[1] } else { "max_seqlen_q" };
             return invalid(format!("{given} is given and cu_seqlens_q is not: it was needed"));
         }
-        let mut pages = None;
-        match (block_table, cache_seqlens) {
+        match (named.get("block_table"), named.get("cache_seqlens")) {
             (Some(block_table), Some(lengths)) => {
-                let (table, page, tables) = paged([block_table, lengths], batch, max_seqlen[1], [q, k])?;
-                keys = max_seqlen[1].map_or(tables[1].last(0)[0] * page, i64::from);
+                let (table, page, tables) = paged([block_table, lengths], extents[0], most[1], [q, k])?;
+                extents[2] = most[1].map_or(tables[1].last(0)[0] * page, i64::from);
                 of_keys = vec![k.last(3)[0], shared, page];
-                pages = Some((number(page), table));
+                heads.request.pages = Some(number(page));
+                heads.call.pages = table;
                 kept.extend(tables);
             }
-            (None, None) if max_seqlen[1].is_none() || packed.is_some() => {}
+            (None, None) if most[1].is_none() || heads.request.lengths == Lengths::Packed => {}
             (None, None) => {
                 return invalid(
                     "max_seqlen_k is given, and cu_seqlens_q and block_table are not: one of them was needed",
@@ -239,16 +212,19 @@ impl<'py> Sequences<'py> {
                 return invalid(format!("{given} is given and {missing} is not: both were needed"));
             }
         }
-        Ok(Self { batch, queries, keys, packed, pages, of_keys, _kept: kept })
+        let [batch, queries, keys] = extents;
+        let Ok(extents) = all([batch, of_heads, shared, queries, keys].map(u32::try_from)) else {
+            return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
+        };
+        let problem = &mut heads.request.problem;
+        let of_keys_and_values;
+        [problem.batch, problem.heads[0], of_keys_and_values, problem.queries, problem.keys] = extents;
+        heads.shared = Some(of_keys_and_values);
+        Ok(Self { of_keys, _kept: kept })
     }
 
     /// Shape of K, or of V, with heads of `d` elements.
     pub(crate) fn keys_of(&self, d: i64) -> Vec<i64> {
         [&self.of_keys[..], &[d]].concat()
-    }
-
-    /// That shape, for errors.
-    pub(crate) fn words(&self, d: i64) -> String {
-        shape_words(&self.keys_of(d))
     }
 }

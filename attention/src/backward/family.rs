@@ -6,10 +6,10 @@ use kernel::{Expected, Family, Inputs, Machine, Predicted, cheapest};
 use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
-use crate::family::AttentionRequest;
+use crate::family::{self, AttentionRequest, differ};
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
-use crate::spec::{Lengths, Mask};
+use crate::spec::{AttentionSpec, Mask};
 
 /// Operations of products, per SM and cycle of an H200.
 const RATE: f64 = 3190.0;
@@ -103,6 +103,16 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
     Ok(BackwardSpec { format, head, mask, lengths, deterministic: fixed, ..BackwardSpec::DEFAULT })
 }
 
+/// The words of a spec that decide what a call's memory is, and its bits: as those of the forward pass.
+fn memory(spec: &BackwardSpec) -> Vec<(&'static str, String, bool)> {
+    let BackwardSpec { format, head, lengths, deterministic, .. } = *spec;
+    let of = AttentionSpec { format, output: format, head, lengths, ..AttentionSpec::DEFAULT };
+    let mut words = family::memory(&of);
+    words.retain(|(key, ..)| !["output", "cache", "pages"].contains(key));
+    words.push(("deterministic", if deterministic { "on" } else { "off" }.to_owned(), deterministic));
+    words
+}
+
 impl Family for AttentionBackward {
     const NAME: &'static str = "attention-backward";
     const VERSIONED: bool = true;
@@ -139,22 +149,11 @@ impl Family for AttentionBackward {
     }
 
     fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
-        let (spec, asked) = (self.plan().spec, words(request)?);
-        let differs = |field: &str, own: &dyn core::fmt::Display, asked: &dyn core::fmt::Display| {
-            Err(format!("the kernel's {field} is {own}, {asked} was needed, as the problem says"))
-        };
-        if spec.format != asked.format {
-            return differs("format", &spec.format, &asked.format);
-        }
-        if spec.head != asked.head {
-            let words = |[d, dv]: [u32; 2]| format!("{d}x{dv}");
-            return differs("d", &words(spec.head), &words(asked.head));
-        }
-        let name = |of: BackwardSpec| if of.lengths == Lengths::Equal { "equal" } else { "packed" };
-        if request.fixed && !spec.deterministic {
-            return differs("deterministic", &"off", &"on");
-        }
-        if spec.lengths != asked.lengths { differs("lengths", &name(spec), &name(asked)) } else { Ok(()) }
+        request.check().map_err(|error| error.to_string())?;
+        // One that adds in a fixed order serves where that is not asked, too.
+        let spec = self.plan().spec;
+        let own = BackwardSpec { deterministic: request.fixed && spec.deterministic, ..spec };
+        differ(&memory(&own), &memory(&words(request)?))
     }
 
     fn ranked(
@@ -178,9 +177,9 @@ impl Family for AttentionBackward {
     }
 
     fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
-        let of_forward = ["format", "d", "mask", "lengths"];
-        let said = Attention::said(request).into_iter().filter(|(key, _)| of_forward.contains(key));
-        said.chain(request.fixed.then(|| ("deterministic", "on".to_owned()))).collect()
+        let mut said = words(request).map_or_else(|_| Vec::new(), |spec| family::said(memory(&spec)));
+        said.push(("mask", request.mask.name().to_owned()));
+        said
     }
 
     fn measured(

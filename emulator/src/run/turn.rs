@@ -1,6 +1,6 @@
 //! One turn of a warp: which of its lanes run, how far, and when they have to wait.
 
-use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, Ordered, Scope};
+use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, OrderedInst, Scope};
 
 use crate::lanes::ALL;
 use crate::machine::Machine;
@@ -29,7 +29,7 @@ pub(super) enum Turn {
 
 /// Whether an operation changes a word that other CTAs may wait for.
 fn signals(action: &Action) -> bool {
-    matches!(action, Action::Inst(Inst::Ordered(Ordered::Store { order, .. })) if order.scope() != Scope::Cta)
+    matches!(action, Action::Inst(Inst::Ordered(OrderedInst::Store { order, .. })) if order.scope() != Scope::Cta)
         || matches!(action, Action::Inst(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
 }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ptx::Space;
-use ptx::inst::{Atomic, AtomicOp, FenceSem, LoadOrder, Ordered, Scope, StoreOrder};
+use ptx::inst::{AtomicInst, AtomicOp, FenceSem, LoadOrder, OrderedInst, Scope, StoreOrder};
 
 use super::Flow;
 use super::barrier::alike;
@@ -195,8 +195,8 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn atomic(&mut self, warp: usize, atomic: &Atomic) -> Result<Flow, Stop> {
-        let Atomic { op, ty, space, sem, scope, dst, address, src, swap } = atomic;
+    pub(super) fn atomic(&mut self, warp: usize, atomic: &AtomicInst) -> Result<Flow, Stop> {
+        let AtomicInst { op, ty, space, sem, scope, dst, address, src, swap } = atomic;
         let addresses = self.addresses(warp, *space, *address)?;
         let registers = &mut self.warps[warp].registers;
         let mut read = |operand| registers.read_as(ty.register(), operand);
@@ -247,9 +247,9 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    pub(super) fn ordered(&mut self, warp: usize, access: &Ordered) -> Result<Flow, Stop> {
+    pub(super) fn ordered(&mut self, warp: usize, access: &OrderedInst) -> Result<Flow, Stop> {
         match access {
-            Ordered::Load { order, space, ty, dst, address } => {
+            OrderedInst::Load { order, space, ty, dst, address } => {
                 let acquires = matches!(order, LoadOrder::Acquire(_));
                 let order = Order { scope: order.scope(), acquires, releases: false };
                 let addresses = self.addresses(warp, *space, *address)?;
@@ -281,7 +281,7 @@ impl Machine<'_> {
                 self.looked(warp, Some((&addresses, bytes)), &values);
                 Ok(Flow::Next)
             }
-            Ordered::Store { order, space, ty, src, address } => {
+            OrderedInst::Store { order, space, ty, src, address } => {
                 let releases = matches!(order, StoreOrder::Release(_));
                 let order = Order { scope: order.scope(), acquires: false, releases };
                 let addresses = self.addresses(warp, *space, *address)?;

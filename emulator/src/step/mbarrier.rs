@@ -4,7 +4,7 @@
 //! wait is `.acquire.cta`. So a default arrival at the mbarrier of another CTA tells how far its thread has
 //! executed, but publishes none of its writes.
 
-use ptx::inst::{Arrival, MbarrierArrive, MbarrierOrder, MbarrierTest, Operand, Phase, Reg};
+use ptx::inst::{Arrival, MbarrierArrive, MbarrierOrder, MbarrierPhase, MbarrierTest, Operand, Reg};
 use ptx::{Scope, Space};
 
 use super::Flow;
@@ -228,13 +228,13 @@ impl Machine<'_> {
         let MbarrierTest { dst, barrier, phase, patient: _, order } = *test;
         let registers = &mut self.warps[warp].registers;
         match phase {
-            Phase::State(state) => {
+            MbarrierPhase::State(state) => {
                 let states = registers.read_wide(state)?;
                 self.look(warp, dst, (barrier, &states), order, |barrier, at, (_, state), _| {
                     Ok((barrier.state_passed(at, state)?, (barrier.phase & 1) as u32))
                 })
             }
-            Phase::Parity(parity) => {
+            MbarrierPhase::Parity(parity) => {
                 let parities = registers.read(parity)?;
                 self.look(warp, dst, (barrier, &parities), order, |barrier, at, (mask, parity), views| {
                     views.in_time(mask, barrier, (at, parity))?;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ptx::Site;
+use ptx::SourceSite;
 
 use super::{Place, Trap, Wait, Waiting};
 
@@ -109,7 +109,7 @@ pub(super) fn nearest(address: u64, near: &Option<(u64, u64)>) -> String {
 }
 
 /// What another warp executed.
-pub(super) fn executed(other: &Option<Site>) -> String {
+pub(super) fn executed(other: &Option<SourceSite>) -> String {
     other.map_or_else(String::new, |site| format!(": another warp executed {}:{}", site.file(), site.line()))
 }
 

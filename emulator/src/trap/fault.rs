@@ -1,6 +1,6 @@
 //! The list of everything that a program can do wrong.
 
-use ptx::Site;
+use ptx::SourceSite;
 
 use super::display::{List, does, done, executed, nearest};
 use super::{Place, TensorFault, Waiting};
@@ -286,7 +286,7 @@ pub enum Fault {
         /// separately.
         sequence: u64,
         /// Source line that another warp executed first.
-        other: Option<Site>,
+        other: Option<SourceSite>,
         /// What differs.
         operand: &'static str,
     },

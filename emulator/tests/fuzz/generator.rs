@@ -6,9 +6,9 @@
 mod asynchronous;
 
 use ptx::inst::{
-    Address, Alu, AluOp, ApproxOp, Atomic, AtomicOp, AtomicSem, AtomicType, BinaryOp, BitOp, CompareOp, Cvt,
-    FloatOp, HalfType, LoadOrder, Ordered, ProxySpace, ReduceOp, Rounding, Scope, Shuffle, StoreOrder,
-    UnaryOp, Vote, WarpInst,
+    Address, Alu, AluOp, ApproxOp, AtomicInst, AtomicOp, AtomicSem, AtomicType, BinaryOp, BitOp, CompareOp,
+    Cvt, FloatOp, HalfType, LoadOrder, OrderedInst, ProxySpace, ReduceOp, Rounding, Scope, Shuffle,
+    StoreOrder, UnaryOp, Vote, WarpInst,
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type, Value};
 
@@ -451,7 +451,7 @@ impl<'f> Generator<'_, 'f> {
                     StoreOrder::Release(scope),
                 ]);
                 let src = self.operands(ty, count);
-                Inst::Ordered(Ordered::Store { order, space, ty, src, address })
+                Inst::Ordered(OrderedInst::Store { order, space, ty, src, address })
             }
             choice => {
                 let dst: Vec<Reg> = (0..count).map(|_| self.fresh(ty)).collect();
@@ -461,7 +461,7 @@ impl<'f> Generator<'_, 'f> {
                 let order =
                     self.pick(&[LoadOrder::Volatile, LoadOrder::Relaxed(scope), LoadOrder::Acquire(scope)]);
                 if choice == 4 {
-                    Inst::Ordered(Ordered::Load { order, space, ty, dst, address })
+                    Inst::Ordered(OrderedInst::Load { order, space, ty, dst, address })
                 } else {
                     Inst::Load { space, ty, dst, address }
                 }
@@ -483,7 +483,7 @@ impl<'f> Generator<'_, 'f> {
         let src = self.operands(register, count);
         let swap = (op == AtomicOp::CompareSwap).then(|| self.operand(register));
         let sem = self.pick(&AtomicSem::ALL);
-        let atomic = Atomic { op, ty, space, sem, scope, dst, address, src, swap };
+        let atomic = AtomicInst { op, ty, space, sem, scope, dst, address, src, swap };
         if atomic.check().is_ok() {
             for &reg in &atomic.dst {
                 self.keep(register, reg);

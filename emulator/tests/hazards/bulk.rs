@@ -2,7 +2,7 @@
 //! mbarriers.
 
 use emulator::{Fault, Owner, TensorFault};
-use ptx::inst::{Arrival, Phase, ProxySpace};
+use ptx::inst::{Arrival, MbarrierPhase, ProxySpace};
 use ptx::{AtomicOp, AtomicType, BulkLoad, MbarrierOrder, Special, Value};
 
 use crate::{BOX_BYTES, Case, Kernel};
@@ -270,7 +270,7 @@ fn barriers() -> Vec<Case> {
                     let next =
                         k.f.mbarrier_arrive_state(k.barrier(), Arrival::count(1), false, MbarrierOrder::CTA);
                     let _done = {
-                        let phase = Phase::state(if k.broken { state } else { next });
+                        let phase = MbarrierPhase::state(if k.broken { state } else { next });
                         k.f.mbarrier_test(k.barrier(), phase, true, MbarrierOrder::CTA)
                     };
                 });

@@ -2,7 +2,7 @@
 //! each access that a warp makes as a whole, and each kind of arrival with each kind of access after the wait.
 
 use emulator::Fault;
-use ptx::inst::Phase;
+use ptx::inst::MbarrierPhase;
 use ptx::{LoadOrder, Location, MbarrierOrder, ProxySpace, Scope, StoreOrder, Value};
 
 use crate::tensor_maps::MAP;
@@ -305,8 +305,9 @@ fn phases(poll: bool, order: MbarrierOrder) -> Case {
     let body = move |k: Kernel<'_>| {
         let f = k.f;
         k.barriers([1, 1], 64);
+        let test = |parity| f.mbarrier_test(k.bar(0), MbarrierPhase::parity(parity), false, order);
         let wait = |parity: u32| match poll {
-            true => f.loop_(|| f.break_if(f.mbarrier_test(k.bar(0), Phase::parity(parity), false, order))),
+            true => f.loop_(|| f.break_if(test(parity))),
             false => f.mbarrier_wait_as(k.bar(0), parity, order),
         };
         k.in_thread(32, || {

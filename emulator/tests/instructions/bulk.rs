@@ -2,7 +2,7 @@
 
 use emulator::{Memory, Options, Schedule};
 use ptx::abi::{Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
-use ptx::inst::{Arrival, Phase, ProxySpace};
+use ptx::inst::{Arrival, MbarrierPhase, ProxySpace};
 use ptx::{AtomicOp, AtomicType, BulkLoad, MbarrierOrder, Special};
 
 use crate::{kernel, run, words};
@@ -170,10 +170,10 @@ fn states_and_reducing_barriers() {
         f.if_(thread.equals(77), || {
             f.mbarrier_arrival(base, Arrival::count(1), true, false, MbarrierOrder::CTA);
         });
-        f.loop_(|| f.break_if(f.mbarrier_test(base, Phase::state(state), true, MbarrierOrder::CTA)));
+        f.loop_(|| f.break_if(f.mbarrier_test(base, MbarrierPhase::state(state), true, MbarrierOrder::CTA)));
         // The next phase waits for 128.
         let next = f.mbarrier_arrive_state(base, Arrival::count(1), false, MbarrierOrder::CTA);
-        f.loop_(|| f.break_if(f.mbarrier_test(base, Phase::state(next), false, MbarrierOrder::CTA)));
+        f.loop_(|| f.break_if(f.mbarrier_test(base, MbarrierPhase::state(next), false, MbarrierOrder::CTA)));
         let bits = f.constant(1u32).where_or(all, 0) + f.constant(2u32).where_or(any, 0);
         f.store_global(out + thread.mul_wide(8), 0, [count, bits]);
     });

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use core::ptr;
 use std::sync::Arc;
 
-use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES};
+use ptx::abi::{Argument, ArgumentError, Grid, MapDescription, TENSOR_MAP_BYTES};
 
 use super::context::{Context, Current};
 use super::load::{self, Image, Origin};
@@ -342,7 +342,7 @@ pub(super) fn parameter_block_in(
 fn block(
     program: &Program,
     arguments: &[Argument],
-    encode: impl Fn(Description<'_>) -> Result<[u8; TENSOR_MAP_BYTES], EngineError>,
+    encode: impl Fn(MapDescription<'_>) -> Result<[u8; TENSOR_MAP_BYTES], EngineError>,
 ) -> Result<Vec<u8>, EngineError> {
     let block =
         ptx::abi::parameter_bytes(program.function(), arguments, |map| encode(map).map_err(Refusal::Engine));

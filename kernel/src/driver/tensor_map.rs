@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::ptr;
 
-use ptx::abi::{Description, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorSwizzle};
+use ptx::abi::{MapDescription, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorSwizzle};
 
 use super::context::Context;
 use super::sys::EncodedMap;
@@ -24,13 +24,13 @@ const FILL_ZEROS: u32 = 0;
 /// The driver rejects it.
 pub(super) fn encode(
     context: &Context,
-    description: Description<'_>,
+    description: MapDescription<'_>,
 ) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     let mut encoded = EncodedMap { bytes: [0; TENSOR_MAP_BYTES] };
     let mut element_strides = [1u32; 5];
     let functions = &context.driver().functions;
     match description {
-        Description::Tiled(map) => {
+        MapDescription::Tiled(map) => {
             // SAFETY: the description has been checked. So there are `rank` extents, box extents and element
             // strides, and one stride fewer. The driver reads no more of them and writes one encoded map. The
             // address is only stored.
@@ -52,7 +52,7 @@ pub(super) fn encode(
             };
             context.check("cuTensorMapEncodeTiled", status)?;
         }
-        Description::Im2col(map) => {
+        MapDescription::Im2col(map) => {
             // Steps are 1 for channels and images; those of the pixel dimensions begin with the second entry.
             for (place, &step) in element_strides[1..].iter_mut().zip(&map.steps) {
                 *place = step;

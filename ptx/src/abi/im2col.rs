@@ -45,7 +45,7 @@ pub struct Im2colMap {
 
 /// A tensor map to be encoded by an engine.
 #[derive(Clone, Copy, Debug)]
-pub enum Description<'a> {
+pub enum MapDescription<'a> {
     /// A tiled map.
     Tiled(&'a TensorMap),
     /// An im2col map.

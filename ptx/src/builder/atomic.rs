@@ -2,7 +2,7 @@
 
 use super::{Builder, operands};
 use crate::inst::{
-    Address, Atomic, AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, Operand, Ordered, Reg, Scope,
+    Address, AtomicInst, AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, Operand, OrderedInst, Reg, Scope,
     StoreOrder,
 };
 use crate::types::{Scalar, Space, Type};
@@ -72,7 +72,7 @@ impl Builder {
         let Location { space, address } = at;
         let src = vec![value.operand()];
         self.define(|dst| {
-            Inst::Atomic(Atomic { op, ty, space, sem, scope, dst: vec![dst], address, src, swap: None })
+            Inst::Atomic(AtomicInst { op, ty, space, sem, scope, dst: vec![dst], address, src, swap: None })
         })
     }
 
@@ -89,7 +89,7 @@ impl Builder {
         let Location { space, address } = at;
         let (src, swap) = (vec![old.operand()], Some(new.operand()));
         self.define(|dst| {
-            Inst::Atomic(Atomic { op, ty, space, sem, scope, dst: vec![dst], address, src, swap })
+            Inst::Atomic(AtomicInst { op, ty, space, sem, scope, dst: vec![dst], address, src, swap })
         })
     }
 
@@ -118,7 +118,7 @@ impl Builder {
     ) {
         let src = operands(values);
         let Location { space, address } = at;
-        self.emit(Inst::Atomic(Atomic {
+        self.emit(Inst::Atomic(AtomicInst {
             op,
             ty,
             space,
@@ -140,7 +140,7 @@ impl Builder {
     ) -> [Value<'_, T>; N] {
         let dst: [Reg; N] = core::array::from_fn(|_| self.register(T::TYPE));
         let Location { space, address } = at;
-        self.emit(Inst::Ordered(Ordered::Load { order, space, ty: T::TYPE, dst: dst.to_vec(), address }));
+        self.emit(Inst::Ordered(OrderedInst::Load { order, space, ty: T::TYPE, dst: dst.to_vec(), address }));
         dst.map(|reg| Value::new(self, Operand::Reg(reg)))
     }
 
@@ -154,6 +154,6 @@ impl Builder {
     ) {
         let src = operands(values);
         let Location { space, address } = at;
-        self.emit(Inst::Ordered(Ordered::Store { order, space, ty: T::TYPE, src, address }));
+        self.emit(Inst::Ordered(OrderedInst::Store { order, space, ty: T::TYPE, src, address }));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Builder;
 use crate::inst::{
-    Arrival, BarrierOp, BarrierReduce, Inst, MbarrierArrive, MbarrierOrder, MbarrierTest, Operand, Phase,
-    Scope,
+    Arrival, BarrierOp, BarrierReduce, Inst, MbarrierArrive, MbarrierOrder, MbarrierPhase, MbarrierTest,
+    Operand, Scope,
 };
 use crate::types::{Scalar, Space};
 use crate::value::{Source, Value};
@@ -108,7 +108,7 @@ impl Builder {
     pub fn mbarrier_test<'f>(
         &'f self,
         barrier: Value<'f, u32>,
-        phase: Phase,
+        phase: MbarrierPhase,
         patient: bool,
         order: MbarrierOrder,
     ) -> Value<'f, bool> {
@@ -123,7 +123,7 @@ impl Builder {
         barrier: Value<'f, u32>,
         parity: impl Source<'f, u32>,
     ) -> Value<'f, bool> {
-        self.mbarrier_test(barrier, Phase::parity(parity), true, MbarrierOrder::CTA)
+        self.mbarrier_test(barrier, MbarrierPhase::parity(parity), true, MbarrierOrder::CTA)
     }
 
     /// `mbarrier.test_wait.parity`: tests once, without waiting, whether the phase of a parity has completed.
@@ -133,7 +133,7 @@ impl Builder {
         barrier: Value<'f, u32>,
         parity: impl Source<'f, u32>,
     ) -> Value<'f, bool> {
-        self.mbarrier_test(barrier, Phase::parity(parity), false, MbarrierOrder::CTA)
+        self.mbarrier_test(barrier, MbarrierPhase::parity(parity), false, MbarrierOrder::CTA)
     }
 
     /// Waits until the phase of parity `parity` has completed.

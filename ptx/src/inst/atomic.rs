@@ -231,7 +231,7 @@ impl AtomicSem {
 
 /// `atom` and `red`: an atomic read-modify-write of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Atomic {
+pub struct AtomicInst {
     /// The operation.
     pub op: AtomicOp,
     /// The type of each element.
@@ -252,7 +252,7 @@ pub struct Atomic {
     pub swap: Option<Operand>,
 }
 
-impl Atomic {
+impl AtomicInst {
     /// The number of bytes accessed.
     pub fn bytes(&self) -> u32 {
         self.ty.bytes() * u32::try_from(self.src.len()).unwrap_or(u32::MAX)
@@ -351,7 +351,7 @@ impl StoreOrder {
 
 /// A load or a store with memory ordering.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ordered {
+pub enum OrderedInst {
     /// `ld.{volatile|relaxed|acquire}`. ISA "ld".
     Load {
         /// Memory ordering.
@@ -380,7 +380,7 @@ pub enum Ordered {
     },
 }
 
-impl Ordered {
+impl OrderedInst {
     pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
         let named = |line: Line<'l>, name, scope: Option<Scope>, space: Space, elements, ty| {
             let (dot, scope) = scope.map_or(("", ""), |scope| (".", scope.suffix()));

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
-//! use ptx::inst::{Arrival, MbarrierOrder, Phase};
+//! use ptx::inst::{Arrival, MbarrierOrder, MbarrierPhase};
 //!
 //! let function = ptx::Function::build(entry, |f| {
 //!     let barrier = f.shared_base();
@@ -13,7 +13,7 @@
 //!     f.barrier_sync(0, 128);
 //!     // Arrive, do something else, and ask whether that phase is over.
 //!     let state = f.mbarrier_arrive_state(barrier, Arrival::count(1), false, MbarrierOrder::CTA);
-//!     f.loop_(|| f.break_if(f.mbarrier_test(barrier, Phase::state(state), false, MbarrierOrder::CTA)));
+//!     f.loop_(|| f.break_if(f.mbarrier_test(barrier, MbarrierPhase::state(state), false, MbarrierOrder::CTA)));
 //! });
 //! let text = ptx::module_text(&function.verify()?);
 //! assert!(text.contains("mbarrier.test_wait"));
@@ -113,7 +113,7 @@ pub struct MbarrierTest {
     /// Shared address.
     pub barrier: Operand,
     /// The phase.
-    pub phase: Phase,
+    pub phase: MbarrierPhase,
     /// Whether it is `try_wait`, which may suspend the thread for some time; otherwise `test_wait`.
     pub patient: bool,
     /// Memory ordering.
@@ -122,7 +122,7 @@ pub struct MbarrierTest {
 
 /// How a phase is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum MbarrierPhase {
     /// The state from an arrival on this barrier, in the current or the preceding phase.
     State(Operand),
     /// The parity of the phase, 0 or 1.
@@ -146,7 +146,7 @@ impl Arrival {
     }
 }
 
-impl Phase {
+impl MbarrierPhase {
     /// The phase of a state.
     pub fn state<'f>(state: impl Source<'f, u64>) -> Self {
         Self::State(state.operand())
@@ -204,8 +204,8 @@ impl MbarrierTest {
     pub(super) fn spell(self, line: Line<'_>) -> Line<'_> {
         let name = if self.patient { "mbarrier.try_wait" } else { "mbarrier.test_wait" };
         let (parity, number, ty) = match self.phase {
-            Phase::State(state) => ("", state, Type::U64),
-            Phase::Parity(parity) => (".parity", parity, Type::U32),
+            MbarrierPhase::State(state) => ("", state, Type::U64),
+            MbarrierPhase::Parity(parity) => (".parity", parity, Type::U32),
         };
         let order = self.order.spelled("acquire");
         let line = line.op(name, format_args!("{parity}{order}.shared::cta.b64"));

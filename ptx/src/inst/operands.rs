@@ -28,7 +28,7 @@ pub enum Expect {
 
 /// The operands of an instruction, in the order of PTX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Operands {
+pub struct OperandList {
     /// The operands that are read. Accumulators are listed in `writes` only.
     pub reads: Vec<(Operand, Expect)>,
     /// The registers that are written.

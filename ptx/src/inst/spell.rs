@@ -10,7 +10,7 @@ mod synchronise;
 
 use core::fmt::{self, Display};
 
-use super::{Address, Expect, Inst, MbarrierOrder, Operand, Operands, Reg};
+use super::{Address, Expect, Inst, MbarrierOrder, Operand, OperandList, Reg};
 use crate::types::{Space, Type};
 
 /// What is made of a spelling.
@@ -299,14 +299,14 @@ impl Inst {
 
     /// The kind of the instruction in reports: PTX's name without modifiers, or `arithmetic`.
     pub fn name(&self) -> &'static str {
-        let mut list = List { types: &|_| None, operands: Operands::default(), name: "" };
+        let mut list = List { types: &|_| None, operands: OperandList::default(), name: "" };
         self.spell(&mut list);
         list.name
     }
 
     /// The instruction's operands; `types` gives the type of a register.
-    pub fn operands(&self, types: impl Fn(Reg) -> Option<Type>) -> Operands {
-        let mut list = List { types: &types, operands: Operands::default(), name: "" };
+    pub fn operands(&self, types: impl Fn(Reg) -> Option<Type>) -> OperandList {
+        let mut list = List { types: &types, operands: OperandList::default(), name: "" };
         self.spell(&mut list);
         list.operands
     }
@@ -315,7 +315,7 @@ impl Inst {
 /// Collects the operands of a spelling, and the name.
 struct List<'a> {
     types: &'a dyn Fn(Reg) -> Option<Type>,
-    operands: Operands,
+    operands: OperandList,
     name: &'static str,
 }
 

@@ -1,8 +1,9 @@
 //! The table of changes per instruction. Add the mutants of a new instruction here.
 
 use crate::inst::{
-    Arrival, Atomic, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Inst, LoadOrder,
-    MapInst, MbarrierArrive, MbarrierOrder, MbarrierTest, Operand, Ordered, Phase, Reg, Scope, StoreOrder,
+    Arrival, AtomicInst, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Inst, LoadOrder,
+    MapInst, MbarrierArrive, MbarrierOrder, MbarrierPhase, MbarrierTest, Operand, OrderedInst, Reg, Scope,
+    StoreOrder,
 };
 use crate::types::Type;
 
@@ -86,7 +87,7 @@ fn names_barrier(inst: &Inst) -> bool {
         inst,
         Inst::MbarrierArrive(_)
             | Inst::MbarrierTransact { .. }
-            | Inst::MbarrierTest(MbarrierTest { phase: Phase::Parity(_), patient: true, .. })
+            | Inst::MbarrierTest(MbarrierTest { phase: MbarrierPhase::Parity(_), patient: true, .. })
             | Inst::MbarrierWait { .. }
             | Inst::TensorLoad { .. }
             | Inst::Bulk(Bulk::Load { .. })
@@ -111,8 +112,8 @@ pub(super) fn is_step(inst: &Inst) -> bool {
             | Inst::MbarrierPending { .. }
             | Inst::BarrierReduce(_)
             | Inst::MapShared { .. }
-    ) || matches!(inst, Inst::Atomic(Atomic { dst, .. }) if !dst.is_empty())
-        || matches!(inst, Inst::Ordered(Ordered::Load { .. }));
+    ) || matches!(inst, Inst::Atomic(AtomicInst { dst, .. }) if !dst.is_empty())
+        || matches!(inst, Inst::Ordered(OrderedInst::Load { .. }));
     !gives && !starts_work(inst) && !of(inst).is_empty()
 }
 
@@ -160,7 +161,7 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
             (Some(_), Arrival::Count(_) | Arrival::NoComplete(_)) => RECOUNTED,
         },
         Inst::MbarrierTransact { .. } => ANNOUNCED,
-        Inst::MbarrierTest(MbarrierTest { phase: Phase::Parity(_), .. }) => &[FLIP],
+        Inst::MbarrierTest(MbarrierTest { phase: MbarrierPhase::Parity(_), .. }) => &[FLIP],
         Inst::MbarrierTest(_) | Inst::MbarrierPending { .. } => &[],
         Inst::BarrierReduce(_) => RENAMED,
         Inst::MbarrierWait { .. } => WAITED,
@@ -226,7 +227,7 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
 
 /// The ways to break an atomic or a reduction. One that defines a value cannot be deleted. Only integer
 /// operands are changed: floats are data, not synchronisation.
-fn of_atomic(Atomic { ty, sem, scope, dst, src, .. }: &Atomic) -> Vec<Change> {
+fn of_atomic(AtomicInst { ty, sem, scope, dst, src, .. }: &AtomicInst) -> Vec<Change> {
     let counts = matches!(ty, AtomicType::U32 | AtomicType::S32 | AtomicType::U64 | AtomicType::S64);
     those(&[
         (dst.is_empty(), Change::Delete),
@@ -237,13 +238,13 @@ fn of_atomic(Atomic { ty, sem, scope, dst, src, .. }: &Atomic) -> Vec<Change> {
 }
 
 /// The ways to break a load or a store with memory ordering.
-fn of_ordered(ordered: &Ordered) -> Vec<Change> {
+fn of_ordered(ordered: &OrderedInst) -> Vec<Change> {
     match ordered {
-        Ordered::Load { order, .. } => those(&[
+        OrderedInst::Load { order, .. } => those(&[
             (matches!(order, LoadOrder::Acquire(_)), Change::Relax),
             (order.scope() != Scope::Cta, Change::Narrow),
         ]),
-        Ordered::Store { order, ty, src, .. } => those(&[
+        OrderedInst::Store { order, ty, src, .. } => those(&[
             (true, Change::Delete),
             (matches!(order, StoreOrder::Release(_)), Change::Relax),
             (order.scope() != Scope::Cta, Change::Narrow),
@@ -271,8 +272,8 @@ pub(super) fn of_position(inst: &Inst) -> &'static [Change] {
 pub(super) fn relax(inst: &mut Inst) {
     match inst {
         Inst::Atomic(atomic) => atomic.sem = AtomicSem::Relaxed,
-        Inst::Ordered(Ordered::Load { order, .. }) => *order = LoadOrder::Relaxed(order.scope()),
-        Inst::Ordered(Ordered::Store { order, .. }) => *order = StoreOrder::Relaxed(order.scope()),
+        Inst::Ordered(OrderedInst::Load { order, .. }) => *order = LoadOrder::Relaxed(order.scope()),
+        Inst::Ordered(OrderedInst::Store { order, .. }) => *order = StoreOrder::Relaxed(order.scope()),
         inst => {
             if let Some(order) = order_mut(inst) {
                 *order = MbarrierOrder::Relaxed(order.scope());
@@ -286,13 +287,13 @@ pub(super) fn relax(inst: &mut Inst) {
 pub(super) fn narrow(inst: &mut Inst) {
     match inst {
         Inst::Atomic(atomic) => atomic.scope = Scope::Cta,
-        Inst::Ordered(Ordered::Load { order, .. }) => {
+        Inst::Ordered(OrderedInst::Load { order, .. }) => {
             *order = match order {
                 LoadOrder::Acquire(_) => LoadOrder::Acquire(Scope::Cta),
                 LoadOrder::Relaxed(_) | LoadOrder::Volatile => LoadOrder::Relaxed(Scope::Cta),
             }
         }
-        Inst::Ordered(Ordered::Store { order, .. }) => {
+        Inst::Ordered(OrderedInst::Store { order, .. }) => {
             *order = match order {
                 StoreOrder::Release(_) => StoreOrder::Release(Scope::Cta),
                 StoreOrder::Relaxed(_) | StoreOrder::Volatile => StoreOrder::Relaxed(Scope::Cta),
@@ -352,12 +353,14 @@ pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Oper
         }
         (Inst::MapShared { rank, .. }, "rank") => Some(rank),
         (Inst::MbarrierTransact { bytes, .. }, "bytes") => Some(bytes),
-        (Inst::MbarrierTest(MbarrierTest { phase: Phase::Parity(parity), .. }), "parity") => Some(parity),
+        (Inst::MbarrierTest(MbarrierTest { phase: MbarrierPhase::Parity(parity), .. }), "parity") => {
+            Some(parity)
+        }
         (Inst::BarrierReduce(BarrierReduce { id, .. }), "id") => Some(id),
         (Inst::MbarrierWait { parity, .. }, "parity") => Some(parity),
         (Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, "id") => Some(id),
         (Inst::Move { src, .. }, "src") => Some(src),
-        (Inst::Atomic(Atomic { src, .. }) | Inst::Ordered(Ordered::Store { src, .. }), "value") => {
+        (Inst::Atomic(AtomicInst { src, .. }) | Inst::Ordered(OrderedInst::Store { src, .. }), "value") => {
             src.first_mut()
         }
         (Inst::Compare { b, .. }, "end") => Some(b),
@@ -374,7 +377,7 @@ pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type 
         }
         Inst::Compare { ty, .. } => *ty,
         Inst::Atomic(atomic) => atomic.ty.register(),
-        Inst::Ordered(Ordered::Store { ty, .. }) => *ty,
+        Inst::Ordered(OrderedInst::Store { ty, .. }) => *ty,
         Inst::TensorLoad { .. } | Inst::Bulk(Bulk::Load { .. }) if name == "mask" => Type::U16,
         _ => Type::U32,
     }

@@ -5,7 +5,7 @@
 //! decides how often a barrier is used, not which one.
 
 use crate::function::{Function, Statement};
-use crate::inst::{BinaryOp, Bulk, Inst, MbarrierArrive, MbarrierTest, Operand, Phase, Special};
+use crate::inst::{BinaryOp, Bulk, Inst, MbarrierArrive, MbarrierPhase, MbarrierTest, Operand, Special};
 
 /// Properties of each register.
 pub(super) struct Flow {
@@ -126,8 +126,8 @@ fn places(inst: &Inst) -> [Option<Operand>; 2] {
             [Some(*barrier), None]
         }
         Inst::MbarrierTest(MbarrierTest { barrier, phase, .. }) => match phase {
-            Phase::Parity(parity) => [Some(*barrier), Some(*parity)],
-            Phase::State(_) => [Some(*barrier), None],
+            MbarrierPhase::Parity(parity) => [Some(*barrier), Some(*parity)],
+            MbarrierPhase::State(_) => [Some(*barrier), None],
         },
         Inst::MbarrierWait { barrier, parity, .. } => [Some(*barrier), Some(*parity)],
         Inst::TensorLoad { dst, barrier, .. }

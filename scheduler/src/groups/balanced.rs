@@ -9,8 +9,8 @@
 
 use ptx::Value;
 
-use super::order::{Cut, FEW_ROWS, MANY_TILES};
-use super::place::{Elements, Place};
+use super::order::{FEW_ROWS, MANY_TILES, TileWidths};
+use super::place::{Place, TileElements};
 use super::shared::{Offsets, SharedTable};
 use super::sorted::Sorted;
 use super::table::{Listed, Table, rows_of};
@@ -32,7 +32,7 @@ impl Groups<'static, u32> {
     /// More than [`most_balanced`](Self::most_balanced) tiles.
     pub fn balanced(
         rows: &[u32],
-        (cut, most): (Cut, u32),
+        (cut, most): (TileWidths, u32),
         [height, k]: [u32; 2],
         workers: impl Fn(Tiles<u32>) -> u32,
     ) -> Result<Self, TooManyTiles> {
@@ -54,7 +54,7 @@ impl<'f> Groups<'f, Value<'f, u32>> {
     pub fn balanced_on_device(
         table: SharedTable<'f>,
         offsets: Offsets<'f>,
-        cut: Cut,
+        cut: TileWidths,
         [height, workers, k]: [Value<'f, u32>; 3],
     ) -> Self {
         let (sorted, all) = Sorted::new(table, offsets, cut, [height, workers]);
@@ -63,9 +63,9 @@ impl<'f> Groups<'f, Value<'f, u32>> {
     }
 }
 
-pub(super) fn place<I: Index, E: Elements<I>>(
+pub(super) fn place<I: Index, E: TileElements<I>>(
     table: &dyn Table<I>,
-    cut: Cut,
+    cut: TileWidths,
     number: I,
     elements: &E,
 ) -> Place<I, E::Record> {

@@ -2,7 +2,7 @@
 
 use ptx::Value;
 
-use super::place::{Elements, Place};
+use super::place::{Place, TileElements};
 use super::{Groups, Order};
 use crate::{Index, Tiles, TooManyTiles};
 
@@ -30,7 +30,7 @@ impl<'f> Groups<'f, Value<'f, u32>> {
     }
 }
 
-pub(super) fn place<I: Index, E: Elements<I>>(
+pub(super) fn place<I: Index, E: TileElements<I>>(
     one: Tiles<I>,
     axis: usize,
     [m, n]: [I; 2],

@@ -3,7 +3,7 @@
 
 use ptx::{Special, Value};
 
-use super::place::{Elements, Place};
+use super::place::{Place, TileElements};
 use super::shared::{Measured, Offsets, SharedTable, Stored, scan};
 use super::table::{Listed, Table, rows_of};
 use super::{Groups, Order};
@@ -65,7 +65,7 @@ impl<'f> Groups<'f, Value<'f, u32>> {
     }
 }
 
-pub(super) fn place<I: Index, E: Elements<I>>(
+pub(super) fn place<I: Index, E: TileElements<I>>(
     table: &dyn Table<I>,
     groups: usize,
     mut tile: [I; 2],

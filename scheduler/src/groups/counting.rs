@@ -6,7 +6,7 @@
 use ptx::inst::{AluOp, BitOp};
 use ptx::{Builder, Scalar, Special, Value};
 
-use super::order::Cut;
+use super::order::TileWidths;
 use super::shared::scan;
 use super::sorted::{Ranked, Sorted};
 
@@ -15,7 +15,7 @@ use super::sorted::{Ranked, Sorted};
 pub(super) fn ranked<'f>(
     sorted: &Sorted<'f>,
     (most, threads): (u32, u32),
-    cut: Cut,
+    cut: TileWidths,
     few: Value<'f, u32>,
 ) -> Ranked<'f> {
     let Sorted { f, at, groups, .. } = *sorted;

@@ -3,7 +3,7 @@
 
 use ptx::{Special, Value};
 
-use super::place::{Elements, Place};
+use super::place::{Place, TileElements};
 use super::shared::{Measured, SharedTable, Stored, scan, times};
 use super::table::{Listed, Table};
 use super::{Groups, Order};
@@ -81,7 +81,7 @@ impl<'a, 'f: 'a> Groups<'a, Value<'f, u32>> {
     }
 }
 
-pub(super) fn place<I: Index, E: Elements<I>>(
+pub(super) fn place<I: Index, E: TileElements<I>>(
     table: &dyn Table<I>,
     number: I,
     elements: &E,

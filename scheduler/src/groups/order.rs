@@ -18,7 +18,7 @@ pub(super) const MANY_TILES: u32 = 4;
 
 /// How groups are cut into tiles.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct TileWidths {
     /// The largest width of a tile in rows of the group, 1 or more. The rows of a group are along N of the
     /// tiles.
     pub width: u32,
@@ -26,7 +26,7 @@ pub struct Cut {
     pub step: u32,
 }
 
-impl Cut {
+impl TileWidths {
     /// Tiles of a group along N.
     pub(super) fn tiles<I: Index>(self, rows: I) -> I {
         rows.parts(self.width)

@@ -20,14 +20,14 @@ pub struct Place<I, R> {
 
 impl<I: Index, R> Place<I, R> {
     /// A tile whose first element follows from its index alone.
-    pub(super) fn of(group: Option<I>, tile: [I; 2], elements: &impl Elements<I, Record = R>) -> Self {
+    pub(super) fn of(group: Option<I>, tile: [I; 2], elements: &impl TileElements<I, Record = R>) -> Self {
         let first = [elements.first(0, None, tile[0]), elements.first(1, None, tile[1])];
         Self { group, tile, first, ends: [None; 2], record: None }
     }
 }
 
 /// Converts tiles to elements, and reads the records of GEMMs.
-pub trait Elements<I> {
+pub trait TileElements<I> {
     /// The record that describes a GEMM.
     type Record;
 
@@ -40,7 +40,7 @@ pub trait Elements<I> {
 }
 
 /// On the host: the elements of a tile along M and N. There are no records.
-impl Elements<u32> for [u32; 2] {
+impl TileElements<u32> for [u32; 2] {
     type Record = ();
 
     fn first(&self, axis: usize, from: Option<u32>, index: u32) -> u32 {

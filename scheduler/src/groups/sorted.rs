@@ -10,7 +10,7 @@
 use ptx::{Builder, Special, Value};
 
 use super::counting;
-use super::order::{Cut, FEW_ROWS, MANY_TILES};
+use super::order::{FEW_ROWS, MANY_TILES, TileWidths};
 use super::shared::{Offsets, SharedTable, find_place, scan, times};
 use super::table::{Found, Table};
 
@@ -60,7 +60,7 @@ impl<'f> Sorted<'f> {
     pub(super) fn new(
         table: SharedTable<'f>,
         offsets: Offsets<'f>,
-        cut: Cut,
+        cut: TileWidths,
         [height, workers]: [Value<'f, u32>; 2],
     ) -> (Self, Value<'f, u32>) {
         let SharedTable { f, at, most, span, threads } = table;
@@ -97,7 +97,7 @@ impl<'f> Sorted<'f> {
         (sorted, sorted.word(groups) >> bits)
     }
     /// The places of the groups, each of which a thread compares with all others.
-    fn compared(&self, (most, threads): (u32, u32), cut: Cut, few: Value<'f, u32>) -> Ranked<'f> {
+    fn compared(&self, (most, threads): (u32, u32), cut: TileWidths, few: Value<'f, u32>) -> Ranked<'f> {
         let Self { f, at, groups, .. } = *self;
         f.barrier_sync(0, threads);
         let thread = f.special(Special::ThreadX);
@@ -190,7 +190,7 @@ impl<'f> Sorted<'f> {
     }
 
     /// Emits code for the lanes of a warp: an exclusive prefix sum of the groups' tiles, in sorted order.
-    fn count(&self, cut: Cut, height: Value<'f, u32>) {
+    fn count(&self, cut: TileWidths, height: Value<'f, u32>) {
         let Self { f, at, bits, run, groups, .. } = *self;
         let lane = f.special(Special::Lane);
         let (tiles, base) = (f.variable(0u32), f.variable(0u32));

@@ -1,7 +1,7 @@
 //! Forms of copies: `cp.async`, bulk copies, reducing copies, stores to a peer CTA, and states of
 //! mbarriers.
 
-use ptx::inst::{Arrival, AtomicOp, AtomicType, MbarrierOrder, Phase, ProxySpace, Reduction};
+use ptx::inst::{Arrival, AtomicOp, AtomicType, MbarrierOrder, MbarrierPhase, ProxySpace, Reduction};
 use ptx::{Builder, BulkLoad, Special, Type, Value};
 
 use super::memory::{plain, values};
@@ -326,7 +326,7 @@ fn states() -> Form {
             f.mbarrier_init(barrier, 40);
             let count = f.load_global::<u32>(input, 0) & 7;
             let state = f.mbarrier_arrive_state(barrier, Arrival::count(count + 1), false, CTA);
-            let early = f.mbarrier_test(barrier, Phase::state(state), false, CTA);
+            let early = f.mbarrier_test(barrier, MbarrierPhase::state(state), false, CTA);
             let pending = f.mbarrier_pending(state);
             f.mbarrier_arrival(barrier, Arrival::count(2), true, false, CTA);
             let then = f.mbarrier_pending(f.mbarrier_arrive_state(
@@ -335,7 +335,7 @@ fn states() -> Form {
                 false,
                 CTA,
             ));
-            f.loop_(|| f.break_if(f.mbarrier_test(barrier, Phase::state(state), true, CTA)));
+            f.loop_(|| f.break_if(f.mbarrier_test(barrier, MbarrierPhase::state(state), true, CTA)));
             let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, Arrival::count(1), false, CTA));
             let flag = f.constant(1u32).where_or(early, 0);
             f.store_global(output, 0, [pending, then, next, flag]);
@@ -363,9 +363,9 @@ fn last_arrivals() -> Form {
             let missing = states.map(|state| f.mbarrier_pending(state));
             f.store_global(output, 0, missing);
             f.mbarrier_arrive(barrier);
-            let early = f.mbarrier_test(barrier, Phase::state(states[3]), false, CTA);
+            let early = f.mbarrier_test(barrier, MbarrierPhase::state(states[3]), false, CTA);
             f.mbarrier_transact(true, barrier, 32, false);
-            let late = f.mbarrier_test(barrier, Phase::state(states[3]), false, CTA);
+            let late = f.mbarrier_test(barrier, MbarrierPhase::state(states[3]), false, CTA);
             let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, Arrival::count(4), false, CTA));
             let flag = |cond| f.constant(1u32).where_or(cond, 0);
             f.store_global(output, 16, [flag(early), flag(late), next, one]);

@@ -1,6 +1,6 @@
 //! Forms of atomics in both memories, of `ldmatrix` and `stmatrix`, and of `mma.sync`.
 
-use ptx::inst::{Address, Atomic, AtomicOp, AtomicSem, AtomicType, MmaTypes, Operand, Scope, WarpMatrix};
+use ptx::inst::{Address, AtomicInst, AtomicOp, AtomicSem, AtomicType, MmaTypes, Operand, Scope, WarpMatrix};
 use ptx::{Builder, Inst, Reg, Space, Special, Type, Value};
 
 use super::lanes::{fresh, load, store, value};
@@ -85,7 +85,7 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
             let dst: Vec<Reg> = (0..elements).map(|_| fresh(f, register)).collect();
             let (sem, scope) = (AtomicSem::Relaxed, Scope::Gpu);
             let returned = dst.clone();
-            f.emit(Inst::Atomic(Atomic { op, ty, space, sem, scope, dst, address, src, swap }));
+            f.emit(Inst::Atomic(AtomicInst { op, ty, space, sem, scope, dst, address, src, swap }));
             for (element, reg) in returned.into_iter().enumerate() {
                 let (base, offset) = array(output, 1, element);
                 store(f, register, base, offset, Operand::Reg(reg));

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 
-use falchion_c::*;
+use crate::structures::*;
 
 use crate::pages::{Guarded, Random, Side};
 use crate::{last, zeros};
@@ -459,11 +459,11 @@ impl Case {
             return Some(match place {
                 0 if !packed => {
                     of.begins[0] = any;
-                    &["begins_q is 0x"]
+                    &["begins_q is 0x", "begins[0] is 0x"]
                 }
                 1 if !packed => {
                     of.all[1] = 7;
-                    &["all_keys is 7"]
+                    &["all_keys is 7", "all[1] is 7"]
                 }
                 2 => {
                     of.workspace_bytes = 64;
@@ -494,11 +494,11 @@ impl Case {
         Some(match place {
             0 if !packed => {
                 pointer(&mut of.begins[random.number(2)]);
-                &["begins_q is 0x", "begins_k is 0x"]
+                &["begins_q is 0x", "begins_k is 0x", "begins[0] is 0x", "begins[1] is 0x"]
             }
             1 if !packed => {
                 number(&mut of.all[random.number(2)]);
-                &["all_queries is 7", "all_keys is 7"]
+                &["all_queries is 7", "all_keys is 7", "all[0] is 7", "all[1] is 7"]
             }
             2 if !lends => {
                 of.workspace = any.cast_mut();

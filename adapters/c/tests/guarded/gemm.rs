@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
-use falchion_c::*;
+use crate::structures::*;
 
 use crate::number::Number;
 use crate::pages::{Guarded, Random, Side};

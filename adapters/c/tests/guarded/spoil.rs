@@ -2,7 +2,7 @@
 
 use core::ptr::null;
 
-use falchion_c::{NamedInput, PACKED, WINDOW};
+use crate::structures::{NamedInput, PACKED, WINDOW};
 
 use crate::attention;
 use crate::gemm::Case;
@@ -49,7 +49,8 @@ fn described(case: &mut Case, random: &mut Random) -> Option<Words> {
         of if of.size == 8 => &["size is 8"],
         of if of.alignment == 3 => &["alignment is 3"],
         of if of.form > 4 => &["form is"],
-        of if of.flags == 2 || of.reserved == 1 => &["flags is"],
+        of if of.flags == 2 => &["flags is"],
+        of if of.reserved == 1 => &["reserved is 1"],
         of if of.room == 7 => &["room is 7"],
         of if of.args_size == 8 => &["size is 8"],
         of if !of.spec.is_null() => &["spec"],
@@ -186,7 +187,7 @@ fn inputs(case: &mut Case, random: &mut Random) -> Option<Words> {
         }
         _ => return None,
     }
-    Some(&["of input `", "has address 0x0"])
+    Some(&["input `"])
 }
 
 /// Tables of groups.

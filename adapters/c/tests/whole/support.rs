@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
-use falchion_c::{
+use crate::structures::{
     Arguments, Description, Gemm, OK, falchion_gemm_create, falchion_gemm_destroy, falchion_gemm_emulate,
     falchion_gemm_name, falchion_last_error,
 };

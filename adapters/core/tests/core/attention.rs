@@ -4,7 +4,7 @@ use falchion::attention::backward::AttentionBackward;
 use falchion::attention::{Attention, AttentionProblem, AttentionRequest, HeadsRef, Mask};
 use falchion::collective::Format;
 use falchion::kernel::{Family, Machine};
-use falchion_core::{Picked, Run, call_of, masked};
+use falchion_core::{AskedHeads, Heads, Picked, Run};
 
 use crate::{Aligned, bytes, numbers, refused, values};
 
@@ -12,6 +12,7 @@ use crate::{Aligned, bytes, numbers, refused, values};
 #[test]
 fn masks() {
     const MOST: i32 = 1 << 30;
+    let plain = Heads::new(request(AttentionProblem::new(1, 1, [8, 8], 64), 64));
     for (causal, window, wanted) in [
         (false, None, (Mask::Full, [0, 0])),
         (true, None, (Mask::Causal, [0, 0])),
@@ -26,10 +27,13 @@ fn masks() {
         (true, Some([-1, 7]), (Mask::Causal, [0, 0])),
         (false, Some([MOST, MOST]), (Mask::Window, [MOST, MOST])),
     ] {
-        assert_eq!(masked(causal, window).ok(), Some(wanted), "{causal}, {window:?}");
+        let asked = Heads { causal, window, ..plain.clone() }.asked();
+        let found = asked.ok().map(|asked| (asked.request.mask, asked.request.numbers));
+        assert_eq!(found, Some(wanted), "{causal}, {window:?}");
     }
     for window in [[MOST + 1, 0], [0, MOST + 1]] {
-        assert!(refused(masked(false, Some(window))).starts_with("window is ("), "{window:?}");
+        let asked = Heads { window: Some(window), ..plain.clone() }.asked();
+        assert!(refused(asked).starts_with("window is ("), "{window:?}");
     }
 }
 
@@ -113,8 +117,8 @@ fn on_the_hosts_memory() {
     let mut tensors = all.each_ref().map(|of| Aligned::new(&bytes(Format::Bf16, of)));
     let mut o = Aligned::new(&vec![0xFF; 2 * count]);
     let at = |address| HeadsRef::heads_first(address, [heads, rows, d]);
-    let operands = tensors.each_mut().map(|of| at(of.address()));
-    let call = call_of(&asked, problem, operands, at(o.address())).expect("a call");
+    let [q, k, v] = tensors.each_mut().map(|of| at(of.address()));
+    let call = Heads::new(asked).at([q, k, v, at(o.address())]).asked().expect("a call").call;
     assert_eq!(kernel.layout(&call)[1..], [1, 37, 0]);
     // SAFETY: the tensors are alive, and as large as the call says.
     unsafe { kernel.emulate(&call, Run::default()) }.unwrap_or_else(|error| panic!("{error}"));
@@ -140,19 +144,30 @@ fn on_the_hosts_memory() {
     assert!(o.is_intact());
 }
 
-/// In latent attention V is a part of K; a window's numbers are the call's.
+/// In latent attention V is a part of K; a window's numbers are the call's. What is not said has its default.
 #[test]
 fn calls() {
     let at = |address| HeadsRef::heads_first(address, [1, 70, 576]);
     let problem = AttentionProblem { heads: [16, 1], ..AttentionProblem::new(1, 16, [70, 70], 576) };
-    let latent = AttentionRequest { head: [576, 512], ..request(problem, 576) };
+    let latent = Heads { shared: Some(1), dv: Some(512), ..Heads::new(request(problem, 576)) };
     let [q, k, o] = [1 << 20, 2 << 20, 3 << 20].map(at);
-    let call = call_of(&latent, problem, [q, k, HeadsRef::default()], o).expect("V is a part of K");
-    assert_eq!((call.k, call.v), (k, HeadsRef::default()));
-    let error = refused(call_of(&latent, problem, [q, k, k], o));
-    assert!(error.starts_with("v is a tensor of its own, the first 512 of the 576 elements"), "{error}");
-    let plain = call_of(&request(problem, 64), problem, [q, k, k], o).expect("V is given");
-    assert_eq!((plain.v, plain.counts), (k, vec![]));
+    let asked = latent.clone().at([q, k, HeadsRef::default(), o]).asked().expect("V is a part of K");
+    assert_eq!((asked.call.k, asked.call.v, asked.request.head), (k, HeadsRef::default(), [576, 512]));
+    let error = refused(latent.at([q, k, k, o]).asked());
+    assert!(
+        error.starts_with("v is a tensor of its own") && error.contains("the first 512 of the 576"),
+        "{error}"
+    );
+    let plain = Heads::new(request(AttentionProblem::new(1, 16, [70, 70], 64), 64));
+    let asked = plain.clone().at([q, k, k, o]).asked().expect("V is given");
+    assert_eq!((asked.call.v, asked.call.counts), (k, vec![]));
+    let AskedHeads { request, call } = plain.asked().expect("packed");
+    let packed = HeadsRef::heads_first(0, [16, 70, 64]);
+    assert_eq!(
+        ([call.q, call.k, call.v, call.o], call.problem.heads, request.aligned),
+        ([packed; 4], [16; 2], true)
+    );
+    assert_eq!(call.problem.scale, 0.125);
 }
 
 /// The gradient's kernel is the first that its family ranks for the true lengths; where that is asked, of those that add in order.

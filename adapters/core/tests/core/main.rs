@@ -2,6 +2,7 @@
 
 mod attention;
 mod choices;
+mod doors;
 mod files;
 mod products;
 mod slots;

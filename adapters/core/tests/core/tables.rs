@@ -12,7 +12,7 @@ use falchion::kernel::driver::Activation;
 use falchion::kernel::operands::Memory;
 use falchion::kernel::{AnyGemm, Call, EngineError, GemmProblem, GroupedProblem, Kernel, Machine, Request};
 use falchion_core::{
-    Epilogue, FewBit, FewBitMemory, Part, Picked, Run, Watch, Weights, aligned, call_of, refuse_unused,
+    Epilogue, FewBit, FewBitMemory, Heads, Part, Picked, Run, Watch, Weights, aligned, refuse_unused,
 };
 
 use crate::{Aligned, bytes, numbers, refused, values};
@@ -74,7 +74,7 @@ fn tables_of_sequences_are_read() {
         let at = |of: &mut Aligned| HeadsRef::length_first(of.address(), [1, 40, 64]);
         let [q, k, v, o, d_o] = [0, 1, 2, 3, 4].map(|i| at(&mut tensors[i]));
         let to = at(&mut results[3]);
-        let call = call_of(&request, problem, [q, k, v], to).expect("a call");
+        let call = Heads::new(request).at([q, k, v, to]).asked().expect("a call").call;
         let packed = Packed { begins: [begins.address(); 2], rows: [40; 2] };
         let call = AttentionCall { packed, ..call };
         let gradients = [0, 1, 2].map(|i| at(&mut results[i]));
@@ -108,7 +108,11 @@ fn tables_of_sequences_are_read() {
         let (mut table_of, mut lengths) = (words(&table), words(&[30, 17]));
         let in_pages = |address| HeadsRef::heads_first(address, [1, 16, 64]);
         let rows = |address| HeadsRef::heads_first(address, [1, 30, 64]);
-        let call = call_of(&of_pages, problem, [rows(q), in_pages(k), in_pages(v)], rows(o)).expect("a call");
+        let call = Heads::new(of_pages)
+            .at([rows(q), in_pages(k), in_pages(v), rows(o)])
+            .asked()
+            .expect("a call")
+            .call;
         let pages = Pages { lengths: lengths.address(), table: table_of.address(), each: 2, count: 4 };
         // SAFETY: as above.
         let found = unsafe { kernel.emulate(&AttentionCall { pages, ..call }, Run::default()) };
@@ -151,7 +155,7 @@ fn parts_need_a_workspace() {
     let request = AttentionRequest { workspace: true, ..AttentionRequest::new(problem, 64) };
     let kernel = Picked::<Attention>::new(&request, None, &Machine::h200(), None).expect("a kernel");
     let at = |i: u64| HeadsRef::heads_first(i << 30, [1, 5000, 64]);
-    let call = call_of(&request, problem, [at(1), at(2), at(3)], at(4)).expect("a call");
+    let call = Heads::new(request).at([at(1), at(2), at(3), at(4)]).asked().expect("a call").call;
     assert_eq!(kernel.workspace(&call), Some(kernel.kernel().workspace(&call)));
     assert!(kernel.workspace(&call) > Some(1000), "{}", kernel.name());
 }
@@ -306,12 +310,12 @@ fn results_have_memory_of_their_own() {
     let kernel = Picked::<Attention>::new(&request, None, &machine, None).expect("a kernel");
     let backward = Picked::<AttentionBackward>::new(&request, None, &machine, None).expect("a kernel");
     for (o, apart) in [(3, true), (0, false), (1, false), (2, false)] {
-        let call = call_of(&request, problem, [at[0], at[1], at[2]], at[o]).expect("a call");
+        let call = Heads::new(request).at([at[0], at[1], at[2], at[o]]).asked().expect("a call").call;
         // SAFETY: the memory is alive, and as large as the call says.
         let found = unsafe { kernel.emulate(&call, Run::default()) }.map_err(|error| error.to_string());
         assert_eq!(found.is_ok(), apart, "O is tensor {o}: {found:?}");
     }
-    let call = call_of(&request, problem, [at[0], at[1], at[2]], at[3]).expect("a call");
+    let call = Heads::new(request).at([at[0], at[1], at[2], at[3]]).asked().expect("a call").call;
     let forward = AttentionCall { log_sum_exp: sums.address(), ..call };
     for (gradients, apart) in [([5, 6, 7], true), ([0, 6, 7], false), ([5, 5, 7], false), ([5, 6, 4], false)]
     {

@@ -3,8 +3,8 @@
 use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{
     Address, Arrival, AtomicOp, AtomicType, BarrierOp, BarrierReduce, Bulk, CopyAsync, FenceSem, Fp8, Int8,
-    MapField, MapInst, MbarrierArrive, MbarrierOrder, MbarrierTest, MmaTypes, Phase, ProxySpace, Reduction,
-    Scope, WarpMatrix, WgmmaA,
+    MapField, MapInst, MbarrierArrive, MbarrierOrder, MbarrierPhase, MbarrierTest, MmaTypes, ProxySpace,
+    Reduction, Scope, WarpMatrix, WgmmaA,
 };
 use ptx::{Inst, Operand, Reg, Space, Type, WgmmaTypes};
 
@@ -65,7 +65,7 @@ impl Generator<'_, '_> {
                 Inst::MbarrierTransact { complete: false, barrier, space, bytes, scope }
             }
             7 => {
-                let (phase, patient) = (Phase::Parity(parity), true);
+                let (phase, patient) = (MbarrierPhase::Parity(parity), true);
                 let test = |dst| MbarrierTest { dst, barrier, phase, patient, order };
                 return self.result(Type::Pred, |dst| Inst::MbarrierTest(test(dst)));
             }
@@ -230,12 +230,12 @@ impl Generator<'_, '_> {
                 self.f.emit(Inst::MbarrierTransact { complete: true, barrier, space, bytes: number, scope });
             }
             6 => {
-                let (phase, patient) = (Phase::State(self.operand(Type::U64)), self.flag());
+                let (phase, patient) = (MbarrierPhase::State(self.operand(Type::U64)), self.flag());
                 let test = |dst| MbarrierTest { dst, barrier, phase, patient, order };
                 self.result(Type::Pred, |dst| Inst::MbarrierTest(test(dst)));
             }
             7 if self.flag() => {
-                let (phase, patient) = (Phase::Parity(parity), false);
+                let (phase, patient) = (MbarrierPhase::Parity(parity), false);
                 let test = |dst| MbarrierTest { dst, barrier, phase, patient, order };
                 self.result(Type::Pred, |dst| Inst::MbarrierTest(test(dst)));
             }

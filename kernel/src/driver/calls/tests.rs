@@ -12,7 +12,7 @@ use collective::functions::{MultiplyAdd, Relu};
 use collective::tree::{Accumulator, Compute, Named, RowArgument, RowVector, Scalar};
 use collective::{BlockScales, Form, GroupScales, LinearArguments, LinearCombination, MatrixRef};
 use half::bf16;
-use ptx::abi::{Argument, ArgumentError, Description, TENSOR_MAP_BYTES, parameter_bytes};
+use ptx::abi::{Argument, ArgumentError, MapDescription, TENSOR_MAP_BYTES, parameter_bytes};
 use scheduler::{AlongM, OneTile};
 
 use self::later::{First, Later};
@@ -89,7 +89,7 @@ impl Blocks for Stub {
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
         self.blocks.set(self.blocks.get() + 1);
         let block = parameter_bytes::<ArgumentError>(self.program.function(), arguments, |map| {
-            let Description::Tiled(map) = map else { unreachable!("no GEMM has an im2col map") };
+            let MapDescription::Tiled(map) = map else { unreachable!("no GEMM has an im2col map") };
             let numbers = map.dims.iter().chain(&map.strides).copied();
             let numbers = numbers.chain(map.box_dims.iter().map(|&extent| extent.into()));
             let mut bytes = [0; TENSOR_MAP_BYTES];

@@ -1,8 +1,8 @@
 //! Checks of the program for the reasons why mutants are equivalent.
 
 use ptx::inst::{
-    Arrival, Atomic, AtomicSem, BinaryOp, CompareOp, Inst, LoadOrder, MbarrierArrive, Operand, Ordered, Reg,
-    WgmmaA,
+    Arrival, AtomicInst, AtomicSem, BinaryOp, CompareOp, Inst, LoadOrder, MbarrierArrive, Operand,
+    OrderedInst, Reg, WgmmaA,
 };
 use ptx::mutate::{Change, Mutation, computes, numbered};
 use ptx::{Function, Space, Statement};
@@ -241,7 +241,7 @@ pub(super) fn ends_in_a_trap(function: &Function, mutation: &Mutation) -> bool {
 /// atomic uses that address.
 pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool {
     let Some(before) = earlier(function, mutation) else { return false };
-    let Some(Statement::Inst { inst: Inst::Ordered(Ordered::Store { address: own, .. }), .. }) =
+    let Some(Statement::Inst { inst: Inst::Ordered(OrderedInst::Store { address: own, .. }), .. }) =
         numbered(function).get(mutation.index).copied()
     else {
         return false;
@@ -249,16 +249,16 @@ pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool
     let looks = |inst: &&Inst| {
         matches!(
             inst,
-            Inst::Ordered(Ordered::Load { order: LoadOrder::Acquire(_), address, .. }) if address == own
+            Inst::Ordered(OrderedInst::Load { order: LoadOrder::Acquire(_), address, .. }) if address == own
         ) || matches!(
             inst,
-            Inst::Atomic(Atomic { sem: AtomicSem::Acquire | AtomicSem::AcquireRelease, address, .. })
+            Inst::Atomic(AtomicInst { sem: AtomicSem::Acquire | AtomicSem::AcquireRelease, address, .. })
                 if address == own
         )
     };
     let all = instructions(function);
     let touches = |inst: &&&Inst| {
-        matches!(inst, Inst::Ordered(Ordered::Store { address, .. }) if address == own)
+        matches!(inst, Inst::Ordered(OrderedInst::Store { address, .. }) if address == own)
             || matches!(inst, Inst::Atomic(atomic) if atomic.address == *own)
             || looks(inst)
     };

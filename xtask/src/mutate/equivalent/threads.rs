@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, MbarrierArrive, Operand, Ordered, Reg};
+use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, MbarrierArrive, Operand, OrderedInst, Reg};
 use ptx::mutate::{Mutation, computes, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
@@ -64,7 +64,7 @@ pub(super) fn may_repeat(function: &Function, mutation: &Mutation) -> bool {
     let writes = writes(function);
     let inside = Statement::instructions(then);
     let repeats = |inst: &&Inst| {
-        if let Inst::Ordered(Ordered::Store { src, .. }) = inst {
+        if let Inst::Ordered(OrderedInst::Store { src, .. }) = inst {
             return src.iter().all(|src| matches!(src, Operand::Imm(_)));
         }
         let Inst::Atomic(atomic) = inst else { return computes(inst) };
