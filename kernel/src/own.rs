@@ -154,9 +154,14 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
         F::operations(*request)
     }
 
-    fn expect(&self, problem: &GemmProblem, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
-        let GemmProblem { m, n, .. } = *problem;
-        let row = |row: usize| Ok((row * n as usize, F::row(*problem, row, inputs)?));
+    fn expect(
+        &self,
+        _: &GemmProblem,
+        &Call { problem, .. }: &Self::Call,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
+        let GemmProblem { m, n, .. } = problem;
+        let row = |row: usize| Ok((row * n as usize, F::row(problem, row, inputs)?));
         let elements = inputs.chosen(m as usize).into_iter().map(row).collect::<Result<_, String>>()?;
         Ok(vec![Expected { name: "D", elements }])
     }

@@ -132,8 +132,13 @@ impl Family for AnyGemm {
         measured(&request.known(Known::Measured(times)), machine).map(Predicted::from)
     }
 
-    fn expect(&self, request: &Request<'_>, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
-        Ok(vec![Matrices::new(self, request, inputs)?.expected()?])
+    fn expect(
+        &self,
+        request: &Request<'_>,
+        call: &Call,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
+        Ok(vec![Matrices::new(self, &Request { call: *call, ..*request }, inputs)?.expected()?])
     }
 
     fn numbers(&self) -> Vec<[String; 3]> {

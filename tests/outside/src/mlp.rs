@@ -302,6 +302,7 @@ impl Family for Mlp {
     fn expect(
         &self,
         &Layers { rows, hidden }: &Layers,
+        _: &MlpCall,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<Expected>, String> {
         let (width, hidden, eps) = (WIDTH as usize, hidden as usize, 2f64.powi(-23));

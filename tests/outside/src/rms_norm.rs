@@ -225,7 +225,12 @@ impl Family for RmsNorm {
         4.0 * f64::from(request.rows) * f64::from(request.columns)
     }
 
-    fn expect(&self, &Rows { rows, columns }: &Rows, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+    fn expect(
+        &self,
+        &Rows { rows, columns }: &Rows,
+        _: &Norm,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
         let columns = columns as usize;
         let weights = inputs.elements("the weights", 0, columns);
         let row = |row: usize| -> (usize, Vec<(f64, f64)>) {
