@@ -1,6 +1,7 @@
 //! GEMM as a family: the kernels of a request, and what a kernel must write of one.
 
 mod matrices;
+mod stored;
 
 use collective::{Formula, RoleRegisters};
 
