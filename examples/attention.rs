@@ -3,10 +3,11 @@
 //!
 //! `cargo run --release --example attention`
 
-use falchion::attention::{Attention, AttentionProblem, Count, Scope, Scores, consistent};
+use falchion::attention::{Attention, AttentionProblem, AttentionRequest, Count, Scope, Scores, consistent};
 use falchion::collective::Real;
+use falchion::kernel::Family;
 use falchion::prelude::*;
-use falchion::verify::attention::Case;
+use falchion::verify::family::Checks;
 
 /// A query sees `window` keys, up to its own. Scores are `cap * tanh(score / cap)`.
 struct Window;
@@ -40,8 +41,11 @@ fn main() -> Result<(), Report> {
     };
     let kernel = Attention::with::<Window>("d=64 tile=64x64".parse()?)?;
     let problem = AttentionProblem { heads: [4, 2], ..AttentionProblem::new(1, 4, [300, 300], 64) };
-    let case = Case { counts: vec![100], reals: vec![20.0], ..Case::new(problem) };
-    let checked = case.check(engine.as_mut(), &kernel)?;
-    println!("{} queries, error at most {:.2} of the bound", checked.rows, checked.o.ratio);
+    let request = AttentionRequest::new(problem, 64);
+    let mut call = Attention::call(&request);
+    (call.counts, call.reals) = (vec![100], vec![20.0]);
+    let checks = Checks::given(engine.as_mut(), &kernel, &request, (call, &|_| ()), (1, usize::MAX))?;
+    let checked = checks.check(engine.as_mut(), &kernel, &request)?;
+    println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())
 }

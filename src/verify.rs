@@ -7,7 +7,7 @@
 //!
 //! Use a [`Bench`] for kernels whose epilogue is a tree, and for your own kernels ([`tree`]).
 //!
-//! [`attention`] checks attention kernels.
+//! [`family`] checks kernels of any family (feature `records`): attention, kernels over rows, and families of your own.
 //!
 //! [`instructions`] checks single instructions, bit by bit.
 //!
@@ -29,7 +29,6 @@
 //! checked.expect("every element of D is right, and nothing else was written");
 //! ```
 
-pub mod attention;
 #[cfg(feature = "records")]
 pub mod family;
 pub mod fusions;

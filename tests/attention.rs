@@ -1,4 +1,4 @@
-//! Attention's forward pass in the emulator, against the reference in f64.
+//! Attention in the emulator, against the reference in f64: the forward pass here, the backward pass in a module.
 
 use emulator::Schedule;
 use falchion::attention::backward::AttentionBackward;
@@ -9,17 +9,22 @@ use falchion::attention::{
 use falchion::collective::Real;
 use falchion::kernel::{Card, Family, Kernel, Machine};
 use falchion::prelude::{Emulator, Engine};
-use falchion::verify::attention::{Case, Checked, Layout, Values};
-use falchion::verify::family;
+use falchion::verify::family::{self, Agreed};
 
+#[path = "attention/backward.rs"]
+mod backward;
 #[path = "attention/cache.rs"]
 mod cache;
+#[path = "attention/case.rs"]
+mod case;
 #[path = "attention/extremes.rs"]
 mod extremes;
 #[path = "attention/latent.rs"]
 mod latent;
 #[path = "attention/scores.rs"]
 mod scores;
+
+use case::{Case, Layout, Values};
 
 /// A case of one sequence and one head.
 fn case(queries: u32, keys: u32, d: u32) -> Case {
@@ -37,7 +42,7 @@ fn kernel(spec: &str) -> Attention {
 }
 
 /// Checks a case under a schedule, on a device of a few SMs, so that CTAs have several tiles.
-fn run(name: &str, kernel: &Attention, case: &Case, schedule: (Schedule, u64)) -> Checked {
+fn run(name: &str, kernel: &Attention, case: &Case, schedule: (Schedule, u64)) -> Agreed {
     run_on(3, name, kernel, case, schedule)
 }
 
@@ -48,7 +53,7 @@ fn run_on(
     kernel: &Attention,
     case: &Case,
     (schedule, seed): (Schedule, u64),
-) -> Checked {
+) -> Agreed {
     let mut engine = Emulator::new().with_multiprocessors(sms).with_schedule(schedule, seed);
     let checked = case.check(&mut engine, kernel);
     checked.unwrap_or_else(|error| panic!("{name}, {case:?}, {schedule:?} {seed}: {error}"))
@@ -86,7 +91,7 @@ fn lengths() {
             }
         }
         let nothing = run(spec, &kernel, &case(0, 5, 64), DEFAULT);
-        assert_eq!((nothing.time, nothing.rows), (None, 0));
+        assert_eq!((nothing.compared, nothing.total), (0, 0));
     }
 }
 
@@ -106,8 +111,8 @@ fn kernels() {
     ] {
         let kernel = kernel(spec);
         let case = of_heads(case(200, 333, kernel.plan().spec.head[0]), 1, [2, 1]);
-        let Checked { o, log_sum_exp, .. } = run(spec, &kernel, &case, DEFAULT);
-        assert!(o.ratio > 0.01 && log_sum_exp.ratio > 0.001, "{spec}: bounds that say nothing: {o:?}");
+        let agreed = run(spec, &kernel, &case, DEFAULT);
+        assert!(agreed.ratio > 0.01 && agreed.least > 0.001, "{spec}: bounds that say nothing: {agreed:?}");
     }
 }
 

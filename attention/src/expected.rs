@@ -1,14 +1,16 @@
 //! What attention kernels must write, in f64; and what they compute, block by block.
 
+use collective::Bounded;
 use kernel::{Blocks, Expected, Family, Inputs, Needed};
+use reference::attention::sequences::Places;
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
 use crate::family::AttentionRequest;
 use crate::kernel::Attention;
-use crate::problem::AttentionProblem;
+use crate::problem::{AttentionCall, AttentionProblem, Factors};
 use crate::scores::Scope;
-use crate::spec::{AttentionSpec, Lengths, Parts};
+use crate::spec::{AttentionSpec, Lengths, Mask, Parts};
 
 /// The reference's name of a format.
 pub(crate) fn named(format: collective::Format) -> Format {
@@ -16,83 +18,21 @@ pub(crate) fn named(format: collective::Format) -> Format {
 }
 
 impl Attention {
-    /// What it must write.
-    pub(crate) fn expected(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let AttentionRequest { head: [d, dv], mask, pages, problem, .. } = *request;
-        let AttentionProblem { heads: [heads, shared], queries, scale, .. } = problem;
-        // A kernel with another mask is wrong.
+    /// What it must write for a call, under a mask of specs: a kernel with another one is wrong.
+    pub(crate) fn expected(&self, mask: Mask, call: &AttentionCall, inputs: &Inputs<'_>) -> Vec<Expected> {
         let asked = Self::new(AttentionSpec { mask, ..self.plan().spec });
         let asked = asked.ok().filter(|_| Family::spec(self).is_some()).unwrap_or_else(|| self.clone());
-        let (format, output) = (named(request.format), named(request.output));
-        let latent = self.plan().latent.is_some();
-        let row_of =
-            |name, length: u32, row: usize| inputs.elements(name, row * length as usize, length as usize);
-        let lengths = request.lengths();
-        let each = pages.map_or(0, |page| problem.keys.div_ceil(page));
-        let table = match pages {
-            Some(_) => inputs.numbers("the table of pages", 0, (problem.batch * each) as usize),
-            None => Vec::new(),
-        };
-        let packed = request.lengths == Lengths::Packed;
-        let before: Vec<u32> =
-            lengths.iter().scan(0, |sum, rows| Some(core::mem::replace(sum, *sum + rows[0]))).collect();
-        let all_queries = if packed { lengths.iter().map(|rows| rows[0]).sum() } else { queries };
-        let counts: Vec<i64> = Self::call(request).counts.into_iter().map(i64::from).collect();
-        let sequences = if packed { 1 } else { lengths.len() };
-        let all = inputs.rows(sequences * (heads * all_queries) as usize, |index| {
-            let at = index as u32;
-            let [b, h, r] = [at / all_queries / heads, at / all_queries % heads, at % all_queries];
-            let b = if packed { before.partition_point(|&first| first <= r) - 1 } else { b as usize };
-            let (first, r) = if packed { (before[b], r - before[b]) } else { (0, r) };
-            let [queries, keys] = lengths[b];
-            let of = Scope {
-                queries: queries.into(),
-                keys: keys.into(),
-                head: h.into(),
-                batch: b as i64,
-                counts: &counts,
-                reals: &[],
-            };
-            let head = h / (heads / shared);
-            let place = |key: u32| {
-                let (matrix, rows, row) = match pages {
-                    Some(page) => (table[b * each as usize + (key / page) as usize], page, key % page),
-                    None if packed => (0, all_queries, first + key),
-                    None => (b as u32, keys, key),
-                };
-                ((matrix * shared + head) * rows + row) as usize
-            };
-            // A cache of its own format has factors, and Q has none.
-            let scaled = request.cache.is_some() || request.format.bits() == 8;
-            let [factor_q, factor_k, factor_v] = [
-                ("the factors of Q", scaled && request.cache.is_none()),
-                ("the factors of K", scaled),
-                ("the factors of V", scaled),
-            ]
-            .map(|(name, given)| if given { inputs.elements(name, head as usize, 1)[0] as f32 } else { 1.0 });
-            let score = if format == Format::E4m3 { Score::of_bytes } else { Score::of };
-            let query = row_of("Q", d, index);
-            let (mut row, mut seen) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
-            if self.plan().spec.parts != Parts::One {
-                row.merge();
-            }
-            for key in (0..keys).filter(|&key| asked.sees(&of, r.into(), key.into())) {
-                let place = place(key);
-                row.key(score(&query, &row_of("K", d, place), scale).times([factor_q, factor_k]));
-                seen.push(place);
-            }
-            row.factor(factor_v);
-            let within = |wanted: Wanted| (wanted.value, wanted.bound());
-            let of_key = |key: usize| match latent {
-                true => inputs.elements("K", seen[key] * d as usize, dv as usize),
-                false => row_of("V", dv, seen[key]),
-            };
-            let o = row.outputs(output, dv as usize, &of_key);
-            let o = (index * dv as usize, o.into_iter().map(within).collect());
-            (o, (index, vec![within(row.log_sum_exp())]))
-        });
-        let (o, sums) = all.into_iter().unzip();
-        let sums = request.log_sum_exp.then_some(Expected { name: "the log-sum-exp", elements: sums });
+        let of = Reference::new(&asked, call, inputs);
+        let count = of.places.extents(0).into_iter().map(|extent| extent as usize).product();
+        let dv = self.plan().spec.head[1] as usize;
+        let (o, sums) = inputs
+            .rows(count, |index| {
+                let (o, sum) = of.row(index);
+                ((index * dv, o), (index, vec![sum]))
+            })
+            .into_iter()
+            .unzip();
+        let sums = (call.log_sum_exp != 0).then_some(Expected { name: "the log-sum-exp", elements: sums });
         [Expected { name: "O", elements: o }].into_iter().chain(sums).collect()
     }
 
@@ -166,5 +106,93 @@ impl Attention {
             row("registers, consumer", consumer, "after setmaxnreg"),
         ])
         .collect()
+    }
+}
+
+/// A call, with what is in its memory.
+struct Reference<'a> {
+    kernel: &'a Attention,
+    call: &'a AttentionCall,
+    inputs: &'a Inputs<'a>,
+    places: Places,
+    /// The numbers of pages, by sequence.
+    table: Vec<u32>,
+    counts: Vec<i64>,
+    reals: Vec<Bounded>,
+}
+
+impl<'a> Reference<'a> {
+    fn new(kernel: &'a Attention, call: &'a AttentionCall, inputs: &'a Inputs<'a>) -> Self {
+        let AttentionSpec { lengths, pages, .. } = kernel.plan().spec;
+        let AttentionProblem { batch, heads, queries, keys, .. } = call.problem;
+        let (packed, count) = (lengths == Lengths::Packed, batch as usize);
+        let begins = |name| -> Vec<u32> {
+            let begins = inputs.numbers(name, 0, count + 1);
+            begins.windows(2).map(|pair| pair[1] - pair[0]).collect()
+        };
+        let of_queries = if packed { begins("the beginnings of queries") } else { vec![queries; count] };
+        let of_keys = match pages {
+            Some(_) => inputs.numbers("the numbers of keys", 0, count),
+            None if packed => begins("the beginnings of keys"),
+            None => vec![keys; count],
+        };
+        let rows = of_queries.into_iter().zip(of_keys).map(|(queries, of)| [queries, of.min(keys)]);
+        let entries = if pages.is_some() && keys > 0 { count * call.pages.each as usize } else { 0 };
+        let table = if entries > 0 { inputs.numbers("the table of pages", 0, entries) } else { Vec::new() };
+        let counts = call.counts.iter().map(|&count| count.into()).collect();
+        let reals = call.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+        Self { kernel, call, inputs, places: Places::of(rows, heads, packed), table, counts, reals }
+    }
+
+    /// The number of a key of a sequence among the rows of a head of all keys.
+    fn key(&self, [sequence, head, key]: [usize; 3]) -> usize {
+        let Some(page) = self.kernel.plan().spec.pages.map(|page| page as usize) else {
+            return self.places.index(1, [sequence, head, key]);
+        };
+        let number = self.table[sequence * self.call.pages.each as usize + key / page] as usize;
+        (number * self.places.heads[1] + head) * page + key % page
+    }
+
+    /// The factor of a head of Q, K or V.
+    fn factor(&self, i: usize, head: usize) -> f32 {
+        let Factors { addresses, per_head } = self.call.factors;
+        if !self.kernel.plan().spec.is_scaled() || addresses[i] == 0 {
+            return 1.0;
+        }
+        let name = ["the factors of Q", "the factors of K", "the factors of V"][i];
+        self.inputs.elements(name, if per_head { head } else { 0 }, 1)[0] as f32
+    }
+
+    /// A row of O, and its log-sum-exp.
+    fn row(&self, index: usize) -> (Vec<(f64, f64)>, (f64, f64)) {
+        let Self { kernel, call, inputs, places, counts, reals, .. } = self;
+        let AttentionSpec { format, output, head: [d, dv], tile, parts, sinks, .. } = kernel.plan().spec;
+        let (format, d, dv) = (named(format), d as usize, dv as usize);
+        let [b, h, r] = places.place(0, index);
+        let [queries, keys] = places.sequences[b].rows.map(i64::from);
+        let of = Scope { queries, keys, head: h as i64, batch: b as i64, counts, reals };
+        let head = h / (places.heads[0] / places.heads[1]);
+        let [of_q, of_k, of_v] = [0, 1, 2].map(|i| self.factor(i, head));
+        let score = if format == Format::E4m3 { Score::of_bytes } else { Score::of };
+        let query = inputs.elements("Q", index * d, d);
+        let (mut row, mut seen) = (Row::new(format, tile[1]), Vec::new());
+        if parts != Parts::One {
+            row.merge();
+        }
+        if sinks {
+            row.sink(inputs.elements("the sinks", h, 1)[0]);
+        }
+        for key in (0..keys).filter(|&key| kernel.sees(&of, r as i64, key)) {
+            let at = self.key([b, head, key as usize]);
+            let own = score(&query, &inputs.elements("K", at * d, d), call.problem.scale).times([of_q, of_k]);
+            let changed = kernel.score(&of, [r as i64, key], Bounded::new(own.value, own.error));
+            row.key(Score { value: changed.value, error: changed.error });
+            seen.push(at);
+        }
+        row.factor(of_v);
+        let (name, width) = if kernel.plan().latent.is_some() { ("K", d) } else { ("V", dv) };
+        let within = |wanted: Wanted| (wanted.value, wanted.bound());
+        let o = row.outputs(named(output), dv, &|key| inputs.elements(name, seen[key] * width, dv));
+        (o.into_iter().map(within).collect(), within(row.log_sum_exp()))
     }
 }

@@ -576,8 +576,13 @@ impl Family for Attention {
         request.kinds().map(part).sum()
     }
 
-    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
-        Ok(self.expected(request, inputs))
+    fn expect(
+        &self,
+        request: &AttentionRequest,
+        call: &AttentionCall,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
+        Ok(self.expected(request.mask, call, inputs))
     }
 
     fn numbers(&self) -> Vec<[String; 3]> {

@@ -118,13 +118,18 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
         Ok(())
     }
 
-    /// The elements that the kernel writes. Of each piece of memory that it writes, all are expected or some: a piece
+    /// The elements that the kernel writes for a call of a request, whose memory the inputs are. Of each piece of memory that it writes, all are expected or some: a piece
     /// of which nothing is expected is an error, but for a workspace and a report. It is asked only if there is
     /// something to write. By default nothing is known, and no kernel of the family can be checked.
     ///
     /// # Errors
     /// Why the results are not known, in a sentence. A check then fails.
-    fn expect(&self, _request: &Self::Request<'_>, _inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+    fn expect(
+        &self,
+        _request: &Self::Request<'_>,
+        _call: &Self::Call,
+        _inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
         Err(format!("the family {} has no reference, `Family::expect` was needed", Self::NAME))
     }
 

@@ -156,8 +156,12 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
         F::operations(request)
     }
 
-    fn expect(&self, problem: &F::Problem, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
-        let GemmProblem { m, n, .. } = F::gemm(problem);
+    fn expect(
+        &self,
+        problem: &F::Problem,
+        &Call { problem: GemmProblem { m, n, .. }, .. }: &Self::Call,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
         let row = |row: usize| Ok((row * n as usize, F::row(problem, row, inputs)?));
         let elements = inputs.chosen(m as usize).into_iter().map(row).collect::<Result<_, String>>()?;
         Ok(vec![Expected { name: "D", elements }])

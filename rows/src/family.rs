@@ -119,7 +119,12 @@ impl Family for Rows {
         f64::from(request.rows) * request.operations()
     }
 
-    fn expect(&self, request: &RowProblem, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
+    fn expect(
+        &self,
+        request: &RowProblem,
+        _: &RowCall,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
         Ok(expected(request, inputs))
     }
 

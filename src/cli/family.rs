@@ -11,6 +11,7 @@ use crate::attention::backward::AttentionBackward;
 use crate::rows::Rows;
 use crate::verify::family::{self, Agreed, Checks, FamilyError};
 use emulator::Schedule;
+use kernel::operands::Contents;
 use kernel::{AnyGemm, Engine, EngineError, Family, Machine, Predicted};
 
 use crate::cli::engine::{Engines, Found, machine, patiently};
@@ -263,7 +264,7 @@ pub(crate) fn judged<K: Family>(
     use FamilyError::{Call, Engine, Other, Program, Unexpected};
     let what = format!("{problem}: {} on {at}", name(kernel));
     match found {
-        Ok(Agreed { compared, total, ratio }) => {
+        Ok(Agreed { compared, total, ratio, .. }) => {
             writeln!(out(), "ok   {what}: {compared} of {total} elements, {ratio:.2} of the bound")?;
             Ok(true)
         }
@@ -303,7 +304,8 @@ pub(crate) fn recorded<K: Family>(
     ((problem, request), kernel): (&Problem<K>, &K),
     how: (u32, Schedule, u64),
 ) -> Result<family::Traced, Failure> {
-    let traced = patiently("tracing", || family::trace(kernel, &K::call(request), how));
+    let words = K::words(request, Contents::Table);
+    let traced = patiently("tracing", || family::trace(kernel, (&K::call(request), &words), how));
     let traced = traced.map_err(Failure::environment)?;
     traced.ok_or_else(|| usage!("--problem {problem} has nothing to compute"))
 }

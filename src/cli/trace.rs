@@ -75,7 +75,7 @@ impl Run {
     pub(crate) fn traced(&self, entry: &AnyGemm) -> Result<(Trace, Result<(), Failure>), Failure> {
         self.possible(entry)?;
         let how = (self.clusters, self.schedule, self.seed);
-        let traced = patiently("tracing", || family::trace(entry, &self.call(entry), how));
+        let traced = patiently("tracing", || family::trace(entry, (&self.call(entry), &[]), how));
         let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
             refuse!("--m or --n is 0, at least 1 was needed");
         };

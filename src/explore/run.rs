@@ -53,7 +53,7 @@ pub fn traced(entry: &AnyGemm, problem: GemmProblem) -> Result<Value, FamilyErro
     let sourced = entry.plan().epilogue.sourced;
     let (beta, c) = if sourced { (1.0, Some(call.d)) } else { (0.0, None) };
     let call = call.with(LinearArguments { beta, c, ..LinearArguments::default() });
-    let traced = family::trace(entry, &call, (1, Schedule::Paced, 0))?;
+    let traced = family::trace(entry, (&call, &[]), (1, Schedule::Paced, 0))?;
     Ok(traced.map_or(Value::Null, |(trace, outcome)| {
         of(entry, problem, &trace, outcome.err().map(|error| error.to_string()))
     }))
@@ -210,7 +210,7 @@ mod tests {
         let entry = kernel::find("64x64-direct-bf16-kk").expect("in the catalogue");
         let problem = GemmProblem { m: 64, n: 64, k: 128 };
         let call = Call { workspace: None, ..Layouts::of(&entry).packed(problem, 16) };
-        let traced = crate::verify::family::trace(&entry, &call, (1, emulator::Schedule::Paced, 0));
+        let traced = crate::verify::family::trace(&entry, (&call, &[]), (1, emulator::Schedule::Paced, 0));
         let (trace, outcome) = traced.expect("a legal problem").expect("there is something to compute");
         assert!(outcome.is_ok());
         let ring = Some(entry.plan().ring);

@@ -5,6 +5,7 @@
 //! the [mutants](ptx::mutate) of any [`Kernel`](kernel::Kernel) in the emulator, and [`trace`] records what it does.
 
 mod error;
+mod launches;
 mod placed;
 mod proof;
 
@@ -12,6 +13,7 @@ use kernel::operands::{Contents, Fill, Memory, Piece, Places};
 use kernel::{Buffer, Demand, Engine, EngineError, Expected, Family, Filled, Inputs};
 
 pub use error::FamilyError;
+pub use launches::{Launches, Use};
 pub use proof::{Proof, Traced, prove, trace};
 
 use placed::{MARGIN, POISON, Placed, is_result};
@@ -25,9 +27,11 @@ pub struct Agreed {
     pub total: usize,
     /// The largest error as a fraction of its bound, 1 at most.
     pub ratio: f64,
+    /// The least of the largest fractions of all results: bounds that say nothing make it 0.
+    pub least: f64,
 }
 
-/// Runs a kernel of a request once, on random inputs from a seed, and compares what it writes with the reference: everything, or a number of
+/// Runs a kernel of a request, twice if it has a workspace, on random inputs from a seed, and compares what it writes with the reference: everything, or a number of
 /// results where the reference leaves the choice. Nothing else may change. In the emulator an access beside a piece of
 /// memory is a trap; on a card, bytes after each piece must not change.
 ///
@@ -47,6 +51,9 @@ pub fn check<K: Family>(
     agreed.and_then(|agreed| Ok(freed.map(|()| agreed)?))
 }
 
+/// What changes the contents of memory before a check.
+pub type Fills<'a> = dyn Fn(&mut [Filled]) + 'a;
+
 /// Random inputs of a request in an engine's memory, on which its kernels are checked one after another.
 #[derive(Debug)]
 pub struct Checks<C> {
@@ -63,16 +70,30 @@ impl<C: Clone> Checks<C> {
     /// Allocates and fills the memory that any kernel of the request accesses. A seed and a number of results say what is compared.
     ///
     /// # Errors
-    /// The kernel is one for other requests, the call is illegal, it writes no memory that could be compared, or the engine or the host has
-    /// too little memory, which is found before anything is allocated.
+    /// Those of [`given`](Self::given).
     pub fn new<K: Family<Call = C>>(
         engine: &mut dyn Engine,
         kernel: &K,
         request: &K::Request<'_>,
         sample: (u64, usize),
     ) -> Result<Self, FamilyError> {
+        Self::given(engine, kernel, request, (K::call(request), &|_| ()), sample)
+    }
+
+    /// The same for another call of the request: with strides of its own, or with what a call may have and the request does not say. `fill`
+    /// changes the random contents of its memory.
+    ///
+    /// # Errors
+    /// The kernel is one for other requests, the call is illegal, it writes no memory that could be compared, or the engine or the host has
+    /// too little memory, which is found before anything is allocated.
+    pub fn given<K: Family<Call = C>>(
+        engine: &mut dyn Engine,
+        kernel: &K,
+        request: &K::Request<'_>,
+        (mut call, fill): (C, &Fills<'_>),
+        sample: (u64, usize),
+    ) -> Result<Self, FamilyError> {
         kernel.serves(request).map_err(FamilyError::Other)?;
-        let mut call = K::call(request);
         // What was there before, what is there after, and what was expected.
         engine.admit(&Demand::of(kernel, &call, engine.multiprocessors())?, 3)?;
         let (mut empty, mut results) = (Vec::new(), Vec::new());
@@ -102,18 +123,29 @@ impl<C: Clone> Checks<C> {
             buffers.into_iter().try_for_each(|buffer| engine.free(buffer))?;
             return Err(error.into());
         }
-        let mut fill = Fill::new(sample.0);
-        let placed = |(piece, buffer): (Piece, Buffer)| {
-            let mut before = fill.bytes(&piece);
+        let mut random = Fill::new(sample.0);
+        let filled = |piece: Piece| {
+            let mut before = random.bytes(&piece);
             before.resize(piece.bytes + margin, POISON);
-            engine.write(buffer, &before)?;
-            Ok(Placed { before: Filled::new(piece, before), buffer })
+            Filled::new(piece, before)
+        };
+        let mut pieces: Vec<Filled> = pieces.into_iter().map(filled).collect();
+        fill(&mut pieces);
+        let placed = |(before, buffer): (Filled, Buffer)| {
+            engine.write(buffer, &before.bytes)?;
+            Ok(Placed { before, buffer })
         };
         let pieces = pieces.into_iter().zip(buffers).map(placed).collect::<Result<_, EngineError>>()?;
         Ok(Self { call, pieces, empty, results, sample })
     }
 
-    /// Runs a kernel once, and compares what it writes with the reference.
+    /// The call, without a workspace.
+    pub fn call(&self) -> &C {
+        &self.call
+    }
+
+    /// Runs a kernel, and compares what it writes with the reference. With a workspace it runs twice: the second launch finds it as the
+    /// first one has left it.
     ///
     /// # Errors
     /// As [`check`].
@@ -129,26 +161,56 @@ impl<C: Clone> Checks<C> {
         let resident = engine.resident_clusters(&program)?;
         let workspace = engine.workspace(kernel.workspace(&call, resident))?;
         kernel.lend_workspace(&mut call, workspace);
-        for of in self.pieces.iter().filter(|of| of.before.piece.writes) {
-            engine.write(of.buffer, &of.before.bytes)?;
-        }
-        let ran = kernel.run(engine, &call);
+        let launches = if workspace.is_some() { 2 } else { 1 };
+        let ran = (0..launches).try_for_each(|_| self.run(engine, kernel, &call));
         if let Some(workspace) = workspace {
             engine.free(workspace)?;
         }
-        ran.map_err(|error| {
-            if let EngineError::Call { source, .. } = error {
-                FamilyError::Call(source)
-            } else {
-                FamilyError::Engine(error)
-            }
-        })?;
+        ran.and_then(|()| self.compare(engine, kernel, request))
+    }
+
+    /// Restores what was in the memory that the kernel writes, and runs it for a call of this memory.
+    fn run<K: Family<Call = C>>(
+        &self,
+        engine: &mut dyn Engine,
+        kernel: &K,
+        call: &C,
+    ) -> Result<(), FamilyError> {
+        for of in self.pieces.iter().filter(|of| of.before.piece.writes) {
+            engine.write(of.buffer, &of.before.bytes)?;
+        }
+        match kernel.run(engine, call) {
+            Ok(_) => Ok(()),
+            Err(EngineError::Call { source, .. }) => Err(FamilyError::Call(source)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Compares what launches of the [call](Self::call) have written with the reference.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn compare<K: Family<Call = C>>(
+        &self,
+        engine: &mut dyn Engine,
+        kernel: &K,
+        request: &K::Request<'_>,
+    ) -> Result<Agreed, FamilyError> {
         let expected = self.expected(kernel, request)?;
-        let mut agreed = Agreed { compared: 0, total: 0, ratio: 0.0 };
+        let mut agreed = Agreed { compared: 0, total: 0, ratio: 0.0, least: f64::INFINITY };
         for of in &self.pieces {
             of.compare(&expected, &engine.read(of.buffer)?, &mut agreed)?;
         }
-        Ok(agreed)
+        Ok(Agreed { least: agreed.least.min(agreed.ratio), ..agreed })
+    }
+
+    /// The bytes of a piece of memory, by its name; nothing, if it has none.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn read(&self, engine: &mut dyn Engine, name: &str) -> Result<Vec<u8>, EngineError> {
+        let found = self.pieces.iter().find(|of| of.before.piece.name == name);
+        found.map_or_else(|| Ok(Vec::new()), |of| engine.read(of.buffer))
     }
 
     /// What the reference expects of the kernel's results; nothing, if they have no elements.
@@ -161,7 +223,7 @@ impl<C: Clone> Checks<C> {
             return Ok(Vec::new());
         }
         let inputs = Inputs::new(self.pieces.iter().map(|of| &of.before), &self.empty, self.sample);
-        let expected = kernel.expect(request, &inputs).map_err(FamilyError::Unexpected)?;
+        let expected = kernel.expect(request, &self.call, &inputs).map_err(FamilyError::Unexpected)?;
         inputs.answered()?;
         let strange = expected.iter().find(|own| {
             let pieces = self.pieces.iter().map(|of| &of.before.piece);

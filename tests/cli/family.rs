@@ -105,12 +105,12 @@ fn gemm_has_them_as_any_family() {
             &[
                 "verify",
                 "--problem",
-                "single 64x64x128 bf16-sparse-a kk epilogue=linear",
+                "single 64x64x128 bf16-e5m2g128 kk epilogue=linear",
                 "--engine",
                 "emulator",
             ],
             2,
-            "there is nothing to compare with: what GEMMs write of a sparse A is not known here",
+            "there is nothing to compare with: what GEMMs write of B in e5m2, of which some bits are no number",
         ),
         (
             &["verify", "--problem", "single 64x64x64 bf16 kk epilogue=bias", "--engine", "emulator"],
@@ -123,6 +123,7 @@ fn gemm_has_them_as_any_family() {
             "records describe the GEMMs",
         ),
         (&["trace", "--problem", ONE], 0, "kernel    gemm_bf16_"),
+        (&["trace", "--problem", "ragged 70x40x136 bf16 kn groups=3 epilogue=linear"], 0, "kernel    gemm_"),
         (&["explore", "-o", "-", "--problem", ONE], 0, "consumer warpgroups"),
         (&["plan"], 2, "--family gemm needs --problem"),
         (&["plan", "--problem", "64x64x64"], 2, "has no epilogue"),

@@ -1,37 +1,50 @@
 //! What the backward pass must write, in f64.
 
+use collective::Bounded;
 use kernel::{Expected, Family, Inputs};
 use reference::Wanted;
 use reference::attention::sequences::{Gradients, Places};
 
+use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
 use crate::expected::named;
-use crate::family::AttentionRequest;
+use crate::problem::AttentionProblem;
 use crate::scores::Scope;
-use crate::spec::Lengths;
+use crate::spec::{Lengths, Mask};
 
 impl AttentionBackward {
-    /// What it must write: rows of dQ, and then of dK and dV, which have as many.
-    pub(crate) fn expected(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let AttentionRequest { head, mask, lengths, problem, .. } = *request;
-        // A kernel with another mask is wrong.
+    /// What it must write for a call, under a mask of specs: rows of dQ, and then of dK and dV, which have as many. A kernel with another
+    /// mask is wrong.
+    pub(crate) fn expected(&self, mask: Mask, call: &BackwardCall, inputs: &Inputs<'_>) -> Vec<Expected> {
+        let BackwardSpec { head, format, lengths, .. } = self.plan().spec;
+        let AttentionProblem { batch, heads, queries, keys, scale } = call.problem;
         let asked = Self::new(BackwardSpec { mask, ..self.plan().spec });
         let asked = asked.ok().filter(|_| Family::spec(self).is_some()).unwrap_or_else(|| self.clone());
-        let places = Places::of(request.lengths(), problem.heads, lengths == Lengths::Packed);
+        let (packed, count) = (lengths == Lengths::Packed, batch as usize);
+        let rows = |name, all| -> Vec<u32> {
+            match packed {
+                true => inputs.numbers(name, 0, count + 1).windows(2).map(|pair| pair[1] - pair[0]).collect(),
+                false => vec![all; count],
+            }
+        };
+        let of_queries = rows("the beginnings of queries", queries);
+        let of_keys = rows("the beginnings of keys", keys);
+        let places = Places::of(of_queries.into_iter().zip(of_keys).map(|(a, b)| [a, b]), heads, packed);
         let [of_queries, of_keys] = [0, 1]
             .map(|side| places.extents(side).into_iter().map(|extent| extent as usize).product::<usize>());
-        let counts: Vec<i64> = Self::call(request).counts.into_iter().map(i64::from).collect();
+        let counts: Vec<i64> = call.counts.iter().map(|&count| count.into()).collect();
+        let reals: Vec<_> = call.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
         let [d, dv] = head.map(|d| d as usize);
         let width = |name: &str| if matches!(name, "V" | "O" | "dO") { dv } else { d };
         let expected = Gradients {
             places: &places,
-            scale: problem.scale,
-            format: named(request.format),
+            scale,
+            format: named(format),
             sees: &|place: [usize; 4]| {
                 let [queries, keys] = [0, 1].map(|side| places.rows(place[0], side) as i64);
                 let [batch, head, row, key] = place.map(|number| number as i64);
-                asked.sees(&Scope { queries, keys, head, batch, counts: &counts, reals: &[] }, row, key)
+                asked.sees(&Scope { queries, keys, head, batch, counts: &counts, reals: &reals }, row, key)
             },
             row: &|name, row| inputs.elements(name, row * width(name), width(name)),
             log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1)[0],

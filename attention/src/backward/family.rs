@@ -200,8 +200,13 @@ impl Family for AttentionBackward {
         request.kinds().map(part).sum()
     }
 
-    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
-        Ok(self.expected(request, inputs))
+    fn expect(
+        &self,
+        request: &AttentionRequest,
+        call: &BackwardCall,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
+        Ok(self.expected(request.mask, call, inputs))
     }
 
     fn numbers(&self) -> Vec<[String; 3]> {

@@ -1,6 +1,7 @@
 //! GEMM as a family: the kernels of a request, and what a kernel must write of one.
 
 mod matrices;
+mod stored;
 
 use collective::{Formula, RoleRegisters};
 
@@ -132,8 +133,13 @@ impl Family for AnyGemm {
         measured(&request.known(Known::Measured(times)), machine).map(Predicted::from)
     }
 
-    fn expect(&self, request: &Request<'_>, inputs: &Inputs<'_>) -> Result<Vec<Expected>, String> {
-        Ok(vec![Matrices::new(self, request, inputs)?.expected()?])
+    fn expect(
+        &self,
+        request: &Request<'_>,
+        call: &Call,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
+        Ok(vec![Matrices::new(self, &Request { call: *call, ..*request }, inputs)?.expected()?])
     }
 
     fn numbers(&self) -> Vec<[String; 3]> {

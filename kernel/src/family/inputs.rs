@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use reference::Format;
 use thiserror::Error;
 
-use crate::operands::{Extents, Piece};
+use crate::operands::Piece;
 
 /// The inputs of a check.
 ///
@@ -164,17 +164,18 @@ impl Filled {
         self.format.map_or(self.piece.extents.bits.max(8) / 8, Format::bytes) as usize
     }
 
-    /// Elements per line, lines per matrix, and elements from line to line and from matrix to matrix.
-    fn extents(&self) -> [usize; 4] {
-        let Extents { bits, length, lines, ld, stride, .. } = self.piece.extents;
-        let whole = |elements: u64| (elements * u64::from(bits) / 8) as usize / self.size();
-        [whole(length), lines as usize, whole(ld), whole(stride)]
+    /// Elements per line; and how often lines are repeated, at which distances in elements.
+    fn lines(&self) -> (usize, [(usize, usize); 3]) {
+        let (length, repeats) = self.piece.lines;
+        let bits = u64::from(self.piece.extents.bits);
+        let whole = |elements: u64| (elements * bits / 8) as usize / self.size();
+        (whole(length), repeats.map(|(count, distance)| (count as usize, whole(distance))))
     }
 
     /// Number of its elements.
     pub fn count(&self) -> usize {
-        let [length, lines, ..] = self.extents();
-        length * lines * self.piece.extents.count as usize
+        let (length, repeats) = self.lines();
+        length * repeats.iter().map(|(count, _)| count).product::<usize>()
     }
 
     /// What its elements are, in words.
@@ -189,12 +190,14 @@ impl Filled {
 
     /// Where `count` elements from the `first` on lie, in the order of lines: the bytes of each line's.
     pub fn spans(&self, first: usize, count: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let ([length, lines, ld, stride], size) = (self.extents(), self.size());
+        let ((length, [inner, middle, outer]), size) = (self.lines(), self.size());
         let (mut at, end) = (first, first.saturating_add(count).min(self.count()));
         core::iter::from_fn(move || {
             let left = end.checked_sub(at).filter(|&left| left > 0)?;
             let (line, element) = (at / length, at % length);
-            let begin = (line / lines * stride + line % lines * ld + element) * size;
+            let (matrix, line) = (line / inner.0, line % inner.0);
+            let begin = matrix / middle.0 * outer.1 + matrix % middle.0 * middle.1 + line * inner.1;
+            let begin = (begin + element) * size;
             let taken = left.min(length - element);
             at += taken;
             Some(begin..begin + taken * size)

@@ -13,6 +13,8 @@ pub struct Piece {
     pub address: u64,
     /// How far it reaches.
     pub extents: Extents,
+    /// Elements of a line; and how often lines are repeated, at which distances in elements. All others are gaps.
+    pub lines: (u64, [(u32, u64); 3]),
     /// What is there.
     pub contents: Contents,
     /// Its bytes.
@@ -67,12 +69,14 @@ pub struct Places<'a> {
     pub pieces: Vec<Piece>,
     /// The words of a table or of records that are visited.
     pub words: Vec<u32>,
+    /// Whether the memory that was visited last is a piece.
+    last: bool,
 }
 
 impl<'a> Places<'a> {
     /// Places in memory that `allocate` allocates, given a number of bytes.
     pub fn new(allocate: &'a mut dyn FnMut(usize) -> u64) -> Self {
-        Self { allocate, pieces: Vec::new(), words: Vec::new() }
+        Self { allocate, pieces: Vec::new(), words: Vec::new(), last: false }
     }
 
     /// The same for a call with a table of these words.
@@ -97,12 +101,21 @@ impl Visit for Places<'_> {
     fn memory(&mut self, place: Memory<'_>) {
         let Memory { name, address, extents, contents, writes } = place;
         let bytes = usize::try_from(extents.bytes()).unwrap_or(usize::MAX);
-        if bytes > 0 {
+        self.last = bytes > 0;
+        if self.last {
+            let Extents { length, lines, ld, count, stride, .. } = extents;
+            let lines = (length, [(lines, ld), (count, stride), (1, 0)]);
             *address = (self.allocate)(bytes);
             let told = matches!(contents, Contents::Table | Contents::Records);
             let words = if told { self.words.clone() } else { Vec::new() };
             let address = *address;
-            self.pieces.push(Piece { name, address, extents, contents, bytes, writes, words });
+            self.pieces.push(Piece { name, address, extents, lines, contents, bytes, writes, words });
+        }
+    }
+
+    fn lines(&mut self, length: u64, repeats: [(u32, u64); 3]) {
+        if let Some(last) = self.pieces.last_mut().filter(|_| self.last) {
+            last.lines = (length, repeats);
         }
     }
 }
@@ -133,6 +146,8 @@ impl Fill {
         match piece.contents {
             // A pattern that shows elements that were not written, but where they are read before.
             Contents::Source(format) if piece.writes => matrix(format),
+            // Of floats it is a NaN that no instruction makes.
+            Contents::Output(format) if piece.writes && format.is_float() => vec![0xFF; piece.bytes],
             _ if piece.writes && !matches!(piece.contents, Contents::Workspace | Contents::Report) => {
                 vec![0xA5; piece.bytes]
             }
@@ -162,8 +177,10 @@ impl Fill {
             Contents::Table | Contents::Records => {
                 piece.words.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
+            // 1/8 to 8.
+            Contents::Exponents => (0..piece.bytes).map(|_| 124 + (self.next() >> 40) as u8 % 7).collect(),
             // Any bits are legal.
-            Contents::Codes(..) | Contents::Exponents | Contents::Elements(_) | Contents::Output(_) => {
+            Contents::Codes(..) | Contents::Elements(_) | Contents::Output(_) => {
                 (0..piece.bytes).map(|_| self.next() as u8).collect()
             }
         }

@@ -2,12 +2,11 @@
 
 use core::fmt;
 
-use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
-use kernel::operands::{Contents, Fill, Places};
-use kernel::{Buffer, Demand, Emulator, Engine, Kernel, Launch};
+use emulator::{Failure, Options, Program, Recorder, Schedule, Trace};
+use kernel::{Demand, Emulator, Engine, Kernel};
 use ptx::mutate::{Mutation, mutations};
 
-use super::FamilyError;
+use super::{FamilyError, Launches};
 
 /// Clusters that run at the same time: few, so that persistent kernels compute several tiles per cluster.
 const RESIDENT: u32 = 2;
@@ -55,7 +54,7 @@ impl fmt::Display for Proof {
 }
 
 /// Breaks every synchronising step of a kernel, one at a time, and runs each broken program in the emulator under the deterministic schedules and
-/// `random` random ones, until it behaves differently. `call` may have any addresses: memory is made for it. A kernel with a
+/// `random` random ones, until it behaves differently. `call` may have any addresses: memory is made for it, with the words of its tables ([`Family::words`](kernel::Family::words)). A kernel with a
 /// workspace is launched twice: its results are restored, and the second launch finds the workspace as the first one has left it.
 ///
 /// # Errors
@@ -63,7 +62,7 @@ impl fmt::Display for Proof {
 /// programs: each of its steps has a proof of its own.
 pub fn prove<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
-    call: &C,
+    (call, words): (&C, &[u32]),
     random: u64,
 ) -> Result<Proof, FamilyError> {
     let steps = kernel.steps().len();
@@ -73,14 +72,16 @@ pub fn prove<C: Clone>(
         )));
     }
     Emulator::new().admit(&Demand::of(kernel, call, RESIDENT)?, 2)?;
-    let Some(trial) = Trial::new(kernel, call, RESIDENT)? else { return Ok(Proof::default()) };
-    let launches = if trial.keeps { 2 } else { 1 };
-    let function = trial.program.function();
+    let Some(trial) = Launches::of(kernel, (call, words), RESIDENT)? else {
+        return Ok(Proof::default());
+    };
+    let (launches, program) = (trial.launches(), kernel.program()?);
+    let function = program.function();
     let unbroken = Program::new(function);
     let failed = |(schedule, seed), reason| FamilyError::Unbroken { schedule, seed, reason };
     let run = |program: &Program, by, fuel| {
-        let options = Options { fuel, threads: 1, ..trial.options(by) };
-        trial.run(program, launches, &options).map_err(|failure| failure.to_string())
+        let (ran, written) = trial.run(program, &Options { fuel, threads: 1, ..options(function, by) });
+        ran.map(|instructions| (instructions, written)).map_err(|failure| failure.to_string())
     };
     let first = (Schedule::Default, 0);
     let (instructions, want) =
@@ -120,86 +121,22 @@ pub fn prove<C: Clone>(
 /// The call is illegal, or larger than this machine traces ([`Demand::traced`]), which is found before anything is allocated.
 pub fn trace<C: Clone>(
     kernel: &(impl Kernel<C> + ?Sized),
-    call: &C,
+    (call, words): (&C, &[u32]),
     (resident, schedule, seed): (u32, Schedule, u64),
 ) -> Result<Option<Traced>, FamilyError> {
     Demand::of(kernel, call, resident)?.traced()?;
-    let Some(trial) = Trial::new(kernel, call, resident)? else { return Ok(None) };
-    let recorder = Recorder::default();
-    let options = Options { trace: Some(&recorder), ..trial.options((schedule, seed)) };
-    let outcome = trial.run(&Program::new(trial.program.function()), 1, &options).map(|_| ());
-    Ok(Some((recorder.into_trace(), outcome)))
+    let Some(trial) = Launches::of(kernel, (call, words), resident)? else { return Ok(None) };
+    let (recorder, program) = (Recorder::default(), kernel.program()?);
+    let options = Options { trace: Some(&recorder), ..options(program.function(), (schedule, seed)) };
+    let trial = trial.changed(|_, _, launches| *launches = 1);
+    let (ran, _) = trial.run(&Program::new(program.function()), &options);
+    Ok(Some((recorder.into_trace(), ran.map(|_| ()))))
 }
 
 /// What a kernel did, and how its run ended.
 pub type Traced = (Trace, Result<(), Failure>);
 
-/// Launches on memory of their own in the emulator.
-struct Trial {
-    program: kernel::Program,
-    launch: Launch,
-    /// The contents of memory before the launch, in the order of allocation.
-    contents: Vec<Vec<u8>>,
-    /// Which of them the kernel writes.
-    written: Vec<usize>,
-    /// Which of these are restored before a further launch: the results. A workspace stays as it is.
-    results: Vec<usize>,
-    /// Whether there is a workspace.
-    keeps: bool,
-}
-
-impl Trial {
-    fn new<C: Clone>(
-        kernel: &(impl Kernel<C> + ?Sized),
-        call: &C,
-        resident: u32,
-    ) -> Result<Option<Self>, FamilyError> {
-        let (mut call, mut memory) = (call.clone(), Memory::new());
-        let mut allocate = |bytes| memory.allocate(bytes);
-        let mut places = Places::new(&mut allocate);
-        kernel.visit(&mut call, &mut places);
-        let pieces = places.pieces;
-        let mut fill = Fill::new(1);
-        let mut contents: Vec<Vec<u8>> = pieces.iter().map(|piece| fill.bytes(piece)).collect();
-        let Buffer { bytes, .. } = Buffer::new(0, kernel.workspace(&call, resident));
-        if bytes > 0 {
-            let address = memory.allocate(bytes);
-            kernel.lend_workspace(&mut call, Some(Buffer { address, bytes }));
-            contents.push(vec![0; bytes]);
-        }
-        let written: Vec<usize> = (0..pieces.len()).filter(|&at| pieces[at].writes).collect();
-        let kept = |at: &usize| matches!(pieces[*at].contents, Contents::Workspace);
-        let (own, results) = written.iter().copied().partition::<Vec<_>, _>(kept);
-        let keeps = bytes > 0 || !own.is_empty();
-        let (program, launch) = (kernel.program()?, kernel.launch(&call, resident)?);
-        Ok(launch.map(|launch| Self { program, launch, contents, written, results, keeps }))
-    }
-
-    fn options(&self, (schedule, seed): (Schedule, u64)) -> Options<'static> {
-        Options { schedule, seed, dependent: self.program.function().waits_for_grids(), ..Options::default() }
-    }
-
-    /// Launches a program some times. Returns the number of instructions of the last launch, and what each launch wrote.
-    fn run(
-        &self,
-        program: &Program,
-        launches: u32,
-        options: &Options<'_>,
-    ) -> Result<(u64, Vec<u8>), Failure> {
-        let mut memory = Memory::new();
-        // It returns the same addresses for the same sizes in the same order.
-        let addresses: Vec<u64> = self.contents.iter().map(|bytes| memory.upload(bytes)).collect();
-        let (mut instructions, mut all) = (0, Vec::new());
-        for launch in 0..launches {
-            for &at in self.results.iter().filter(|_| launch > 0) {
-                memory.write(addresses[at], &self.contents[at])?;
-            }
-            let report = program.launch(self.launch.grid, &self.launch.arguments, &memory, options)?;
-            instructions = report.instructions;
-            for &at in &self.written {
-                all.extend(memory.read(addresses[at], self.contents[at].len())?);
-            }
-        }
-        Ok((instructions, all))
-    }
+/// Options of a schedule, for a program that waits for the grids that it depends on, or does not.
+fn options(function: &ptx::Function, (schedule, seed): (Schedule, u64)) -> Options<'static> {
+    Options { schedule, seed, dependent: function.waits_for_grids(), ..Options::default() }
 }

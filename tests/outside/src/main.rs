@@ -28,6 +28,7 @@ use falchion::emulator::Schedule;
 use falchion::kernel::disk::records::RecordsOf;
 use falchion::kernel::disk::{Cache, Key};
 use falchion::kernel::driver::{Context, Tuning, tuned};
+use falchion::kernel::operands::Contents;
 use falchion::kernel::words::Sizes;
 use falchion::kernel::{Family, Inputs, Machine, OwnGemm, Predicted};
 use falchion::prelude::*;
@@ -185,14 +186,14 @@ fn family<K: Family>(
         }
     }
     let spec: K::Spec = spec.parse().map_err(|error| format!("{error}"))?;
-    let (kernel, call) = (K::of_spec(&spec)?, K::call(&small));
-    let proof = family::prove(&kernel, &call, 4)?;
+    let (kernel, call, words) = (K::of_spec(&spec)?, K::call(&small), K::words(&small, Contents::Table));
+    let proof = family::prove(&kernel, (&call, &words), 4)?;
     println!("{}: {compared} elements; {proof}", K::NAME);
     for mutant in proof.missed.iter().map(ToString::to_string) {
         // Of the waits of producers, those for a ring that another ring holds back can be left out.
         assert!(!mutant.starts_with("mbarrier.try_wait deleted in consumer"), "{mutant}");
     }
-    let traced = family::trace(&kernel, &call, (2, Schedule::Paced, 0))?;
+    let traced = family::trace(&kernel, (&call, &words), (2, Schedule::Paced, 0))?;
     let (trace, outcome) = traced.ok_or("there is something to compute")?;
     outcome?;
     assert!(!trace.events.is_empty());

@@ -237,6 +237,7 @@ impl Family for Mlp {
     fn expect(
         &self,
         &Sizes([rows, hidden]): &Sizes<2>,
+        _: &MlpCall,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<Expected>, String> {
         let (width, hidden, eps) = (WIDTH as usize, hidden as usize, 2f64.powi(-23));

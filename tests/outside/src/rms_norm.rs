@@ -164,6 +164,7 @@ impl Family for RmsNorm {
     fn expect(
         &self,
         &Sizes([rows, columns]): &Sizes<2>,
+        _: &Norm,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<Expected>, String> {
         let columns = columns as usize;

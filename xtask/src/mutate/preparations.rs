@@ -3,8 +3,8 @@
 use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
 use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Order, Parts};
 use collective::{Format, MatrixRef, sparse};
-use emulator::Memory;
-use kernel::operands::{Contents, Fill, Places};
+use falchion::verify::family::{Launches, Use};
+use kernel::operands::{Contents, Fill};
 use kernel::{Buffer, Compress, Compression, Family, Kernel, Program, Transpose, Transposition};
 use ptx::{Function, VerifyError};
 
@@ -197,29 +197,25 @@ where
 
     fn cases(&self, _: &Function) -> Result<Vec<Case>, String> {
         let case = |(i, (call, words)): (usize, &(C, Vec<u32>))| {
-            let (mut call, mut memory) = (call.clone(), Memory::new());
-            let mut allocate = |bytes| memory.allocate(bytes);
-            let mut places = Places::new(&mut allocate).with(words.clone());
-            let bytes = self.kernel.workspace(&call, self.resident);
-            self.kernel.lend_workspace(&mut call, (bytes > 0).then_some(Buffer::new(0, bytes)));
-            self.kernel.visit(&mut call, &mut places);
-            let mut random = Fill::new(0x5EED);
-            let mut contents: Vec<Vec<u8>> = places.pieces.iter().map(|piece| random.bytes(piece)).collect();
-            let (pruned, bytes) = self.pruned;
-            if i < pruned {
-                contents[0].chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
-            }
-            let noise = (self.noise)(&call);
-            if let Some(workspace) = contents.last_mut().filter(|_| noise > 0) {
-                workspace[..noise].copy_from_slice(&random.matrix(Format::F32, noise));
-            }
-            let launch = self.kernel.launch(&call, self.resident).map_err(|error| error.to_string())?;
-            let mut launch = launch.ok_or("the problem has no elements")?;
-            // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
-            launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);
-            let outputs = places.outputs();
-            let again = outputs.first().copied().filter(|_| self.again);
-            Ok(Case { launch, contents, outputs, again, long: false })
+            let launches = Launches::of(&self.kernel, (call, words), self.resident);
+            let launches =
+                launches.map_err(|error| error.to_string())?.ok_or("the problem has no elements")?;
+            let launches = launches.changed(|launch, memory, launches| {
+                let (pruned, bytes) = self.pruned;
+                if i < pruned {
+                    memory[0].0.chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
+                }
+                let noise = (self.noise)(call);
+                if let Some((workspace, _)) = memory.last_mut().filter(|_| noise > 0) {
+                    workspace[..noise].copy_from_slice(&Fill::new(0x5EED).matrix(Format::F32, noise));
+                }
+                // What is left in the workspace is compared, too.
+                memory.iter_mut().filter(|(_, of)| *of == Use::Own).for_each(|(_, of)| *of = Use::Left);
+                // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
+                launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);
+                *launches = if self.again { 2 } else { 1 };
+            });
+            Ok(Case { launches, long: false })
         };
         self.calls.iter().enumerate().map(case).collect()
     }

@@ -3,9 +3,10 @@
 use core::fmt;
 
 use collective::{Form, Plan};
-use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
-use kernel::operands::{Contents, Fill};
-use kernel::{GemmProblem, Launch};
+use emulator::{Failure, Fault, Options, Program, Schedule};
+use falchion::verify::family::{Launches, Use};
+use kernel::GemmProblem;
+use kernel::operands::{Contents, Fill, Piece};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -56,14 +57,7 @@ impl fmt::Display for Verdict {
 
 /// One problem of a kernel.
 pub(super) struct Case {
-    pub(super) launch: Launch,
-    /// The contents of memory before the launch, in the order of allocation.
-    pub(super) contents: Vec<Vec<u8>>,
-    /// Which contents the kernel writes.
-    pub(super) outputs: Vec<usize>,
-    /// The output that is restored before a second launch, which begins with all else as the first launch left
-    /// it. `None`: there is no second launch.
-    pub(super) again: Option<usize>,
+    pub(super) launches: Launches,
     /// Whether the case exercises the ring. It then takes many times as long as a short case.
     pub(super) long: bool,
 }
@@ -71,7 +65,7 @@ pub(super) struct Case {
 /// A case, and what the unbroken program does with it.
 struct Known {
     case: Case,
-    /// The contents of the outputs after the unbroken launch.
+    /// What the unbroken launches write.
     expected: Vec<u8>,
     /// Instructions after which a mutant counts as endless.
     fuel: u64,
@@ -271,17 +265,13 @@ impl Specimen {
         Verdict::Alive
     }
 
-    /// Runs a program on a case, twice if the case says so. Returns the number of instructions of the last
-    /// launch, and the contents of the outputs.
+    /// Runs a program on a case. Returns the number of instructions of the last launch, and what was written.
     fn run(
         &self,
         known: &Known,
         program: &Program,
         (schedule, seed): (Schedule, u64),
     ) -> (Result<u64, Failure>, Vec<u8>) {
-        let Case { launch, contents, outputs, again, .. } = &known.case;
-        let mut memory = Memory::new();
-        let addresses: Vec<u64> = contents.iter().map(|bytes| memory.upload(bytes)).collect();
         let options = Options {
             schedule,
             seed,
@@ -290,16 +280,7 @@ impl Specimen {
             dependent: self.dependent,
             ..Options::default()
         };
-        let mut outcome = program.launch(launch.grid, &launch.arguments, &memory, &options);
-        if let (Ok(_), &Some(restored)) = (&outcome, again) {
-            outcome = match memory.write(addresses[restored], &contents[restored]) {
-                Ok(()) => program.launch(launch.grid, &launch.arguments, &memory, &options),
-                Err(error) => Err(error.into()),
-            };
-        }
-        let read = |&at: &usize| memory.read(addresses[at], contents[at].len());
-        let output = outputs.iter().flat_map(|at| read(at).unwrap_or_default()).collect();
-        (outcome.map(|report| report.instructions), output)
+        known.case.launches.run(program, &options)
     }
 }
 
@@ -432,10 +413,16 @@ impl Case {
                 | Size::NarrowOneMoreThanStages
         );
         // The next launch begins with the workspace as the first one has left it.
-        let outputs: Vec<usize> =
-            (0..products.memory.len()).filter(|&at| products.memory[at].writes).collect();
-        let again = d.filter(|_| !long && outputs.len() > 1);
-        Ok(Some(Self { launch, contents, outputs, again, long }))
+        let of = |piece: &Piece| match (piece.writes, piece.contents) {
+            (false, _) => Use::Read,
+            (true, Contents::Output(_)) => Use::Result,
+            (true, _) => Use::Left,
+        };
+        let memory: Vec<_> =
+            contents.into_iter().zip(&products.memory).map(|(bytes, piece)| (bytes, of(piece))).collect();
+        let again = !long && d.is_some() && memory.iter().any(|(_, of)| *of == Use::Left);
+        let launches = Launches::new(launch, memory, if again { 2 } else { 1 });
+        Ok(Some(Self { launches, long }))
     }
 }
 /// The number of slices of a tile of the last wave; 1 if the scheduler never slices tiles.

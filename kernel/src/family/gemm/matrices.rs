@@ -7,6 +7,7 @@ use collective::{AccumulatorType, SCALES};
 use cute_rs::atom::Major;
 use reference::{Accumulators, Format, Sum};
 
+use super::stored::{are_numbers, stored as of_memory};
 use super::{Expected, Inputs};
 use crate::gemm::AnyGemm;
 use crate::problem::GemmProblem;
@@ -39,6 +40,8 @@ struct Product {
     ks: Range<usize>,
     /// The columns of its B, if they were asked for.
     columns: OnceLock<Vec<Vec<f64>>>,
+    /// Its A and B, if they were asked for and memory has them in another form.
+    stored: [OnceLock<Option<Vec<f64>>>; 2],
 }
 
 impl<'a> Matrices<'a> {
@@ -57,11 +60,11 @@ impl<'a> Matrices<'a> {
             return unknown(&format!("the epilogue `{}`", formula.name()));
         }
         for (i, name) in ["A", "B"].into_iter().enumerate() {
-            if let Some(weights) = types.weights[i] {
-                return unknown(&format!("{name} in {} bits", weights.code.bits()));
-            }
-            if types.sparse[i] {
-                return unknown(&format!("a sparse {name}"));
+            if let Some(weights) = types.weights[i].filter(|spec| !are_numbers(*spec)) {
+                return unknown(&format!(
+                    "{name} in {}, of which some bits are no number",
+                    weights.code.name()
+                ));
             }
         }
         let [a, b, d] = [types.a, types.b, types.d].map(|format| Format::named(format.name()));
@@ -136,11 +139,22 @@ impl<'a> Matrices<'a> {
     }
 
     /// The elements along K of some rows of A (0) or columns of B (1).
-    fn lines(&self, i: usize, Product { matrices, ks, .. }: &Product, mn: Range<usize>) -> Vec<Vec<f64>> {
+    fn lines(
+        &self,
+        i: usize,
+        Product { matrices, ks, stored, .. }: &Product,
+        mn: Range<usize>,
+    ) -> Vec<Vec<f64>> {
         let ([m, n, k], name) = (self.extents, ["A", "B"][i]);
         let (extent, matrix) = ([m, n][i], matrices[i]);
         if ks.is_empty() || self.request.call.epilogue.alpha == 0.0 {
             return vec![Vec::new(); mn.len()];
+        }
+        let [along_mn, along_k] = [extent, k].map(|extent| extent as u32);
+        let whole = stored[i]
+            .get_or_init(|| of_memory(&self.request.stored(), self.inputs, (i, matrix), [along_mn, along_k]));
+        if let Some(whole) = whole {
+            return mn.map(|line| whole[line * k + ks.start..line * k + ks.end].to_vec()).collect();
         }
         match self.request.majors[i] {
             Major::K => {
@@ -178,7 +192,14 @@ fn products(
     [m, _, k]: [usize; 3],
     inputs: &Inputs<'_>,
 ) -> Result<Vec<Product>, String> {
-    let product = |matrices, rows, d, ks| Product { matrices, rows, d, ks, columns: OnceLock::new() };
+    let product = |matrices, rows, d, ks| Product {
+        matrices,
+        rows,
+        d,
+        ks,
+        columns: OnceLock::new(),
+        stored: [const { OnceLock::new() }; 2],
+    };
     let count = products.count() as usize;
     let table = |name, words| inputs.numbers(name, 0, words).into_iter().map(|word| word as usize);
     let ranges = |of: Vec<usize>| of.windows(2).map(|pair| pair[0]..pair[1]).collect::<Vec<_>>();

@@ -3,8 +3,10 @@
 use attention::backward::AttentionBackward;
 use attention::{Attention, AttentionRequest};
 use kernel::{Emulator, Family, Needed};
+use reference::Format;
 
-use crate::verify::family::check;
+use crate::verify::family::{Agreed, FamilyError, check};
+use crate::verify::tampered::{Mistake, Tampered, edge};
 
 fn kernel(spec: &str) -> Attention {
     let parsed = spec.parse().unwrap_or_else(|error| panic!("{spec}: {error}"));
@@ -122,5 +124,51 @@ fn numbers_of_the_backward_pass_are_those_of_the_plan() {
         let values: Vec<u32> = numbers.iter().map(|[_, value, _]| value.parse().expect("a number")).collect();
         assert_eq!(values[..4], want, "{spec}: {numbers:?}");
         assert!(values[4..].iter().all(|count| (24..=255).contains(count)), "{spec}: {values:?}");
+    }
+}
+
+/// Sequences of different lengths: an element of any row is right up to its bound and not beyond, and no two rows are taken for each
+/// other. O is the fourth piece of memory, or dQ the sixth, and so on: of queries, of keys and of values.
+#[test]
+fn mistakes_of_attention_are_found() {
+    const LARGE: u64 = 0x4780;
+    type Judge = fn(usize, Vec<Mistake>) -> Result<Agreed, FamilyError>;
+    let forward: Judge = |piece, mistakes| {
+        let kernel = kernel("d=64 tile=64x64 mask=causal lengths=packed");
+        check(&mut Tampered::new(piece, mistakes), &kernel, &request(PACKED), (7, usize::MAX))
+    };
+    let backward: Judge = |piece, mistakes| {
+        let spec = "d=64 tile=64x64 mask=causal lengths=packed".parse().expect("a spec");
+        let kernel = AttentionBackward::new(spec).expect("legal");
+        let request = AttentionBackward::request(PACKED).expect("a problem");
+        check(&mut Tampered::new(piece, mistakes), &kernel, &request, (7, usize::MAX))
+    };
+    // 4 heads of queries, 2 of keys; sequences of 9, 6 and 3.
+    const PACKED: &str = "3x4/2x9 d=64 lengths=packed mask=causal";
+    let bf16 = (Format::Bf16, 64, LARGE);
+    for (name, judge, piece, rows, (format, width, large)) in [
+        ("O", forward, 3, 4 * 18, bf16),
+        ("the log-sum-exp", forward, 4, 4 * 18, (Format::F32, 1, 0x4780_0000)),
+        ("dQ", backward, 5, 4 * 18, bf16),
+        ("dK", backward, 6, 2 * 18, bf16),
+        ("dV", backward, 7, 2 * 18, bf16),
+    ] {
+        let set = |at: usize, bits| Mistake::element(format, at * format.bytes() as usize, bits);
+        for row in [0, 8, 9, 14, 15, 17, 18, rows - 1] {
+            let at = row * width + width / 2;
+            let found = judge(piece, set(at, large)).expect_err("it is large");
+            let FamilyError::Element { name: of, index, expected, bound, .. } = found else {
+                panic!("{name}, row {row}: {found}");
+            };
+            assert_eq!((of, index), (name, at));
+            let [within, beyond] = edge(format, expected, bound);
+            assert!(judge(piece, set(at, within)).is_ok(), "{name}, row {row}: within the bound");
+            assert!(judge(piece, set(at, beyond)).is_err(), "{name}, row {row}: beyond the bound");
+        }
+        let bytes = width * format.bytes() as usize;
+        let left_out =
+            judge(piece, vec![Mistake::Unwritten(11 * bytes..11 * bytes + format.bytes() as usize)]);
+        let unwritten = matches!(left_out, Err(FamilyError::Unwritten { index, .. }) if index == 11 * width);
+        assert!(unwritten, "{name}: one element is left out: {left_out:?}");
     }
 }

@@ -11,7 +11,7 @@ fn request(text: &str) -> Request<'static> {
 }
 
 /// Problems, and the number of elements of D.
-const PROBLEMS: [(&str, usize); 24] = [
+const PROBLEMS: [(&str, usize); 31] = [
     ("single 70x40x136 bf16 kk epilogue=linear", 2800),
     ("single 72x40x136 bf16 mn epilogue=linear+c", 2880),
     ("single 72x40x136 f16 mk epilogue=linear", 2880),
@@ -34,6 +34,13 @@ const PROBLEMS: [(&str, usize); 24] = [
     ("masked 96x136x256 e4m3-1x128-128x128 kk groups=3 epilogue=linear", 13056),
     ("k-grouped 40x24x500 bf16 mn groups=3 epilogue=linear", 2880),
     ("k-grouped 40x136x528 e4m3-1x128-1x128 kk groups=2 epilogue=linear", 10880),
+    ("single 64x64x128 bf16-sparse-a kk epilogue=linear+c", 4096),
+    ("single 40x72x256 e4m3-sparse-b kk epilogue=linear", 2880),
+    ("batched 64x64x128 f16-sparse-a kk groups=2 epilogue=linear", 8192),
+    ("single 16x200x256 bf16-s4g128 kk epilogue=linear", 3200),
+    ("single 16x64x304 f16-u8g0 kk epilogue=linear", 1024),
+    ("single 24x64x256 bf16-e2m1g32 kk epilogue=linear+c", 1536),
+    ("ragged 24x64x256 bf16-u4g64z kk groups=2 epilogue=linear", 1536),
     ("single 5x8x0 bf16 kk epilogue=linear", 40),
     ("single 0x8x8 bf16 kk epilogue=linear", 0),
 ];
@@ -100,14 +107,9 @@ fn what_is_not_known_of_gemms_is_said() {
             "the kernel's epilogue is linear, relu(acc) was needed",
         ),
         (
-            "single 64x64x128 bf16-sparse-a kk epilogue=linear",
-            "sparse=a tile=128x32x128",
-            "there is nothing to compare with: what GEMMs write of a sparse A is not known here",
-        ),
-        (
-            "single 64x64x128 bf16-s4g128 kk epilogue=linear",
-            "weights-b=s4 group=128 swap=yes tile=128x16x128",
-            "there is nothing to compare with: what GEMMs write of B in 4 bits is not known here",
+            "single 64x64x128 bf16-e4m3g128 kk epilogue=linear",
+            "weights-b=e4m3 group=128 swap=yes tile=128x16x128",
+            "there is nothing to compare with: what GEMMs write of B in e4m3, of which some bits are no number",
         ),
         (
             "grouped 128x64x64 bf16 kk groups=2 epilogue=linear",

@@ -55,7 +55,7 @@ fn every_element_of_a_problem_is_expected() {
                 Rows::ranked(&of, &Machine::h200(), 9).unwrap_or_else(|error| panic!("{text}: {error}"));
             for Predicted { kernel, .. } in ranked {
                 let agreed = check(&mut Emulator::new(), &kernel, &of, (7, usize::MAX));
-                let Agreed { compared, total, ratio } =
+                let Agreed { compared, total, ratio, .. } =
                     agreed.unwrap_or_else(|error| panic!("{text}: {error}"));
                 assert_eq!((compared, total), (count, count), "{text}: {kernel:?}");
                 assert!(ratios.contains(&ratio), "{text}: {kernel:?}: {ratio}");
@@ -164,7 +164,8 @@ fn synchronisation_is_needed() {
     ] {
         let of = problem(text);
         let kernel = Rows::new(&of.specs().next().expect("a kernel")).expect("legal");
-        let proof = prove(&kernel, &Rows::call(&of), 2).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let proof =
+            prove(&kernel, (&Rows::call(&of), &[]), 2).unwrap_or_else(|error| panic!("{text}: {error}"));
         let missed =
             proof.missed.iter().map(ToString::to_string).filter(|of| !of.contains("bar.sync id + 1"));
         assert_eq!(missed.collect::<Vec<_>>(), [""; 0], "{text}: {proof}");

@@ -1,40 +1,23 @@
-//! Attention's backward pass in the emulator, against the reference in f64.
+//! The backward pass.
 
 use emulator::Schedule;
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
-use falchion::attention::{AttentionProblem, Count, Scope, Scores};
+use falchion::attention::{Count, Scope, Scores};
 use falchion::kernel::Kernel;
 use falchion::prelude::Emulator;
-use falchion::verify::attention::backward::Checked;
-use falchion::verify::attention::{Case, Layout, Values};
+use falchion::verify::family::Agreed;
 
-/// A case of one sequence and one head.
-fn case(queries: u32, keys: u32, d: u32) -> Case {
-    Case::new(AttentionProblem::new(1, 1, [queries, keys], d))
-}
-
-/// The same with heads of queries and heads of keys.
-fn of_heads(case: Case, batch: u32, heads: [u32; 2]) -> Case {
-    Case { problem: AttentionProblem { batch, heads, ..case.problem }, ..case }
-}
+use super::{Case, DEFAULT, Layout, Values, case, of_heads, some};
 
 fn kernel(spec: &str) -> AttentionBackward {
     let spec = spec.parse().unwrap_or_else(|error| panic!("{spec}: {error}"));
     AttentionBackward::new(spec).unwrap_or_else(|error| panic!("{spec}: {error}"))
 }
 
-fn run(name: &str, kernel: &AttentionBackward, case: &Case, (schedule, seed): (Schedule, u64)) -> Checked {
+fn run(name: &str, kernel: &AttentionBackward, case: &Case, (schedule, seed): (Schedule, u64)) -> Agreed {
     let mut engine = Emulator::new().with_multiprocessors(3).with_schedule(schedule, seed);
-    let checked = case.check_backward(&mut engine, kernel, None);
+    let checked = case.check_backward(&mut engine, kernel);
     checked.unwrap_or_else(|error| panic!("{name}, {case:?}, {schedule:?} {seed}: {error}"))
-}
-
-const DEFAULT: (Schedule, u64) = (Schedule::Default, 0);
-
-/// In long runs all, else those from number `from` on in steps of `step`: the rows of a table have different ones.
-fn some<T>(all: impl Iterator<Item = T>, from: usize, step: usize) -> impl Iterator<Item = T> {
-    let long = std::env::var_os("FALCHION_LONG").is_some();
-    all.skip(if long { 0 } else { from % step }).step_by(if long { 1 } else { step })
 }
 
 #[test]
@@ -58,9 +41,7 @@ fn kernels() {
         let kernel = kernel(spec);
         let case = of_heads(case(150, 210, kernel.plan().spec.head[0]), 1, [2, 1]);
         let checked = run(spec, &kernel, &case, DEFAULT);
-        for largest in [checked.d_q, checked.d_k, checked.d_v] {
-            assert!(largest.ratio > 0.01, "{spec}: bounds that say nothing: {checked:?}");
-        }
+        assert!(checked.least > 0.01, "{spec}: bounds that say nothing: {checked:?}");
     }
 }
 
@@ -74,7 +55,7 @@ fn lengths() {
             run(spec, &kernel, &case(queries, keys, 64), DEFAULT);
         }
         let nothing = run(spec, &kernel, &case(0, 5, 64), DEFAULT);
-        assert_eq!(nothing.rows, 5, "dK and dV are zeros");
+        assert_eq!(nothing.compared, 2 * 5 * 64, "dK and dV are zeros");
     }
 }
 
@@ -188,9 +169,10 @@ fn a_fixed_order_has_the_same_bits() {
         let kernel = kernel(spec);
         let bits = |(schedule, seed)| {
             let mut engine = Emulator::new().with_schedule(schedule, seed);
-            let uploaded = case.upload_backward(&mut engine, &kernel, None).expect("memory");
-            kernel.run(&mut engine, &uploaded.call).expect("it runs");
-            uploaded.gradients(&mut engine).expect("memory")
+            let given = case.given_backward(&mut engine, &kernel).expect("memory");
+            let call = given.lent(&mut engine, &kernel);
+            kernel.run(&mut engine, &call).expect("it runs");
+            ["dQ", "dK", "dV"].map(|name| given.checks.read(&mut engine, name).expect("memory"))
         };
         let first = bits(DEFAULT);
         for schedule in some(Schedule::sweep(6), 1, 4) {
@@ -258,11 +240,12 @@ fn calls_that_are_refused() {
     let kernel = kernel("d=64 tile=64x64");
     let case = case(70, 70, 64);
     let mut engine = Emulator::new();
-    let uploaded = case.upload_backward(&mut engine, &kernel, None).expect("memory");
+    let given = case.given_backward(&mut engine, &kernel).expect("memory");
+    let lent = given.lent(&mut engine, &kernel);
     let [_, main, _] = &kernel.steps()[..] else { panic!("three programs") };
-    assert!(main.launch(&uploaded.call, 132).is_ok());
+    assert!(main.launch(&lent, 132).is_ok());
     let with = |change: &dyn Fn(&mut BackwardCall)| {
-        let mut call = uploaded.call.clone();
+        let mut call = lent.clone();
         change(&mut call);
         main.launch(&call, 132).map(|_| ()).expect_err("illegal").to_string()
     };
