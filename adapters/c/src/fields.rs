@@ -16,6 +16,9 @@ pub(crate) struct Values<'a, T: 'static> {
 /// Most bytes of a structure that this library knows.
 const MOST: usize = 512;
 
+// The kinds of fields have the sizes that they have on machines of 64 bits.
+const _: () = assert!(size_of::<usize>() == 8 && size_of::<*const c_void>() == 8);
+
 impl<'a, T> Values<'a, T> {
     /// A structure of this size: fields that it does not have are 0. It may be longer than this library's, if it says nothing there, and it
     /// may be the shorter one of an earlier version.

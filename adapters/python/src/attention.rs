@@ -2,6 +2,7 @@
 
 use falchion::attention::{Attention, AttentionSpec, HeadsRef, Lengths};
 use falchion::collective::Format;
+use falchion::collective::process::Once;
 use falchion::kernel::Family;
 use falchion_core::{ATTENTION, Choices, Heads, Picked};
 use pyo3::prelude::*;
@@ -9,13 +10,13 @@ use pyo3::types::{PyBool, PyDict, PyTuple};
 
 use crate::array::{Access, Array, Elements, Fill, Found, Place, Rule, invalid};
 use crate::error::{about, of_refusal};
-use crate::heads::{aligned, elements, heads_of, needed, readable, say_elements, sums};
-use crate::named::Named;
+use crate::heads::{WHO, aligned, elements, heads_of, needed, readable, refused, say_elements, sums};
+use crate::named::{Named, Names};
 use crate::place::{Chosen, KEPT, machine};
 use crate::sequences::Sequences;
 
-/// The arguments of which an error of the kernel is one.
-const WHO: &str = "q, k, v";
+/// The names of the arguments.
+static NAMES: Once<Names> = Once::new();
 
 /// By the place, the problem, whether the result is aligned, and the spec.
 static CHOSEN: Choices<(Place, String, Option<String>), Chosen<Attention>> = Choices::new(KEPT);
@@ -54,7 +55,7 @@ pub(crate) fn attention<'py>(
     given: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let named = Named::of(&ATTENTION, (given, keywords), false)?;
+    let named = Named::of(NAMES.get_or_init(|| Names::of(&ATTENTION)), (given, keywords), false)?;
     let mut heads = Heads::default();
     named.say(ATTENTION.described, &mut heads)?;
     let types = named.get("types").map(|_| heads.request.format);
@@ -139,7 +140,7 @@ pub(crate) fn attention<'py>(
     heads.call.log_sum_exp = sums.as_ref().map_or(0, Array::address);
     // The kernel.
     let heads = heads.at([q.1, k.1, of_v.map_or(HeadsRef::default(), |(_, of)| *of), of_o]);
-    let asked = heads.asked().map_err(|refusal| of_refusal(&refusal))?;
+    let asked = heads.asked().map_err(|refusal| refused(py, &ATTENTION, &refusal))?;
     let (request, mut call) = (asked.request, asked.call);
     let key = (place, Attention::problem(&request), named.text("spec")?);
     let chosen = CHOSEN.get(key, |(place, .., spec)| {

@@ -2,6 +2,7 @@
 
 use falchion::attention::Lengths;
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
+use falchion::collective::process::Once;
 use falchion::kernel::Family;
 use falchion_core::{Choices, GRADIENT, Heads, Picked};
 use pyo3::exceptions::PyRuntimeError;
@@ -10,10 +11,13 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::array::{Access, Fill, Place, Rule};
 use crate::error::{about, of_refusal};
-use crate::heads::{aligned, elements, heads_of, needed, readable, say_elements, sums};
-use crate::named::Named;
+use crate::heads::{WHO, aligned, elements, heads_of, needed, readable, refused, say_elements, sums};
+use crate::named::{Named, Names};
 use crate::place::{Chosen, KEPT, machine};
 use crate::sequences::Sequences;
+
+/// The names of the arguments.
+static NAMES: Once<Names> = Once::new();
 
 /// By place, problem, and whether adds have a fixed order.
 static CHOSEN: Choices<(Place, String), Chosen<AttentionBackward>> = Choices::new(KEPT);
@@ -30,7 +34,7 @@ pub(crate) fn attention_backward<'py>(
     given: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let named = Named::of(&GRADIENT, (given, keywords), false)?;
+    let named = Named::of(NAMES.get_or_init(|| Names::of(&GRADIENT)), (given, keywords), false)?;
     let mut heads = Heads::default();
     named.say(GRADIENT.described, &mut heads)?;
     let arrays = ["q", "k", "v", "o", "d_o"].map(|name| readable(name, named.needed(name)?));
@@ -65,17 +69,17 @@ pub(crate) fn attention_backward<'py>(
         return Err(PyRuntimeError::new_err("a new array has no contiguous rows"));
     };
     heads.call.log_sum_exp = sums.address();
-    let asked = heads.at([q.1, k.1, v.1, o.1]).asked().map_err(|refusal| of_refusal(&refusal))?;
+    let asked = heads.at([q.1, k.1, v.1, o.1]).asked().map_err(|refusal| refused(py, &GRADIENT, &refusal))?;
     let request = asked.request;
     let chosen = CHOSEN.get((place, AttentionBackward::problem(&request)), |(place, _)| {
         let machine = machine(*place)?;
         let made = py.detach(|| Picked::new(&request, None, &machine, place.card()));
         made.map(|backward| Chosen::new(backward, false)).map_err(|refusal| of_refusal(&refusal))
     });
-    let chosen = chosen.map_err(|error| about(py, "q, k, v", error))?;
+    let chosen = chosen.map_err(|error| about(py, WHO, error))?;
     let mut call = BackwardCall::of(asked.call, d_o.1, [to_q, to_k, to_v]);
     // SAFETY: the arrays are alive, and their extents and distances were read from them.
-    unsafe { chosen.run(&q.0, &mut call) }.map_err(|error| about(py, "q, k, v", error))?;
+    unsafe { chosen.run(&q.0, &mut call) }.map_err(|error| about(py, WHO, error))?;
     PyTuple::new(py, [d_q.object(), d_k.object(), d_v.object()])
 }
 

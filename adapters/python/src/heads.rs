@@ -2,10 +2,11 @@
 
 use falchion::attention::HeadsRef;
 use falchion::collective::Format;
-use falchion_core::Heads;
+use falchion_core::{Heads, Operation, Refusal};
 use pyo3::prelude::*;
 
 use crate::array::{Access, Array, Elements, Fill, Found, Rule, invalid, shape_words};
+use crate::error::{about, of_refusal};
 
 /// The elements of Q, whose format is that of the request; `named` is the one that an argument says.
 pub(crate) fn elements(q: &Found<'_>, named: Option<Format>, heads: &mut Heads) -> PyResult<Elements> {
@@ -34,6 +35,16 @@ pub(crate) fn say_elements(q: &Found<'_>, d: [i64; 2], heads: &mut Heads) -> PyR
     };
     (heads.request.head, heads.dv) = ([d, dv], Some(dv));
     Ok(())
+}
+
+/// The arguments of which an error of the kernel is one.
+pub(crate) const WHO: &str = "q, k, v";
+
+/// Why what was asked of an operation is refused: of the argument that the words begin with, or of the tensors.
+pub(crate) fn refused<D, G>(py: Python<'_>, operation: &Operation<D, G>, refusal: &Refusal) -> PyErr {
+    let (words, error) = (refusal.to_string(), of_refusal(refusal));
+    let first = words.split(' ').next();
+    if operation.python().any(|of| of.name() == first) { error } else { about(py, WHO, error) }
 }
 
 /// Checks the shape of an array.

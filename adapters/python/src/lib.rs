@@ -20,15 +20,19 @@ mod stored;
 mod watch;
 mod whole;
 
+use falchion::collective::process::Once;
 use falchion::emulator::Schedule;
 use falchion_core::{GEMM, Run};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::call::{Arguments, Views};
-use crate::named::Named;
+use crate::named::{Named, Names};
 use crate::plan::Kernel;
 use crate::whole::Whole;
+
+/// The names of the arguments of `matmul`.
+static NAMES: Once<Names> = Once::new();
 
 pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
 
@@ -70,7 +74,7 @@ fn matmul<'py>(
     given: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let named = Named::of(&GEMM, (given, keywords), true)?;
+    let named = Named::of(NAMES.get_or_init(|| Names::of(&GEMM)), (given, keywords), true)?;
     call::prepare(py, &Arguments { named, views: Views::default() })?.run()
 }
 
@@ -86,7 +90,8 @@ fn check<'py>(
     schedules: Whole,
     keywords: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Kernel> {
-    let named = Named::of(&GEMM, (&PyTuple::new(py, [a, b])?, keywords.as_ref()), true)?;
+    let names = NAMES.get_or_init(|| Names::of(&GEMM));
+    let named = Named::of(names, (&PyTuple::new(py, [a, b])?, keywords.as_ref()), true)?;
     let prepared = call::prepare(py, &Arguments { named, views: Views::default() })?;
     let schedules = schedules.from("schedules", [1, u32::MAX])?;
     let each = Schedule::sweep(schedules.into()).take(schedules as usize);

@@ -17,15 +17,18 @@ pub(crate) struct Named<'py> {
 }
 
 /// The names of the arguments that are given by position, how many of them are needed, and those of the others.
-struct Names {
+pub(crate) struct Names {
+    function: &'static str,
     positional: Vec<&'static str>,
     needed: usize,
     others: Vec<&'static str>,
 }
 
 impl Names {
-    fn of<D, G>(operation: &Operation<D, G>) -> Self {
-        let mut names = Self { positional: Vec::new(), needed: 0, others: Vec::new() };
+    /// Those of an operation's function.
+    pub(crate) fn of<D, G>(operation: &Operation<D, G>) -> Self {
+        let function = operation.name;
+        let mut names = Self { function, positional: Vec::new(), needed: 0, others: Vec::new() };
         for of in operation.python() {
             match of {
                 Name::Needed(name) => {
@@ -51,12 +54,12 @@ fn wrong<T>(words: String) -> PyResult<T> {
 
 impl<'py> Named<'py> {
     /// The arguments of a function, checked as Python checks those of its own functions. With `more`, others are taken too.
-    pub(crate) fn of<D, G>(
-        operation: &Operation<D, G>,
+    pub(crate) fn of(
+        names: &Names,
         (positional, keywords): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
         more: bool,
     ) -> PyResult<Self> {
-        let (function, names) = (operation.name, Names::of(operation));
+        let function = names.function;
         let (most, given) = (names.positional.len(), positional.len());
         if given > most {
             let least = names.needed;

@@ -4,8 +4,8 @@ use falchion::cute_rs::atom::{Major, smem};
 use falchion::cute_rs::draw::{Access, Picture};
 use falchion::explore;
 use falchion::kernel::driver::stop_measuring;
-use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Predicted, Request, Types};
-use falchion_core::{Picked, Watch};
+use falchion::kernel::{AnyGemm, Card, Machine, Predicted, Request, Types};
+use falchion_core::{Gemms, Picked, Watch};
 use pyo3::prelude::*;
 
 use crate::array::{Place, format_of, invalid, short, type_name};
@@ -151,21 +151,19 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn request(&self) -> PyResult<Request<'static>> {
-        let Self { extents: [m, n, k], batch, reproducible, .. } = self;
+        let Self { extents: [m, n, k], types, layout, batch, epilogue, reproducible } = self;
         let most = i32::MAX as u32;
         let extent = |name: &str, number: &Whole| number.from(name, [0, most]);
-        let [m, n, k] = [extent("m", m)?, extent("n", n)?, extent("k", k)?];
-        let (batch, reproducible) = (batch.from("batch", [1, most])?, *reproducible);
-        let (types, said) =
-            falchion_core::types(&short(self.types)).map_err(|refusal| of_refusal(&refusal))?;
-        let majors = falchion_core::majors(self.layout).map_err(|refusal| of_refusal(&refusal))?;
-        let formula =
-            |text| falchion_core::formula(text, types.a, said).map_err(|refusal| of_refusal(&refusal));
-        let fusion = self.epilogue.map(formula).transpose()?;
-        let types = fusion.map_or(types, |fusion| types.stored(fusion.output(types.a)));
-        let request = Request::packed(types, majors, GemmProblem { m, n, k });
-        let request = if batch > 1 { request.batched(batch) } else { request };
-        Ok(Request { fusion, reproducible, ..request })
+        let described = Gemms {
+            types: short(types),
+            layout: (*layout).to_owned(),
+            extents: [extent("m", m)?, extent("n", n)?, extent("k", k)?],
+            batch: batch.from("batch", [1, most])?,
+            epilogue: epilogue.map(str::to_owned),
+            reproducible: *reproducible,
+            ..Gemms::default()
+        };
+        described.asked().map(|asked| asked.request).map_err(|refusal| of_refusal(&refusal))
     }
 }
 

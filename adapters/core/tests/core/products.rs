@@ -6,8 +6,8 @@ use falchion::collective::{Code, Format, Input, LinearArguments, MatrixRef, Reco
 use falchion::cute_rs::atom::Major;
 use falchion::emulator::Schedule;
 use falchion::kernel::driver::Activation;
-use falchion::kernel::{AnyGemm, Call, GemmProblem, GroupedProblem, Machine, Request, Types};
-use falchion_core::{Epilogue, FewBit, FewBitMemory, Picked, Run, Weights, aligned};
+use falchion::kernel::{AnyGemm, Call, Family, GemmProblem, GroupedProblem, Machine, Request, Types};
+use falchion_core::{Epilogue, FewBit, FewBitMemory, Gemms, Picked, Run, Weights, aligned};
 
 use crate::{Aligned, bytes, numbers, values};
 
@@ -259,4 +259,41 @@ fn what_no_kernel_does() {
         error.starts_with("gemm single 70x72x40 ") && error.contains("bf16") && error.contains("s8"),
         "{error}"
     );
+}
+
+/// What is described without leading dimensions, strides and alignment is packed: it is the same problem, whose times have one text.
+#[test]
+fn what_is_described_is_packed() {
+    for (named, layout, batch, epilogue) in [
+        ("bf16", "kk", 1, None),
+        ("bf16-bf16-f32", "kn", 1, None),
+        ("f16", "mn", 5, None),
+        ("f32", "kn", 3, Some("relu(acc)")),
+        ("e4m3-e5m2", "kk", 2, None),
+        ("e4m3-1x128-128x128", "kk", 1, None),
+        ("bf16-s4g128", "kk", 1, Some("acc + bias[n]")),
+        ("bf16-sparse-b", "kk", 1, None),
+        ("bf16", "kn", 1, Some("gated(silu, acc)")),
+    ] {
+        // D of half as many columns has rows of multiples of 16 bytes, too.
+        let [m, n, k] = [300, 208, 384];
+        let described = Gemms {
+            types: named.to_owned(),
+            layout: layout.to_owned(),
+            extents: [m, n, k],
+            batch,
+            epilogue: epilogue.map(str::to_owned),
+            ..Gemms::default()
+        };
+        let described = described.asked().expect("described").request;
+        let (types, said) = falchion_core::types(named).expect("types");
+        let fusion = epilogue.map(|text| falchion_core::formula(text, types.a, said).expect("a formula"));
+        let types = fusion.map_or(types, |of| types.stored(of.output(types.a)));
+        let majors = falchion_core::majors(layout).expect("directions");
+        let packed = Request { fusion, ..Request::packed(types, majors, GemmProblem { m, n, k }) };
+        let packed = if batch > 1 { packed.batched(batch) } else { packed };
+        assert_eq!(AnyGemm::problem(&described), AnyGemm::problem(&packed), "{named} {layout}");
+        let halvings = fusion.map_or(0, |fusion| fusion.halvings());
+        assert_eq!(described.call.d.ld, u64::from(n >> halvings), "{named} {layout}");
+    }
 }
