@@ -274,6 +274,7 @@ impl Family for Linear {
     fn expect(
         &self,
         &Sizes([heads, length]): &Sizes<2>,
+        _: &LinearCall,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<Expected>, String> {
         let [d, heads, length] = [D, heads, length].map(|extent| extent as usize);
