@@ -24,6 +24,7 @@
 //! ```
 
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 use collective::Format;
@@ -260,6 +261,25 @@ impl Numbers {
             *number = found.ok_or_else(|| format!("`{self}` was found, {wanted}=NUMBER was needed, too"))?.1;
         }
         Ok(numbers)
+    }
+}
+
+impl Numbers {
+    /// The numbers with these names, each in its range.
+    ///
+    /// # Errors
+    /// One that is missing or outside of its range, or one with another name.
+    pub fn within<const N: usize>(
+        &self,
+        ranges: [(&str, RangeInclusive<u32>); N],
+    ) -> Result<[u32; N], String> {
+        let numbers = self.get(ranges.each_ref().map(|(name, _)| *name))?;
+        match ranges.iter().zip(numbers).find(|((_, range), number)| !range.contains(number)) {
+            None => Ok(numbers),
+            Some(((name, range), number)) => {
+                Err(format!("{name} is {number}, {} to {} was needed", range.start(), range.end()))
+            }
+        }
     }
 }
 

@@ -6,17 +6,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use falchion::collective::operands::{OwnSite, Visit};
 use falchion::collective::stage::{Axis, Im2col, Im2colTile, OperandTiles};
 use falchion::collective::tree::Shape;
 use falchion::collective::{
-    DeviceMainloop, Format, Formula, FormulaArguments, Input, Mainloop, MainloopNeeds, MainloopSite,
-    MainloopSpec, Matrix, TileShape, WarpRoles,
+    DeviceMainloop, Formula, FormulaArguments, Input, Mainloop, MainloopNeeds, MainloopSite, MainloopSpec,
+    TileShape, WarpRoles,
 };
 use falchion::kernel::words::Worded;
-use falchion::kernel::{AnyGemm, GemmFamily, Inputs, WithMainloop};
+use falchion::prelude::family::*;
 use falchion::prelude::*;
-use falchion::ptx::Builder;
 
 /// Where the filters read, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

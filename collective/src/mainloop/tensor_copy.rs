@@ -8,7 +8,7 @@ use ptx::{Builder, TensorLoad, Value};
 use super::tensor_swizzle;
 use crate::form::Batch;
 use crate::operand::Matrix;
-use crate::operands::Visit;
+use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::pipeline::Stage;
 use crate::plan::OperandTile;
 use crate::tensor_map::{self, Dimension, tensor_map};
@@ -55,6 +55,30 @@ impl OperandTile {
             (self.map_of(matrix, batch), batch)
         });
         tensor_map::state(names, within, (batched, value), visit);
+    }
+}
+
+impl OperandTile {
+    /// States a packed matrix `(mn, k)` that such tiles are copied from, operand A (0) or B (1): its memory, which is read, and the parameter
+    /// with its tensor map.
+    pub fn state_packed(
+        &self,
+        (name, map): (&'static str, &'static str),
+        address: &mut u64,
+        ([mn, k], operand): ([u32; 2], usize),
+        visit: &mut dyn Visit,
+    ) {
+        let [lines, length] = match self.major {
+            Major::K => [mn, k],
+            Major::Mn => [k, mn],
+        };
+        // The tensor map of a matrix without elements must still be legal.
+        let ld = u64::from(length.max(128 / self.bits()));
+        let matrix = Matrix { address: *address, mn, k, ld, batch: Batch::ONE };
+        let extents = Extents { lines, ..Extents::line(self.bits(), length.into()) };
+        let contents = Contents::Multiplied(operand, self.format);
+        visit.memory(Memory { name, address, extents, contents, writes: false });
+        visit.tensor_map(map, name, Some(self.tensor_map(matrix)));
     }
 }
 

@@ -3,7 +3,8 @@
 use ptx::abi::{Argument, Im2colMap, TensorMap};
 use ptx::{Builder, Param, ParamKind, Scalar, Type};
 
-use super::{Memory, Visit};
+use super::{Contents, Extents, Memory, Visit};
+use crate::element::Format;
 
 /// A parameter of a kernel's program.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +77,32 @@ impl dyn Visit + '_ {
     /// Where memory begins: the piece that was visited last with the name `within`.
     pub fn address(&mut self, name: &'static str, within: &'static str) {
         self.address_in(name, within, 0);
+    }
+
+    /// A piece of memory that is read, with the parameter that has its address.
+    pub fn input(
+        &mut self,
+        parameter: &'static str,
+        memory: (&'static str, &mut u64),
+        extents: Extents,
+        contents: Contents,
+    ) {
+        let (name, address) = memory;
+        self.memory(Memory { name, address, extents, contents, writes: false });
+        self.address(parameter, name);
+    }
+
+    /// A piece of memory that is written, with the parameter that has its address.
+    pub fn output(
+        &mut self,
+        parameter: &'static str,
+        memory: (&'static str, &mut u64),
+        extents: Extents,
+        format: Format,
+    ) {
+        let (name, address) = memory;
+        self.memory(Memory { name, address, extents, contents: Contents::Output(format), writes: true });
+        self.address(parameter, name);
     }
 
     /// The address that is `beyond` bytes after the beginning of memory.

@@ -1,21 +1,16 @@
 //! Causal linear attention, chunk by chunk: `O_t = Q_t * (sum over s <= t of K_s^T V_s)`, per head. One CTA has a head at a time; the
 //! state K^T V stays in the accumulators of a consumer, and is a tile of B for the next chunk. Four products per chunk of 64 rows.
 
-use falchion::collective::operands::{Contents, Extents, Memory, Visit};
 use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Stage, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
-    Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, Matrix, OperandTile, Origin, Peers,
-    Producer, ProductSpec, RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
+    Arrivals, Atom, Consumer, CtaPlan, Fragments, OperandTile, Origin, Peers, Producer, ProductSpec,
+    RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::words::{Numbers, Sizes};
-use falchion::kernel::{
-    Expected, Family, Inputs, Kernel, Launch, LaunchError, Machine, Predicted, Program, cheapest,
-    check_accessed,
-};
 use falchion::prelude::bf16;
-use falchion::ptx::{Builder, ProxySpace, Special, Value, VerifyError, WgmmaTypes};
+use falchion::prelude::family::*;
+use falchion::ptx::{ProxySpace, WgmmaTypes};
 
 /// Elements of a head, and rows of a chunk.
 const D: u32 = 64;
@@ -215,18 +210,12 @@ impl Kernel<LinearCall> for Linear {
         visit.counted("heads", heads);
         visit.counted("length", length);
         let rows = *heads * *length;
-        let extents = |bits| Extents { lines: rows, ..Extents::line(bits, D.into()) };
-        for (i, ((name, map), address)) in NAMES.into_iter().zip(qkv).enumerate() {
-            let by_rows = COPIED[i].major() == Major::K;
-            let [mn, k] = if by_rows { [rows, D] } else { [D, rows] };
-            let matrix = Matrix { address: *address, mn, k, ld: D.into(), batch: Batch::ONE };
-            let contents = Contents::Multiplied(usize::from(i > 0), Format::Bf16);
-            visit.memory(Memory { name, address, extents: extents(16), contents, writes: false });
-            visit.tensor_map(map, name, Some(COPIED[i].tensor_map(matrix)));
+        for (i, address) in qkv.iter_mut().enumerate() {
+            let extents = if COPIED[i].major() == Major::K { [rows, D] } else { [D, rows] };
+            COPIED[i].state_packed(NAMES[i], address, (extents, usize::from(i > 0)), visit);
         }
-        let contents = Contents::Output(Format::F32);
-        visit.memory(Memory { name: "O", address: o, extents: extents(32), contents, writes: true });
-        visit.address("o", "O");
+        let all = Extents { lines: rows, ..Extents::line(32, D.into()) };
+        visit.output("o", ("O", o), all, Format::F32);
     }
 }
 
@@ -238,9 +227,7 @@ impl Family for Linear {
     type Call = LinearCall;
 
     fn of_spec(spec: &Numbers) -> Result<Self, String> {
-        let [stages] = spec.get(["stages"])?;
-        let found = (2..=8).contains(&stages).then_some(Self { stages });
-        found.ok_or_else(|| format!("stages is {stages}, 2 to 8 was needed"))
+        spec.within([("stages", 2..=8)]).map(|[stages]| Self { stages })
     }
 
     fn spec(&self) -> Option<Numbers> {

@@ -1,20 +1,15 @@
 //! A kernel with two rings that is no GEMM: two layers, `D = relu(X * W1) * W2`, whose hidden units are never in memory. It uses
 //! the skeleton of the library's kernels, and its parts.
 
-use falchion::collective::operands::{Contents, Extents, Memory, Visit};
 use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
-    Arrivals, Atom, Batch, Consumer, CtaPlan, Format, Fragments, Matrix, OperandTile, Origin, Peers,
-    Producer, ProductSpec, Real, RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
+    Arrivals, Atom, Consumer, CtaPlan, Fragments, OperandTile, Origin, Peers, Producer, ProductSpec, Real,
+    RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::words::{Numbers, Sizes};
-use falchion::kernel::{
-    Expected, Family, Inputs, Kernel, Launch, LaunchError, Machine, Predicted, Program, cheapest,
-    check_accessed,
-};
-use falchion::ptx::{Builder, Special, Value, VerifyError, WgmmaTypes};
+use falchion::prelude::family::*;
+use falchion::ptx::WgmmaTypes;
 
 /// Elements of a row of X, of D, and hidden units per stage.
 const WIDTH: u32 = 64;
@@ -169,21 +164,12 @@ impl Kernel<MlpCall> for Mlp {
     }
 
     fn visit(&self, MlpCall { rows, hidden, inputs, d }: &mut MlpCall, visit: &mut dyn Visit) {
-        // Without hidden units nothing is read. The tensor maps must still be legal.
-        let read = if *rows > 0 { *hidden } else { 0 };
         let extents = [[*rows, WIDTH], [*hidden, WIDTH], [WIDTH, *hidden]];
-        let memory = [[*rows, WIDTH], [read, WIDTH], [WIDTH, read]];
-        let of = |[lines, length]: [u32; 2], bits| Extents { lines, ..Extents::line(bits, length.into()) };
-        for (i, ((name, map), address)) in INPUTS.into_iter().zip(inputs).enumerate() {
-            let contents = Contents::Multiplied(usize::from(i > 0), Format::Bf16);
-            let [mn, k] = extents[i];
-            let matrix = Matrix { address: *address, mn, k, ld: k.max(8).into(), batch: Batch::ONE };
-            visit.memory(Memory { name, address, extents: of(memory[i], 16), contents, writes: false });
-            visit.tensor_map(map, name, Some(self.parts().tiles[i].tensor_map(matrix)));
+        for (i, address) in inputs.iter_mut().enumerate() {
+            self.parts().tiles[i].state_packed(INPUTS[i], address, (extents[i], usize::from(i > 0)), visit);
         }
-        let (extents, contents) = (of([*rows, WIDTH], 32), Contents::Output(Format::F32));
-        visit.memory(Memory { name: "D", address: d, extents, contents, writes: true });
-        visit.address("d", "D");
+        let all = Extents { lines: *rows, ..Extents::line(32, WIDTH.into()) };
+        visit.output("d", ("D", d), all, Format::F32);
         visit.counted("rows", rows);
         visit.counted("hidden", hidden);
     }
@@ -197,10 +183,8 @@ impl Family for Mlp {
     type Call = MlpCall;
 
     fn of_spec(spec: &Numbers) -> Result<Self, String> {
-        match spec.get(["consumers", "stages"])? {
-            [consumers @ 1..=3, stages @ 2..=8] => Ok(Self { consumers, stages }),
-            found => Err(format!("consumers and stages are {found:?}, 1 to 3 and 2 to 8 were needed")),
-        }
+        let [consumers, stages] = spec.within([("consumers", 1..=3), ("stages", 2..=8)])?;
+        Ok(Self { consumers, stages })
     }
 
     fn spec(&self) -> Option<Numbers> {

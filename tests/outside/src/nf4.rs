@@ -3,15 +3,13 @@
 
 use std::marker::PhantomData;
 
-use falchion::collective::operands::{Contents, Extents, Memory, OwnSite, Visit};
 use falchion::collective::pipeline::Stage;
 use falchion::collective::{
-    Code, Consumer, DeviceMainloop, EachWarp, Finish, Format, Fragments, GroupScales, Mainloop,
-    MainloopNeeds, MainloopSpec, Older, Pass, Quantized, TileShape, Uint4, WarpRoles, WarpgroupMma, weights,
+    Code, Consumer, DeviceMainloop, EachWarp, Finish, Fragments, GroupScales, Mainloop, MainloopNeeds,
+    MainloopSpec, Older, Pass, Quantized, TileShape, Uint4, WarpRoles, WarpgroupMma, weights,
 };
-use falchion::kernel::{AnyGemm, GemmFamily, Inputs, MatrixRef, WithMainloop};
+use falchion::prelude::family::*;
 use falchion::prelude::*;
-use falchion::ptx::{Builder, Value};
 
 type Inner<T, R> = TmaWgmma<Operands<Quantized<KMajor<bf16>, Uint4, U64>, KMajor<bf16>>, T, R>;
 
@@ -38,8 +36,7 @@ impl<T: TileShape, R: WarpRoles> Mainloop for LookedUp<T, R> {
 
     fn visit(own: &mut Codebook, _: &OwnSite<'_>, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, 16), Contents::Source(Format::F32));
-        visit.memory(Memory { name: "the codebook", address: &mut own.0, extents, contents, writes: false });
-        visit.address("codebook", "the codebook");
+        visit.input("codebook", ("the codebook", &mut own.0), extents, contents);
     }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {

@@ -3,14 +3,13 @@
 
 use std::marker::PhantomData;
 
-use falchion::collective::operands::{OwnSite, Visit};
 use falchion::collective::{
     Atom, Consumer, DeviceMainloop, EachWarp, Finish, Fragments, InFlight, Mainloop, MainloopSite,
-    MainloopSpec, Matrix, Pass, Real, TileShape, WarpRoles, WarpgroupMma,
+    MainloopSpec, Pass, Real, TileShape, WarpRoles, WarpgroupMma,
 };
-use falchion::kernel::{AnyGemm, GemmFamily, Inputs, WithMainloop};
+use falchion::prelude::family::*;
 use falchion::prelude::*;
-use falchion::ptx::{Builder, Value, WgmmaTypes};
+use falchion::ptx::WgmmaTypes;
 
 use crate::{Kk, products};
 

@@ -1,14 +1,8 @@
 //! A family of kernels that is no GEMM: `D = X * w / sqrt(mean(X^2) + eps)`, row by row. One CTA computes a row after the other.
 
-use falchion::collective::{Accuracy, Elementary, Fast, Format};
-use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::words::{Numbers, Sizes};
-use falchion::kernel::{
-    Expected, Family, Inputs, Kernel, Launch, LaunchError, Machine, Predicted, Program, cheapest,
-    check_accessed,
-};
+use falchion::collective::{Accuracy, Elementary, Fast};
 use falchion::prelude::bf16;
-use falchion::ptx::{Builder, Entry, Special, Target, Value, VerifyError};
+use falchion::prelude::family::*;
 
 /// What is added to the mean.
 const EPS: f32 = 1e-6;
@@ -50,17 +44,11 @@ impl Kernel<Norm> for RmsNorm {
     }
 
     fn visit(&self, Norm { rows, columns, x, weights, d }: &mut Norm, visit: &mut dyn Visit) {
-        let (read, written) = (Contents::Source(Format::Bf16), Contents::Output(Format::Bf16));
-        let line = Extents::line(16, u64::from(*columns));
+        let (line, read) = (Extents::line(16, u64::from(*columns)), Contents::Source(Format::Bf16));
         let all = Extents { lines: *rows, ..line };
-        for (parameter, name, address, extents, contents) in [
-            ("x", "X", x, all, read),
-            ("weights", "the weights", weights, line, read),
-            ("d", "D", d, all, written),
-        ] {
-            visit.memory(Memory { name, address, extents, contents, writes: contents == written });
-            visit.address(parameter, name);
-        }
+        visit.input("x", ("X", x), all, read);
+        visit.input("weights", ("the weights", weights), line, read);
+        visit.output("d", ("D", d), all, Format::Bf16);
         visit.counted("rows", rows);
         visit.counted("columns", columns);
     }
@@ -124,10 +112,7 @@ impl Family for RmsNorm {
     type Call = Norm;
 
     fn of_spec(spec: &Numbers) -> Result<Self, String> {
-        match spec.get(["warps"])? {
-            [warps @ 1..=32] => Ok(Self { warps }),
-            [warps] => Err(format!("warps is {warps}, 1 to 32 was needed")),
-        }
+        spec.within([("warps", 1..=32)]).map(|[warps]| Self { warps })
     }
 
     fn spec(&self) -> Option<Numbers> {
