@@ -46,8 +46,8 @@ pub enum Step {
 /// let ones = HeadsRef::heads_first(engine.upload(&ones)?.address, [1, 1, 64]);
 /// let results = engine.allocate(3 * 128)?;
 /// let result = |i: u64| HeadsRef::heads_first(results.address + 128 * i, [1, 1, 64]);
-/// let problem = AttentionProblem { scale: 1.0, ..AttentionProblem::new(1, 1, [1, 1], 64) };
-/// let sums = engine.upload(&64f32.to_le_bytes())?;
+/// let problem = AttentionProblem::new(1, 1, [1, 1], 64);
+/// let sums = engine.upload(&8f32.to_le_bytes())?;
 /// let mut call = BackwardCall {
 ///     problem,
 ///     q: ones,
