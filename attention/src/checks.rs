@@ -3,7 +3,7 @@
 use collective::{Format, MatrixRef};
 use kernel::{LaunchError, MatrixRule};
 
-use crate::problem::{AttentionProblem, HeadsRef, Packed, Pages};
+use crate::problem::{HeadsRef, Packed, Pages};
 
 /// Extents are below this.
 pub(crate) const LIMIT: u32 = 1 << 31;
@@ -47,30 +47,6 @@ pub(crate) fn check_packed(packed: &Packed, sides: usize) -> Result<(), LaunchEr
         if extent >= LIMIT {
             return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
         }
-    }
-    Ok(())
-}
-
-/// Checks a problem.
-pub(crate) fn check_problem(problem: &AttentionProblem) -> Result<(), LaunchError> {
-    let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = *problem;
-    for (name, extent) in [
-        ("the number of sequences", batch),
-        ("the number of heads", heads),
-        ("the number of queries", queries),
-        ("the number of keys", keys),
-    ] {
-        if extent >= LIMIT {
-            return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
-        }
-    }
-    if shared == 0 && heads > 0 || shared > 0 && !heads.is_multiple_of(shared) {
-        return refused(format!(
-            "there are {heads} heads of queries and {shared} of keys, a multiple of the latter was needed"
-        ));
-    }
-    if !(scale > 0.0 && scale.is_finite()) {
-        return refused(format!("the scale is {scale}, a finite number above zero was needed"));
     }
     Ok(())
 }

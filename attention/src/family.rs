@@ -10,7 +10,6 @@ use kernel::operands::Contents;
 use kernel::words::Worded;
 use kernel::{Blocks, Expected, Family, Inputs, LaunchError, Machine, Predicted, cheapest};
 
-use crate::checks::check_problem;
 use crate::error::AttentionError;
 use crate::kernel::Attention;
 use crate::plan::LatentPlan;
@@ -102,7 +101,7 @@ impl AttentionRequest {
     /// # Errors
     /// The first number that is out of its range, or the heads of queries that are no multiple of those of keys.
     pub fn check(&self) -> Result<(), LaunchError> {
-        check_problem(&self.problem)
+        self.problem.check()
     }
 
     /// Queries and keys of each sequence: 8 bytes for each, so a request must be [checked](Self::check) before.
@@ -383,7 +382,7 @@ impl AttentionRequest {
         }
         let problem = AttentionProblem::new(batch, heads[0], [queries, keys], head[0]);
         let problem = AttentionProblem { heads, ..problem };
-        check_problem(&problem).map_err(|error| error.to_string())?;
+        problem.check().map_err(|error| error.to_string())?;
         if lengths == Lengths::Packed && u64::from(batch) * u64::from(queries) >= 1 << 31 {
             return Err(format!(
                 "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"

@@ -50,11 +50,7 @@ impl Attention {
     /// The parts of a call, and the program's parameters, with the values that a launch computes.
     pub(crate) fn interface(&self, call: &mut AttentionCall, facts: Option<&Facts>, visit: &mut dyn Visit) {
         let reach = self.reach(call);
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = &mut call.problem;
-        for count in [batch, heads, shared, queries, keys] {
-            visit.count(count);
-        }
-        visit.single(scale);
+        call.problem.visit(visit);
         self.tensors(call, &reach, facts, visit);
         self.vectors(call, &reach, visit);
         self.tables(call, &reach, facts, visit);
@@ -210,7 +206,7 @@ impl Attention {
 
     /// Numbers of the launch, and those of the scores.
     fn numbers(&self, call: &mut AttentionCall, facts: Option<&Facts>, visit: &mut dyn Visit) {
-        let AttentionProblem { queries, keys, scale, .. } = call.problem;
+        let AttentionProblem { queries, keys, .. } = call.problem;
         visit.number("queries", Some(queries));
         visit.number("keys", Some(keys));
         visit.number("heads", facts.map(|of| of.heads));
@@ -222,10 +218,10 @@ impl Attention {
             visit.number("groups", facts.map(|of| of.sharing));
         }
         // Scores of one's own begin with products times the scale.
-        let factor = if self.scores.changes() { 1.0 } else { scale };
-        visit.number("scale", Some(scale));
-        visit.number("to_log2", Some(factor * core::f32::consts::LOG2_E));
-        visit.number("to_ln", Some(factor));
+        let [to_log2, to_ln] = call.problem.exponents(self.scores.changes());
+        call.problem.state_scale(visit);
+        visit.number("to_log2", Some(to_log2));
+        visit.number("to_ln", Some(to_ln));
         for count in &mut call.counts {
             let mut bits = count.cast_unsigned();
             visit.count(&mut bits);

@@ -4,7 +4,7 @@ use collective::OperandTile;
 use kernel::{Buffer, Launch, LaunchError, check_accessed};
 use ptx::abi::Grid;
 
-use crate::checks::{LIMIT, check_begin, check_packed, check_pages, check_problem, check_tensor, refused};
+use crate::checks::{LIMIT, check_begin, check_packed, check_pages, check_tensor, refused};
 use crate::interface::Facts;
 use crate::kernel::Attention;
 use crate::maps::{Rows, map_of, map_of_pages, outside};
@@ -44,7 +44,7 @@ impl Attention {
         call: &AttentionCall,
         resident: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        check_problem(&call.problem)?;
+        call.problem.check()?;
         self.check_heads(call)?;
         self.check_arguments(call)?;
         let AttentionProblem { batch, heads: [heads, _], queries, .. } = call.problem;

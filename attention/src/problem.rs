@@ -1,6 +1,9 @@
 //! What a launch computes: lengths and heads, and where Q, K, V and O are.
 
-use kernel::Buffer;
+use kernel::operands::Visit;
+use kernel::{Buffer, LaunchError};
+
+use crate::checks::{LIMIT, refused};
 
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +25,50 @@ impl AttentionProblem {
     /// A problem with as many heads of K and V as of Q, and the usual scale for heads of `d` elements.
     pub fn new(batch: u32, heads: u32, [queries, keys]: [u32; 2], d: u32) -> Self {
         Self { batch, heads: [heads; 2], queries, keys, scale: (f64::from(d).sqrt().recip()) as f32 }
+    }
+
+    /// Checks the numbers.
+    pub(crate) fn check(&self) -> Result<(), LaunchError> {
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = *self;
+        for (name, extent) in [
+            ("the number of sequences", batch),
+            ("the number of heads", heads),
+            ("the number of queries", queries),
+            ("the number of keys", keys),
+        ] {
+            if extent >= LIMIT {
+                return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
+            }
+        }
+        if shared == 0 && heads > 0 || shared > 0 && !heads.is_multiple_of(shared) {
+            return refused(format!(
+                "there are {heads} heads of queries and {shared} of keys, a multiple of the latter was needed"
+            ));
+        }
+        if !(scale > 0.0 && scale.is_finite()) {
+            return refused(format!("the scale is {scale}, a finite number above zero was needed"));
+        }
+        Ok(())
+    }
+
+    /// What scores are multiplied by to be exponents of 2, and natural ones. Those that are `scaled` were multiplied by the scale before.
+    pub(crate) fn exponents(&self, scaled: bool) -> [f32; 2] {
+        let factor = if scaled { 1.0 } else { self.scale };
+        [factor * core::f32::consts::LOG2_E, factor]
+    }
+
+    /// Visits the numbers, which are parts of a call.
+    pub(crate) fn visit(&mut self, visit: &mut dyn Visit) {
+        let Self { batch, heads: [heads, shared], queries, keys, scale } = self;
+        for count in [batch, heads, shared, queries, keys] {
+            visit.count(count);
+        }
+        visit.single(scale);
+    }
+
+    /// States the program's parameter `scale`.
+    pub(crate) fn state_scale(&self, visit: &mut dyn Visit) {
+        visit.number("scale", Some(self.scale));
     }
 }
 

@@ -303,7 +303,7 @@ impl GemmCase {
         let mut call = Call { a, b, scales, d: d_ref, ..Call::of(self.problem()) };
         let operands = [&self.a, &self.b].map(core::slice::from_ref);
         storage::bring(entry, &mut call, operands, self.weights.as_slice(), session)?;
-        let call = call.with(LinearArguments { alpha: self.alpha, beta: self.beta, c });
+        let call = call.with(LinearArguments::of([self.alpha, self.beta], c));
         let ran = match &self.vectors {
             None => session.launch((entry, program), call)?,
             Some([rows, columns]) => {

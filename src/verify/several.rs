@@ -234,8 +234,8 @@ impl SeveralProducts {
         let d = session.output(format, vec![format.poison(); inner + GAP])?;
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
         call.d = MatrixRef::new(d.buffer.address, d_ld as u64).every(d_stride);
-        let (c, [alpha, beta]) = (session.matrices(&matrices.c)?, self.factors);
-        let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c) };
+        let c = session.matrices(&matrices.c)?;
+        let linear = LinearArguments::of(self.factors, (self.factors[1] != 0.0).then_some(c));
         let placed = places.into_iter().zip(rows).zip(ranges).enumerate();
         let placed = placed.map(move |(i, ((begin, rows), range))| {
             let case = Cow::Owned(matrices.product(self, i, (rows, range)));
@@ -274,7 +274,7 @@ impl SeveralProducts {
             record.addresses[3] = d.buffer.address + u64::from(format.bytes()) * record.addresses[3];
         }
         let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
-        let linear = LinearArguments { alpha, beta, c: None };
+        let linear = LinearArguments::of(self.factors, None);
         let call = Call::grouped(records.len() as u32, session.upload(&bytes)?).with(linear);
         Ok((call, d, Box::new(placed.into_iter())))
     }

@@ -142,7 +142,7 @@ impl Object for Gemm {
         let epilogue = match self.asked.request.fusion {
             None => {
                 let c = (beta != 0.0).then_some(given.asked.c);
-                Epilogue::Linear(LinearArguments { alpha, beta, c })
+                Epilogue::Linear(LinearArguments::of([alpha, beta], c))
             }
             Some(_) => {
                 // SAFETY: the caller guarantees it.

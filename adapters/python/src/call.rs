@@ -233,7 +233,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     let more = !given.is_empty() || !scaled.0.is_empty() || alpha.is_some() || beta.is_some() || c.is_some();
     let text = text.filter(|text| *text != "acc" || more);
     let fused = text.is_some();
-    let mut linear = LinearArguments { alpha: alpha.unwrap_or(1.0), beta: beta.unwrap_or(0.0), c: None };
+    let mut linear = LinearArguments::of([alpha.unwrap_or(1.0), beta.unwrap_or(0.0)], None);
     let mut given_c = None;
     if fused {
         given.extend(found.given());

@@ -11,7 +11,7 @@ use super::call::BackwardCall;
 use super::emit;
 use super::plan::{BackwardPlan, LINE};
 use super::spec::BackwardSpec;
-use crate::checks::{check_begin, check_packed, check_problem, check_tensor};
+use crate::checks::{check_begin, check_packed, check_tensor};
 use crate::emit::Lengths;
 use crate::error::AttentionError;
 use crate::kernel::{blocks_seen, of_section};
@@ -46,8 +46,8 @@ pub enum Step {
 /// let ones = HeadsRef::heads_first(engine.upload(&ones)?.address, [1, 1, 64]);
 /// let results = engine.allocate(3 * 128)?;
 /// let result = |i: u64| HeadsRef::heads_first(results.address + 128 * i, [1, 1, 64]);
-/// let problem = AttentionProblem { scale: 1.0, ..AttentionProblem::new(1, 1, [1, 1], 64) };
-/// let sums = engine.upload(&64f32.to_le_bytes())?;
+/// let problem = AttentionProblem::new(1, 1, [1, 1], 64);
+/// let sums = engine.upload(&8f32.to_le_bytes())?;
 /// let mut call = BackwardCall {
 ///     problem,
 ///     q: ones,
@@ -212,7 +212,7 @@ impl BackwardStep {
     fn check(&self, call: &BackwardCall) -> Result<(), LaunchError> {
         let BackwardCall { problem, workspace, ref counts, ref reals, .. } = *call;
         let (scores, format) = (&self.of.scores, self.of.plan.spec.format);
-        check_problem(&problem)?;
+        problem.check()?;
         let given = [counts.len(), reals.len()];
         let needed = [scores.counts().len(), scores.reals().len()];
         if given != needed {
@@ -365,12 +365,8 @@ impl AttentionBackward {
         let format = self.plan.spec.format;
         let [of_queries, of_keys] = self.extents(&call.problem, &call.packed);
         let BackwardCall { problem, q, k, v, o, d_o, log_sum_exp, d_q, d_k, d_v, counts, reals, .. } = call;
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
-        let entries = if self.plan.is_packed() { u64::from(*batch) + 1 } else { 0 };
-        for count in [batch, heads, shared, queries, keys] {
-            visit.count(count);
-        }
-        visit.single(scale);
+        let entries = if self.plan.is_packed() { u64::from(problem.batch) + 1 } else { 0 };
+        problem.visit(visit);
         let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
         let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
         use Step::{Finish, Main, Prepare};
@@ -425,7 +421,7 @@ impl BackwardStep {
         self.of.visit_parts(Some(self.step), call, visit);
         Buffer::visit_workspace(&mut call.workspace, true, visit);
         let passed = self.of.passed(&call.problem, &call.packed);
-        let AttentionProblem { heads: [heads, shared], queries, keys, scale, .. } = call.problem;
+        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = call.problem;
         let [exponents, row_sums, dq_sums, added] = passed.offsets;
         let placed = |visit: &mut dyn Visit, name, offset| visit.address_in(name, "the workspace", offset);
         match self.step {
@@ -446,7 +442,7 @@ impl BackwardStep {
             Step::Finish => {
                 self.tensor(("dq", "dQ"), ["dq_row", "dq_head", "dq_batch"], call.d_q, visit);
                 placed(visit, "dq_sums", dq_sums);
-                visit.number("scale", Some(scale));
+                call.problem.state_scale(visit);
             }
         }
         if self.of.plan.spec.deterministic {
@@ -473,8 +469,8 @@ impl BackwardStep {
         visit.number("across", Some(passed.across));
         visit.number("blocks", Some(passed.blocks));
         visit.number("section", Some(self.of.section(call)));
-        visit.number("scale", Some(scale));
-        visit.number("to_log2", Some(scale * core::f32::consts::LOG2_E));
+        call.problem.state_scale(visit);
+        visit.number("to_log2", Some(call.problem.exponents(false)[0]));
         state_values(&*self.of.scores, &call.counts, &call.reals, visit);
     }
 

@@ -2,7 +2,6 @@
 
 use ptx::{Builder, Value};
 
-use super::linear::LinearArguments;
 use super::parts::Held;
 use crate::element::Format;
 use crate::mainloop::Fragment;
@@ -68,17 +67,18 @@ impl<'f> Factors<'f> {
 }
 
 /// States the kernel parameters.
-pub(super) fn state(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments, visit: &mut dyn Visit) {
+pub(super) fn state(d: Format, factors: [f64; 2], visit: &mut dyn Visit) {
     let arithmetic = Arithmetic::of(d);
-    for (name, factor) in NAMES.into_iter().zip([alpha, beta]) {
+    for (name, factor) in NAMES.into_iter().zip(factors) {
         let kind = Kind::Number(arithmetic.parameter());
         visit.parameter(Parameter { name, kind, value: Some(arithmetic.argument(factor)) });
     }
 }
 
 /// Refuses factors that D's arithmetic does not [take](Arithmetic::takes).
-pub(super) fn check(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments, site: &mut Site<'_>) {
+pub(super) fn check(d: Format, factors: [f64; 2], site: &mut Site<'_>) {
     let mut site = site.computing_in(Arithmetic::of(d));
-    site.then("alpha").check_factor(alpha);
-    site.then("beta").check_factor(beta);
+    for (name, factor) in NAMES.into_iter().zip(factors) {
+        site.then(name).check_factor(factor);
+    }
 }

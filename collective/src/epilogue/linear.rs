@@ -56,9 +56,19 @@ impl Default for LinearArguments {
 }
 
 impl LinearArguments {
+    /// `D = alpha * A * B + beta * C`, of alpha and beta.
+    pub fn of([alpha, beta]: [f64; 2], c: Option<MatrixRef>) -> Self {
+        Self { alpha, beta, c }
+    }
+
     /// `D = alpha * A * B`, without C.
     pub fn scaled(alpha: f64) -> Self {
-        Self { alpha, beta: 0.0, c: None }
+        Self::of([alpha, 0.0], None)
+    }
+
+    /// Alpha and beta.
+    pub fn factors(&self) -> [f64; 2] {
+        [self.alpha, self.beta]
     }
 
     /// Whether A and B are read.
@@ -117,17 +127,13 @@ linear! {
 }
 
 impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
-    fn evaluate(
-        host: &mut Host<'_>,
-        &LinearArguments { alpha, beta, c }: &LinearArguments,
-        at: [u32; 2],
-    ) -> Bounded {
+    fn evaluate(host: &mut Host<'_>, arguments: &LinearArguments, at: [u32; 2]) -> Bounded {
         let [row, column] = at.map(u64::from);
-        let format = T::FORMAT;
+        let (format, [alpha, beta]) = (T::FORMAT, arguments.factors());
         let of_c =
             |c: MatrixRef| host.read(format, c.address + (row * c.ld + column) * u64::from(format.bytes()));
-        let c = c.filter(|_| beta != 0.0).map(of_c);
-        let sum = Some(host.accumulator(at)).filter(|_| alpha != 0.0);
+        let c = arguments.c.filter(|_| beta != 0.0).map(of_c);
+        let sum = Some(host.accumulator(at)).filter(|_| arguments.multiplied());
         let terms = [(alpha, sum), (beta, c)]
             .map(|(factor, x)| (Arithmetic::of(format).held(factor), x.unwrap_or(Bounded::exact(0.0))));
         if format == Format::S32 {
@@ -179,7 +185,7 @@ impl Linear {
     pub fn visit(self, arguments: &mut LinearArguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
         let format = self.store.format;
         arguments.visit(of.d, format, site.visit);
-        factors::check(format, *arguments, site);
+        factors::check(format, arguments.factors(), site);
         if let Some(c) = arguments.c.filter(|_| self.sourced && arguments.beta != 0.0) {
             sourced::check(self.store, c, &mut site.then("C"));
         }
@@ -191,7 +197,7 @@ impl Linear {
     /// States the kernel parameters, of this output if a launch is made.
     fn state(self, arguments: LinearArguments, plan: &Plan, d: Option<Output>, visit: &mut dyn Visit) {
         let (format, c) = (self.store.format, arguments.c.filter(|_| arguments.beta != 0.0));
-        factors::state(format, arguments, visit);
+        factors::state(format, arguments.factors(), visit);
         if self.sourced {
             sourced::state(format, plan, c, d, visit);
         } else if plan.form.described() {

@@ -163,7 +163,7 @@ mod tests {
             }
             let call = Call::of(GemmProblem { m: 256, n: 256, k: 256 });
             let call = call.a(1 << 32, 512).b(2 << 32, 512).d(4 << 32, 512).plus(0.0, 3 << 32, 512);
-            let nothing = LinearArguments { alpha: 0.0, ..call.epilogue };
+            let nothing = LinearArguments { c: call.epilogue.c, ..LinearArguments::scaled(0.0) };
             let workspace = Some(Buffer { address: 5 << 32, bytes: 1 << 30 });
             let launch = gemm.launch(&Call { workspace, ..call.with(nothing) }, 132);
             let launch = launch.expect("legal").expect("not empty");

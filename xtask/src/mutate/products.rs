@@ -105,7 +105,7 @@ impl Products {
         let c = (!purpose.in_place).then_some(c);
         // Alpha is 1 in some calls and another number in others.
         let alpha = if purpose.beta == 0.0 && !purpose.odd { 0.5 } else { 1.0 };
-        call.epilogue = LinearArguments { alpha, beta: 1.0, c };
+        call.epilogue = LinearArguments::of([alpha, 1.0], c);
         call = Call { workspace: None, ..layouts.apart(call) };
         let mut memory = Memory::new();
         let mut allocate = |bytes| memory.allocate(bytes);

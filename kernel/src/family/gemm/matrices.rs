@@ -113,11 +113,11 @@ impl<'a> Matrices<'a> {
     /// A row of a GEMM's D.
     fn row(&self, product: &Product, row: usize) -> Vec<(f64, f64)> {
         let ([_, n, _], [a, b, format]) = (self.extents, self.formats);
-        let (alpha, beta) = (self.request.call.epilogue.alpha, self.request.call.epilogue.beta);
+        let factors = self.request.call.epilogue.factors();
         let (of_a, first) = (product.rows.start + row, (product.d + row) * n);
         let line = self.lines(0, product, of_a..of_a + 1).pop().unwrap_or_default();
         let columns = product.columns.get_or_init(|| self.lines(1, product, 0..n));
-        let sourced = beta != 0.0 && self.request.call.epilogue.c.is_some();
+        let sourced = factors[1] != 0.0 && self.request.call.epilogue.c.is_some();
         let c = if sourced { self.inputs.elements("C", first, n) } else { Vec::new() };
         let scales = [0, 1].map(|i| self.request.stored().scaled[i] > 0).contains(&true);
         let element = |(column, other): (usize, &Vec<f64>)| {
@@ -129,8 +129,7 @@ impl<'a> Matrices<'a> {
                 Sum::of(self.accumulators, [a, b], [&line, other])
             };
             let source = c.get(column).copied();
-            let expected =
-                reference::Expected::new(format, product.ks.len() as u32, [alpha, beta], sum, source);
+            let expected = reference::Expected::new(format, product.ks.len() as u32, factors, sum, source);
             let [least, most] = format.range();
             let value = if format.saturates() { expected.value.clamp(least, most) } else { expected.value };
             (value, expected.bound)
@@ -147,7 +146,7 @@ impl<'a> Matrices<'a> {
     ) -> Vec<Vec<f64>> {
         let ([m, n, k], name) = (self.extents, ["A", "B"][i]);
         let (extent, matrix) = ([m, n][i], matrices[i]);
-        if ks.is_empty() || self.request.call.epilogue.alpha == 0.0 {
+        if ks.is_empty() || !self.request.call.epilogue.multiplied() {
             return vec![Vec::new(); mn.len()];
         }
         let [along_mn, along_k] = [extent, k].map(|extent| extent as u32);
