@@ -12,7 +12,7 @@ use falchion::collective::tree::{Accumulator, Compute, RowArgument, RowVector, S
 use falchion::kernel::Launch;
 use falchion::kernel::driver::Enqueue;
 use falchion::peers::Matmul;
-use falchion::peers::cublaslt::{Activation, CublasLt, Fused as Fusion};
+use falchion::peers::cublaslt::{CublasLt, Fused as Fusion, FusedActivation};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -100,7 +100,7 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     both!("256 x 192", "256 x 192, bias + gelu", Wide);
     both!("pingpong", "pingpong, bias + gelu", Short);
     let product = Matmul::new(falchion::collective::Format::Bf16, problem);
-    let fused = Fusion::Bias { activation: Activation::Gelu, bias: bias.address, beta: 0.0 };
+    let fused = Fusion::Bias { activation: FusedActivation::Gelu, bias: bias.address, beta: 0.0 };
     let peer = CublasLt::new(gpu).ok();
     let plans = match &peer {
         Some(peer) => vec![

@@ -4,7 +4,7 @@
 //! `cargo run --release --example gemm`
 
 use falchion::prelude::*;
-use falchion::verify::matrix::Fill;
+use falchion::verify::matrix::Distribution;
 use falchion::verify::{Format, HostMatrix, Order, Sums};
 
 struct MyGemm;
@@ -39,8 +39,9 @@ fn main() -> Result<(), Report> {
     println!("on {}", engine.describe());
 
     let mut random = fastrand::Rng::new();
-    let mut matrix =
-        |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Fill::Normal, &mut random);
+    let mut matrix = |extents, order| {
+        HostMatrix::random(Format::Bf16, extents, order, 1, Distribution::Normal, &mut random)
+    };
     let (a, b) = (matrix([m, k], Order::RowMajor), matrix([k, n], Order::ColumnMajor));
     let d = engine.allocate(m as usize * n as usize * 2)?;
     let (a_at, b_at) = (engine.upload(&a.bytes())?.address, engine.upload(&b.bytes())?.address);

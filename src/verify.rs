@@ -50,7 +50,8 @@ pub use collective::Formula;
 pub use fusions::{FusedGemm, fused_catalogue};
 pub use product::{GemmCase, Mismatch, Outcome, RunError};
 pub use reference::{
-    Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, bound, format, matrix, oracle, weights,
+    AccumulatorPrecision, Format, HostMatrix, Order, Scales, Sums, Weights, bound, format, matrix, oracle,
+    weights,
 };
 pub use sample::Sample;
 pub use several::SeveralProducts;

@@ -17,13 +17,18 @@ fn every_case_is_for_kernels_of_the_catalogue() {
     let names: Vec<String> = all.map(|entry| entry.name().to_owned()).collect();
     for case in tables().expect("the tables are well-formed") {
         assert!(["quick", "full"].contains(&case.suite.as_str()), "{}: suite {}", case.name, case.suite);
-        for share in case.shares() {
-            assert!(names.contains(&share.kernel), "{}: there is no kernel {}", case.name, share.kernel);
+        for kernel_case in case.kernel_cases() {
+            assert!(
+                names.contains(&kernel_case.kernel),
+                "{}: there is no kernel {}",
+                case.name,
+                kernel_case.kernel
+            );
         }
     }
     for name in &names {
         let cases = quick();
-        let run = cases.iter().flat_map(Case::shares).any(|share| &share.kernel == name);
+        let run = cases.iter().flat_map(Case::kernel_cases).any(|kernel_case| &kernel_case.kernel == name);
         assert!(run, "no quick case runs {name}");
     }
 }
@@ -47,24 +52,26 @@ fn quick_cases_on_the_emulator() {
     let few: Vec<Vec<Case>> =
         (0..27).map(|which| cases.iter().map(|case| thinned(case, which)).collect()).collect();
     let mut met = std::collections::HashMap::<String, usize>::new();
-    let mut shares = Vec::new();
+    let mut kernel_cases = Vec::new();
     for (at, case) in cases.iter().enumerate() {
-        for (number, share) in case.shares().into_iter().enumerate() {
-            let before = met.entry(share.kernel.clone()).or_default();
-            let one_in = if share.kernel.ends_with("-bf16-kk") { 3 } else { 12 };
+        for (number, kernel_case) in case.kernel_cases().into_iter().enumerate() {
+            let before = met.entry(kernel_case.kernel.clone()).or_default();
+            let one_in = if kernel_case.kernel.ends_with("-bf16-kk") { 3 } else { 12 };
             if long {
-                shares.push(share);
+                kernel_cases.push(kernel_case);
             } else if before.is_multiple_of(one_in) {
-                shares.push(few[shares.len() % 27][at].shares().swap_remove(number));
+                kernel_cases.push(few[kernel_cases.len() % 27][at].kernel_cases().swap_remove(number));
             }
             *before += 1;
         }
     }
-    let failures: Vec<String> = shares
+    let failures: Vec<String> = kernel_cases
         .par_iter()
-        .filter_map(|share| {
-            let verdict = share.run(&mut Emulator::new(), 7);
-            verdict.failure.map(|failure| format!("{} {}: {failure}", share.case.name, share.kernel))
+        .filter_map(|kernel_case| {
+            let verdict = kernel_case.run(&mut Emulator::new(), 7);
+            verdict
+                .failure
+                .map(|failure| format!("{} {}: {failure}", kernel_case.case.name, kernel_case.kernel))
         })
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -75,19 +82,20 @@ fn quick_cases_on_the_emulator() {
 fn quick_cases_on_the_gpu() {
     let Ok(mut gpu) = Gpu::new(0) else { return skipped::skipped("GPU") };
     let cases = quick();
-    for share in cases.iter().flat_map(Case::shares) {
-        let verdict = share.run(&mut gpu, 7);
-        assert_eq!(verdict.failure, None, "{} {}", share.case.name, share.kernel);
+    for kernel_case in cases.iter().flat_map(Case::kernel_cases) {
+        let verdict = kernel_case.run(&mut gpu, 7);
+        assert_eq!(verdict.failure, None, "{} {}", kernel_case.case.name, kernel_case.kernel);
     }
 }
 
 /// The check must reject a kernel that multiplies by the wrong factor.
 #[test]
 fn a_wrong_result_is_noticed() {
-    use falchion::verify::matrix::Fill;
+    use falchion::verify::matrix::Distribution;
     use falchion::verify::{Format, GemmCase, HostMatrix, Order, Sums};
     let mut random = fastrand::Rng::with_seed(3);
-    let mut fill = |order| HostMatrix::random(Format::Bf16, [64, 64], order, 1, Fill::Normal, &mut random);
+    let mut fill =
+        |order| HostMatrix::random(Format::Bf16, [64, 64], order, 1, Distribution::Normal, &mut random);
     let (a, b) = (fill(Order::RowMajor), fill(Order::ColumnMajor));
     let sums = Sums::of(&a, &b, &|_| ());
     let product = GemmCase::new(a, b);

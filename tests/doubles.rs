@@ -8,7 +8,7 @@ use falchion::collective::{
     DirectStore, Formula, Input, KMajor, LinearArguments, LinearCombination, MmaSync, Operands, Tile,
     TreeEpilogue, Unspecialised, functions,
 };
-use falchion::verify::matrix::Fill;
+use falchion::verify::matrix::Distribution;
 use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::{GemmCase, HostMatrix, Order};
 use kernel::{
@@ -25,8 +25,9 @@ fn kernel(text: &str) -> AnyGemm {
 fn product(gemm: &AnyGemm, GemmProblem { m, n, k }: GemmProblem, seed: u64) -> GemmCase {
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut fill =
-        |format, extents, order| HostMatrix::random(format, extents, order, 2, Fill::Normal, &mut random);
+    let mut fill = |format, extents, order| {
+        HostMatrix::random(format, extents, order, 2, Distribution::Normal, &mut random)
+    };
     GemmCase {
         a: fill(of_a, [m, k], a_order),
         b: fill(of_b, [k, n], b_order),

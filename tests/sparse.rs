@@ -9,7 +9,7 @@ use collective::{
 };
 use cute_rs::atom::Major;
 use emulator::{Numerics, Schedule};
-use falchion::verify::matrix::Fill;
+use falchion::verify::matrix::Distribution;
 use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::{GemmCase, HostMatrix, Order, storage};
 use half::bf16;
@@ -30,7 +30,7 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, seed: u64) -> GemmCase {
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
     let mut random = fastrand::Rng::with_seed(seed);
     let mut fill = |format: falchion::verify::Format, extents, order| {
-        HostMatrix::random(format, extents, order, 16 / format.bytes(), Fill::Normal, &mut random)
+        HostMatrix::random(format, extents, order, 16 / format.bytes(), Distribution::Normal, &mut random)
     };
     let operands = [fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order)];
     let c = fill(of_d, [m, n], Order::RowMajor);

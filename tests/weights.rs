@@ -6,7 +6,7 @@ use collective::{
     Plan, Quantized, Tile, TmaStore, TmaWgmma, Transposed, Uint4, ZeroPoints,
 };
 use emulator::{Numerics, Schedule};
-use falchion::verify::matrix::Fill;
+use falchion::verify::matrix::Distribution;
 use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::storage::random_weights;
 use falchion::verify::{Format, GemmCase, HostMatrix, Order, Weights, weights};
@@ -27,7 +27,7 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut 
     let GemmProblem { m, n, k } = problem;
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
     let mut fill =
-        |format, extents, order| HostMatrix::random(format, extents, order, 8, Fill::Normal, random);
+        |format, extents, order| HostMatrix::random(format, extents, order, 8, Distribution::Normal, random);
     let (mut a, mut b) = (fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order));
     let c = fill(of_d, [m, n], Order::RowMajor);
     match gemm.plan().call_operands()[0].weights {
@@ -63,7 +63,7 @@ fn right(gemm: &AnyGemm, problem: GemmProblem, seed: u64, emulator: &mut Emulato
 /// D = I * W: every code of a kernel gives the number that it represents, in both formats.
 #[test]
 fn every_code_is_the_number_it_stands_for() {
-    for code in weights::Code::ALL {
+    for code in weights::WeightFormat::ALL {
         for format in ["bf16", "f16"] {
             let spec = format!(
                 "dtype={format} weights-b={} swap=yes tile=64x64x64 consumers=1 store=direct out=f32",

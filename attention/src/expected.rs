@@ -2,7 +2,7 @@
 
 use collective::Bounded;
 use kernel::{Blocks, Expected, Family, Inputs, Needed};
-use reference::attention::sequences::Places;
+use reference::attention::sequences::SequenceRows;
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
@@ -114,7 +114,7 @@ struct Reference<'a> {
     kernel: &'a Attention,
     call: &'a AttentionCall,
     inputs: &'a Inputs<'a>,
-    places: Places,
+    places: SequenceRows,
     /// The numbers of pages, by sequence.
     table: Vec<u32>,
     counts: Vec<i64>,
@@ -141,7 +141,7 @@ impl<'a> Reference<'a> {
         let table = if entries > 0 { inputs.numbers("the table of pages", 0, entries) } else { Vec::new() };
         let counts = call.counts.iter().map(|&count| count.into()).collect();
         let reals = call.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
-        Self { kernel, call, inputs, places: Places::of(rows, heads, packed), table, counts, reals }
+        Self { kernel, call, inputs, places: SequenceRows::of(rows, heads, packed), table, counts, reals }
     }
 
     /// The number of a key of a sequence among the rows of a head of all keys.

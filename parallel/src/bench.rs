@@ -21,7 +21,7 @@ use crate::tensor::Tensor;
 
 /// A layer of a model: outputs and inputs of all ranks.
 #[derive(Clone, Copy, Debug)]
-pub struct Layer {
+pub struct LayerShape {
     /// Its name.
     pub name: &'static str,
     /// Whether its outputs are divided, or its inputs.
@@ -33,15 +33,15 @@ pub struct Layer {
 }
 
 /// Layers of models, as their ranks divide them.
-pub const LAYERS: [Layer; 8] = [
-    Layer { name: "llama 70b up", column: true, n: 28672, k: 8192 },
-    Layer { name: "llama 70b qkv", column: true, n: 10240, k: 8192 },
-    Layer { name: "deepseek up", column: true, n: 36864, k: 7168 },
-    Layer { name: "llama 8b up", column: true, n: 28672, k: 4096 },
-    Layer { name: "llama 70b down", column: false, n: 8192, k: 28672 },
-    Layer { name: "llama 70b out", column: false, n: 8192, k: 8192 },
-    Layer { name: "deepseek down", column: false, n: 7168, k: 18432 },
-    Layer { name: "llama 8b down", column: false, n: 4096, k: 14336 },
+pub const LAYERS: [LayerShape; 8] = [
+    LayerShape { name: "llama 70b up", column: true, n: 28672, k: 8192 },
+    LayerShape { name: "llama 70b qkv", column: true, n: 10240, k: 8192 },
+    LayerShape { name: "deepseek up", column: true, n: 36864, k: 7168 },
+    LayerShape { name: "llama 8b up", column: true, n: 28672, k: 4096 },
+    LayerShape { name: "llama 70b down", column: false, n: 8192, k: 28672 },
+    LayerShape { name: "llama 70b out", column: false, n: 8192, k: 8192 },
+    LayerShape { name: "deepseek down", column: false, n: 7168, k: 18432 },
+    LayerShape { name: "llama 8b down", column: false, n: 4096, k: 14336 },
 ];
 
 /// Times of a layer, in microseconds; the slowest rank counts.
@@ -112,7 +112,12 @@ fn largest(group: &mut Group, numbers: &[f64]) -> Result<Vec<f64>, Error> {
 ///
 /// # Errors
 /// No GPU; tokens that do not divide by the number of ranks; the group or a library has failed.
-pub fn layer(group: &mut Group, layer: Layer, tokens: &[u32], scaled: bool) -> Result<Vec<Times>, Error> {
+pub fn layer(
+    group: &mut Group,
+    layer: LayerShape,
+    tokens: &[u32],
+    scaled: bool,
+) -> Result<Vec<Times>, Error> {
     if scaled {
         Timed::<F8E4M3>::new(group, layer, true, F8E4M3::from_f32)?.all(group, tokens)
     } else {
@@ -153,7 +158,7 @@ struct Timed<A> {
 impl<A: Element> Timed<A> {
     fn new(
         group: &mut Group,
-        Layer { column, n, k, .. }: Layer,
+        LayerShape { column, n, k, .. }: LayerShape,
         scaled: bool,
         of: fn(f32) -> A,
     ) -> Result<Self, Error> {

@@ -16,7 +16,7 @@ use crate::element::{Element, Kind, bytes, numbers};
 use crate::error::Error;
 use crate::place::{Meeting, Place};
 use crate::record::Record;
-use crate::stream::{Event, Stream};
+use crate::stream::{Event, SideStream};
 use crate::tensor::{Slice, SliceMut, Tensor};
 
 /// A rank's part in a group of ranks: its machine, and its connection to the others.
@@ -397,8 +397,8 @@ impl Group {
     ///
     /// # Errors
     /// The driver's.
-    pub fn stream(&mut self) -> Result<Stream, Error> {
-        Ok(Stream::new(self.device.open()?, self.device.clone()))
+    pub fn stream(&mut self) -> Result<SideStream, Error> {
+        Ok(SideStream::new(self.device.open()?, self.device.clone()))
     }
 
     /// A stream of cudarc, to use layers between other work on it, on slices that were lent on it:
@@ -425,8 +425,8 @@ impl Group {
     ///
     /// # Errors
     /// A stream of another GPU, or emulated ranks.
-    pub fn lend(&mut self, stream: Arc<CudaStream>) -> Result<Stream, Error> {
-        Ok(Stream::new(self.device.lend(stream)?, self.device.clone()))
+    pub fn lend(&mut self, stream: Arc<CudaStream>) -> Result<SideStream, Error> {
+        Ok(SideStream::new(self.device.lend(stream)?, self.device.clone()))
     }
 
     /// Does work whose layers and collectives are enqueued on a stream. All ranks enqueue collectives in the same order,
@@ -440,7 +440,7 @@ impl Group {
     /// Those of the work; another rank's stream.
     pub fn on<T, E: From<Error>>(
         &mut self,
-        stream: &mut Stream,
+        stream: &mut SideStream,
         work: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
         stream.of(&self.device)?;

@@ -48,5 +48,5 @@ pub use layer::{
 pub use own::Own;
 pub use place::{Meeting, Place};
 pub use record::Record;
-pub use stream::{Event, Stream};
+pub use stream::{Event, SideStream};
 pub use tensor::{Slice, SliceMut, Tensor};

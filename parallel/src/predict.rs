@@ -4,7 +4,7 @@ use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{GemmProblem, Machine, Request, Types, fastest};
 
-use crate::bench::Layer;
+use crate::bench::LayerShape;
 use crate::error::Error;
 
 /// What connects GPUs.
@@ -63,7 +63,7 @@ impl Links {
 pub fn layer(
     machine: &Machine,
     links: &Links,
-    Layer { column, n, k, .. }: Layer,
+    LayerShape { column, n, k, .. }: LayerShape,
     (ranks, tokens): (u32, u32),
     scaled: bool,
 ) -> Result<[f64; 2], Error> {

@@ -12,7 +12,7 @@ use crate::group::Group;
 /// It has scratch memory of its own, so two layers can run at once. It is waited for
 /// when it is dropped.
 #[derive(Debug)]
-pub struct Stream {
+pub struct SideStream {
     pub(crate) queue: Queue,
     pub(crate) scratch: Option<Arc<Memory>>,
     device: Device,
@@ -30,7 +30,7 @@ impl fmt::Debug for Event {
     }
 }
 
-impl Stream {
+impl SideStream {
     pub(crate) fn new(queue: Queue, device: Device) -> Self {
         Self { queue, scratch: None, device }
     }
@@ -40,7 +40,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for SideStream {
     fn drop(&mut self) {
         self.device.close(&self.queue);
     }

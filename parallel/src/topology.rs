@@ -18,7 +18,7 @@ const NUMBERS: usize = 16 << 20;
 
 /// A rank's place in the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct RankLocation {
     /// Its host.
     pub host: String,
     /// Its GPU and driver, or the emulator, in words.
@@ -29,11 +29,11 @@ pub struct Node {
     pub links: Option<u32>,
 }
 
-/// All ranks, and the paths between them.
+/// All ranks, and what connects them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
     /// By rank.
-    pub nodes: Vec<Node>,
+    pub locations: Vec<RankLocation>,
     /// Bytes per second from each rank to each other one, both directions at once; zero to itself.
     pub rates: Vec<Vec<f64>>,
 }
@@ -44,12 +44,12 @@ impl Topology {
     /// # Errors
     /// The group has failed.
     pub fn of(group: &mut Group) -> Result<Self, Error> {
-        let own = Node::of(group);
+        let own = RankLocation::of(group);
         let bytes = serde_json::to_vec(&own).unwrap_or_default();
-        let all = group.exchange("the nodes", &bytes)?;
-        let nodes: Vec<Node> =
+        let all = group.exchange("the ranks' locations", &bytes)?;
+        let locations: Vec<RankLocation> =
             all.iter().map(|bytes| serde_json::from_slice(bytes).unwrap_or_default()).collect();
-        let size = nodes.len();
+        let size = locations.len();
         let numbers = if group.members()[0].gpu.is_some() { NUMBERS } else { 1 << 10 };
         let from = group.zeros::<f32>(numbers)?;
         let mut to = group.zeros::<f32>(numbers)?;
@@ -79,23 +79,23 @@ impl Topology {
             let rate = 4.0 * numbers as f64 / time(first).max(time(second));
             (rates[first][second], rates[second][first]) = (rate, rate);
         }
-        Ok(Self { nodes, rates })
+        Ok(Self { locations, rates })
     }
 
-    /// The path between two ranks; `None` if there is no such rank.
-    pub fn path(&self, first: usize, second: usize) -> Option<Path> {
-        let (a, b) = (self.nodes.get(first)?, self.nodes.get(second)?);
+    /// What connects two ranks; `None` if there is no such rank.
+    pub fn interconnect(&self, first: usize, second: usize) -> Option<Interconnect> {
+        let (a, b) = (self.locations.get(first)?, self.locations.get(second)?);
         Some(match (a.host == b.host, a.links, b.links) {
-            (false, ..) => Path::Network,
-            (true, Some(a), Some(b)) if a > 0 && b > 0 => Path::NvLink(a.min(b)),
-            (true, ..) => Path::Host,
+            (false, ..) => Interconnect::Network,
+            (true, Some(a), Some(b)) if a > 0 && b > 0 => Interconnect::NvLink(a.min(b)),
+            (true, ..) => Interconnect::Host,
         })
     }
 }
 
 /// What connects two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+pub enum Interconnect {
     /// This number of NVLinks each.
     NvLink(u32),
     /// PCIe, or the host's memory.
@@ -104,7 +104,7 @@ pub enum Path {
     Network,
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for Interconnect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NvLink(links) => write!(f, "NV{links}"),
@@ -114,50 +114,50 @@ impl fmt::Display for Path {
     }
 }
 
-impl Node {
+impl RankLocation {
     fn of(group: &Group) -> Self {
         let member = &group.members()[group.rank() as usize];
-        let node = Self { host: member.host.clone(), machine: group.describe(), bus: None, links: None };
-        let Some(gpu) = &member.gpu else { return node };
+        let location = Self { host: member.host.clone(), machine: group.describe(), bus: None, links: None };
+        let Some(gpu) = &member.gpu else { return location };
         // As NVML writes it.
         let [a, b, c, d, e] = [&gpu[..8], &gpu[8..12], &gpu[12..16], &gpu[16..20], &gpu[20..]];
         let uuid = format!("GPU-{a}-{b}-{c}-{d}-{e}");
         let nvml = Nvml::builder().lib_path(OsStr::new("libnvidia-ml.so.1")).init();
-        let Ok(nvml) = nvml.or_else(|_| Nvml::init()) else { return node };
-        let Ok(device) = nvml.device_by_uuid(uuid) else { return node };
+        let Ok(nvml) = nvml.or_else(|_| Nvml::init()) else { return location };
+        let Ok(device) = nvml.device_by_uuid(uuid) else { return location };
         let active =
             (0..18).filter(|&link| device.link_wrapper_for(link).is_active().unwrap_or(false)).count();
         let known = device.link_wrapper_for(0).is_active().is_ok();
         let links = known.then_some(active as u32);
-        Self { bus: device.pci_info().ok().map(|info| info.bus_id), links, ..node }
+        Self { bus: device.pci_info().ok().map(|info| info.bus_id), links, ..location }
     }
 }
 
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut host = "";
-        for (rank, node) in self.nodes.iter().enumerate() {
-            if node.host != host {
-                host = &node.host;
+        for (rank, location) in self.locations.iter().enumerate() {
+            if location.host != host {
+                host = &location.host;
                 writeln!(f, "+-- {host}")?;
             }
-            let bus = node.bus.as_deref().map_or(String::new(), |bus| format!(", {bus}"));
-            let links = node.links.map_or(String::new(), |links| {
+            let bus = location.bus.as_deref().map_or(String::new(), |bus| format!(", {bus}"));
+            let links = location.links.map_or(String::new(), |links| {
                 format!(", {links} NVLinks ({:.0} GB/s each way)", f64::from(links) * NVLINK / 1e9)
             });
-            writeln!(f, "|   rank {rank}: {}{bus}{links}", node.machine)?;
+            writeln!(f, "|   rank {rank}: {}{bus}{links}", location.machine)?;
         }
         writeln!(f, "\nGB/s each way, while both send:\n")?;
         write!(f, "        ")?;
-        (0..self.nodes.len()).try_for_each(|rank| write!(f, "{:>12}", format!("rank {rank}")))?;
+        (0..self.locations.len()).try_for_each(|rank| write!(f, "{:>12}", format!("rank {rank}")))?;
         for (first, rates) in self.rates.iter().enumerate() {
             write!(f, "\nrank {first:<3}")?;
             for (second, rate) in rates.iter().enumerate() {
-                let path = match self.path(first, second) {
-                    Some(path) if first != second => format!("{path} {}", rate_text(*rate)),
+                let cell = match self.interconnect(first, second) {
+                    Some(interconnect) if first != second => format!("{interconnect} {}", rate_text(*rate)),
                     _ => "-".to_owned(),
                 };
-                write!(f, "{path:>12}")?;
+                write!(f, "{cell:>12}")?;
             }
         }
         writeln!(f)
@@ -172,17 +172,26 @@ fn rate_text(rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Node, Path, Topology};
+    use super::{Interconnect, RankLocation, Topology};
 
     #[test]
-    fn paths_follow_hosts_and_links() {
-        let node =
-            |host: &str, links| Node { host: host.to_owned(), machine: "m".to_owned(), bus: None, links };
-        let nodes = vec![node("a", Some(18)), node("a", Some(18)), node("a", None), node("b", Some(18))];
-        let topology = Topology { nodes, rates: vec![vec![200e9; 4]; 4] };
-        assert_eq!(topology.path(0, 1), Some(Path::NvLink(18)));
-        assert_eq!(topology.path(0, 2), Some(Path::Host));
-        assert_eq!(topology.path(0, 3), Some(Path::Network));
+    fn interconnects_follow_hosts_and_links() {
+        let location = |host: &str, links| RankLocation {
+            host: host.to_owned(),
+            machine: "m".to_owned(),
+            bus: None,
+            links,
+        };
+        let locations = vec![
+            location("a", Some(18)),
+            location("a", Some(18)),
+            location("a", None),
+            location("b", Some(18)),
+        ];
+        let topology = Topology { locations, rates: vec![vec![200e9; 4]; 4] };
+        assert_eq!(topology.interconnect(0, 1), Some(Interconnect::NvLink(18)));
+        assert_eq!(topology.interconnect(0, 2), Some(Interconnect::Host));
+        assert_eq!(topology.interconnect(0, 3), Some(Interconnect::Network));
         let text = topology.to_string();
         for words in
             ["+-- a", "+-- b", "18 NVLinks (450 GB/s each way)", "NV18 200.0", "host 200.0", "net 200.0"]
@@ -200,7 +209,7 @@ mod tests {
             .collect();
         for topology in ranks {
             let topology = topology.join().expect("no panic").expect("all came");
-            assert_eq!(topology.path(0, 2), Some(Path::Host));
+            assert_eq!(topology.interconnect(0, 2), Some(Interconnect::Host));
             assert!(topology.rates[1][2] > 0.0 && topology.rates[1][1] == 0.0);
         }
     }

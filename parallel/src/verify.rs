@@ -130,7 +130,7 @@ impl Drawn {
     ///
     /// # Errors
     /// The first number that is wrong; a run whose outputs have other bits than the first one's; or what the layer could not do.
-    pub fn check(&self, group: &mut Group, runs: u32) -> Result<(), Failure> {
+    pub fn check(&self, group: &mut Group, runs: u32) -> Result<(), LayerFailure> {
         if self.side {
             let own = Self { side: false, ..self.clone() };
             let mut side = group.stream()?;
@@ -140,7 +140,7 @@ impl Drawn {
         for run in 1..runs {
             if self.digest(group)? != first {
                 let rank = group.rank();
-                return Err(Failure::Wrong(format!(
+                return Err(LayerFailure::Wrong(format!(
                     "{self}: rank {rank}, run {run} has other bits than run 0"
                 )));
             }
@@ -149,7 +149,7 @@ impl Drawn {
     }
 
     /// Runs the layer and compares its numbers. Returns a digest of their bits.
-    fn digest(&self, group: &mut Group) -> Result<u64, Failure> {
+    fn digest(&self, group: &mut Group) -> Result<u64, LayerFailure> {
         let f16 = self.numbers == Numbers::F16;
         match self.kind {
             Kind::Experts if f16 => return experts::check::<f16, f16>(self, group),
@@ -199,7 +199,7 @@ impl Drawn {
 
 /// Why a layer failed.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Failure {
+pub enum LayerFailure {
     /// It did not run.
     #[error("{0}")]
     Error(#[from] Error),
@@ -270,10 +270,10 @@ fn compare<D: Multiplied>(
     group: &Group,
     found: &[D],
     expect: impl Fn(usize) -> [f64; 2],
-) -> Result<u64, Failure> {
+) -> Result<u64, LayerFailure> {
     let (rank, (output, guard)) = (group.rank(), found.split_at(found.len() - GUARD));
     if guard.iter().any(|number| !number.number().is_nan()) {
-        return Err(Failure::Wrong(format!("{layer}: rank {rank} wrote behind its output")));
+        return Err(LayerFailure::Wrong(format!("{layer}: rank {rank} wrote behind its output")));
     }
     for (i, found) in output.iter().enumerate() {
         let ([expected, bound], found) = (expect(i), found.number());
@@ -281,7 +281,7 @@ fn compare<D: Multiplied>(
         let apart = (found - expected).abs();
         if !equal && (apart.is_nan() || apart > bound) {
             let words = format!("{layer}: rank {rank}, number {i}: {found} for {expected}, within {bound}");
-            return Err(Failure::Wrong(words));
+            return Err(LayerFailure::Wrong(words));
         }
     }
     let mut bits = DefaultHasher::new();
@@ -337,7 +337,7 @@ impl<T: Multiplied> Whole<T> {
         scales
     }
 
-    fn check<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<u64, Failure> {
+    fn check<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<u64, LayerFailure> {
         let (found, first) = self.run::<D>(layer, group)?;
         let (rank, size) = (group.rank(), group.size());
         let columns = layer.columns((rank, size));

@@ -36,8 +36,8 @@ mod fused;
 mod plan;
 mod symbols;
 
-pub use fused::{Activation, Fused};
-pub use plan::{Algorithm, Plan, Run};
+pub use fused::{Fused, FusedActivation};
+pub use plan::{HeuristicEstimate, Plan, Run};
 use symbols::{RawHandle, Status, Symbols, status_name};
 
 /// Bytes of workspace that algorithms may use.

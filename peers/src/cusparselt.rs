@@ -38,7 +38,7 @@ mod plan;
 mod symbols;
 
 pub use algorithm::{Algorithm, Choice, Run, Split, WORKSPACE_BYTES};
-pub use plan::{Compressed, Plan};
+pub use plan::{CompressedMatrix, Plan};
 use symbols::{Opaque, Raw, Status, Symbols, status_name};
 
 /// A handle of cuSPARSELt.

@@ -6,7 +6,7 @@ mod skipped;
 use collective::{F8E4M3, Format};
 use half::bf16;
 use kernel::{Engine, EngineError, GemmProblem, Gpu, Types};
-use peers::cublaslt::{Activation, CublasLt, Fused};
+use peers::cublaslt::{CublasLt, Fused, FusedActivation};
 use peers::cusparselt::{Choice, CusparseLt};
 use peers::{Matmul, Monitor};
 
@@ -66,7 +66,7 @@ fn cublaslt_multiplies() -> Result<(), EngineError> {
     let mut scales =
         |lines: u32| gpu.upload(&(0..lines).flat_map(|i| scale(i).to_le_bytes()).collect::<Vec<_>>());
     let (rows, columns) = (scales(SIZE.m)?.address, scales(SIZE.n)?.address);
-    let relu = Fused::Bias { activation: Activation::Relu, bias: row.address, beta: 0.0 };
+    let relu = Fused::Bias { activation: FusedActivation::Relu, bias: row.address, beta: 0.0 };
     let of_both = Fused::Scaled { rows, columns };
     for (what, format, fused, want) in [
         ("plain", Format::Bf16, None, product(|sum, _, _| sum)),

@@ -59,16 +59,16 @@
 //! So some elements have several correct results, and all of them are accepted.
 //!
 //! ```
-//! use reference::{Expected, Format, Sum};
+//! use reference::{Expected, Format, DotProduct};
 //!
-//! let sum = Sum::single(2, 3.0, 3.0); // 1 * 1 + 1 * 2
+//! let sum = DotProduct::single(2, 3.0, 3.0); // 1 * 1 + 1 * 2
 //! let expected = Expected::new(Format::Bf16, 2, [1.0, 0.0], sum, None);
 //! assert!(expected.admits(Format::Bf16, 3.0) && !expected.admits(Format::Bf16, 3.1));
 //! ```
 
 use crate::oracle::wrapped;
 use crate::wanted::{distance, fraction};
-use crate::{Format, Sum, Wanted};
+use crate::{DotProduct, Format, Wanted};
 
 /// Unit roundoff of f32.
 pub(crate) const U: f64 = 1.0 / 16_777_216.0;
@@ -108,7 +108,7 @@ pub struct Expected {
 impl Expected {
     /// The value and the bound of an element of `format`. `factors` are alpha and beta, `sum` is a sum of `k` products. `c` is the element
     /// of C, or `None` if C is not read.
-    pub fn new(format: Format, k: u32, factors: [f64; 2], sum: Sum, c: Option<f64>) -> Self {
+    pub fn new(format: Format, k: u32, factors: [f64; 2], sum: DotProduct, c: Option<f64>) -> Self {
         // What is computed in f32 takes factors in f32.
         let double = matches!(format, Format::S32 | Format::F64);
         let [alpha, beta] = factors.map(|factor| if double { factor } else { f64::from(factor as f32) });
@@ -139,7 +139,7 @@ impl Expected {
 
     /// The value and the bound for `k` products of `f64`. The oracle's own additions are in `f64`, too, and
     /// are part of the bound.
-    fn double(k: u32, [alpha, source]: [f64; 2], sum: Sum) -> Self {
+    fn double(k: u32, [alpha, source]: [f64; 2], sum: DotProduct) -> Self {
         let product = if alpha == 0.0 { 0.0 } else { alpha * sum.value };
         let (value, error) = (product + source, if alpha == 0.0 { 0.0 } else { alpha.abs() * sum.error });
         let rounded = 4.0 * DOUBLE_U * (product.abs() + source.abs() + error);
@@ -200,7 +200,11 @@ impl Overflow {
     const NONE: Self = Self { negative: false, positive: false, nan: false, none: true };
 
     /// The results of `alpha * sum + source` under overflow, where `source` is `beta * c`.
-    fn new(alpha: f64, Sum { value: sum, magnitude, error, overflow, .. }: Sum, source: f64) -> Self {
+    fn new(
+        alpha: f64,
+        DotProduct { value: sum, magnitude, error, overflow, .. }: DotProduct,
+        source: f64,
+    ) -> Self {
         if alpha == 0.0 {
             return Self::NONE;
         }
@@ -304,7 +308,7 @@ mod tests {
             ),
             ("NaN among the operands", [1e38, 0.0], (f64::NAN, f64::NAN), None, [false, false, false, true]),
         ] {
-            let expected = Expected::new(Format::Bf16, 64, factors, Sum::single(64, sum.0, sum.1), c);
+            let expected = Expected::new(Format::Bf16, 64, factors, DotProduct::single(64, sum.0, sum.1), c);
             let number = Format::Bf16.decode(Format::Bf16.round(expected.value));
             let number = if number.is_finite() { number } else { 1.0 };
             let admitted = [f64::NEG_INFINITY, number, f64::INFINITY, f64::NAN]
@@ -322,12 +326,19 @@ mod tests {
 
     #[test]
     fn what_is_admitted() {
-        let one = Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, 1.0, 1.0), None);
-        let nan = Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, f64::NAN, f64::NAN), None);
-        let up =
-            Expected::new(Format::F16, 8, [1.0, 0.0], Sum::single(8, f64::INFINITY, f64::INFINITY), None);
-        let edge = Expected::new(Format::F16, 8, [1.0, 0.0], Sum::single(8, 65_519.0, 65_519.0), None);
-        let large = Expected::new(Format::F16, 8, [1.0, 0.0], Sum::single(8, 60_000.0, 60_000.0), None);
+        let one = Expected::new(Format::Bf16, 64, [1.0, 0.0], DotProduct::single(64, 1.0, 1.0), None);
+        let nan =
+            Expected::new(Format::Bf16, 64, [1.0, 0.0], DotProduct::single(64, f64::NAN, f64::NAN), None);
+        let up = Expected::new(
+            Format::F16,
+            8,
+            [1.0, 0.0],
+            DotProduct::single(8, f64::INFINITY, f64::INFINITY),
+            None,
+        );
+        let edge = Expected::new(Format::F16, 8, [1.0, 0.0], DotProduct::single(8, 65_519.0, 65_519.0), None);
+        let large =
+            Expected::new(Format::F16, 8, [1.0, 0.0], DotProduct::single(8, 60_000.0, 60_000.0), None);
         for (why, expected, format, got, want) in [
             ("the value itself", one, Format::Bf16, 1.0, true),
             ("one unit in the last place", one, Format::Bf16, 1.0 + 1.0 / 256.0, true),
@@ -356,7 +367,7 @@ mod tests {
                 (0.0, tiniest, false),
                 (tiniest, 0.0, false),
             ] {
-                let sum = Sum { error: 0.0, ..Sum::single(0, value, value) };
+                let sum = DotProduct { error: 0.0, ..DotProduct::single(0, value, value) };
                 let expected = Expected::new(format, 0, [1.0, 0.0], sum, None);
                 assert_eq!(expected.admits(format, got), want, "{}: {got} for {value}", format.name());
             }
@@ -365,25 +376,25 @@ mod tests {
 
     #[test]
     fn zero_factors_leave_their_matrix_out() {
-        let nan = Sum::single(64, f64::NAN, f64::NAN);
+        let nan = DotProduct::single(64, f64::NAN, f64::NAN);
         let no_product = Expected::new(Format::Bf16, 64, [0.0, 2.0], nan, Some(1.5));
         assert_eq!(no_product.value, 3.0);
         let no_source =
-            Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, 2.0, 2.0), Some(f64::NAN));
+            Expected::new(Format::Bf16, 64, [1.0, 0.0], DotProduct::single(64, 2.0, 2.0), Some(f64::NAN));
         assert_eq!(no_source.value, 2.0);
     }
 
     #[test]
     fn integers_have_one_right_result() {
-        let sum = Sum::of_integers(3e9);
+        let sum = DotProduct::of_integers(3e9);
         assert_eq!(sum.value, 3e9 - f64::powi(2.0, 32));
-        let whole = Expected::new(Format::S32, 9, [2.0, -1.0], Sum::of_integers(1e9 + 1.0), Some(7.0));
+        let whole = Expected::new(Format::S32, 9, [2.0, -1.0], DotProduct::of_integers(1e9 + 1.0), Some(7.0));
         assert_eq!(whole.value, 2e9 + 2.0 - 7.0);
         for (got, want) in [(whole.value, true), (whole.value + 1.0, false)] {
             assert_eq!(whole.admits(Format::S32, got), want, "{got}");
         }
         // 2^24 + 1 is first rounded to the nearest `f32`, which is 2^24: ties go to even.
-        let single = Expected::new(Format::F32, 9, [1.0, 0.0], Sum::of_integers(16_777_217.0), None);
+        let single = Expected::new(Format::F32, 9, [1.0, 0.0], DotProduct::of_integers(16_777_217.0), None);
         for (got, want) in [(16_777_216.0, true), (16_777_300.0, false)] {
             assert_eq!(single.admits(Format::F32, got), want, "{got}");
         }
@@ -391,8 +402,9 @@ mod tests {
 
     #[test]
     fn formats_that_saturate_end_at_their_largest() {
-        let of =
-            |value: f64| Expected::new(Format::E4m3, 8, [1.0, 0.0], Sum::single(8, value, value.abs()), None);
+        let of = |value: f64| {
+            Expected::new(Format::E4m3, 8, [1.0, 0.0], DotProduct::single(8, value, value.abs()), None)
+        };
         for (why, value, got, want) in [
             ("beyond", 1e6, 448.0, true),
             ("beyond, negative", -1e6, -448.0, true),
@@ -419,7 +431,7 @@ mod tests {
             ("NaN", Format::Bf16, (nan, nan), nan),
             ("beyond the largest", Format::E5m2, (1e9, 1e9), 57344.0),
         ] {
-            let expected = Expected::new(format, 8, [1.0, 0.0], Sum::single(8, sum.0, sum.1), None);
+            let expected = Expected::new(format, 8, [1.0, 0.0], DotProduct::single(8, sum.0, sum.1), None);
             assert!(expected.admits(format, got), "{why}");
             assert_eq!((expected.ratio(format, got), expected.distance(format, got)), (0.0, 0.0), "{why}");
         }

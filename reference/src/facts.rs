@@ -7,7 +7,7 @@ use ptx::inst::{Fp8, WgmmaSum};
 use crate::matrix::{HostMatrix, Order};
 use crate::memory::{Compared, Contents, Writes};
 use crate::oracle::SAMPLE;
-use crate::weights::{Code, Weights};
+use crate::weights::{WeightFormat, Weights};
 use crate::{Format, Sums, Wanted, wgmma};
 
 /// The smallest magnitude that rounds to infinity, or saturates: halfway from the largest value to the next one of the same step.
@@ -43,16 +43,16 @@ fn poisons_are_no_results() {
 
 #[test]
 fn codes_are_what_they_say() {
-    let of = |code: Code, codes: &[u8]| codes.iter().map(|&of| code.decode(of)).collect::<Vec<_>>();
+    let of = |code: WeightFormat, codes: &[u8]| codes.iter().map(|&of| code.decode(of)).collect::<Vec<_>>();
     let all: Vec<u8> = (0..16).collect();
     let positive = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
-    assert_eq!(of(Code::U4, &all), (0..16).map(f64::from).collect::<Vec<_>>());
-    assert_eq!(of(Code::S4, &all), (0..8).chain(-8..0).map(f64::from).collect::<Vec<_>>());
-    assert_eq!(of(Code::E2m1, &all), [positive, positive.map(|value| -value)].concat());
-    assert_eq!(of(Code::U8, &[0, 127, 128, 255]), [0.0, 127.0, 128.0, 255.0]);
-    assert_eq!(of(Code::S8, &[0, 127, 128, 255]), [0.0, 127.0, -128.0, -1.0]);
+    assert_eq!(of(WeightFormat::U4, &all), (0..16).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(of(WeightFormat::S4, &all), (0..8).chain(-8..0).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(of(WeightFormat::E2m1, &all), [positive, positive.map(|value| -value)].concat());
+    assert_eq!(of(WeightFormat::U8, &[0, 127, 128, 255]), [0.0, 127.0, 128.0, 255.0]);
+    assert_eq!(of(WeightFormat::S8, &[0, 127, 128, 255]), [0.0, 127.0, -128.0, -1.0]);
     let mut random = fastrand::Rng::with_seed(3);
-    let weights = Weights::random(Code::S4, [3, 40], (16, true), Format::F16, &mut random);
+    let weights = Weights::random(WeightFormat::S4, [3, 40], (16, true), Format::F16, &mut random);
     assert_eq!((weights.codes.len(), weights.extents), (120, [3, 40]));
     let extents = |of: &Option<HostMatrix>| of.as_ref().map(|of| [of.rows, of.columns]);
     assert_eq!([extents(&weights.scales), extents(&weights.zeros)], [Some([3, 3]); 2], "3 groups of 3 rows");

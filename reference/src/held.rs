@@ -7,8 +7,8 @@ use ptx::WgmmaTypes;
 use ptx::inst::{Fp8, WgmmaSum};
 
 use crate::bound::{Expected, U};
-use crate::oracle::Sum;
-use crate::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Wanted, scales, wgmma};
+use crate::oracle::DotProduct;
+use crate::{AccumulatorPrecision, Format, HostMatrix, Order, Scales, Sums, Wanted, scales, wgmma};
 
 /// An error is within its bound, and at least two thirds of it.
 #[track_caller]
@@ -90,7 +90,7 @@ fn sums() {
         let [a, b] = matrices(format, k, pair, every);
         let loose = every == 2 || matches!(by, Some(Bf16F32 | F16F32 | Tf32F32));
         let half = by.is_some_and(|types: WgmmaTypes| types.d() == WgmmaSum::F16);
-        let accumulators = if half { Accumulators::Half } else { Accumulators::Single };
+        let accumulators = if half { AccumulatorPrecision::Half } else { AccumulatorPrecision::Single };
         let sum = Sums::in_accumulators(accumulators, &a, &b, &|_| ()).sums[0];
         let got = by.map_or_else(|| one_by_one(&a, &b), |types| multiplied(types, &a, &b));
         let check = if loose { held_loosely } else { held };
@@ -102,11 +102,11 @@ fn sums() {
     let got = (0..1000).fold(0.0f64, |sum, at| a.get(0, at).mul_add(b.get(at, 0), sum));
     held("f64", (sum.value - got).abs(), sum.error);
     // An integer between two f32.
-    let sum = Sum::of_integers(f64::from((1 << 24) + 1));
+    let sum = DotProduct::of_integers(f64::from((1 << 24) + 1));
     held("integers", (f64::from(sum.value as f32) - sum.value).abs(), sum.error);
     // Products that are less than the smallest f32.
     let k = 64;
-    let sum = Sum::single(k, f64::from(k) * two(-75) * two(-75), f64::from(k) * two(-75) * two(-75));
+    let sum = DotProduct::single(k, f64::from(k) * two(-75) * two(-75), f64::from(k) * two(-75) * two(-75));
     held_loosely("subnormal products", sum.value, sum.in_single(k).1);
 }
 
@@ -116,7 +116,7 @@ fn scaled_sums() {
     let count = 1000;
     let (a, b) = (vec![1.0; 128 * count], vec![1.0; 128 * count]);
     let of = |block: u32| if block == 0 { 1.0 } else { U };
-    let sum = scales::sum([&a, &b], of, |_, _| Sum { error: 0.0, ..Sum::single(0, 1.0, 1.0) });
+    let sum = scales::sum([&a, &b], of, |_, _| DotProduct { error: 0.0, ..DotProduct::single(0, 1.0, 1.0) });
     held("blocks", sum.value - 1.0, sum.error);
     // Blocks whose sums lose all but their first product.
     let k = 512;
@@ -139,7 +139,7 @@ fn scaled_sums() {
     let mut random = fastrand::Rng::with_seed(1);
     let products = (0..10_000).map(|_| {
         let [of, row, column] = [(); 3].map(|()| random.f32() + 0.5);
-        let exact = Sum { error: 0.0, ..Sum::single(0, of.into(), of.into()) };
+        let exact = DotProduct { error: 0.0, ..DotProduct::single(0, of.into(), of.into()) };
         let all = Sums { rows: vec![0], columns: vec![0], sums: vec![exact], complete: true };
         let sum = all.times(&[row], &[column]).sums[0];
         ((f64::from(of * row * column) - sum.value).abs(), sum.error)
@@ -150,7 +150,7 @@ fn scaled_sums() {
     let erring = Sums {
         rows: vec![0],
         columns: vec![0],
-        sums: vec![Sum { error: 0.1, ..Sum::single(0, 1.0, 1.0) }],
+        sums: vec![DotProduct { error: 0.1, ..DotProduct::single(0, 1.0, 1.0) }],
         complete: true,
     };
     held("a sum that errs, times factors", 0.1 * 12.0, erring.times(&[3.0], &[-4.0]).sums[0].error);
@@ -162,7 +162,7 @@ fn results() {
     // `alpha * acc` and `+ beta * c` in f32. Without C one of the two roundings is none.
     let all = (0..10_000).map(|_| {
         let [acc, alpha, c] = [(); 3].map(|()| random.f32() + 0.5);
-        let sum = Sum { error: 0.0, ..Sum::single(0, acc.into(), acc.into()) };
+        let sum = DotProduct { error: 0.0, ..DotProduct::single(0, acc.into(), acc.into()) };
         let expected = Expected::new(Format::F32, 0, [alpha.into(), 0.75], sum, Some(c.into()));
         ((f64::from(0.75f32.mul_add(c, alpha * acc)) - expected.value).abs(), expected.bound)
     });
@@ -170,7 +170,7 @@ fn results() {
     held_loosely("with C", error, bound);
     let all = (0..10_000).map(|_| {
         let [value, alpha, beta, c] = [(); 4].map(|()| random.f64() + 0.5);
-        let sum = Sum { error: 0.0, ..Sum::double(0, value, value) };
+        let sum = DotProduct { error: 0.0, ..DotProduct::double(0, value, value) };
         let expected = Expected::new(Format::F64, 0, [alpha, beta], sum, Some(c));
         let got = beta.mul_add(c, alpha * value);
         ((got - expected.value).abs(), expected.bound)
@@ -178,14 +178,16 @@ fn results() {
     let (error, bound) = largest(all);
     held_loosely("with C in f64", error, bound);
     // The sum's own error, by alpha.
-    for (format, sum) in [(Format::F32, Sum::single(0, 1.0, 1.0)), (Format::F64, Sum::double(0, 1.0, 1.0))] {
-        let expected = Expected::new(format, 0, [-8.0, 0.0], Sum { error: 0.125, ..sum }, None);
+    for (format, sum) in
+        [(Format::F32, DotProduct::single(0, 1.0, 1.0)), (Format::F64, DotProduct::double(0, 1.0, 1.0))]
+    {
+        let expected = Expected::new(format, 0, [-8.0, 0.0], DotProduct { error: 0.125, ..sum }, None);
         held("a sum that errs, times alpha", 1.0, expected.bound);
     }
     // Products that are less than the smallest f32, with a large factor and with none.
     let lost = 64.0 * f64::powi(2.0, -75) * f64::powi(2.0, -75);
     for alpha in [1.0, 1e30] {
-        let expected = Expected::new(Format::F32, 64, [alpha, 0.0], Sum::single(64, lost, lost), None);
+        let expected = Expected::new(Format::F32, 64, [alpha, 0.0], DotProduct::single(64, lost, lost), None);
         held_loosely("subnormal products", expected.value, expected.bound);
     }
 }
@@ -210,7 +212,7 @@ fn roundings() {
             held(&format!("{name}, erring by a half"), 0.5, wanted(1.0, 0.5).bound());
         }
         if format.bytes() < 4 {
-            let sum = Sum { error: 0.0, ..Sum::single(0, tie, tie) };
+            let sum = DotProduct { error: 0.0, ..DotProduct::single(0, tie, tie) };
             let expected = Expected::new(format, 0, [1.0, 0.0], sum, None);
             held(&format!("{name}, a sum"), near_one, expected.bound);
         }

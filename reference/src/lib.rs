@@ -43,7 +43,7 @@ pub mod wgmma;
 pub use bound::Expected;
 pub use format::Format;
 pub use matrix::{HostMatrix, Order};
-pub use oracle::{Accumulators, Elements, Sum, Sums};
+pub use oracle::{AccumulatorPrecision, DotProduct, Elements, Sums};
 pub use scales::Scales;
 pub use wanted::Wanted;
 pub use weights::Weights;

@@ -39,7 +39,7 @@ pub struct HostMatrix {
 /// equally likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fill {
+pub enum Distribution {
     /// Normally distributed values with mean 0 and standard deviation 1.
     Normal,
     /// As `Normal`, with NaN and both infinities at 1 of 200 places each.
@@ -80,22 +80,22 @@ impl HostMatrix {
         [rows, columns]: [u32; 2],
         order: Order,
         pad: u32,
-        fill: Fill,
+        fill: Distribution,
         random: &mut fastrand::Rng,
     ) -> Self {
         let contiguous = if order == Order::RowMajor { columns } else { rows };
         let ld = contiguous.next_multiple_of(pad.max(1)).max(pad);
         Self::from_fn(format, [rows, columns], order, ld, |_, _| match fill {
             _ if format.is_integer() => format.decode(random.u32(..).into()),
-            Fill::Normal => normal(random),
-            Fill::Special => match random.u32(0..200) {
+            Distribution::Normal => normal(random),
+            Distribution::Special => match random.u32(0..200) {
                 0 => f64::NAN,
                 1 => f64::INFINITY,
                 2 => f64::NEG_INFINITY,
                 _ => normal(random),
             },
-            Fill::Nan => f64::NAN,
-            Fill::Subnormal => f64::from(random.i32(-100..=100)) * format.tiniest(),
+            Distribution::Nan => f64::NAN,
+            Distribution::Subnormal => f64::from(random.i32(-100..=100)) * format.tiniest(),
         })
     }
 

@@ -39,7 +39,7 @@ pub struct Compared {
 
 /// The first fault in a buffer.
 #[derive(Clone, Copy, Debug)]
-pub enum Fault {
+pub enum BufferFault {
     /// An element is not correct.
     Value {
         /// The byte of the element in the buffer.
@@ -154,13 +154,13 @@ impl Contents {
         after: &[u8],
         writes: &Writes,
         compared: &mut Compared,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BufferFault> {
         let before = self.0.entry(begin).or_default();
         before.resize(after.len(), 0);
         let mut byte = 0;
         let unchanged = |before: &[u8], part: Range<usize>| match writes.beside(begin, before, after, part) {
             None => Ok(()),
-            Some(byte) => Err(Fault::Beside { byte, was: before[byte], is: after[byte] }),
+            Some(byte) => Err(BufferFault::Beside { byte, was: before[byte], is: after[byte] }),
         };
         let first = writes.elements.partition_point(|&(address, ..)| address < begin);
         for &(address, element, place) in &writes.elements[first..] {
@@ -176,7 +176,7 @@ impl Contents {
             let bits = after[at..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
             let got = element.format.decode(bits);
             if !element.admits(bits) {
-                return Err(Fault::Value { byte: at, place, got, expected: element });
+                return Err(BufferFault::Value { byte: at, place, got, expected: element });
             }
             if place.is_some() {
                 compared.d.push(got);
@@ -233,7 +233,7 @@ mod tests {
             let mut compared = Compared::default();
             let found = match contents.compare(0x1000, &after, &writes, &mut compared) {
                 Ok(()) => None,
-                Err(Fault::Value { byte, .. } | Fault::Beside { byte, .. }) => Some(byte),
+                Err(BufferFault::Value { byte, .. } | BufferFault::Beside { byte, .. }) => Some(byte),
             };
             assert_eq!(found, fault, "{why}");
             assert_eq!(compared.elements, usize::from(fault != Some(3) && fault != Some(4)), "{why}");

@@ -20,7 +20,7 @@ use crate::{Format, HostMatrix, Scales, scales};
 
 /// One element of `A * B`: the sum of its products, and the error bound of a correct accumulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sum {
+pub struct DotProduct {
     /// `sum A(i,k) * B(k,j)`. For integers modulo 2^32, as in the accumulator.
     pub value: f64,
     /// The same for integers that no accumulator limits; otherwise the value.
@@ -33,9 +33,9 @@ pub struct Sum {
     pub overflow: f64,
 }
 
-impl Sum {
+impl DotProduct {
     /// A row of A times a column of B of these formats, for accumulators of this type.
-    pub fn of(accumulators: Accumulators, [a, b]: [Format; 2], [row, column]: [&[f64]; 2]) -> Self {
+    pub fn of(accumulators: AccumulatorPrecision, [a, b]: [Format; 2], [row, column]: [&[f64]; 2]) -> Self {
         Rule::of(accumulators, a, b).sum(row, column)
     }
 
@@ -108,7 +108,7 @@ fn grown(step: f64, times: f64) -> f64 {
 
 /// The type of a kernel's accumulators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Accumulators {
+pub enum AccumulatorPrecision {
     /// `f32`, or `s32` for integers.
     #[default]
     Single,
@@ -129,7 +129,7 @@ pub struct Sums {
     /// The columns that were computed.
     pub columns: Vec<u32>,
     /// One element per computed row and column, row by row.
-    pub sums: Vec<Sum>,
+    pub sums: Vec<DotProduct>,
     /// Whether all rows and columns were computed.
     pub complete: bool,
 }
@@ -167,12 +167,12 @@ impl Sums {
     /// Above 2^33 products (M * N * K), only a sample of 96 rows and 96 columns is computed, including the
     /// first and the last.
     pub fn of(a: &HostMatrix, b: &HostMatrix, step: &(dyn Fn(u64) + Sync)) -> Self {
-        Self::in_accumulators(Accumulators::Single, a, b, step)
+        Self::in_accumulators(AccumulatorPrecision::Single, a, b, step)
     }
 
     /// As [`of`](Self::of), with error bounds for the given type of accumulators.
     pub fn in_accumulators(
-        accumulators: Accumulators,
+        accumulators: AccumulatorPrecision,
         a: &HostMatrix,
         b: &HostMatrix,
         step: &(dyn Fn(u64) + Sync),
@@ -210,11 +210,11 @@ impl Sums {
 /// The elements of `A * B`, computed when they are asked for.
 ///
 /// ```
-/// use reference::{Accumulators, Elements, Format, HostMatrix, Order};
+/// use reference::{AccumulatorPrecision, Elements, Format, HostMatrix, Order};
 ///
 /// let ones = |extents, order| HostMatrix::from_fn(Format::Bf16, extents, order, 8, |_, _| 1.0);
 /// let (a, b) = (ones([2, 8], Order::RowMajor), ones([8, 3], Order::ColumnMajor));
-/// assert_eq!(Elements::new(Accumulators::Single, &a, &b).at(1, 2).value, 8.0);
+/// assert_eq!(Elements::new(AccumulatorPrecision::Single, &a, &b).at(1, 2).value, 8.0);
 /// ```
 #[derive(Debug)]
 pub struct Elements<'m> {
@@ -242,7 +242,7 @@ impl Factors<'_> {
     }
 
     /// The element of a row of A and a column of B.
-    fn sum(&self, [row, column]: [u32; 2], a: &[f64], b: &[f64]) -> Sum {
+    fn sum(&self, [row, column]: [u32; 2], a: &[f64], b: &[f64]) -> DotProduct {
         match self.scales {
             None => self.rule.sum(a, b),
             Some([of_a, of_b]) => {
@@ -257,7 +257,7 @@ impl Factors<'_> {
 #[derive(Debug, Default)]
 struct Kept {
     lines: [HashMap<u32, Vec<f64>>; 2],
-    sums: HashMap<[u32; 2], Sum>,
+    sums: HashMap<[u32; 2], DotProduct>,
 }
 
 /// Largest number of elements of A, and of B, that are kept.
@@ -268,7 +268,7 @@ const MOST_SUMS: usize = 1 << 18;
 
 impl<'m> Elements<'m> {
     /// The elements of `A (M, K) * B (K, N)`, for accumulators of this type.
-    pub fn new(accumulators: Accumulators, a: &'m HostMatrix, b: &'m HostMatrix) -> Self {
+    pub fn new(accumulators: AccumulatorPrecision, a: &'m HostMatrix, b: &'m HostMatrix) -> Self {
         let rule = Rule::of(accumulators, a.format, b.format);
         Self { factors: Factors { a, b, rule, scales: None }, kept: RefCell::default() }
     }
@@ -284,7 +284,7 @@ impl<'m> Elements<'m> {
     }
 
     /// The element in a row and a column.
-    pub fn at(&self, row: u32, column: u32) -> Sum {
+    pub fn at(&self, row: u32, column: u32) -> DotProduct {
         let (place, factors) = ([row, column], &self.factors);
         let Kept { lines: [rows, columns], sums } = &mut *self.kept.borrow_mut();
         if let Some(sum) = sums.get(&place) {
@@ -359,25 +359,25 @@ enum Rule {
 }
 
 impl Rule {
-    fn of(accumulators: Accumulators, a: Format, b: Format) -> Self {
+    fn of(accumulators: AccumulatorPrecision, a: Format, b: Format) -> Self {
         match (accumulators, a.is_integer() && b.is_integer(), a.bytes()) {
             (_, true, _) => Self::Integers,
-            (Accumulators::Half, false, bytes) => Self::Half { wide: bytes > 1 },
-            (Accumulators::Single, false, 1) => Self::Fp8,
-            (Accumulators::Single, false, 8) => Self::Double,
-            (Accumulators::Single, false, _) => Self::Single,
+            (AccumulatorPrecision::Half, false, bytes) => Self::Half { wide: bytes > 1 },
+            (AccumulatorPrecision::Single, false, 1) => Self::Fp8,
+            (AccumulatorPrecision::Single, false, 8) => Self::Double,
+            (AccumulatorPrecision::Single, false, _) => Self::Single,
         }
     }
 
-    fn sum(self, a: &[f64], b: &[f64]) -> Sum {
+    fn sum(self, a: &[f64], b: &[f64]) -> DotProduct {
         let (value, magnitude) = dot(a, b);
         let k = a.len() as u32;
         match self {
-            Self::Single => Sum::single(k, value, magnitude),
-            Self::Double => Sum::double(k, exactly(a, b).unwrap_or(value), magnitude),
-            Self::Fp8 => Sum::of_fp8(k, value, magnitude, reach(a, b)),
-            Self::Half { wide } => Sum::in_half(k, value, magnitude, reach(a, b), wide),
-            Self::Integers => Sum::of_integers(value),
+            Self::Single => DotProduct::single(k, value, magnitude),
+            Self::Double => DotProduct::double(k, exactly(a, b).unwrap_or(value), magnitude),
+            Self::Fp8 => DotProduct::of_fp8(k, value, magnitude, reach(a, b)),
+            Self::Half { wide } => DotProduct::in_half(k, value, magnitude, reach(a, b), wide),
+            Self::Integers => DotProduct::of_integers(value),
         }
     }
 }
@@ -440,7 +440,7 @@ mod tests {
 
     use super::*;
     use crate::bound::Expected;
-    use crate::matrix::Fill;
+    use crate::matrix::Distribution;
     use crate::{Order, wgmma};
 
     /// Accumulation in the hardware's steps, over all of K and over parts of it, is within the bounds.
@@ -459,10 +459,11 @@ mod tests {
             (Format::E5m2, Fp8F16(Fp8::E5m2, Fp8::E5m2), 4096),
         ] {
             let half = types.d() == WgmmaSum::F16;
-            let mut matrix =
-                |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
+            let mut matrix = |extents, order| {
+                HostMatrix::random(format, extents, order, 1, Distribution::Normal, &mut random)
+            };
             let (a, b) = (matrix([8, k], Order::RowMajor), matrix([k, 8], Order::ColumnMajor));
-            let accumulators = if half { Accumulators::Half } else { Accumulators::Single };
+            let accumulators = if half { AccumulatorPrecision::Half } else { AccumulatorPrecision::Single };
             let sums = Sums::in_accumulators(accumulators, &a, &b, &|_| ());
             let at_once = types.k() as usize;
             let mut largest = 0.0f64;
@@ -496,7 +497,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(9);
         for k in [100u32, 128, 640, 1000] {
             let mut matrix = |extents, order| {
-                HostMatrix::random(Format::E4m3, extents, order, 1, Fill::Normal, &mut random)
+                HostMatrix::random(Format::E4m3, extents, order, 1, Distribution::Normal, &mut random)
             };
             let (a, b) = (matrix([8, k], Order::RowMajor), matrix([k, 8], Order::ColumnMajor));
             let of_a = Scales::random([8, k], 1, &mut random);
@@ -534,7 +535,7 @@ mod tests {
     #[test]
     fn half_accumulators_overflow() {
         let of = |value: f64| HostMatrix::from_fn(Format::F16, [1, 1], Order::RowMajor, 1, |_, _| value);
-        let sums = |value| Sums::in_accumulators(Accumulators::Half, &of(value), &of(value), &|_| ());
+        let sums = |value| Sums::in_accumulators(AccumulatorPrecision::Half, &of(value), &of(value), &|_| ());
         for (value, infinite, finite) in [(200.0, false, true), (300.0, true, true)] {
             let sums = sums(value);
             let expected = Expected::new(Format::F32, 1, [1.0, 0.0], sums.sums[0], None);
@@ -547,8 +548,8 @@ mod tests {
     #[test]
     fn sums_of_integers_wrap() {
         let of = |value: f64| HostMatrix::from_fn(Format::U8, [1, 1], Order::RowMajor, 1, |_, _| value);
-        assert_eq!(Sums::of(&of(255.0), &of(255.0), &|_| ()).sums, [Sum::of_integers(65025.0)]);
-        let sum = Sum::of_integers(4_294_967_297.0);
+        assert_eq!(Sums::of(&of(255.0), &of(255.0), &|_| ()).sums, [DotProduct::of_integers(65025.0)]);
+        let sum = DotProduct::of_integers(4_294_967_297.0);
         assert_eq!((sum.value, sum.exact), (1.0, 4_294_967_297.0));
     }
 }

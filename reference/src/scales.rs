@@ -7,7 +7,7 @@
 //! assert_eq!(Scales::extents([300, 512], 128), [3, 4]); // blocks of 128 x 128
 //! ```
 
-use crate::{Format, HostMatrix, Order, Sum};
+use crate::{DotProduct, Format, HostMatrix, Order};
 
 /// K of a block.
 const BLOCK: u32 = 128;
@@ -76,10 +76,10 @@ impl Scales {
 pub(crate) fn sum(
     [a, b]: [&[f64]; 2],
     scales: impl Fn(u32) -> f64,
-    block: impl Fn(&[f64], &[f64]) -> Sum,
-) -> Sum {
+    block: impl Fn(&[f64], &[f64]) -> DotProduct,
+) -> DotProduct {
     let blocks = (0..).zip(a.chunks(BLOCK as usize).zip(b.chunks(BLOCK as usize)));
-    let mut all = Sum::single(0, 0.0, 0.0);
+    let mut all = DotProduct::single(0, 0.0, 0.0);
     for (index, (a, b)) in blocks {
         let (scale, sum) = (scales(index), block(a, b));
         all.value += scale * sum.value;
@@ -87,6 +87,6 @@ pub(crate) fn sum(
         all.error += scale.abs() * sum.error;
     }
     let count = (a.len() as u32).div_ceil(BLOCK);
-    all.error += Sum::single(count, 0.0, all.magnitude + all.error).error;
+    all.error += DotProduct::single(count, 0.0, all.magnitude + all.error).error;
     all
 }

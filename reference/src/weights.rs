@@ -1,9 +1,9 @@
 //! Low-bit weights on the host: codes with scales and zero points, and the matrix that they represent.
 //!
 //! ```
-//! use reference::weights::Code;
+//! use reference::weights::WeightFormat;
 //!
-//! assert_eq!(Code::named("s4").map(|code| code.decode(0xf)), Some(-1.0));
+//! assert_eq!(WeightFormat::named("s4").map(|code| code.decode(0xf)), Some(-1.0));
 //! ```
 
 use float8::{F8E4M3, F8E5M2};
@@ -12,7 +12,7 @@ use crate::{Format, HostMatrix, Order};
 
 /// The format of a weight in 4 or 8 bits, which represents a 16-bit element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
+pub enum WeightFormat {
     /// Signed 4-bit integer.
     S4,
     /// Unsigned 4-bit integer.
@@ -29,7 +29,7 @@ pub enum Code {
     E2m1,
 }
 
-impl Code {
+impl WeightFormat {
     /// All formats.
     pub const ALL: [Self; 7] = [Self::S4, Self::U4, Self::S8, Self::U8, Self::E4m3, Self::E5m2, Self::E2m1];
 
@@ -83,7 +83,7 @@ impl Code {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weights {
     /// The format of `codes`.
-    pub code: Code,
+    pub code: WeightFormat,
     /// The number of rows, and K.
     pub extents: [u32; 2],
     /// The codes, one per byte, row by row.
@@ -91,7 +91,7 @@ pub struct Weights {
     /// The number of consecutive K that share a scale; 0 without scales.
     pub group: u32,
     /// The scales, `(groups along K, rows)`, if there are any. In the format of the elements; for
-    /// [`Code::E2m1`] a byte `e` that means `2^(e - 127)`.
+    /// [`WeightFormat::E2m1`] a byte `e` that means `2^(e - 127)`.
     pub scales: Option<HostMatrix>,
     /// The zero points, `(groups along K, rows)`, in the format of the elements, if there are any.
     pub zeros: Option<HostMatrix>,
@@ -101,7 +101,7 @@ impl Weights {
     /// Random weights that represent elements of `format`, with scales per `group` of K (0 for none) and with
     /// or without zero points.
     pub fn random(
-        code: Code,
+        code: WeightFormat,
         extents: [u32; 2],
         (group, zeros): (u32, bool),
         format: Format,
@@ -119,7 +119,7 @@ impl Weights {
         let codes = codes.collect();
         let lines = if group == 0 { 0 } else { k.div_ceil(group) };
         let ld = rows.next_multiple_of(16).max(16);
-        let powers = code == Code::E2m1;
+        let powers = code == WeightFormat::E2m1;
         let of_scales = if powers { Format::U8 } else { format };
         let mut scale = || {
             if powers { f64::from(random.u32(121..129)) } else { (random.f64() * 4.0 - 6.0).exp2() }
@@ -142,7 +142,7 @@ impl Weights {
         let number = self.zeros.as_ref().map_or(number, |zeros| rounded(number - of_group(zeros)));
         self.scales.as_ref().map_or(number, |scales| {
             let scale = of_group(scales);
-            rounded(number * if self.code == Code::E2m1 { power(scale) } else { scale })
+            rounded(number * if self.code == WeightFormat::E2m1 { power(scale) } else { scale })
         })
     }
 
@@ -173,7 +173,7 @@ mod tests {
             HostMatrix::from_fn(format, [2, 1], Order::RowMajor, 16, |group, _| values[group as usize])
         };
         let weights = Weights {
-            code: Code::U4,
+            code: WeightFormat::U4,
             extents: [1, 64],
             codes: (0..64).map(|i| i % 16).collect(),
             group: 32,
@@ -183,7 +183,7 @@ mod tests {
         let b = weights.matrix(Format::Bf16, true);
         assert_eq!([0, 15, 32, 47].map(|k| b.get(k, 0)), [-4.0, 3.5, -6.0, 39.0]);
         let powers = Weights {
-            code: Code::E2m1,
+            code: WeightFormat::E2m1,
             scales: Some(of([126.0, 130.0], Format::U8)),
             zeros: None,
             ..weights

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::verify::matrix::Fill;
+use crate::verify::matrix::Distribution;
 use crate::verify::product::{accumulators, formats, random_scales, scaled};
 use crate::verify::storage::{self, of_few_bits};
 use crate::verify::tree::Checked;
@@ -367,7 +367,14 @@ impl GemmArgs<'_> {
         let copied = scaled(entry).is_some() || of_few_bits(entry).is_some() || plan.mainloop.is_sparse();
         let multiple = |format: Format| if copied { 16 / format.bytes() } else { 1 };
         let mut fill = |format, extents, order| {
-            HostMatrix::random(format, extents, order, multiple(format), Fill::Normal, random.generator())
+            HostMatrix::random(
+                format,
+                extents,
+                order,
+                multiple(format),
+                Distribution::Normal,
+                random.generator(),
+            )
         };
         let (a, b) = match &inputs.files {
             None => (fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order)),

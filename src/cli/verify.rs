@@ -6,7 +6,7 @@ mod instructions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::verify::tables::{Case, Repeated, Share, Verdict, tables};
+use crate::verify::tables::{Case, CaseVerdict, KernelCase, Repeated, tables};
 use emulator::{Numerics, Schedule};
 
 use crate::verify::random::{self, Place, Trial, trial_of};
@@ -110,44 +110,49 @@ impl VerifyArgs {
     fn tables(&self, suite: &str) -> Result<(), Failure> {
         let cases: Vec<Case> =
             tables()?.into_iter().filter(|case| suite == "all" || case.suite == suite).collect();
-        let shares: Vec<_> = cases
+        let kernel_cases: Vec<_> = cases
             .iter()
-            .flat_map(Case::shares)
-            .filter(|share| share.case.name.contains(&self.filter) || share.kernel.contains(&self.filter))
+            .flat_map(Case::kernel_cases)
+            .filter(|kernel_case| {
+                kernel_case.case.name.contains(&self.filter) || kernel_case.kernel.contains(&self.filter)
+            })
             .collect();
-        if shares.is_empty() {
+        if kernel_cases.is_empty() {
             let filter = shortened(&self.filter);
             refuse!(
                 "no case or kernel of --suite {suite} has `{filter}` in its name; --suite all has every case"
             );
         }
         let (mut count, mut out) = (Count::default(), out());
-        let mut emulated: Vec<Verdict> = Vec::new();
+        let mut emulated: Vec<CaseVerdict> = Vec::new();
         for Found { name, engine, why } in self.engine.open()? {
             let mut engine = match engine {
                 Ok(engine) => engine,
                 Err(error) => {
-                    writeln!(out, "skip {} cases on a GPU: {error}", shares.len())?;
-                    count.skipped += shares.len();
+                    writeln!(out, "skip {} cases on a GPU: {error}", kernel_cases.len())?;
+                    count.skipped += kernel_cases.len();
                     continue;
                 }
             };
             writeln!(out, "engine: {} ({why})", engine.describe())?;
             if name == "emulator" {
-                emulated = Progress::new("verifying")
-                    .each(&shares, (0, shares.len() as u64), |share| self.emulate(share));
-                for (share, verdict) in shares.iter().zip(&emulated) {
-                    count.line(&mut out, name, share, verdict)?;
+                emulated = Progress::new("verifying").each(
+                    &kernel_cases,
+                    (0, kernel_cases.len() as u64),
+                    |kernel_case| self.emulate(kernel_case),
+                );
+                for (kernel_case, verdict) in kernel_cases.iter().zip(&emulated) {
+                    count.line(&mut out, name, kernel_case, verdict)?;
                 }
                 continue;
             }
-            for (i, share) in shares.iter().enumerate() {
-                let mut verdict = share.run_times(&mut *engine, self.repeated());
+            for (i, kernel_case) in kernel_cases.iter().enumerate() {
+                let mut verdict = kernel_case.run_times(&mut *engine, self.repeated());
                 let other = emulated.get(i).is_some_and(|emulated| emulated.digest != verdict.digest);
                 if self.exact && other && verdict.failure.is_none() {
                     verdict.failure = Some("other bits than the emulator's".to_owned());
                 }
-                count.line(&mut out, name, share, &verdict)?;
+                count.line(&mut out, name, kernel_case, &verdict)?;
             }
         }
         count.close(&mut out)
@@ -237,15 +242,18 @@ impl VerifyArgs {
         Repeated { seed: self.seed, runs: self.repeat }
     }
 
-    /// Runs a share of a case under the default schedule, or under every fixed one and `--schedules` random
+    /// Runs a case for one kernel under the default schedule, or under every fixed one and `--schedules` random
     /// ones.
-    fn emulate(&self, share: &Share<'_>) -> Verdict {
+    fn emulate(&self, kernel_case: &KernelCase<'_>) -> CaseVerdict {
         let numerics = if self.exact { Numerics::Exact } else { Numerics::Fast };
         let emulator = || Emulator::new().with_numerics(numerics);
-        let Some(random) = self.schedules else { return share.run_times(&mut emulator(), self.repeated()) };
-        let mut all = Verdict::default();
+        let Some(random) = self.schedules else {
+            return kernel_case.run_times(&mut emulator(), self.repeated());
+        };
+        let mut all = CaseVerdict::default();
         for (schedule, seed) in Schedule::sweep(random) {
-            let verdict = share.run_times(&mut emulator().with_schedule(schedule, seed), self.repeated());
+            let verdict =
+                kernel_case.run_times(&mut emulator().with_schedule(schedule, seed), self.repeated());
             all.products += verdict.products;
             all.digest = verdict.digest;
             all.ratio = all.ratio.max(verdict.ratio);
@@ -270,10 +278,10 @@ impl Count {
         &mut self,
         out: &mut impl Write,
         engine: &str,
-        share: &Share<'_>,
-        verdict: &Verdict,
+        kernel_case: &KernelCase<'_>,
+        verdict: &CaseVerdict,
     ) -> io::Result<()> {
-        let what = format!("{} {} on {engine}", share.case.name, share.kernel);
+        let what = format!("{} {} on {engine}", kernel_case.case.name, kernel_case.kernel);
         match &verdict.failure {
             None => {
                 self.passed += 1;

@@ -259,7 +259,7 @@ impl FewBits {
         zeros: Option<HostMatrix>,
     ) -> Result<Weights, Failure> {
         let (rows, k) = if self.is_b { (matrix.columns, matrix.rows) } else { (matrix.rows, matrix.columns) };
-        let code = weights::Code::named(self.coded.code.name()).unwrap_or(weights::Code::S4);
+        let code = weights::WeightFormat::named(self.coded.code.name()).unwrap_or(weights::WeightFormat::S4);
         let mut codes = Vec::with_capacity(rows as usize * k as usize);
         for (row, column) in files::places([rows, k]) {
             let value = if self.is_b { matrix.get(column, row) } else { matrix.get(row, column) };

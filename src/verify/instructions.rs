@@ -1,13 +1,13 @@
 //! Checks each form of an instruction with a small program, bit by bit, on every engine.
 //!
-//! A [`Form`] is a row of a table ([`forms`]). It has a function that emits the program, cases with their
+//! An [`InstructionForm`] is a row of a table ([`forms`]). It has a function that emits the program, cases with their
 //! inputs, and for some cases expected outputs from an independent calculation. Each case is a CTA (or a
 //! cluster) with its own inputs and outputs, so a form is one launch. The emulator always runs, with
 //! [`emulator::Numerics::Exact`]. Its outputs are compared with the expected outputs. The outputs of a GPU,
 //! or of a recorded GPU run, are compared with the emulator's.
 //!
 //! # Adding a family
-//! Write a module with a `pub(super) fn forms() -> Vec<Form>` and name it in [`forms`].
+//! Write a module with a `pub(super) fn forms() -> Vec<InstructionForm>` and name it in [`forms`].
 //!
 //! ```
 //! use falchion::verify::instructions::forms;
@@ -44,13 +44,13 @@ pub use record::{Record, RecordError};
 pub type Emit = Box<dyn for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) + Send + Sync>;
 
 /// Makes the cases of a form from random numbers.
-pub type Cases = Box<dyn Fn(&mut fastrand::Rng) -> Vec<Case> + Send + Sync>;
+pub type Cases = Box<dyn Fn(&mut fastrand::Rng) -> Vec<InstructionCase> + Send + Sync>;
 
 /// Makes tensor maps from the addresses of the inputs and outputs.
 pub type Maps = Box<dyn Fn(u64, u64) -> Vec<Argument> + Send + Sync>;
 
 /// One form of an instruction.
-pub struct Form {
+pub struct InstructionForm {
     /// The PTX name with its types. Reports group forms by family.
     pub family: String,
     /// The PTX name with the modifiers, and whatever else distinguishes the form. Unique.
@@ -76,7 +76,7 @@ pub struct Form {
 }
 
 /// Inputs of one run of a form.
-pub struct Case {
+pub struct InstructionCase {
     /// Name, which says what is special about the case.
     pub name: &'static str,
     /// The input, of the form's number of bytes.
@@ -90,20 +90,20 @@ pub struct Case {
     pub explain: Box<dyn Fn(usize) -> String + Send + Sync>,
 }
 
-impl fmt::Debug for Form {
+impl fmt::Debug for InstructionForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Form").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("InstructionForm").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Case {
+impl fmt::Debug for InstructionCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("InstructionCase").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 /// All forms.
-pub fn forms() -> Vec<Form> {
+pub fn forms() -> Vec<InstructionForm> {
     [wgmma::forms(), lanes::forms(), memory::forms(), copies::forms(), im2col::forms()]
         .into_iter()
         .flatten()
@@ -165,7 +165,7 @@ pub struct Difference {
 
 /// The outcome of a form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct FormVerdict {
     /// The form's family.
     pub family: String,
     /// The form's name.
@@ -184,7 +184,7 @@ pub struct Verdict {
     pub differences: Vec<Difference>,
 }
 
-impl Verdict {
+impl FormVerdict {
     /// Whether nothing differs.
     pub fn passed(&self) -> bool {
         self.emulator_mismatches == 0 && self.gpu_mismatches.unwrap_or(0) == 0
@@ -193,23 +193,23 @@ impl Verdict {
 
 /// A form with its program and its cases, ready to run.
 #[derive(Debug)]
-pub struct Prepared<'a> {
-    form: &'a Form,
+pub struct PreparedForm<'a> {
+    form: &'a InstructionForm,
     program: Program,
-    cases: Vec<Case>,
+    cases: Vec<InstructionCase>,
 }
 
 /// Alignment of a case's inputs and outputs in bytes.
 const ALIGNMENT: usize = 256;
 
-impl Form {
+impl InstructionForm {
     /// A form of one CTA without shared memory and tensor maps. The sizes are bytes of input, of output and of an element.
     fn new(
         (family, name): (&str, String),
         threads: u32,
         [input, output, element]: [u32; 3],
         emit: impl for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) + Send + Sync + 'static,
-        cases: impl Fn(&mut fastrand::Rng) -> Vec<Case> + Send + Sync + 'static,
+        cases: impl Fn(&mut fastrand::Rng) -> Vec<InstructionCase> + Send + Sync + 'static,
     ) -> Self {
         Self {
             family: family.to_owned(),
@@ -230,7 +230,7 @@ impl Form {
     ///
     /// # Errors
     /// [`FormError::Program`], or [`FormError::Form`] if a case's sizes are not the form's.
-    pub fn prepare(&self, seed: u64) -> Result<Prepared<'_>, FormError> {
+    pub fn prepare(&self, seed: u64) -> Result<PreparedForm<'_>, FormError> {
         let [input, output] = self.lds();
         let entry = Entry {
             name: "form".to_owned(),
@@ -260,7 +260,7 @@ impl Form {
                 return Err(FormError::Form { form: self.name.clone(), field, seen, needed });
             }
         }
-        Ok(Prepared { form: self, program: Program::new(function)?, cases })
+        Ok(PreparedForm { form: self, program: Program::new(function)?, cases })
     }
 
     /// Strides in bytes between the inputs of consecutive cases, and between their outputs.
@@ -269,9 +269,9 @@ impl Form {
     }
 }
 
-impl Prepared<'_> {
+impl PreparedForm<'_> {
     /// The form.
-    pub fn form(&self) -> &Form {
+    pub fn form(&self) -> &InstructionForm {
         self.form
     }
 
@@ -326,10 +326,10 @@ impl Prepared<'_> {
     ///
     /// # Errors
     /// The emulator fails, or `gpu` has another size.
-    pub fn judge(&self, gpu: Option<&[u8]>) -> Result<Verdict, FormError> {
+    pub fn judge(&self, gpu: Option<&[u8]>) -> Result<FormVerdict, FormError> {
         let emulated = self.run(&mut Emulator::new().with_numerics(Numerics::Exact))?;
         let (size, element) = (self.form.output_bytes, self.form.element_bytes);
-        let mut verdict = Verdict {
+        let mut verdict = FormVerdict {
             family: self.form.family.clone(),
             form: self.form.name.clone(),
             cases: self.cases.len(),

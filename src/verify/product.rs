@@ -2,13 +2,13 @@
 //!
 //! ```
 //! use falchion::kernel::{Emulator, KernelSpec};
-//! use falchion::verify::matrix::Fill;
+//! use falchion::verify::matrix::Distribution;
 //! use falchion::verify::product::{GemmCase, accumulators};
 //! use falchion::verify::{Format, HostMatrix, Order};
 //!
 //! let gemm = "tile=64x32x64 consumers=1".parse::<KernelSpec>()?.kernel()?;
 //! let mut random = fastrand::Rng::new();
-//! let mut fill = |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Fill::Normal, &mut random);
+//! let mut fill = |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Distribution::Normal, &mut random);
 //! let product = GemmCase::new(fill([70, 64], Order::RowMajor), fill([64, 40], Order::ColumnMajor));
 //! let sums = product.sums(accumulators(&gemm), &|_| ());
 //! let outcome = product.run(&gemm, &gemm.program()?, &mut Emulator::new(), &sums)?;
@@ -31,8 +31,8 @@ use super::bound::Expected;
 use super::repeat::Change;
 use super::session::{Output, Ran, Session, Upload};
 use super::transposed::{transpose, turned};
-use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
-use reference::Sum;
+use super::{AccumulatorPrecision, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
+use reference::DotProduct;
 
 /// `acc * rows * columns`.
 type RowColumnScaled =
@@ -240,7 +240,7 @@ impl GemmCase {
 
     /// The reference's sums, for a kernel with these accumulators. `step` is called after each row with the
     /// number of rows.
-    pub fn sums(&self, accumulators: Accumulators, step: &(dyn Fn(u64) + Sync)) -> Sums {
+    pub fn sums(&self, accumulators: AccumulatorPrecision, step: &(dyn Fn(u64) + Sync)) -> Sums {
         let sums = match &self.scales {
             None => Sums::in_accumulators(accumulators, &self.a, &self.b, step),
             Some(scales) => Sums::in_blocks(&self.a, &self.b, scales.each_ref(), step),
@@ -344,7 +344,7 @@ impl GemmCase {
     }
 
     /// For integers, the sum of products, or where more is computed in integers, the element of D.
-    fn exact(&self, format: Format, sum: Sum, c: Option<f64>) -> Option<f64> {
+    fn exact(&self, format: Format, sum: DotProduct, c: Option<f64>) -> Option<f64> {
         let [alpha, beta] = [self.alpha, self.beta];
         let [a, b] = [&self.a, &self.b].map(|matrix| matrix.format.is_integer());
         let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
@@ -462,10 +462,10 @@ pub fn orders(entry: &AnyGemm) -> [Order; 2] {
 }
 
 /// The kind of accumulators that a kernel has.
-pub fn accumulators(entry: &AnyGemm) -> Accumulators {
+pub fn accumulators(entry: &AnyGemm) -> AccumulatorPrecision {
     match entry.plan().mainloop.atom.sums() {
-        AccumulatorType::F16 => Accumulators::Half,
-        AccumulatorType::F32 | AccumulatorType::S32 | AccumulatorType::F64 => Accumulators::Single,
+        AccumulatorType::F16 => AccumulatorPrecision::Half,
+        AccumulatorType::F32 | AccumulatorType::S32 | AccumulatorType::F64 => AccumulatorPrecision::Single,
     }
 }
 

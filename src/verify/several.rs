@@ -20,7 +20,7 @@ use kernel::{
     AnyGemm, Call, Engine, EngineError, GemmProblem, GroupedProblem, LinearArguments, MatrixRef, Program,
 };
 
-use super::matrix::Fill;
+use super::matrix::Distribution;
 use super::product::{GemmCase, Outcome, Placed, RunError, formats, orders, scaled};
 use super::session::{Output, Session, Upload};
 use super::{Format, HostMatrix, Order, Scales, Weights, storage};
@@ -254,7 +254,7 @@ impl SeveralProducts {
         for &GemmProblem { m, n, k } in &self.shapes {
             let mut fill = |extents, order, format: Format, bytes: u32| {
                 let multiple = (bytes / format.bytes()).max(1);
-                HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
+                HostMatrix::random(format, extents, order, multiple, Distribution::Normal, &mut random)
             };
             let a = fill([m, k], a_order, of_a, self.operand_bytes);
             let b = fill([k, n], b_order, of_b, self.operand_bytes);
@@ -293,7 +293,7 @@ impl SeveralProducts {
         let formats = [(a, operand_bytes / a.bytes()), (b, operand_bytes / b.bytes()), (d, 1)];
         let mut random = fastrand::Rng::with_seed(seed ^ u64::from(n) << 20 ^ u64::from(k));
         let mut fill = |extents, order, (format, multiple)| {
-            HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
+            HostMatrix::random(format, extents, order, multiple, Distribution::Normal, &mut random)
         };
         let count = self.rows().len();
         let several = |shared: bool| if shared { count.min(1) } else { count };

@@ -19,7 +19,7 @@ use kernel::{AnyGemm, Call, EngineError, GemmProblem, MatrixRef};
 
 use super::product::{formats, of_kernels};
 use super::session::Upload;
-use super::{HostMatrix, Weights, weights::Code};
+use super::{HostMatrix, Weights, weights::WeightFormat};
 
 /// The weights in few bits of a kernel, and whether they are the caller's B; `None` if no operand is in few
 /// bits.
@@ -35,7 +35,7 @@ pub fn of_few_bits(entry: &AnyGemm) -> Option<(WeightsSpec, bool)> {
 pub fn random_weights(entry: &AnyGemm, problem: GemmProblem, random: &mut fastrand::Rng) -> Option<Weights> {
     let (WeightsSpec { code, group, zeros }, is_b) = of_few_bits(entry)?;
     let GemmProblem { m, n, k } = problem;
-    let code = Code::named(code.name()).expect("the oracle has every code");
+    let code = WeightFormat::named(code.name()).expect("the oracle has every code");
     let [a, b, _] = formats(entry);
     let (rows, format) = if is_b { (n, b) } else { (m, a) };
     Some(Weights::random(code, [rows, k], (group, zeros), format, random))

@@ -10,7 +10,7 @@
 use kernel::{AnyGemm, Engine, GemmProblem, Program};
 use serde::Deserialize;
 
-use super::matrix::{Fill, HostMatrix};
+use super::matrix::{Distribution, HostMatrix};
 use super::product::{GemmCase, Outcome, RunError, accumulators, formats, orders};
 use super::{Format, Order, SeveralProducts, Sums, fnv, fnv_from};
 
@@ -62,13 +62,13 @@ pub struct Case {
     pub factors: Vec<[f64; 2]>,
     /// Contents of A.
     #[serde(default = "normal")]
-    pub a: Fill,
+    pub a: Distribution,
     /// Contents of B.
     #[serde(default = "normal")]
-    pub b: Fill,
+    pub b: Distribution,
     /// Contents of C.
     #[serde(default = "normal")]
-    pub c: Fill,
+    pub c: Distribution,
     /// The leading dimensions of A and B are multiples of this number of elements.
     #[serde(default = "tensor_copies")]
     pub operand_multiple: u32,
@@ -103,8 +103,8 @@ fn tensor_copies() -> u32 {
     8
 }
 
-fn normal() -> Fill {
-    Fill::Normal
+fn normal() -> Distribution {
+    Distribution::Normal
 }
 
 #[derive(Deserialize)]
@@ -144,9 +144,9 @@ pub fn tables() -> Result<Vec<Case>, TableError> {
     Ok(cases)
 }
 
-/// The share of one kernel in a case.
+/// One kernel of a case.
 #[derive(Clone, Debug)]
-pub struct Share<'c> {
+pub struct KernelCase<'c> {
     /// The case.
     pub case: &'c Case,
     /// The kernel's catalogue name.
@@ -163,9 +163,9 @@ pub struct Repeated {
     pub runs: u32,
 }
 
-/// The outcome of a share.
+/// The outcome of a case for one kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct CaseVerdict {
     /// Number of calls that were run; a launch of several GEMMs counts as one.
     pub products: usize,
     /// The largest error as a fraction of its bound.
@@ -176,13 +176,13 @@ pub struct Verdict {
     pub failure: Option<String>,
 }
 
-impl Default for Verdict {
+impl Default for CaseVerdict {
     fn default() -> Self {
         Self { products: 0, ratio: 0.0, digest: fnv(&[]), failure: None }
     }
 }
 
-impl Verdict {
+impl CaseVerdict {
     /// Adds the outcome of one launch, or says what is wrong with it.
     fn add(&mut self, place: &str, outcome: Result<Outcome, RunError>) -> Result<(), String> {
         let outcome = outcome.map_err(|error| match error {
@@ -217,32 +217,32 @@ impl Case {
         all.map(|products| SeveralProducts { shared, interleaved, ..products }).collect()
     }
 
-    /// The shares of the case, one per kernel.
-    pub fn shares(&self) -> Vec<Share<'_>> {
-        let mut shares = Vec::new();
+    /// The case for each of its kernels.
+    pub fn kernel_cases(&self) -> Vec<KernelCase<'_>> {
+        let mut kernel_cases = Vec::new();
         for kind in &self.kinds {
             for element in &self.elements {
                 for directions in &self.directions {
                     let kernel = format!("{kind}-{element}-{directions}");
                     let format = Format::named(element).unwrap_or(Format::Bf16);
-                    shares.push(Share { case: self, kernel, format });
+                    kernel_cases.push(KernelCase { case: self, kernel, format });
                 }
             }
         }
-        shares
+        kernel_cases
     }
 }
 
-impl Share<'_> {
-    /// Runs every call of the share on an engine.
-    pub fn run(&self, engine: &mut dyn Engine, seed: u64) -> Verdict {
+impl KernelCase<'_> {
+    /// Runs every call of the case on an engine.
+    pub fn run(&self, engine: &mut dyn Engine, seed: u64) -> CaseVerdict {
         self.run_times(engine, Repeated { seed, runs: 1 })
     }
 
     /// As [`run`](Self::run), but each call runs a number of times. Each later run must give the bits of the
     /// first.
-    pub fn run_times(&self, engine: &mut dyn Engine, repeated: Repeated) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub fn run_times(&self, engine: &mut dyn Engine, repeated: Repeated) -> CaseVerdict {
+        let mut verdict = CaseVerdict::default();
         verdict.failure = self.run_all(engine, repeated, &mut verdict).err();
         verdict
     }
@@ -252,7 +252,7 @@ impl Share<'_> {
         &self,
         engine: &mut dyn Engine,
         Repeated { seed, runs }: Repeated,
-        verdict: &mut Verdict,
+        verdict: &mut CaseVerdict,
     ) -> Result<(), String> {
         let (case, entry) = (self.case, kernel::find(&self.kernel).map_err(|error| error.to_string())?);
         let program = entry.program().map_err(|error| error.to_string())?;
@@ -284,7 +284,7 @@ impl Share<'_> {
         engine: &mut dyn Engine,
         [m, n, k]: [u32; 3],
         Repeated { seed, runs }: Repeated,
-        verdict: &mut Verdict,
+        verdict: &mut CaseVerdict,
     ) -> Result<(), String> {
         let case = self.case;
         let mut random =

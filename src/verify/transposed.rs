@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use falchion::kernel::KernelSpec;
-//! use falchion::verify::matrix::Fill;
+//! use falchion::verify::matrix::Distribution;
 //! use falchion::verify::transposed::turned;
 //! use falchion::verify::{Format, HostMatrix, Order};
 //!
 //! // Kernels read 8-bit operands only K-major.
 //! let gemm = "dtype=e4m3 tile=64x32x128 consumers=1".parse::<KernelSpec>()?.kernel()?;
 //! let mut random = fastrand::Rng::new();
-//! let mut fill = |order| HostMatrix::random(Format::E4m3, [64, 64], order, 1, Fill::Normal, &mut random);
+//! let mut fill = |order| HostMatrix::random(Format::E4m3, [64, 64], order, 1, Distribution::Normal, &mut random);
 //! let [rows, columns] = [fill(Order::RowMajor), fill(Order::ColumnMajor)];
 //! assert_eq!(turned(&gemm, [&rows, &columns]), [false, false]);
 //! assert_eq!(turned(&gemm, [&columns, &columns]), [true, false]);

@@ -44,17 +44,17 @@ use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
     KernelSpec, Launch, LaunchError, MatrixRef, Program, UnknownConfig,
 };
-use reference::memory::{Compared, Contents, Fault, Writes};
+use reference::memory::{BufferFault, Compared, Contents, Writes};
 use reference::{Elements, Wanted};
 
 pub(super) use self::written::evaluated_bytes;
 
 use self::places::Places;
 use self::written::{Element, Output, POISON, Remembered, wanted, writes};
-use super::matrix::Fill;
+use super::matrix::Distribution;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
 use super::session::Upload;
-use super::{Accumulators, Format, HostMatrix, Order, Scales, storage};
+use super::{AccumulatorPrecision, Format, HostMatrix, Order, Scales, storage};
 
 /// An epilogue with its arguments, on the host.
 #[derive(Clone, Copy)]
@@ -174,7 +174,7 @@ struct Subject<'a> {
     orders: [Order; 2],
     /// Numbers of rows of A, and of columns of B, that share a block scale; `None` without block scales.
     scaled: Option<[u32; 2]>,
-    accumulators: Accumulators,
+    accumulators: AccumulatorPrecision,
     /// D has `N >> halvings` columns of this format.
     halvings: u32,
     output: collective::Format,
@@ -270,7 +270,8 @@ impl<'e> Bench<'e> {
     /// The engine fails.
     pub fn random(&mut self, format: Format, count: u32, shift: u32) -> Result<u64, EngineError> {
         let extents = [1, count + shift];
-        let values = HostMatrix::random(format, extents, Order::RowMajor, 1, Fill::Normal, &mut self.random);
+        let values =
+            HostMatrix::random(format, extents, Order::RowMajor, 1, Distribution::Normal, &mut self.random);
         Ok(self.upload(&values.bytes())? + u64::from(shift) * u64::from(format.bytes()))
     }
 
@@ -376,7 +377,14 @@ impl<'e> Bench<'e> {
         let GemmProblem { m, n, k } = problem;
         let ([of_a, of_b, _], [a_order, b_order]) = (formats(gemm), orders(gemm));
         let mut operand = |format: Format, extents, order| {
-            HostMatrix::random(format, extents, order, 16 / format.bytes(), Fill::Normal, &mut self.random)
+            HostMatrix::random(
+                format,
+                extents,
+                order,
+                16 / format.bytes(),
+                Distribution::Normal,
+                &mut self.random,
+            )
         };
         let random = [operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order)];
         let ([host_a, host_b], weights) = storage::fitted(gemm, problem, random, &mut self.random);
@@ -533,10 +541,10 @@ impl<'e> Bench<'e> {
                 }
             }
             self.contents.compare(begin, &after, writes, &mut compared).map_err(|fault| match fault {
-                Fault::Beside { byte, was, is } => {
+                BufferFault::Beside { byte, was, is } => {
                     TreeError::Beside { address: begin + byte as u64, was, is }
                 }
-                Fault::Value { byte, place, got, expected } => {
+                BufferFault::Value { byte, place, got, expected } => {
                     let place = match place {
                         Some([row, column]) => format!("D({row}, {column})"),
                         None => {

@@ -9,7 +9,7 @@ use falchion::collective::Bounded;
 use falchion::kernel::{Engine, Family, Filled, Kernel};
 use falchion::verify::Format;
 use falchion::verify::family::{Agreed, Checks, FamilyError};
-use reference::attention::sequences::Places;
+use reference::attention::sequences::SequenceRows;
 use reference::attention::{Row, Score};
 
 /// How the heads of a tensor lie in memory.
@@ -60,7 +60,7 @@ struct Asked {
     /// Whether it is the forward pass.
     forward: bool,
     request: AttentionRequest,
-    places: Places,
+    places: SequenceRows,
     pages: Vec<Vec<u32>>,
     call: AttentionCall,
 }
@@ -176,7 +176,7 @@ impl Case {
             log_sum_exp: true,
             ..AttentionRequest::new(problem, d)
         };
-        let places = Places::of(all, problem.heads, packed);
+        let places = SequenceRows::of(all, problem.heads, packed);
         let rows = if packed { [places.all(0), places.all(1)] } else { extents };
         let (pages, count) = self.pages(page, &places);
         let mut call = Attention::call(&request);
@@ -212,7 +212,7 @@ impl Case {
     }
 
     /// The pages of each sequence, in a cache of some more, in any order; and the number of all.
-    fn pages(&self, page: Option<u32>, places: &Places) -> (Vec<Vec<u32>>, u32) {
+    fn pages(&self, page: Option<u32>, places: &SequenceRows) -> (Vec<Vec<u32>>, u32) {
         let Some(page) = page else { return (Vec::new(), 0) };
         let needed = places.sequences.iter().map(|of| of.rows[1].div_ceil(page));
         let count = needed.clone().sum::<u32>() + self.spare;
@@ -304,7 +304,7 @@ impl Case {
     }
 
     /// O and the log-sum-exp of the reference, for the backward pass.
-    fn forward(&self, kernel: &AttentionBackward, places: &Places, all: &mut [Filled]) {
+    fn forward(&self, kernel: &AttentionBackward, places: &SequenceRows, all: &mut [Filled]) {
         let spec = kernel.plan().spec;
         let [d, dv] = spec.head.map(|d| d as usize);
         let format = Format::named(spec.format.name()).expect("the reference has every format");
@@ -385,6 +385,6 @@ fn words(of: &mut Filled, words: impl IntoIterator<Item = u32>) {
 }
 
 /// Where sequences begin.
-fn begins(places: &Places, side: usize) -> impl Iterator<Item = u32> {
+fn begins(places: &SequenceRows, side: usize) -> impl Iterator<Item = u32> {
     places.sequences.iter().map(move |of| of.before[side]).chain([places.all(side)])
 }

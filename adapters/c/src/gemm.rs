@@ -6,7 +6,7 @@ use std::ffi::CString;
 use falchion::collective::{Input, LinearArguments};
 use falchion::kernel::{AnyGemm, Call, GroupedProblem};
 use falchion_core::{
-    Asked, Epilogue, GEMM, Gemms, INPUT, Kind, NamedInput, Part, Picked, ProductRun, Slot, bind,
+    Asked, Epilogue, GEMM, Gemms, INPUT, Kind, NamedInput, OptionalArgument, Picked, ProductRun, Slot, bind,
     refuse_unused,
 };
 
@@ -50,7 +50,7 @@ impl Gemm {
                 "epilogue: `{name}` is memory for sums in a fixed order, which this interface does not pass: use reduce_sum"
             ));
         }
-        let why = Part::C.unused(request, slots);
+        let why = OptionalArgument::C.unused(request, slots);
         let each = |slot: &Slot| matches!(slot.kind, Kind::Memory { each: true, .. });
         let shared = request.fusion.is_some() && !slots.iter().any(|slot| slot.name == "c" && each(slot));
         let of_stride =

@@ -5,7 +5,7 @@ use candle_nn::{Module, VarBuilder};
 use falchion::collective::Format;
 use falchion::kernel::AnyGemm;
 use falchion_core::{
-    Activation, FewBit, FewBitMemory, FewBits, Layer, Lines, Refusal, Stored, Tensors, missing,
+    Activation, AlignedLines, FewBit, FewBitMemory, FewBits, Layer, Refusal, Stored, Tensors, missing,
 };
 
 use crate::operation::{Of, Operation};
@@ -141,7 +141,8 @@ impl FewBitLinear {
             let count = bytes.len();
             Tensor::from_vec(bytes, count, device)
         };
-        let held = |Lines { bytes, .. }: Lines| (!bytes.is_empty()).then(|| on(bytes)).transpose();
+        let held =
+            |AlignedLines { bytes, .. }: AlignedLines| (!bytes.is_empty()).then(|| on(bytes)).transpose();
         let order = weights.order.map(|order| {
             let count = order.len();
             Tensor::from_vec(order, count, device)

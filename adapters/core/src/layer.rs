@@ -4,7 +4,7 @@ use falchion::collective::Format;
 
 use crate::file::{Stored, Tensors};
 use crate::refusal::Refusal;
-use crate::weights::{Groups, Weights};
+use crate::weights::{WeightGroups, Weights};
 
 /// A file's way of storing weights in few bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn gptq(v2: bool, format: Format, [n, k]: [usize; 2], tensors: &impl Tensors) ->
     let qzeros = tensors.read("qzeros", Format::S32)?.of(&[groups, n * bits / 32])?;
     let index = tensors.has("g_idx").then(|| tensors.read("g_idx", Format::S32)?.of(&[k])).transpose()?;
     let shape = extents([n, k])?;
-    let groups = Groups { count: groups as u32, index: index.as_ref().map(|index| &*index.bytes) };
+    let groups = WeightGroups { count: groups as u32, index: index.as_ref().map(|index| &*index.bytes) };
     let how = (bits as u32, u16::from(!v2));
     Weights::gptq(how, format, shape, groups, [&qweight.bytes, &scales.bytes, &qzeros.bytes])
 }

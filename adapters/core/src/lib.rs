@@ -12,7 +12,7 @@
 //! * [`Choices`]: kernels that were chosen, by what their choices depend on.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
-//! * [`Part`]: what may be given in addition, and whether it is used.
+//! * [`OptionalArgument`]: what may be given in addition, and whether it is used.
 //! * [`Weights`]: few-bit weights, from codes or from files of GPTQ, AWQ and MXFP4.
 //! * [`Layer`]: a linear layer from the [`Tensors`] of a file, by name; [`FewBit`] is its product.
 
@@ -51,6 +51,6 @@ pub use layer::{FewBits, Layer, bias};
 pub use picked::{Offered, Picked, ranked};
 pub use refusal::{Refusal, aligned};
 pub use slots::{Kind, Slot, slots};
-pub use unused::{Part, refuse_unused};
-pub use weights::{Groups, Lines, Weights};
+pub use unused::{OptionalArgument, refuse_unused};
+pub use weights::{AlignedLines, WeightGroups, Weights};
 pub use words::{code, format, formula, majors, types};

@@ -10,7 +10,7 @@ use crate::slots::Slot;
 
 /// What a caller may give in addition to A, B and D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum OptionalArgument {
     /// A, B, C and D themselves, where each GEMM names its own.
     Matrices,
     /// C.
@@ -29,7 +29,7 @@ pub enum Part {
     Inputs,
 }
 
-impl Part {
+impl OptionalArgument {
     /// Why a described GEMM does not use it; `None` if it does. `slots` are those of the epilogue's text.
     pub fn unused(self, request: &Request<'_>, slots: &[Slot]) -> Option<&'static str> {
         let types: &Types = &request.types;

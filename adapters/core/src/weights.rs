@@ -16,9 +16,9 @@ pub struct Weights {
     /// Codes in the order that kernels read.
     pub units: Vec<u8>,
     /// A line of N scales per group; nothing without scales.
-    pub scales: Lines,
+    pub scales: AlignedLines,
     /// A line of N zero points per group; nothing without zero points.
-    pub zeros: Lines,
+    pub zeros: AlignedLines,
     /// The place along K, in the caller's order, of each place in the weights' order. `None` is the same order. The other operand
     /// must be in the weights' order.
     pub order: Option<Vec<u32>>,
@@ -26,14 +26,14 @@ pub struct Weights {
 
 /// Lines that begin at multiples of 16 bytes.
 #[derive(Clone, Debug, Default)]
-pub struct Lines {
+pub struct AlignedLines {
     /// Bytes from one line to the next.
     pub pitch: usize,
     /// All lines.
     pub bytes: Vec<u8>,
 }
 
-impl Lines {
+impl AlignedLines {
     /// The same lines, each `times` times.
     fn of(bytes: &[u8], line: usize, times: usize) -> Self {
         let pitch = line.next_multiple_of(16);
@@ -63,7 +63,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 
 /// Where the groups of K of a file are: their number, and for each place along K which one it is in, if the file says so.
 #[derive(Clone, Copy, Debug)]
-pub struct Groups<'a> {
+pub struct WeightGroups<'a> {
     /// Number of groups: lines of scales.
     pub count: u32,
     /// GPTQ's `g_idx`: K numbers (`i32`); nothing if the groups follow each other.
@@ -113,7 +113,8 @@ impl Weights {
         // The last of repeated lines may reach beyond K.
         let groups = if spec.group == 0 { 0 } else { k.div_ceil(spec.group) as usize };
         let lines = |bytes: Option<&[u8]>, line| {
-            let mut all = bytes.map_or_else(Lines::default, |bytes| Lines::of(bytes, line, times));
+            let mut all =
+                bytes.map_or_else(AlignedLines::default, |bytes| AlignedLines::of(bytes, line, times));
             all.bytes.truncate(groups * all.pitch);
             all
         };
@@ -130,7 +131,7 @@ impl Weights {
         (bits, less): (u32, u16),
         format: Format,
         [n, k]: [u32; 2],
-        groups: Groups<'_>,
+        groups: WeightGroups<'_>,
         [qweight, scales, qzeros]: [&[u8]; 3],
     ) -> Result<Self, Refusal> {
         let mut codes = weights::of_gptq(bits, [n, k], &words(qweight)).map_err(refused)?;

@@ -2,7 +2,7 @@
 
 use falchion::collective::{Code, Format, GroupScales, MatrixRef, WeightsSpec, sparse, weights};
 use falchion::kernel::Types;
-use falchion_core::{Groups, Lines, Refusal, Weights};
+use falchion_core::{AlignedLines, Refusal, WeightGroups, Weights};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -162,7 +162,8 @@ fn parts<'py>(
     };
     let read = py.detach(|| read(format)).map_err(|refusal| of_refusal(&refusal))?;
     let Weights { spec, units, scales, zeros, order, .. } = read;
-    let lines = |lines: Lines| (lines.pitch > 0).then(|| (lines.pitch, PyBytes::new(py, &lines.bytes)));
+    let lines =
+        |lines: AlignedLines| (lines.pitch > 0).then(|| (lines.pitch, PyBytes::new(py, &lines.bytes)));
     Ok((spec.code.name(), spec.group, PyBytes::new(py, &units), lines(scales), lines(zeros), order))
 }
 
@@ -207,7 +208,7 @@ pub(crate) fn gptq<'py>(
     qzeros: &[u8],
     index: Option<&[u8]>,
 ) -> PyResult<Parts<'py>> {
-    let groups = Groups { count, index };
+    let groups = WeightGroups { count, index };
     parts(py, dtype, |format| Weights::gptq(numbers, format, shape, groups, [qweight, scales, qzeros]))
 }
 

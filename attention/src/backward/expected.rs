@@ -3,7 +3,7 @@
 use collective::Bounded;
 use kernel::{Expected, Family, Inputs};
 use reference::Wanted;
-use reference::attention::sequences::{Gradients, Places};
+use reference::attention::sequences::{Gradients, SequenceRows};
 
 use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
@@ -30,7 +30,8 @@ impl AttentionBackward {
         };
         let of_queries = rows("the beginnings of queries", queries);
         let of_keys = rows("the beginnings of keys", keys);
-        let places = Places::of(of_queries.into_iter().zip(of_keys).map(|(a, b)| [a, b]), heads, packed);
+        let places =
+            SequenceRows::of(of_queries.into_iter().zip(of_keys).map(|(a, b)| [a, b]), heads, packed);
         let [of_queries, of_keys] = [0, 1]
             .map(|side| places.extents(side).into_iter().map(|extent| extent as usize).product::<usize>());
         let counts: Vec<i64> = call.counts.iter().map(|&count| count.into()).collect();

@@ -1,12 +1,15 @@
 //! Experts of all ranks, compared with each token's own sums.
 
-use super::{Drawn, Failure, GUARD, Multiplied, Numbers, compare};
+use super::{Drawn, GUARD, LayerFailure, Multiplied, Numbers, compare};
 use crate::error::Error;
 use crate::group::Group;
 use crate::layer::{Experts, Input, Routes, Weights};
 
 /// Experts of `n` numbers (pairs, if the layer has a bias), and tokens of each rank, maybe none.
-pub(super) fn check<A: Multiplied, D: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<u64, Failure> {
+pub(super) fn check<A: Multiplied, D: Multiplied>(
+    layer: &Drawn,
+    group: &mut Group,
+) -> Result<u64, LayerFailure> {
     let case = Case::<A>::drawn(layer, group);
     let y = case.computed::<D>(layer, group)?;
     let inner_numbers = case.inner_numbers();
@@ -89,7 +92,7 @@ impl<A: Multiplied> Case<A> {
     }
 
     /// What the layers of the library compute.
-    fn computed<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<Vec<D>, Failure> {
+    fn computed<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<Vec<D>, LayerFailure> {
         let Self { count, inner, scaled, ref x, blocks, .. } = *self;
         let whole = [
             weight(&self.up, [count * self.rows as u32, layer.k], scaled.then_some(&self.of_up))?,

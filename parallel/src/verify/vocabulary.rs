@@ -1,6 +1,6 @@
 //! Layers whose vocabulary is divided, compared with the whole one.
 
-use super::{Drawn, Failure, GUARD, Multiplied, compare};
+use super::{Drawn, GUARD, LayerFailure, Multiplied, compare};
 use crate::group::Group;
 use crate::layer::{CrossEntropy, Embedding, Weights};
 
@@ -12,7 +12,7 @@ fn words(layer: &Drawn, of: &mut fastrand::Rng) -> Vec<u32> {
 }
 
 /// Vectors of words are those of the table, bit for bit.
-pub(super) fn embedding<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<u64, Failure> {
+pub(super) fn embedding<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<u64, LayerFailure> {
     let mut of = fastrand::Rng::with_seed(layer.seed);
     let ids = words(layer, &mut of);
     let k = layer.k as usize;
@@ -31,7 +31,7 @@ pub(super) fn embedding<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Resu
 }
 
 /// The loss of each token, and the gradient of some multiple of their sum.
-pub(super) fn loss<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<u64, Failure> {
+pub(super) fn loss<T: Multiplied>(layer: &Drawn, group: &mut Group) -> Result<u64, LayerFailure> {
     let mut of = fastrand::Rng::with_seed(layer.seed);
     let (targets, n) = (words(layer, &mut of), layer.n as usize);
     let scale = [1.0, 8.0, 60.0][of.usize(..3)];

@@ -2,7 +2,7 @@
 
 /// An activation function, applied to the fused result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Activation {
+pub enum FusedActivation {
     /// No activation: `x`.
     Identity,
     /// `max(x, 0)`.
@@ -17,7 +17,7 @@ pub enum Fused {
     /// `D = activation(A * B + beta * C + bias)`.
     Bias {
         /// The activation.
-        activation: Activation,
+        activation: FusedActivation,
         /// Device address of the bias: N elements of D's type.
         bias: u64,
         /// The factor of C; see [`Run::with_c`](super::Run::with_c).

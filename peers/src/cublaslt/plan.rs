@@ -11,7 +11,7 @@ use collective::{BlockScales, Format};
 use kernel::driver::{DeviceMemory, Enqueue, Gpu, Held, Stream};
 use kernel::{EngineError, GemmProblem};
 
-use super::fused::{Activation, Fused};
+use super::fused::{Fused, FusedActivation};
 use super::symbols::{
     HeuristicResult, Layout, MOST_WORKSPACE, Operation, RawAlgorithm, compute, epilogue, operation,
     scale_mode,
@@ -32,7 +32,7 @@ const ALGORITHMS: usize = 64;
 
 /// What the heuristic reports about an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Algorithm {
+pub struct HeuristicEstimate {
     /// Workspace that it uses, in bytes.
     pub workspace: usize,
     /// Number of waves, as the library estimates it.
@@ -143,9 +143,9 @@ impl Plan {
             Fused::Bias { activation, bias, beta } => {
                 self.beta = beta;
                 let epilogue = match activation {
-                    Activation::Identity => epilogue::BIAS,
-                    Activation::Relu => epilogue::RELU_BIAS,
-                    Activation::Gelu => epilogue::GELU_BIAS,
+                    FusedActivation::Identity => epilogue::BIAS,
+                    FusedActivation::Relu => epilogue::RELU_BIAS,
+                    FusedActivation::Gelu => epilogue::GELU_BIAS,
                 };
                 self.read.push(buffer(&self.handle.memories, bias, [1, n], types.d.bytes())?);
                 self.set(operation::EPILOGUE, Setting::Number(epilogue))?;
@@ -233,9 +233,9 @@ impl Plan {
     }
 
     /// The algorithms, at least one.
-    pub fn algorithms(&self) -> Vec<Algorithm> {
+    pub fn algorithms(&self) -> Vec<HeuristicEstimate> {
         let describe =
-            |result: &HeuristicResult| Algorithm { workspace: result.workspace, waves: result.waves };
+            |result: &HeuristicResult| HeuristicEstimate { workspace: result.workspace, waves: result.waves };
         self.algorithms.iter().map(describe).collect()
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kernel::driver::{DeviceMemory, Enqueue, Held, Stream};
 use kernel::{EngineError, GemmProblem};
 
-use super::plan::{Compressed, Descriptors};
+use super::plan::{CompressedMatrix, Descriptors};
 use super::refused;
 use super::symbols::{Opaque, algorithm};
 use crate::buffer;
@@ -181,7 +181,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// A matrix is not part of a buffer of the GPU, or the operand was compressed for another plan.
-    pub fn with(&self, sparse: &Compressed, dense: u64, d: u64) -> Result<Run, EngineError> {
+    pub fn with(&self, sparse: &CompressedMatrix, dense: u64, d: u64) -> Result<Run, EngineError> {
         if !Arc::ptr_eq(&sparse.of, &self.of.descriptors) {
             let needed = "an operand of another plan, one that this plan compressed was needed".to_owned();
             return Err(refused("cusparseLtMatmul", needed));

@@ -41,7 +41,7 @@ impl fmt::Debug for Descriptors {
 
 /// A sparse operand as the library's products of one [`Plan`] read it.
 #[derive(Clone, Debug)]
-pub struct Compressed {
+pub struct CompressedMatrix {
     pub(super) values: DeviceMemory,
     /// The plan's, whose algorithms read it.
     pub(super) of: Arc<Descriptors>,
@@ -152,7 +152,7 @@ impl Plan {
     ///
     /// # Errors
     /// The operand is not part of a buffer of the GPU, or a call failed.
-    pub fn compress(&self, gpu: &mut Gpu, dense: u64) -> Result<Compressed, EngineError> {
+    pub fn compress(&self, gpu: &mut Gpu, dense: u64) -> Result<CompressedMatrix, EngineError> {
         let Descriptors { handle, product, .. } = &*self.of;
         let (descriptor, stored) = self.of.sparse();
         let format = if product.types.sparse[1] { product.types.b } else { product.types.a };
@@ -184,7 +184,7 @@ impl Plan {
         })?;
         stream.wait()?;
         drop((scratch, buffer));
-        Ok(Compressed { values, of: Arc::clone(&self.of) })
+        Ok(CompressedMatrix { values, of: Arc::clone(&self.of) })
     }
 
     /// Times the library's algorithms briefly and returns the fastest: each by itself, then the best of them with other ways to divide K.
@@ -195,7 +195,7 @@ impl Plan {
     pub fn fastest(
         &self,
         gpu: &mut Gpu,
-        sparse: &Compressed,
+        sparse: &CompressedMatrix,
         dense: u64,
         d: u64,
     ) -> Result<Choice, EngineError> {
@@ -232,7 +232,7 @@ impl Plan {
         &self,
         gpu: &mut Gpu,
         choice: Choice,
-        (sparse, dense, d): (&Compressed, u64, u64),
+        (sparse, dense, d): (&CompressedMatrix, u64, u64),
     ) -> Result<f64, EngineError> {
         let run = self.algorithm(choice)?.with(sparse, dense, d)?;
         // The first run loads its kernels; the best of three short series sees the fewest disturbances.

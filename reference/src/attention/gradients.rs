@@ -22,12 +22,12 @@
 //!
 //! ```
 //! use reference::Format;
-//! use reference::attention::gradients::{Gradient, Pair, Query};
+//! use reference::attention::gradients::{Gradient, QueryKey, Query};
 //!
 //! // One key: its weight is 1 and has no gradient, so dV is dO.
 //! let (q, k, v, d_o) = ([1.0], [0.5], [3.0], [2.0]);
 //! let query = Query { q: &q, d_o: &d_o, log_sum_exp: 0.5, row_sum: Query::row_sum(&v, &d_o) };
-//! let pair = Pair::of(&query, &k, &v, 1.0);
+//! let pair = QueryKey::of(&query, &k, &v, 1.0);
 //! let mut dv = Gradient::new(Format::Bf16, 1);
 //! dv.add(pair.weight, &d_o);
 //! assert!(dv.row(1.0)[0].value == 2.0 && pair.difference.0 == 0.0);
@@ -55,7 +55,7 @@ pub struct Query<'a> {
 
 /// A query and a key that it sees.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
+pub struct QueryKey {
     /// `P`.
     pub weight: Erring,
     /// `dS`, without the scale.
@@ -75,7 +75,7 @@ impl Query<'_> {
     }
 }
 
-impl Pair {
+impl QueryKey {
     /// The weight of a key, and the gradient of its score.
     pub fn of(query: &Query<'_>, k: &[f64], v: &[f64], scale: f32) -> Self {
         let Score { value, error } = Score::of(query.q, k, scale);
@@ -127,7 +127,7 @@ impl Gradient {
 
 #[cfg(test)]
 mod tests {
-    use super::{Erring, Gradient, Pair, Query};
+    use super::{Erring, Gradient, Query, QueryKey};
     use crate::Format;
 
     const D: usize = 5;
@@ -171,7 +171,7 @@ mod tests {
             let (log_sum_exp, o) = forward(&q, &k, &v, i);
             let d_o = row(&d_o, i);
             let query = Query { q: row(&q, i), d_o, log_sum_exp, row_sum: Query::row_sum(&o, d_o) };
-            Pair::of(&query, row(&k, j), row(&v, j), SCALE)
+            QueryKey::of(&query, row(&k, j), row(&v, j), SCALE)
         };
         let step = 1e-5;
         let slope = |of: usize, at: usize| {

@@ -1,7 +1,7 @@
 //! Each bound of attention's errors is held from both sides: a kernel that is right comes to a third of it, and not
 //! beyond. The kernels here lose all that the definition lets them lose.
 
-use super::gradients::{Gradient, Pair, Query};
+use super::gradients::{Gradient, Query, QueryKey};
 use super::{Row, Score};
 use crate::Format;
 use crate::bound::U;
@@ -150,13 +150,13 @@ fn pairs() {
     // The score, dP and D are 1 in a kernel's accumulators; D has the other sign.
     let negative = vec![-1.0; d];
     let query = Query { q: &q, d_o: &d_o, log_sum_exp: 1.0, row_sum: Query::row_sum(&negative, &d_o) };
-    let pair = Pair::of(&query, &ones, &ones, 1.0);
+    let pair = QueryKey::of(&query, &ones, &ones, 1.0);
     held("D", -1.0 - query.row_sum.0, query.row_sum.1);
     held("a weight", pair.weight.0 - 1.0, pair.weight.1);
     held("a gradient of a score", pair.difference.0 - 2.0, pair.difference.1);
     // A weight that is flushed, and its gradient.
     let far = Query { q: &[0.0], d_o: &[1.0], log_sum_exp: 87.4, row_sum: (0.0, 0.0) };
-    let pair = Pair::of(&far, &[0.0], &[1.0], 1.0);
+    let pair = QueryKey::of(&far, &[0.0], &[1.0], 1.0);
     assert!(pair.weight.0 < f64::from(f32::MIN_POSITIVE), "{}", pair.weight.0);
     held("a flushed weight", pair.weight.0, pair.weight.1);
     held_loosely("its gradient", pair.difference.0, pair.difference.1);

@@ -1,11 +1,11 @@
 //! Sequences of queries and keys: where their rows are, and the gradients of each row.
 
-use super::gradients::{Gradient, Pair, Query};
+use super::gradients::{Gradient, Query, QueryKey};
 use crate::{Format, Wanted};
 
 /// Where the rows of queries (0) and of keys (1) are.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct SequenceRows {
     /// Heads of queries and of keys.
     pub heads: [usize; 2],
     /// The sequences.
@@ -14,7 +14,7 @@ pub struct Places {
     pub packed: bool,
 }
 
-impl Places {
+impl SequenceRows {
     /// The places of sequences of these queries and keys.
     pub fn of(lengths: impl IntoIterator<Item = [u32; 2]>, heads: [u32; 2], packed: bool) -> Self {
         let mut sums = [0; 2];
@@ -79,7 +79,7 @@ pub struct Sequence {
 #[derive(Clone, Copy)]
 pub struct Gradients<'a> {
     /// Where rows are.
-    pub places: &'a Places,
+    pub places: &'a SequenceRows,
     /// The factor of scores.
     pub scale: f32,
     /// The format of the tensors.
@@ -120,7 +120,7 @@ impl Gradients<'_> {
             for key in (0..self.places.rows(b, 1)).filter(|&key| (self.sees)([b, h, r, key])) {
                 let at = self.places.index(1, [b, h / self.share(), key]);
                 let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, at));
-                d_q.add(Pair::of(query, &k, &v, self.scale).difference, &k);
+                d_q.add(QueryKey::of(query, &k, &v, self.scale).difference, &k);
             }
             d_q.row(self.scale)
         })
@@ -135,7 +135,7 @@ impl Gradients<'_> {
         for head in h * share..(h + 1) * share {
             for r in (0..self.places.rows(b, 0)).filter(|&r| (self.sees)([b, head, r, key])) {
                 self.with_query(self.places.index(0, [b, head, r]), |query| {
-                    let pair = Pair::of(query, &k, &v, scale);
+                    let pair = QueryKey::of(query, &k, &v, scale);
                     d_k.add(pair.difference, query.q);
                     d_v.add(pair.weight, query.d_o);
                 });
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn rows_have_numbers() {
         for side in [0, 1] {
-            let packed = Places::of(LENGTHS, HEADS, true);
+            let packed = SequenceRows::of(LENGTHS, HEADS, true);
             assert_eq!(packed.all(side), [20, 24][side]);
             assert_eq!(packed.extents(side), [1, HEADS[side], packed.all(side)]);
             let heads = 0..HEADS[side] as usize;
@@ -171,7 +171,7 @@ mod tests {
                     }
                 }
             }
-            let equal = Places::of([[6, 10]; 3], HEADS, false);
+            let equal = SequenceRows::of([[6, 10]; 3], HEADS, false);
             assert_eq!(equal.extents(side), [3, HEADS[side], [6, 10][side]]);
             let places = (0..3).flat_map(|sequence| heads.clone().map(move |head| (sequence, head)));
             let places =
@@ -179,7 +179,7 @@ mod tests {
             for (number, place) in places.enumerate() {
                 assert_eq!((equal.index(side, place), equal.place(side, number)), (number, place));
             }
-            assert_eq!(Places::of([], HEADS, true).all(side), 0);
+            assert_eq!(SequenceRows::of([], HEADS, true).all(side), 0);
         }
     }
 }

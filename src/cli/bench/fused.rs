@@ -3,7 +3,7 @@
 use crate::verify::{Bench as Inputs, Format};
 use collective::Formula;
 use kernel::{Buffer, Engine, EngineError, GemmProblem, Gpu, Types};
-use peers::cublaslt::{Activation, Fused};
+use peers::cublaslt::{Fused, FusedActivation};
 
 /// A fusion of cuBLASLt with random arguments.
 pub(super) struct Peer {
@@ -18,7 +18,7 @@ pub(super) struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Has {
     /// A bias, an activation, and a factor of C.
-    Bias(Activation, f32),
+    Bias(FusedActivation, f32),
     /// One scale per row and one per column, for 8-bit floats.
     Scales,
 }
@@ -26,10 +26,10 @@ enum Has {
 /// cuBLASLt's fusion of the same formula.
 fn of_peer(fusion: Formula, types: Types) -> Option<Has> {
     match fusion.name() {
-        "bias" => Some(Has::Bias(Activation::Identity, 0.0)),
-        "bias-relu" => Some(Has::Bias(Activation::Relu, 0.0)),
-        "bias-gelu" => Some(Has::Bias(Activation::Gelu, 0.0)),
-        "residual" => Some(Has::Bias(Activation::Identity, 0.5)),
+        "bias" => Some(Has::Bias(FusedActivation::Identity, 0.0)),
+        "bias-relu" => Some(Has::Bias(FusedActivation::Relu, 0.0)),
+        "bias-gelu" => Some(Has::Bias(FusedActivation::Gelu, 0.0)),
+        "residual" => Some(Has::Bias(FusedActivation::Identity, 0.5)),
         "row-column-scaled" if types.bytes()[0] == 1 && types.a.is_float() => Some(Has::Scales),
         _ => None,
     }

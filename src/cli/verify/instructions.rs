@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::verify::instructions::{Form, FormError, Prepared, Record, Reference, Verdict, forms};
+use crate::verify::instructions::{
+    FormError, FormVerdict, InstructionForm, PreparedForm, Record, Reference, forms,
+};
 use kernel::{Emulator, Engine, Gpu};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -41,7 +43,7 @@ enum Source {
 }
 
 impl Source {
-    fn outputs(&mut self, prepared: &Prepared<'_>) -> Result<Option<Vec<u8>>, FormError> {
+    fn outputs(&mut self, prepared: &PreparedForm<'_>) -> Result<Option<Vec<u8>>, FormError> {
         Ok(match self {
             Self::None => None,
             Self::Gpu(gpu) => Some(prepared.run(gpu.as_mut())?),
@@ -56,14 +58,15 @@ struct Report {
     engine: String,
     seed: u64,
     seconds: f64,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<FormVerdict>,
     /// Forms that could not be run: name and reason.
     errors: Vec<(String, String)>,
 }
 
 impl VerifyArgs {
     pub(super) fn instructions(&self, files: &Files) -> Result<(), Failure> {
-        let forms: Vec<Form> = forms().into_iter().filter(|form| form.name.contains(&self.filter)).collect();
+        let forms: Vec<InstructionForm> =
+            forms().into_iter().filter(|form| form.name.contains(&self.filter)).collect();
         if forms.is_empty() {
             refuse!("no form has `{}` in its name", shortened(&self.filter));
         }
@@ -88,7 +91,7 @@ impl VerifyArgs {
                     Ok::<_, FormError>((prepared, outputs))
                 })
                 .collect();
-            let judge = |ready: Result<(Prepared<'_>, Option<Vec<u8>>), FormError>| {
+            let judge = |ready: Result<(PreparedForm<'_>, Option<Vec<u8>>), FormError>| {
                 let (prepared, outputs) = ready?;
                 let verdict = prepared.judge(outputs.as_deref())?;
                 Ok::<_, FormError>((verdict, outputs))
@@ -123,7 +126,7 @@ impl VerifyArgs {
     }
 
     /// Chooses the source of the GPU's outputs. A file must have the outputs of every selected form.
-    fn source(&self, replay: Option<&Path>, forms: &[Form]) -> Result<(Source, String), Failure> {
+    fn source(&self, replay: Option<&Path>, forms: &[InstructionForm]) -> Result<(Source, String), Failure> {
         if let Some(path) = replay {
             let (mut file, length) = files::open(path)?;
             let bytes = files::part(path, &mut file, 0, length)?;

@@ -5,7 +5,7 @@ use ptx::inst::{Arrival, AtomicOp, AtomicType, MbarrierOrder, MbarrierPhase, Pro
 use ptx::{Builder, BulkLoad, Special, Type, Value};
 
 use super::memory::{plain, values};
-use super::{Case, Form, tensors};
+use super::{InstructionCase, InstructionForm, tensors};
 
 pub(super) const THREADS: u32 = 32;
 /// The default ordering of operations on mbarriers.
@@ -22,7 +22,7 @@ pub(super) type Body = Box<dyn for<'f> Fn(&'f Builder, [Value<'f, u64>; 2], Valu
 type Expected = fn(&[u8]) -> Vec<u8>;
 
 /// Every form.
-pub(super) fn forms() -> Vec<Form> {
+pub(super) fn forms() -> Vec<InstructionForm> {
     let mut all = thread_copies();
     all.extend(lines());
     all.extend(reductions());
@@ -40,23 +40,23 @@ pub(super) fn line(
     ty: Type,
     expected: Option<Expected>,
     body: Body,
-) -> Form {
+) -> InstructionForm {
     let cases = move |random: &mut fastrand::Rng| {
         let case = |name| {
             let input = values(ty, input as usize, false, random);
             let expected = expected.map(|expected| expected(&input));
-            Case { expected, ..plain(name, input, None, ty.bytes()) }
+            InstructionCase { expected, ..plain(name, input, None, ty.bytes()) }
         };
         ["first", "second"].map(case).into()
     };
-    let form = Form::new(
+    let form = InstructionForm::new(
         named,
         THREADS,
         [input, output, ty.bytes()],
         move |f, inputs, outputs| body(f, [inputs, outputs], f.shared_base()),
         cases,
     );
-    Form { shared_bytes: BARRIER + 64, cluster, ..form }
+    InstructionForm { shared_bytes: BARRIER + 64, cluster, ..form }
 }
 
 pub(super) fn first<'f>(f: &'f Builder) -> Value<'f, bool> {
@@ -119,7 +119,7 @@ pub(super) fn finished(f: &Builder) {
     f.bulk_wait(0, false);
 }
 
-fn thread_copies() -> Vec<Form> {
+fn thread_copies() -> Vec<InstructionForm> {
     let mut all = Vec::new();
     for bytes in [4, 8, 16] {
         for read in [None, Some(bytes / 2), Some(0)] {
@@ -147,7 +147,7 @@ fn thread_copies() -> Vec<Form> {
     all
 }
 
-fn lines() -> Vec<Form> {
+fn lines() -> Vec<InstructionForm> {
     let sizes = (1, LINE, LINE);
     let same: Option<Expected> = Some(<[u8]>::to_vec);
     let load: Body = Box::new(|f, [input, output], shared| {
@@ -195,7 +195,7 @@ fn lines() -> Vec<Form> {
     ]
 }
 
-fn reductions() -> Vec<Form> {
+fn reductions() -> Vec<InstructionForm> {
     let mut all = Vec::new();
     for op in AtomicOp::ALL {
         for ty in AtomicType::ALL {
@@ -228,7 +228,7 @@ fn reductions() -> Vec<Form> {
 }
 
 /// Rank 0 combines its line with that of rank 1, which holds the second half of the inputs.
-fn shared_reduction(reduce: Reduction) -> Form {
+fn shared_reduction(reduce: Reduction) -> InstructionForm {
     let body: Body = Box::new(move |f, [input, output], shared| {
         let rank = f.special(Special::ClusterRank);
         fill(f, input + rank.mul_wide(LINE), shared, LINE);
@@ -251,7 +251,7 @@ fn shared_reduction(reduce: Reduction) -> Form {
     line(named, (2, 2 * LINE, LINE), reduce.ty.register(), None, body)
 }
 
-fn peers() -> Vec<Form> {
+fn peers() -> Vec<InstructionForm> {
     let share: Body = Box::new(|f, [input, output], shared| {
         let rank = f.special(Special::ClusterRank);
         fill(f, input, shared + LINE, LINE);
@@ -318,7 +318,7 @@ fn peers() -> Vec<Form> {
 
 /// What threads can read from an mbarrier's states: the number of missing arrivals, and whether a phase has
 /// completed.
-fn states() -> Form {
+fn states() -> InstructionForm {
     let body: Body = Box::new(|f, [input, output], shared| {
         let thread = f.special(Special::ThreadX);
         let barrier = shared + BARRIER;
@@ -347,7 +347,7 @@ fn states() -> Form {
 
 /// Arrivals that later phases no longer expect, and arrivals that must not complete their phase: the number
 /// of missing arrivals.
-fn last_arrivals() -> Form {
+fn last_arrivals() -> InstructionForm {
     let body: Body = Box::new(|f, [input, output], shared| {
         let barrier = shared + BARRIER;
         let thread = f.special(Special::ThreadX);

@@ -7,7 +7,7 @@ use ptx::{TensorLoad, Type};
 
 use super::copies::{Body, awaiting, fill, finished, first, out, set, zero};
 use super::tensors::tensor;
-use super::{Case, Form};
+use super::{InstructionCase, InstructionForm};
 
 /// Extents of the largest tensor: words of channels, pixels, and images.
 const EXTENTS: [i32; 5] = [60, 5, 3, 2, 2];
@@ -120,10 +120,13 @@ fn swizzled(word: usize, swizzle: TensorSwizzle) -> usize {
 }
 
 /// A form with the expected outputs of its cases.
-fn expecting(form: Form, expected: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Form {
+fn expecting(
+    form: InstructionForm,
+    expected: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+) -> InstructionForm {
     let cases = form.cases;
-    let told = move |case: Case| Case { expected: Some(expected(&case.input)), ..case };
-    Form { cases: Box::new(move |random| cases(random).into_iter().map(&told).collect()), ..form }
+    let told = move |case: InstructionCase| InstructionCase { expected: Some(expected(&case.input)), ..case };
+    InstructionForm { cases: Box::new(move |random| cases(random).into_iter().map(&told).collect()), ..form }
 }
 
 fn word(bytes: &[u8], at: usize) -> [u8; 4] {
@@ -131,7 +134,7 @@ fn word(bytes: &[u8], at: usize) -> [u8; 4] {
 }
 
 /// Every form.
-pub(super) fn forms() -> Vec<Form> {
+pub(super) fn forms() -> Vec<InstructionForm> {
     let mut all = Vec::new();
     for rank in 3..=5 {
         for swizzle in SWIZZLES {
@@ -145,7 +148,7 @@ pub(super) fn forms() -> Vec<Form> {
     all
 }
 
-fn load(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Form {
+fn load(rank: usize, swizzle: TensorSwizzle, moved: bool) -> InstructionForm {
     let copied = copy(rank, swizzle, AROUND, moved);
     let bytes = copied.map.box_bytes() as u32;
     let whole = bytes.next_multiple_of(128);
@@ -180,7 +183,7 @@ fn load(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Form {
     })
 }
 
-fn store(rank: usize, swizzle: TensorSwizzle, reduce: Option<AtomicOp>) -> Form {
+fn store(rank: usize, swizzle: TensorSwizzle, reduce: Option<AtomicOp>) -> InstructionForm {
     let copied = copy(rank, swizzle, INSIDE, false);
     let whole = (copied.map.box_bytes() as u32).next_multiple_of(128);
     let own = copied.clone();

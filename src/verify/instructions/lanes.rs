@@ -11,7 +11,7 @@ use ptx::inst::{
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type};
 
-use super::{Case, Form};
+use super::{InstructionCase, InstructionForm};
 
 /// Number of threads per form.
 const THREADS: u32 = 64;
@@ -103,10 +103,10 @@ fn form(
     result: Type,
     mend: Mend,
     emit: impl Fn(&Builder, &[Operand]) -> Operand + Send + Sync + 'static,
-) -> Form {
+) -> InstructionForm {
     let stored = if result == Type::Pred { Type::U32 } else { result };
     let (types, count) = (sources.clone(), (sources.len() as u32).max(1));
-    Form::new(
+    InstructionForm::new(
         named,
         THREADS,
         [count * THREADS * SLOT, THREADS * stored.bytes(), stored.bytes()],
@@ -140,7 +140,13 @@ fn form(
     )
 }
 
-fn case(name: &'static str, special: bool, types: &[Type], mend: Mend, random: &mut fastrand::Rng) -> Case {
+fn case(
+    name: &'static str,
+    special: bool,
+    types: &[Type],
+    mend: Mend,
+    random: &mut fastrand::Rng,
+) -> InstructionCase {
     let threads = THREADS as usize;
     let lanes: Vec<Vec<u64>> = (0..threads)
         .map(|_| {
@@ -164,11 +170,11 @@ fn case(name: &'static str, special: bool, types: &[Type], mend: Mend, random: &
         let values: Vec<String> = lanes[element].iter().map(|value| format!("{value:#x}")).collect();
         format!("thread {element}: {}", values.join(", "))
     };
-    Case { name, input, expected: None, defined: None, explain: Box::new(explain) }
+    InstructionCase { name, input, expected: None, defined: None, explain: Box::new(explain) }
 }
 
 /// Whether the verifier accepts the form.
-fn exists(form: &Form) -> bool {
+fn exists(form: &InstructionForm) -> bool {
     let entry = Entry {
         name: "form".into(),
         target: Target::Sm90a,
@@ -186,7 +192,7 @@ fn simple<const N: usize>(
     sources: [Type; N],
     result: Type,
     inst: impl Fn(Reg, [Operand; N]) -> Inst + Send + Sync + 'static,
-) -> Form {
+) -> InstructionForm {
     mended(named, sources, result, |_| (), inst)
 }
 
@@ -196,7 +202,7 @@ fn mended<const N: usize>(
     result: Type,
     mend: Mend,
     inst: impl Fn(Reg, [Operand; N]) -> Inst + Send + Sync + 'static,
-) -> Form {
+) -> InstructionForm {
     form(named, sources.to_vec(), result, mend, move |f, operands| {
         let dst = fresh(f, result);
         f.emit(inst(dst, core::array::from_fn(|i| operands[i])));
@@ -205,7 +211,7 @@ fn mended<const N: usize>(
 }
 
 /// Every form.
-pub(super) fn forms() -> Vec<Form> {
+pub(super) fn forms() -> Vec<InstructionForm> {
     let mut all = plain();
     all.retain(exists);
     all.extend(extended());
@@ -214,7 +220,7 @@ pub(super) fn forms() -> Vec<Form> {
     all
 }
 
-fn plain() -> Vec<Form> {
+fn plain() -> Vec<InstructionForm> {
     use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHigh, Or, Rem, Shl, Shr, Sub, Xor};
     let mut all = Vec::new();
     for ty in NUMBERS.into_iter().chain([Type::Pred]) {
@@ -257,7 +263,7 @@ fn plain() -> Vec<Form> {
     all
 }
 
-fn extended() -> Vec<Form> {
+fn extended() -> Vec<InstructionForm> {
     let mut ops = vec![AluOp::Permute, AluOp::FindNth];
     ops.extend([0x00, 0x1B, 0x96, 0xCA, 0xE8, 0xFF].map(AluOp::Logic3));
     let flags = [false, true];
@@ -316,7 +322,7 @@ fn extended() -> Vec<Form> {
     forms.collect()
 }
 
-fn exchanges() -> Vec<Form> {
+fn exchanges() -> Vec<InstructionForm> {
     let members = Operand::Imm(0xFFFF_FFFF);
     let mut all = Vec::new();
     for vote in [Vote::All, Vote::Any, Vote::Uniform] {
@@ -379,7 +385,7 @@ fn exchanges() -> Vec<Form> {
     all
 }
 
-fn barriers() -> Vec<Form> {
+fn barriers() -> Vec<InstructionForm> {
     let reduce = |op, name: &str, result| {
         let named = ("bar.red", format!("bar.red.{name}"));
         simple(named, [Type::Pred], result, move |dst, [src]| {

@@ -4,14 +4,14 @@ use ptx::inst::{Address, AtomicInst, AtomicOp, AtomicSem, AtomicType, MmaTypes, 
 use ptx::{Builder, Inst, Reg, Space, Special, Type, Value};
 
 use super::lanes::{fresh, load, store, value};
-use super::{Case, Form};
+use super::{InstructionCase, InstructionForm};
 
 const THREADS: u32 = 32;
 /// Number of bytes per thread in each array of an atomic's form.
 const PLACE: u32 = 16;
 
 /// Every form.
-pub(super) fn forms() -> Vec<Form> {
+pub(super) fn forms() -> Vec<InstructionForm> {
     let mut all = Vec::new();
     for space in [Space::Global, Space::Shared] {
         for op in AtomicOp::ALL {
@@ -54,12 +54,12 @@ fn thread_at<'f>(f: &'f Builder, base: Value<'f, u64>, bytes: u32) -> Value<'f, 
 
 /// Each thread writes a value to its own place, changes it atomically, and stores the returned value and the
 /// new value.
-fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
+fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> InstructionForm {
     let (register, size) = (ty.register(), ty.bytes());
     let where_ = if space == Space::Global { "global" } else { "shared" };
     let name = format!("atom.{where_}.{}.{}.v{elements}", op.name(), ty.suffix());
     let swaps = op == AtomicOp::CompareSwap;
-    let form = Form::new(
+    let form = InstructionForm::new(
         (&format!("atom.{where_}"), name),
         THREADS,
         [3 * THREADS * PLACE, 2 * THREADS * PLACE, size],
@@ -123,7 +123,7 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
             vec![case("random", false), case("special", true)]
         },
     );
-    Form { shared_bytes: THREADS * PLACE, ..form }
+    InstructionForm { shared_bytes: THREADS * PLACE, ..form }
 }
 
 /// Random bytes of values of a type.
@@ -133,9 +133,14 @@ pub(super) fn values(ty: Type, bytes: usize, special: bool, random: &mut fastran
 }
 
 /// A case without expected outputs: only engines are compared.
-pub(super) fn plain(name: &'static str, input: Vec<u8>, defined: Option<Vec<bool>>, size: u32) -> Case {
+pub(super) fn plain(
+    name: &'static str,
+    input: Vec<u8>,
+    defined: Option<Vec<bool>>,
+    size: u32,
+) -> InstructionCase {
     let explain = move |element: usize| format!("byte {} of the outputs", element * size as usize);
-    Case { name, input, expected: None, defined, explain: Box::new(explain) }
+    InstructionCase { name, input, expected: None, defined, explain: Box::new(explain) }
 }
 
 /// Copies the case's first bytes to shared memory, 16 per thread.
@@ -157,14 +162,14 @@ fn of_matrices(
     named: (&str, String),
     [input, output]: [u32; 2],
     emit: impl for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) + Send + Sync + 'static,
-) -> Form {
-    let form = Form::new(named, THREADS, [input, output, 4], emit, move |random| {
+) -> InstructionForm {
+    let form = InstructionForm::new(named, THREADS, [input, output, 4], emit, move |random| {
         vec![plain("random", (0..input).map(|_| random.u8(..)).collect(), None, 4)]
     });
-    Form { shared_bytes: THREADS * 16, ..form }
+    InstructionForm { shared_bytes: THREADS * 16, ..form }
 }
 
-fn load_matrix(count: u32, transpose: bool) -> Form {
+fn load_matrix(count: u32, transpose: bool) -> InstructionForm {
     let name = format!("ldmatrix.x{count}{}", if transpose { ".trans" } else { "" });
     of_matrices(("ldmatrix", name), [THREADS * 16, THREADS * 4 * count], move |f, input, output| {
         let shared = to_shared(f, input);
@@ -178,7 +183,7 @@ fn load_matrix(count: u32, transpose: bool) -> Form {
     })
 }
 
-fn store_matrix(count: u32, transpose: bool) -> Form {
+fn store_matrix(count: u32, transpose: bool) -> InstructionForm {
     let name = format!("stmatrix.x{count}{}", if transpose { ".trans" } else { "" });
     of_matrices(("stmatrix", name), [2 * THREADS * 16, THREADS * 16], move |f, input, output| {
         let shared = to_shared(f, input);
@@ -192,7 +197,7 @@ fn store_matrix(count: u32, transpose: bool) -> Form {
 }
 
 /// One multiplication. With `exact`, of small integers, whose sums no format rounds.
-fn multiply(types: MmaTypes, exact: bool) -> Form {
+fn multiply(types: MmaTypes, exact: bool) -> InstructionForm {
     let (ty, count) = types.accumulators();
     let saturate = matches!(types, MmaTypes::Int8 { saturate: true, .. });
     let what = if exact && !matches!(types, MmaTypes::Int8 { .. }) { " of integers" } else { "" };
@@ -203,7 +208,7 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
         if saturate { ".satfinite" } else { "" }
     );
     let element = if types == MmaTypes::F16F16 { 2 } else { ty.bytes() };
-    Form::new(
+    InstructionForm::new(
         (&format!("mma.sync{what}"), name),
         THREADS,
         [THREADS * 10 * ty.bytes(), THREADS * ty.bytes() * count as u32, element],

@@ -6,10 +6,10 @@ use ptx::inst::{AtomicOp, AtomicType, Reduction, Scope};
 use ptx::{MapChange, TensorLoad, Type};
 
 use super::copies::{Body, LINE, THREADS, awaiting, fill, finished, first, line, out, set, zero};
-use super::{Case, Form};
+use super::{InstructionCase, InstructionForm};
 
 /// Every form.
-pub(super) fn forms() -> Vec<Form> {
+pub(super) fn forms() -> Vec<InstructionForm> {
     let mut all = boxes();
     all.extend(tensor_reductions());
     all.push(changed_map());
@@ -22,10 +22,10 @@ pub(super) fn tensor<M: Into<Argument>>(
     (ty, input, output): (Type, u32, u32),
     maps: impl Fn(u64, u64) -> Vec<M> + Send + Sync + 'static,
     body: Body,
-) -> Form {
+) -> InstructionForm {
     let form = line((family, name), (1, input, output), ty, None, body);
     let cases = form.cases;
-    Form {
+    InstructionForm {
         maps: Some(Box::new(move |input, output| maps(input, output).into_iter().map(M::into).collect())),
         cases: Box::new(move |random| cases(random).into_iter().take(1).collect()),
         ..form
@@ -61,7 +61,7 @@ fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, [Vec<
 /// Size of the tensor of rank 5 in bytes.
 const TENSOR: u32 = 256 * 5 * 3 * 2 * 2;
 
-fn boxes() -> Vec<Form> {
+fn boxes() -> Vec<InstructionForm> {
     let mut all = Vec::new();
     for rank in 1..=5 {
         for swizzle in [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128] {
@@ -122,7 +122,7 @@ fn rows(element: TensorElement, address: u64, [columns, rows]: [u32; 2], box_dim
     }
 }
 
-fn tensor_reductions() -> Vec<Form> {
+fn tensor_reductions() -> Vec<InstructionForm> {
     let elements = [
         (TensorElement::U32, AtomicType::U32),
         (TensorElement::S32, AtomicType::S32),
@@ -166,7 +166,7 @@ fn tensor_reductions() -> Vec<Form> {
 }
 
 /// A map of one row of words becomes one of every second row of a matrix, and a box of it is loaded.
-fn changed_map() -> Form {
+fn changed_map() -> InstructionForm {
     let body: Body = Box::new(|f, [input, output], shared| {
         let map = f.tensor_map("map");
         let (copy, slot) = (shared + 4096, output + u64::from(LINE));
@@ -206,9 +206,9 @@ fn changed_map() -> Form {
     let cases = form.cases;
     // The bytes of the map itself are undefined.
     let defined: Vec<bool> = (0..(LINE + 128) / 4).map(|word| word < LINE / 4).collect();
-    Form {
+    InstructionForm {
         cases: Box::new(move |random| {
-            let told = |case| Case { defined: Some(defined.clone()), ..case };
+            let told = |case| InstructionCase { defined: Some(defined.clone()), ..case };
             cases(random).into_iter().map(told).collect()
         }),
         ..form

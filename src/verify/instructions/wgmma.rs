@@ -16,7 +16,7 @@ use ptx::{Builder, ProxySpace, Special, Value, Var, WgmmaOperands, WgmmaSource, 
 
 use self::problem::Problem;
 use self::values::Kind;
-use super::{Case, Form};
+use super::{InstructionCase, InstructionForm};
 
 /// Number of slices along K in an operand's tile.
 const SLICES: u32 = 4;
@@ -147,20 +147,20 @@ impl Shape {
         name
     }
 
-    fn form(self) -> Form {
+    fn form(self) -> InstructionForm {
         let places = self.places();
         let halves = self.types.d() == WgmmaSum::F16;
         let name = self.name();
         let kinds = Kind::of(self.types);
         let sp = if self.sparse.is_some() { ".sp" } else { "" };
-        let form = Form::new(
+        let form = InstructionForm::new(
             (&format!("wgmma.mma_async{sp}.{}", self.types.suffix()), name),
             THREADS,
             [places.end, THREADS * self.sums() * 4, if halves { 2 } else { 4 }],
             move |f, input, output| self.emit(f, input, output),
             move |random| kinds.iter().map(|&kind| case(self, kind, random)).collect(),
         );
-        Form { shared_bytes: places.image, ..form }
+        InstructionForm { shared_bytes: places.image, ..form }
     }
 
     fn emit<'f>(self, f: &'f Builder, input: Value<'f, u64>, output: Value<'f, u64>) {
@@ -227,9 +227,9 @@ impl Shape {
     }
 }
 
-fn case(shape: Shape, kind: Kind, random: &mut fastrand::Rng) -> Case {
+fn case(shape: Shape, kind: Kind, random: &mut fastrand::Rng) -> InstructionCase {
     let problem = Arc::new(Problem::new(shape, kind, random));
-    Case {
+    InstructionCase {
         name: kind.name(),
         input: problem.input(random),
         expected: Some(problem.expected()),
@@ -239,7 +239,7 @@ fn case(shape: Shape, kind: Kind, random: &mut fastrand::Rng) -> Case {
 }
 
 /// Every form.
-pub(super) fn forms() -> Vec<Form> {
+pub(super) fn forms() -> Vec<InstructionForm> {
     let mut shapes = Vec::new();
     for types in WgmmaTypes::all() {
         let base = Shape::new(types, 16);

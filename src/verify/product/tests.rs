@@ -4,7 +4,7 @@ use kernel::Buffer;
 use ptx::abi::{Argument, Grid};
 
 use super::*;
-use crate::verify::matrix::Fill;
+use crate::verify::matrix::Distribution;
 use crate::verify::tampered::{Mistake, Tampered, edge};
 use crate::verify::{Format, HostMatrix};
 
@@ -61,7 +61,7 @@ impl Engine for Sloppy {
 fn mismatch(writes: Vec<(usize, u16)>) -> Option<Mismatch> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut fill =
-        |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Nan, &mut random);
+        |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Distribution::Nan, &mut random);
     let (a, b) = (fill([2, 8], Order::RowMajor), fill([8, 8], Order::ColumnMajor));
     let sums = Sums::of(&a, &b, &|_| ());
     let product = GemmCase { d_ld: 10, d_offset: 8, ..GemmCase::new(a, b) };
@@ -96,8 +96,9 @@ fn what_was_not_written_or_should_not_have_been() {
 #[test]
 fn a_bound_is_reached_and_not_exceeded() {
     let mut random = fastrand::Rng::with_seed(2);
-    let mut fill =
-        |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Normal, &mut random);
+    let mut fill = |extents, order| {
+        HostMatrix::random(Format::Bf16, extents, order, 8, Distribution::Normal, &mut random)
+    };
     let (a, b) = (fill([20, 72], Order::RowMajor), fill([72, 40], Order::ColumnMajor));
     let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
     let (program, product) = (entry.program().expect("a legal program"), GemmCase::new(a, b));
@@ -191,8 +192,9 @@ fn d_is_poison_or_c_before_a_run() {
 #[test]
 fn c_is_read_where_it_is() {
     let mut random = fastrand::Rng::with_seed(3);
-    let mut fill =
-        |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Normal, &mut random);
+    let mut fill = |extents, order| {
+        HostMatrix::random(Format::Bf16, extents, order, 8, Distribution::Normal, &mut random)
+    };
     let (a, b) = (fill([20, 72], Order::RowMajor), fill([72, 40], Order::ColumnMajor));
     let own = GemmCase {
         c: Some(fill([20, 40], Order::RowMajor)),

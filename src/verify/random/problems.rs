@@ -4,7 +4,7 @@ use collective::Form;
 use fastrand::Rng;
 use kernel::{AnyGemm, Engine, GemmProblem, Program};
 
-use super::super::matrix::Fill;
+use super::super::matrix::Distribution;
 use super::super::product::{GemmCase, Outcome, accumulators, formats, orders, random_scales};
 use super::super::{HostMatrix, Order, SeveralProducts, storage};
 use super::{Draw, Ended, digest};
@@ -137,7 +137,7 @@ impl Draw {
         let [a_format, b_format, d_format] = formats(gemm);
         let [a_order, b_order] = orders(gemm);
         let mut matrix = |format, extents, order, multiple| {
-            HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
+            HostMatrix::random(format, extents, order, multiple, Distribution::Normal, &mut random)
         };
         let [of_a, of_b] = [a_format, b_format].map(|format| 16 / format.bytes());
         let a = matrix(a_format, [m, k], a_order, of_a);

@@ -9,7 +9,7 @@ use super::gemms::Asked;
 use super::{Argument, Goes, Kind, Operation, Python, Structure, Switch, Value};
 use crate::refusal::Refusal;
 use crate::slots::Slot;
-use crate::unused::Part;
+use crate::unused::OptionalArgument;
 
 /// GEMMs.
 pub static GEMM: Operation<Gemms, ProductRun> =
@@ -177,7 +177,7 @@ impl ProductRun {
         Self { asked: Asked { c, ..asked }, slots, alpha: 0.0, beta: 0.0, inputs: 0 }
     }
 
-    fn unused(&self, part: Part) -> Option<&'static str> {
+    fn unused(&self, part: OptionalArgument) -> Option<&'static str> {
         part.unused(&self.asked.request, &self.slots)
     }
 }
@@ -203,20 +203,20 @@ static GIVEN: Structure<ProductRun> = Structure {
     fields: &[
         Argument::memory("a", &["A"])
             .python(Python::Needed("a"))
-            .unless(|of: &ProductRun| of.unused(Part::Matrices)),
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::Matrices)),
         Argument::memory("b", &["B"])
             .python(Python::Needed("b"))
-            .unless(|of: &ProductRun| of.unused(Part::Matrices)),
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::Matrices)),
         // It is not read where beta is 0, and in a text it is an argument of that.
         Argument::said("c", Kind::Address, |of: &mut ProductRun, value| {
             of.asked.c.address = value.address();
             Ok(())
         })
         .python(Python::Keyword("c"))
-        .unless(|of: &ProductRun| of.unused(Part::C)),
+        .unless(|of: &ProductRun| of.unused(OptionalArgument::C)),
         Argument::memory("d", &["D"])
             .python(Python::Keyword("out"))
-            .unless(|of: &ProductRun| of.unused(Part::Matrices)),
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::Matrices)),
         Argument::said("alpha", Kind::Single, |of: &mut ProductRun, value| {
             of.alpha = value.real();
             Ok(())
@@ -231,23 +231,25 @@ static GIVEN: Structure<ProductRun> = Structure {
         Argument::own("workspace_bytes", Kind::Long, LEND),
         Argument::memory("scale_a", &[SCALES[0]])
             .python(Python::Keyword("scale_a"))
-            .unless(|of: &ProductRun| of.unused(Part::Scales(0))),
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::Scales(0))),
         Argument::memory("scale_b", &[SCALES[1]])
             .python(Python::Keyword("scale_b"))
-            .unless(|of: &ProductRun| of.unused(Part::Scales(1))),
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::Scales(1))),
         Argument::memory("group_scales", &[FACTORS[0]])
-            .unless(|of: &ProductRun| of.unused(Part::GroupScales)),
-        Argument::memory("group_zeros", &[FACTORS[1]]).unless(|of: &ProductRun| of.unused(Part::GroupZeros)),
-        Argument::memory("metadata", &[METADATA]).unless(|of: &ProductRun| of.unused(Part::Metadata)),
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::GroupScales)),
+        Argument::memory("group_zeros", &[FACTORS[1]])
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::GroupZeros)),
+        Argument::memory("metadata", &[METADATA])
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::Metadata)),
         Argument::memory("groups", &[GroupedProblem::OFFSETS, GroupedProblem::ROWS, GroupedProblem::RECORDS])
             .python(Python::Keyword("groups"))
-            .unless(|of: &ProductRun| of.unused(Part::Groups)),
+            .unless(|of: &ProductRun| of.unused(OptionalArgument::Groups)),
         Argument::own("inputs", Kind::Address, LIST),
         Argument::said("input_count", Kind::Long, |of: &mut ProductRun, value| {
             of.inputs = value.long();
             Ok(())
         })
-        .unless(|of: &ProductRun| of.unused(Part::Inputs)),
+        .unless(|of: &ProductRun| of.unused(OptionalArgument::Inputs)),
         Argument::own("input_size", Kind::Long, LIST),
         Argument::said("alpha_f64", Kind::Double, |of: &mut ProductRun, value| {
             double("alpha", &mut of.alpha, value)

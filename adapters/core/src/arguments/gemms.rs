@@ -8,7 +8,7 @@ use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
 
 use super::gemm::{Gemms, RECORDS};
 use crate::refusal::{Refusal, aligned};
-use crate::unused::{Part, refuse_unused};
+use crate::unused::{OptionalArgument, refuse_unused};
 use crate::words::{formula, majors, types};
 
 /// The names of the matrices, in the order of the arguments.
@@ -65,7 +65,11 @@ impl Gemms {
         });
         let request = Request::packed(types, majors, GemmProblem { m, n, k });
         let mut request = Request { fusion, reproducible, ..request };
-        for (i, part) in [Part::Scales(0), Part::Scales(1), Part::GroupScales].into_iter().enumerate() {
+        for (i, part) in
+            [OptionalArgument::Scales(0), OptionalArgument::Scales(1), OptionalArgument::GroupScales]
+                .into_iter()
+                .enumerate()
+        {
             let (field, ld) = (["ld_scale_a", "ld_scale_b", "ld_group_scales"][i], self.scale_lds[i]);
             refuse_unused(field, ld, ld != 0, part.unused(&request, &[]), "0")?;
         }

@@ -12,7 +12,8 @@ use falchion::kernel::driver::Activation;
 use falchion::kernel::operands::Memory;
 use falchion::kernel::{AnyGemm, Call, EngineError, GemmProblem, GroupedProblem, Kernel, Machine, Request};
 use falchion_core::{
-    Epilogue, FewBit, FewBitMemory, Heads, Part, Picked, Run, Watch, Weights, aligned, refuse_unused,
+    Epilogue, FewBit, FewBitMemory, Heads, OptionalArgument, Picked, Run, Watch, Weights, aligned,
+    refuse_unused,
 };
 
 use crate::{Aligned, bytes, numbers, refused, values};
@@ -272,27 +273,27 @@ fn what_is_used() {
         Request::packed(types, [Major::K; 2], problem)
     };
     for (part, request, used) in [
-        (Part::C, &plain, true),
-        (Part::C, &with_c, true),
-        (Part::C, &without, false),
-        (Part::C, &records, false),
-        (Part::Matrices, &plain, true),
-        (Part::Matrices, &records, false),
-        (Part::Groups, &plain, false),
-        (Part::Groups, &batch, false),
-        (Part::Groups, &groups, true),
-        (Part::Groups, &records, true),
-        (Part::Inputs, &plain, false),
-        (Part::Inputs, &without, true),
-        (Part::GroupScales, &plain, false),
-        (Part::GroupScales, &weights("bf16-s4g128"), true),
-        (Part::GroupZeros, &weights("bf16-s4g128"), false),
-        (Part::GroupZeros, &weights("bf16-u4g128z"), true),
-        (Part::Metadata, &plain, false),
-        (Part::Metadata, &weights("bf16-sparse-a"), true),
-        (Part::Scales(0), &plain, false),
-        (Part::Scales(0), &weights("e4m3-1x128-128x128"), true),
-        (Part::Scales(1), &weights("e4m3-1x128-128x128"), true),
+        (OptionalArgument::C, &plain, true),
+        (OptionalArgument::C, &with_c, true),
+        (OptionalArgument::C, &without, false),
+        (OptionalArgument::C, &records, false),
+        (OptionalArgument::Matrices, &plain, true),
+        (OptionalArgument::Matrices, &records, false),
+        (OptionalArgument::Groups, &plain, false),
+        (OptionalArgument::Groups, &batch, false),
+        (OptionalArgument::Groups, &groups, true),
+        (OptionalArgument::Groups, &records, true),
+        (OptionalArgument::Inputs, &plain, false),
+        (OptionalArgument::Inputs, &without, true),
+        (OptionalArgument::GroupScales, &plain, false),
+        (OptionalArgument::GroupScales, &weights("bf16-s4g128"), true),
+        (OptionalArgument::GroupZeros, &weights("bf16-s4g128"), false),
+        (OptionalArgument::GroupZeros, &weights("bf16-u4g128z"), true),
+        (OptionalArgument::Metadata, &plain, false),
+        (OptionalArgument::Metadata, &weights("bf16-sparse-a"), true),
+        (OptionalArgument::Scales(0), &plain, false),
+        (OptionalArgument::Scales(0), &weights("e4m3-1x128-128x128"), true),
+        (OptionalArgument::Scales(1), &weights("e4m3-1x128-128x128"), true),
     ] {
         let slots = if request.fusion.is_some() { slots(request) } else { Vec::new() };
         assert_eq!(part.unused(request, &slots).is_none(), used, "{part:?} of {request:?}");

@@ -1,7 +1,7 @@
 //! Weights in few bits: where codes, scales and zero points of files come to be in memory.
 
 use falchion::collective::{Code, Format, weights};
-use falchion_core::{Groups, Weights};
+use falchion_core::{WeightGroups, Weights};
 
 use crate::{bytes, refused, values};
 
@@ -100,7 +100,7 @@ fn gptq() {
     // Zero points 0 to 7, twice, in each of two groups.
     let qzeros = 0x7654_3210_u32.to_le_bytes().repeat(2 * n / 8);
     let of = |less, index: Option<&[u8]>, all: [&[u8]; 3]| {
-        Weights::gptq((4, less), format, [n as u32, k as u32], Groups { count: 2, index }, all)
+        Weights::gptq((4, less), format, [n as u32, k as u32], WeightGroups { count: 2, index }, all)
     };
     let index = |group: &dyn Fn(usize) -> usize, count: usize| -> Vec<u8> {
         (0..count).flat_map(|place| (group(place) as u32).to_le_bytes()).collect()

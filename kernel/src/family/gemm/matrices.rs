@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use collective::{AccumulatorType, SCALES};
 use cute_rs::atom::Major;
-use reference::{Accumulators, Format, Sum};
+use reference::{AccumulatorPrecision, DotProduct, Format};
 
 use super::stored::{are_numbers, stored as of_memory};
 use super::{Expected, Inputs};
@@ -21,7 +21,7 @@ const BLOCK: usize = 128;
 pub(super) struct Matrices<'a> {
     inputs: &'a Inputs<'a>,
     request: &'a Request<'a>,
-    accumulators: Accumulators,
+    accumulators: AccumulatorPrecision,
     /// Formats of A, of B and of D.
     formats: [Format; 3],
     extents: [usize; 3],
@@ -74,7 +74,7 @@ impl<'a> Matrices<'a> {
         let GemmProblem { m, n, k } = request.call.problem;
         let extents = [m, n, k].map(|extent| extent as usize);
         let in_half = gemm.plan().mainloop.atom.sums() == AccumulatorType::F16;
-        let accumulators = if in_half { Accumulators::Half } else { Accumulators::Single };
+        let accumulators = if in_half { AccumulatorPrecision::Half } else { AccumulatorPrecision::Single };
         let products = products(request.call.products, extents, inputs)?;
         Ok(Self { inputs, request, accumulators, formats: [a, b, d], extents, products })
     }
@@ -124,9 +124,9 @@ impl<'a> Matrices<'a> {
             let sum = if scales {
                 let scale =
                     |block| self.scale(0, product, of_a, block) * self.scale(1, product, column, block);
-                Sum::in_blocks([&line, other], scale)
+                DotProduct::in_blocks([&line, other], scale)
             } else {
-                Sum::of(self.accumulators, [a, b], [&line, other])
+                DotProduct::of(self.accumulators, [a, b], [&line, other])
             };
             let source = c.get(column).copied();
             let expected = reference::Expected::new(format, product.ks.len() as u32, factors, sum, source);

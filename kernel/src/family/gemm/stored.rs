@@ -1,7 +1,7 @@
 //! Operands whose form in memory is not the multiplied matrix, as numbers: weights in few bits, and sparse ones.
 
 use collective::{FACTORS, METADATA, WeightsSpec, sparse, weights};
-use reference::weights::Code;
+use reference::weights::WeightFormat;
 use reference::{Format, HostMatrix, Order, Weights};
 
 use super::Inputs;
@@ -26,7 +26,7 @@ pub(super) fn stored(
 
 /// Whether what any bits of weights represent is a number.
 pub(super) fn are_numbers(spec: WeightsSpec) -> bool {
-    Code::named(spec.code.name()).is_some_and(|code| code.is_integer() || code == Code::E2m1)
+    WeightFormat::named(spec.code.name()).is_some_and(|code| code.is_integer() || code == WeightFormat::E2m1)
 }
 
 /// The elements that the metadata names; the others are zero.
@@ -58,7 +58,7 @@ fn of_codes(
     [mn, k]: [u32; 2],
 ) -> Option<Vec<f64>> {
     let format = Format::named([types.a, types.b][i].name())?;
-    let code = Code::named(spec.code.name())?;
+    let code = WeightFormat::named(spec.code.name())?;
     let count = usize::try_from(weights::bytes(spec.code, [mn, k]).ok()?).ok()?;
     let units = inputs.elements(["A", "B"][i], matrix * count, count);
     let units: Vec<u8> = units.into_iter().map(|unit| unit as u8).collect();
@@ -70,7 +70,7 @@ fn of_codes(
         let at = |group, line: u32| all[row(group) + line as usize];
         HostMatrix::from_fn(format, [lines, mn], Order::RowMajor, mn.max(1), at)
     };
-    let of_scales = if code == Code::E2m1 { Format::U8 } else { format };
+    let of_scales = if code == WeightFormat::E2m1 { Format::U8 } else { format };
     let scales = (spec.group > 0).then(|| factors(FACTORS[0], of_scales));
     let zeros = spec.zeros.then(|| factors(FACTORS[1], format));
     let weights = Weights { code, extents: [mn, k], codes, group: spec.group, scales, zeros };

@@ -89,7 +89,7 @@ struct Row {
 pub(crate) type Torch = HashMap<(String, u32), [f64; 2]>;
 
 impl Bench {
-    fn layers(&self) -> impl Iterator<Item = bench::Layer> {
+    fn layers(&self) -> impl Iterator<Item = bench::LayerShape> {
         LAYERS.into_iter().filter(|layer| layer.name.contains(&self.layer))
     }
 
@@ -220,7 +220,7 @@ struct Here {
 impl Here {
     fn line<'a>(
         &'a self,
-        bench::Layer { name: layer, column, n, k }: bench::Layer,
+        bench::LayerShape { name: layer, column, n, k }: bench::LayerShape,
         (tokens, dtype): (u32, &'a str),
         times: &Times,
     ) -> Line<'a> {

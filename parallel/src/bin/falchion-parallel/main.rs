@@ -10,7 +10,7 @@ use falchion::kernel::Machine;
 use falchion_parallel::bench::LAYERS;
 use falchion_parallel::predict::{self, Links};
 use falchion_parallel::topology::Topology;
-use falchion_parallel::verify::{Drawn, Failure};
+use falchion_parallel::verify::{Drawn, LayerFailure};
 use falchion_parallel::{Error, Group, Limits};
 
 /// Layers that are divided among GPUs.
@@ -200,7 +200,7 @@ fn main() -> ExitCode {
 }
 
 impl Check {
-    fn run(&self, mut group: Group) -> Result<(), Failure> {
+    fn run(&self, mut group: Group) -> Result<(), LayerFailure> {
         let (rank, size) = (group.rank(), group.size());
         if rank == 0 {
             println!("{size} ranks, each with {}", group.describe());
