@@ -69,7 +69,7 @@ pub(super) fn kernels() -> Vec<subject::Gemm> {
         fused::<Direct<SwiGlu>, SwiGlu>(
             "fused-swiglu",
             |_| 0,
-            |call, _| ((), ((), ((), call.epilogue.alpha))),
+            |call, _| ((), ((), ((), call.epilogue.factors()[0]))),
         ),
         // The maximum is zero at first. The factor is the begin of the bias, read as an f32.
         fused::<Persists<Largest>, Largest>(
@@ -106,7 +106,7 @@ fn row_bytes(shape: Shape) -> u64 {
 /// The bias is in the memory of C.
 fn biased(call: &Call) -> <Biased as Node>::Arguments {
     let bias = RowArgument { address: call.epilogue.c.map_or(0, |c| c.address), len: call.problem.n };
-    ((), ((), call.epilogue.alpha, bias))
+    ((), ((), call.epilogue.factors()[0], bias))
 }
 
 /// A kernel of type `C`. Its tree `X` writes `more` bytes in addition to D. `arguments` makes the tree's
