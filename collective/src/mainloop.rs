@@ -353,10 +353,15 @@ impl MainloopSite<'_> {
         self.operands.map(|operands| operands.matrices[i])
     }
 
-    /// States the parameters of A's or B's tile: its [`OperandMap`].
+    /// States the parameters of A's or B's tile: its [`OperandMap`]. The map of a sparse A is that of its kept elements. Where records
+    /// describe the matrices, nothing is read through the map, and its address is 0.
     pub fn map(&self, i: usize, names: [&'static str; 2], visit: &mut dyn Visit) {
-        let (tile, batched) = (self.plan.operands[i], self.plan.operand_batches()[i]);
-        tile.state(names, self.name(i), (batched, self.matrix(i)), visit);
+        let (plan, tile) = (self.plan, self.plan.operands[i]);
+        let kept =
+            |k| if i == 0 && plan.mainloop.is_sparse() { crate::sparse::kept(tile.format, k) } else { k };
+        let address = |address| if plan.form.described() { 0 } else { address };
+        let matrix = self.matrix(i).map(|of| Matrix { address: address(of.address), k: kept(of.k), ..of });
+        tile.state(names, self.name(i), (plan.operand_batches()[i], matrix), visit);
     }
 }
 

@@ -11,7 +11,6 @@ use super::{
     AnyMainloop, DeviceMainloop, MainloopSite, Pass, block_scaled, both_staged, group_scales, metadata,
     multiplier, quantized, scales, sparse,
 };
-use crate::operand::Matrix;
 use crate::operands::Visit;
 use crate::pipeline::ClusterPosition;
 use crate::plan::{MainloopSpec, Plan};
@@ -39,23 +38,12 @@ pub(super) const MAPS: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"
 pub(super) const TENSOR_COPIES: AnyMainloop = AnyMainloop::built_in(MainloopSpec::name, state, device);
 
 fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-    let (plan, described) = (of.plan, of.plan.form.described());
-    // In a grouped launch, records describe the matrices; nothing is read through the maps that the host
-    // encodes.
-    let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
-    let [a_tile, b_tile] = &plan.operands;
-    let [a_batched, b_batched] = plan.operand_batches();
-    match plan.mainloop.weights() {
+    match of.plan.mainloop.weights() {
         Some(weights) => quantized::state(of, weights, visit),
-        None => {
-            let sparse = plan.mainloop.is_sparse();
-            let kept = |a: Matrix| if sparse { crate::sparse::kept(a_tile.format, a.k) } else { a.k };
-            let a = of.matrix(0).map(|a| map(Matrix { k: kept(a), ..a }));
-            a_tile.state(MAPS[0], of.name(0), (a_batched, a), visit);
-        }
+        None => of.map(0, MAPS[0], visit),
     }
-    b_tile.state(MAPS[1], of.name(1), (b_batched, of.matrix(1).map(map)), visit);
-    if described {
+    of.map(1, MAPS[1], visit);
+    if of.plan.form.described() {
         OwnMaps::state(of, visit);
     }
     scales::state(of, visit);
