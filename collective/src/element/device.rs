@@ -201,22 +201,37 @@ impl Format {
         let nearest = |value: Value<'f, f32>| -> Value<'f, i32> {
             f.alu(AluOp::Cvt(Cvt::ToSigned(Rounding::Nearest)), &[value.operand()])
         };
-        let integers = |signed| {
-            let [low, high] = [low, high].map(|value| nearest(value).operand());
-            let pack = AluOp::Cvt(Cvt::PackInt8 { signed });
-            let word: Value<'f, u32> = f.alu(pack, &[high, low, f.constant(0u32).operand()]);
-            Packed::Half(word.cast())
-        };
         match self {
             Self::F32 | Self::Tf32 => Packed::Pair([low, high]),
             Self::S32 => Packed::Pair([low, high].map(|value| nearest(value).bits_as())),
-            Self::S8 => integers(true),
-            Self::U8 => integers(false),
+            Self::S8 | Self::U8 => self.pack_whole(f, [low, high].map(nearest)),
             Self::F64 => Packed::Doubles([low, high].map(Value::cast)),
             Self::Bf16 => Packed::Word(f.pack::<bf16>(low, high)),
             Self::F16 => Packed::Word(f.pack::<f16>(low, high)),
             Self::E4m3 => bytes(false),
             Self::E5m2 => bytes(true),
+        }
+    }
+
+    /// Two integers in this format of integers, saturated, the first in the low half.
+    #[track_caller]
+    pub(crate) fn pack_whole<'f>(self, f: &'f Builder, [low, high]: [Value<'f, i32>; 2]) -> Packed<'f> {
+        if !matches!(self, Self::S8 | Self::U8) {
+            return Packed::Pair([low, high].map(Value::bits_as));
+        }
+        let pack = AluOp::Cvt(Cvt::PackInt8 { signed: self == Self::S8 });
+        let word: Value<'f, u32> = f.alu(pack, &[high.operand(), low.operand(), f.constant(0u32).operand()]);
+        Packed::Half(word.cast())
+    }
+
+    /// An element of this format of integers, as an integer.
+    #[track_caller]
+    pub(crate) fn widen_whole(self, element: Narrow<'_>) -> Option<Value<'_, i32>> {
+        match element {
+            Narrow::S32(value) => Some(value),
+            Narrow::Byte(value) if self == Self::U8 => Some(value.cast::<u32>().cast()),
+            Narrow::Byte(value) => Some((value.cast::<u32>() << 24).bits_as::<i32>() >> 24),
+            Narrow::F32(_) | Narrow::Bf16(_) | Narrow::F16(_) | Narrow::F64(_) => None,
         }
     }
 

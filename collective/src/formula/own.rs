@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 
 use super::kinds::{Function, GATES, QUANTISERS, RANKS, REDUCTIONS, functions};
-use super::syntax::{FORMATS, RESERVED};
+use super::syntax::{RESERVED, formats};
 use super::{Formula, FormulaError};
 use crate::functions::{Gradient, Pointwise};
 use crate::process::Locked;
@@ -128,7 +128,7 @@ impl Formula {
                 return Err(refused("a function's name is a word of letters, digits and `_`"));
             }
             let others = ["store", "dropout", "rotate"].into_iter().chain(RESERVED);
-            let others = others.chain(FORMATS.map(|format| format.name()));
+            let others = others.chain(formats().map(|format| format.name()));
             let others =
                 others.chain(GATES.iter().map(|(name, _)| *name)).chain(RANKS.iter().map(|(name, _)| *name));
             let mut others = others

@@ -8,7 +8,7 @@ use super::kinds::{
     functions, item_name, read, residual, store,
 };
 use super::own;
-use super::syntax::{FORMATS, Index, Place};
+use super::syntax::{Index, Place, formats};
 use crate::process::Once;
 use crate::tree::{CHILD, Node, NodeValue, Spell};
 
@@ -71,12 +71,12 @@ fn word_table() -> BTreeMap<String, String> {
     }
     let index = [Index::Zero, Index::Column, Index::Row, Index::Both].into_iter();
     for index in index.chain(CYCLIC.map(Index::Cyclic)) {
-        for format in FORMATS {
+        for format in formats() {
             let place = Place { name: NAME.to_string(), each: false, index, format: Some(format) };
             read(index, format).into_iter().for_each(|node| say(node, place.to_string()));
         }
     }
-    for format in FORMATS {
+    for format in formats() {
         residual(format).into_iter().for_each(|node| say(node, format!("({NAME}*c)")));
         let aux = format!("store({NAME}[m,n]:{format},{CHILD})");
         store(format).into_iter().for_each(|node| say(node, aux.clone()));

@@ -376,8 +376,8 @@ impl Parser<'_> {
         let at = self.at();
         let word = self.word("a format")?;
         stored(&word).ok_or_else(|| {
-            let names = Format::ambiguous(&word)
-                .map_or_else(|| format!("one of {}", FORMATS.map(Format::name).join(", ")), str::to_owned);
+            let all = || formats().map(Format::name).collect::<Vec<_>>().join(", ");
+            let names = Format::ambiguous(&word).map_or_else(|| format!("one of {}", all()), str::to_owned);
             self.error(at, format!("`{word}` is no format of a formula: write {names}"))
         })
     }
@@ -385,21 +385,13 @@ impl Parser<'_> {
 
 /// The format of D that a formula's outermost word says.
 pub(super) fn stored(name: &str) -> Option<Format> {
-    Format::named(name).filter(|format| FORMATS.contains(format))
+    Format::named(name).filter(|named| formats().any(|format| format == *named))
 }
 
 /// The formats that vectors and matrices of a formula can have.
-pub(super) const FORMATS: [Format; 9] = [
-    Format::F32,
-    Format::Bf16,
-    Format::F16,
-    Format::E4m3,
-    Format::E5m2,
-    Format::S8,
-    Format::U8,
-    Format::S32,
-    Format::F64,
-];
+pub(super) fn formats() -> impl Iterator<Item = Format> {
+    Format::ALL.into_iter().filter(|format| *format != Format::Tf32)
+}
 
 /// Words with a meaning of their own.
 pub(super) const RESERVED: [&str; 5] = ["acc", "c", "m", "n", "l"];

@@ -3,7 +3,6 @@
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
 use ptx::abi::Argument;
-use ptx::inst::{AluOp, Cvt};
 use ptx::{Builder, Type, Value, Var};
 
 use super::{Elementary, Level, Needs, Real};
@@ -140,15 +139,12 @@ impl Arithmetic {
             (Self::F64, Narrow::F64(value)) => Number::F64(value),
             (Self::F64, Narrow::S32(value)) => Number::F64(value.cast()),
             (Self::F64, _) => Number::F64(format.widen(element).cast()),
-            (Self::S32, Narrow::S32(value)) => Number::S32(value),
-            (Self::S32, Narrow::Byte(value)) if format == Format::U8 => {
-                Number::S32(value.cast::<u32>().cast())
-            }
-            (Self::S32, Narrow::Byte(value)) => {
-                Number::S32((value.cast::<u32>() << 24).bits_as::<i32>() >> 24)
-            }
             // What is read in integers has integer elements: `reading`.
-            _ => Number::F32(format.widen(element)),
+            (Self::S32, _) => {
+                let whole = format.widen_whole(element).map(Number::S32);
+                whole.unwrap_or_else(|| Number::F32(format.widen(element)))
+            }
+            (Self::F32, _) => Number::F32(format.widen(element)),
         }
     }
 }
@@ -269,13 +265,7 @@ impl<'f> Number<'f> {
     #[track_caller]
     pub(crate) fn pack(format: Format, f: &'f Builder, pair: [Self; 2]) -> Packed<'f> {
         match (pair, format) {
-            ([Self::S32(low), Self::S32(high)], Format::S8 | Format::U8) => {
-                let pack = AluOp::Cvt(Cvt::PackInt8 { signed: format == Format::S8 });
-                let word: Value<'f, u32> =
-                    f.alu(pack, &[high.operand(), low.operand(), f.constant(0u32).operand()]);
-                Packed::Half(word.cast())
-            }
-            ([Self::S32(_), _], _) => Packed::Pair(pair.map(Self::register)),
+            ([Self::S32(low), Self::S32(high)], _) => format.pack_whole(f, [low, high]),
             ([Self::F64(low), Self::F64(high)], Format::F64) => Packed::Doubles([low, high]),
             ([Self::F64(low), Self::F64(high)], _) => format.pack(f, [low, high].map(Value::cast)),
             _ => format.pack(f, pair.map(Self::single)),
