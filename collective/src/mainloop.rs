@@ -353,7 +353,7 @@ impl MainloopSite<'_> {
         self.operands.map(|operands| operands.matrices[i])
     }
 
-    /// States the parameters of A's or B's tile: its [`OperandMap`]. The map of a sparse A is that of its kept elements. Where records
+    /// States the parameters of A's or B's tile: its [`OperandMap`](crate::stage::OperandMap). The map of a sparse A is that of its kept elements. Where records
     /// describe the matrices, nothing is read through the map, and its address is 0.
     pub fn map(&self, i: usize, names: [&'static str; 2], visit: &mut dyn Visit) {
         let (plan, tile) = (self.plan, self.plan.operands[i]);
