@@ -237,7 +237,7 @@ pub struct Promoted<N>(PhantomData<N>);
 ///
 /// type AB<S> = Operands<KMajor<f16>, KMajor<f16>, S>;
 /// type M = TmaWgmma<AB<InHalf<Promoted<U4>>>, Tile<U128, U256, U64>, Cooperative<U2>>;
-/// assert_eq!(M::SPEC.accumulators(), 64); // next to 128 sums in single precision
+/// assert_eq!(M::SPEC.product().accumulators(), 64); // next to 128 sums in single precision
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct InHalf<S = Unpromoted>(PhantomData<S>);
@@ -258,7 +258,7 @@ pub struct InHalf<S = Unpromoted>(PhantomData<S>);
 /// type B = BlockScaled<KMajor<F8E4M3>, U128>;
 /// type Roles = Cooperative<U2, Cluster<U2, U1>, EachWarp<AsManyAsFit>>;
 /// type M = TmaWgmma<Operands<A, B, InWaves<U2>>, Tile<U256, U128, U128>, Roles>;
-/// assert_eq!(M::SPEC.accumulators(), 64); // next to 128 sums
+/// assert_eq!(M::SPEC.product().accumulators(), 64); // next to 128 sums
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct InWaves<W, S = Unpromoted>(PhantomData<(W, S)>);

@@ -194,7 +194,10 @@ impl ProductShape {
 /// assert_eq!((PRODUCT.spec().tile, PRODUCT.spec().accumulators()), ([128, 96, 64], 48));
 ///
 /// let error = ProductSpec::new(Atom::shared(WgmmaTypes::Bf16F32), [A, A], 3).unwrap_err();
-/// assert_eq!(error.to_string(), "tile M = 128 is not a multiple of 64 rows for each of 3 consumer warpgroups that share the tile");
+/// assert_eq!(
+///     error.to_string(),
+///     "tile M is 128, not a multiple of 192 (64 rows for each of 3 consumer warpgroups): change tile M or the consumers"
+/// );
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductSpec {
