@@ -139,9 +139,9 @@ impl GemmFamily for Nf4Gemm {
         row: usize,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<(f64, f64)>, String> {
-        let words = weights::bytes(Code::U4, [m, k]).map_err(|error| error.to_string())? / 4;
-        let words = inputs.numbers("A", 0, words as usize);
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bytes = weights::bytes(Code::U4, [m, k]).map_err(|error| error.to_string())?;
+        let bytes = inputs.elements("A", 0, bytes as usize);
+        let bytes: Vec<u8> = bytes.into_iter().map(|byte| byte as u8).collect();
         let codes = weights::restore(Code::U4, [m, k], &bytes).map_err(|error| error.to_string())?;
         let [m, n, k] = [m, n, k].map(|extent| extent as usize);
         let (codebook, b) = (inputs.elements("the codebook", 0, 16), inputs.elements("B", 0, n * k));
