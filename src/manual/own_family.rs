@@ -52,9 +52,15 @@ impl FromStr for Conv {
             };
             Some(Self { of: Im2col { images, axes: [axis(1, width), axis(0, height)], channels }, filters })
         };
-        read().ok_or_else(|| {
+        let conv: Self = read().ok_or_else(|| {
             format!("`{text}` was found, NxHxWxC FxRxS, strides AxB and padding AxB were needed")
-        })
+        })?;
+        if conv.of.axes.iter().any(|axis| axis.outputs() == 0) {
+            return Err(format!(
+                "`{text}` has no results: strides from 1 on, and filters within the padded images were needed"
+            ));
+        }
+        Ok(conv)
     }
 }
 

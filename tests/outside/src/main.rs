@@ -123,6 +123,21 @@ fn commands() -> Result<(), Box<dyn Error>> {
         }
         std::fs::remove_file(&*page)?;
     }
+    let conv = OwnGemm::<ConvGemm>::NAME;
+    for (family, problem, words) in [
+        (conv, "1x9x10", "strides AxB and padding AxB were needed"),
+        (conv, "1x9x10x64 24x3x3 0x1 1x1", "has no results: strides from 1 on"),
+        (conv, "1x2x2x64 24x5x5 1x1 0x0", "has no results: strides from 1 on"),
+        (conv, "1x9x10x64 24x3x3 9x1 1x1", "the stride along the height is 9, 1 to 8 was needed"),
+    ] {
+        let line = ["verify", "--family", family, "--problem", problem, "--engine", "emulator"];
+        let ran = Command::new(std::env::current_exe()?).args(line).output()?;
+        let said = [ran.stdout, ran.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        if ran.status.success() || !said.contains(words) {
+            return Err(format!("{line:?}: {}, {said}", ran.status).into());
+        }
+    }
     println!("{count} commands");
     Ok(())
 }
