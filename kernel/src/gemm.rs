@@ -3,7 +3,9 @@
 use core::fmt;
 use std::sync::Arc;
 
-use collective::{AnyMainloop, CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopSpec, Plan, QueuePlan};
+use collective::{
+    AnyMainloop, CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopSpec, Plan, QueuePlan, StoreSpec,
+};
 use ptx::{Entry, Function};
 use scheduler::{Divided, ReductionKind, Schedule, SchedulerTraits, Tiles, Work};
 
@@ -50,7 +52,20 @@ impl AnyGemm {
             most if most == Form::TABLES[0] => String::new(),
             most => format!("_of_{most}"),
         };
-        format!("gemm{form}{table}_{mainloop}_{}_{}", self.epilogue.name(), self.scheduler.name())
+        let (epilogue, scheduler) = (self.epilogue.name(), self.scheduler.name());
+        let overlaps = if self.overlaps { "" } else { "_no_pdl" };
+        format!("gemm{form}{table}_{mainloop}_{epilogue}{}_{scheduler}{overlaps}", self.unusual_d())
+    }
+
+    /// D's format where the epilogue's name leaves it out, and it is not the one that such operands have: an epilogue names no format of
+    /// 16 bits.
+    fn unusual_d(&self) -> String {
+        let [a, b] = self.plan.mainloop.operands.map(|operand| operand.format);
+        let usual = if a.bits() == 16 { a } else { b }.output();
+        match self.epilogue.store() {
+            Some(StoreSpec { format, .. }) if format.bits() == 16 && format != usual => format!("_{format}"),
+            _ => String::new(),
+        }
     }
 
     /// Name of the element type of the caller's A, for example `bf16`. See [`formats`](Self::formats) for B

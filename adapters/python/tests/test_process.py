@@ -13,6 +13,7 @@ import time
 import falchion
 import numpy as np
 import pytest
+from reference import dtype, ml_dtypes
 
 A, B = np.ones((200, 64), np.float16), np.ones((64, 300), np.float16)
 
@@ -38,6 +39,16 @@ def forked(work):
 
 # Newer versions of Python warn of any fork where there are threads.
 forks = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.mark.skipif(ml_dtypes is None, reason="no ml_dtypes")
+def test_results_have_the_format_of_their_own_call():
+    """Calls of one text, of which each result has another format: each is written by its own kernel."""
+    a, b = (np.ones(shape, dtype("bfloat16")) for shape in [(4, 21), (21, 17)])
+    for name in ["bfloat16", "float16", "bfloat16"]:
+        out = np.zeros((4, 17), dtype(name))
+        falchion.matmul(a, b, epilogue="acc + 1.25", out=out)
+        assert (out.astype(np.float32) == dtype(name).type(22.25).astype(np.float32)).all(), name
 
 
 @forks
