@@ -30,6 +30,7 @@
 //! ```
 
 #[cfg(feature = "records")]
+pub mod equivalent;
 pub mod family;
 pub mod fusions;
 pub mod instructions;

@@ -2,7 +2,7 @@
 //!
 //! Kernels are broken in each way that [`ptx::mutate`] knows, one statement at a time. Each mutant runs on
 //! the emulator under several schedules. A mutant that behaves as the original kernel is either equivalent,
-//! for a reason that the `equivalent` module states and checks, or it has survived, which is a gap in the
+//! for a reason that `falchion::verify::equivalent` states and checks, or it has survived, which is a gap in the
 //! proof.
 //!
 //! The task needs the kernels and the emulator with optimisation. So it builds this program again, in release
@@ -10,8 +10,6 @@
 
 #[cfg(feature = "proof")]
 mod class;
-#[cfg(feature = "proof")]
-mod equivalent;
 #[cfg(feature = "proof")]
 mod extra;
 #[cfg(feature = "proof")]

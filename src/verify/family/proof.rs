@@ -1,12 +1,14 @@
 //! Breaks the synchronisation of a kernel, and records what it does.
 
 use core::fmt;
+use std::collections::BTreeMap;
 
 use emulator::{Failure, Options, Program, Recorder, Schedule, Trace};
 use kernel::{Demand, Emulator, Engine, Kernel};
 use ptx::mutate::{Mutation, mutations};
 
 use super::{FamilyError, Launches};
+use crate::verify::equivalent::Reason;
 
 /// Clusters that run at the same time: few, so that persistent kernels compute several tiles per cluster.
 const RESIDENT: u32 = 2;
@@ -21,33 +23,43 @@ pub struct Proof {
     pub refused: usize,
     /// Mutants that trapped, hung, or wrote something else.
     pub killed: usize,
+    /// Survivors that behave as the unbroken kernel, with the reason. Whether it is [proven](Reason::is_proven) of the program, it says.
+    pub equivalent: Vec<(Mutation, &'static Reason)>,
     /// Survivors that say nothing: no schedule executes the statement that they change. The request does not reach it.
     pub unreached: Vec<Mutation>,
     /// Survivors whose changed statement was executed, and that did what the unbroken kernel does under every schedule: nothing
-    /// noticed them, or they are equivalent to it.
+    /// noticed them, or they are equivalent to it for a reason that is not known.
     pub missed: Vec<Mutation>,
 }
 
 impl Proof {
     /// Number of mutants.
     pub fn mutants(&self) -> usize {
-        self.refused + self.killed + self.unreached.len() + self.missed.len()
+        self.refused + self.killed + self.equivalent.len() + self.unreached.len() + self.missed.len()
     }
 }
 
 /// The counts in a sentence, and a line for each survivor.
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { launches, refused, killed, unreached, missed } = self;
+        let Self { launches, refused, killed, equivalent, unreached, missed } = self;
         let launched = if *launches == 2 { "twice on one workspace" } else { "once, without a workspace" };
         write!(
             f,
-            "{} mutants, launched {launched}: {refused} refused, {killed} killed, {} never reached, {} missed",
+            "{} mutants, launched {launched}: {refused} refused, {killed} killed, {} equivalent, {} never reached, {} missed",
             self.mutants(),
+            equivalent.len(),
             unreached.len(),
             missed.len()
         )?;
         let classes = [("never reached", unreached), ("missed", missed)];
+        let mut reasons = BTreeMap::new();
+        for (_, reason) in equivalent {
+            reasons.entry(reason.name()).or_insert((0, reason.text())).0 += 1;
+        }
+        reasons
+            .iter()
+            .try_for_each(|(name, (count, why))| write!(f, "\n  equivalent, {name}: {count}. {why}"))?;
         let mut all = classes.iter().flat_map(|(class, of)| of.iter().map(move |one| (class, one)));
         all.try_for_each(|(class, mutation)| write!(f, "\n  {class}: {mutation}"))
     }
@@ -103,6 +115,10 @@ pub fn prove<C: Clone>(
         let mutant = Program::new(&mutant);
         if !Schedule::sweep(random).all(|by| lives(by, &mutant)) {
             proof.killed += 1;
+            continue;
+        }
+        if let Some(reason) = Reason::of(function, &mutation) {
+            proof.equivalent.push((mutation, reason));
             continue;
         }
         // What a trap in its place does not stop is not executed.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use emulator::Schedule;
+use falchion::verify::equivalent::Reason;
 use ptx::mutate::{Mutation, mutations};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
@@ -12,7 +13,7 @@ use super::record::{self, Kind, Known, Outcome, Record, Row, Unbroken};
 use super::report;
 use super::subject::{Gemm, Subject};
 use super::trial::{Specimen, Verdict};
-use super::{Mutate, class, equivalent, extra, fused, preparations};
+use super::{Mutate, class, extra, fused, preparations};
 use crate::error::Error;
 
 /// The number of schedules for a mutant that is equivalent by checks of the program.
@@ -196,13 +197,13 @@ fn prove(
     let patient: Vec<_> = Schedule::sweep(PATIENCE).skip(schedules.len()).collect();
     let (done, all) = (AtomicUsize::new(journal.map_or(0, Journal::len)), chosen.len());
     let attempt = |mutation: &Mutation| {
-        let reason = equivalent::reason(function, mutation);
-        let few = reason.is_some_and(equivalent::whatever_the_schedule);
+        let reason = Reason::of(function, mutation);
+        let few = reason.is_some_and(Reason::is_proven);
         let tried = if few { SCHEDULES_OF_EQUIVALENTS.min(schedules.len()) } else { schedules.len() };
         let mut verdict = specimen.judge(mutation.apply(function), &schedules[..tried]);
         if matches!(verdict, Verdict::Alive) {
             verdict = match reason {
-                Some(reason) => Verdict::Equivalent(reason),
+                Some(reason) => Verdict::Equivalent(reason.name()),
                 None => specimen.judge_longer(mutation.apply(function), &patient),
             };
         }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use emulator::Schedule;
 
-use super::equivalent;
+use falchion::verify::equivalent::Reason;
+
 use super::record::{Known, Named, Outcome, Record, Row, Unbroken, path};
 use crate::error::Error;
 
@@ -222,7 +223,8 @@ fn kinds(text: &mut String, rows: &[&Row]) -> fmt::Result {
     }
     writeln!(text, "\n| equivalent mutant | number | why it behaves as the original |\n|---|--:|---|")?;
     reasons.iter().try_for_each(|((what, name), count)| {
-        let why = equivalent::text(name).unwrap_or("This reason no longer exists: run the kernel again.");
+        let why =
+            Reason::named(name).map_or("This reason no longer exists: run the kernel again.", Reason::text);
         writeln!(text, "| {what} | {count} | {why} |")
     })
 }

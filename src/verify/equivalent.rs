@@ -1,8 +1,7 @@
 //! Equivalent mutants: mutants that behave as the original program, each kind with a reason.
 //!
-//! An entry says which mutants it covers. If the reason depends on the program, the entry checks the program.
-//! A mutant with a reason is still run under the first schedules, and counts as killed if one of them finds
-//! it.
+//! A reason says which mutants it covers. If it depends on the program, it checks the program. A mutant with a
+//! reason is run all the same, and counts as killed if a schedule finds it.
 
 mod barriers;
 mod checks;
@@ -25,9 +24,9 @@ use checks::{
 use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, waits_for_a_turn};
 use threads::{begins_inside, either_way, may_repeat, meets_first, tells_the_same};
 
-/// One kind of equivalent mutants.
-struct Entry {
-    /// The name of the reason in the record.
+/// Why mutants of one kind behave as the original program.
+#[derive(Clone, Copy, Debug)]
+pub struct Reason {
     name: &'static str,
     /// The statements that it is about.
     targets: &'static [&'static str],
@@ -36,41 +35,82 @@ struct Entry {
     why: &'static str,
 }
 
-const ENTRIES: &[Entry] = &[
-    Entry {
+impl Reason {
+    /// The reason why a mutant of a program is equivalent to it, if there is one.
+    pub fn of(function: &Function, mutation: &Mutation) -> Option<&'static Self> {
+        let covers = |of: &&Self| of.targets.contains(&mutation.target) && (of.covers)(function, mutation);
+        REASONS.iter().find(covers)
+    }
+
+    /// The reason of a name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        REASONS.iter().find(|of| of.name == name)
+    }
+
+    /// Its name, in reports and records.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The reason in words.
+    pub fn text(&self) -> &'static str {
+        self.why
+    }
+
+    /// Whether it follows completely from checks of the program. Otherwise it also rests on no schedule having found the mutant.
+    pub fn is_proven(&self) -> bool {
+        !matches!(
+            self.name,
+            "last-arrival"
+                | "first-stage"
+                | "fresh-stage"
+                | "last-touch"
+                | "either-way"
+                | "begins-inside"
+                | "nothing-staged-yet"
+                | "announces-alone"
+                | "last-of-threads"
+                | "passes-a-turn"
+                | "waits-for-a-turn"
+        )
+    }
+}
+
+const REASONS: &[Reason] = &[
+    Reason {
         name: "ends-in-a-trap",
         targets: &["if", "wgmma.wait_group"],
         covers: ends_in_a_trap,
         why: "It is executed only on the way to a trap, where the original program would fail. No run of it does.",
     },
-    Entry {
+    Reason {
         name: "waits-longer",
         targets: &["wgmma.wait_group", "cp.async.bulk.wait_group", "cp.async.wait_group"],
         covers: |_, mutation| waits_longer(mutation),
         why: "It waits for more groups. Everything that the mutant can do, the original can do too.",
     },
-    Entry {
+    Reason {
         name: "of-threads-alone",
         targets: &["fence.mbarrier_init"],
         covers: |function, _| of_threads_alone(function),
         why: "No copy and no other CTA uses the mbarriers, and the CTA's barrier after it orders their \
               initialisation for the CTA's threads.",
     },
-    Entry {
+    Reason {
         name: "untouched",
         targets: &["wgmma.fence"],
         covers: |function, mutation| mutation.change == Change::Delete && untouched(function, mutation),
         why: "Between the two multiplies around the fence, only multiplies of the same shape use their \
               registers, and PTX orders these without a fence. The first multiply has a fence of its own.",
     },
-    Entry {
+    Reason {
         name: "fenced-already",
         targets: &["wgmma.fence"],
         covers: |function, mutation| mutation.change == Change::Delete && fenced_already(function, mutation),
         why: "Since the fence before it, only multiplies use the accumulators and fragments of the multiplies \
               that follow it.",
     },
-    Entry {
+    Reason {
         name: "grids-and-threads",
         targets: &["bar.sync", "barrier.cluster.wait"],
         covers: |function, mutation| {
@@ -79,7 +119,7 @@ const ENTRIES: &[Entry] = &[
         why: "The step that now comes first waits for other grids and accesses no memory. There is nothing between the two, and \
               everything after them comes after both.",
     },
-    Entry {
+    Reason {
         name: "registers-and-phases",
         targets: &["mbarrier.try_wait"],
         covers: |function, mutation| {
@@ -87,13 +127,13 @@ const ENTRIES: &[Entry] = &[
         },
         why: REGISTERS_AND_PHASES,
     },
-    Entry {
+    Reason {
         name: "registers-and-phases",
         targets: &["wgmma.wait_group", "wgmma.fence"],
         covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::MbarrierWait { .. })),
         why: REGISTERS_AND_PHASES,
     },
-    Entry {
+    Reason {
         name: "same-group",
         targets: &["wgmma.commit_group"],
         covers: |function, mutation| {
@@ -103,39 +143,39 @@ const ENTRIES: &[Entry] = &[
         why: "The step that now comes first starts no multiply and waits for no group: the group has the same \
               multiplies, and is complete before the next one begins.",
     },
-    Entry {
+    Reason {
         name: "registers-and-memory",
         targets: &["fence.proxy.async", "bar.sync"],
         covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WgmmaFence)),
         why: REGISTERS_AND_MEMORY,
     },
-    Entry {
+    Reason {
         name: "registers-and-memory",
         targets: &["wgmma.fence"],
         covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. })),
         why: REGISTERS_AND_MEMORY,
     },
-    Entry {
+    Reason {
         name: "fresh-stage",
         targets: &["mbarrier.try_wait"],
         covers: |_, mutation| mutation.within.is_none() && mutation.scopes.contains(&"producer"),
         why: "It is executed once, before the producer has filled a stage of the ring: nothing is in the stage, \
               and the wait does not wait.",
     },
-    Entry {
+    Reason {
         name: "releases-later",
         targets: &["mbarrier.arrive"],
         covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::BulkWait { .. })),
         why: "The step that now comes first waits for copies that are under way, and for no thread: what the \
               arrival releases is released later.",
     },
-    Entry {
+    Reason {
         name: "not-read-again",
         targets: &["position"],
         covers: not_read_again,
         why: "It is executed once, and no later instruction reads the variable: the ring is used once.",
     },
-    Entry {
+    Reason {
         name: "own-multiplies",
         targets: &["wgmma.wait_group"],
         covers: |function, mutation| {
@@ -144,7 +184,7 @@ const ENTRIES: &[Entry] = &[
         why: "The CTA is one warpgroup: every thread that has passed both statements has waited for the \
               multiplies of the whole CTA.",
     },
-    Entry {
+    Reason {
         name: "warp-meets",
         targets: &["wgmma.wait_group"],
         covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WarpSync)),
@@ -152,14 +192,14 @@ const ENTRIES: &[Entry] = &[
               barrier is before or after it, when one lane has passed both, all lanes have waited and have \
               finished their earlier reads.",
     },
-    Entry {
+    Reason {
         name: "fences-behind",
         targets: &["fence.proxy.async"],
         covers: |function, mutation| fences_behind(function, mutation),
         why: "Every thread executes the fence after the barrier and not before it, the thread that starts \
               the copies included: the fence is still between the writes and the copies.",
     },
-    Entry {
+    Reason {
         name: "announces-first",
         targets: &["cp.async.bulk.wait_group"],
         covers: |function, mutation| announces_first(function, mutation),
@@ -167,13 +207,13 @@ const ENTRIES: &[Entry] = &[
               copies being waited for access. The phase does not end before those bytes have arrived, \
               through copies that are started after both.",
     },
-    Entry {
+    Reason {
         name: "nothing-behind",
         targets: &["mbarrier.try_wait"],
         covers: |function, mutation| mutation.change == Change::Relax && nothing_behind(function, mutation),
         why: "Nothing that the thread does after it accesses memory: it only waits until other CTAs have signalled, and ends.",
     },
-    Entry {
+    Reason {
         name: "passes-a-turn",
         targets: &["mbarrier.arrive"],
         covers: |function, mutation| mutation.change == Change::Relax && passes_a_turn(function, mutation),
@@ -181,7 +221,7 @@ const ENTRIES: &[Entry] = &[
               stage of the ring next, and accesses no memory before. Consumers share only the stages, and \
               only read them.",
     },
-    Entry {
+    Reason {
         name: "waits-for-a-turn",
         targets: &["mbarrier.try_wait"],
         covers: |function, mutation| {
@@ -191,20 +231,20 @@ const ENTRIES: &[Entry] = &[
               for a stage of the ring, and the multiplies after that need the whole warp: the lane that \
               waits holds back the others.",
     },
-    Entry {
+    Reason {
         name: "tells-the-same",
         targets: &["mapa"],
         covers: |function, mutation| tells_the_same(function, mutation),
         why: "The threads of a warpgroup that signal other CTAs still signal the same set of CTAs; each \
               thread only signals another one than before.",
     },
-    Entry {
+    Reason {
         name: "own-maps",
         targets: &["fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire"],
         covers: |function, mutation| mutation.change == Change::Narrow && maps_are_own(function),
         why: "The CTA's own number gives the address of every changed map: only threads of the CTA that changes it use it.",
     },
-    Entry {
+    Reason {
         name: "last-of-threads",
         targets: &["mbarrier.init"],
         covers: |function, mutation| {
@@ -213,63 +253,63 @@ const ENTRIES: &[Entry] = &[
         why: "No other CTA uses the mbarriers, and only threads arrive at the one that is initialised last: the \
               CTA's barrier orders the initialisation for them.",
     },
-    Entry {
+    Reason {
         name: "announces-alone",
         targets: &["mbarrier.arrive.expect_tx"],
         covers: |_, mutation| mutation.change == Change::Relax,
         why: "The waiting threads read data that copies have written, and the completion of the copies makes \
               it visible. The thread that announces the bytes has written nothing for them.",
     },
-    Entry {
+    Reason {
         name: "budget",
         targets: &["setmaxnreg"],
         covers: |_, _| true,
         why: "The warps of the CTA get their registers with these numbers too; otherwise the run would not \
               have ended. A register count limits the registers that ptxas may use; it orders nothing.",
     },
-    Entry {
+    Reason {
         name: "only-use",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && only_use(function, mutation),
         why: "The barrier has this one use, except for uses that the whole CTA executes before, and no other \
               statement uses its new number.",
     },
-    Entry {
+    Reason {
         name: "first-of-all",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && first_of_all(function, mutation),
         why: "Every thread of the CTA executes it, unconditionally, and before all other barriers with its \
               new number: it is complete before they begin.",
     },
-    Entry {
+    Reason {
         name: "of-all-alone",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && of_all_alone(function, mutation),
         why: "Every thread of the CTA executes it, under the same conditions, and no other statement uses \
               its new number: it waits for the same threads at the same place.",
     },
-    Entry {
+    Reason {
         name: "in-one-order",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && in_one_order(function),
         why: "Every thread of the CTA executes all its barriers, under the same conditions: they come in one \
               order, whatever their numbers are.",
     },
-    Entry {
+    Reason {
         name: "in-order-of-consumers",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && in_order_of_consumers(function, mutation),
         why: "All consumer threads execute it, as all barriers but the whole CTA's number zero, under the same \
               conditions: they come in one order, whatever their numbers are.",
     },
-    Entry {
+    Reason {
         name: "behind-another",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && behind_another(function, mutation),
         why: "Every thread of the CTA executes it, and after each use of its new number it meets all others at \
               another barrier before: no thread waits at both at the same time.",
     },
-    Entry {
+    Reason {
         name: "either-way",
         targets: &["if"],
         covers: |function, mutation| {
@@ -278,14 +318,14 @@ const ENTRIES: &[Entry] = &[
         why: "It chooses a faster way to store tiles that end inside of D. The other way compares rows or \
               columns with the same limit, and stores such tiles too, to the same bits.",
     },
-    Entry {
+    Reason {
         name: "once-is-enough",
         targets: &["if"],
         covers: |function, mutation| mutation.change == Change::Force(true) && may_repeat(function, mutation),
         why: "Every lane of the warp has the same value, and one of them takes the maximum or minimum with the \
               word in memory, or stores it. It does not change if the others do the same.",
     },
-    Entry {
+    Reason {
         name: "begins-inside",
         targets: &["if"],
         covers: |function, mutation| {
@@ -293,20 +333,20 @@ const ENTRIES: &[Entry] = &[
         },
         why: "It asks whether the tile begins inside of D. Only in a cluster of several CTAs some tiles do not.",
     },
-    Entry {
+    Reason {
         name: "does-nothing",
         targets: &["if"],
         covers: does_nothing,
         why: "There is nothing in it but computations in registers, and a fence of mbarriers that do not exist.",
     },
-    Entry {
+    Reason {
         name: "all-meet-first",
         targets: &["griddepcontrol"],
         covers: |function, mutation| mutation.change == Change::OneLane && meets_first(function, mutation),
         why: "Only the first lanes of warps, which wait, access global memory before their warps' next \
               barrier: what one thread knows of the grids before, all threads know after a barrier with it.",
     },
-    Entry {
+    Reason {
         name: "of-one-warpgroup",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && of_one_warpgroup(function, mutation),
@@ -314,7 +354,7 @@ const ENTRIES: &[Entry] = &[
               them in one order, whatever their numbers. Other threads use only number zero, the whole \
               CTA's.",
     },
-    Entry {
+    Reason {
         name: "hint",
         targets: &["griddepcontrol"],
         covers: |function, mutation| {
@@ -324,13 +364,13 @@ const ENTRIES: &[Entry] = &[
         },
         why: "It is a hint: dependent grids are launched at the latest when this grid has ended.",
     },
-    Entry {
+    Reason {
         name: "no-copies-yet",
         targets: &["cp.async.bulk.wait_group"],
         covers: |function, mutation| copies_nothing_before(function, mutation),
         why: NO_COPIES_YET,
     },
-    Entry {
+    Reason {
         name: "no-copies-yet",
         targets: &["if"],
         covers: |function, mutation| {
@@ -339,14 +379,14 @@ const ENTRIES: &[Entry] = &[
         },
         why: NO_COPIES_YET,
     },
-    Entry {
+    Reason {
         name: "next-group",
         targets: &["cp.async.bulk.commit_group"],
         covers: |function, mutation| mutation.change == Change::Delete && joins_the_next(function, mutation),
         why: "There is no wait between it and the next commit of the same threads, and every later wait is \
               for all groups: its copies join the next group.",
     },
-    Entry {
+    Reason {
         name: "nothing-to-order",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
@@ -354,7 +394,7 @@ const ENTRIES: &[Entry] = &[
               this one, on every path, the threads only start copies or wait for some, and multiply: they write no \
               memory, and read none that another thread writes after this barrier.",
     },
-    Entry {
+    Reason {
         name: "nothing-staged-yet",
         targets: &["bar.sync"],
         covers: |function, mutation| {
@@ -363,7 +403,7 @@ const ENTRIES: &[Entry] = &[
         why: "Before it the threads only access global memory and mbarriers, and multiply. Until the next barrier of \
               the same threads, which orders those accesses as well, they only write shared memory.",
     },
-    Entry {
+    Reason {
         name: "next-does-as-well",
         targets: &["bar.sync"],
         covers: |function, mutation| {
@@ -373,7 +413,7 @@ const ENTRIES: &[Entry] = &[
               of the whole CTA, which all threads execute, no thread uses them; all loads and stores until \
               then are to other addresses.",
     },
-    Entry {
+    Reason {
         name: "one-warpgroup",
         targets: &["bar.sync"],
         covers: |function, mutation| {
@@ -383,7 +423,7 @@ const ENTRIES: &[Entry] = &[
               when one thread continues, all have arrived there, and none has accessed memory except by \
               copies and multiplies.",
     },
-    Entry {
+    Reason {
         name: "behind-the-copies",
         targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && behind_own_copies(function, mutation),
@@ -391,7 +431,7 @@ const ENTRIES: &[Entry] = &[
               warpgroup has started after that warpgroup's last use of the new number; the next use of the \
               number is after the barrier.",
     },
-    Entry {
+    Reason {
         name: "last-touch",
         targets: &["st.relaxed"],
         covers: |function, mutation| {
@@ -400,26 +440,26 @@ const ENTRIES: &[Entry] = &[
         why: "An acquiring load or atomic of the word has seen what the other CTAs stored there, and the next use \
               is in the next launch: in this launch, no other thread accesses the word any more.",
     },
-    Entry {
+    Reason {
         name: "one-stage",
         targets: &["position"],
         covers: |function, mutation| mutation.change == Change::Delete && always_zero(function, mutation),
         why: "The ring has one stage: the position is zero and stays zero.",
     },
-    Entry {
+    Reason {
         name: "first-stage",
         targets: &["position"],
         covers: |_, mutation| mutation.within.is_none() && advances(mutation),
         why: "It is executed once, on the first stage, and the ring has more than one stage: nothing wraps \
               there.",
     },
-    Entry {
+    Reason {
         name: "last-arrival",
         targets: &["mbarrier.arrive"],
         covers: |_, mutation| mutation.within.is_none(),
         why: LAST_ARRIVAL,
     },
-    Entry {
+    Reason {
         name: "no-copies",
         targets: &["if"],
         covers: |function, mutation| {
@@ -428,7 +468,7 @@ const ENTRIES: &[Entry] = &[
         },
         why: NO_COPIES,
     },
-    Entry {
+    Reason {
         name: "last-arrival",
         targets: &["if"],
         covers: |function, mutation| {
@@ -451,34 +491,3 @@ const NO_COPIES_YET: &str = "On the only path to it no copy has been started: th
 const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 };
 const LAST_ARRIVAL: &str = "It releases the last stage of the only tile. The producer has nothing left to \
     load into the stage, so no thread waits for that phase.";
-
-/// The name of the reason why a mutant is equivalent, if there is one.
-pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {
-    let covers =
-        |entry: &&Entry| entry.targets.contains(&mutation.target) && (entry.covers)(function, mutation);
-    ENTRIES.iter().find(covers).map(|entry| entry.name)
-}
-
-/// Whether the reason follows completely from checks of the program. Otherwise it also rests on no schedule
-/// having found the mutant.
-pub(super) fn whatever_the_schedule(name: &str) -> bool {
-    !matches!(
-        name,
-        "last-arrival"
-            | "first-stage"
-            | "fresh-stage"
-            | "last-touch"
-            | "either-way"
-            | "begins-inside"
-            | "nothing-staged-yet"
-            | "announces-alone"
-            | "last-of-threads"
-            | "passes-a-turn"
-            | "waits-for-a-turn"
-    )
-}
-
-/// The text of a reason.
-pub(super) fn text(name: &str) -> Option<&'static str> {
-    ENTRIES.iter().find(|entry| entry.name == name).map(|entry| entry.why)
-}
