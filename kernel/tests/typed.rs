@@ -1,6 +1,8 @@
 //! Kernels that are called with only a problem and its matrices, on a stand-in for CUDA's driver.
 #![cfg(target_os = "linux")]
 
+#[path = "support/counting.rs"]
+mod counting;
 #[path = "support/stand_in.rs"]
 mod stand_in;
 
@@ -11,14 +13,17 @@ use std::time::{Duration, Instant};
 use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{Activation, Chooser, Context, DeviceMemory, DeviceSlice, GemmDesc, Stream, StreamRef};
+use kernel::driver::{
+    Activation, Chooser, Context, DeviceMemory, DeviceSlice, GemmDesc, Loaded, Stream, StreamRef,
+};
 use kernel::{
-    Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, Machine, MatrixRef, Request,
-    Types, fastest,
+    Composed, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Gpu, LinearArguments, Machine, MatrixRef,
+    Request, Types, fastest,
 };
 use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
 use typenum::{U1, U2, U64};
 
+use counting::allocations;
 use stand_in::{noted, other, with_stand_in};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
@@ -116,6 +121,39 @@ fn workspaces_are_kept_by_stream() {
             }
         });
         assert_eq!(noted("allocated") - before, 2, "one for each thread");
+    });
+}
+
+/// A way to launch a kernel of a type.
+type Way<'a, C> = dyn Fn(&Loaded<Gemm<C>>, &Stream) -> Result<(), EngineError> + 'a;
+
+/// The second of two equal calls allocates nothing, in a workspace that is kept too, whichever way it is launched.
+#[allow(unsafe_code, reason = "launches at plain addresses")]
+#[test]
+fn equal_calls_of_types_are_launched_without_allocations() {
+    fn counted<C: GemmConfig<Epilogue = LinearCombination<bf16>>>(gpu: &mut Gpu, name: &str) {
+        let memory = memory(gpu);
+        let all = memory.each_ref().map(DeviceSlice::from);
+        let call = Gemm::<C>::packed(PROBLEM, all.map(|slice| slice.address()));
+        let ways: [(&str, &Way<'_, C>); 3] = [
+            ("slices", &|gemm, stream| gemm.multiply_slices(stream, PROBLEM, all)),
+            ("a call", &|gemm, stream| gemm.launch(stream, &call, &all)),
+            // SAFETY: the stand-in runs nothing.
+            ("addresses", &|gemm, stream| unsafe { gemm.launch_raw(stream.raw(), &call) }),
+        ];
+        for (way, launch) in ways {
+            let stream = Stream::new(gpu.context()).expect("a stream");
+            let gemm = Gemm::<C>::load(&stream).expect("compiles");
+            let [first, second] = [(); 2].map(|()| allocations(|| launch(&gemm, &stream).expect("legal")));
+            assert!(first > 0, "{name}, {way}");
+            assert_eq!(second, 0, "{name}, {way}");
+        }
+    }
+    with_stand_in("equal_calls_of_types_are_launched_without_allocations", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        counted::<Whole>(&mut gpu, "whole tiles");
+        counted::<Divided>(&mut gpu, "divided tiles");
+        assert_eq!(noted("launched"), 12);
     });
 }
 
