@@ -50,7 +50,7 @@ fn main() -> Result<(), Report> {
 
     let gemm = Gemm::<MyGemm>::load(&stream)?;
     let mut d = stream.clone_htod(&poison)?;
-    gemm.launch(&stream, problem, &a, &b, &mut d)?;
+    gemm.multiply(&stream, problem, &a, &b, &mut d)?;
     check("a kernel of your own", &stream.clone_dtoh(&d)?)?;
 
     let mut d = stream.clone_htod(&poison)?;
@@ -63,11 +63,11 @@ fn main() -> Result<(), Report> {
             (a.device_ptr(&stream), b.device_ptr(&stream), d.device_ptr_mut(&stream));
         // SAFETY: the three slices and the stream live until the block ends, and later work on the stream
         // waits for the launch.
-        unsafe { gemm.launch_raw(stream.cu_stream().cast(), problem, [a, b, d])? };
+        unsafe { gemm.launch_raw(stream.cu_stream().cast(), &Gemm::<MyGemm>::packed(problem, [a, b, d]))? };
     }
     check("plain addresses", &stream.clone_dtoh(&d)?)?;
 
-    let short = gemm.launch(&stream, GemmProblem { m: 600, ..problem }, &a, &b, &mut d);
+    let short = gemm.multiply(&stream, GemmProblem { m: 600, ..problem }, &a, &b, &mut d);
     println!("refused: {}", short.err().ok_or("a short slice was taken")?);
     Ok(())
 }

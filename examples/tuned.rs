@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let begun = Instant::now();
     let request = Request::packed(Format::Bf16, [Major::K; 2], problem);
-    let mut tuned = Loaded::tuned(&context, &request, Tuning::Measured { budget: 8 })?;
+    let tuned = Loaded::tuned(&context, &request, Tuning::Measured { budget: 8 })?;
     println!("{}\n{:?}, after {:.1?}", tuned.loaded.kernel().name(), tuned.chosen, begun.elapsed());
     tuned.warnings.iter().for_each(|warning| println!("{warning}"));
 
@@ -34,13 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (a, b) = (gpu.upload(&ones(m * k))?, gpu.upload(&ones(n * k))?);
     let d = gpu.allocate(m as usize * n as usize * 2)?;
     let call = Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into());
-    let workspace =
-        gpu.workspace(tuned.loaded.kernel().workspace(&call, tuned.loaded.resident_clusters()))?;
-    let mut memory = vec![gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?];
-    memory.extend(workspace.map(|workspace| gpu.memory(workspace)).transpose()?);
-    let lent: Vec<DeviceSlice<'_>> = memory.iter().map(DeviceSlice::from).collect();
-    let stream = gpu.stream().clone();
-    tuned.loaded.launch(&stream, &Call { workspace, ..call }, &lent)?;
+    let memory = [gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?];
+    tuned.loaded.launch(gpu.stream(), &call, &memory.each_ref().map(DeviceSlice::from))?;
     let want = bf16::from_f32(k as f32).to_le_bytes();
     let right = gpu.read(d)?.chunks_exact(2).all(|element| element == want);
     if right { Ok(()) } else { Err("the result is wrong".into()) }

@@ -44,7 +44,7 @@
 //! fn layer(stream: &Arc<CudaStream>, x: &Slice, w: &Slice, y: &mut Slice) -> Result<(), EngineError> {
 //!     let problem = GemmProblem { m: 300, n: 200, k: 136 };
 //!     let gemm = Gemm::<MyGemm>::load(stream)?; // milliseconds: keep it
-//!     gemm.launch(stream, problem, x, w, y)?;
+//!     gemm.multiply(stream, problem, x, w, y)?;
 //!     // Or let the library choose a kernel for row-major matrices. It keeps the loaded kernel for the next call.
 //!     falchion::matmul(stream, problem, x, w, y)
 //! }
@@ -61,21 +61,22 @@
 //! use core::ffi::c_void;
 //!
 //! use falchion::kernel::EngineError;
-//! use falchion::kernel::driver::{Context, LoadedGemm};
+//! use falchion::kernel::driver::{Context, Loaded};
 //! # type MyGemm = Composed<
 //! #     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
 //! #     LinearCombination<bf16, TmaStore>,
 //! #     Persistent<Grouped<AlongM, U8>>,
 //! # >;
 //!
-//! fn load() -> Result<LoadedGemm<MyGemm>, EngineError> {
+//! fn load() -> Result<Loaded<Gemm<MyGemm>>, EngineError> {
 //!     Gemm::<MyGemm>::load(&Context::primary(0)?) // the CUDA runtime uses the same context
 //! }
 //!
 //! /// # Safety
 //! /// The stream is alive, and A, B and D are at these addresses.
-//! unsafe fn layer(gemm: &LoadedGemm<MyGemm>, stream: *mut c_void, at: [u64; 3]) -> Result<(), EngineError> {
-//!     unsafe { gemm.launch_raw(stream, GemmProblem { m: 300, n: 200, k: 136 }, at) }
+//! unsafe fn layer(gemm: &Loaded<Gemm<MyGemm>>, stream: *mut c_void, at: [u64; 3]) -> Result<(), EngineError> {
+//!     let problem = GemmProblem { m: 300, n: 200, k: 136 };
+//!     unsafe { gemm.launch_raw(stream, &Gemm::<MyGemm>::packed(problem, at)) }
 //! }
 //! # }
 //! ```

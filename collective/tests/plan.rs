@@ -2,7 +2,7 @@
 
 use collective::{
     Arrivals, Atom, EpilogueSpec, Form, Format, MainloopNeeds, MainloopSpec, OperandSpec, OperandTile, Plan,
-    PlanError, Producer, RingPlan, Roles, StageSlot, TileLayout, TileNeeds,
+    PlanError, Producer, ProductShape, RingPlan, Roles, StageSlot, TileLayout, TileNeeds,
 };
 use cute_rs::LayoutError;
 use cute_rs::atom::{Major, SwizzleMode};
@@ -197,6 +197,31 @@ fn columns_of_integers() {
         let widths: Vec<_> = (0..spec.across()).map(|i| spec.columns_of(i)[1]).collect();
         assert_eq!(widths, want, "{n} columns");
     }
+}
+
+/// A shape that was made by hand answers whatever its numbers are, and no instruction has columns beyond the tile's.
+#[test]
+fn no_number_of_a_shape_makes_it_fail() {
+    let numbers = [0, 1, 7, 64, 256, 300, u32::MAX];
+    let of = |i: usize| numbers[i % numbers.len()];
+    let shape = spec([128, 128, 64], 2, None).product();
+    for i in 0..numbers.len().pow(5) {
+        let [m, n, warpgroups, column_step, waves] = [1, 7, 49, 343, 2401].map(|place| of(i / place));
+        let shape = ProductShape { tile: [m, n, m], warpgroups, column_step, waves, ..shape };
+        let (across, words) = (shape.across(), format!("{shape:?}"));
+        assert_eq!(warpgroups == 0 || m / 64 / warpgroups == 0, shape.blocks() == 0, "{words}");
+        let _ = (shape.steps(), shape.accumulators());
+        for part in (0..across.min(9)).chain(across.saturating_sub(1)..across).chain([across, u32::MAX]) {
+            let [first, columns] = shape.columns_of(part);
+            assert!(u64::from(first) + u64::from(columns) <= n.into(), "{part} of {words}");
+            assert!(columns == 0 || part < across, "{part} of {words}");
+        }
+        if across < 1000 {
+            assert!(shape.widest() <= n, "{words}");
+        }
+    }
+    let none = spec([128, 128, 64], 0, None);
+    assert_eq!((none.product().blocks(), none.product().accumulators()), (0, 0));
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Visited for LinearArguments {
 }
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
-/// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own, [`WithScheduler`] those of a scheduler.
+/// [`Tree`]'s, or those of an epilogue of your own ([`EpilogueArgs`]). [`WithRole`] adds arguments of a mainloop or a scheduler of your own.
 pub trait Arguments: Visited {
     /// The same arguments as alpha, beta and C, if they are that. By default they are not.
     fn linear(&self) -> Option<&LinearArguments> {
@@ -188,109 +188,123 @@ pub struct Tree<X: Node>(pub X::Arguments);
 /// Arguments of the epilogue `E`, also of one of your own.
 pub struct EpilogueArgs<E: Epilogue>(pub E::Arguments);
 
-/// Arguments of an epilogue, and those of a mainloop of your own. [`Call::with_mainloop`] makes it.
+/// Arguments of an epilogue, and those of another role of your own: [`OfMainloop`] or [`OfScheduler`]. [`Call::with_mainloop`] and
+/// [`Call::with_scheduler`] make it; with both, one is the other's `epilogue`.
 ///
 /// [`Call::with_mainloop`]: crate::Call::with_mainloop
+/// [`Call::with_scheduler`]: crate::Call::with_scheduler
 #[derive(Clone, Debug)]
-pub struct WithMainloop<A, E> {
-    /// Arguments of the mainloop.
-    pub mainloop: A,
+pub struct WithRole<R, E> {
+    /// Arguments of the role.
+    pub role: R,
     /// Arguments of the epilogue.
     pub epilogue: E,
 }
 
-impl<A: Any, E: Visited> Visited for WithMainloop<A, E> {
+/// Arguments of a mainloop of your own.
+#[derive(Clone, Debug)]
+pub struct OfMainloop<A>(pub A);
+
+/// What a scheduler of your own gets: the kernel's scheduler, with its addresses.
+#[derive(Clone, Debug)]
+pub struct OfScheduler<S>(pub S);
+
+/// Arguments of an epilogue, and those of a mainloop of your own.
+pub type WithMainloop<A, E> = WithRole<OfMainloop<A>, E>;
+
+/// Arguments of an epilogue, and what a scheduler of your own gets.
+pub type WithScheduler<S, E> = WithRole<OfScheduler<S>, E>;
+
+/// Arguments of a mainloop or of a scheduler. What a role does not say, the epilogue's arguments say.
+pub trait RoleArguments {
+    /// As [`Visited::mainloop`].
+    fn mainloop(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
+
+    /// As [`Arguments::check_mainloop`].
+    fn check_mainloop(&self, _kernel: &AnyGemm, _operands: [Matrix; 2]) -> Option<Result<(), LaunchError>> {
+        None
+    }
+
+    /// The scheduler that [`Visited::visit_scheduler`] visits.
+    fn visit_scheduler(&mut self, _tiles: Tiles<u32>, _visit: &mut dyn Visit) -> Option<()> {
+        None
+    }
+
+    /// As [`Arguments::check_scheduler`].
+    fn check_scheduler(&self, _kernel: &AnyGemm, _tiles: Tiles<u32>) -> Option<Result<(), LaunchError>> {
+        None
+    }
+}
+
+impl<A: Any> RoleArguments for OfMainloop<A> {
+    fn mainloop(&mut self) -> Option<&mut dyn Any> {
+        Some(&mut self.0)
+    }
+
+    fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Option<Result<(), LaunchError>> {
+        Some(kernel.check_mainloop(Some(&self.0), type_name::<A>(), operands))
+    }
+}
+
+impl<S: TileScheduler> RoleArguments for OfScheduler<S> {
+    fn visit_scheduler(&mut self, tiles: Tiles<u32>, visit: &mut dyn Visit) -> Option<()> {
+        self.0.visit(tiles, &mut Given(visit));
+        Some(())
+    }
+
+    fn check_scheduler(&self, kernel: &AnyGemm, tiles: Tiles<u32>) -> Option<Result<(), LaunchError>> {
+        let [scheduler, given] = [kernel.scheduler.name(), self.0.name()];
+        Some(if scheduler == given {
+            kernel.check_words(|visit| self.0.clone().visit(tiles, visit))
+        } else {
+            Err(LaunchError::OtherScheduler { scheduler, given })
+        })
+    }
+}
+
+impl<R: RoleArguments, E: Visited> Visited for WithRole<R, E> {
     fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
         self.epilogue.visit(of, visit);
     }
 
     fn mainloop(&mut self) -> Option<&mut dyn Any> {
-        Some(&mut self.mainloop)
+        self.role.mainloop().or_else(|| self.epilogue.mainloop())
     }
 
     fn visit_scheduler(&mut self, gemm: &AnyGemm, tiles: Tiles<u32>, visit: &mut dyn Visit) {
-        self.epilogue.visit_scheduler(gemm, tiles, visit);
-    }
-}
-
-impl<A: Any, E: Arguments> Arguments for WithMainloop<A, E> {
-    fn linear(&self) -> Option<&LinearArguments> {
-        self.epilogue.linear()
-    }
-
-    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
-        self.epilogue.linear_mut()
-    }
-
-    fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
-        self.epilogue.admits(kernel, product)
-    }
-
-    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
-        self.epilogue.check(kernel, product)
-    }
-
-    fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
-        kernel.check_mainloop(Some(&self.mainloop), type_name::<A>(), operands)
-    }
-
-    fn check_scheduler(&self, kernel: &AnyGemm, tiles: Tiles<u32>) -> Result<(), LaunchError> {
-        self.epilogue.check_scheduler(kernel, tiles)
-    }
-}
-
-/// Arguments of an epilogue, and what a scheduler of your own gets. [`Call::with_scheduler`] makes it.
-///
-/// [`Call::with_scheduler`]: crate::Call::with_scheduler
-#[derive(Clone, Debug)]
-pub struct WithScheduler<S, E> {
-    /// The kernel's scheduler, with its addresses.
-    pub scheduler: S,
-    /// Arguments of the epilogue.
-    pub epilogue: E,
-}
-
-impl<S: TileScheduler, E: Visited> Visited for WithScheduler<S, E> {
-    fn visit(&mut self, of: &EpilogueOf<'_>, visit: &mut dyn Visit) {
-        self.epilogue.visit(of, visit);
-    }
-
-    fn mainloop(&mut self) -> Option<&mut dyn Any> {
-        self.epilogue.mainloop()
-    }
-
-    fn visit_scheduler(&mut self, _gemm: &AnyGemm, tiles: Tiles<u32>, visit: &mut dyn Visit) {
-        self.scheduler.visit(tiles, &mut Given(visit));
-    }
-}
-
-impl<S: TileScheduler, E: Arguments> Arguments for WithScheduler<S, E> {
-    fn linear(&self) -> Option<&LinearArguments> {
-        self.epilogue.linear()
-    }
-
-    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
-        self.epilogue.linear_mut()
-    }
-
-    fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
-        self.epilogue.admits(kernel, product)
-    }
-
-    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
-        self.epilogue.check(kernel, product)
-    }
-
-    fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
-        self.epilogue.check_mainloop(kernel, operands)
-    }
-
-    fn check_scheduler(&self, kernel: &AnyGemm, tiles: Tiles<u32>) -> Result<(), LaunchError> {
-        let [scheduler, given] = [kernel.scheduler.name(), self.scheduler.name()];
-        if scheduler != given {
-            return Err(LaunchError::OtherScheduler { scheduler, given });
+        if self.role.visit_scheduler(tiles, visit).is_none() {
+            self.epilogue.visit_scheduler(gemm, tiles, visit);
         }
-        kernel.check_words(|visit| self.scheduler.clone().visit(tiles, visit))
+    }
+}
+
+impl<R: RoleArguments, E: Arguments> Arguments for WithRole<R, E> {
+    fn linear(&self) -> Option<&LinearArguments> {
+        self.epilogue.linear()
+    }
+
+    fn linear_mut(&mut self) -> Option<&mut LinearArguments> {
+        self.epilogue.linear_mut()
+    }
+
+    fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        self.epilogue.admits(kernel, product)
+    }
+
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        self.epilogue.check(kernel, product)
+    }
+
+    fn check_mainloop(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<(), LaunchError> {
+        let own = self.role.check_mainloop(kernel, operands);
+        own.unwrap_or_else(|| self.epilogue.check_mainloop(kernel, operands))
+    }
+
+    fn check_scheduler(&self, kernel: &AnyGemm, tiles: Tiles<u32>) -> Result<(), LaunchError> {
+        let own = self.role.check_scheduler(kernel, tiles);
+        own.unwrap_or_else(|| self.epilogue.check_scheduler(kernel, tiles))
     }
 }
 

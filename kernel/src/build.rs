@@ -52,8 +52,8 @@
 //!
 //! If the environment variable `FALCHION_PTXAS` holds the path of NVIDIA's assembler while the crate is
 //! built, each kernel also gets a binary, `mine.cubin`, and `MINE_CUBIN` holds it. Otherwise `MINE_CUBIN` is
-//! `None`, and the build needs nothing from NVIDIA. `LoadedProgram::load_ahead` (feature `driver`) loads a binary
-//! together with its text. The same variable names the assembler for kernels that are loaded while the
+//! `None`, and the build needs nothing from NVIDIA. `Loaded::load_ahead` (feature `driver`) loads binaries
+//! together with their texts. The same variable names the assembler for kernels that are loaded while the
 //! program runs (module `driver`).
 
 use core::fmt;

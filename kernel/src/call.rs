@@ -1,9 +1,10 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
 use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
+use cute_rs::atom::Major;
 use scheduler::TileScheduler;
 
-use crate::arguments::{WithMainloop, WithScheduler};
+use crate::arguments::{OfMainloop, OfScheduler, WithMainloop, WithRole, WithScheduler};
 use crate::buffer::Buffer;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
@@ -78,6 +79,16 @@ impl Call {
             epilogue,
             workspace: None,
         }
+    }
+
+    /// The same with operands that are contiguous in these directions.
+    pub fn packed(majors: [Major; 2], problem: GemmProblem) -> Self {
+        let (of, [a, b]) = (Self::of(problem), majors);
+        let packed = |matrix: MatrixRef, major, mn: u32| match major {
+            Major::K => matrix,
+            Major::Mn => MatrixRef::new(0, mn.into()),
+        };
+        Self { a: packed(of.a, a, problem.m), b: packed(of.b, b, problem.n), ..of }
     }
 
     /// The `count` GEMMs that [`Record`](collective::Record)s describe ([`GroupedProblem::PointerArray`]). `records` is
@@ -189,12 +200,12 @@ impl<E> Call<E> {
     /// They are part of what [`Loaded`](crate::driver::Loaded) compares: two calls that differ in them are
     /// two launches.
     pub fn with_mainloop<A: Clone + 'static>(self, mainloop: A) -> Call<WithMainloop<A, E>> {
-        self.lend().with(WithMainloop { mainloop, epilogue: self.epilogue })
+        self.lend().with(WithRole { role: OfMainloop(mainloop), epilogue: self.epilogue })
     }
 
     /// Gives a scheduler of your own what it gets from a call: the kernel's scheduler, with its addresses and numbers.
     pub fn with_scheduler<S: TileScheduler>(self, scheduler: S) -> Call<WithScheduler<S, E>> {
-        self.lend().with(WithScheduler { scheduler, epilogue: self.epilogue })
+        self.lend().with(WithRole { role: OfScheduler(scheduler), epilogue: self.epilogue })
     }
 
     /// The same call without epilogue arguments.

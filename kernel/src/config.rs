@@ -1,6 +1,7 @@
 //! A kernel as a type: three roles that become one program.
 
 use core::borrow::Borrow;
+use core::fmt;
 use core::marker::PhantomData;
 
 use collective::{Epilogue, Form, Mainloop, Plan};
@@ -70,9 +71,11 @@ where
 /// The kernel of a configuration: `D = alpha * A * B + beta * C`.
 ///
 /// Its methods are those of [`AnyGemm`], the value that this type lowers to. Only [`PLAN`](Self::PLAN) is
-/// computed at compile time.
-#[derive(Clone, Copy, Debug)]
-pub struct Gemm<C: GemmConfig>(PhantomData<C>);
+/// computed at compile time. With the feature `driver`, `Gemm::load` compiles it for a GPU, where its type says which slices it takes.
+pub struct Gemm<C> {
+    kernel: AnyGemm,
+    of: PhantomData<fn() -> C>,
+}
 
 impl<C: GemmConfig> Gemm<C> {
     /// Every number of the kernel: tile, stages, shared memory, registers, threads. For an illegal
@@ -83,6 +86,12 @@ impl<C: GemmConfig> Gemm<C> {
         (<C::Epilogue as Epilogue>::SPEC, <C::Epilogue as Epilogue>::FORMS),
         <C::Scheduler as TileScheduler>::TRAITS,
     );
+
+    /// The kernel as a value that keeps its type.
+    #[cfg(feature = "driver")]
+    pub(crate) fn typed() -> Self {
+        Self { kernel: Self::kernel(), of: PhantomData }
+    }
 
     /// The kernel as a value.
     pub fn kernel() -> AnyGemm {
@@ -115,6 +124,14 @@ impl<C: GemmConfig> Gemm<C> {
         Self::kernel().workspace(call, resident)
     }
 
+    /// `D = A * B` with packed matrices at these device addresses of A, B and D. K-major operands are `(M, K)` for A and `(N, K)` for B in
+    /// row-major order; MN-major operands are the transposes of these. D is `(M, N)`, row-major.
+    pub fn packed(problem: GemmProblem, [a, b, d]: [u64; 3]) -> Call {
+        let mut call = Call::packed(Self::PLAN.majors(), problem);
+        (call.a.address, call.b.address, call.d.address) = (a, b, d);
+        call
+    }
+
     /// Checks a call and returns its grid and arguments: see [`AnyGemm::launch`]. The call's epilogue
     /// arguments are those of the configuration's epilogue, or a reference to them: `call.with(&arguments)`. The mainloop's own arguments are the
     /// default ones; [`Call::with_mainloop`] passes others to the [kernel](Self::kernel) as a value.
@@ -128,6 +145,24 @@ impl<C: GemmConfig> Gemm<C> {
     {
         let epilogue = EpilogueArgs::<C::Epilogue>(call.epilogue.borrow().clone());
         Self::kernel().launch(&call.lend().with(epilogue), resident)
+    }
+}
+
+impl<C> AsRef<AnyGemm> for Gemm<C> {
+    fn as_ref(&self) -> &AnyGemm {
+        &self.kernel
+    }
+}
+
+impl<C> Clone for Gemm<C> {
+    fn clone(&self) -> Self {
+        Self { kernel: self.kernel.clone(), of: PhantomData }
+    }
+}
+
+impl<C> fmt::Debug for Gemm<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gemm").field(&self.kernel).finish()
     }
 }
 

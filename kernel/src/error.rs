@@ -107,16 +107,6 @@ pub enum EngineError {
         /// Which argument, and why.
         source: ArgumentError,
     },
-    /// A parameter block has the wrong size.
-    #[error("kernel `{kernel}` takes a parameter block of {needed} B, {bytes} B were given")]
-    ParameterBlock {
-        /// The name of the program's entry.
-        kernel: String,
-        /// Size given, in bytes.
-        bytes: usize,
-        /// Size needed, in bytes.
-        needed: usize,
-    },
     /// The GPU rejected a kernel, or stopped while it ran.
     #[error("kernel `{kernel}` failed on the GPU: {call} gave {code} ({reason})")]
     Fault {

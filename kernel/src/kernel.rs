@@ -15,8 +15,8 @@ use crate::operands::{Declares, Visit};
 use crate::overlap::check_apart;
 use crate::program::Program;
 
-/// A kernel that takes calls `C`. [`AnyGemm`](crate::AnyGemm) is one for a [`Call`](crate::Call) with the arguments of any epilogue;
-/// [`Transpose`](crate::Transpose), [`Compress`](crate::Compress) and [`Ceiling`](crate::Ceiling) are others.
+/// A kernel that takes calls `C`. [`AnyGemm`](crate::AnyGemm), and whatever [holds](AsRef) one, is one for a [`Call`](crate::Call) with the
+/// arguments of any epilogue; [`Transpose`](crate::Transpose), [`Compress`](crate::Compress) and [`Ceiling`](crate::Ceiling) are others.
 ///
 /// Whoever writes a kernel of another kind implements it once. [`Loaded`](crate::driver::Loaded) then compiles
 /// the kernel, keeps the launches of its calls, and checks that their memory is lent.
@@ -47,6 +47,12 @@ pub trait Kernel<C> {
 
     /// Gives a call a workspace. By default no call has one.
     fn lend_workspace(&self, _call: &mut C, _workspace: Option<Buffer>) {}
+
+    /// Bytes of workspace that a call needs and does not have, if every launch leaves a workspace ready for any other call of the
+    /// kernel. [`Loaded`](crate::driver::Loaded) then lends one that it keeps for the stream. By default 0: whoever makes a call lends it.
+    fn missing_workspace(&self, _call: &C, _resident: u32) -> u64 {
+        0
+    }
 
     /// Checks a call and makes its launch, for a GPU that holds `resident` of the kernel's clusters at
     /// once. `None` if there is nothing to compute.

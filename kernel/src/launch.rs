@@ -67,6 +67,9 @@ impl AnyGemm {
             let ctas = u64::from(resident.max(1)) * u64::from(self.plan.cluster_size());
             return self.counter_bytes() + ctas * u64::from(self.plan.map_bytes());
         }
+        if !self.works_in_memory() {
+            return 0;
+        }
         self.all_tiles(call.problem, &products).map_or(0, |tiles| {
             // The device may count more tiles than one GEMM of this shape has.
             let counted = products != GroupedProblem::One && self.traits.tiles_on_device;
@@ -233,21 +236,32 @@ fn companion<T>(
     }
 }
 
-impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
+impl AsRef<Self> for AnyGemm {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl<E: Arguments + Clone, K: AsRef<AnyGemm>> Kernel<Call<E>> for K {
     fn program(&self) -> Result<Program, VerifyError> {
-        Self::program(self)
+        self.as_ref().program()
     }
 
     fn workspace(&self, call: &Call<E>, resident: u32) -> u64 {
-        Self::workspace(self, call, resident)
+        self.as_ref().workspace(call, resident)
     }
 
     fn lend_workspace(&self, call: &mut Call<E>, workspace: Option<Buffer>) {
         call.workspace = workspace;
     }
 
+    fn missing_workspace(&self, call: &Call<E>, resident: u32) -> u64 {
+        if call.workspace.is_some() { 0 } else { self.as_ref().workspace(call, resident) }
+    }
+
     fn total_work(&self, call: &Call<E>) -> u128 {
-        let (Tiles { m, n, k }, count) = (self.tiles(call.problem), u128::from(call.products.count()));
+        let gemm = self.as_ref();
+        let (Tiles { m, n, k }, count) = (gemm.tiles(call.problem), u128::from(call.products.count()));
         let [mut m, mut n] = [m, n].map(u128::from);
         // Each epilogue counts as a k-tile; each group may have a partial tile.
         let mut steps = if call.epilogue.multiplied() { u128::from(k) + 1 } else { 1 };
@@ -255,27 +269,27 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
             GroupedProblem::One => {}
             GroupedProblem::Batched { .. } => steps *= count,
             GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => {
-                *(if self.axis() == 0 { &mut m } else { &mut n }) += count;
+                *(if gemm.axis() == 0 { &mut m } else { &mut n }) += count;
             }
             GroupedProblem::KGrouped { .. } => steps += 2 * count,
             GroupedProblem::PointerArray { .. } => return 0,
         }
-        m * n * steps * u128::from(self.plan.cluster_size())
+        m * n * steps * u128::from(gemm.plan.cluster_size())
     }
 
     fn launch(&self, call: &Call<E>, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        Self::launch(self, call, resident)
+        self.as_ref().launch(call, resident)
     }
 
     fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
-        self.state(call, None, visit);
+        self.as_ref().state(call, None, visit);
     }
 
     fn check_records(&self, call: &Call<E>, lent: &dyn Lent) -> Result<(), EngineError> {
         let GroupedProblem::PointerArray { count: count @ 1.., records } = call.products else {
             return Ok(());
         };
-        let name = self.entry_name();
+        let (gemm, name) = (self.as_ref(), self.as_ref().entry_name());
         let known = lent.records(records).and_then(|known| known.get(..count as usize));
         let known = known.ok_or_else(|| EngineError::Described { kernel: name.clone() })?;
         let product = |record: &Record| {
@@ -288,13 +302,13 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
         let refused = |source| EngineError::Call { kernel: name.clone(), source };
         for (index, record) in known.iter().enumerate() {
             let product = product(record);
-            self.checked(&product, product.epilogue.multiplied())
+            gemm.checked(&product, product.epilogue.multiplied())
                 .map_err(refused)
-                .and_then(|_| check_lent(self, &name, &product, lent))
+                .and_then(|_| check_lent(gemm, &name, &product, lent))
                 .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
         }
         let visit = |visit: &mut dyn Visit| {
-            known.iter().for_each(|record| Kernel::visit(self, &mut product(record), visit));
+            known.iter().for_each(|record| gemm.state(&mut product(record), None, visit));
         };
         let mut overlaps = Overlaps::default();
         visit(&mut overlaps);

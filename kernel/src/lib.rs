@@ -111,7 +111,10 @@ mod transpose;
 mod types;
 pub mod words;
 pub use accessed::check_accessed;
-pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop, WithScheduler};
+pub use arguments::{
+    Arguments, EpilogueArgs, OfMainloop, OfScheduler, RoleArguments, Tree, WithMainloop, WithRole,
+    WithScheduler,
+};
 pub use buffer::Buffer;
 pub use call::Call;
 pub use catalogue::{UnknownConfig, all, by_threads, catalogue, find, fused, several};

@@ -5,17 +5,11 @@ use core::marker::PhantomData;
 use core::str::FromStr;
 
 use crate::arguments::Arguments;
-use crate::buffer::Buffer;
 use crate::call::Call;
-use crate::error::{EngineError, LaunchError};
 use crate::family::{Expected, Family, Inputs, Predicted, cheapest};
-use crate::filled::Launch;
 use crate::gemm::AnyGemm;
-use crate::kernel::Kernel;
-use crate::lent::Lent;
-use crate::operands::{Layouts, Visit};
+use crate::operands::Layouts;
 use crate::problem::GemmProblem;
-use crate::program::Program;
 use crate::select::{Machine, Request};
 
 /// GEMM kernels with a mainloop, an epilogue or a scheduler of your own, and what they must write. [`OwnGemm`] makes a [`Family`] of
@@ -79,33 +73,9 @@ impl<F> fmt::Debug for OwnGemm<F> {
     }
 }
 
-impl<F: GemmFamily> Kernel<Call<F::Arguments>> for OwnGemm<F> {
-    fn program(&self) -> Result<Program, ptx::VerifyError> {
-        self.kernel.program()
-    }
-
-    fn workspace(&self, call: &Call<F::Arguments>, resident: u32) -> u64 {
-        self.kernel.workspace(call, resident)
-    }
-
-    fn lend_workspace(&self, call: &mut Call<F::Arguments>, workspace: Option<Buffer>) {
-        self.kernel.lend_workspace(call, workspace);
-    }
-
-    fn total_work(&self, call: &Call<F::Arguments>) -> u128 {
-        Kernel::total_work(&self.kernel, call)
-    }
-
-    fn launch(&self, call: &Call<F::Arguments>, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        self.kernel.launch(call, resident)
-    }
-
-    fn visit(&self, call: &mut Call<F::Arguments>, visit: &mut dyn Visit) {
-        Kernel::visit(&self.kernel, call, visit);
-    }
-
-    fn check_records(&self, call: &Call<F::Arguments>, lent: &dyn Lent) -> Result<(), EngineError> {
-        self.kernel.check_records(call, lent)
+impl<F> AsRef<AnyGemm> for OwnGemm<F> {
+    fn as_ref(&self) -> &AnyGemm {
+        &self.kernel
     }
 }
 

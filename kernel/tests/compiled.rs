@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kernel::build::{AssemblerError, PTXAS};
 use kernel::disk::{Cache, Kind};
-use kernel::driver::{Context, Loaded, LoadedProgram, Origin};
+use kernel::driver::{Context, Loaded, Origin};
 use kernel::{EngineError, Program};
 use ptx::{Builder, Entry, Function, Target};
 
@@ -86,7 +86,8 @@ fn what_was_assembled_once_is_loaded() {
         let cache = Cache::at(folder.path().join("falchion"));
         let context = context();
         let load = |name: &str| {
-            let kernel = LoadedProgram::load_from(&context, &program(name), Some(&cache)).expect("assembles");
+            let loaded = Loaded::load_from(&context, (), program(name), Some(&cache)).expect("assembles");
+            let kernel = loaded.program();
             assert_eq!(kernel.warnings(), [], "{name}");
             assert_eq!(kernel.compile_log(), "ptxas info : VERSION, Used 90 registers", "{name}");
             kernel.origin()
@@ -105,7 +106,8 @@ fn what_was_assembled_once_is_loaded() {
         assert!(first != second, "they are of different texts");
         assert!([again, once_more].iter().all(|digest| *digest == first) && second_again == second);
         // Without a folder, nothing is kept or read.
-        let kernel = LoadedProgram::load_from(&context, &program("first"), None).expect("assembles");
+        let loaded = Loaded::load_from(&context, (), program("first"), None).expect("assembles");
+        let kernel = loaded.program();
         assert_eq!((kernel.origin(), noted("assembled")), (Origin::Assembled, 3));
         let entries = cache.entries().expect("readable");
         assert_eq!(entries.len(), 2);
@@ -124,7 +126,8 @@ fn what_the_driver_compiles_is_not_kept() {
         let cache = Cache::at(folder.path().join("falchion"));
         let (context, program) = (context(), program("kernel"));
         let load = || {
-            let kernel = LoadedProgram::load_from(&context, &program, Some(&cache)).expect("compiles");
+            let loaded = Loaded::load_from(&context, (), program.clone(), Some(&cache)).expect("compiles");
+            let kernel = loaded.program();
             assert_eq!(kernel.warnings(), []);
             kernel.origin()
         };
@@ -137,7 +140,8 @@ fn what_the_driver_compiles_is_not_kept() {
         let payload = [&4u64.to_le_bytes()[..], b"said", &binary].concat();
         let key = context.kernel_key(&program).expect("legal");
         cache.put(Kind::Kernel, &key, &payload).expect("writable");
-        let kernel = LoadedProgram::load_from(&context, &program, Some(&cache)).expect("loads");
+        let loaded = Loaded::load_from(&context, (), program.clone(), Some(&cache)).expect("loads");
+        let kernel = loaded.program();
         assert_eq!((kernel.origin(), kernel.compile_log()), (Origin::Disk, "said"));
         assert_eq!((noted("compiled"), binaries().len()), (2, 1));
     });
@@ -163,8 +167,8 @@ fn two_assemblers_share_no_entry() {
             [(PTXAS, assembler), ("FALCHION_CACHE", folder), ("WANT", origin), ("WANT_LOG", log)];
         with_stand_in(test, &[], &environment, || {
             let cache = Cache::of_environment().expect("set");
-            let kernel =
-                LoadedProgram::load_from(&context(), &program("kernel"), cache.as_ref()).expect("loads");
+            let loaded = Loaded::load_from(&context(), (), program("kernel"), cache.as_ref()).expect("loads");
+            let kernel = loaded.program();
             assert_eq!(Ok(format!("{:?}", kernel.origin())), std::env::var("WANT"));
             assert!(kernel.compile_log().contains(&std::env::var("WANT_LOG").expect("set")));
         });
@@ -187,7 +191,8 @@ fn nvidias_assembler_makes_binaries() {
         let spec: kernel::KernelSpec = "tile=256x192x64".parse().expect("legal");
         let program = spec.kernel().expect("legal").program().expect("legal");
         for want in [Origin::Assembled, Origin::Disk] {
-            let kernel = LoadedProgram::load_from(&context(), &program, Some(&cache)).expect("assembles");
+            let loaded = Loaded::load_from(&context(), (), program.clone(), Some(&cache)).expect("assembles");
+            let kernel = loaded.program();
             assert_eq!((kernel.origin(), kernel.warnings()), (want, &[][..]));
             assert_eq!(kernel.advisories(), [""; 0], "{}", kernel.compile_log());
             assert!(kernel.compile_log().contains("0 bytes spill stores"), "{}", kernel.compile_log());
@@ -207,7 +212,8 @@ fn what_cannot_be_used_is_assembled_anew() {
         let key = context.kernel_key(&program).expect("legal");
         let path = cache.path(Kind::Kernel, &key);
         let load = |program: &Program| {
-            let kernel = LoadedProgram::load_from(&context, program, Some(&cache)).expect("assembles");
+            let loaded = Loaded::load_from(&context, (), program.clone(), Some(&cache)).expect("assembles");
+            let kernel = loaded.program();
             (kernel.origin(), kernel.warnings().to_vec())
         };
         load(&program);
@@ -253,8 +259,8 @@ fn a_text_that_the_compiler_refuses_is_an_error_with_its_log() {
     with_stand_in("a_text_that_the_compiler_refuses_is_an_error_with_its_log", &[], &[], || {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path().join("falchion"));
-        let error = LoadedProgram::load_from(&context(), &program("illegal_probe"), Some(&cache))
-            .expect_err("illegal");
+        let error =
+            Loaded::load_from(&context(), (), program("illegal_probe"), Some(&cache)).expect_err("illegal");
         assert!(matches!(error, EngineError::Compile { .. }), "{error}");
         assert!(error.to_string().contains("line 7: no such instruction"), "{error}");
         assert_eq!((noted("loaded"), cache.entries()), (0, Ok(Vec::new())));
@@ -265,7 +271,7 @@ fn a_text_that_the_compiler_refuses_is_an_error_with_its_log() {
 fn not_assembled(name: &str) -> (AssemblerError, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::at(folder.path().join("falchion"));
-    let error = LoadedProgram::load_from(&context(), &program(name), Some(&cache)).expect_err("it fails");
+    let error = Loaded::load_from(&context(), (), program(name), Some(&cache)).expect_err("it fails");
     let words = error.to_string();
     let EngineError::Assembler { source } = error else { panic!("{words}") };
     let named = std::env::var(PTXAS).expect("set");
@@ -429,8 +435,8 @@ fn binaries_made_ahead_are_loaded_for_their_own_text_alone() {
             ("none", program.text(), &[], Origin::Compiled),
         ] {
             // SAFETY: the stand-in runs nothing.
-            let kernel = unsafe { LoadedProgram::load_ahead(&context(), &program, text, binary) };
-            assert_eq!(kernel.expect("compiles").origin(), want, "{why}");
+            let loaded = unsafe { Loaded::load_ahead(&context(), (), program.clone(), &[(text, binary)]) };
+            assert_eq!(loaded.expect("compiles").program().origin(), want, "{why}");
         }
     });
 }

@@ -7,7 +7,6 @@ mod later;
 #[path = "support/stand_in.rs"]
 mod stand_in;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use collective::functions::MultiplyAdd;
@@ -16,9 +15,7 @@ use collective::{
     Cooperative, DirectStore, Format, KMajor, LinearCombination, MatrixRef, Operands, Record, Tile, TmaWgmma,
     TreeEpilogue,
 };
-use kernel::driver::{
-    Context, DeviceRecords, DeviceSlice, Enqueue, Loaded, LoadedProgram, Stream, StreamRef,
-};
+use kernel::driver::{Context, DeviceRecords, DeviceSlice, Enqueue, Loaded, Stream, StreamRef};
 use kernel::{
     AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Kernel, Program, Transpose,
     Transposition, Tree,
@@ -69,7 +66,7 @@ fn graphs_keep_their_kernels_and_buffers() {
 
 /// Enqueues a call with a loaded kernel.
 struct Enqueued<'a> {
-    loaded: &'a RefCell<Loaded>,
+    loaded: &'a Loaded,
     call: Call,
     lent: &'a [DeviceSlice<'a>],
 }
@@ -80,7 +77,7 @@ impl Enqueue for Enqueued<'_> {
     }
 
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
-        self.loaded.borrow_mut().launch(stream, &self.call, self.lent)
+        self.loaded.launch(stream, &self.call, self.lent)
     }
 }
 
@@ -92,10 +89,10 @@ fn loaded_kernels_are_captured() {
         let mut gpu = Gpu::new(0).expect("the stand-in");
         let (stream, buffer) = (Arc::clone(gpu.stream()), gpu.allocate(2 * BYTES).expect("memory"));
         let (gemm, program) = small();
-        let loaded = RefCell::new(Loaded::load_in(gpu.context(), gemm, program).expect("compiles"));
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let call = call(buffer.address, buffer.address, buffer.address + BYTES as u64);
         let shorter = Call { problem: GemmProblem { m: 32, ..call.problem }, ..call };
-        loaded.borrow_mut().prepare(&call).expect("legal");
+        loaded.prepare(&stream, &call).expect("legal");
         let graph = {
             let memory = gpu.memory(buffer).expect("allocated");
             let lent = [DeviceSlice::from(&memory)];
@@ -116,7 +113,7 @@ fn loaded_kernels_are_captured() {
         let buffer = gpu.allocate(2 * BYTES).expect("memory");
         let memory = gpu.memory(buffer).expect("allocated");
         let (gemm, program) = small();
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let call = self::call(buffer.address, buffer.address, buffer.address + BYTES as u64);
         let graph = other::capture(|| {
             for _ in 0..2 {
@@ -144,7 +141,7 @@ fn kernels_of_every_kind_are_loaded() {
         let [from, to, other] = memory.each_ref().map(DeviceSlice::from);
         let transpose = Transpose::of(Format::Bf16).expect("16 bits");
         let program = transpose.program().expect("legal");
-        let mut loaded = Loaded::load_in(gpu.context(), transpose, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), transpose, program).expect("compiles");
         let [a, d, e] = buffers.map(|buffer| MatrixRef::new(buffer.address, 16));
         let what = Transposition { rows: 16, columns: 16, count: 1, a, d };
         loaded.launch(&stream, &what, &[from, to]).expect("lent");
@@ -178,7 +175,7 @@ fn the_callers_context_stays_current() {
             let stream = Stream::new(gpu.context()).expect("a stream");
             stays("a stream");
             let (gemm, program) = small();
-            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
             stays("a kernel");
             let memory = gpu.memory(buffer).expect("allocated");
             let lent = [DeviceSlice::from(&memory)];
@@ -218,7 +215,7 @@ fn a_launch_in_the_current_context_sets_no_context() {
         let buffer = gpu.allocate(2 * BYTES).expect("memory");
         let memory = gpu.memory(buffer).expect("allocated");
         let (gemm, program) = small();
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let (stream, call) =
             (Arc::clone(gpu.stream()), call(buffer.address, buffer.address, buffer.address + BYTES as u64));
         for (current, sets) in [(0x10, 0), (0x7770, 2)] {
@@ -252,7 +249,7 @@ fn memory_of_others_is_refused() {
             assert!(matches!(error, EngineError::Foreign { .. }), "{why}: {error}");
         }
         // A loaded kernel accepts only lent memory.
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let stream = Stream::new(gpu.context()).expect("a stream");
         let lent = [a, b, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
         let all = lent.each_ref().map(DeviceSlice::from);
@@ -290,7 +287,7 @@ fn memory_of_epilogues_is_lent() {
         let all = lent.each_ref().map(DeviceSlice::from);
         let call = call(a.address, b.address, d.address);
         let (gemm, program) = small();
-        let mut plain = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let plain = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let error =
             plain.launch(&stream, &call.plus(1.0, c.address, 64), &all[..3]).expect_err("C is not lent");
         assert!(error.to_string().contains("C is 8192 B"), "{error}");
@@ -313,7 +310,7 @@ fn memory_of_epilogues_is_lent() {
             >,
         >("summed");
         let program = gemm.program().expect("legal");
-        let mut fused = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let fused = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         // SAFETY: it is the memory of the buffer.
         let read = unsafe { DeviceSlice::readable(c.address, c.bytes as u64) };
         for (why, bias, sums, lent, words) in [
@@ -351,7 +348,7 @@ fn memory_of_mainloops_is_lent() {
         let stream = Stream::new(gpu.context()).expect("a stream");
         let gemm = AnyGemm::of::<Gathers>("later");
         let program = gemm.program().expect("legal");
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let call = call(a.address, b.address, d.address);
         for (why, own, lent, words) in [
             ("all is lent", first.address, &all[..], ""),
@@ -404,7 +401,7 @@ fn records_name_buffers_alone() {
                 Err(error) => panic!("{why}: {error}"),
             }
         }
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let call = Call { workspace, ..Call::grouped(1, own) };
         let lent = gpu.memory(buffer).expect("allocated");
         let of_workspace =
@@ -428,7 +425,7 @@ fn records_are_lent_with_what_they_name() {
         let memories = buffers.map(|buffer| gpu.memory(buffer).expect("allocated"));
         let of_workspace =
             gpu.memory(workspace.expect("kernels for described products have one")).expect("allocated");
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let [a, b, c, d] = buffers.map(|buffer| buffer.address);
         let good = Record { m: 64, n: 64, k: 64, addresses: [a, b, c, d], lds: [64; 4] };
         let at = |index: usize, address| {
@@ -495,10 +492,10 @@ fn a_fault_is_that_of_the_kernel_that_was_launched() {
             let (gemm, program) = small();
             let guilty = program.name().to_owned();
             let stream = Arc::clone(gpu.stream());
-            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
             let other = kernel::find("128x128-direct-bf16-kk").expect("a name");
             let program = other.program().expect("legal");
-            let mut innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
+            let innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
             let call = call(buffer.address, buffer.address, buffer.address + BYTES as u64);
             loaded.launch(&stream, &call, &lent).expect("the fault comes later");
             // Every later call, in any order, names the kernel and reports that the context is lost.
@@ -547,7 +544,7 @@ fn a_driver_loads_the_programs_that_it_knows() {
             ("dtype=s8 dtype-b=s8 tile=128x128x128", None),
             ("dtype=s8 dtype-b=u8 tile=128x128x128", Some((12, 4))),
         ] {
-            match (LoadedProgram::load_in(gpu.context(), &program(spec)), needed) {
+            match (Loaded::load_in(gpu.context(), (), program(spec)), needed) {
                 (Ok(_), None) => {}
                 (Err(EngineError::OldDriver { version: (12, 0), needed }), Some(wanted)) => {
                     assert_eq!(needed, wanted, "{spec}");

@@ -393,5 +393,5 @@ fn what_a_scheduler_needs_is_checked_and_visited() {
         *memory.address += 0x1000;
     });
     assert!(seen.contains(&("order", 0x20000, 40)), "{seen:?}");
-    assert_eq!(given.epilogue.scheduler.order, 0x21000, "whoever moves memory moves the scheduler's");
+    assert_eq!(given.epilogue.role.0.order, 0x21000, "whoever moves memory moves the scheduler's");
 }

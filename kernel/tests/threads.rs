@@ -4,20 +4,20 @@ use std::sync::{Mutex, OnceLock};
 
 use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use half::bf16;
-use kernel::driver::{Context, DeviceMemory, DeviceSlice, Graph, Loaded, LoadedProgram, Prepared, Stream};
+use kernel::driver::{Context, DeviceMemory, DeviceSlice, Graph, Loaded, Prepared, Stream};
 use kernel::{AnyGemm, Batched, Buffer, Composed, Emulator, EngineError, Gemm, Gpu, Launch, Program};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U64};
 
 /// A kernel that a whole program shares, as an operation of a framework does.
-static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
+static LOADED: OnceLock<Loaded> = OnceLock::new();
 
 /// An engine that a whole program shares.
 static EMULATOR: OnceLock<Mutex<Emulator>> = OnceLock::new();
 
 /// An operation of a framework, which must be `Send` and `Sync`.
 struct Operation {
-    _loaded: Mutex<Loaded>,
+    _loaded: Loaded,
     _gemm: AnyGemm,
 }
 
@@ -38,7 +38,7 @@ const _: () = {
     shares::<Emulator>();
     shares::<Gpu>();
     shares::<Prepared>();
-    shares::<LoadedProgram>();
+    shares::<Loaded<Gemm<Simple>>>();
     shares::<Context>();
     shares::<Stream>();
     shares::<DeviceMemory>();

@@ -1,6 +1,8 @@
 //! Kernels that are called with only a problem and its matrices, on a stand-in for CUDA's driver.
 #![cfg(target_os = "linux")]
 
+#[path = "support/counting.rs"]
+mod counting;
 #[path = "support/stand_in.rs"]
 mod stand_in;
 
@@ -11,14 +13,17 @@ use std::time::{Duration, Instant};
 use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{Activation, Chooser, Context, DeviceMemory, DeviceSlice, GemmDesc, Stream, StreamRef};
+use kernel::driver::{
+    Activation, Chooser, Context, DeviceMemory, DeviceSlice, GemmDesc, Loaded, Stream, StreamRef,
+};
 use kernel::{
-    Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, Machine, MatrixRef, Request,
-    Types, fastest,
+    Composed, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Gpu, LinearArguments, Machine, MatrixRef,
+    Request, Types, fastest,
 };
 use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
 use typenum::{U1, U2, U64};
 
+use counting::allocations;
 use stand_in::{noted, other, with_stand_in};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
@@ -45,7 +50,7 @@ fn kernels_of_types_are_launched() {
         let all = memory.each_ref().map(DeviceSlice::from);
         let stream = Stream::new(gpu.context()).expect("a stream");
         let gemm = Gemm::<Whole>::load(&stream).expect("compiles");
-        gemm.launch_slices(&stream, PROBLEM, all).expect("legal");
+        gemm.multiply_slices(&stream, PROBLEM, all).expect("legal");
         assert_eq!(noted("launched"), 1);
         // The matrix of a wrong slice is named, and nothing runs.
         let [a, b, d] = all;
@@ -55,11 +60,11 @@ fn kernels_of_types_are_launched() {
             ("A and D are exchanged", PROBLEM, [d, b, a], "A is 102400 B"),
             ("K is odd", GemmProblem { k: 511, ..PROBLEM }, all, "16"),
         ] {
-            let error = gemm.launch_slices(&stream, problem, slices).expect_err(why).to_string();
+            let error = gemm.multiply_slices(&stream, problem, slices).expect_err(why).to_string();
             assert!(error.contains(words), "{why}: {error}");
         }
         for (m, n) in [(0, 64), (100, 0)] {
-            gemm.launch_slices(&stream, GemmProblem { m, n, k: 512 }, all).expect("nothing to do");
+            gemm.multiply_slices(&stream, GemmProblem { m, n, k: 512 }, all).expect("nothing to do");
         }
         assert_eq!(noted("launched"), 1);
         // C is D, C is lent separately, and C is not lent.
@@ -67,17 +72,18 @@ fn kernels_of_types_are_launched() {
         let buffer = gpu.allocate(BYTES[2]).expect("memory");
         let own = gpu.memory(buffer).expect("allocated");
         let of_c = DeviceSlice::from(&own);
-        gemm.launch_with(&stream, PROBLEM, all, (c(d.address()), &[])).expect("legal");
-        gemm.launch_with(&stream, PROBLEM, all, (c(of_c.address()), &[of_c])).expect("legal");
-        for (foreign, more) in [(1 << 40, &[of_c][..]), (of_c.address(), &[])] {
-            let error = gemm.launch_with(&stream, PROBLEM, all, (c(foreign), more)).expect_err("foreign");
+        let packed = Gemm::<Whole>::packed(PROBLEM, all.map(|slice| slice.address()));
+        gemm.launch(&stream, &packed.with(c(d.address())), &all).expect("legal");
+        gemm.launch(&stream, &packed.with(c(of_c.address())), &[a, b, d, of_c]).expect("legal");
+        for (foreign, lent) in [(1 << 40, &[a, b, d, of_c][..]), (of_c.address(), &all)] {
+            let error = gemm.launch(&stream, &packed.with(c(foreign)), lent).expect_err("foreign");
             assert!(error.to_string().contains("C is 12800 B"), "{error}");
         }
         assert_eq!(noted("launched"), 3);
         // From several threads.
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| gemm.launch_slices(&stream, PROBLEM, all).expect("legal"));
+                scope.spawn(|| gemm.multiply_slices(&stream, PROBLEM, all).expect("legal"));
             }
         });
         assert_eq!(noted("launched"), 7);
@@ -98,7 +104,7 @@ fn workspaces_are_kept_by_stream() {
         let mut counts = Vec::new();
         for (stream, problem) in [(0, small), (0, small), (1, small), (0, PROBLEM), (0, small), (1, small)] {
             let before = noted("allocated");
-            gemm.launch_slices(&streams[stream], problem, all).expect("legal");
+            gemm.multiply_slices(&streams[stream], problem, all).expect("legal");
             counts.push(noted("allocated") - before);
         }
         assert_eq!((counts, noted("freed")), (vec![1, 0, 1, 1, 0, 0], 1), "the smaller one goes");
@@ -107,7 +113,7 @@ fn workspaces_are_kept_by_stream() {
         let launch = || {
             // SAFETY: the driver has such a stream for each thread.
             let own = unsafe { StreamRef::from_raw(core::ptr::without_provenance_mut(2)) };
-            gemm.launch_slices(own, small, all).expect("legal");
+            gemm.multiply_slices(own, small, all).expect("legal");
         };
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -115,6 +121,39 @@ fn workspaces_are_kept_by_stream() {
             }
         });
         assert_eq!(noted("allocated") - before, 2, "one for each thread");
+    });
+}
+
+/// A way to launch a kernel of a type.
+type Way<'a, C> = dyn Fn(&Loaded<Gemm<C>>, &Stream) -> Result<(), EngineError> + 'a;
+
+/// The second of two equal calls allocates nothing, in a workspace that is kept too, whichever way it is launched.
+#[allow(unsafe_code, reason = "launches at plain addresses")]
+#[test]
+fn equal_calls_of_types_are_launched_without_allocations() {
+    fn counted<C: GemmConfig<Epilogue = LinearCombination<bf16>>>(gpu: &mut Gpu, name: &str) {
+        let memory = memory(gpu);
+        let all = memory.each_ref().map(DeviceSlice::from);
+        let call = Gemm::<C>::packed(PROBLEM, all.map(|slice| slice.address()));
+        let ways: [(&str, &Way<'_, C>); 3] = [
+            ("slices", &|gemm, stream| gemm.multiply_slices(stream, PROBLEM, all)),
+            ("a call", &|gemm, stream| gemm.launch(stream, &call, &all)),
+            // SAFETY: the stand-in runs nothing.
+            ("addresses", &|gemm, stream| unsafe { gemm.launch_raw(stream.raw(), &call) }),
+        ];
+        for (way, launch) in ways {
+            let stream = Stream::new(gpu.context()).expect("a stream");
+            let gemm = Gemm::<C>::load(&stream).expect("compiles");
+            let [first, second] = [(); 2].map(|()| allocations(|| launch(&gemm, &stream).expect("legal")));
+            assert!(first > 0, "{name}, {way}");
+            assert_eq!(second, 0, "{name}, {way}");
+        }
+    }
+    with_stand_in("equal_calls_of_types_are_launched_without_allocations", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        counted::<Whole>(&mut gpu, "whole tiles");
+        counted::<Divided>(&mut gpu, "divided tiles");
+        assert_eq!(noted("launched"), 12);
     });
 }
 
@@ -138,20 +177,21 @@ fn prepared_shapes_are_captured() {
                 .map(|problem| GemmDesc::new(Format::Bf16, [Major::K; 2], problem));
         chooser.enqueue(first, &known, all).expect("legal");
         chooser.prepare(first, &prepared, all).expect("legal");
-        divided.prepare(first, PROBLEM, all).expect("legal");
+        let packed = Gemm::<Divided>::packed(PROBLEM, all.map(|slice| slice.address()));
+        divided.prepare(first, &packed).expect("legal");
         assert_eq!(noted("launched"), 1, "nothing is enqueued that is only prepared");
         let loaded = noted("loaded");
         let graph = other::capture(|| {
             chooser.enqueue(first, &known, all).expect("known");
             chooser.enqueue(first, &prepared, all).expect("prepared");
-            divided.launch_slices(first, PROBLEM, all).expect("prepared");
+            divided.multiply_slices(first, PROBLEM, all).expect("prepared");
             for (why, error, words) in [
                 (
                     "a kernel",
                     chooser.enqueue(first, &cold, all),
                     "a kernel for 32 x 64 x 512 bf16 is not there yet",
                 ),
-                ("a workspace", divided.launch_slices(second, PROBLEM, all), "the workspace of"),
+                ("a workspace", divided.multiply_slices(second, PROBLEM, all), "the workspace of"),
             ] {
                 let error = error.expect_err(why).to_string();
                 assert!(error.contains(words) && error.contains("call `prepare`"), "{why}: {error}");
@@ -160,7 +200,7 @@ fn prepared_shapes_are_captured() {
         assert_eq!((noted("launched"), noted("loaded")), (1, loaded), "all others are captured");
         // The graph keeps the kernels and the workspace. The larger workspace, which it does not use, goes.
         let freed = noted("freed");
-        divided.launch_slices(first, GemmProblem { m: 1024, ..PROBLEM }, all).expect_err("A is short");
+        divided.multiply_slices(first, GemmProblem { m: 1024, ..PROBLEM }, all).expect_err("A is short");
         drop((chooser, divided));
         assert_eq!((other::replay(graph), noted("stale replay"), noted("freed") - freed), (0, 0, 1));
     });

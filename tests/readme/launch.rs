@@ -6,5 +6,5 @@ fn layer(
     y: &mut CudaSlice<bf16>,
 ) -> Result<(), falchion::kernel::EngineError> {
     let gemm = Gemm::<MyGemm>::load(stream)?; // milliseconds: keep it
-    gemm.launch(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
+    gemm.multiply(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
 }

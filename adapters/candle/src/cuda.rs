@@ -1,7 +1,5 @@
 //! The operations on the card, on candle's stream.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
     CudaStream, CudaView, DeviceRepr, LaunchConfig, PushKernelArg, ValidAsZeroBits,
@@ -20,19 +18,6 @@ use crate::experts::Experts;
 use crate::plain::{Part, Stored};
 use crate::product::{Extents, Product};
 use crate::scaled::Scaled;
-
-/// The kernels that were chosen and compiled so far, per card.
-fn chooser(stream: &Arc<CudaStream>) -> Result<Arc<Chooser>> {
-    static CHOOSERS: Mutex<Vec<(usize, Arc<Chooser>)>> = Mutex::new(Vec::new());
-    let ordinal = CudaStream::context(stream).ordinal();
-    let mut all = CHOOSERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = all.iter().find(|(of, _)| *of == ordinal) {
-        return Ok(Arc::clone(found));
-    }
-    let made = Arc::new(Chooser::new(stream).map_err(Error::wrap)?);
-    all.push((ordinal, Arc::clone(&made)));
-    Ok(made)
-}
 
 /// The 16-bit element types that are multiplied on the card.
 trait Half: CudaDType + DeviceRepr + ValidAsZeroBits {
@@ -79,7 +64,7 @@ fn enqueue<T: CudaDType + DeviceRepr, D: CudaDType + DeviceRepr>(
 ) -> Result<CudaStorage> {
     let device = a.0.cuda()?.device().clone();
     let stream = device.cuda_stream();
-    let chooser = chooser(&stream)?;
+    let chooser = Chooser::shared(CudaStream::context(&stream).ordinal()).map_err(Error::wrap)?;
     let (of_a, of_b) = (view::<T>(a)?, view::<T>(b)?);
     #[allow(unsafe_code, reason = "nobody reads D before it is written")]
     // SAFETY: every element of D is written before the operation's result is read.
@@ -148,7 +133,7 @@ fn grouped<T: Half>(
 ) -> Result<CudaStorage> {
     let device = x.0.cuda()?.device().clone();
     let stream = device.cuda_stream();
-    let chooser = chooser(&stream)?;
+    let chooser = Chooser::shared(CudaStream::context(&stream).ordinal()).map_err(Error::wrap)?;
     let (x, weights, offsets) = (view::<T>(x)?, view::<T>(weights)?, view::<u32>(offsets)?);
     let count = u32::try_from(count).map_err(Error::wrap)?;
     let of_weights = if experts.transposed { Major::K } else { Major::Mn };

@@ -10,7 +10,7 @@ use falchion::kernel::{EngineError, Program};
 use falchion::ptx::VerifyError;
 
 /// A loaded kernel. Different requests may have one kernel.
-pub(crate) type Shared<K> = Arc<Mutex<Loaded<K>>>;
+pub(crate) type Shared<K> = Arc<Loaded<K>>;
 
 /// Kernels by kind, card and text, as long as a request has them.
 type Shelf = BTreeMap<(TypeId, usize, String), Weak<dyn Any + Send + Sync>>;
@@ -30,11 +30,11 @@ pub(crate) struct Kept<K> {
     loaded: Mutex<Option<(usize, Shared<K>)>>,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K: Clone + Send + 'static> Kept<K> {
+impl<K: Clone + Send + Sync + 'static> Kept<K> {
     /// A kernel whose programs `emit` makes. `text` says all that they depend on, the kind of kernel apart.
     pub(crate) fn new(kernel: K, text: String, emit: fn(&K) -> Result<Vec<Program>, VerifyError>) -> Self {
         Self { kernel, emit, text, loaded: Mutex::default() }
@@ -75,7 +75,7 @@ impl<K: Clone + Send + 'static> Kept<K> {
                 let context = Context::primary(ordinal)?;
                 let programs: Vec<_> = self.programs()?.iter().map(|of| Program::clone(of)).collect();
                 let loaded = Loaded::load_in(&context, self.kernel.clone(), programs)?;
-                let made: Shared<K> = Arc::new(Mutex::new(loaded));
+                let made: Shared<K> = Arc::new(loaded);
                 let mut shelf = SHELF.lock();
                 shelf.retain(|_, known| known.strong_count() > 0);
                 match shelf.get(&key).and_then(Weak::upgrade).and_then(|first| first.downcast().ok()) {
@@ -99,8 +99,6 @@ impl<K: Clone + Send + 'static> Kept<K> {
 
     /// Number of the kernel's clusters that are resident on the card; `None` if it was not loaded.
     pub(crate) fn resident(&self) -> Option<u32> {
-        let loaded = lock(&self.loaded).as_ref().map(|(_, loaded)| Arc::clone(loaded))?;
-        let resident = lock(&loaded).resident_clusters();
-        Some(resident)
+        lock(&self.loaded).as_ref().map(|(_, loaded)| loaded.resident_clusters())
     }
 }

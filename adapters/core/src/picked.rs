@@ -9,13 +9,13 @@ use falchion::kernel::driver::{Chosen, Context, Tuned, Tuning, recorded, tuned};
 use falchion::kernel::{Buffer, EngineError, Family, Kernel, Machine, Predicted, Program, asked};
 
 use crate::host::{self, Hosted, Run};
-use crate::kept::{Kept, lock};
+use crate::kept::Kept;
 use crate::refusal::{Refusal, of_driver};
 
 /// A family whose kernels adapters offer.
 pub trait Offered: Family {
     /// What runs: the kernel, with whatever a request adds to it.
-    type Runs: Hosted<Self::Arguments> + Clone + Send + 'static;
+    type Runs: Hosted<Self::Arguments> + Clone + Send + Sync + 'static;
 
     /// A call of it, with the addresses of its tensors.
     type Arguments: Clone;
@@ -203,7 +203,7 @@ impl<K: Offered> Picked<K> {
     ) -> Result<(), EngineError> {
         let loaded = self.kept.on(ordinal)?;
         // SAFETY: the caller guarantees it.
-        unsafe { lock(&loaded).launch_raw(stream, call) }
+        unsafe { loaded.launch_raw(stream, call) }
     }
 
     /// Runs a call on the host's memory, in the emulator. The call's workspace is not used.

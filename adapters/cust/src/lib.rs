@@ -1,7 +1,7 @@
 //! GEMMs on [cust](https://docs.rs/cust)'s device buffers, with falchion's kernels for Hopper.
 //!
 //! [`Products`] chooses a kernel for each GEMM and keeps it. [`Products::load`] loads a kernel type of your
-//! own, and [`launch`] launches it with the same buffers.
+//! own, and [`Products::multiply`] launches it on the same buffers.
 //!
 //! ```no_run
 //! use cust::memory::{CopyDestination, DeviceBuffer};
@@ -35,7 +35,7 @@ use cust::stream::Stream;
 use falchion::collective::{Epilogue, Format, LinearArguments};
 use falchion::cute_rs::atom::Major;
 pub use falchion::kernel::driver::Activation;
-use falchion::kernel::driver::{self, Chooser, GemmDesc, LoadedGemm, StreamRef};
+use falchion::kernel::driver::{self, Chooser, GemmDesc, Loaded, StreamRef};
 pub use falchion::kernel::{EngineError, GemmProblem};
 use falchion::kernel::{Gemm, GemmConfig};
 
@@ -179,33 +179,34 @@ impl Products {
     ///
     /// # Errors
     /// An error of the verifier, the compiler or the driver.
-    pub fn load<C: GemmConfig>(&self) -> Result<LoadedGemm<C>, Error> {
+    pub fn load<C: GemmConfig>(&self) -> Result<Loaded<Gemm<C>>, Error> {
         Ok(Gemm::<C>::load(&self.context)?)
     }
-}
 
-/// Computes `D = A * B` by a kernel of your own ([`Products::load`]). The kernel's type defines the layouts
-/// of A, B and D. Waits for the stream.
-///
-/// # Errors
-/// A slice is too short (the error names it); an address or an extent is illegal for the kernel; an error of
-/// the driver.
-pub fn launch<C, T: DeviceCopy, D: DeviceCopy>(
-    gemm: &LoadedGemm<C>,
-    stream: &Stream,
-    problem: GemmProblem,
-    a: &DeviceSlice<T>,
-    b: &DeviceSlice<T>,
-    d: &mut DeviceSlice<D>,
-) -> Result<(), Error>
-where
-    C: GemmConfig<Epilogue: Epilogue<Arguments = LinearArguments>>,
-{
-    // SAFETY: the slices are borrowed until the stream has been waited for; the launch checks that they have
-    // enough bytes.
-    let enqueued =
-        unsafe { gemm.launch_slices(on(stream), problem, [readable(a), readable(b), writable(d)]) };
-    settled(stream, enqueued.map_err(Error::from))
+    /// Computes `D = A * B` by a kernel type of your own that was [loaded](Self::load). The type defines the layouts of A, B and D. Waits
+    /// for the stream.
+    ///
+    /// # Errors
+    /// A slice is too short (the error names it); an address or an extent is illegal for the kernel; an error of
+    /// the driver.
+    pub fn multiply<C, T: DeviceCopy, D: DeviceCopy>(
+        &self,
+        gemm: &Loaded<Gemm<C>>,
+        stream: &Stream,
+        problem: GemmProblem,
+        a: &DeviceSlice<T>,
+        b: &DeviceSlice<T>,
+        d: &mut DeviceSlice<D>,
+    ) -> Result<(), Error>
+    where
+        C: GemmConfig<Epilogue: Epilogue<Arguments = LinearArguments>>,
+    {
+        // SAFETY: the slices are borrowed until the stream has been waited for; the launch checks that they have
+        // enough bytes.
+        let enqueued =
+            unsafe { gemm.multiply_slices(on(stream), problem, [readable(a), readable(b), writable(d)]) };
+        settled(stream, enqueued.map_err(Error::from))
+    }
 }
 
 /// Waits for the stream even if the launch failed.

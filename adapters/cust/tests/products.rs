@@ -104,7 +104,7 @@ fn a_card_runs_a_kernel_of_ones_own() -> Outcome {
     let [a, b] = [DeviceBuffer::from_slice(&rounded(&a))?, DeviceBuffer::from_slice(&rounded(&b))?];
     let mut d = DeviceBuffer::from_slice(&vec![f32::NAN; wanted.len()])?;
     let gemm = products.load::<Own>()?;
-    falchion_cust::launch(&gemm, &stream, problem, &a, &b, &mut d)?;
+    products.multiply(&gemm, &stream, problem, &a, &b, &mut d)?;
     let mut found = vec![0.0; wanted.len()];
     d.copy_to(&mut found)?;
     assert_eq!(found, wanted);

@@ -12,7 +12,8 @@ use super::{Atom, OperandTile, PlanError, Source};
 /// Most columns of one instruction.
 pub(super) const MOST_COLUMNS: u32 = 256;
 
-/// The numbers of a product: an instruction, a tile, and who multiplies it. It says nothing of where the tiles come from.
+/// The numbers of a product: an instruction, a tile, and who multiplies it. It says nothing of where the tiles come from. Whoever makes
+/// one by hand may ask it anything; only [`ProductSpec::new`] and a plan say whether it can be multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProductShape {
     /// The instruction that multiplies.
@@ -29,9 +30,12 @@ pub struct ProductShape {
 }
 
 impl ProductShape {
-    /// Number of blocks of the tile that one warpgroup computes. A block is the rows of one instruction.
+    /// Number of blocks of the tile that one warpgroup computes. A block is the rows of one instruction. 0 without warpgroups.
     pub const fn blocks(&self) -> u32 {
-        self.tile[0] / self.warpgroups / self.atom.rows()
+        match self.tile[0].checked_div(self.warpgroups) {
+            Some(rows) => rows / self.atom.rows(),
+            None => 0,
+        }
     }
 
     /// Number of instructions along K.
@@ -46,20 +50,33 @@ impl ProductShape {
         if ranges > 1 {
             return ranges;
         }
-        let steps = self.tile[1].div_ceil(self.column_step);
+        let step = self.step();
         // Columns beyond the last whole step below 256 cannot be used.
-        steps.div_ceil(MOST_COLUMNS / self.column_step)
+        self.tile[1].div_ceil(step).div_ceil(MOST_COLUMNS / step)
+    }
+
+    /// The step of columns, as far as it is one.
+    const fn step(&self) -> u32 {
+        match self.column_step {
+            0 => 1,
+            step @ 1..MOST_COLUMNS => step,
+            MOST_COLUMNS.. => MOST_COLUMNS,
+        }
     }
 
     /// First column of instruction `i` of them, and the number of columns it multiplies. The numbers are as
-    /// equal as possible.
+    /// equal as possible. Behind the last one, no columns.
     pub const fn columns_of(&self, i: u32) -> [u32; 2] {
         let across = self.across();
-        if across <= 1 {
+        if i >= across {
+            return [self.tile[1], 0];
+        }
+        if across == 1 {
             return [0, self.tile[1]];
         }
-        let (step, steps) = (self.column_step, self.tile[1] / self.column_step);
-        let (first, end) = (steps * i / across * step, steps * (i + 1) / across * step);
+        let (step, steps) = (self.step(), (self.tile[1] / self.step()) as u64);
+        let first = (steps * i as u64 / across as u64) as u32 * step;
+        let end = (steps * (i as u64 + 1) / across as u64) as u32 * step;
         [first, end - first]
     }
 
@@ -117,13 +134,13 @@ impl ProductShape {
     pub const fn accumulators(&self) -> u32 {
         let columns = self.tile[1] / self.wave_ranges();
         let blocks = if self.waves == 1 { self.blocks() } else { self.wave_blocks() };
-        blocks * self.atom.accumulators(columns)
+        blocks.saturating_mul(self.atom.accumulators(columns))
     }
 
     /// Checks that warpgroups can share the rows of the tile.
     pub(super) const fn rows(&self) -> Result<(), PlanError> {
         let (m, consumers) = (self.tile[0], self.warpgroups);
-        if consumers == 0 || m == 0 || !m.is_multiple_of(self.atom.rows() * consumers) {
+        if consumers == 0 || m == 0 || !m.is_multiple_of(self.atom.rows().saturating_mul(consumers)) {
             return Err(PlanError::TileM { m, consumers });
         }
         Ok(())

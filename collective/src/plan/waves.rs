@@ -28,7 +28,7 @@ impl MainloopSpec {
             blocks.is_multiple_of(waves)
         } else {
             waves.is_multiple_of(blocks)
-                && n.is_multiple_of(ranges * product.column_step)
+                && n.is_multiple_of(ranges.saturating_mul(product.column_step))
                 && n / ranges <= MOST_COLUMNS
                 && self.step == 0
         };

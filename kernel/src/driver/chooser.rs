@@ -12,16 +12,17 @@ use half::{bf16, f16};
 use lru::LruCache;
 
 use super::context::{Context, lock};
-use super::ready::{Ready, Step};
+use super::loaded::Loaded;
 use super::slice::DeviceSlice;
 use super::stream::StreamRef;
 use super::typed::InContext;
 #[cfg(feature = "cudarc")]
 use super::typed::{DeviceElement, enough};
-use crate::arguments::Tree;
+use crate::arguments::{Arguments, Tree};
 use crate::call::Call;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
+use crate::kernel::written;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 use crate::select::{Machine, Request, fastest};
@@ -153,20 +154,32 @@ struct Chosen {
     by_name: LruCache<String, Arc<Once>>,
 }
 
+/// How far a call goes.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Everything that cannot be done while a stream is captured: memory is allocated, nothing is enqueued.
+    Prepare,
+    /// It is enqueued.
+    Launch,
+}
+
 /// A kernel that the first thread makes. Threads that need it meanwhile wait for that thread.
 #[derive(Default)]
-struct Once(Mutex<Option<Arc<Ready>>>);
+struct Once(Mutex<Option<Arc<Loaded>>>);
 
 impl Once {
     /// The kernel. `make` is called if there is none yet; after an error, the next thread tries again.
-    fn get(&self, make: impl FnOnce() -> Result<Arc<Ready>, EngineError>) -> Result<Arc<Ready>, EngineError> {
+    fn get(
+        &self,
+        make: impl FnOnce() -> Result<Arc<Loaded>, EngineError>,
+    ) -> Result<Arc<Loaded>, EngineError> {
         let mut made = lock(&self.0);
-        if let Some(ready) = &*made {
-            return Ok(Arc::clone(ready));
+        if let Some(loaded) = &*made {
+            return Ok(Arc::clone(loaded));
         }
-        let ready = make()?;
-        *made = Some(Arc::clone(&ready));
-        Ok(ready)
+        let loaded = make()?;
+        *made = Some(Arc::clone(&loaded));
+        Ok(loaded)
     }
 }
 
@@ -182,6 +195,21 @@ impl fmt::Debug for Chooser {
 }
 
 impl Chooser {
+    /// The chooser that the whole process shares for the GPU with an index, in its primary context.
+    ///
+    /// # Errors
+    /// As [`Context::primary`].
+    pub fn shared(ordinal: usize) -> Result<Arc<Self>, EngineError> {
+        static SHARED: Mutex<Vec<Arc<Chooser>>> = Mutex::new(Vec::new());
+        let mut known = lock(&SHARED);
+        if let Some(chooser) = known.iter().find(|chooser| chooser.context.ordinal() == ordinal) {
+            return Ok(Arc::clone(chooser));
+        }
+        let chooser = Arc::new(Self::new(&Context::primary(ordinal)?)?);
+        known.push(Arc::clone(&chooser));
+        Ok(chooser)
+    }
+
     /// A chooser that has not chosen anything yet.
     ///
     /// # Errors
@@ -249,7 +277,7 @@ impl Chooser {
         what: &GemmDesc<'_>,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
-        let Shape { types, problem, products, activation, .. } = what.shape;
+        let Shape { types, majors, problem, products, activation, .. } = what.shape;
         let one = products == GroupedProblem::One;
         let refusal = match (types.is_scaled(), what.scales.is_some()) {
             _ if matches!(products, GroupedProblem::GroupedContiguous { count: 0, .. }) => {
@@ -271,10 +299,11 @@ impl Chooser {
             return Ok(());
         }
         let addresses = slices.map(|slice| slice.address());
-        let ready = self.ready(to.1, &what.shape, addresses)?;
+        let loaded = self.loaded(to.1, &what.shape, addresses)?;
         let mut lent = slices.to_vec();
         lent.extend(what.offsets.into_iter().chain(what.bias).chain(what.scales.into_iter().flatten()));
-        let mut call = ready.call(problem, addresses);
+        let mut call = Call::packed(majors, problem);
+        [call.a.address, call.b.address, call.d.address] = addresses;
         if let Some(scales) = what.scales {
             let extents = BlockScales::packed_extents([m, n, k], types.scaled);
             call = call.scaled(BlockScales::packed(scales.map(|slice| slice.address()), extents));
@@ -285,22 +314,22 @@ impl Chooser {
             None => call.batched(products.count()),
         };
         let Some((activation, bias)) = activation.zip(what.bias) else {
-            return ready.launch(to, call, &lent);
+            return stepped(&loaded, to, &call, &lent);
         };
         let bias = RowArgument { address: bias.address(), len: n };
         if types.d == Format::F16 {
-            return biased::<f16>(&ready, to, call, (activation, bias), &lent);
+            return biased::<f16>(&loaded, to, call, (activation, bias), &lent);
         }
-        biased::<bf16>(&ready, to, call, (activation, bias), &lent)
+        biased::<bf16>(&loaded, to, call, (activation, bias), &lent)
     }
 
     /// The kernel for a multiplication.
-    fn ready(
+    fn loaded(
         &self,
         stream: StreamRef<'_>,
         shape: &Shape,
         addresses: [u64; 3],
-    ) -> Result<Arc<Ready>, EngineError> {
+    ) -> Result<Arc<Loaded>, EngineError> {
         let aligned = addresses.map(|address| address.trailing_zeros().min(8));
         let once = Arc::clone(lock(&self.chosen).by_shape.get_or_insert((*shape, aligned), Arc::default));
         once.get(|| {
@@ -312,7 +341,10 @@ impl Chooser {
             let gemm = self.choose(shape, aligned)?;
             let name = gemm.entry_name();
             let once = Arc::clone(lock(&self.chosen).by_name.get_or_insert(name, Arc::default));
-            once.get(|| Ready::new(&self.context, gemm).map(Arc::new))
+            once.get(|| {
+                let program = written::<Call>(&gemm)?;
+                Loaded::load_in(&self.context, gemm, program).map(Arc::new)
+            })
         })
     }
 
@@ -345,7 +377,7 @@ type Biased<T, F = MultiplyAdd> = Compute<F, (Accumulator, Scalar, Named<Bias, R
 
 /// Launches a call with a bias of this type and an activation.
 fn biased<T: Element>(
-    ready: &Ready,
+    loaded: &Loaded,
     to: (Step, StreamRef<'_>),
     call: Call,
     (activation, bias): (Activation, RowArgument),
@@ -353,16 +385,29 @@ fn biased<T: Element>(
 ) -> Result<(), EngineError> {
     let sum = ((), ((), 1.0, bias));
     match activation {
-        Activation::Identity => ready.launch(to, call.with(Tree::<Biased<T>>(sum)), lent),
+        Activation::Identity => stepped(loaded, to, &call.with(Tree::<Biased<T>>(sum)), lent),
         Activation::Gelu => {
-            ready.launch(to, call.with(Tree::<Biased<T, MultiplyAddGelu<Fastest>>>(sum)), lent)
+            stepped(loaded, to, &call.with(Tree::<Biased<T, MultiplyAddGelu<Fastest>>>(sum)), lent)
         }
         Activation::Relu => {
-            ready.launch(to, call.with(Tree::<Compute<Relu, (Biased<T>,)>>(((), (sum,)))), lent)
+            stepped(loaded, to, &call.with(Tree::<Compute<Relu, (Biased<T>,)>>(((), (sum,)))), lent)
         }
         Activation::Silu => {
-            ready.launch(to, call.with(Tree::<Compute<Silu<Fast>, (Biased<T>,)>>(((), (sum,)))), lent)
+            stepped(loaded, to, &call.with(Tree::<Compute<Silu<Fast>, (Biased<T>,)>>(((), (sum,)))), lent)
         }
+    }
+}
+
+/// Enqueues a call, or only prepares it.
+fn stepped<E: Arguments + Clone>(
+    loaded: &Loaded,
+    (step, stream): (Step, StreamRef<'_>),
+    call: &Call<E>,
+    lent: &[DeviceSlice<'_>],
+) -> Result<(), EngineError> {
+    match step {
+        Step::Prepare => loaded.prepare(stream, call),
+        Step::Launch => loaded.launch(stream, call, lent),
     }
 }
 
@@ -376,7 +421,7 @@ impl RowMajorProducts for bf16 {}
 impl RowMajorProducts for f16 {}
 
 /// Enqueues `D = A * B` of row-major matrices on cudarc's slices, and returns at once. A is `M x K`, B `K x
-/// N` and D `M x N`. The kernel is chosen and kept as by a [`Chooser`].
+/// N` and D `M x N`. This is [`Chooser::multiply`] by the [chooser](Chooser::shared) that the process has for the stream's GPU.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -403,20 +448,8 @@ pub fn matmul<T: RowMajorProducts>(
     b: &impl cudarc::driver::DevicePtr<T>,
     d: &mut impl cudarc::driver::DevicePtrMut<T>,
 ) -> Result<(), EngineError> {
-    static CHOOSERS: Mutex<Vec<(usize, Arc<Chooser>)>> = Mutex::new(Vec::new());
     enough(problem, [a.len(), b.len(), d.len()])?;
-    let ordinal = cudarc::driver::CudaStream::context(stream).ordinal();
-    let chooser = {
-        let mut choosers = lock(&CHOOSERS);
-        match choosers.iter().find(|(of, _)| *of == ordinal) {
-            Some((_, chooser)) => Arc::clone(chooser),
-            None => {
-                let chooser = Arc::new(Chooser::new(stream)?);
-                choosers.push((ordinal, Arc::clone(&chooser)));
-                chooser
-            }
-        }
-    };
+    let chooser = Chooser::shared(cudarc::driver::CudaStream::context(stream).ordinal())?;
     let (a, b, d) = super::cudarc::lent(stream, a, b, d);
     let slices = [a.slice(), b.slice(), d.slice()];
     chooser.multiply(&**stream, (T::FORMATS[0], [Major::K, Major::Mn]), problem, slices)

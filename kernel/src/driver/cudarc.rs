@@ -9,7 +9,7 @@
 //! use kernel::{Call, EngineError};
 //!
 //! fn multiply(
-//!     loaded: &mut Loaded,
+//!     loaded: &Loaded,
 //!     stream: &CudaStream,
 //!     (a, b, d): (&CudaSlice<u16>, &CudaSlice<u16>, &mut CudaSlice<u16>),
 //!     mut call: Call,
@@ -22,6 +22,7 @@
 #![allow(unsafe_code, reason = "takes addresses that cudarc vouches for")]
 
 use core::fmt;
+use std::sync::Arc;
 
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
 
@@ -85,5 +86,11 @@ impl<'a> From<&'a CudaStream> for StreamRef<'a> {
     fn from(stream: &'a CudaStream) -> Self {
         // SAFETY: the stream is borrowed as long as the value is used.
         unsafe { Self::from_raw(stream.cu_stream().cast()) }
+    }
+}
+
+impl<'a> From<&'a Arc<CudaStream>> for StreamRef<'a> {
+    fn from(stream: &'a Arc<CudaStream>) -> Self {
+        Self::from(stream.as_ref())
     }
 }

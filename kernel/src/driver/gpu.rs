@@ -224,7 +224,7 @@ impl Gpu {
 }
 
 /// A device's name, if the kernels are for its architecture.
-fn check_device(context: &Context) -> Result<String, EngineError> {
+pub(super) fn check_device(context: &Context) -> Result<String, EngineError> {
     let name = context.name()?;
     let major = context.attribute(device::CAPABILITY_MAJOR)?;
     let minor = context.attribute(device::CAPABILITY_MINOR)?;

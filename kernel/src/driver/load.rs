@@ -23,7 +23,7 @@ pub enum Origin {
     Assembled,
     /// It was read from the folder of compiled kernels ([`disk`](crate::disk)).
     Disk,
-    /// The caller passed it ([`LoadedProgram::load_ahead`](super::LoadedProgram::load_ahead)).
+    /// The caller passed it ([`Loaded::load_ahead`](super::Loaded::load_ahead)).
     Ahead,
 }
 
@@ -66,7 +66,7 @@ impl Context {
         key.map_err(|source| EngineError::Cache { source })
     }
 
-    /// The key of a program's binary on disk, as [`LoadedProgram::load_in`](super::LoadedProgram::load_in) looks for it.
+    /// The key of a program's binary on disk, as [`Loaded::load_in`](super::Loaded::load_in) looks for it.
     ///
     /// In addition to what [`key`](Self::key) depends on, it depends on the version of the assembler that
     /// `FALCHION_PTXAS` names, so a binary of another assembler is never used. If no assembler is named, the
@@ -167,9 +167,9 @@ mod tests {
     use crate::assembler;
     use crate::call::Call;
     use crate::disk::Cache;
-    use crate::driver::LoadedProgram;
     use crate::driver::counting::card;
     use crate::driver::module::Module;
+    use crate::driver::{Loaded, LoadedProgram};
     use crate::engine::Engine;
     use crate::problem::GemmProblem;
     use crate::spec::KernelSpec;
@@ -204,21 +204,18 @@ mod tests {
             let (operand, d) = (gpu.upload(&ones)?, gpu.allocate(ones.len())?);
             let mut numbers = Vec::new();
             for origin in [Origin::Assembled, Origin::Disk] {
-                let kernel = LoadedProgram::load_from(gpu.context(), &program, Some(&cache))?;
+                let loaded = Loaded::load_from(gpu.context(), gemm.clone(), program.clone(), Some(&cache))?;
+                let kernel = loaded.program();
                 assert_eq!((kernel.origin(), kernel.warnings()), (origin, &[][..]), "{name}");
                 assert_eq!(kernel.local_bytes(), compiled.local_bytes(), "{name}");
                 assert_eq!(kernel.advisories(), Vec::<String>::new(), "{name}");
-                let resident = kernel.max_active_clusters()?;
+                let resident = loaded.resident_clusters();
                 numbers.push((kernel.registers(), resident, kernel.compile_log().to_owned()));
                 let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 });
                 let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
-                let workspace = gpu.workspace(gemm.workspace(&call, resident))?;
-                let call = Call { workspace, ..call };
-                let launch = gemm.launch(&call, resident)?.ok_or("an empty product")?;
-                let block = kernel.parameter_block(&program, &launch.arguments)?;
                 gpu.write(d, &[0xff; 64 * 64 * 2])?;
                 // SAFETY: the stream is the GPU's, and so are all buffers, which stay until it has been read.
-                unsafe { kernel.launch_raw(gpu.stream().raw(), launch.grid, &block)? };
+                unsafe { loaded.launch_raw(gpu.stream().raw(), &call)? };
                 assert_eq!(
                     gpu.read(d)?,
                     bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64),

@@ -3,16 +3,21 @@
 
 use core::ffi::c_void;
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES};
 
 use super::calls::{Blocks, LaunchBuilder, LaunchCache};
-use super::context::{Context, Current};
-use super::loaded_program::LoadedProgram;
-use super::slice::DeviceSlice;
+use super::context::{Context, Current, lock};
+use super::gpu::check_device;
+use super::loaded_program::{LoadedProgram, parameter_block_in};
+use super::memory::DeviceMemory;
+use super::slice::{DeviceSlice, LentSlices};
 use super::stream::{Held, StreamRef};
 use super::tensor_map;
+use super::workspaces::Workspaces;
+use crate::buffer::Buffer;
+use crate::disk::Cache;
 use crate::error::{EngineError, LaunchError};
 use crate::filled::Launch;
 use crate::gemm::AnyGemm;
@@ -37,7 +42,7 @@ use crate::program::Program;
 ///     let stream = Stream::new(&context)?;
 ///     let gemm = kernel::find("128x256-bf16-kk")?;
 ///     let program = gemm.program()?;
-///     let mut loaded = Loaded::load_in(&context, gemm, program)?; // milliseconds; keep it
+///     let loaded = Loaded::load_in(&context, gemm, program)?; // milliseconds; keep it
 ///     for call in calls {
 ///         loaded.launch(&stream, call, &[weights, sums])?; // microseconds
 ///     }
@@ -45,19 +50,24 @@ use crate::program::Program;
 /// }
 /// ```
 ///
-/// A kernel of several [programs](Kernel::programs) is one, too: a call launches all of them, one after the other.
+/// A kernel of several [programs](Kernel::programs) is one, too: a call launches all of them, one after the other. Several threads may use
+/// one value; their launches are enqueued one after the other.
+///
+/// A GEMM needs no workspace in its calls: the value allocates one for each stream that needs it, and keeps it.
 pub struct Loaded<K = AnyGemm> {
     kernel: K,
     /// One per program, at least one.
     parts: Vec<Part>,
+    /// The launches of each program that are kept. Locked until a call's launches are enqueued.
+    kept: Mutex<Vec<LaunchCache>>,
+    workspaces: Workspaces,
 }
 
-/// A program, and the launches of it that are kept.
+/// A program, and how many of its clusters are resident on the GPU at once.
 struct Part {
     program: Program,
     loaded: Arc<LoadedProgram>,
     resident: u32,
-    calls: LaunchCache,
 }
 
 /// A kernel's programs, as [`Loaded::load_in`] takes them: all of [`Kernel::programs`], or the only one.
@@ -79,29 +89,77 @@ impl From<Vec<Program>> for Programs {
 impl<K> fmt::Debug for Loaded<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Loaded");
-        for Part { program, resident, calls, .. } in &self.parts {
-            debug.field("program", &program.name()).field("resident", resident).field("shapes", &calls.len());
+        for (Part { program, resident, .. }, kept) in self.parts.iter().zip(&*lock(&self.kept)) {
+            debug.field("program", &program.name()).field("resident", resident).field("shapes", &kept.len());
         }
         debug.finish_non_exhaustive()
     }
 }
 
 impl<K> Loaded<K> {
-    /// Compiles a kernel in a context. `programs` must be the kernel's own ([`Kernel::programs`]).
+    /// Compiles a kernel in a context, for example a device's primary context, which cudarc, candle, cust and
+    /// the CUDA runtime use too. `programs` must be the kernel's own ([`Kernel::programs`]).
+    ///
+    /// If the folder of compiled kernels ([`disk`](crate::disk)) has a binary, that is loaded. Otherwise the
+    /// assembler that `FALCHION_PTXAS` names makes one, which is kept there. If no assembler is named, the
+    /// driver compiles the program.
     ///
     /// # Errors
-    /// The compiler's log if the driver rejects a program, or a driver error.
+    /// A GPU of another architecture; the driver is too old for a program's version of PTX; the compiler's log if the
+    /// driver rejects a program; `FALCHION_PTXAS` names an assembler that fails; `FALCHION_CACHE` names a folder that
+    /// cannot be made; or a driver error.
     pub fn load_in(
         context: &Arc<Context>,
         kernel: K,
         programs: impl Into<Programs>,
     ) -> Result<Self, EngineError> {
-        let load = |program: Program| {
-            let loaded = Arc::new(LoadedProgram::load_in(context, &program)?);
-            Ok((program, loaded))
-        };
-        let programs = programs.into().0.into_iter().map(load).collect::<Result<_, EngineError>>()?;
-        Self::of_programs(kernel, programs)
+        Self::load(context, kernel, programs, |_, program| LoadedProgram::load_in(context, program))
+    }
+
+    /// The same with a folder of your own. With `None`, nothing is read from disk or kept there.
+    ///
+    /// # Errors
+    /// As [`load_in`](Self::load_in).
+    pub fn load_from(
+        context: &Arc<Context>,
+        kernel: K,
+        programs: impl Into<Programs>,
+        folder: Option<&Cache>,
+    ) -> Result<Self, EngineError> {
+        Self::load(context, kernel, programs, |_, program| LoadedProgram::load_from(context, program, folder))
+    }
+
+    /// Loads binaries that were [built](crate::build) ahead of time, each together with its PTX text, in the order of the programs. A program
+    /// that has none, has another text, or whose binary the driver rejects, is loaded as by [`load_in`](Self::load_in).
+    ///
+    /// # Errors
+    /// As [`load_in`](Self::load_in).
+    ///
+    /// # Safety
+    /// Each binary must be what NVIDIA's assembler made from its text.
+    pub unsafe fn load_ahead(
+        context: &Arc<Context>,
+        kernel: K,
+        programs: impl Into<Programs>,
+        ahead: &[(&str, &[u8])],
+    ) -> Result<Self, EngineError> {
+        Self::load(context, kernel, programs, |i, program| match ahead.get(i) {
+            // SAFETY: the caller guarantees it.
+            Some((text, binary)) => unsafe { LoadedProgram::load_ahead(context, program, text, binary) },
+            None => LoadedProgram::load_in(context, program),
+        })
+    }
+
+    fn load(
+        context: &Context,
+        kernel: K,
+        programs: impl Into<Programs>,
+        load: impl Fn(usize, &Program) -> Result<LoadedProgram, EngineError>,
+    ) -> Result<Self, EngineError> {
+        check_device(context)?;
+        let programs = programs.into().0.into_iter().enumerate();
+        let load = |(i, program)| load(i, &program).map(|loaded| (program, Arc::new(loaded)));
+        Self::of_programs(kernel, programs.map(load).collect::<Result<_, _>>()?)
     }
 
     /// With programs that are already compiled.
@@ -111,14 +169,15 @@ impl<K> Loaded<K> {
     ) -> Result<Self, EngineError> {
         let part = |(program, loaded): (Program, Arc<LoadedProgram>)| {
             let resident = loaded.max_active_clusters()?;
-            Ok(Part { program, loaded, resident, calls: LaunchCache::default() })
+            Ok(Part { program, loaded, resident })
         };
         let parts = programs.into_iter().map(part).collect::<Result<Vec<_>, EngineError>>()?;
         if parts.is_empty() {
             let kernel = core::any::type_name::<K>().to_owned();
             return Err(EngineError::Programs { kernel, given: 0, needed: 1 });
         }
-        Ok(Self { kernel, parts })
+        let kept = Mutex::new(parts.iter().map(|_| LaunchCache::default()).collect());
+        Ok(Self { kernel, parts, kept, workspaces: Workspaces::default() })
     }
 
     /// The compiled program; of several, the first.
@@ -144,21 +203,23 @@ impl<K> Loaded<K> {
     /// Enqueues a call of any form, with the arguments of any epilogue, and returns at once. A call with
     /// nothing to compute enqueues nothing.
     ///
-    /// All memory that the call accesses must be part of `lent`: matrices up to their last element, the
-    /// workspace, the offsets of groups, and what the epilogue reads and writes. D, the workspace and what
+    /// All memory that the call accesses must be part of `lent`: matrices up to their last element, the call's
+    /// workspace if it has one, the offsets of groups, and what the epilogue reads and writes. D, the workspace and what
     /// the epilogue writes must be lent as writable. For GEMMs that [`Record`](collective::Record)s describe,
     /// lend the [`DeviceRecords`](super::DeviceRecords) and the matrices of each.
     ///
     /// If the stream is being captured, the launch becomes part of the graph, whether the shape is known or
-    /// not. [`DeviceSlice`] says who keeps the memory.
+    /// not. A workspace that this value keeps must have been allocated before, by a launch on the stream or by
+    /// [`prepare`](Self::prepare); it belongs to the stream, so replay the graph on the stream that captured it, or while nothing else is
+    /// enqueued there. [`DeviceSlice`] says who keeps all other memory.
     ///
     /// # Errors
     /// The first illegal argument, memory that is not lent, records that were not lent as
-    /// [`DeviceRecords`](super::DeviceRecords), an epilogue that does not report all memory it accesses, or a launch that
-    /// the driver rejects. Of several programs, none is then launched, unless the driver rejects a later one. Faults while
-    /// the kernel runs are reported by a later call.
+    /// [`DeviceRecords`](super::DeviceRecords), an epilogue that does not report all memory it accesses, a workspace that cannot be
+    /// allocated, or a launch that the driver rejects. Of several programs, none is then launched, unless the driver rejects a later one.
+    /// Faults while the kernel runs are reported by a later call.
     pub fn launch<'s, C: Clone>(
-        &mut self,
+        &self,
         stream: impl Into<StreamRef<'s>>,
         call: &C,
         lent: &[DeviceSlice<'_>],
@@ -170,11 +231,13 @@ impl<K> Loaded<K> {
         if lent.iter().any(|slice| !slice.serves(stream.raw())) {
             return Err(EngineError::OtherStream { kernel: self.program().name().to_owned() });
         }
-        let first = Arc::clone(&self.parts[0].loaded);
-        let current = first.context().bind()?;
+        let current = self.program().context().bind()?;
         let captured = stream.is_captured(&current)?;
-        self.each(|of, part| {
-            let Part { program, loaded, .. } = part;
+        let own = self.with_workspace(stream, call)?;
+        let call = own.as_ref().map_or(call, |(call, _)| call);
+        let lent = LentSlices { lent, workspace: own.as_ref().map(|(_, memory)| memory.into()) };
+        self.each(|of, i| {
+            let Part { program, loaded, .. } = &self.parts[i];
             check_lent(of, program.name(), call, &lent)?;
             of.check_records(call, &lent)?;
             if captured {
@@ -188,12 +251,73 @@ impl<K> Loaded<K> {
         unsafe { self.enqueue(&current, stream.raw(), call) }
     }
 
-    /// Checks a call and keeps its launches, so that the first [`launch`](Self::launch) of the shape is as
-    /// cheap as later ones. It enqueues nothing.
+    /// Checks a call, keeps its launches, and allocates the workspace that it needs on this stream, so that the first
+    /// [`launch`](Self::launch) of the shape is as cheap as later ones, and can be captured. It enqueues nothing.
     ///
     /// # Errors
     /// The first illegal argument, or a driver error.
-    pub fn prepare<C: Clone>(&mut self, call: &C) -> Result<(), EngineError>
+    pub fn prepare<'s, C: Clone>(&self, stream: impl Into<StreamRef<'s>>, call: &C) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
+        let own = self.with_workspace(stream.into(), call)?;
+        let call = own.as_ref().map_or(call, |(call, _)| call);
+        self.prepare_in(&mut lock(&self.kept), call)
+    }
+
+    /// [`launch`](Self::launch) on any stream, with any memory.
+    ///
+    /// # Errors
+    /// The first illegal argument, a workspace that cannot be allocated, or the driver rejects the launch. Faults while the kernel
+    /// runs are reported by a later call.
+    ///
+    /// # Safety
+    /// `stream` must be null, for the default stream, or a live stream of the context in which the kernel was
+    /// loaded. Every address in the call, and in records in device memory, must be that of memory that covers the
+    /// extents which the kernel reads and writes. This memory must stay allocated, and nothing else may use
+    /// it, until the kernel has finished. If the stream is being captured, this value and the memory must be kept as long as
+    /// the graph may be replayed.
+    pub unsafe fn launch_raw<C: Clone>(&self, stream: *mut c_void, call: &C) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
+        let current = self.program().context().bind()?;
+        // SAFETY: the caller guarantees the stream.
+        let of = unsafe { StreamRef::from_raw(stream) };
+        let own = self.with_workspace(of, call)?;
+        // A larger one may take its place.
+        if let Some((_, memory)) = &own
+            && of.is_captured(&current)?
+        {
+            of.keep([memory.held()]);
+        }
+        let call = own.as_ref().map_or(call, |(call, _)| call);
+        // SAFETY: the caller guarantees the stream and the addresses.
+        unsafe { self.enqueue(&current, stream, call) }
+    }
+
+    /// A call that lacks a workspace, with the one that is kept for the stream.
+    fn with_workspace<C: Clone>(
+        &self,
+        stream: StreamRef<'_>,
+        call: &C,
+    ) -> Result<Option<(C, DeviceMemory)>, EngineError>
+    where
+        K: Kernel<C>,
+    {
+        let bytes = self.kernel.missing_workspace(call, self.resident_clusters());
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let memory = self.workspaces.of_stream(stream, self.program(), bytes)?;
+        let mut own = call.clone();
+        let buffer = Buffer { address: memory.address(), bytes: memory.bytes() };
+        self.kernel.lend_workspace(&mut own, Some(buffer));
+        Ok(Some((own, memory)))
+    }
+
+    /// Keeps the launches of a call.
+    fn prepare_in<C: Clone>(&self, kept: &mut [LaunchCache], call: &C) -> Result<(), EngineError>
     where
         K: Kernel<C>,
     {
@@ -202,27 +326,7 @@ impl<K> Loaded<K> {
             let refused = |source| EngineError::Call { kernel: self.program().name().to_owned(), source };
             check_apart(&self.kernel, call).map_err(refused)?;
         }
-        self.each(|of, part| part.ready(of, call).map(drop))
-    }
-
-    /// The same on any stream, with any memory.
-    ///
-    /// # Errors
-    /// The first illegal argument, or the driver rejects the launch. Faults while the kernel runs are
-    /// reported by a later call.
-    ///
-    /// # Safety
-    /// As [`LoadedProgram::launch_raw`]. The same must hold for the memory that records in device memory point to. If
-    /// the stream is being captured, this value and the memory must be kept as long as the graph may be
-    /// replayed.
-    pub unsafe fn launch_raw<C: Clone>(&mut self, stream: *mut c_void, call: &C) -> Result<(), EngineError>
-    where
-        K: Kernel<C>,
-    {
-        let first = Arc::clone(&self.parts[0].loaded);
-        let current = first.context().bind()?;
-        // SAFETY: the caller guarantees the stream and the addresses.
-        unsafe { self.enqueue(&current, stream, call) }
+        self.each(|of, i| self.parts[i].ready(of, &mut kept[i], call).map(drop))
     }
 
     /// Enqueues the launches of a call.
@@ -230,7 +334,7 @@ impl<K> Loaded<K> {
     /// # Safety
     /// As [`launch_raw`](Self::launch_raw).
     unsafe fn enqueue<C: Clone>(
-        &mut self,
+        &self,
         current: &Current<'_>,
         stream: *mut c_void,
         call: &C,
@@ -238,69 +342,68 @@ impl<K> Loaded<K> {
     where
         K: Kernel<C>,
     {
+        let kept = &mut *lock(&self.kept);
         if self.parts.len() > 1 {
             // Nothing is launched of a call that some program refuses.
-            self.prepare(call)?;
+            self.prepare_in(kept, call)?;
         }
-        self.each(|of, part| {
-            let loaded = Arc::clone(&part.loaded);
-            let Some((grid, block)) = part.ready(of, call)? else { return Ok(()) };
-            // SAFETY: the caller guarantees it.
-            unsafe { loaded.launch_in(current, stream, grid, block) }
+        self.each(|of, i| {
+            let part = &self.parts[i];
+            let Some((grid, block)) = part.ready(of, &mut kept[i], call)? else { return Ok(()) };
+            // SAFETY: the caller guarantees it, and the block is the program's.
+            unsafe { part.loaded.launch_in(current, stream, grid, block) }
         })
     }
 
-    /// Each program, with the kernel that it is of.
+    /// The number of each program, with the kernel that it is of.
     fn each<C>(
-        &mut self,
-        mut with: impl FnMut(&dyn Kernel<C>, &mut Part) -> Result<(), EngineError>,
+        &self,
+        mut with: impl FnMut(&dyn Kernel<C>, usize) -> Result<(), EngineError>,
     ) -> Result<(), EngineError>
     where
         K: Kernel<C>,
     {
-        let Self { kernel, parts } = self;
-        let steps = kernel.steps();
-        let (given, needed) = (parts.len(), steps.len().max(1));
+        let steps = self.kernel.steps();
+        let (given, needed) = (self.parts.len(), steps.len().max(1));
         if given != needed {
-            let kernel = parts[0].program.name().to_owned();
+            let kernel = self.program().name().to_owned();
             return Err(EngineError::Programs { kernel, given, needed });
         }
         if steps.is_empty() {
-            return with(&*kernel, &mut parts[0]);
+            return with(&self.kernel, 0);
         }
-        steps.iter().zip(parts).try_for_each(|(step, part)| with(&**step, part))
+        steps.iter().enumerate().try_for_each(|(i, step)| with(&**step, i))
     }
 }
 
 impl Part {
     /// The launch of a call.
-    fn ready<C: Clone>(
-        &mut self,
+    fn ready<'a, C: Clone>(
+        &self,
         kernel: &dyn Kernel<C>,
+        kept: &'a mut LaunchCache,
         call: &C,
-    ) -> Result<Option<(Grid, &[u8])>, EngineError> {
-        let Self { program, loaded, resident, calls } = self;
-        calls.get(&Making { kernel, program, loaded, resident: *resident }, call)
+    ) -> Result<Option<(Grid, &'a [u8])>, EngineError> {
+        kept.get(&Making { kernel, of: self }, call)
     }
 }
 
 /// What is needed to make a launch.
 struct Making<'a, C> {
     kernel: &'a dyn Kernel<C>,
-    program: &'a Program,
-    loaded: &'a LoadedProgram,
-    resident: u32,
+    of: &'a Part,
 }
 
 impl<C: Clone> LaunchBuilder<C> for Making<'_, C> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
-        let launch = self.kernel.launch(call, self.resident).map_err(|source| self.refused(source))?;
-        launch.iter().try_for_each(|launch| as_stated(self.kernel, self.program, call, launch))?;
+        let Part { program, resident, .. } = self.of;
+        let launch = self.kernel.launch(call, *resident).map_err(|source| self.refused(source))?;
+        launch.iter().try_for_each(|launch| as_stated(self.kernel, program, call, launch))?;
         Ok(launch)
     }
 
     fn refused(&self, source: LaunchError) -> EngineError {
-        EngineError::Call { kernel: self.program.name().to_owned(), source }
+        EngineError::Call { kernel: self.of.program.name().to_owned(), source }
     }
 
     fn visit(&self, call: &mut C, visit: &mut dyn Visit) {
@@ -310,15 +413,15 @@ impl<C: Clone> LaunchBuilder<C> for Making<'_, C> {
 
 impl<C> Blocks for Making<'_, C> {
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-        self.loaded.parameter_block(self.program, arguments)
+        parameter_block_in(self.of.loaded.context(), &self.of.program, arguments)
     }
 
     fn offsets(&self) -> &[usize] {
-        self.loaded.offsets()
+        self.of.loaded.offsets()
     }
 
     fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
-        tensor_map::readdress(self.loaded.context(), map, address)
+        tensor_map::readdress(self.of.loaded.context(), map, address)
     }
 }
 
@@ -326,7 +429,7 @@ impl<C> Blocks for Making<'_, C> {
 mod tests {
     use collective::Record;
 
-    use super::{Blocks, LaunchBuilder, Loaded, Making, Part};
+    use super::{Blocks, LaunchBuilder, Loaded, Making, lock};
     use crate::call::Call;
     use crate::driver::DeviceSlice;
     use crate::driver::counting::allocations;
@@ -349,13 +452,13 @@ mod tests {
         call.d.address = d.address;
         let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let stream = gpu.stream().clone();
         let lent = [operand, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
         let lent = lent.each_ref().map(DeviceSlice::from);
-        let mut launch = || loaded.launch(&stream, &call, &lent).expect("legal");
-        assert!(allocations(&mut launch) > 0);
-        assert_eq!(allocations(&mut launch), 0);
+        let launch = || loaded.launch(&stream, &call, &lent).expect("legal");
+        assert!(allocations(launch) > 0);
+        assert_eq!(allocations(launch), 0);
         assert_eq!(gpu.read(d).expect("no fault"), half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64));
     }
 
@@ -372,7 +475,7 @@ mod tests {
         ] {
             let gemm = crate::find(name).expect("a catalogue name");
             let program = gemm.program().expect("legal");
-            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
             let stream = gpu.stream().clone();
             for value in 1..5u8 {
                 let numbers = half::bf16::from_f32(value.into()).to_le_bytes().repeat(64 * 64);
@@ -386,12 +489,12 @@ mod tests {
                 assert_eq!(count == 0, value > 1, "{name}: {count} allocations");
                 let sums = half::bf16::from_f32(64.0 * f32::from(value)).to_le_bytes().repeat(64 * 64);
                 assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");
-                let Loaded { kernel, parts } = &mut loaded;
-                let Part { program, loaded: compiled, resident, calls } = &mut parts[0];
-                let making = Making::<Call> { kernel, program, loaded: compiled, resident: *resident };
+                let Loaded { kernel, parts, kept, .. } = &loaded;
+                let making = Making::<Call> { kernel, of: &parts[0] };
                 let afresh = making.launch(&call).expect("legal").expect("not empty");
                 let afresh = making.block(&afresh.arguments).expect("legal");
-                let kept = calls.get(&making, &call).expect("legal");
+                let mut kept = lock(kept);
+                let kept = kept[0].get(&making, &call).expect("legal");
                 assert_eq!(kept.map(|(_, block)| block.to_vec()), Some(afresh), "{name}");
             }
         }
@@ -407,7 +510,7 @@ mod tests {
         call.d.address = d.address;
         let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let stream = gpu.stream().clone();
         let lent = [operand, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
         let all = lent.each_ref().map(DeviceSlice::from);
@@ -465,12 +568,12 @@ mod tests {
             gpu.time_many(&[&graph], 3).expect("replayed");
             assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}: replayed");
             gpu.write(d, &vec![0; ones.len()]).expect("memory");
-            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
             let stream = gpu.stream().clone();
             // SAFETY: the matrices, and those that the record describes, are buffers of the GPU.
-            let mut launch = || unsafe { loaded.launch_raw(stream.raw(), &call) }.expect("legal");
-            assert!(allocations(&mut launch) > 0, "{name}");
-            assert_eq!(allocations(&mut launch), 0, "{name}");
+            let launch = || unsafe { loaded.launch_raw(stream.raw(), &call) }.expect("legal");
+            assert!(allocations(launch) > 0, "{name}");
+            assert_eq!(allocations(launch), 0, "{name}");
             assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");
         }
     }

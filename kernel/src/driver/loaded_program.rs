@@ -1,4 +1,4 @@
-//! One compiled kernel: its properties, and launches on any stream.
+//! One compiled program: its properties, and its launches.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::c_void;
@@ -22,7 +22,7 @@ const MAX_PARAMETERS: usize = 64;
 /// Clusters of up to this number of CTAs run on every device of the architecture.
 const PORTABLE_CLUSTER: u32 = 8;
 
-/// A program, compiled and loaded in one context.
+/// A program of a [`Loaded`](super::Loaded) kernel: what it became when it was compiled and loaded in a context.
 #[derive(Debug)]
 pub struct LoadedProgram {
     module: Module,
@@ -34,26 +34,15 @@ pub struct LoadedProgram {
     cluster: [u32; 3],
     /// Whether the kernel itself waits for the kernels before it (`griddepcontrol.wait`).
     overlaps: bool,
-    /// Offset of each parameter in the block, in bytes, and the block's size.
+    /// Offset of each parameter in the block, in bytes.
     offsets: Vec<usize>,
-    block_bytes: usize,
     registers: u32,
     local_bytes: u32,
 }
 
 impl LoadedProgram {
-    /// Loads a program into a context, for example a device's primary context, which cudarc, candle, cust and
-    /// the CUDA runtime use too.
-    ///
-    /// If the folder of compiled kernels ([`disk`](crate::disk)) has a binary, that is loaded. Otherwise the
-    /// assembler that `FALCHION_PTXAS` names makes one, which is kept there. If no assembler is named, the
-    /// driver compiles the program.
-    ///
-    /// # Errors
-    /// The driver is too old for the program's version of PTX; the compiler's log if the driver rejects the
-    /// program; `FALCHION_PTXAS` names an assembler that fails; `FALCHION_CACHE` names a folder that cannot be
-    /// made; or a driver error.
-    pub fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
+    /// Loads a program, as [`Loaded::load_in`](super::Loaded::load_in) does.
+    pub(super) fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
         check_parameters(program)?;
         let (cache, warning) = load::of_process()?;
         let mut image = load::load(context, program, cache)?;
@@ -63,11 +52,7 @@ impl LoadedProgram {
     }
 
     /// The same with a folder of your own. With `None`, nothing is read from disk or kept there.
-    ///
-    /// # Errors
-    /// The compiler's log if the driver rejects the program, `FALCHION_PTXAS` names an assembler that fails,
-    /// or a driver error.
-    pub fn load_from(
+    pub(super) fn load_from(
         context: &Arc<Context>,
         program: &Program,
         cache: Option<&Cache>,
@@ -79,12 +64,9 @@ impl LoadedProgram {
     /// Loads a binary that was built ahead of time together with its PTX text. If the text is not the
     /// program's, or the driver rejects the binary, the program is loaded by [`load_in`](Self::load_in).
     ///
-    /// # Errors
-    /// As [`load_in`](Self::load_in).
-    ///
     /// # Safety
     /// The binary must be what NVIDIA's assembler made from that text.
-    pub unsafe fn load_ahead(
+    pub(super) unsafe fn load_ahead(
         context: &Arc<Context>,
         program: &Program,
         text: &str,
@@ -107,7 +89,7 @@ impl LoadedProgram {
     pub(super) fn of_image(program: &Program, image: Image) -> Result<Self, EngineError> {
         let Image { module, origin, warnings } = image;
         let entry = program.function();
-        let (offsets, block_bytes) = entry.param_offsets();
+        let (offsets, _) = entry.param_offsets();
         let mut kernel = Self {
             module,
             name: program.name().into(),
@@ -118,7 +100,6 @@ impl LoadedProgram {
             cluster: entry.cluster,
             overlaps: entry.waits_for_grids(),
             offsets,
-            block_bytes,
             registers: 0,
             local_bytes: 0,
         };
@@ -175,11 +156,6 @@ impl LoadedProgram {
         &self.offsets
     }
 
-    /// Size of the parameter block that [`launch_raw`](Self::launch_raw) takes, in bytes.
-    pub fn parameter_bytes(&self) -> usize {
-        self.block_bytes
-    }
-
     /// Where the kernel's binary came from.
     pub fn origin(&self) -> Origin {
         self.origin
@@ -209,10 +185,7 @@ impl LoadedProgram {
 
     /// Number of clusters that are resident on the whole device at once; for a kernel without clusters,
     /// number of CTAs.
-    ///
-    /// # Errors
-    /// A driver error.
-    pub fn max_active_clusters(&self) -> Result<u32, EngineError> {
+    pub(super) fn max_active_clusters(&self) -> Result<u32, EngineError> {
         let context = self.context();
         let current = context.bind()?;
         let mut clusters = 0;
@@ -227,52 +200,21 @@ impl LoadedProgram {
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
 
-    /// Lays out arguments of the program that the kernel was loaded from as its parameter block. The driver encodes
-    /// the tensor maps in the kernel's context.
+    /// Enqueues the program on a stream. It allocates nothing and waits for nothing. The [block](parameter_block_in) is copied before
+    /// the call returns.
+    ///
+    /// A program that contains `griddepcontrol.wait` is launched with programmatic dependent launch: it may
+    /// start before the previous one has ended.
     ///
     /// # Errors
-    /// An argument does not match its parameter, or a driver error.
-    pub fn parameter_block(&self, program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-        parameter_block_in(self.context(), program, arguments)
-    }
-
-    /// Enqueues the kernel on a stream. It allocates nothing and waits for nothing. The block is copied
-    /// before the call returns.
-    ///
-    /// A kernel that contains `griddepcontrol.wait` is launched with programmatic dependent launch: it may
-    /// start before the previous kernel has ended.
-    ///
-    /// The calling thread's current context stays what it is. [`parameter_block`](Self::parameter_block) makes `block`. You may
-    /// overwrite the scalars in it between launches.
-    ///
-    /// # Errors
-    /// The block has another size, or the driver rejects the launch, for example because the grid is not a
-    /// multiple of the cluster. Faults while the kernel runs are reported by a later call.
+    /// The driver rejects the launch, for example because the grid is not a multiple of the cluster. Faults while the
+    /// program runs are reported by a later call.
     ///
     /// # Safety
-    /// `stream` must be null, for the default stream, or a live stream of the context in which the kernel was
-    /// loaded. Every address in the block, also inside tensor maps, must be that of memory that covers the
-    /// extents which the kernel reads and writes. This memory must stay allocated, and nothing else may use
-    /// it, until the kernel has finished.
-    pub unsafe fn launch_raw(
-        &self,
-        stream: *mut c_void,
-        grid: Grid,
-        block: &[u8],
-    ) -> Result<(), EngineError> {
-        if block.len() != self.block_bytes {
-            let (bytes, needed) = (block.len(), self.block_bytes);
-            return Err(EngineError::ParameterBlock { kernel: self.name.to_string(), bytes, needed });
-        }
-        let current = self.context().bind()?;
-        // SAFETY: the caller guarantees the stream and the addresses.
-        unsafe { self.launch_in(&current, stream, grid, block) }
-    }
-
-    /// The same in its context, which is current already, with a block of the right size.
-    ///
-    /// # Safety
-    /// As [`launch_raw`](Self::launch_raw).
+    /// `stream` must be null, for the default stream, or a live stream of the current context, in which the program was
+    /// loaded. The block must be one of the program. Every address in it, also inside tensor maps, must be that of memory that covers the
+    /// extents which the program reads and writes. This memory must stay allocated, and nothing else may use
+    /// it, until the program has finished.
     pub(super) unsafe fn launch_in(
         &self,
         current: &Current<'_>,
@@ -327,7 +269,7 @@ fn check_parameters(program: &Program) -> Result<(), EngineError> {
     Err(EngineError::Compile { kernel: program.name().to_owned(), log })
 }
 
-/// Lays out arguments as a program's parameter block, in a context. If the context is broken, the error names the
+/// Lays out arguments as a program's parameter block, in a context, whose driver encodes the tensor maps. If the context is broken, the error names the
 /// kernels launched in it.
 pub(super) fn parameter_block_in(
     context: &Context,

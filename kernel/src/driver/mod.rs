@@ -20,25 +20,30 @@
 //! calls, remembers them, and launches on memory that its owners lend as [`DeviceSlice`]s. Buffers of a
 //! [`Gpu`] can be lent; so can slices of cudarc, on streams of cudarc (feature and module `cudarc`). Plain
 //! addresses are `unsafe`, because nothing proves that they are addresses of live device memory.
-//! [`LoadedProgram::launch_raw`] launches on any stream with plain addresses; it allocates nothing and waits for
-//! nothing.
+//! [`Loaded::launch_raw`] launches on any stream with plain addresses:
 //!
 //! ```no_run
-//! use kernel::driver::{Context, LoadedProgram, Stream};
+//! use kernel::driver::{Context, Loaded};
 //! use kernel::{AnyGemm, Call};
 //!
-//! fn multiply(gemm: &AnyGemm, call: &Call, stream: *mut core::ffi::c_void) -> Result<(), Box<dyn std::error::Error>> {
+//! fn load(gemm: AnyGemm) -> Result<Loaded, Box<dyn std::error::Error>> {
 //!     let context = Context::primary(0)?; // the application's own
 //!     let program = gemm.program()?;
-//!     let kernel = LoadedProgram::load_in(&context, &program)?; // milliseconds; keep it
-//!     if let Some(launch) = gemm.launch(call, 132)? {
-//!         let block = kernel.parameter_block(&program, &launch.arguments)?;
-//!         // SAFETY: the stream is alive and of that context, and `call` holds addresses of matrices that are alive.
-//!         unsafe { kernel.launch_raw(stream, launch.grid, &block)? };
-//!     }
-//!     Ok(())
+//!     Ok(Loaded::load_in(&context, gemm, program)?) // milliseconds; keep it
+//! }
+//!
+//! /// # Safety
+//! /// The stream is alive and of that context, and so are the matrices at the call's addresses.
+//! unsafe fn multiply(gemm: &Loaded, call: &Call, stream: *mut core::ffi::c_void) -> Result<(), kernel::EngineError> {
+//!     unsafe { gemm.launch_raw(stream, call) }
 //! }
 //! ```
+//!
+//! # One door
+//!
+//! A kernel is launched in three ways, and in no other. [`Engine::launch`](crate::Engine::launch) runs a program with its arguments to its
+//! end, on a [`Gpu`] as in the emulator. [`Loaded`] launches a kernel with all of its programs on a stream; a kernel of your own type is one
+//! too ([`Gemm::load`](crate::Gemm::load)). [`Chooser`] chooses a GEMM's kernel, loads it and launches it.
 //!
 //! # Compiled kernels on disk
 //!
@@ -79,7 +84,6 @@ mod loaded_program;
 mod memory;
 mod module;
 mod reach;
-mod ready;
 mod records;
 mod slice;
 mod stream;
@@ -89,6 +93,7 @@ mod timing;
 #[cfg(feature = "tune")]
 pub mod tune;
 mod typed;
+mod workspaces;
 
 pub use chooser::{Activation, Chooser, GemmDesc};
 #[cfg(feature = "cudarc")]
@@ -106,4 +111,4 @@ pub use stream::{Held, Stream, StreamRef};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]
 pub use tune::{Chosen, Tuned, Tuning, recorded, stop_measuring, tuned};
-pub use typed::{DeviceElement, InContext, LoadedGemm};
+pub use typed::{DeviceElement, InContext};

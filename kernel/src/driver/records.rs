@@ -21,7 +21,7 @@ use crate::error::EngineError;
 /// use kernel::{Buffer, EngineError};
 ///
 /// fn experts(
-///     loaded: &mut Loaded,
+///     loaded: &Loaded,
 ///     stream: &Stream,
 ///     products: &[Record],
 ///     (weights, sums, workspace): (DeviceSlice<'_>, DeviceSlice<'_>, DeviceSlice<'_>),

@@ -90,13 +90,28 @@ impl<'a> DeviceSlice<'a> {
     }
 }
 
-impl Lent for &[DeviceSlice<'_>] {
+/// The memory of a launch.
+pub(super) struct LentSlices<'a> {
+    /// What its owners lend.
+    pub(super) lent: &'a [DeviceSlice<'a>],
+    /// A workspace of the kernel.
+    pub(super) workspace: Option<DeviceSlice<'a>>,
+}
+
+impl<'a> LentSlices<'a> {
+    /// All of it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &DeviceSlice<'a>> {
+        self.lent.iter().chain(&self.workspace)
+    }
+}
+
+impl Lent for LentSlices<'_> {
     fn covers(&self, address: u64, bytes: u64, writes: bool) -> bool {
         self.iter().any(|slice| slice.covers(address, bytes, writes))
     }
 
     fn records(&self, address: u64) -> Option<&[Record]> {
-        let mut lent = self.iter().filter_map(|slice| slice.records);
+        let mut lent = self.lent.iter().filter_map(|slice| slice.records);
         lent.find(|records| records.address() == address).map(DeviceRecords::as_slice)
     }
 }

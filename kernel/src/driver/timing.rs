@@ -73,9 +73,10 @@ impl Enqueue for Prepared {
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         let buffers = self.buffers.iter().map(DeviceMemory::held);
         stream.hold(buffers.chain([Arc::clone(&self.kernel) as Held]));
-        // SAFETY: the driver rejects a stream of another context. Every address was found in a buffer that is
-        // kept, or the caller of `prepare_raw` guarantees it.
-        unsafe { self.kernel.launch_raw(stream.raw(), self.grid, &self.block) }
+        let current = self.kernel.context().bind()?;
+        // SAFETY: the driver rejects a stream of another context. The block was made for the program. Every address was found
+        // in a buffer that is kept, or the caller of `prepare_raw` guarantees it.
+        unsafe { self.kernel.launch_in(&current, stream.raw(), self.grid, &self.block) }
     }
 }
 

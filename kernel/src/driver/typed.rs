@@ -1,21 +1,20 @@
 //! Kernels of your own types on the GPU, called with only a problem and its matrices: [`Gemm::load`].
-#![allow(unsafe_code, reason = "launches with plain addresses, for callers who vouch for them")]
 
-use core::ffi::c_void;
-use core::fmt;
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use collective::{Epilogue, F8E4M3, F8E5M2, Form, Format, LinearArguments};
 use half::{bf16, f16};
 
 use super::context::Context;
-use super::ready::{Ready, Step};
+use super::loaded::Loaded;
 use super::slice::DeviceSlice;
 use super::stream::{Stream, StreamRef};
+use crate::call::Call;
 use crate::config::{Gemm, GemmConfig};
 use crate::error::EngineError;
+use crate::kernel::written;
 use crate::problem::GemmProblem;
+#[cfg(feature = "cudarc")]
 use crate::types::Types;
 
 mod sealed {
@@ -93,22 +92,6 @@ impl InContext for Arc<cudarc::driver::CudaStream> {
     }
 }
 
-/// A kernel of your own type on the GPU, made by [`Gemm::load`]. It may be used from several threads.
-///
-/// All matrices are packed. K-major operands are `(M, K)` for A and `(N, K)` for B in row-major order;
-/// MN-major operands are the transposes of these. D is `(M, N)`, row-major. For leading dimensions, batches
-/// and scales use [`Loaded`](super::Loaded).
-pub struct LoadedGemm<C> {
-    ready: Ready,
-    of: PhantomData<fn() -> C>,
-}
-
-impl<C: GemmConfig> fmt::Debug for LoadedGemm<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadedGemm").field("gemm", &Gemm::<C>::name()).finish_non_exhaustive()
-    }
-}
-
 impl<C: GemmConfig> Gemm<C> {
     /// Compiles the kernel for the GPU of a context or a stream. This takes milliseconds, so keep the result.
     ///
@@ -129,7 +112,7 @@ impl<C: GemmConfig> Gemm<C> {
     /// fn multiply([a, b, d]: [DeviceSlice<'_>; 3]) -> Result<(), kernel::EngineError> {
     ///     let stream = Stream::new(&Context::primary(0)?)?;
     ///     let gemm = Gemm::<MyGemm>::load(&stream)?;
-    ///     gemm.launch_slices(&*stream, GemmProblem { m: 300, n: 200, k: 136 }, [a, b, d])?;
+    ///     gemm.multiply_slices(&stream, GemmProblem { m: 300, n: 200, k: 136 }, [a, b, d])?;
     ///     stream.wait()
     /// }
     /// ```
@@ -137,14 +120,10 @@ impl<C: GemmConfig> Gemm<C> {
     /// # Errors
     /// The compiler's log if the driver rejects the program, the faults that the verifier found, or a driver
     /// error.
-    pub fn load(on: &impl InContext) -> Result<LoadedGemm<C>, EngineError> {
-        const {
-            assert!(
-                is_plain::<C>(),
-                "several GEMMs per launch, and scaled, quantized or sparse operands, need more than their matrices: use `Loaded`"
-            );
-        }
-        Ok(LoadedGemm { ready: Ready::new(&on.context()?, Self::kernel())?, of: PhantomData })
+    pub fn load(on: &impl InContext) -> Result<Loaded<Self>, EngineError> {
+        let kernel = Self::typed();
+        let program = written::<Call>(&kernel)?;
+        Loaded::load_in(&on.context()?, kernel, program)
     }
 }
 
@@ -156,7 +135,11 @@ const fn is_plain<C: GemmConfig>() -> bool {
     stored && a.scaled == 0 && b.scaled == 0 && matches!(C::FORM, Form::Single)
 }
 
-impl<C: GemmConfig> LoadedGemm<C>
+/// A kernel of your own type, called with only a problem and its matrices.
+///
+/// All matrices are [packed](Gemm::packed). For leading dimensions, alpha and beta, batches, scales and other epilogues make the call
+/// yourself and [`launch`](Self::launch) it: `gemm.launch(stream, &Gemm::<MyGemm>::packed(problem, addresses).plus(..), &lent)`.
+impl<C: GemmConfig> Loaded<Gemm<C>>
 where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
 {
@@ -181,7 +164,7 @@ where
     ///
     /// fn layer(stream: &Arc<CudaStream>, x: &Slice, w: &Slice, y: &mut Slice) -> Result<(), EngineError> {
     ///     let gemm = Gemm::<MyGemm>::load(stream)?; // once
-    ///     gemm.launch(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
+    ///     gemm.multiply(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
     /// }
     /// ```
     ///
@@ -191,26 +174,25 @@ where
     /// # use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
     /// # use cudarc::driver::{CudaSlice, CudaStream};
     /// # use half::{bf16, f16};
-    /// # use kernel::driver::LoadedGemm;
-    /// # use kernel::{Composed, EngineError, GemmProblem};
+    /// # use kernel::driver::Loaded;
+    /// # use kernel::{Composed, EngineError, Gemm, GemmProblem};
     /// # use scheduler::{AlongM, OneTile};
     /// # use typenum::{U1, U64};
     /// # type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
     /// # type MyGemm = Composed<TmaWgmma<Kk, Tile<U64, U64, U64>, Cooperative<U1>>, LinearCombination<bf16>, OneTile<AlongM>>;
-    /// # fn layer(gemm: &LoadedGemm<MyGemm>, stream: &CudaStream, x: &CudaSlice<f16>, w: &CudaSlice<bf16>, y: &mut CudaSlice<bf16>)
+    /// # fn layer(gemm: &Loaded<Gemm<MyGemm>>, stream: &CudaStream, x: &CudaSlice<f16>, w: &CudaSlice<bf16>, y: &mut CudaSlice<bf16>)
     /// # -> Result<(), EngineError> {
     /// # let problem = GemmProblem { m: 300, n: 200, k: 136 };
     /// // x: &CudaSlice<f16>, of a kernel whose A is bf16
-    /// gemm.launch(stream, problem, x, w, y)
+    /// gemm.multiply(stream, problem, x, w, y)
     /// # }
     /// # fn main() { std::hint::black_box(layer as *const ()); }
     /// ```
     ///
     /// # Errors
-    /// A slice is too short for the problem ([`EngineError::Short`]), an address or an extent is illegal for
-    /// the kernel, or the driver rejects the launch.
+    /// A slice is too short for the problem ([`EngineError::Short`]), or as [`launch`](Self::launch).
     #[cfg(feature = "cudarc")]
-    pub fn launch<A: DeviceElement, B: DeviceElement, D: DeviceElement>(
+    pub fn multiply<A: DeviceElement, B: DeviceElement, D: DeviceElement>(
         &self,
         stream: &cudarc::driver::CudaStream,
         problem: GemmProblem,
@@ -234,90 +216,26 @@ where
         }
         enough(problem, [a.len(), b.len(), d.len()])?;
         let (a, b, d) = super::cudarc::lent(stream, a, b, d);
-        self.launch_slices(stream, problem, [a.slice(), b.slice(), d.slice()])
+        self.multiply_slices(stream, problem, [a.slice(), b.slice(), d.slice()])
     }
 
     /// Enqueues `D = A * B` on lent memory, on any stream, and returns at once. `slices` are A, B and D.
     ///
     /// # Errors
-    /// A slice has fewer bytes than its matrix, an address or an extent is illegal for the kernel, the stream
-    /// is being captured and its workspace was not [prepared](Self::prepare), or the driver rejects the
-    /// launch.
-    pub fn launch_slices<'s>(
+    /// As [`launch`](Self::launch).
+    pub fn multiply_slices<'s>(
         &self,
         stream: impl Into<StreamRef<'s>>,
         problem: GemmProblem,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
-        self.launch_with(stream, problem, slices, (LinearArguments::default(), &[]))
-    }
-
-    /// Allocates the workspace that a launch on this stream needs, and enqueues nothing. Call it before the
-    /// stream is captured into a graph: nothing can be allocated during a capture.
-    ///
-    /// The workspace belongs to the stream. Replay the graph on the stream that captured it, or while nothing
-    /// else is enqueued there.
-    ///
-    /// # Errors
-    /// As [`launch_slices`](Self::launch_slices).
-    pub fn prepare<'s>(
-        &self,
-        stream: impl Into<StreamRef<'s>>,
-        problem: GemmProblem,
-        slices: [DeviceSlice<'_>; 3],
-    ) -> Result<(), EngineError> {
-        let call = self.ready.call(problem, slices.map(|slice| slice.address()));
-        self.ready.launch((Step::Prepare, stream.into()), call, &slices)
-    }
-
-    /// Enqueues `D = alpha * A * B + beta * C` on lent memory. C may be D; otherwise its memory must be one
-    /// of the slices in `more`.
-    ///
-    /// # Errors
-    /// As [`launch_slices`](Self::launch_slices).
-    pub fn launch_with<'s>(
-        &self,
-        stream: impl Into<StreamRef<'s>>,
-        problem: GemmProblem,
-        slices: [DeviceSlice<'_>; 3],
-        (arguments, more): (LinearArguments, &[DeviceSlice<'_>]),
-    ) -> Result<(), EngineError> {
-        let call = self.ready.call(problem, slices.map(|slice| slice.address())).with(arguments);
-        let lent: Vec<_> = slices.iter().chain(more).copied().collect();
-        self.ready.launch((Step::Launch, stream.into()), call, &lent)
-    }
-
-    /// Enqueues `D = A * B` with plain device addresses of A, B and D. `stream` is a `CUstream`; null is the
-    /// default stream.
-    ///
-    /// # Errors
-    /// As [`launch_slices`](Self::launch_slices).
-    ///
-    /// # Safety
-    /// The stream must be alive and belong to the kernel's context. `addresses` must be those of A, B and D,
-    /// each as large as the problem says, in memory that the device can access. Until the launch has
-    /// finished, the memory must stay allocated, nothing may write A or B, and nothing else may use D.
-    pub unsafe fn launch_raw(
-        &self,
-        stream: *mut c_void,
-        problem: GemmProblem,
-        addresses: [u64; 3],
-    ) -> Result<(), EngineError> {
-        let GemmProblem { m, n, k } = problem;
-        let bytes = |format: Format, [x, y]: [u32; 2]| {
-            u64::from(x).saturating_mul(y.into()).saturating_mul(format.bytes().into())
-        };
-        let of = Types::of_plan(&Gemm::<C>::PLAN);
-        let [a, b, d] = addresses;
-        // SAFETY: the caller guarantees the stream and the addresses.
-        unsafe {
-            let slices = [
-                DeviceSlice::readable(a, bytes(of.a, [m, k])),
-                DeviceSlice::readable(b, bytes(of.b, [k, n])),
-                DeviceSlice::writable(d, bytes(of.d, [m, n])),
-            ];
-            self.launch_slices(StreamRef::from_raw(stream), problem, slices)
+        const {
+            assert!(
+                is_plain::<C>(),
+                "several GEMMs per launch, and scaled, quantized or sparse operands, need more than their matrices: use `launch`"
+            );
         }
+        self.launch(stream, &Gemm::<C>::packed(problem, slices.map(|slice| slice.address())), &slices)
     }
 }
 

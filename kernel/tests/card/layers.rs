@@ -1,8 +1,6 @@
 //! Layers of one shape through one loaded kernel: each has scales, rows or metadata of its own. Every result is
 //! compared with the emulator's, bit by bit. And what is captured into graphs.
 
-use std::cell::RefCell;
-
 use collective::sparse::{self, compress};
 use collective::{BlockScales, F8E4M3, Format, GroupScales};
 use cute_rs::atom::Major;
@@ -185,7 +183,7 @@ fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() -> Result<(), E
         let Some(gpu) = &mut gpu else { continue };
         let gemm = layers.kernel();
         let program = gemm.program().expect("legal");
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program)?;
+        let loaded = Loaded::load_in(gpu.context(), gemm, program)?;
         let buffers = [layers.upload(gpu, 0)?, layers.upload(gpu, 1)?];
         for layer in [0, 1, 0, 1] {
             let of_layer = &buffers[layer];
@@ -231,10 +229,10 @@ fn warm_shapes_are_captured() -> Result<(), EngineError> {
         [gpu.upload(&filled(0.0))?, gpu.upload(&filled(0.0))?, gpu.upload(&filled(0.0))?];
     let gemm = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
     let program = gemm.program().expect("legal");
-    let loaded = RefCell::new(Loaded::load_in(gpu.context(), gemm, program)?);
+    let loaded = Loaded::load_in(gpu.context(), gemm, program)?;
     let call = Call::of(problem).a(a.address, 64).b(b.address, 64).d(known.address, 64);
     let other = Call { problem: GemmProblem { m: 32, ..problem }, ..call.d(new.address, 64) };
-    loaded.borrow_mut().prepare(&call)?;
+    loaded.prepare(gpu.stream(), &call)?;
     let chooser = Chooser::new(gpu.context())?;
     let what = GemmDesc::new(Format::Bf16, [Major::K; 2], problem);
     let memory = [a, b, known, new, chosen].map(|buffer| gpu.memory(buffer).expect("allocated"));
@@ -245,8 +243,8 @@ fn warm_shapes_are_captured() -> Result<(), EngineError> {
     assert!(error.contains("call `prepare`"), "{error}");
     chooser.prepare(gpu.stream(), &what, slices)?;
     let launch = |stream: &Stream| {
-        loaded.borrow_mut().launch(stream, &call, &lent)?;
-        loaded.borrow_mut().launch(stream, &other, &lent)
+        loaded.launch(stream, &call, &lent)?;
+        loaded.launch(stream, &other, &lent)
     };
     let graph = gpu.capture(&[&Captured(&launch), &Captured(&choose)])?;
     assert!(gpu.read(known)? == filled(0.0) && gpu.read(chosen)? == filled(0.0), "nothing has run");
@@ -289,13 +287,11 @@ fn no_context_need_be_current() -> Result<(), EngineError> {
     let program = gemm.program().expect("legal");
     let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 });
     let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
-    let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
-    let kernel = gpu.kernel(&program)?;
+    let loaded = Loaded::load_in(gpu.context(), gemm, program)?;
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
-            let block = kernel.parameter_block(&program, &launch.arguments)?;
             // SAFETY: the addresses are those of buffers of the GPU, and null is the default stream.
-            let launched = unsafe { kernel.launch_raw(core::ptr::null_mut(), launch.grid, &block) };
+            let launched = unsafe { loaded.launch_raw(core::ptr::null_mut(), &call) };
             assert_eq!(current(), 0, "a context is left behind");
             launched
         });

@@ -68,7 +68,7 @@ pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, F
 
     let program = gemm.program()?;
     let start = Instant::now();
-    let mut loaded = Loaded::load_in(gpu.context(), gemm, program)?;
+    let loaded = Loaded::load_in(gpu.context(), gemm, program)?;
     writeln!(
         out(),
         "\n{name} at {m} x {n} x {k}: compiled and loaded in {:.1} ms",
