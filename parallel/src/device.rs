@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::CudaStream;
 
-use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories, Stream};
+use falchion::kernel::driver::{Enqueue, Gpu, Graph, Memories, Stream};
 use falchion::kernel::operands::{self, Contents};
 use falchion::kernel::{AnyGemm, Buffer, Call, Emulator, Engine, Kernel, Machine, Request};
-use falchion_core::{Described, Epilogue, Picked};
+use falchion_core::{Epilogue, Kept, Picked};
 
 use self::collectives::emulated;
 use self::nccl::{Collective, Communicator};
@@ -328,61 +328,39 @@ impl Device {
         Ok(())
     }
 
-    /// Enqueues a call.
-    #[allow(unsafe_code, reason = "layers check the memory of their calls")]
+    /// Enqueues a call of a product, in its workspace.
     pub(crate) fn multiply(&self, ready: &Ready, call: Call<Epilogue>) -> Result<(), Error> {
         let workspace = ready.workspace.as_ref().map(|memory| memory.buffer);
-        let call = Call { workspace, ..call };
-        match &mut *self.lock() {
-            Backend::Emulated(emulator, order) => {
-                let kernel: &Described = ready.gemm.kernel();
-                let mut touched = Touched::of(kernel, &call);
-                let own = workspace.map(|own| ("the workspace", own.address, own.bytes as u64, true));
-                touched.all.extend(own);
-                order.work(&touched.all)?;
-                kernel.run(emulator, &call)?;
-            }
-            Backend::Card(card) => {
-                // SAFETY: the addresses are those of tensors that layers have checked. Memory that is freed
-                // waits for what was enqueued.
-                unsafe { ready.gemm.launch(card.ordinal, card.raw(), &call)? };
-            }
-        }
-        Ok(())
+        self.launch(&ready.gemm, &Call { workspace, ..call }, workspace, true)
     }
 
-    /// Enqueues a call of any kernel. Its memory is that of tensors, unless a layer has checked it.
+    /// Enqueues a call of any kernel, in a workspace of its own. Its memory is that of tensors, unless a layer has checked it.
     #[allow(
         unsafe_code,
         reason = "the memory of the call was found among the device's, or a layer has checked it"
     )]
-    pub(crate) fn run<K: Kernel<C> + Clone, C: Clone>(
+    pub(crate) fn launch<K: Kernel<C> + Clone + Send + Sync + 'static, C: Clone>(
         &self,
-        kernel: &K,
-        loaded: &mut Option<Loaded<K>>,
+        kernel: &Kept<K>,
         call: &C,
+        workspace: Option<Buffer>,
         checked: bool,
     ) -> Result<(), Error> {
         match &mut *self.lock() {
             Backend::Emulated(emulator, order) => {
-                order.work(&Touched::of(kernel, call).all)?;
-                kernel.run(emulator, call)?;
+                let mut touched = Touched::of(kernel.kernel(), call);
+                let own = workspace.map(|own| ("the workspace", own.address, own.bytes as u64, true));
+                touched.all.extend(own);
+                order.work(&touched.all)?;
+                kernel.kernel().run(emulator, call)?;
             }
             Backend::Card(card) => {
-                let gpu = &card.gpu;
                 if !checked {
-                    Touched::of(kernel, call).among(gpu.memories())?;
+                    Touched::of(kernel.kernel(), call).among(card.gpu.memories())?;
                 }
-                let loaded = match loaded {
-                    Some(loaded) => loaded,
-                    none => {
-                        let program = kernel.program().map_err(|error| Error::Engine(error.to_string()))?;
-                        none.insert(Loaded::load_in(gpu.context(), kernel.clone(), program)?)
-                    }
-                };
                 // SAFETY: all memory that the call names is allocated. Memory that is freed waits for what was
                 // enqueued.
-                unsafe { loaded.launch_raw(card.raw(), call)? };
+                unsafe { kernel.launch(card.ordinal, card.raw(), call)? };
             }
         }
         Ok(())

@@ -20,12 +20,12 @@ pub mod bench;
 mod control;
 mod device;
 mod element;
+mod enqueue;
 mod error;
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 mod group;
 mod layer;
-mod own;
 mod place;
 pub mod predict;
 mod record;
@@ -40,12 +40,12 @@ pub use device::nccl::Reduction;
 pub use element::{Element, Kind};
 pub use error::Error;
 pub use falchion::collective::F8E4M3;
+pub use falchion_core::Kept;
 pub use group::Group;
 pub use layer::{
     Argument, ColumnParallel, CrossEntropy, Cut, Embedding, Experts, Input, Operand, Routes, RowParallel,
     Scales, Tokens, Weights,
 };
-pub use own::Own;
 pub use place::{Meeting, Place};
 pub use record::Record;
 pub use stream::{Event, SideStream};

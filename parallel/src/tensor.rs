@@ -117,7 +117,7 @@ impl<'a, T: Element> Slice<'a, T> {
         Ok(Self { address: self.address + (begin * T::KIND.bytes()) as u64, len, of: PhantomData })
     }
 
-    /// The device address of the first one, for the calls of [`Own`](crate::Own) kernels.
+    /// The device address of the first one, for [calls of any kernel](crate::Group::enqueue).
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -179,7 +179,7 @@ impl<T: Element> SliceMut<'_, T> {
         Ok(SliceMut { address: self.address + (begin * T::KIND.bytes()) as u64, len, of: PhantomData })
     }
 
-    /// The device address of the first one, for the calls of [`Own`](crate::Own) kernels.
+    /// The device address of the first one, for [calls of any kernel](crate::Group::enqueue).
     pub fn address(&self) -> u64 {
         self.address
     }

@@ -1,16 +1,20 @@
 //! Kernels with their programs, compiled for a card at their first launch.
+#![allow(unsafe_code, reason = "launches on the caller's memory")]
 
 use core::any::{Any, TypeId};
+use core::ffi::c_void;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use falchion::collective::process::{Choices, Locked};
 use falchion::kernel::driver::{Context, Loaded};
-use falchion::kernel::{EngineError, Program};
+use falchion::kernel::{EngineError, Kernel, Program};
 use falchion::ptx::VerifyError;
 
 /// A loaded kernel. Different requests may have one kernel.
-pub(crate) type Shared<K> = Arc<Loaded<K>>;
+type Shared<K> = Arc<Loaded<K>>;
 
 /// Kernels by kind, card and text, as long as a request has them.
 type Shelf = BTreeMap<(TypeId, usize, String), Weak<dyn Any + Send + Sync>>;
@@ -21,13 +25,21 @@ static SHELF: Locked<Shelf> = Locked::new(BTreeMap::new());
 /// The programs that were needed last, by kind of kernel and text. One takes up to a megabyte, and is emitted in milliseconds.
 static PROGRAMS: Choices<(TypeId, String), Vec<Arc<Program>>> = Choices::new(32);
 
-/// A kernel, and the card for which it was compiled last.
-pub(crate) struct Kept<K> {
+/// A kernel that runs at plain addresses: one that was [picked](crate::Picked) for a request, or any other. It is compiled at its first
+/// launch on a card.
+pub struct Kept<K> {
     kernel: K,
     emit: fn(&K) -> Result<Vec<Program>, VerifyError>,
     /// All that the programs depend on.
     text: String,
+    /// The card for which it was compiled last.
     loaded: Mutex<Option<(usize, Shared<K>)>>,
+}
+
+impl<K> fmt::Debug for Kept<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("kernel", &self.text).finish_non_exhaustive()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,12 +47,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<K: Clone + Send + Sync + 'static> Kept<K> {
+    /// Any kernel.
+    pub fn of<C>(kernel: K) -> Self
+    where
+        K: Kernel<C>,
+    {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // What its programs depend on is not known, so they are those of no other kernel.
+        let text = format!("{} {}", core::any::type_name::<K>(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self::new(kernel, text, K::programs)
+    }
+
     /// A kernel whose programs `emit` makes. `text` says all that they depend on, the kind of kernel apart.
     pub(crate) fn new(kernel: K, text: String, emit: fn(&K) -> Result<Vec<Program>, VerifyError>) -> Self {
         Self { kernel, emit, text, loaded: Mutex::default() }
     }
 
-    pub(crate) fn kernel(&self) -> &K {
+    /// What runs.
+    pub fn kernel(&self) -> &K {
         &self.kernel
     }
 
@@ -55,15 +79,46 @@ impl<K: Clone + Send + Sync + 'static> Kept<K> {
         emitted.map_err(|error| EngineError::Compile { kernel: self.text.clone(), log: error.to_string() })
     }
 
-    /// The first of them.
-    pub(crate) fn program(&self) -> Result<Arc<Program>, EngineError> {
+    /// The first of the kernel's programs, which are emitted again if those of other kernels were needed since.
+    ///
+    /// # Errors
+    /// A mistake of this library: it is not a program.
+    pub fn program(&self) -> Result<Arc<Program>, EngineError> {
         let programs = self.programs()?;
         let none = || EngineError::Programs { kernel: self.text.clone(), given: 0, needed: 1 };
         programs.first().cloned().ok_or_else(none)
     }
 
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
-    pub(crate) fn on(&self, ordinal: usize) -> Result<Shared<K>, EngineError> {
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
+        self.on(ordinal).map(drop)
+    }
+
+    /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
+    /// allocates nothing.
+    ///
+    /// # Errors
+    /// The first illegal argument, or a driver error.
+    ///
+    /// # Safety
+    /// As [`Loaded::launch_raw`].
+    pub unsafe fn launch<C: Clone>(
+        &self,
+        ordinal: usize,
+        stream: *mut c_void,
+        call: &C,
+    ) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.on(ordinal)?.launch_raw(stream, call) }
+    }
+
+    fn on(&self, ordinal: usize) -> Result<Shared<K>, EngineError> {
         if let Some((_, loaded)) = lock(&self.loaded).as_ref().filter(|(known, _)| *known == ordinal) {
             return Ok(Arc::clone(loaded));
         }
@@ -93,7 +148,7 @@ impl<K: Clone + Send + Sync + 'static> Kept<K> {
     }
 
     /// The card for which the kernel was loaded last; `None` if it was not loaded.
-    pub(crate) fn card(&self) -> Option<usize> {
+    pub fn card(&self) -> Option<usize> {
         lock(&self.loaded).as_ref().map(|(ordinal, _)| *ordinal)
     }
 

@@ -9,6 +9,7 @@
 //!   [`bind`]: addresses for the memory that a kernel's interface names.
 //! * [`Picked`]: the kernel for a request of any family that is [`Offered`]: GEMM, attention, its gradient. It is loaded, launched and
 //!   emulated.
+//! * [`Kept`]: any kernel, loaded at its first launch: what was picked is one.
 //! * [`Choices`]: kernels that were chosen, by what their choices depend on.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
@@ -47,6 +48,7 @@ pub use fewbit::{FewBit, FewBitMemory};
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
 pub use host::{Hosted, Run, Watch};
+pub use kept::Kept;
 pub use layer::{FewBits, Layer, bias};
 pub use picked::{Offered, Picked, ranked};
 pub use refusal::{Refusal, aligned};

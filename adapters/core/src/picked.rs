@@ -1,12 +1,12 @@
 //! The kernel that is picked for a request of any family, by one rule for every adapter.
 #![allow(unsafe_code, reason = "launches on the caller's memory")]
 
-use core::ffi::c_void;
 use core::fmt;
+use core::ops::Deref;
 use std::sync::Arc;
 
 use falchion::kernel::driver::{Chosen, Context, Tuned, Tuning, recorded, tuned};
-use falchion::kernel::{Buffer, EngineError, Family, Kernel, Machine, Predicted, Program, asked};
+use falchion::kernel::{Buffer, EngineError, Family, Kernel, Machine, Predicted, asked};
 
 use crate::host::{self, Hosted, Run};
 use crate::kept::Kept;
@@ -49,7 +49,7 @@ pub trait Offered: Family {
     }
 }
 
-/// The kernel for a request, loaded at its first launch, that runs at plain addresses.
+/// The kernel for a request, and what [runs](Kept): it is loaded at its first launch, and runs at plain addresses.
 pub struct Picked<K: Offered> {
     kept: Kept<K::Runs>,
     name: String,
@@ -60,6 +60,14 @@ pub struct Picked<K: Offered> {
 impl<K: Offered> fmt::Debug for Picked<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Picked").field("family", &K::NAME).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<K: Offered> Deref for Picked<K> {
+    type Target = Kept<K::Runs>;
+
+    fn deref(&self) -> &Kept<K::Runs> {
+        &self.kept
     }
 }
 
@@ -124,19 +132,6 @@ impl<K: Offered> Picked<K> {
         Ok(Self { kept, name, reason, microseconds })
     }
 
-    /// What runs.
-    pub fn kernel(&self) -> &K::Runs {
-        self.kept.kernel()
-    }
-
-    /// The first of the kernel's programs, which are emitted again if those of other kernels were needed since.
-    ///
-    /// # Errors
-    /// A mistake of this library: it is not a program.
-    pub fn program(&self) -> Result<Arc<Program>, EngineError> {
-        self.kept.program()
-    }
-
     /// The text of the kernel's spec. That of a family's default may be empty.
     pub fn name(&self) -> &str {
         &self.name
@@ -172,38 +167,6 @@ impl<K: Offered> Picked<K> {
     /// Gives a call a workspace.
     pub fn lend(&self, call: &mut K::Arguments, workspace: Option<Buffer>) {
         self.kernel().lend_workspace(call, workspace);
-    }
-
-    /// Compiles the kernel for a card, in its primary context, unless that was done before.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
-        self.kept.on(ordinal).map(drop)
-    }
-
-    /// The card for which the kernel was loaded last; `None` if it was not loaded.
-    pub fn card(&self) -> Option<usize> {
-        self.kept.card()
-    }
-
-    /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
-    /// allocates nothing.
-    ///
-    /// # Errors
-    /// The first illegal argument, or a driver error.
-    ///
-    /// # Safety
-    /// As [`Loaded::launch_raw`](falchion::kernel::driver::Loaded::launch_raw).
-    pub unsafe fn launch(
-        &self,
-        ordinal: usize,
-        stream: *mut c_void,
-        call: &K::Arguments,
-    ) -> Result<(), EngineError> {
-        let loaded = self.kept.on(ordinal)?;
-        // SAFETY: the caller guarantees it.
-        unsafe { loaded.launch_raw(stream, call) }
     }
 
     /// Runs a call on the host's memory, in the emulator. The call's workspace is not used.

@@ -39,11 +39,11 @@
 //! }
 //! ```
 //!
-//! # One door
+//! # Ways to launch
 //!
-//! A kernel is launched in three ways, and in no other. [`Engine::launch`](crate::Engine::launch) runs a program with its arguments to its
-//! end, on a [`Gpu`] as in the emulator. [`Loaded`] launches a kernel with all of its programs on a stream; a kernel of your own type is one
-//! too ([`Gemm::load`](crate::Gemm::load)). [`Chooser`] chooses a GEMM's kernel, loads it and launches it.
+//! There are three. [`Engine::launch`](crate::Engine::launch) runs a program with its arguments to its end, on a [`Gpu`] as in the emulator;
+//! [`Gpu::prepare`] keeps such a launch, to be timed or captured. [`Loaded`] launches calls of a kernel, with all of its programs, on a stream;
+//! a kernel of your own type is one too ([`Gemm::load`](crate::Gemm::load)). [`Chooser`] chooses a GEMM's kernel, loads it and launches it.
 //!
 //! # Compiled kernels on disk
 //!

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use falchion::attention::{Attention, AttentionCall, AttentionProblem, AttentionSpec, HeadsRef};
 use falchion_parallel::{
-    Argument, ColumnParallel, Cut, Embedding, Error, Group, Limits, Own, RowParallel, Tensor, Tokens, Weights,
+    Argument, ColumnParallel, Cut, Embedding, Error, Group, Kept, Limits, RowParallel, Tensor, Tokens,
+    Weights,
 };
 use half::bf16;
 use kernels::{AddNorm, HEAD, Heads, Residual, Rotate};
@@ -51,9 +52,9 @@ struct Model {
     norm: Tensor<bf16>,
     head: ColumnParallel<bf16>,
     angles: Tensor<f32>,
-    add_norm: Own<AddNorm>,
-    rotate: Own<Rotate>,
-    attention: Own<Attention>,
+    add_norm: Kept<AddNorm>,
+    rotate: Kept<Rotate>,
+    attention: Kept<Attention>,
 }
 
 /// Numbers of mean 0, which all ranks draw alike.
@@ -122,9 +123,9 @@ impl Model {
                 Tokens::Whole,
             )?,
             angles: group.upload(&angles.collect::<Vec<_>>())?,
-            add_norm: Own::new(AddNorm),
-            rotate: Own::new(Rotate),
-            attention: Own::new(Attention::new(spec).map_err(refused)?),
+            add_norm: Kept::of(AddNorm),
+            rotate: Kept::of(Rotate),
+            attention: Kept::of(Attention::new(spec).map_err(refused)?),
         })
     }
 
@@ -141,13 +142,12 @@ impl Model {
         let mut inner = some(group, self.size.inner / group.size())?;
         self.words.forward(group, ids.view(), x.view_mut())?;
         let (rows, columns, x_at) = (tokens, width, x.view_mut().address());
-        let add_norm = &mut self.add_norm;
-        let mut norm =
-            |group: &mut Group, delta: &Tensor<bf16>, weights: &Tensor<bf16>, y: &mut Tensor<bf16>| {
-                let (delta, weights, y) =
-                    (delta.view().address(), weights.view().address(), y.view_mut().address());
-                add_norm.enqueue(group, &Residual { rows, columns, x: x_at, delta, weights, y })
-            };
+        let add_norm = &self.add_norm;
+        let norm = |group: &mut Group, delta: &Tensor<bf16>, weights: &Tensor<bf16>, y: &mut Tensor<bf16>| {
+            let (delta, weights, y) =
+                (delta.view().address(), weights.view().address(), y.view_mut().address());
+            group.enqueue(add_norm, &Residual { rows, columns, x: x_at, delta, weights, y })
+        };
         for block in &mut self.blocks {
             norm(group, &delta, &block.norms[0], &mut normed)?;
             block.qkv.forward(group, normed.view(), qkv.view_mut())?;
@@ -163,14 +163,14 @@ impl Model {
                 values,
                 most,
             };
-            self.rotate.enqueue(group, &heads)?;
+            group.enqueue(&self.rotate, &heads)?;
             let problem = AttentionProblem::new(1, of_queries, [tokens, position + tokens], HEAD);
             let problem = AttentionProblem { heads: self.heads, ..problem };
             let of = |address, heads, length| HeadsRef::length_first(address, [heads, length, HEAD]);
             let tensors =
                 [of(heads.queries, of_queries, tokens), of(keys, of_keys, most), of(values, of_keys, most)];
             let to = of(attended.view_mut().address(), of_queries, tokens);
-            self.attention.enqueue(group, &AttentionCall::new(problem, tensors, to))?;
+            group.enqueue(&self.attention, &AttentionCall::new(problem, tensors, to))?;
             block.out.forward(group, attended.view(), delta.view_mut())?;
             norm(group, &delta, &block.norms[1], &mut normed)?;
             block.up.forward(group, normed.view(), inner.view_mut())?;

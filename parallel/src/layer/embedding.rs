@@ -2,6 +2,7 @@
 
 use falchion::collective::MatrixRef;
 use falchion::rows::{Gathered, Gathering, RowGather};
+use falchion_core::Kept;
 
 use super::cut::{Cut, Weights};
 use super::product::part_of_tokens;
@@ -11,7 +12,6 @@ use crate::device::nccl::{Collective, Reduction};
 use crate::element::Element;
 use crate::error::Error;
 use crate::group::{Group, exactly};
-use crate::own::Own;
 use crate::tensor::{Slice, SliceMut};
 
 /// An embedding whose vocabulary is divided: each rank has the vectors of neighbouring words. A rank takes what it has,
@@ -46,7 +46,7 @@ pub struct Embedding<T> {
     words: [u32; 3],
     columns: u32,
     tokens: Tokens,
-    gather: Own<RowGather>,
+    gather: Kept<RowGather>,
     of: core::marker::PhantomData<T>,
 }
 
@@ -66,7 +66,7 @@ impl<T: Element> Embedding<T> {
         }
         let memory = group.device().upload(&part.bytes)?;
         let words = [all, own, own * group.rank()];
-        let gather = Own::new(RowGather { format, how: Gathering::Summed });
+        let gather = Kept::of(RowGather { format, how: Gathering::Summed });
         Ok(Self { table: memory, words, columns, tokens, gather, of: core::marker::PhantomData })
     }
 
@@ -103,7 +103,7 @@ impl<T: Element> Embedding<T> {
             weights: 0,
             d: MatrixRef::new(to, columns),
         };
-        self.gather.enqueue_checked(group, &call)?;
+        group.enqueue_checked(&self.gather, &call)?;
         let count = y.len();
         let sum = match divided {
             _ if size == 1 => return Ok(()),

@@ -8,7 +8,7 @@ use falchion::collective::{Format, Formula, Input as Of};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{GemmProblem, LinearArguments, Request, Transpose, Types};
 use falchion::rows::{Gathered, Gathering, RowGather};
-use falchion_core::{Epilogue, Kind as SlotKind, Slot, aligned};
+use falchion_core::{Epilogue, Kept, Kind as SlotKind, Slot, aligned};
 
 use self::scratch::{Scratch, Widths};
 use super::cut::{Cut, Weights, divided};
@@ -19,7 +19,6 @@ use crate::device::{Memory, Ready};
 use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::group::{Group, exactly};
-use crate::own::Own;
 use crate::tensor::SliceMut;
 
 /// Which experts a rank's tokens go to, on the host.
@@ -45,10 +44,10 @@ pub struct Experts<A, D = A> {
     /// Experts of all ranks, and of each.
     count: [u32; 2],
     layers: [Grouped; 2],
-    dispatch: Own<RowGather>,
-    combine: Own<RowGather>,
+    dispatch: Kept<RowGather>,
+    combine: Kept<RowGather>,
     /// For scales: their rows are gathered, and both layouts of them.
-    scales: Option<(Own<RowGather>, Own<Transpose>)>,
+    scales: Option<(Kept<RowGather>, Kept<Transpose>)>,
     of: core::marker::PhantomData<(A, D)>,
 }
 
@@ -209,9 +208,9 @@ impl<A: Element, D: Element> Experts<A, D> {
                 return Err(Error::argument(field, found, format!("a multiple of {step}")));
             }
         }
-        let gather = |how| Own::new(RowGather { format, how });
+        let gather = |how| Kept::of(RowGather { format, how });
         let transpose = Transpose::of(Format::F32).filter(|_| layers[0].types.is_scaled());
-        let scales = transpose.map(|transpose| (gather(Gathering::Words), Own::new(transpose)));
+        let scales = transpose.map(|transpose| (gather(Gathering::Words), Kept::of(transpose)));
         let (dispatch, combine) = (gather(Gathering::Copied), gather(Gathering::Weighted));
         Ok(Self { count: [count, own], layers, dispatch, combine, scales, of: core::marker::PhantomData })
     }
@@ -244,16 +243,16 @@ impl<A: Element, D: Element> Experts<A, D> {
         let [of_x, of_y] = [A::KIND, D::KIND].map(|kind| columns as usize * kind.bytes());
         let sent = plan.order.len();
         let dispatched = at.gathered([x.values.address(), at.order, to], of_x, sent, tokens);
-        self.dispatch.enqueue_checked(group, &dispatched)?;
+        group.enqueue_checked(&self.dispatch, &dispatched)?;
         let mut dispatch = vec![(A::KIND, plan.to_experts(at.sorted, at.arrived, columns))];
-        if let (Some(scales), Some(own)) = (&mut self.scales, x.scales) {
+        if let (Some(scales), Some(own)) = (&self.scales, x.scales) {
             at.sort_scales(group, scales, (own.address(), tokens), (sent as u32, blocks))?;
             dispatch.push((f32::KIND, plan.to_experts(at.sorted_scales, at.arrived_scales, blocks)));
         }
         if !alone {
             group.collectives(&dispatch)?;
         }
-        if let (Some((_, transpose)), Some(_)) = (&mut self.scales, x.scales) {
+        if let (Some((_, transpose)), Some(_)) = (&self.scales, x.scales) {
             at.turn_scales(group, transpose, (plan.received(), blocks))?;
         }
         let up = Grouping { offsets: at.offsets, a: [at.arrived, at.scales], d: [at.inner, at.inner_scales] };
@@ -265,7 +264,7 @@ impl<A: Element, D: Element> Experts<A, D> {
         }
         let from = if alone { at.results } else { at.returned };
         let combined = at.gathered([from, at.position, y.address()], of_y, tokens as usize, sent as u32);
-        self.combine.enqueue_checked(group, &Gathered { choices: plan.choices, ..combined })
+        group.enqueue_checked(&self.combine, &Gathered { choices: plan.choices, ..combined })
     }
 }
 

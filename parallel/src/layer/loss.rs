@@ -2,13 +2,13 @@
 
 use falchion::collective::MatrixRef;
 use falchion::rows::{Differentiated, Logits, Merged, Peaked, RowGradient, RowMerge, RowPeak};
+use falchion_core::Kept;
 
 use super::half;
 use crate::device::nccl::Collective;
 use crate::element::Element;
 use crate::error::Error;
 use crate::group::{Group, exactly};
-use crate::own::Own;
 use crate::tensor::{Slice, SliceMut, Tensor};
 
 /// The cross entropy of logits whose columns are divided, as those of a [`ColumnParallel`](crate::ColumnParallel) head: each rank
@@ -19,9 +19,9 @@ use crate::tensor::{Slice, SliceMut, Tensor};
 pub struct CrossEntropy<T> {
     /// Words of the rank.
     words: u32,
-    statistics: Own<RowPeak>,
-    merge: Own<RowMerge>,
-    slope: Own<RowGradient>,
+    statistics: Kept<RowPeak>,
+    merge: Kept<RowMerge>,
+    slope: Kept<RowGradient>,
     /// Logarithms of the sums of `e^logit`, from the last forward pass.
     sums: Option<Tensor<f32>>,
     of: core::marker::PhantomData<T>,
@@ -40,9 +40,9 @@ impl<T: Element> CrossEntropy<T> {
         }
         Ok(Self {
             words: vocabulary / group.size(),
-            statistics: Own::new(RowPeak(format)),
-            merge: Own::new(RowMerge),
-            slope: Own::new(RowGradient(format)),
+            statistics: Kept::of(RowPeak(format)),
+            merge: Kept::of(RowMerge),
+            slope: Kept::of(RowGradient(format)),
             sums: None,
             of: core::marker::PhantomData,
         })
@@ -71,12 +71,14 @@ impl<T: Element> CrossEntropy<T> {
         let count = 4 * rows as usize;
         let to = group.scratch((4 * count).next_multiple_of(256) + 4 * count * ranks as usize)?;
         let all = if ranks > 1 { to + (4 * count).next_multiple_of(256) as u64 } else { to };
-        self.statistics.enqueue_checked(group, &Peaked { of, to })?;
+        group.enqueue_checked(&self.statistics, &Peaked { of, to })?;
         if ranks > 1 {
             group.collectives(&[(f32::KIND, Collective::AllGather { from: to, to: all, count })])?;
         }
-        self.merge
-            .enqueue_checked(group, &Merged { rows, ranks, from: all, loss: loss.address(), log_sum_exp })
+        group.enqueue_checked(
+            &self.merge,
+            &Merged { rows, ranks, from: all, loss: loss.address(), log_sum_exp },
+        )
     }
 
     /// Enqueues the gradient of `factor` times the sum of the last [`forward`](Self::forward)'s losses, by the rank's logits.
@@ -99,7 +101,7 @@ impl<T: Element> CrossEntropy<T> {
             return Err(Error::argument("the tokens of the last forward pass", found, of.rows.to_string()));
         };
         let (log_sum_exp, to) = (sums.view().address(), MatrixRef::new(gradient.address(), of.logits.ld));
-        self.slope.enqueue_checked(group, &Differentiated { of, log_sum_exp, factor, to })
+        group.enqueue_checked(&self.slope, &Differentiated { of, log_sum_exp, factor, to })
     }
 
     fn logits(&self, group: &Group, logits: Slice<'_, T>, targets: Slice<'_, u32>) -> Result<Logits, Error> {

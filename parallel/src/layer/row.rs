@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 
 use falchion::collective::MatrixRef;
 use falchion::rows::{Added, RowAdd};
+use falchion_core::Kept;
 
 use super::cut::{Part, Weights};
 use super::product::{Argument, Product, part_of_tokens};
@@ -12,7 +13,6 @@ use crate::device::nccl::{Collective, Reduction};
 use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::group::{Group, exactly};
-use crate::own::Own;
 use crate::tensor::{Slice, SliceMut};
 
 /// A row-parallel layer: `Y = X W^T + bias`, where each rank has some inputs (columns of `W` and of `X`). The
@@ -24,7 +24,7 @@ use crate::tensor::{Slice, SliceMut};
 pub struct RowParallel<A, D = A> {
     product: Product,
     tokens: Tokens,
-    add: Option<Own<RowAdd>>,
+    add: Option<Kept<RowAdd>>,
     of: PhantomData<(A, D)>,
 }
 
@@ -117,6 +117,7 @@ impl<A: Element, D: Element> RowParallel<A, D> {
             d: MatrixRef::new(y.address(), n.into()),
         };
         self.forward(group, x, y.part(..)?)?;
-        self.add.get_or_insert_with(|| Own::new(RowAdd { format })).enqueue_checked(group, &added)
+        let add = self.add.get_or_insert_with(|| Kept::of(RowAdd { format }));
+        group.enqueue_checked(add, &added)
     }
 }

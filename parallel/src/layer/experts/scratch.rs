@@ -7,8 +7,8 @@ use super::Plan;
 use crate::error::Error;
 use crate::group::Group;
 use crate::layer::product::scale_count;
-use crate::own::Own;
 use falchion::rows::{Gathered, RowGather};
+use falchion_core::Kept;
 
 /// Places in scratch memory, each at a multiple of 256 bytes.
 #[derive(Default)]
@@ -139,26 +139,26 @@ impl Scratch {
     pub(super) fn sort_scales(
         &self,
         group: &mut Group,
-        (gather, transpose): &mut (Own<RowGather>, Own<Transpose>),
+        (gather, transpose): &(Kept<RowGather>, Kept<Transpose>),
         (own, tokens): (u64, u32),
         (sent, blocks): (u32, u32),
     ) -> Result<(), Error> {
         let a = [(own, tokens.next_multiple_of(4)), (self.by_token, blocks)];
-        transpose.enqueue_checked(group, &turned([blocks, tokens], a))?;
+        group.enqueue_checked(transpose, &turned([blocks, tokens], a))?;
         let to = if group.size() == 1 { self.arrived_scales } else { self.sorted_scales };
         let (row, sent) = (blocks as usize * 4, sent as usize);
-        gather.enqueue_checked(group, &self.gathered([self.by_token, self.order, to], row, sent, tokens))
+        group.enqueue_checked(gather, &self.gathered([self.by_token, self.order, to], row, sent, tokens))
     }
 
     /// Enqueues the scales of `received` rows as the first layer takes them.
     pub(super) fn turn_scales(
         &self,
         group: &mut Group,
-        transpose: &mut Own<Transpose>,
+        transpose: &Kept<Transpose>,
         (received, blocks): (u32, u32),
     ) -> Result<(), Error> {
         let a = [(self.arrived_scales, blocks), (self.scales, received.next_multiple_of(4))];
-        transpose.enqueue_checked(group, &turned([received, blocks], a))
+        group.enqueue_checked(transpose, &turned([received, blocks], a))
     }
 }
 
