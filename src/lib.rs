@@ -149,15 +149,18 @@ pub mod prelude {
     };
     pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U12, U16, U32, U64, U96, U128, U160, U192, U256};
 
-    /// The names to write a family of kernels with: its traits, what a call's interface states, and a program.
+    /// The names to write a family of kernels with: its traits, those of a mainloop, what a call's interface states, and a program.
     #[cfg(feature = "records")]
     pub mod family {
         pub use collective::operands::{Contents, Extents, Memory, OwnSite, Visit};
-        pub use collective::{Format, Matrix};
+        pub use collective::{
+            DeviceMainloop, Format, Mainloop, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, TileShape,
+            WarpRoles,
+        };
         pub use kernel::words::{Numbers, Sizes};
         pub use kernel::{
-            AnyGemm, Expected, Family, GemmFamily, Inputs, Kernel, Launch, LaunchError, Machine, OwnGemm,
-            Predicted, Program, WithMainloop, cheapest, check_accessed,
+            Addressed, AnyGemm, ConvProblem, Expected, Family, GemmFamily, Inputs, Kernel, Launch,
+            LaunchError, Machine, OwnGemm, Predicted, Program, WithMainloop, cheapest,
         };
         pub use ptx::{Builder, Entry, Special, Target, Value, VerifyError};
     }

@@ -8,7 +8,7 @@ use core::str::FromStr;
 use collective::Format;
 use kernel::operands::Contents;
 use kernel::words::Worded;
-use kernel::{Blocks, Expected, Family, Inputs, LaunchError, Machine, Predicted, cheapest};
+use kernel::{Blocks, Expected, Family, Inputs, LaunchError, Machine, Predicted, alike, cheapest};
 
 use crate::error::AttentionError;
 use crate::kernel::Attention;
@@ -281,13 +281,11 @@ pub(crate) fn said(words: Vec<(&'static str, String, bool)>) -> Vec<(&'static st
 }
 
 /// Refuses a kernel whose words are others than those of a problem.
-pub(crate) fn differ(own: &[(&str, String, bool)], asked: &[(&str, String, bool)]) -> Result<(), String> {
-    match own.iter().zip(asked).find(|((_, own, _), (_, asked, _))| own != asked) {
-        None => Ok(()),
-        Some(((key, own, _), (_, asked, _))) => {
-            Err(format!("the kernel's {key} is {own}, {asked} was needed, as the problem says"))
-        }
-    }
+pub(crate) fn differ(
+    own: Vec<(&'static str, String, bool)>,
+    asked: Vec<(&'static str, String, bool)>,
+) -> Result<(), String> {
+    alike(own.into_iter().zip(asked).map(|((key, own, _), (_, asked, _))| (key, own, asked)))
 }
 
 impl FromStr for AttentionRequest {
@@ -406,6 +404,31 @@ impl AttentionRequest {
     }
 }
 
+/// The request of a problem's text. The log-sum-exp is stored.
+impl TryFrom<String> for AttentionRequest {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Ok(Self { log_sum_exp: true, ..text.parse()? })
+    }
+}
+
+/// Its problem, for example `4x16/16x4096x4096 d=128 mask=causal`: sequences, heads of Q and of K, queries and keys, and the types.
+impl From<AttentionRequest> for String {
+    fn from(request: AttentionRequest) -> Self {
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
+        // How O is stored follows from the other words.
+        let spec = AttentionSpec { store: AttentionSpec::DEFAULT.store, ..request.spec() };
+        let mut words = vec![format!("{batch}x{heads}/{shared}x{queries}x{keys}"), spec.to_string()];
+        let names = AttentionRequest::names(request.mask).iter();
+        words.extend(names.zip(request.counts()).map(|(name, count)| format!("{name}={count}")));
+        words.extend(request.fixed.then(|| "fixed=on".to_owned()));
+        words.extend((!request.aligned).then(|| "aligned=off".to_owned()));
+        words.retain(|word| !word.is_empty());
+        words.join(" ")
+    }
+}
+
 impl Family for Attention {
     const NAME: &'static str = "attention";
     const VERSIONED: bool = true;
@@ -420,25 +443,6 @@ impl Family for Attention {
 
     fn spec(&self) -> Option<AttentionSpec> {
         self.has_masks_of_specs().then_some(self.plan().spec)
-    }
-
-    /// The log-sum-exp is stored.
-    fn request(text: &str) -> Result<AttentionRequest, String> {
-        Ok(AttentionRequest { log_sum_exp: true, ..text.parse()? })
-    }
-
-    /// For example `4x16/16x4096x4096 d=128 mask=causal`: sequences, heads of Q and of K, queries and keys, and the types.
-    fn problem(request: &AttentionRequest) -> String {
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
-        // How O is stored follows from the other words.
-        let spec = AttentionSpec { store: AttentionSpec::DEFAULT.store, ..request.spec() };
-        let mut words = vec![format!("{batch}x{heads}/{shared}x{queries}x{keys}"), spec.to_string()];
-        let names = AttentionRequest::names(request.mask).iter();
-        words.extend(names.zip(request.counts()).map(|(name, count)| format!("{name}={count}")));
-        words.extend(request.fixed.then(|| "fixed=on".to_owned()));
-        words.extend((!request.aligned).then(|| "aligned=off".to_owned()));
-        words.retain(|word| !word.is_empty());
-        words.join(" ")
     }
 
     fn call(request: &AttentionRequest) -> AttentionCall {
@@ -496,7 +500,7 @@ impl Family for Attention {
     fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
         request.check().map_err(|error| error.to_string())?;
         // The mask decides no memory: a kernel with another one is wrong, and found to be.
-        differ(&memory(&self.plan().spec), &memory(&request.spec()))
+        differ(memory(&self.plan().spec), memory(&request.spec()))
     }
 
     fn measured(

@@ -7,8 +7,8 @@ use collective::Format;
 
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
-use crate::words::{at, heads, of_heads};
-use kernel::words::{self, OneOf, SpecKey, WordError, Worded};
+use crate::words::{Auto, Heads};
+use kernel::words::{self, As, At, OneOf, SpecKey, WordError};
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -219,53 +219,62 @@ const fn output_of(format: Format) -> Format {
     if format.bits() == 8 { Format::Bf16 } else { format }
 }
 
-fn stages(text: &str) -> Option<Option<u32>> {
-    if text == "auto" { Some(None) } else { text.parse().ok().map(Some) }
-}
-
-fn count(text: &str) -> Option<Parts> {
-    let count = text.parse().ok()?;
-    Some(if count == 1 { Parts::One } else { Parts::Count(count) })
-}
+/// What a format must be.
+const FORMAT: &str = "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)";
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [SpecKey<AttentionSpec>; 20] = [
-    SpecKey {
-        read: |of, text| {
-            of.format = Format::named(text)?;
-            of.output = output_of(of.format);
-            Some(())
-        },
-        ..at!("format", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", format)
-    },
-    at!("cache", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", cache),
-    at!("output", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", output),
-    at!("d", "64, or 192x128 for Q and K x V", head, heads, of_heads),
-    at!("tile", "queries x keys, for example 128x176", tile),
-    at!("stages", "a number, or auto", stages, stages, Worded::text),
-    at!("mask", "full, causal, window or chunked", mask),
-    at!("softcap", "on or off", soft_cap),
-    at!("alibi", "on or off", alibi),
-    at!("sinks", "on or off", sinks),
-    at!("lengths", "equal or packed", lengths),
-    at!("pages", "a number of keys", pages),
-    at!("pack", "a number of heads", pack),
-    at!("parts", "a number of parts", parts, count, |parts| match parts {
-        Parts::One => 1.text(),
-        Parts::Count(count) => count.text(),
-        Parts::Keys(_) => None,
-    }),
-    at!("part", "a number of keys", parts, |text: &str| text.parse().ok().map(Parts::Keys), |parts| {
-        match parts {
-            Parts::Keys(keys) => keys.text(),
-            Parts::One | Parts::Count(_) => None,
-        }
-    }),
-    at!("order", "dealt or drawn", order),
-    at!("lazy", "on or off", lazy),
-    at!("store", "tma or direct", store),
-    at!("turns", "on or off", turns),
-    at!("overlap", "on or off", overlap),
+    SpecKey::by(
+        "format",
+        FORMAT,
+        &As(|of| of.format, |of, format| (of.format, of.output) = (format, output_of(format))),
+    ),
+    SpecKey::at("cache", FORMAT, &At(|of| &mut of.cache)),
+    SpecKey::at("output", FORMAT, &At(|of| &mut of.output)),
+    SpecKey::by(
+        "d",
+        "64, or 192x128 for Q and K x V",
+        &As(|of| Heads(of.head), |of, heads| of.head = heads.0),
+    ),
+    SpecKey::at("tile", "queries x keys, for example 128x176", &At(|of| &mut of.tile)),
+    SpecKey::by("stages", "a number, or auto", &As(|of| Auto(of.stages), |of, stages| of.stages = stages.0)),
+    SpecKey::at("mask", "full, causal, window or chunked", &At(|of| &mut of.mask)),
+    SpecKey::at("softcap", "on or off", &At(|of| &mut of.soft_cap)),
+    SpecKey::at("alibi", "on or off", &At(|of| &mut of.alibi)),
+    SpecKey::at("sinks", "on or off", &At(|of| &mut of.sinks)),
+    SpecKey::at("lengths", "equal or packed", &At(|of| &mut of.lengths)),
+    SpecKey::at("pages", "a number of keys", &At(|of| &mut of.pages)),
+    SpecKey::at("pack", "a number of heads", &At(|of| &mut of.pack)),
+    SpecKey::by(
+        "parts",
+        "a number of parts",
+        &As(
+            |of| match of.parts {
+                Parts::One => Some(1),
+                Parts::Count(count) => Some(count),
+                Parts::Keys(_) => None,
+            },
+            |of, count| {
+                of.parts = count.filter(|count| *count != 1).map_or(Parts::One, Parts::Count);
+            },
+        ),
+    ),
+    SpecKey::by(
+        "part",
+        "a number of keys",
+        &As(
+            |of| match of.parts {
+                Parts::Keys(keys) => Some(keys),
+                Parts::One | Parts::Count(_) => None,
+            },
+            |of, keys| of.parts = keys.map_or(of.parts, Parts::Keys),
+        ),
+    ),
+    SpecKey::at("order", "dealt or drawn", &At(|of| &mut of.order)),
+    SpecKey::at("lazy", "on or off", &At(|of| &mut of.lazy)),
+    SpecKey::at("store", "tma or direct", &At(|of| &mut of.store)),
+    SpecKey::at("turns", "on or off", &At(|of| &mut of.turns)),
+    SpecKey::at("overlap", "on or off", &At(|of| &mut of.overlap)),
 ];
 
 impl fmt::Display for AttentionSpec {

@@ -2,39 +2,34 @@
 
 use kernel::words::{self, WordError, Worded};
 
-/// The key of a field, whose value has a text of its own or is read and written by functions.
-macro_rules! at {
-    ($name:literal, $needed:literal, $field:ident) => {
-        $crate::words::at!(
-            $name,
-            $needed,
-            $field,
-            ::kernel::words::Worded::read,
-            ::kernel::words::Worded::text
-        )
-    };
-    ($name:literal, $needed:literal, $field:ident, $read:expr, $write:expr) => {
-        ::kernel::words::SpecKey {
-            name: $name,
-            needed: $needed,
-            read: |of, text| {
-                of.$field = $read(text)?;
-                Some(())
-            },
-            write: |of| $write(of.$field),
-        }
-    };
-}
-pub(crate) use at;
+/// Two numbers of elements of heads; one stands for two equal ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads(pub(crate) [u32; 2]);
 
-/// Two numbers of heads; one stands for two equal ones.
-pub(crate) fn heads(text: &str) -> Option<[u32; 2]> {
-    Worded::read(text).or_else(|| Some([text.parse().ok()?; 2]))
+impl Worded for Heads {
+    fn read(text: &str) -> Option<Self> {
+        Worded::read(text).or_else(|| Some([text.parse().ok()?; 2])).map(Self)
+    }
+
+    fn text(self) -> Option<String> {
+        let Self([first, second]) = self;
+        if first == second { first.text() } else { self.0.text() }
+    }
 }
 
-/// The text of two numbers of heads.
-pub(crate) fn of_heads(heads: [u32; 2]) -> Option<String> {
-    if heads[0] == heads[1] { heads[0].text() } else { heads.text() }
+/// A number, or `auto`, which is not written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Auto(pub(crate) Option<u32>);
+
+impl Worded for Auto {
+    fn read(text: &str) -> Option<Self> {
+        let number = (text != "auto").then(|| text.parse().ok());
+        number.map_or(Some(Self(None)), |number| number.map(|number| Self(Some(number))))
+    }
+
+    fn text(self) -> Option<String> {
+        self.0.text()
+    }
 }
 
 /// The words of a text. Two that say how keys are divided are one too many.

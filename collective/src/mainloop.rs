@@ -274,6 +274,8 @@ pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Accumulators<'f>);
             at any address"
 )]
 pub trait Mainloop: Sized + 'static {
+    /// An identifier, with which the names of its kernels begin; the extents of its tile follow.
+    const NAME: &'static str;
     /// What the mainloop asks of the plan.
     const SPEC: MainloopSpec;
     /// What it needs of the kernel around it. By default it gets the whole K of whole tiles, in one CTA:
@@ -286,9 +288,6 @@ pub trait Mainloop: Sized + 'static {
     /// there are none.
     type Arguments: Default + Clone + 'static;
 
-    /// An identifier for kernel names.
-    fn name() -> String;
-
     /// Checks the mainloop's own arguments. If the caller set none, they are the default ones.
     ///
     /// # Errors
@@ -299,7 +298,8 @@ pub trait Mainloop: Sized + 'static {
 
     /// States the kernel parameters of the operands, and of what belongs to them. Those of [arguments of its
     /// own](Self::visit) follow. A and B are visited already, under their names ([`MainloopSite::name`]). By default they are those of this
-    /// crate's mainloop with the same [`SPEC`](Self::SPEC).
+    /// crate's mainloop with the same [`SPEC`](Self::SPEC), without those of a matrix that a call does not give
+    /// ([`MainloopNeeds::matrices`]).
     fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
         Self::SPEC.mainloop().state(of, visit);
     }
@@ -353,7 +353,7 @@ impl MainloopSite<'_> {
         self.operands.map(|operands| operands.matrices[i])
     }
 
-    /// States the parameters of A's or B's tile: its [`OperandMap`](crate::stage::OperandMap). The map of a sparse A is that of its kept elements. Where records
+    /// States the parameters of A's or B's tile: its [`OperandMap`](crate::stage::OperandMap), by these names. The map of a sparse A is that of its kept elements. Where records
     /// describe the matrices, nothing is read through the map, and its address is 0.
     pub fn map(&self, i: usize, names: [&'static str; 2], visit: &mut dyn Visit) {
         let (plan, tile) = (self.plan, self.plan.operands[i]);

@@ -4,7 +4,7 @@ mod im2col;
 
 use ptx::{Builder, TensorLoad, Value};
 
-pub use im2col::{Axis, Im2col, Im2colTile};
+pub use im2col::{Axis, Im2col, Im2colTile, Images};
 
 use crate::mainloop::{Origin, OwnMaps, TensorCopy, WorkUnit, tensor_load};
 use crate::pipeline::{ClusterPosition, Stage};
@@ -60,17 +60,15 @@ pub(crate) fn load<'a, 'f>(tiles: &'a [AnyTile<'f>], of: Loading<'f>) -> (Value<
 /// use collective::{MainloopSite, Plan};
 /// use ptx::Builder;
 ///
-/// const NAMES: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"]];
-///
 /// /// States the maps of A and of B, in any form of kernel in which the host knows the matrices.
 /// fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-///     (0..2).for_each(|i| of.map(i, NAMES[i], visit));
+///     (0..2).for_each(|i| of.map(i, OperandMap::NAMES[i], visit));
 /// }
 ///
 /// /// Finds them.
 /// fn device<'f>(f: &'f Builder, plan: &Plan) -> [OperandMap<'f>; 2] {
 ///     let batched = plan.operand_batches();
-///     [0, 1].map(|i| OperandMap::of(f, NAMES[i], batched[i]))
+///     [0, 1].map(|i| OperandMap::of(f, OperandMap::NAMES[i], batched[i]))
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +77,11 @@ pub struct OperandMap<'f> {
     pub address: Value<'f, u64>,
     /// Distance between the coordinates of consecutive GEMMs in the map, 1 or 0; `None` if it has no batch.
     step: Option<Value<'f, u32>>,
+}
+
+impl OperandMap<'_> {
+    /// The names of the parameters of A's map and of B's in kernels of the library.
+    pub const NAMES: [[&'static str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"]];
 }
 
 impl<'f> OperandMap<'f> {
@@ -118,10 +121,10 @@ pub struct OperandTiles<'f> {
 }
 
 impl<'f> OperandTiles<'f> {
-    /// The tiles of these operands of a plan, A (0) and B (1), whose maps [`MainloopSite::map`](crate::MainloopSite::map) has stated under
-    /// these names.
-    pub fn of(f: &'f Builder, plan: &Plan, operands: &[(usize, [&'static str; 2])]) -> AnyTile<'f> {
-        let find = |&(i, names)| (i, OperandMap::of(f, names, plan.operand_batches()[i]));
+    /// The tiles of these operands of a plan, A (0) and B (1), whose maps are stated under [the library's names](OperandMap::NAMES), as
+    /// [`Mainloop::state`](crate::Mainloop::state) does.
+    pub fn of(f: &'f Builder, plan: &Plan, operands: &[usize]) -> AnyTile<'f> {
+        let find = |&i: &usize| (i, OperandMap::of(f, OperandMap::NAMES[i], plan.operand_batches()[i]));
         let maps = operands.iter().map(find).collect();
         Box::new(Self { plan: *plan, maps, own: plan.form.described().then(|| OwnMaps::of(f, plan)) })
     }

@@ -39,6 +39,37 @@ pub fn check_accessed<C: Clone>(
     check_apart(kernel, call)
 }
 
+/// A call that is a problem and the device addresses of the `N` pieces of its memory, for a kernel whose problem says all else of them.
+///
+/// ```
+/// use kernel::Addressed;
+/// use kernel::words::Sizes;
+///
+/// let call = Addressed { at: [0x1000, 0x2000], ..Addressed::of(Sizes([7, 264])) };
+/// assert_eq!(call.problem.to_string(), "7x264");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Addressed<P, const N: usize> {
+    /// The problem.
+    pub problem: P,
+    /// The address of each piece.
+    pub at: [u64; N],
+}
+
+impl<P, const N: usize> Addressed<P, N> {
+    /// A call without memory.
+    pub const fn of(problem: P) -> Self {
+        Self { problem, at: [0; N] }
+    }
+}
+
+/// The default problem, without memory.
+impl<P: Default, const N: usize> Default for Addressed<P, N> {
+    fn default() -> Self {
+        Self::of(P::default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use collective::operands::{Contents, Visit};

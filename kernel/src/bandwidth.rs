@@ -86,7 +86,7 @@ impl Kernel<Traffic> for Moves {
     }
 
     fn launch(&self, of: &Traffic, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        Launch::of(self, of, of.ctas())
+        Launch::of(self, of, |_| 16, of.ctas())
     }
 
     fn visit(&self, of: &mut Traffic, visit: &mut dyn Visit) {

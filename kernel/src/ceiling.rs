@@ -103,7 +103,7 @@ impl Kernel<Rounds> for Ceiling {
     }
 
     fn launch(&self, of: &Rounds, _resident: u32) -> Result<Option<Launch>, LaunchError> {
-        Launch::of(self, of, of.ctas)
+        Launch::of(self, of, |_| 4, of.ctas)
     }
 
     fn visit(&self, of: &mut Rounds, visit: &mut dyn Visit) {

@@ -7,7 +7,6 @@ use collective::sparse::{self, SparseError};
 use collective::{Format, MatrixRef};
 use ptx::VerifyError;
 
-use crate::accessed::check_accessed;
 use crate::error::LaunchError;
 use crate::filled::Launch;
 use crate::kernel::{Kernel, declare};
@@ -127,8 +126,7 @@ impl Kernel<Compression> for Compress {
         let blocks = rows.div_ceil(sparse::ROWS);
         let units = k.div_ceil(sparse::unit_k(self.format));
         let ctas = u64::from(units) * u64::from(blocks);
-        check_accessed(self, what, |of| u64::from(of.bits / 8))?;
-        Launch::of(self, what, ctas)
+        Launch::of(self, what, |of| u64::from(of.bits / 8), ctas)
     }
 
     fn visit(&self, what: &mut Compression, visit: &mut dyn Visit) {

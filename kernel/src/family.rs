@@ -30,8 +30,9 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     /// family, records keep the digest of what was measured, and a time counts for the same programs only.
     const VERSIONED: bool = false;
 
-    /// What is asked of a kernel: all of a call but memory.
-    type Request<'r>;
+    /// What is asked of a kernel: all of a call but memory. Where nothing but the problem is asked, the problem itself. Of each problem
+    /// there is a request, for operands that are packed.
+    type Request<'r>: Clone + Into<Self::Problem> + TryFrom<Self::Problem, Error: Display>;
 
     /// The part of a request that decides which kernel is fastest.
     type Problem: Clone + Ord + Debug + Send + Display + FromStr<Err: Display>;
@@ -55,10 +56,15 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     ///
     /// # Errors
     /// What is wrong with the text, in a sentence.
-    fn request(text: &str) -> Result<Self::Request<'static>, String>;
+    fn request(text: &str) -> Result<Self::Request<'static>, String> {
+        let problem: Self::Problem = text.parse().map_err(|error| format!("{error}"))?;
+        problem.try_into().map_err(|error| format!("{error}"))
+    }
 
     /// The problem of a request.
-    fn problem(request: &Self::Request<'_>) -> Self::Problem;
+    fn problem(request: &Self::Request<'_>) -> Self::Problem {
+        request.clone().into()
+    }
 
     /// The call of a request, without a workspace. If no memory was given, addresses are 0, or any others that are aligned as the
     /// memory will be.
@@ -144,14 +150,14 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     }
 
     /// The first of these kernels, with times in microseconds, the fastest first, that can compute the
-    /// request.
+    /// request. By default, the first that [serves](Self::serves) it.
     fn measured(
-        _request: &Self::Request<'_>,
+        request: &Self::Request<'_>,
         _machine: &Machine,
         times: &[(Self::Spec, f64)],
     ) -> Option<Predicted<Self>> {
         times.iter().find_map(|(spec, microseconds)| {
-            let kernel = Self::of_spec(spec).ok()?;
+            let kernel = Self::of_spec(spec).ok().filter(|kernel| kernel.serves(request).is_ok())?;
             Some(Predicted::new(kernel, *microseconds))
         })
     }
@@ -201,6 +207,21 @@ pub fn asked<K: Family>(text: &str, request: &K::Request<'_>) -> Result<K, Strin
         }
     }
     K::of_spec(&read(&whole)?)
+}
+
+/// Checks that what decides a kernel's memory is what a problem says: an implementation of [`Family::serves`] by the name of each such
+/// part, the kernel's, and the problem's.
+///
+/// # Errors
+/// The first that differs.
+pub fn alike<W: AsRef<str>>(parts: impl IntoIterator<Item = (&'static str, W, W)>) -> Result<(), String> {
+    match parts.into_iter().find(|(_, own, asked)| own.as_ref() != asked.as_ref()) {
+        None => Ok(()),
+        Some((part, own, asked)) => {
+            let [own, asked] = [own.as_ref(), asked.as_ref()];
+            Err(format!("the kernel's {part} is {own}, {asked} was needed, as the problem says"))
+        }
+    }
 }
 
 /// The legal kernels of a space with their predicted times, at most `most` of them, the fastest first: an

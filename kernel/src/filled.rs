@@ -1,8 +1,9 @@
 //! Launches: the arguments of a call, as its kernel's interface states them.
 
-use collective::operands::{Kind, Memory, Parameter, Visit};
+use collective::operands::{Extents, Kind, Memory, Parameter, Visit};
 use ptx::abi::{Argument, Grid};
 
+use crate::accessed::check_accessed;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 
@@ -94,15 +95,18 @@ impl Launch {
         }
     }
 
-    /// The launch of a call on this number of CTAs, as the kernel's interface fills it in; `None` on none.
+    /// The launch of a call on this number of CTAs, as the kernel's interface fills it in; `None` on none. All memory that the
+    /// call accesses is [checked](check_accessed); `alignment` is what a piece of it must begin at multiples of, in bytes.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and too many CTAs.
+    /// Those of [`check_accessed`] and [`new`](Self::new), and too many CTAs.
     pub fn of<C: Clone>(
         kernel: &(impl Kernel<C> + ?Sized),
         call: &C,
+        alignment: impl Fn(&Extents) -> u64,
         ctas: impl Into<u64>,
     ) -> Result<Option<Self>, LaunchError> {
+        check_accessed(kernel, call, alignment)?;
         let ctas = ctas.into();
         let grid = Self::grid(ctas)?;
         (ctas > 0).then(|| Self::new(grid, |visit| kernel.visit(&mut call.clone(), visit))).transpose()

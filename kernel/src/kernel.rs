@@ -57,7 +57,7 @@ pub trait Kernel<C> {
     /// Checks a call and makes its launch, for a GPU that holds `resident` of the kernel's clusters at
     /// once. `None` if there is nothing to compute.
     ///
-    /// [`check_accessed`](crate::check_accessed) checks all memory that the call visits.
+    /// [`Launch::of`] checks all memory that the call visits.
     ///
     /// An address of the call may only appear in the arguments as the address itself, or plus a fixed number
     /// of bytes; or it may decide a choice, by being zero or by being a multiple of a power of two up to 256.

@@ -67,6 +67,7 @@ mod ceiling;
 mod check;
 mod compress;
 mod config;
+mod conv;
 mod demand;
 #[cfg(feature = "disk")]
 pub mod disk;
@@ -110,7 +111,7 @@ mod summation;
 mod transpose;
 mod types;
 pub mod words;
-pub use accessed::check_accessed;
+pub use accessed::{Addressed, check_accessed};
 pub use arguments::{
     Arguments, EpilogueArgs, OfMainloop, OfScheduler, RoleArguments, Tree, WithMainloop, WithRole,
     WithScheduler,
@@ -122,6 +123,7 @@ pub use ceiling::{Ceiling, Rounds};
 pub use collective::{LinearArguments, MatrixRef};
 pub use compress::{Compress, Compression};
 pub use config::{Composed, Gemm, GemmConfig};
+pub use conv::ConvProblem;
 pub use demand::Demand;
 #[cfg(feature = "driver")]
 pub use driver::Gpu;
@@ -129,7 +131,9 @@ pub use emulated::{Emulator, Progress};
 pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
 #[cfg(feature = "records")]
-pub use family::{Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, asked, cheapest};
+pub use family::{
+    Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, alike, asked, cheapest,
+};
 pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;

@@ -18,8 +18,15 @@ pub trait GemmFamily: 'static {
     /// The name, in errors and for the records on disk.
     const NAME: &'static str;
 
-    /// What is asked of a kernel: [`GemmProblem`], or what a GEMM is derived from, such as a convolution.
-    type Problem: Clone + Ord + fmt::Debug + fmt::Display + FromStr<Err: fmt::Display> + Send + 'static;
+    /// What is asked of a kernel: [`GemmProblem`], or what is a GEMM, such as a convolution ([`ConvProblem`](crate::ConvProblem)).
+    type Problem: Clone
+        + Ord
+        + fmt::Debug
+        + fmt::Display
+        + FromStr<Err: fmt::Display>
+        + Into<GemmProblem>
+        + Send
+        + 'static;
 
     /// Arguments of calls: of the epilogue, and [of the mainloop](crate::WithMainloop).
     type Arguments: Arguments + Clone;
@@ -27,15 +34,12 @@ pub trait GemmFamily: 'static {
     /// The kernels, each with a name of its own.
     fn kernels() -> Vec<AnyGemm>;
 
-    /// The GEMM of a problem.
-    fn gemm(problem: &Self::Problem) -> GemmProblem;
-
     /// A call, with addresses of 0 and without a workspace.
     fn call(problem: &Self::Problem) -> Call<Self::Arguments>;
 
     /// Operations that a problem counts as, to compare kernels by their rates.
     fn operations(problem: &Self::Problem) -> f64 {
-        Self::gemm(problem).operations()
+        problem.clone().into().operations()
     }
 
     /// A row of D: values, and how far a kernel's may be from them. By default nothing is known, and no kernel of the family can
@@ -101,14 +105,6 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
         Some(self.kernel.name().to_owned())
     }
 
-    fn request(text: &str) -> Result<F::Problem, String> {
-        text.parse().map_err(|error: <F::Problem as FromStr>::Err| error.to_string())
-    }
-
-    fn problem(request: &F::Problem) -> F::Problem {
-        request.clone()
-    }
-
     fn call(request: &F::Problem) -> Self::Call {
         F::call(request)
     }
@@ -118,7 +114,7 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
         let names = F::kernels().iter().map(|kernel| kernel.name().to_owned()).collect::<Vec<_>>();
         cheapest(names, most, |Self { kernel, .. }: &Self| {
             let Layouts { types, majors, .. } = Layouts::of(kernel);
-            machine.predict(kernel, &Request::packed(types, majors, F::gemm(request))).microseconds
+            machine.predict(kernel, &Request::packed(types, majors, request.clone().into())).microseconds
         })
     }
 

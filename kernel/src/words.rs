@@ -2,7 +2,7 @@
 //! function that takes such a text apart.
 //!
 //! ```
-//! use kernel::words::{SpecKey, Worded, read, write};
+//! use kernel::words::{At, SpecKey, read};
 //!
 //! /// A kernel with so many warps.
 //! #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,12 +11,7 @@
 //! }
 //!
 //! const USUAL: Spec = Spec { warps: 4 };
-//! const KEYS: [SpecKey<Spec>; 1] = [SpecKey {
-//!     name: "warps",
-//!     needed: "a number of warps",
-//!     read: |of, text| u32::read(text).map(|warps| of.warps = warps),
-//!     write: |of| of.warps.text(),
-//! }];
+//! const KEYS: [SpecKey<Spec>; 1] = [SpecKey::at("warps", "a number of warps", &At(|of| &mut of.warps))];
 //!
 //! assert_eq!(read(&KEYS, USUAL, "warps=8"), Ok(Spec { warps: 8 }));
 //! let refused = read(&KEYS, USUAL, "warps=many").expect_err("no number");
@@ -29,17 +24,80 @@ use core::str::FromStr;
 
 use collective::Format;
 
-/// A key of specs `S`.
-#[derive(Clone, Copy, Debug)]
-pub struct SpecKey<S> {
+/// A key of specs, or of problems, `S`: its name, and the value that it names.
+#[derive(Clone, Copy)]
+pub struct SpecKey<S: 'static> {
     /// Its name.
     pub name: &'static str,
-    /// What its value must be, in words.
-    pub needed: &'static str,
-    /// Reads a value; `None` if the key does not accept the text.
-    pub read: fn(&mut S, &str) -> Option<()>,
+    needed: &'static str,
+    value: &'static (dyn Value<S> + Sync),
+}
+
+/// A value with a place in `S`.
+#[derive(Clone, Copy, Debug)]
+pub struct At<S, W>(pub fn(&mut S) -> &mut W);
+
+/// A value that is in several places of `S`, or from which others follow: how it is got and set.
+#[derive(Clone, Copy, Debug)]
+pub struct As<S, W>(pub fn(&S) -> W, pub fn(&mut S, W));
+
+/// The value of a key.
+trait Value<S> {
+    /// Reads it; `None` if the text is none of its values.
+    fn read(&self, of: &mut S, text: &str) -> Option<()>;
+
+    /// Its text; `None` if it has none.
+    fn write(&self, of: &S) -> Option<String>;
+}
+
+impl<S: Clone, W: Worded> Value<S> for At<S, W> {
+    fn read(&self, of: &mut S, text: &str) -> Option<()> {
+        *(self.0)(of) = W::read(text)?;
+        Some(())
+    }
+
+    fn write(&self, of: &S) -> Option<String> {
+        (self.0)(&mut of.clone()).text()
+    }
+}
+
+impl<S, W: Worded> Value<S> for As<S, W> {
+    fn read(&self, of: &mut S, text: &str) -> Option<()> {
+        (self.1)(of, W::read(text)?);
+        Some(())
+    }
+
+    fn write(&self, of: &S) -> Option<String> {
+        (self.0)(of).text()
+    }
+}
+
+impl<S: Clone> SpecKey<S> {
+    /// A key of this name, and what its value must be, in words.
+    pub const fn at<W: Worded>(name: &'static str, needed: &'static str, value: &'static At<S, W>) -> Self {
+        Self { name, needed, value }
+    }
+}
+
+impl<S> SpecKey<S> {
+    /// The same for a value without a place of its own.
+    pub const fn by<W: Worded>(name: &'static str, needed: &'static str, value: &'static As<S, W>) -> Self {
+        Self { name, needed, value }
+    }
+
     /// The text of its value; `None` if the spec has none.
-    pub write: fn(&S) -> Option<String>,
+    pub fn text(&self, of: &S) -> Option<String> {
+        self.value.write(of)
+    }
+}
+
+impl<S> fmt::Debug for SpecKey<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpecKey")
+            .field("name", &self.name)
+            .field("needed", &self.needed)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A value with a text.
@@ -189,6 +247,18 @@ pub fn words(text: &str) -> Result<Vec<(&str, &str)>, WordError> {
     Ok(words)
 }
 
+/// The words of a text without `=`, and the text of all others.
+pub fn divided(text: &str) -> (Vec<&str>, String) {
+    let (mut plain, mut others) = (Vec::new(), Vec::new());
+    for (key, value) in pairs(text) {
+        match value {
+            None => plain.push(key),
+            Some(value) => others.push(format!("{key}={value}")),
+        }
+    }
+    (plain, others.join(" "))
+}
+
 /// Reads a text. Keys are read in the order of their table, so that a value may follow from one before it.
 ///
 /// # Errors
@@ -199,9 +269,9 @@ pub fn read<S>(keys: &[SpecKey<S>], mut of: S, text: &str) -> Result<S, WordErro
         let names: Vec<_> = keys.iter().map(|key| key.name).collect();
         return refused(key, value, format!("one of the keys {}", names.join(", ")));
     }
-    for SpecKey { name, needed, read, .. } in keys {
+    for SpecKey { name, needed, value: own } in keys {
         if let Some((_, value)) = words.iter().find(|(key, _)| key == name)
-            && read(&mut of, value).is_none()
+            && own.read(&mut of, value).is_none()
         {
             return refused(name, value, *needed);
         }
@@ -215,11 +285,13 @@ pub fn read<S>(keys: &[SpecKey<S>], mut of: S, text: &str) -> Result<S, WordErro
 /// The formatter's.
 pub fn write<S>(keys: &[SpecKey<S>], of: &S, mut usual: S, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut between = "";
-    for SpecKey { name, read, write, .. } in keys {
-        let Some(value) = write(of).filter(|value| write(&usual).as_ref() != Some(value)) else { continue };
-        write!(f, "{between}{name}={value}")?;
+    for key in keys {
+        let Some(value) = key.text(of).filter(|value| key.text(&usual).as_ref() != Some(value)) else {
+            continue;
+        };
+        write!(f, "{between}{}={value}", key.name)?;
         // What was written is read, so that values that follow from it are not written too.
-        let _ = read(&mut usual, &value);
+        let _ = key.value.read(&mut usual, &value);
         between = " ";
     }
     Ok(())
@@ -262,9 +334,7 @@ impl Numbers {
         }
         Ok(numbers)
     }
-}
 
-impl Numbers {
     /// The numbers with these names, each in its range.
     ///
     /// # Errors
@@ -308,6 +378,13 @@ impl FromStr for Numbers {
 /// Extents as a problem that needs no more: `7x264`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sizes<const N: usize>(pub [u32; N]);
+
+/// 0 of each.
+impl<const N: usize> Default for Sizes<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
 
 impl<const N: usize> fmt::Display for Sizes<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

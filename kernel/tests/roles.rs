@@ -41,9 +41,11 @@ fn a_mainloop_has_arguments_of_its_own() {
     // As a value too.
     let any = AnyGemm::of::<Gathers>("later");
     let error = any.launch(&call, 132).expect_err("nothing is bound").to_string();
-    for words in
-        ["mainloop `later` refuses its arguments", "First: first is a null pointer", "Call::with_mainloop"]
-    {
+    for words in [
+        "mainloop `later_64x64x64` refuses its arguments",
+        "First: first is a null pointer",
+        "Call::with_mainloop",
+    ] {
         assert!(error.contains(words), "{error}");
     }
     for (why, gemm, words) in [
@@ -80,12 +82,9 @@ fn a_mainloop_has_arguments_of_its_own() {
 struct Forgets;
 
 impl Mainloop for Forgets {
+    const NAME: &'static str = "forgets";
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
-
-    fn name() -> String {
-        "forgets".to_owned()
-    }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         let _: Value<'_, u64> = f.param("forgotten");
@@ -112,12 +111,9 @@ fn a_parameter_that_is_not_stated_is_an_error() {
 struct Bare;
 
 impl Mainloop for Bare {
+    const NAME: &'static str = "bare";
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
-
-    fn name() -> String {
-        "bare".to_owned()
-    }
 
     fn device<'f>(_: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
         DeviceMainloop::new()

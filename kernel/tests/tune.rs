@@ -256,10 +256,6 @@ impl Family for Copies {
         text.parse().map_err(|_| format!("`{text}` was found, a number was needed"))
     }
 
-    fn problem(count: &u32) -> u32 {
-        *count
-    }
-
     fn call(&count: &u32) -> Copied {
         Copied { count, x: 0, d: 0 }
     }

@@ -7,7 +7,7 @@ use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use ptx::{Builder, Scalar, VerifyError};
 
 use crate::common::{
-    check, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
+    VECTOR, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
 };
 
 /// `D = D + X`, in `bf16` or `f16`.
@@ -41,8 +41,7 @@ impl Kernel<Added> for RowAdd {
         if rows == 0 || columns == 0 {
             return Ok(None);
         }
-        check(self, call, columns)?;
-        launch(self, call, [rows, resident])
+        launch(self, call, (columns, VECTOR), [rows, resident])
     }
 
     fn total_work(&self, call: &Added) -> u128 {

@@ -1,8 +1,7 @@
 //! What kernels over rows have in common: their programs, launches and interfaces, and loops over rows and vectors.
 
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
-use ptx::abi::Grid;
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use ptx::{Builder, Entry, Scalar, Special, Target, Value, VerifyError};
 
 /// Threads of a CTA.
@@ -23,13 +22,20 @@ pub(crate) fn program<C: Default>(
     Program::of(kernel, entry, body)
 }
 
-/// The launch of a call over rows.
+/// The launch of a call over rows, of matrices whose columns are whole vectors of so many 16-bit numbers; none without rows.
 pub(crate) fn launch<C: Clone>(
     kernel: &impl Kernel<C>,
     call: &C,
+    (columns, vector): (u32, u32),
     [rows, resident]: [u32; 2],
 ) -> Result<Option<Launch>, LaunchError> {
-    Launch::new(grid(rows, resident), |visit| kernel.visit(&mut call.clone(), visit)).map(Some)
+    if rows == 0 {
+        return Ok(None);
+    }
+    let (name, needed) = (("columns", columns), format_args!("a multiple of {vector}"));
+    LaunchError::unless(columns.is_multiple_of(vector), name, needed)?;
+    let alignment = |of: &Extents| if of.bits == 16 { 2 * u64::from(vector) } else { 4 };
+    Launch::of(kernel, call, alignment, rows.min(resident.clamp(1, i32::MAX as u32 / PER_SM) * PER_SM))
 }
 
 /// Where a row of a matrix of 16-bit elements begins: the parameters `name` and its leading dimension, in bytes.
@@ -62,11 +68,6 @@ pub(crate) fn visit_vector(
     let writes = matches!(contents, Contents::Output(_));
     visit.memory(Memory { name: within, address, extents, contents, writes });
     visit.address(name, within);
-}
-
-/// CTAs that share these rows.
-fn grid(rows: u32, resident: u32) -> Grid {
-    Grid { ctas: [rows.min(resident.clamp(1, i32::MAX as u32 / PER_SM) * PER_SM).max(1), 1, 1] }
 }
 
 /// Each row of the CTA.
@@ -113,13 +114,4 @@ pub(crate) fn load<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>) -> Vec<Val
 pub(crate) fn store<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, numbers: &[Value<'f, f32>]) {
     let word = |i: usize| f.pack::<T>(numbers[2 * i], numbers[2 * i + 1]);
     f.store_global(at, 0, [word(0), word(1), word(2), word(3)]);
-}
-
-/// Checks the memory of a call whose matrices have rows of whole vectors of 16-bit numbers.
-pub(crate) fn check<C: Clone>(kernel: &impl Kernel<C>, call: &C, columns: u32) -> Result<(), LaunchError> {
-    if !columns.is_multiple_of(VECTOR) {
-        let reason = format!("{columns} columns were given, a multiple of {VECTOR} was needed");
-        return Err(LaunchError::Problem { reason });
-    }
-    check_accessed(kernel, call, |of| if of.bits == 16 { 16 } else { 4 })
 }

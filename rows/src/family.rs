@@ -1,7 +1,7 @@
 //! Kernels over rows as a family: the call of a problem, the kernels for it, and a prediction.
 
 use collective::MatrixRef;
-use kernel::{Expected, Family, Inputs, Machine, Predicted, cheapest};
+use kernel::{Expected, Family, Inputs, Machine, Predicted, alike, cheapest};
 
 use crate::add::Added;
 use crate::common::{PER_SM, THREADS};
@@ -81,14 +81,6 @@ impl Family for Rows {
         Some(Self::spec(self))
     }
 
-    fn request(text: &str) -> Result<RowProblem, String> {
-        text.parse().map_err(|error: kernel::words::WordError| error.to_string())
-    }
-
-    fn problem(request: &RowProblem) -> RowProblem {
-        *request
-    }
-
     /// A packed call. The factor of a gradient is that of the losses' mean.
     fn call(request: &RowProblem) -> RowCall {
         let RowProblem { kind, rows, columns, table, choices, first, limit, ranks, .. } = *request;
@@ -139,27 +131,13 @@ impl Family for Rows {
 
     fn serves(&self, request: &RowProblem) -> Result<(), String> {
         let (own, specs) = (Self::spec(self), request.specs().collect::<Vec<_>>());
-        let differs = |field: &str, own: &str, asked: &str| {
-            Err(format!("{field}={own} is the kernel's, {field}={asked} was needed, as the problem says"))
-        };
-        match specs.first() {
-            _ if own.kind != request.kind => differs("kernel", own.kind.name(), request.kind.name()),
-            _ if own.format != request.format => differs("format", own.format.name(), request.format.name()),
-            Some(first) if !specs.contains(&own) => {
-                let name = |words| if words { "on" } else { "off" };
-                differs("words", name(own.words), name(first.words))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn measured(
-        request: &RowProblem,
-        _machine: &Machine,
-        times: &[(RowSpec, f64)],
-    ) -> Option<Predicted<Self>> {
-        let mut able = times.iter().filter(|(spec, _)| request.specs().any(|own| own == *spec));
-        able.find_map(|&(spec, microseconds)| Some(Predicted::new(Self::new(&spec).ok()?, microseconds)))
+        let words = |of: &RowSpec| if of.words { "on" } else { "off" };
+        let first = specs.first().filter(|_| !specs.contains(&own));
+        alike([
+            ("name", own.kind.name(), request.kind.name()),
+            ("format", own.format.name(), request.format.name()),
+            ("words", words(&own), words(first.unwrap_or(&own))),
+        ])
     }
 }
 
@@ -219,13 +197,9 @@ mod tests {
     #[test]
     fn other_kernels_do_not_serve() {
         for (problem, spec, words) in [
-            (
-                "add 9x8",
-                "kernel=peak",
-                "kernel=peak is the kernel's, kernel=add was needed, as the problem says",
-            ),
-            ("add 9x8", "kernel=add format=f16", "format=f16 is the kernel's, format=bf16 was needed"),
-            ("gather 9x6", "kernel=gather", "words=off is the kernel's, words=on was needed"),
+            ("add 9x8", "kernel=peak", "the kernel's name is peak, add was needed, as the problem says"),
+            ("add 9x8", "kernel=add format=f16", "the kernel's format is f16, bf16 was needed"),
+            ("gather 9x6", "kernel=gather", "the kernel's words is off, on was needed"),
         ] {
             let kernel = Rows::new(&spec.parse().expect("a spec")).expect("legal");
             let refused = kernel.serves(&read(problem));

@@ -3,11 +3,11 @@
 use collective::Format;
 use half::{bf16, f16};
 use kernel::operands::{Contents, Extents, Visit};
-use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program, check_accessed};
+use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use ptx::{Builder, Scalar, VerifyError};
 
 use crate::common::{
-    THREADS, check, each_of, each_row, each_vector, launch, load, matrix, program, steps, store,
+    THREADS, VECTOR, each_of, each_row, each_vector, launch, load, matrix, program, steps, store,
     visit_matrix, visit_vector,
 };
 
@@ -70,15 +70,8 @@ impl Kernel<Gathered> for RowGather {
         if rows == 0 || columns == 0 {
             return Ok(None);
         }
-        match self.how {
-            Gathering::Words if !columns.is_multiple_of(2) => {
-                let reason = format!("{columns} columns were given, a multiple of 2 was needed");
-                return Err(LaunchError::Problem { reason });
-            }
-            Gathering::Words => check_accessed(self, call, |_| 4)?,
-            Gathering::Copied | Gathering::Summed | Gathering::Weighted => check(self, call, columns)?,
-        }
-        launch(self, call, [rows, resident])
+        let vector = if self.how == Gathering::Words { 2 } else { VECTOR };
+        launch(self, call, (columns, vector), [rows, resident])
     }
 
     fn total_work(&self, call: &Gathered) -> u128 {

@@ -7,7 +7,7 @@ use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use ptx::{Builder, Scalar, Special, Value, VerifyError};
 
 use crate::common::{
-    THREADS, check, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
+    THREADS, VECTOR, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
     visit_vector,
 };
 
@@ -82,11 +82,7 @@ impl Kernel<Peaked> for RowPeak {
     }
 
     fn launch(&self, call: &Peaked, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        if call.of.rows == 0 {
-            return Ok(None);
-        }
-        check(self, call, call.of.columns)?;
-        launch(self, call, [call.of.rows, resident])
+        launch(self, call, (call.of.columns, VECTOR), [call.of.rows, resident])
     }
 
     fn total_work(&self, call: &Peaked) -> u128 {
@@ -169,11 +165,7 @@ impl Kernel<Merged> for RowMerge {
     }
 
     fn launch(&self, call: &Merged, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        check(self, call, 0)?;
-        if call.rows == 0 {
-            return Ok(None);
-        }
-        launch(self, call, [call.rows.div_ceil(THREADS), resident])
+        launch(self, call, (0, VECTOR), [call.rows.div_ceil(THREADS), resident])
     }
 
     fn total_work(&self, call: &Merged) -> u128 {
@@ -248,11 +240,7 @@ impl Kernel<Differentiated> for RowGradient {
     }
 
     fn launch(&self, call: &Differentiated, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        if call.of.rows == 0 {
-            return Ok(None);
-        }
-        check(self, call, call.of.columns)?;
-        launch(self, call, [call.of.rows, resident])
+        launch(self, call, (call.of.columns, VECTOR), [call.of.rows, resident])
     }
 
     fn total_work(&self, call: &Differentiated) -> u128 {

@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::Format;
-use kernel::words::{self, SpecKey, WordError, Worded};
+use kernel::words::{self, As, At, SpecKey, WordError, Worded};
 
 use crate::spec::{NAME, RowKind, RowSpec, refused};
 
@@ -85,9 +85,9 @@ impl RowProblem {
         let known = Self::keys(kind);
         for key in KEYS.iter().filter(|key| known.iter().all(|known| known.name != key.name)) {
             // The limit of rows that are copied is their number.
-            let usual = if key.name == "limit" { Some(self.own().to_string()) } else { (key.write)(&usual) };
-            if (key.write)(self) != usual {
-                let (value, needed) = (self.text(key), usual.unwrap_or_default());
+            let usual = if key.name == "limit" { Some(self.own().to_string()) } else { key.text(&usual) };
+            if key.text(self) != usual {
+                let (value, needed) = (key.text(self).unwrap_or_default(), usual.unwrap_or_default());
                 return Err(refused(key.name, value, format!("{needed}, as always for {},", kind.name())));
             }
         }
@@ -132,62 +132,33 @@ impl RowProblem {
         &KEYS[all]
     }
 
-    fn text(&self, key: &SpecKey<Self>) -> String {
-        (key.write)(self).unwrap_or_default()
-    }
-
     /// The order of problems.
     fn rank(&self) -> impl Ord {
         let Self { kind, format, rows, columns, table, choices, first, limit, ranks } = *self;
         (kind, format.name(), [rows, columns, table, choices, first, limit, ranks])
     }
 
-    /// Sets what follows from the rank's own part.
-    fn end(&mut self) {
-        self.limit = self.first.saturating_add(self.own());
+    /// With what follows from the rank's own part.
+    fn ended(self) -> Self {
+        Self { limit: self.first.saturating_add(self.own()), ..self }
     }
 }
 
 /// Every key, in the order in which a problem is printed: those of tables, those of parts, and that of statistics.
 static KEYS: [SpecKey<RowProblem>; 5] = [
-    SpecKey {
-        name: "table",
-        needed: "a number of rows",
-        read: |of, text| {
-            of.table = u32::read(text)?;
-            of.end();
-            Some(())
-        },
-        write: |of| of.table.text(),
-    },
-    SpecKey {
-        name: "choices",
-        needed: "a number of indices",
-        read: |of, text| u32::read(text).map(|choices| of.choices = choices),
-        write: |of| of.choices.text(),
-    },
-    SpecKey {
-        name: "first",
-        needed: "a number of rows or columns",
-        read: |of, text| {
-            of.first = u32::read(text)?;
-            of.end();
-            Some(())
-        },
-        write: |of| of.first.text(),
-    },
-    SpecKey {
-        name: "limit",
-        needed: "a number of rows or columns",
-        read: |of, text| u32::read(text).map(|limit| of.limit = limit),
-        write: |of| of.limit.text(),
-    },
-    SpecKey {
-        name: "ranks",
-        needed: "a number of ranks",
-        read: |of, text| u32::read(text).map(|ranks| of.ranks = ranks),
-        write: |of| of.ranks.text(),
-    },
+    SpecKey::by(
+        "table",
+        "a number of rows",
+        &As(|of| of.table, |of, table| *of = RowProblem { table, ..*of }.ended()),
+    ),
+    SpecKey::at("choices", "a number of indices", &At(|of| &mut of.choices)),
+    SpecKey::by(
+        "first",
+        "a number of rows or columns",
+        &As(|of| of.first, |of, first| *of = RowProblem { first, ..*of }.ended()),
+    ),
+    SpecKey::at("limit", "a number of rows or columns", &At(|of| &mut of.limit)),
+    SpecKey::at("ranks", "a number of ranks", &At(|of| &mut of.ranks)),
 ];
 
 impl fmt::Display for RowProblem {
@@ -207,13 +178,7 @@ impl FromStr for RowProblem {
     type Err = WordError;
 
     fn from_str(text: &str) -> Result<Self, WordError> {
-        let (mut plain, mut others) = (Vec::new(), Vec::new());
-        for (key, value) in words::pairs(text) {
-            match value {
-                None => plain.push(key),
-                Some(value) => others.push(format!("{key}={value}")),
-            }
-        }
+        let (plain, others) = words::divided(text);
         let &[name, extents, ref format @ ..] = &plain[..] else {
             return Err(refused(
                 "problem",
@@ -239,10 +204,10 @@ impl FromStr for RowProblem {
             return Err(refused("format", last, formats));
         };
         let (usual, keys) = (Self { format, ..Self::new(kind, extents) }, Self::keys(kind));
-        if let (Some(word), []) = (others.first(), keys) {
-            return Err(refused(word, "", format!("nothing after the format of {name}")));
+        if let (Some((key, value)), []) = (words::words(&others)?.first(), keys) {
+            return Err(refused(key, value, format!("nothing after the format of {name}")));
         }
-        let problem = words::read(keys, usual, &others.join(" "))?;
+        let problem = words::read(keys, usual, &others)?;
         problem.check().map(|()| problem)
     }
 }

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::Format;
-use kernel::words::{self, OneOf, SpecKey, WordError, Worded};
+use kernel::words::{self, As, At, OneOf, SpecKey, WordError};
 
 /// What a kernel over rows computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,24 +113,9 @@ pub(crate) fn refused(key: &str, value: impl fmt::Display, needed: impl Into<Str
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [SpecKey<RowSpec>; 3] = [
-    SpecKey {
-        name: "kernel",
-        needed: NAME,
-        read: |of, text| RowKind::read(text).map(|kind| *of = RowSpec::new(kind)),
-        write: |of| of.kind.text(),
-    },
-    SpecKey {
-        name: "format",
-        needed: "bf16 or f16",
-        read: |of, text| Format::read(text).map(|format| of.format = format),
-        write: |of| of.format.text(),
-    },
-    SpecKey {
-        name: "words",
-        needed: "on or off",
-        read: |of, text| bool::read(text).map(|words| of.words = words),
-        write: |of| of.words.text(),
-    },
+    SpecKey::by("kernel", NAME, &As(|of| of.kind, |of, kind| *of = RowSpec::new(kind))),
+    SpecKey::at("format", "bf16 or f16", &At(|of| &mut of.format)),
+    SpecKey::at("words", "on or off", &At(|of| &mut of.words)),
 ];
 
 impl fmt::Display for RowSpec {

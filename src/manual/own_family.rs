@@ -2,119 +2,37 @@
 //! down, taps along, channels) and D (images, height, width, filters). Pixels are gathered by im2col copies; all else is the library's
 //! GEMM.
 
-use std::fmt;
 use std::marker::PhantomData;
-use std::str::FromStr;
 
-use falchion::collective::stage::{Axis, Im2col, Im2colTile, OperandTiles};
+use falchion::collective::stage::{Im2col, Im2colTile, Images, OperandTiles};
 use falchion::collective::tree::Shape;
-use falchion::collective::{
-    DeviceMainloop, Formula, FormulaArguments, Input, Mainloop, MainloopNeeds, MainloopSite, MainloopSpec,
-    TileShape, WarpRoles,
-};
-use falchion::kernel::words::Worded;
+use falchion::collective::{Formula, FormulaArguments, Input};
 use falchion::prelude::family::*;
 use falchion::prelude::*;
-
-/// Where the filters read, and how many there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Conv {
-    pub of: Im2col<2>,
-    pub filters: u32,
-}
-
-impl fmt::Display for Conv {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { of: Im2col { images, axes: [along, down], channels }, filters } = self;
-        write!(
-            f,
-            "{images}x{}x{}x{channels} {filters}x{}x{}",
-            down.pixels, along.pixels, down.taps, along.taps
-        )?;
-        write!(f, " {}x{} {}x{}", down.step, along.step, down.padding[0], along.padding[0])
-    }
-}
-
-impl FromStr for Conv {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let read = || {
-            let mut words = text.split(' ');
-            let [images, height, width, channels] = Worded::read(words.next()?)?;
-            let [filters, taps @ ..]: [u32; 3] = Worded::read(words.next()?)?;
-            let [steps, padding]: [[u32; 2]; 2] =
-                [Worded::read(words.next()?)?, Worded::read(words.next()?)?];
-            let axis = |i: usize, pixels| Axis {
-                step: steps[i],
-                padding: [padding[i]; 2],
-                ..Axis::new(pixels, taps[i])
-            };
-            Some(Self { of: Im2col { images, axes: [axis(1, width), axis(0, height)], channels }, filters })
-        };
-        let conv: Self = read().ok_or_else(|| {
-            format!("`{text}` was found, NxHxWxC FxRxS, strides AxB and padding AxB were needed")
-        })?;
-        if conv.of.axes.iter().any(|axis| axis.outputs() == 0) {
-            return Err(format!(
-                "`{text}` has no results: strides from 1 on, and filters within the padded images were needed"
-            ));
-        }
-        Ok(conv)
-    }
-}
 
 /// What `wgmma` multiplies: pixels and filters, both with channels contiguous.
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 
 /// The mainloop: A is gathered from X.
 pub struct Pixels<T, R>(PhantomData<(T, R)>);
-/// X's address, and where filters read it.
-#[derive(Clone, Debug, Default)]
-pub struct Images(Option<(u64, Im2col<2>)>);
-
-/// The name of the memory.
-const X: &str = "X";
-/// B's parameters.
-const W: [&str; 2] = ["b_map", "b_step"];
 
 impl<T: TileShape, R: WarpRoles> Mainloop for Pixels<T, R> {
+    const NAME: &'static str = "im2col";
     const SPEC: MainloopSpec = <TmaWgmma<Kk, T, R> as Mainloop>::SPEC;
     const NEEDS: MainloopNeeds =
         MainloopNeeds { whole_k: false, alone: false, matrices: [false, true], ..MainloopNeeds::ALL };
-    type Arguments = Images;
+    type Arguments = Images<2>;
 
-    fn name() -> String {
-        let [m, n, k] = Self::SPEC.tile;
-        format!("im2col_{m}x{n}x{k}")
+    fn check(own: &Images<2>, a: Matrix, _: Matrix) -> Result<(), String> {
+        own.check(Self::SPEC.tile[2], a)
     }
 
-    fn check(own: &Images, a: Matrix, _: Matrix) -> Result<(), String> {
-        let (_, of) = own.0.ok_or("the images are missing: pass them by `with_mainloop`")?;
-        of.check(Self::SPEC.tile[2])?;
-        let (given, needed) = ([of.rows(), of.depth()], [a.mn, a.k]);
-        if given == needed {
-            Ok(())
-        } else {
-            Err(format!("the images have {given:?}, {needed:?} was needed"))
-        }
-    }
-
-    fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-        of.map(1, W, visit);
-    }
-
-    fn visit(own: &mut Images, of: &OwnSite<'_>, visit: &mut dyn Visit) {
-        if let Some((address, images)) = &mut own.0 {
-            images.visit(X, address, (0, Format::Bf16), visit);
-        }
-        if let Some(plan) = of.plan {
-            Im2colTile::state(plan, 0, X, own.0.filter(|_| of.launched), visit);
-        }
+    fn visit(own: &mut Images<2>, of: &OwnSite<'_>, visit: &mut dyn Visit) {
+        own.visit("X", (0, Format::Bf16), of, visit);
     }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
-        DeviceMainloop::of_tiles(vec![Im2colTile::<2>::of(f, plan, 0), OperandTiles::of(f, plan, &[(1, W)])])
+        DeviceMainloop::of_tiles(vec![Im2colTile::<2>::of(f, plan, 0), OperandTiles::of(f, plan, &[1])])
     }
 }
 
@@ -124,8 +42,8 @@ type With<T, R, S> = Composed<Pixels<T, R>, LinearCombination<bf16, TmaStore>, S
 
 impl GemmFamily for ConvGemm {
     const NAME: &'static str = "convolution";
-    type Problem = Conv;
-    type Arguments = WithMainloop<Images, FormulaArguments>;
+    type Problem = ConvProblem<2>;
+    type Arguments = WithMainloop<Images<2>, FormulaArguments>;
 
     fn kernels() -> Vec<AnyGemm> {
         type Persist = Persistent<Grouped<AlongM, U8>>;
@@ -144,19 +62,15 @@ impl GemmFamily for ConvGemm {
         kernels.iter().map(|kernel| kernel.with_epilogue(relu()).expect("legal")).collect()
     }
 
-    fn gemm(Conv { of, filters }: &Conv) -> GemmProblem {
-        GemmProblem { m: of.rows(), n: *filters, k: of.depth() }
-    }
-
-    fn call(conv: &Conv) -> Call<Self::Arguments> {
-        let problem = Self::gemm(conv);
+    fn call(conv: &ConvProblem<2>) -> Call<Self::Arguments> {
+        let problem = GemmProblem::from(*conv);
         let shape = Shape { m: problem.m, n: problem.n };
         let bias = relu().bind(Format::Bf16, shape, &[("bias", Input::Address(0))]).expect("one argument");
-        Call::of(problem).with(bias).with_mainloop(Images(Some((0, conv.of))))
+        Call::of(problem).with(bias).with_mainloop(Images { address: 0, of: conv.of })
     }
 
     fn row(
-        Conv { of: Im2col { axes: [along, down], channels, .. }, filters }: &Conv,
+        ConvProblem { of: Im2col { axes: [along, down], channels, .. }, filters }: &ConvProblem<2>,
         row: usize,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<(f64, f64)>, String> {
@@ -172,7 +86,7 @@ impl GemmFamily for ConvGemm {
                 continue;
             };
             let pixel = (image * down.pixels + y) * along.pixels + x;
-            let source = inputs.elements(X, pixel as usize * channels, channels);
+            let source = inputs.elements("X", pixel as usize * channels, channels);
             for ((sum, all), filter) in sums.iter_mut().zip(0..) {
                 let taps = ((filter * down.taps + dy) * along.taps + dx) as usize * channels;
                 for (x, w) in source.iter().zip(inputs.elements("B", taps, channels)) {

@@ -26,6 +26,7 @@ pub struct Second(pub Option<Matrix>);
 const NAMES: [[&str; 2]; 3] = [["a_map", "a_step"], ["b_map", "b_step"], ["second_map", "second_step"]];
 
 impl Mainloop for TwoB {
+    const NAME: &'static str = "two_b";
     const SPEC: MainloopSpec = {
         let mut spec = <One as Mainloop>::SPEC;
         spec.more[0] = SECOND.room();
@@ -38,9 +39,6 @@ impl Mainloop for TwoB {
     /// Each GEMM of a batch has its own matrices, or shares them.
     const FORMS: Forms = Forms::SINGLE.and(Form::Batched);
     type Arguments = Second;
-    fn name() -> String {
-        "two_b".into()
-    }
     fn check(own: &Second, _: Matrix, b: Matrix) -> Result<(), String> {
         match own.0 {
             Some(Matrix { mn, k, batch, .. }) if (mn, k, batch.count) == (b.mn, b.k, b.batch.count) => Ok(()),

@@ -189,7 +189,7 @@ fn rows_have_them_too() {
         (
             &["verify", "--problem", "add 9x40", "--kernel", "kernel=peak"],
             2,
-            "kernel=peak is the kernel's, kernel=add was needed, as the problem says",
+            "the kernel's name is peak, add was needed, as the problem says",
         ),
         (&["trace", "--problem", SUMS], 0, "kernel    gather_bf16_summed"),
         (&["trace", "--problem", "peak 9x40 f16"], 0, "kernel    cross_entropy_statistics_f16"),

@@ -133,11 +133,6 @@ impl Family for AttentionBackward {
         AttentionRequest::of_backward(text)
     }
 
-    /// As of the forward pass: `4x16/16x4096x4096 mask=causal`.
-    fn problem(request: &AttentionRequest) -> String {
-        Attention::problem(request)
-    }
-
     fn call(request: &AttentionRequest) -> BackwardCall {
         let forward = Attention::call(request);
         let (d_o, gradients) = (forward.o, [forward.q, forward.k, forward.v]);
@@ -153,7 +148,7 @@ impl Family for AttentionBackward {
         // One that adds in a fixed order serves where that is not asked, too.
         let spec = self.plan().spec;
         let own = BackwardSpec { deterministic: request.fixed && spec.deterministic, ..spec };
-        differ(&memory(&own), &memory(&words(request)?))
+        differ(memory(&own), memory(&words(request)?))
     }
 
     fn ranked(
@@ -180,15 +175,6 @@ impl Family for AttentionBackward {
         let mut said = words(request).map_or_else(|_| Vec::new(), |spec| family::said(memory(&spec)));
         said.push(("mask", request.mask.name().to_owned()));
         said
-    }
-
-    fn measured(
-        request: &AttentionRequest,
-        _machine: &Machine,
-        times: &[(BackwardSpec, f64)],
-    ) -> Option<Predicted<Self>> {
-        let mut able = times.iter().filter(|(spec, _)| spec.deterministic || !request.fixed);
-        able.find_map(|&(spec, microseconds)| Some(Predicted::new(Self::new(spec).ok()?, microseconds)))
     }
 
     fn operations(request: &AttentionRequest) -> f64 {

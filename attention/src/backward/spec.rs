@@ -8,8 +8,8 @@ use collective::Format;
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
-use crate::words::{at, heads, of_heads};
-use kernel::words::{self, SpecKey, WordError};
+use crate::words::Heads;
+use kernel::words::{self, As, At, SpecKey, WordError};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
 /// from the [default](Self::DEFAULT).
@@ -71,13 +71,17 @@ impl Default for BackwardSpec {
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [SpecKey<BackwardSpec>; 7] = [
-    at!("format", "bf16 or f16", format),
-    at!("d", "elements of a head, for example 128 or 192x128", head, heads, of_heads),
-    at!("tile", "queries x keys, for example 64x128", tile),
-    at!("mask", "full, causal, window or chunked", mask),
-    at!("lengths", "equal or packed", lengths),
-    at!("deterministic", "on or off", deterministic),
-    at!("l2", "a number of MiB", l2),
+    SpecKey::at("format", "bf16 or f16", &At(|of| &mut of.format)),
+    SpecKey::by(
+        "d",
+        "elements of a head, for example 128 or 192x128",
+        &As(|of| Heads(of.head), |of, heads| of.head = heads.0),
+    ),
+    SpecKey::at("tile", "queries x keys, for example 64x128", &At(|of| &mut of.tile)),
+    SpecKey::at("mask", "full, causal, window or chunked", &At(|of| &mut of.mask)),
+    SpecKey::at("lengths", "equal or packed", &At(|of| &mut of.lengths)),
+    SpecKey::at("deterministic", "on or off", &At(|of| &mut of.deterministic)),
+    SpecKey::at("l2", "a number of MiB", &At(|of| &mut of.l2)),
 ];
 
 impl fmt::Display for BackwardSpec {

@@ -36,7 +36,10 @@ impl AnyMainloop {
     /// The value of a type.
     pub fn of<M: Mainloop>() -> Self {
         Self {
-            name: |_| M::name(),
+            name: |spec| {
+                let [m, n, k] = spec.tile;
+                format!("{}_{m}x{n}x{k}", M::NAME)
+            },
             built_in: false,
             state: M::state,
             device: M::device,

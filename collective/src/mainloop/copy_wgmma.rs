@@ -71,7 +71,7 @@ fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
     if plan.form.described() {
         return;
     }
-    for (i, names) in NAMES.into_iter().enumerate() {
+    for (i, names) in (0..).zip(NAMES).filter(|&(i, _)| plan.needs.matrices[i]) {
         let (tile, batched) = (&plan.operands[i], plan.operand_batches()[i]);
         let anywhere = plan.shares_rows()[i] && tile.major == Major::Mn;
         tile.state_threads(names, of.name(i), of.matrix(i), anywhere, visit);

@@ -27,14 +27,11 @@ impl MainloopSpec {
 macro_rules! mainloops {
     ($($mainloop:ident of $pair:ident: $spec:expr;)*) => {$(
         impl<O: $pair, T: TileShape, R: WarpRoles> Mainloop for $mainloop<O, T, R> {
+            const NAME: &'static str = stringify!($mainloop);
             const SPEC: MainloopSpec = $spec;
             const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
             const FORMS: Forms = Forms::ALL;
             type Arguments = ();
-
-            fn name() -> String {
-                Self::value().name(&Self::SPEC)
-            }
 
             fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
                 Self::value().state(of, visit);

@@ -8,7 +8,6 @@ use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 
 use super::convert::{Converter, both};
 use super::stages::Older;
-use super::tma_wgmma::MAPS;
 use super::{Consumer, Finish, MainloopSite, Pass, WarpgroupMma};
 use crate::form::Batch;
 use crate::operand::Matrix;
@@ -33,7 +32,7 @@ pub(super) fn state(of: &MainloopSite<'_>, weights: WeightsSpec, visit: &mut dyn
         let batch = batched.then_some(Batch { stride, ..a.batch });
         (units_map(of.plan, weights, a, batch), batch)
     });
-    tensor_map::state(MAPS[0], of.name(0), (batched, value), visit);
+    tensor_map::state(OperandMap::NAMES[0], of.name(0), (batched, value), visit);
 }
 
 /// The tensor map of a matrix in units. Dimensions: words of a line, lines along K, blocks of 64 rows, and
@@ -64,7 +63,7 @@ fn units_map(
 struct Codes<'f>(Plan, WeightsSpec, OperandMap<'f>);
 
 pub(super) fn codes<'f>(f: &'f Builder, plan: &Plan, weights: WeightsSpec) -> AnyTile<'f> {
-    Box::new(Codes(*plan, weights, OperandMap::of(f, MAPS[0], plan.operand_batches()[0])))
+    Box::new(Codes(*plan, weights, OperandMap::of(f, OperandMap::NAMES[0], plan.operand_batches()[0])))
 }
 
 impl<'f> StageTile<'f> for Codes<'f> {

@@ -14,7 +14,7 @@ use super::{
 use crate::operands::Visit;
 use crate::pipeline::ClusterPosition;
 use crate::plan::{MainloopSpec, Plan};
-use crate::stage::{self, AnyTile, Loading, OperandTiles};
+use crate::stage::{self, AnyTile, Loading, OperandMap, OperandTiles};
 
 /// The warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`. Addresses, leading
 /// dimensions and strides of operands must be multiples of 16 B; for others use
@@ -28,9 +28,6 @@ use crate::stage::{self, AnyTile, Loading, OperandTiles};
 #[derive(Clone, Copy, Debug)]
 pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
-/// The names of the parameters of A's map and of B's.
-pub(super) const MAPS: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"]];
-
 /// The mainloop of [`TmaWgmma`], also for [`BlockScaled`](crate::BlockScaled), [`Quantized`](crate::Quantized)
 /// and [`Sparse`](crate::Sparse) operands. The plan holds all numbers. After the parameters of the operands
 /// follow those of [`BlockScales`](crate::BlockScales), [`GroupScales`](crate::GroupScales) or
@@ -38,11 +35,13 @@ pub(super) const MAPS: [[&str; 2]; 2] = [["a_map", "a_step"], ["b_map", "b_step"
 pub(super) const TENSOR_COPIES: AnyMainloop = AnyMainloop::built_in(MainloopSpec::name, state, device);
 
 fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
-    match of.plan.mainloop.weights() {
-        Some(weights) => quantized::state(of, weights, visit),
-        None => of.map(0, MAPS[0], visit),
+    let codes = of.plan.mainloop.weights();
+    if let Some(weights) = codes {
+        quantized::state(of, weights, visit);
     }
-    of.map(1, MAPS[1], visit);
+    for i in (0..2).filter(|&i| of.plan.needs.matrices[i] && (i == 1 || codes.is_none())) {
+        of.map(i, OperandMap::NAMES[i], visit);
+    }
     if of.plan.form.described() {
         OwnMaps::state(of, visit);
     }
@@ -53,10 +52,7 @@ fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
 
 /// The tiles of a stage.
 fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
-    let operands = |which: &[usize]| {
-        let named: Vec<_> = which.iter().map(|&i| (i, MAPS[i])).collect();
-        OperandTiles::of(f, plan, &named)
-    };
+    let operands = |which: &[usize]| OperandTiles::of(f, plan, which);
     let mut tiles = match plan.mainloop.weights() {
         // (WORDS, LINES, BLK_M / 64, PIPE), (BLK_N, BLK_K, PIPE)
         Some(weights) => vec![quantized::codes(f, plan, weights), operands(&[1])],

@@ -7,7 +7,8 @@ use ptx::{Builder, TensorLoad, Value, Var};
 use super::{AnyTile, LoadTile, Loading, StageTile};
 use crate::element::Format;
 use crate::mainloop::tensor_swizzle;
-use crate::operands::{Contents, Extents, Memory, Visit};
+use crate::operand::Matrix;
+use crate::operands::{Contents, Extents, Memory, OwnSite, Visit};
 use crate::pipeline::Stage;
 use crate::plan::{OperandTile, Plan};
 
@@ -91,28 +92,11 @@ impl<const D: usize> Im2col<D> {
         Extents { lines, ld: length, ..Extents::line(bits, length) }
     }
 
-    /// Visits the tensor at an address as an operand, A (0) or B (1), of a format, and every number of it.
-    pub fn visit(
-        &mut self,
-        name: &'static str,
-        address: &mut u64,
-        (operand, format): (usize, Format),
-        visit: &mut dyn Visit,
-    ) {
-        let (extents, contents) = (self.extents(format.bits()), Contents::Multiplied(operand, format));
-        visit.memory(Memory { name, address, extents, contents, writes: false });
-        visit.count(&mut self.images);
-        visit.count(&mut self.channels);
-        for Axis { pixels, taps, step, padding: [before, after], dilation } in &mut self.axes {
-            [pixels, taps, step, before, after, dilation].into_iter().for_each(|count| visit.count(count));
-        }
-    }
-
     /// Checks that tiles of this extent along K can be copied.
     ///
     /// # Errors
     /// A sentence: which number, its value, and what is allowed.
-    pub fn check(&self, tile_k: u32) -> Result<(), String> {
+    fn check(&self, tile_k: u32) -> Result<(), String> {
         if tile_k == 0 || self.channels == 0 || !self.channels.is_multiple_of(tile_k) {
             let found = self.channels;
             return Err(format!(
@@ -161,6 +145,64 @@ impl<const D: usize> Im2col<D> {
     }
 }
 
+impl<const D: usize> Default for Im2col<D> {
+    /// No images.
+    fn default() -> Self {
+        Self { images: 0, axes: [Axis::new(0, 0); D], channels: 0 }
+    }
+}
+
+/// Images in device memory that a mainloop reads as an operand: [arguments of its own](crate::Mainloop::Arguments). By default there are
+/// none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Images<const D: usize> {
+    /// Device address of the first pixel.
+    pub address: u64,
+    /// Where the filter reads them.
+    pub of: Im2col<D>,
+}
+
+impl<const D: usize> Images<D> {
+    /// Checks that tiles of this extent along K can be copied, and that the images are the operand of the call's extents.
+    ///
+    /// # Errors
+    /// There are no images; a number of them, its value, and what copies allow; other extents than the call's.
+    pub fn check(&self, tile_k: u32, operand: Matrix) -> Result<(), String> {
+        if *self == Self::default() {
+            return Err("the images are missing".to_owned());
+        }
+        self.of.check(tile_k)?;
+        match ([self.of.rows(), self.of.depth()], [operand.mn, operand.k]) {
+            (given, needed) if given == needed => Ok(()),
+            (given, needed) => Err(format!(
+                "the images have {given:?} output pixels and elements of all taps, {needed:?} was needed"
+            )),
+        }
+    }
+
+    /// Visits the images as the operand A (0) or B (1) of a mainloop, memory of this name in a format, with every number of them, and
+    /// states the parameters of their [tile](Im2colTile).
+    pub fn visit(
+        &mut self,
+        name: &'static str,
+        (operand, format): (usize, Format),
+        site: &OwnSite<'_>,
+        visit: &mut dyn Visit,
+    ) {
+        let Self { address, of } = self;
+        let (extents, contents) = (of.extents(format.bits()), Contents::Multiplied(operand, format));
+        visit.memory(Memory { name, address, extents, contents, writes: false });
+        visit.count(&mut of.images);
+        visit.count(&mut of.channels);
+        for Axis { pixels, taps, step, padding: [before, after], dilation } in &mut of.axes {
+            [pixels, taps, step, before, after, dilation].into_iter().for_each(|count| visit.count(count));
+        }
+        if let Some(plan) = site.plan {
+            Im2colTile::state(plan, operand, name, site.launched.then_some(*self), visit);
+        }
+    }
+}
+
 /// The names of the kernel parameters of operand A and of B: the map, the numbers of each axis, and the k-tiles of channels.
 const MAPS: [&str; 2] = ["a_im2col", "b_im2col"];
 const NUMBERS: [[[&str; 5]; 3]; 2] = [
@@ -202,28 +244,28 @@ struct AxisDevice<'f> {
 
 impl<'f, const D: usize> Im2colTile<'f, D> {
     /// States the parameters of operand A (0) or B (1), in memory that was visited under the name `within`. What is read is `None` where no
-    /// launch is made; otherwise it was [checked](Im2col::check).
-    pub fn state(
+    /// launch is made; otherwise it was [checked](Images::check).
+    fn state(
         plan: &Plan,
         operand: usize,
         within: &'static str,
-        of: Option<(u64, Im2col<D>)>,
+        of: Option<Images<D>>,
         visit: &mut dyn Visit,
     ) {
         let tile = &plan.operands[operand];
-        visit.im2col_map(MAPS[operand], within, of.map(|(address, of)| of.map(tile, address)));
+        visit.im2col_map(MAPS[operand], within, of.map(|Images { address, of }| of.map(tile, address)));
         for (i, names) in NUMBERS[operand].iter().enumerate().take(D) {
-            let axis = of.map(|(_, of)| of.axes[i]);
+            let axis = of.map(|images| images.of.axes[i]);
             let numbers =
                 axis.map(|axis| [axis.outputs(), axis.step, axis.padding[0], axis.taps, axis.dilation]);
             for (j, name) in names.iter().enumerate() {
                 visit.number(name, numbers.map(|numbers| numbers[j]));
             }
         }
-        visit.number(BLOCKS[operand], of.map(|(_, of)| of.channels / tile.k));
+        visit.number(BLOCKS[operand], of.map(|images| images.of.channels / tile.k));
     }
 
-    /// Finds them.
+    /// Finds the parameters that [`Images::visit`] states.
     pub fn of(f: &'f Builder, plan: &Plan, operand: usize) -> AnyTile<'f> {
         let tile = plan.operands[operand];
         if tile.major == Major::Mn || tile.split {

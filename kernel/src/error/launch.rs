@@ -1,5 +1,7 @@
 //! Why a call is not legal.
 
+use core::fmt::Display;
+
 use collective::Form;
 
 /// Why a GEMM call is not legal.
@@ -317,6 +319,29 @@ pub enum LaunchError {
         /// The factor of C.
         beta: f64,
     },
+}
+
+impl LaunchError {
+    /// Refuses a number of a call that is not legal: its name, its value, and what was needed.
+    ///
+    /// ```
+    /// use kernel::LaunchError;
+    ///
+    /// let columns = 12;
+    /// let refused = LaunchError::unless(columns % 8 == 0, ("columns", columns), "a multiple of 8");
+    /// assert!(refused.is_err_and(|error| error.to_string() == "columns is 12, a multiple of 8 was needed"));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Problem`](Self::Problem), unless it is legal.
+    pub fn unless(
+        legal: bool,
+        (name, value): (&str, impl Display),
+        needed: impl Display,
+    ) -> Result<(), Self> {
+        let reason = || format!("{name} is {value}, {needed} was needed");
+        if legal { Ok(()) } else { Err(Self::Problem { reason: reason() }) }
+    }
 }
 
 impl From<scheduler::TooManyTiles> for LaunchError {

@@ -6,7 +6,7 @@ mod stored;
 use collective::{Formula, RoleRegisters};
 
 use self::matrices::Matrices;
-use super::{Expected, Family, Inputs, Predicted, Problem};
+use super::{Expected, Family, Inputs, Predicted, Problem, alike};
 use crate::call::Call;
 use crate::gemm::AnyGemm;
 use crate::named::Named;
@@ -29,14 +29,6 @@ impl Family for AnyGemm {
 
     fn spec(&self) -> Option<KernelSpec> {
         Self::spec(self)
-    }
-
-    fn request(text: &str) -> Result<Request<'static>, String> {
-        text.parse::<Problem>()?.request()
-    }
-
-    fn problem(request: &Request<'_>) -> Problem {
-        Problem::of(request)
     }
 
     fn call(request: &Request<'_>) -> Call {
@@ -96,25 +88,12 @@ impl Family for AnyGemm {
         } else {
             epilogue(fusion)
         };
-        let own = [
-            plan.form.word().to_owned(),
-            Types::of_plan(&plan).to_string(),
-            plan.majors().word().to_owned(),
-            fused,
-        ];
-        let asked = [
-            form.word().to_owned(),
-            request.stored().to_string(),
-            request.majors.word().to_owned(),
-            epilogue(request.fusion),
-        ];
-        let pairs = ["form", "types", "layout", "epilogue"].into_iter().zip(own.into_iter().zip(asked));
-        match { pairs }.find(|(_, (own, asked))| own != asked) {
-            None => Ok(()),
-            Some((field, (own, asked))) => {
-                Err(format!("the kernel's {field} is {own}, {asked} was needed, as the problem says"))
-            }
-        }
+        alike([
+            ("form", plan.form.word(), form.word()),
+            ("types", &Types::of_plan(&plan).to_string(), &request.stored().to_string()),
+            ("layout", plan.majors().word(), request.majors.word()),
+            ("epilogue", &fused, &epilogue(request.fusion)),
+        ])
     }
 
     fn operations(request: &Request<'_>) -> f64 {

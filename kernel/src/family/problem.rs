@@ -164,6 +164,20 @@ fn packed(element: &str, majors: [Major; 2], [m, n, k]: [u32; 3]) -> [bool; 3] {
     [0, 1, 2].map(|i| (u64::from(rows[i]) * u64::from([a, b, d][i])).is_multiple_of(16))
 }
 
+impl From<Request<'_>> for Problem {
+    fn from(request: Request<'_>) -> Self {
+        Self::of(&request)
+    }
+}
+
+impl TryFrom<Problem> for Request<'_> {
+    type Error = String;
+
+    fn try_from(problem: Problem) -> Result<Self, String> {
+        problem.request()
+    }
+}
+
 impl Ord for Problem {
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
         self.rank().cmp(&other.rank())

@@ -92,6 +92,7 @@ impl Way for Threads {
 struct Of<T, W>(PhantomData<(T, W)>);
 
 impl<T: Types, W: Way> Mainloop for Of<T, W> {
+    const NAME: &'static str = "of_atom";
     const SPEC: MainloopSpec = {
         type Ours = TmaWgmma<
             Operands<KMajor<bf16>, KMajor<bf16>>,
@@ -108,10 +109,6 @@ impl<T: Types, W: Way> Mainloop for Of<T, W> {
     };
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = ();
-
-    fn name() -> String {
-        Self::SPEC.mainloop().name(&Self::SPEC)
-    }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         Self::SPEC.mainloop().device(f, plan)

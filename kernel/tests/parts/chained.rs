@@ -64,12 +64,9 @@ struct Device<'f> {
 }
 
 impl Mainloop for Chained {
+    const NAME: &'static str = "chained";
     const SPEC: MainloopSpec = SECOND;
     type Arguments = Queries;
-
-    fn name() -> String {
-        "chained".to_owned()
-    }
 
     fn check(own: &Queries, _: Matrix, _: Matrix) -> Result<(), String> {
         own.0.map(|_| ()).ok_or_else(|| "Q and Key are missing: bind them".to_owned())

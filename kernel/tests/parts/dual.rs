@@ -40,6 +40,7 @@ struct Device<'f> {
 }
 
 impl<R: WarpRoles> Mainloop for Dual<R> {
+    const NAME: &'static str = "dual";
     const SPEC: MainloopSpec = {
         let mut spec = <One<R> as Mainloop>::SPEC;
         spec.own_stage = GATE.room();
@@ -47,10 +48,6 @@ impl<R: WarpRoles> Mainloop for Dual<R> {
         spec
     };
     type Arguments = Gate;
-
-    fn name() -> String {
-        "dual".to_owned()
-    }
 
     fn check(own: &Gate, _: Matrix, b: Matrix) -> Result<(), String> {
         match own.0 {

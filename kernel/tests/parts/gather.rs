@@ -39,13 +39,10 @@ struct Device<'f> {
 }
 
 impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
+    const NAME: &'static str = "gather";
     const SPEC: MainloopSpec = <CopyWgmma<Both, T, R> as Mainloop>::SPEC;
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, producer: 144, ..MainloopNeeds::ALL };
     type Arguments = Indices;
-
-    fn name() -> String {
-        "gather".to_owned()
-    }
 
     fn check(own: &Indices, _: Matrix, _: Matrix) -> Result<(), String> {
         own.0.map(|_| ()).ok_or_else(|| "the indices are missing: bind them".to_owned())

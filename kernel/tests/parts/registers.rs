@@ -31,12 +31,9 @@ const fn mixed(mut spec: MainloopSpec) -> MainloopSpec {
 struct ByCopies<M>(core::marker::PhantomData<M>);
 
 impl<M: typenum::Unsigned + 'static> Mainloop for ByCopies<M> {
+    const NAME: &'static str = "by_copies";
     const SPEC: MainloopSpec = mixed(<Ours<M> as Mainloop>::SPEC);
     type Arguments = ();
-
-    fn name() -> String {
-        Self::SPEC.mainloop().name(&Self::SPEC)
-    }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         Self::SPEC.mainloop().device(f, plan)
@@ -48,16 +45,13 @@ impl<M: typenum::Unsigned + 'static> Mainloop for ByCopies<M> {
 struct Doubled;
 
 impl Mainloop for Doubled {
+    const NAME: &'static str = "doubled";
     const SPEC: MainloopSpec = {
         let mut spec = mixed(<Ours<U128> as Mainloop>::SPEC);
         spec.producer = collective::Producer::Warpgroup;
         spec
     };
     type Arguments = ();
-
-    fn name() -> String {
-        "doubled".to_owned()
-    }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         Self::SPEC.mainloop().device(f, plan).with_multiply(Self::multiply)

@@ -40,16 +40,13 @@ const KEPT: u8 = 7;
 struct Broken<const DEFECT: u8>;
 
 impl<const DEFECT: u8> Mainloop for Broken<DEFECT> {
+    const NAME: &'static str = "broken";
     const SPEC: MainloopSpec = {
         let mut spec = <Ours as Mainloop>::SPEC;
         spec.own_bytes = if DEFECT == SMALL { 508 } else { 512 };
         spec
     };
     type Arguments = ();
-
-    fn name() -> String {
-        format!("broken_{DEFECT}")
-    }
 
     fn device<'f>(f: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
         let maps = ["a_map", "b_map"].map(|name| f.parameter(name));

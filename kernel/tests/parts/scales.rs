@@ -31,6 +31,7 @@ struct Scaled;
 struct Scales(u64);
 
 impl Mainloop for Scaled {
+    const NAME: &'static str = "scaled";
     const SPEC: MainloopSpec = {
         let mut spec = OURS;
         spec.more[0] = StageSlot::line(LINE);
@@ -38,10 +39,6 @@ impl Mainloop for Scaled {
         spec
     };
     type Arguments = Scales;
-
-    fn name() -> String {
-        "scaled".to_owned()
-    }
 
     fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
         of.map(0, ["a_map", "a_step"], visit);

@@ -18,13 +18,10 @@ type One = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, 
 struct Triangle;
 
 impl Mainloop for Triangle {
+    const NAME: &'static str = "triangle";
     const SPEC: MainloopSpec = <One as Mainloop>::SPEC;
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = ();
-
-    fn name() -> String {
-        "triangle".to_owned()
-    }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         One::device(f, plan).with_range(|f, plan, unit| {

@@ -19,12 +19,9 @@ pub(crate) struct Later;
 pub(crate) struct First(pub(crate) u64);
 
 impl Mainloop for Later {
+    const NAME: &'static str = "later";
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = First;
-
-    fn name() -> String {
-        "later".to_owned()
-    }
 
     fn visit(own: &mut First, _: &OwnSite<'_>, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, 1), Contents::Indices(1));

@@ -3,7 +3,7 @@
 
 use falchion::collective::{Accuracy, Elementary, Fast, Format};
 use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
-use falchion::kernel::{Kernel, Launch, LaunchError, Program, check_accessed};
+use falchion::kernel::{Kernel, Launch, LaunchError, Program};
 use falchion::ptx::{Builder, Entry, Special, Target, Value, VerifyError};
 use half::bf16;
 
@@ -80,8 +80,7 @@ fn program<C: Default>(
 }
 
 fn launch<C: Clone>(kernel: &impl Kernel<C>, call: &C, rows: u32) -> Result<Option<Launch>, LaunchError> {
-    check_accessed(kernel, call, |_| 16)?;
-    Launch::of(kernel, call, rows.min(4096))
+    Launch::of(kernel, call, |_| 16, rows.min(4096))
 }
 
 impl Kernel<Residual> for AddNorm {

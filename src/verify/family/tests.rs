@@ -43,6 +43,18 @@ struct Doubling {
 #[derive(Clone, Copy, Debug)]
 struct Asked(u32, &'static str);
 
+impl From<u32> for Asked {
+    fn from(rows: u32) -> Self {
+        Self(rows, "")
+    }
+}
+
+impl From<Asked> for u32 {
+    fn from(Asked(rows, _): Asked) -> Self {
+        rows
+    }
+}
+
 impl Kernel<Doubling> for Doubled {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = format!("doubled_{}", self.0.replace(' ', "_"));
@@ -130,14 +142,6 @@ impl Family for Doubled {
 
     fn spec(&self) -> Option<String> {
         Some(self.0.clone())
-    }
-
-    fn request(_: &str) -> Result<Asked, String> {
-        Ok(Asked(ROWS, ""))
-    }
-
-    fn problem(request: &Asked) -> u32 {
-        request.0
     }
 
     fn call(&Asked(rows, _): &Asked) -> Doubling {
@@ -394,10 +398,6 @@ impl GemmFamily for Plain {
     const NAME: &'static str = "plain";
     type Problem = GemmProblem;
     type Arguments = LinearArguments;
-
-    fn gemm(problem: &GemmProblem) -> GemmProblem {
-        *problem
-    }
 
     fn kernels() -> Vec<AnyGemm> {
         vec![kernel::find("64x64-direct-bf16-kk").expect("a catalogue name")]

@@ -2,15 +2,12 @@
 
 use std::marker::PhantomData;
 
-use falchion::collective::operands::{OwnSite, Visit};
 use falchion::collective::{
-    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopSpec, Matrix, OperandTile,
-    Origin, Pass, Real, TensorCopy, TileLayout, TileShape, WarpRoles, WarpgroupMma,
+    Batch, Consumer, Finish, InFlight, OperandTile, Origin, Pass, Real, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{AnyGemm, GemmFamily, Inputs, WithMainloop};
+use falchion::prelude::family::*;
 use falchion::prelude::*;
-use falchion::ptx::Builder;
 
 use crate::{Kk, products};
 
@@ -29,6 +26,7 @@ fn tiles(plan: &Plan) -> [OperandTile; 3] {
 }
 
 impl<T: TileShape, R: WarpRoles> Mainloop for Dual<T, R> {
+    const NAME: &'static str = "dual";
     const SPEC: MainloopSpec = {
         let mut spec = <TmaWgmma<Kk, T, R> as Mainloop>::SPEC;
         spec.more[0] = gate(spec.tile).room();
@@ -36,10 +34,6 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Dual<T, R> {
         spec
     };
     type Arguments = Gates;
-    fn name() -> String {
-        let [m, n, k] = Self::SPEC.tile;
-        format!("dual_{m}x{n}x{k}")
-    }
     fn check(own: &Gates, _: Matrix, b: Matrix) -> Result<(), String> {
         let gates = own.0.ok_or("the gates are missing: pass them by `with_mainloop`")?;
         let (given, needed) = ([gates.mn, gates.k], [b.mn, b.k]);
@@ -109,9 +103,6 @@ impl GemmFamily for DualGemm {
             AnyGemm::of::<With<Tile<U128, U64, U64>, Cooperative<U2, Cluster<U1, U1>, U2>>>("128x64"),
             AnyGemm::of::<With<Tile<U64, U64, U64>, Pingpong<U2, Cluster<U1, U1>, U2>>>("64x64-pingpong"),
         ]
-    }
-    fn gemm(problem: &GemmProblem) -> GemmProblem {
-        *problem
     }
     fn call(problem: &GemmProblem) -> Call<Self::Arguments> {
         let GemmProblem { n, k, .. } = *problem;

@@ -1,7 +1,7 @@
 //! A mainloop around one of the library's: `D = A * B * factor`. Before its first work unit, a CTA reads the factor once
 //! from device memory.
 
-use falchion::collective::operands::{Contents, Extents, Memory, OwnSite, Visit};
+use falchion::collective::operands::{Contents, Extents, OwnSite, Visit};
 use falchion::collective::{Accumulators, DeviceMainloop, Format, Mainloop, MainloopNeeds, MainloopSpec};
 use falchion::prelude::*;
 use falchion::ptx::Builder;
@@ -14,6 +14,7 @@ pub struct Factored;
 pub struct Factor(pub u64);
 
 impl Mainloop for Factored {
+    const NAME: &'static str = "factored";
     const SPEC: MainloopSpec = {
         let mut spec = <Inner as Mainloop>::SPEC;
         spec.own_bytes = 16;
@@ -22,13 +23,9 @@ impl Mainloop for Factored {
     };
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = Factor;
-    fn name() -> String {
-        "factored".into()
-    }
     fn visit(own: &mut Factor, _: &OwnSite<'_>, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, 1), Contents::Source(Format::F32));
-        visit.memory(Memory { name: "the factor", address: &mut own.0, extents, contents, writes: false });
-        visit.address("factor", "the factor");
+        visit.input("factor", ("the factor", &mut own.0), extents, contents);
     }
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         let (inner, address) = (Inner::device(f, plan), f.parameter::<u64>("factor"));

@@ -3,14 +3,9 @@
 
 use std::marker::PhantomData;
 
-use falchion::collective::operands::{Contents, Extents, Memory, OwnSite, Visit};
-use falchion::collective::{
-    DeviceMainloop, Mainloop, MainloopNeeds, MainloopSite, MainloopSpec, Matrix, Origin, Pass, TensorCopy,
-    TileShape, WarpRoles,
-};
-use falchion::kernel::{AnyGemm, GemmFamily, Inputs, WithMainloop};
+use falchion::collective::{Origin, Pass, TensorCopy};
+use falchion::prelude::family::*;
 use falchion::prelude::*;
-use falchion::ptx::{Builder, Special, Value};
 
 use crate::{Kk, products};
 
@@ -33,13 +28,10 @@ struct Device<'f> {
 const INDICES: &str = "the indices";
 
 impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
+    const NAME: &'static str = "gather";
     const SPEC: MainloopSpec = <CopyWgmma<Kk, T, R> as Mainloop>::SPEC;
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, producer: 144, ..MainloopNeeds::ALL };
     type Arguments = Indices;
-    fn name() -> String {
-        let [m, n, k] = Self::SPEC.tile;
-        format!("gather_{m}x{n}x{k}")
-    }
     fn check(_: &Indices, a: Matrix, b: Matrix) -> Result<(), String> {
         let aligned = |of: Matrix| of.address.is_multiple_of(16) && of.ld.is_multiple_of(8);
         if aligned(a) && aligned(b) {
@@ -56,9 +48,7 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
         visit.number("k", of.matrix(0).map(|a| a.k));
     }
     fn visit(own: &mut Indices, &OwnSite { problem: [m, ..], .. }: &OwnSite<'_>, visit: &mut dyn Visit) {
-        let (extents, contents) = (Extents::line(32, m.into()), Contents::Indices(m));
-        visit.memory(Memory { name: INDICES, address: &mut own.0, extents, contents, writes: false });
-        visit.address("indices", INDICES);
+        visit.input("indices", (INDICES, &mut own.0), Extents::line(32, m.into()), Contents::Indices(m));
     }
     fn device<'f>(f: &'f Builder, _: &Plan) -> DeviceMainloop<'f> {
         let device = Device {
@@ -127,9 +117,6 @@ impl GemmFamily for GatherGemm {
                 "64x64-stream-k",
             ),
         ]
-    }
-    fn gemm(problem: &GemmProblem) -> GemmProblem {
-        *problem
     }
     fn call(problem: &GemmProblem) -> Call<Self::Arguments> {
         Call::of(*problem).with_mainloop(Indices::default())

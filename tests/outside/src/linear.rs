@@ -22,13 +22,7 @@ pub struct Linear {
 }
 
 /// Heads and their length; Q, K, V (heads, length, 64) in `bf16`, O the same in `f32`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LinearCall {
-    heads: u32,
-    length: u32,
-    qkv: [u64; 3],
-    o: u64,
-}
+type LinearCall = Addressed<Sizes<2>, 4>;
 
 /// The names of the memory, and of the tensor maps.
 const NAMES: [(&str, &str); 3] = [("Q", "q_map"), ("K", "k_map"), ("V", "v_map")];
@@ -197,16 +191,14 @@ impl Kernel<LinearCall> for Linear {
     }
 
     fn launch(&self, call: &LinearCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let LinearCall { heads, length, .. } = *call;
-        if u64::from(heads) * u64::from(length) > 1 << 24 {
-            let reason = format!("there are {heads} heads of {length} rows, at most 2^24 rows were needed");
-            return Err(LaunchError::Problem { reason });
-        }
-        check_accessed(self, call, |_| 16)?;
-        Launch::of(self, call, if length > 0 { resident.min(heads) } else { 0 })
+        let Sizes([heads, length]) = call.problem;
+        let rows = u64::from(heads) * u64::from(length);
+        LaunchError::unless(rows <= 1 << 24, ("the number of rows of all heads", rows), "at most 2^24")?;
+        Launch::of(self, call, |_| 16, if length > 0 { resident.min(heads) } else { 0 })
     }
 
-    fn visit(&self, LinearCall { heads, length, qkv, o }: &mut LinearCall, visit: &mut dyn Visit) {
+    fn visit(&self, call: &mut LinearCall, visit: &mut dyn Visit) {
+        let Addressed { problem: Sizes([heads, length]), at: [qkv @ .., o] } = call;
         visit.counted("heads", heads);
         visit.counted("length", length);
         let rows = *heads * *length;
@@ -234,16 +226,8 @@ impl Family for Linear {
         Some(Numbers::new([("stages", self.stages)]))
     }
 
-    fn request(text: &str) -> Result<Sizes<2>, String> {
-        text.parse()
-    }
-
-    fn problem(of: &Sizes<2>) -> Sizes<2> {
-        *of
-    }
-
-    fn call(&Sizes([heads, length]): &Sizes<2>) -> LinearCall {
-        LinearCall { heads, length, ..LinearCall::default() }
+    fn call(problem: &Sizes<2>) -> LinearCall {
+        LinearCall::of(*problem)
     }
 
     fn ranked(of: &Sizes<2>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {

@@ -97,7 +97,7 @@ fn commands() -> Result<(), Box<dyn Error>> {
         (OwnGemm::<DualGemm>::NAME, "64x64-pingpong", "70x64x136"),
         (OwnGemm::<GatherGemm>::NAME, "64x64-stream-k", "60x16x520"),
         (Mlp::NAME, "consumers=1 stages=2", "64x136"),
-        (OwnGemm::<ConvGemm>::NAME, "128x64-2x2", "1x9x10x64 24x3x3 1x1 1x1"),
+        (OwnGemm::<ConvGemm>::NAME, "128x64-2x2", "1x9x10x64 24x3x3 padding=1x1"),
         (Linear::NAME, "stages=2", "2x150"),
         (OwnGemm::<Nf4Gemm>::NAME, "64x64-stream-k", "64x40x256"),
         (OwnGemm::<RmsGemm>::NAME, "64x64-pingpong", "70x64x136"),
@@ -125,10 +125,15 @@ fn commands() -> Result<(), Box<dyn Error>> {
     }
     let conv = OwnGemm::<ConvGemm>::NAME;
     for (family, problem, words) in [
-        (conv, "1x9x10", "strides AxB and padding AxB were needed"),
-        (conv, "1x9x10x64 24x3x3 0x1 1x1", "has no results: strides from 1 on"),
-        (conv, "1x2x2x64 24x5x5 1x1 0x0", "has no results: strides from 1 on"),
-        (conv, "1x9x10x64 24x3x3 9x1 1x1", "the stride along the height is 9, 1 to 8 was needed"),
+        (conv, "1x9x10", "FILTERSxTAPSxTAPS and words such as padding= were needed"),
+        (conv, "1x9x10x64 24x3x3 padding=1", "`padding=1`: a number of pixels for each dimension was needed"),
+        (conv, "1x9x10x64 24x3x3 stride=0x1 padding=1x1", "has no results: strides from 1 on"),
+        (conv, "1x2x2x64 24x5x5", "has no results: strides from 1 on"),
+        (
+            conv,
+            "1x9x10x64 24x3x3 stride=9x1 padding=1x1",
+            "the stride along the height is 9, 1 to 8 was needed",
+        ),
     ] {
         let line = ["verify", "--family", family, "--problem", problem, "--engine", "emulator"];
         let ran = Command::new(std::env::current_exe()?).args(line).output()?;
@@ -174,12 +179,12 @@ fn all() -> Result<(), Box<dyn Error>> {
     family::<Linear>(&mut engine, &heads, ("stages=2", rows(1, 130)))?;
     let conv = |texts: &[&str]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
     let convs = conv(&[
-        "2x9x10x64 24x3x3 1x1 1x1",
-        "1x17x13x64 72x5x3 2x3 2x0",
-        "3x8x8x128 64x1x1 1x1 0x0",
-        "0x8x8x64 64x3x3 1x1 1x1",
+        "2x9x10x64 24x3x3 padding=1x1",
+        "1x17x13x64 72x5x3 stride=2x3 padding=2x0",
+        "3x8x8x128 64x1x1",
+        "0x8x8x64 64x3x3 padding=1x1",
     ])?;
-    let small = "1x9x10x64 24x3x3 1x1 1x1".parse()?;
+    let small = "1x9x10x64 24x3x3 padding=1x1".parse()?;
     family::<OwnGemm<ConvGemm>>(&mut engine, &convs, ("64x64-stream-k", small))?;
     let problems = [of(136, 72, 256), of(64, 64, 128), of(0, 8, 128)];
     family::<OwnGemm<Nf4Gemm>>(&mut engine, &problems, ("64x64-stream-k", of(64, 40, 256)))?;

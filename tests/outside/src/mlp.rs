@@ -21,14 +21,8 @@ pub struct Mlp {
     stages: u32,
 }
 
-/// X (rows, 64), W1 (hidden, 64) and W2 (64, hidden) in `bf16`, D (rows, 64) in `f32`: packed, row-major.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MlpCall {
-    rows: u32,
-    hidden: u32,
-    inputs: [u64; 3],
-    d: u64,
-}
+/// Rows and hidden units; X (rows, 64), W1 (hidden, 64) and W2 (64, hidden) in `bf16`, D (rows, 64) in `f32`: packed, row-major.
+type MlpCall = Addressed<Sizes<2>, 4>;
 
 /// The names of the inputs, and of their tensor maps.
 const INPUTS: [(&str, &str); 3] = [("X", "x_map"), ("W1", "first_map"), ("W2", "second_map")];
@@ -153,17 +147,15 @@ impl Kernel<MlpCall> for Mlp {
     }
 
     fn launch(&self, call: &MlpCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let MlpCall { rows, hidden, .. } = *call;
-        check_accessed(self, call, |_| 16)?;
-        if hidden % 8 != 0 || rows.max(hidden) > 1 << 24 {
-            let needed = "at most 2^24 and a multiple of 8 were needed";
-            let reason = format!("there are {rows} rows and {hidden} hidden units, {needed}");
-            return Err(LaunchError::Problem { reason });
-        }
-        Launch::of(self, call, resident.min(rows.div_ceil(64 * self.consumers)))
+        let Sizes([rows, hidden]) = call.problem;
+        LaunchError::unless(rows <= 1 << 24, ("the number of rows", rows), "at most 2^24")?;
+        let whole = hidden % 8 == 0 && hidden <= 1 << 24;
+        LaunchError::unless(whole, ("the number of hidden units", hidden), "a multiple of 8 up to 2^24")?;
+        Launch::of(self, call, |_| 16, resident.min(rows.div_ceil(64 * self.consumers)))
     }
 
-    fn visit(&self, MlpCall { rows, hidden, inputs, d }: &mut MlpCall, visit: &mut dyn Visit) {
+    fn visit(&self, call: &mut MlpCall, visit: &mut dyn Visit) {
+        let Addressed { problem: Sizes([rows, hidden]), at: [inputs @ .., d] } = call;
         let extents = [[*rows, WIDTH], [*hidden, WIDTH], [WIDTH, *hidden]];
         for (i, address) in inputs.iter_mut().enumerate() {
             self.parts().tiles[i].state_packed(INPUTS[i], address, (extents[i], usize::from(i > 0)), visit);
@@ -191,16 +183,8 @@ impl Family for Mlp {
         Some(Numbers::new([("consumers", self.consumers), ("stages", self.stages)]))
     }
 
-    fn request(text: &str) -> Result<Sizes<2>, String> {
-        text.parse()
-    }
-
-    fn problem(of: &Sizes<2>) -> Sizes<2> {
-        *of
-    }
-
-    fn call(&Sizes([rows, hidden]): &Sizes<2>) -> MlpCall {
-        MlpCall { rows, hidden, ..MlpCall::default() }
+    fn call(problem: &Sizes<2>) -> MlpCall {
+        MlpCall::of(*problem)
     }
 
     fn ranked(of: &Sizes<2>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use falchion::collective::pipeline::Stage;
 use falchion::collective::{
-    Code, Consumer, DeviceMainloop, EachWarp, Finish, Fragments, GroupScales, Mainloop, MainloopNeeds,
-    MainloopSpec, Older, Pass, Quantized, TileShape, Uint4, WarpRoles, WarpgroupMma, weights,
+    Code, Consumer, EachWarp, Finish, Fragments, GroupScales, Older, Pass, Quantized, Uint4, WarpgroupMma,
+    weights,
 };
 use falchion::prelude::family::*;
 use falchion::prelude::*;
@@ -20,6 +20,7 @@ pub struct LookedUp<T, R>(PhantomData<(T, R)>);
 pub struct Codebook(u64);
 
 impl<T: TileShape, R: WarpRoles> Mainloop for LookedUp<T, R> {
+    const NAME: &'static str = "looked_up";
     const SPEC: MainloopSpec = {
         let mut spec = <Inner<T, R> as Mainloop>::SPEC;
         // Pairs of looked-up numbers, by pair of codes.
@@ -28,11 +29,6 @@ impl<T: TileShape, R: WarpRoles> Mainloop for LookedUp<T, R> {
     };
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = Codebook;
-
-    fn name() -> String {
-        let [m, n, k] = Self::SPEC.tile;
-        format!("looked_up_{m}x{n}x{k}")
-    }
 
     fn visit(own: &mut Codebook, _: &OwnSite<'_>, visit: &mut dyn Visit) {
         let (extents, contents) = (Extents::line(32, 16), Contents::Source(Format::F32));
@@ -122,10 +118,6 @@ impl GemmFamily for Nf4Gemm {
             AnyGemm::of::<Composed<Large, LinearCombination<f32>, Persistent<AlongM>>>("128x64"),
             AnyGemm::of::<Composed<Small, LinearCombination<f32>, Split>>("64x64-stream-k"),
         ]
-    }
-
-    fn gemm(problem: &GemmProblem) -> GemmProblem {
-        *problem
     }
 
     fn call(&GemmProblem { m, n, k }: &GemmProblem) -> Call<Self::Arguments> {

@@ -3,10 +3,7 @@
 
 use std::marker::PhantomData;
 
-use falchion::collective::{
-    Atom, Consumer, DeviceMainloop, EachWarp, Finish, Fragments, InFlight, Mainloop, MainloopSite,
-    MainloopSpec, Pass, Real, TileShape, WarpRoles, WarpgroupMma,
-};
+use falchion::collective::{Atom, Consumer, EachWarp, Finish, Fragments, InFlight, Pass, Real, WarpgroupMma};
 use falchion::prelude::family::*;
 use falchion::prelude::*;
 use falchion::ptx::WgmmaTypes;
@@ -20,6 +17,7 @@ pub struct Normalised<T, R>(PhantomData<(T, R)>);
 pub struct Eps(f32);
 
 impl<T: TileShape, R: WarpRoles> Mainloop for Normalised<T, R> {
+    const NAME: &'static str = "normalised";
     const SPEC: MainloopSpec = {
         let mut spec = <TmaWgmma<Kk, T, R> as Mainloop>::SPEC;
         spec.atom = Atom::registers(WgmmaTypes::Bf16F32);
@@ -28,11 +26,6 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Normalised<T, R> {
         spec
     };
     type Arguments = Eps;
-
-    fn name() -> String {
-        let [m, n, k] = Self::SPEC.tile;
-        format!("normalised_{m}x{n}x{k}")
-    }
 
     fn check(own: &Eps, _: Matrix, _: Matrix) -> Result<(), String> {
         if own.0 >= 0.0 { Ok(()) } else { Err(format!("eps is {}, 0 at least was needed", own.0)) }
@@ -116,10 +109,6 @@ impl GemmFamily for RmsGemm {
         type Small = Normalised<Tile<U64, U64, U64>, Pingpong<U2, Cluster<U1, U1>, EachWarp<U3>>>;
         type With<M> = Composed<M, LinearCombination<bf16, TmaStore>, Persistent<AlongM>>;
         vec![AnyGemm::of::<With<Large>>("128x128"), AnyGemm::of::<With<Small>>("64x64-pingpong")]
-    }
-
-    fn gemm(problem: &GemmProblem) -> GemmProblem {
-        *problem
     }
 
     fn call(problem: &GemmProblem) -> Call<Self::Arguments> {

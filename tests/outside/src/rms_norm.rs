@@ -15,15 +15,8 @@ pub struct RmsNorm {
     warps: u32,
 }
 
-/// Packed matrices of `bf16` with these extents, and a row of weights.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Norm {
-    rows: u32,
-    columns: u32,
-    x: u64,
-    weights: u64,
-    d: u64,
-}
+/// Rows and columns; X, a row of weights, and D, packed, in `bf16`.
+type Norm = Addressed<Sizes<2>, 3>;
 
 impl Kernel<Norm> for RmsNorm {
     fn program(&self) -> Result<Program, VerifyError> {
@@ -34,16 +27,13 @@ impl Kernel<Norm> for RmsNorm {
     }
 
     fn launch(&self, call: &Norm, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Norm { rows, columns, .. } = *call;
-        if columns % VECTOR != 0 {
-            let reason = format!("columns is {columns}, a multiple of {VECTOR} was needed");
-            return Err(LaunchError::Problem { reason });
-        }
-        check_accessed(self, call, |_| 16)?;
-        Launch::of(self, call, if columns > 0 { rows.min(resident.max(1)) } else { 0 })
+        let Sizes([rows, columns]) = call.problem;
+        LaunchError::unless(columns % VECTOR == 0, ("columns", columns), format!("a multiple of {VECTOR}"))?;
+        Launch::of(self, call, |_| 16, if columns > 0 { rows.min(resident.max(1)) } else { 0 })
     }
 
-    fn visit(&self, Norm { rows, columns, x, weights, d }: &mut Norm, visit: &mut dyn Visit) {
+    fn visit(&self, call: &mut Norm, visit: &mut dyn Visit) {
+        let Addressed { problem: Sizes([rows, columns]), at: [x, weights, d] } = call;
         let (line, read) = (Extents::line(16, u64::from(*columns)), Contents::Source(Format::Bf16));
         let all = Extents { lines: *rows, ..line };
         visit.input("x", ("X", x), all, read);
@@ -119,16 +109,8 @@ impl Family for RmsNorm {
         Some(Numbers::new([("warps", self.warps)]))
     }
 
-    fn request(text: &str) -> Result<Sizes<2>, String> {
-        text.parse()
-    }
-
-    fn problem(of: &Sizes<2>) -> Sizes<2> {
-        *of
-    }
-
-    fn call(&Sizes([rows, columns]): &Sizes<2>) -> Norm {
-        Norm { rows, columns, ..Norm::default() }
+    fn call(problem: &Sizes<2>) -> Norm {
+        Norm::of(*problem)
     }
 
     fn ranked(of: &Sizes<2>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {

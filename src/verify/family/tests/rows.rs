@@ -143,7 +143,7 @@ fn indices_of_no_rank_are_seen() {
     let odd = Gathered { columns: 7, table: (MatrixRef::new(table.address, 8), 2), ..call };
     for (how, multiple) in [(Gathering::Words, 2), (Gathering::Copied, 8), (Gathering::Weighted, 8)] {
         let refused = RowGather { how, ..kernel }.launch(&odd, 132).map_err(|error| error.to_string());
-        let words = format!("7 columns were given, a multiple of {multiple} was needed");
+        let words = format!("columns is 7, a multiple of {multiple} was needed");
         assert!(refused.as_ref().is_err_and(|error| error.contains(&words)), "{refused:?}");
     }
 }

@@ -16,11 +16,9 @@ type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, 
 #[derive(Debug)]
 struct First;
 impl Mainloop for First {
+    const NAME: &'static str = "first";
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
-    fn name() -> String {
-        "first".to_owned()
-    }
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         let ours = Ours::device(f, plan);
         ours.clone().with_load(move |pass, cluster| {

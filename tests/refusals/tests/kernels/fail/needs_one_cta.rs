@@ -14,11 +14,9 @@ type Ours<T, R> = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, T, R>;
 /// Its code does not matter here.
 struct Own<T, R>(PhantomData<(T, R)>);
 impl<T: TileShape, R: WarpRoles> Mainloop for Own<T, R> {
+    const NAME: &'static str = "own";
     const SPEC: MainloopSpec = <Ours<T, R> as Mainloop>::SPEC;
     type Arguments = ();
-    fn name() -> String {
-        "own".to_owned()
-    }
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         Ours::<T, R>::device(f, plan)
     }

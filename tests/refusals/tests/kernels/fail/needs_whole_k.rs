@@ -13,11 +13,9 @@ type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, 
 #[derive(Debug)]
 struct Dual;
 impl Mainloop for Dual {
+    const NAME: &'static str = "dual";
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
-    fn name() -> String {
-        "dual".to_owned()
-    }
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceMainloop<'f> {
         Ours::device(f, plan)
     }
