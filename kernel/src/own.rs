@@ -26,6 +26,7 @@ pub trait GemmFamily: 'static {
         + FromStr<Err: fmt::Display>
         + Into<GemmProblem>
         + Send
+        + Sync
         + 'static;
 
     /// Arguments of calls: of the epilogue, and [of the mainloop](crate::WithMainloop).
@@ -129,7 +130,7 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
         inputs: &Inputs<'_>,
     ) -> Result<Vec<Expected>, String> {
         let row = |row: usize| Ok((row * n as usize, F::row(problem, row, inputs)?));
-        let elements = inputs.chosen(m as usize).into_iter().map(row).collect::<Result<_, String>>()?;
+        let elements = inputs.rows(m as usize, row).into_iter().collect::<Result<_, String>>()?;
         Ok(vec![Expected { name: "D", elements }])
     }
 }
