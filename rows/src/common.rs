@@ -1,6 +1,6 @@
 //! What kernels over rows have in common: their programs, launches and interfaces, and loops over rows and vectors.
 
-use kernel::operands::{Contents, Extents, Memory, Visit};
+use kernel::operands::{Contents, Extents, Visit};
 use kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
 use ptx::{Builder, Entry, Scalar, Special, Target, Value, VerifyError};
 
@@ -55,19 +55,6 @@ pub(crate) fn visit_matrix(
     visit.matrix(within, (contents, writes), matrix, extents);
     visit.address(name, within);
     visit.number(ld, Some(matrix.ld.saturating_mul(2)));
-}
-
-/// States a vector or packed matrix: memory, and its address `name`.
-pub(crate) fn visit_vector(
-    visit: &mut dyn Visit,
-    name: &'static str,
-    (within, contents): (&'static str, Contents),
-    address: &mut u64,
-    extents: Extents,
-) {
-    let writes = matches!(contents, Contents::Output(_));
-    visit.memory(Memory { name: within, address, extents, contents, writes });
-    visit.address(name, within);
 }
 
 /// Each row of the CTA.

@@ -8,7 +8,7 @@ use ptx::{Builder, Scalar, VerifyError};
 
 use crate::common::{
     THREADS, VECTOR, each_of, each_row, each_vector, launch, load, matrix, program, steps, store,
-    visit_matrix, visit_vector,
+    visit_matrix,
 };
 
 /// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
@@ -97,10 +97,9 @@ impl Kernel<Gathered> for RowGather {
         // What is copied is in the table; of others, rows that are not add nothing.
         let below =
             if matches!(self.how, Gathering::Copied | Gathering::Words) { *table_rows } else { *limit };
-        visit_vector(visit, "index", ("the indices", Contents::Indices(below)), index, line);
+        visit.input("index", ("the indices", index), line, Contents::Indices(below));
         if self.how == Gathering::Weighted {
-            let contents = Contents::Source(Format::F32);
-            visit_vector(visit, "weights", ("the weights", contents), weights, line);
+            visit.input("weights", ("the weights", weights), line, Contents::Source(Format::F32));
         }
         visit_matrix(visit, ["d", "d_ld"], ("D", Contents::Output(self.format), true), d, all(*rows));
         visit.counted("rows", rows);

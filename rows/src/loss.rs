@@ -8,7 +8,6 @@ use ptx::{Builder, Scalar, Special, Value, VerifyError};
 
 use crate::common::{
     THREADS, VECTOR, each_row, each_vector, launch, load, matrix, program, steps, store, visit_matrix,
-    visit_vector,
 };
 
 /// A rank's logits, and the columns that are right.
@@ -40,7 +39,7 @@ impl Logits {
             all,
         );
         let line = Extents::line(32, u64::from(*rows));
-        visit_vector(visit, "targets", ("the targets", Contents::Indices(*limit)), targets, line);
+        visit.input("targets", ("the targets", targets), line, Contents::Indices(*limit));
         visit.counted("first", first);
     }
 
@@ -91,8 +90,8 @@ impl Kernel<Peaked> for RowPeak {
 
     fn visit(&self, Peaked { of, to }: &mut Peaked, visit: &mut dyn Visit) {
         of.visit(self.0, visit);
-        let (extents, contents) = (Extents::line(32, 4 * u64::from(of.rows)), Contents::Output(Format::F32));
-        visit_vector(visit, "statistics", ("the statistics", contents), to, extents);
+        let extents = Extents::line(32, 4 * u64::from(of.rows));
+        visit.output("statistics", ("the statistics", to), extents, Format::F32);
         of.visit_extents(visit);
     }
 }
@@ -177,10 +176,9 @@ impl Kernel<Merged> for RowMerge {
         let line = Extents::line(32, u64::from(*rows));
         let all = Extents::line(32, 4 * line.length * u64::from(*ranks));
         // Sums of exponentials are not negative, and random inputs shall not be either.
-        let (read, written) = (Contents::Scales, Contents::Output(Format::F32));
-        visit_vector(visit, "statistics", ("the statistics", read), from, all);
-        visit_vector(visit, "loss", ("the loss", written), loss, line);
-        visit_vector(visit, "log_sum_exp", ("the log-sum-exp", written), log_sum_exp, line);
+        visit.input("statistics", ("the statistics", from), all, Contents::Scales);
+        visit.output("loss", ("the loss", loss), line, Format::F32);
+        visit.output("log_sum_exp", ("the log-sum-exp", log_sum_exp), line, Format::F32);
         visit.counted("rows", rows);
         visit.counted("ranks", ranks);
     }
@@ -251,7 +249,7 @@ impl Kernel<Differentiated> for RowGradient {
         let Differentiated { of, log_sum_exp, factor, to } = call;
         of.visit(self.0, visit);
         let (line, contents) = (Extents::line(32, u64::from(of.rows)), Contents::Source(Format::F32));
-        visit_vector(visit, "log_sum_exp", ("the log-sum-exp", contents), log_sum_exp, line);
+        visit.input("log_sum_exp", ("the log-sum-exp", log_sum_exp), line, contents);
         visit.single(factor);
         visit.number("factor", Some(*factor));
         let all = Extents { lines: of.rows, ..Extents::line(16, u64::from(of.columns)) };
