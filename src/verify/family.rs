@@ -4,16 +4,16 @@
 //! A family says what its kernels must write ([`Family::expect`]). [`check`] runs one on any engine. [`prove`] runs
 //! the [mutants](ptx::mutate) of any [`Kernel`](kernel::Kernel) in the emulator, and [`trace`] records what it does.
 
+mod broken;
 mod error;
-mod launches;
 mod placed;
 mod proof;
 
-use kernel::operands::{Contents, Fill, Memory, Piece, Places};
+use kernel::operands::{Contents, Fill, Memory, Piece, Places, Visit};
 use kernel::{Buffer, Demand, Engine, EngineError, Expected, Family, Filled, Inputs};
 
+pub use broken::Relaunched;
 pub use error::FamilyError;
-pub use launches::{Launches, Use};
 pub use proof::{Proof, Traced, prove, trace};
 
 use placed::{MARGIN, POISON, Placed, is_result};
@@ -54,8 +54,9 @@ pub fn check<K: Family>(
 /// What changes the contents of memory before a check.
 pub type Fills<'a> = dyn Fn(&mut [Filled]) + 'a;
 
-/// Random inputs of a request in an engine's memory, on which its kernels are checked one after another.
-#[derive(Debug)]
+/// Random inputs of a request in an engine's memory, on which its kernels are checked one after another; or those of one launch
+/// ([`Relaunched`]), on which programs that may be broken run in the emulator.
+#[derive(Clone, Debug)]
 pub struct Checks<C> {
     call: C,
     pieces: Vec<Placed>,
@@ -116,24 +117,18 @@ impl<C: Clone> Checks<C> {
                 0
             }
         };
-        let mut places = Places::new(&mut allocate).with(K::words(request, Contents::Table));
-        kernel.visit(&mut call, &mut places);
-        let pieces = places.pieces;
+        let visits = &mut |call: &mut C, visit: &mut dyn Visit| kernel.visit(call, visit);
+        let words = K::words(request, Contents::Table);
+        let mut pieces = filled(&mut call, visits, words, &mut allocate, sample.0);
         if let Some(error) = failed {
             buffers.into_iter().try_for_each(|buffer| engine.free(buffer))?;
             return Err(error.into());
         }
-        let mut random = Fill::new(sample.0);
-        let filled = |piece: Piece| {
-            let mut before = random.bytes(&piece);
-            before.resize(piece.bytes + margin, POISON);
-            Filled::new(piece, before)
-        };
-        let mut pieces: Vec<Filled> = pieces.into_iter().map(filled).collect();
+        pieces.iter_mut().for_each(|of| of.bytes.resize(of.piece.bytes + margin, POISON));
         fill(&mut pieces);
         let placed = |(before, buffer): (Filled, Buffer)| {
             engine.write(buffer, &before.bytes)?;
-            Ok(Placed { before, buffer })
+            Ok(Placed::new(buffer, before))
         };
         let pieces = pieces.into_iter().zip(buffers).map(placed).collect::<Result<_, EngineError>>()?;
         Ok(Self { call, pieces, empty, results, sample })
@@ -162,7 +157,7 @@ impl<C: Clone> Checks<C> {
         let workspace = engine.workspace(kernel.workspace(&call, resident))?;
         kernel.lend_workspace(&mut call, workspace);
         let launches = if workspace.is_some() { 2 } else { 1 };
-        let ran = (0..launches).try_for_each(|_| self.run(engine, kernel, &call));
+        let ran = (0..launches).try_for_each(|_| self.run_restored(engine, kernel, &call));
         if let Some(workspace) = workspace {
             engine.free(workspace)?;
         }
@@ -170,7 +165,7 @@ impl<C: Clone> Checks<C> {
     }
 
     /// Restores what was in the memory that the kernel writes, and runs it for a call of this memory.
-    fn run<K: Family<Call = C>>(
+    fn run_restored<K: Family<Call = C>>(
         &self,
         engine: &mut dyn Engine,
         kernel: &K,
@@ -247,6 +242,26 @@ impl<C: Clone> Checks<C> {
     pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.pieces.into_iter().try_for_each(|of| engine.free(of.buffer))
     }
+}
+
+/// Memory for what `visits` visits of a call, with the words of its tables, filled at random from a seed.
+fn filled<C>(
+    call: &mut C,
+    visits: &mut dyn FnMut(&mut C, &mut dyn Visit),
+    words: Vec<u32>,
+    allocate: &mut dyn FnMut(usize) -> u64,
+    seed: u64,
+) -> Vec<Filled> {
+    let mut places = Places::new(allocate).with(words);
+    visits(call, &mut places);
+    let mut random = Fill::new(seed);
+    let filled = |piece: Piece| {
+        let mut bytes = random.bytes(&piece);
+        // A table that nobody described.
+        bytes.resize(piece.bytes, 0);
+        Filled::new(piece, bytes)
+    };
+    places.pieces.into_iter().map(filled).collect()
 }
 
 #[cfg(test)]

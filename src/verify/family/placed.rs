@@ -15,11 +15,25 @@ pub(super) const POISON: u8 = 0xA5;
 const RUN: usize = 16;
 
 /// A piece of memory on an engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) buffer: Buffer,
     /// The piece, its bytes before a launch, and those after it that must not change.
     pub(super) before: Filled,
+    pub(super) becomes: Becomes,
+}
+
+/// What becomes of a piece of memory where broken programs are launched several times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Becomes {
+    /// It is read.
+    Read,
+    /// It is compared, and restored before a further launch.
+    Compared,
+    /// It is compared, and a further launch finds it as the launch before has left it.
+    Left,
+    /// It is left as it is, and not compared.
+    Own,
 }
 
 /// Whether a reference can say what is written to memory, and it is not what a kernel keeps for itself.
@@ -28,6 +42,16 @@ pub(super) fn is_result(writes: bool, contents: Contents) -> bool {
 }
 
 impl Placed {
+    /// A piece in a buffer.
+    pub(super) fn new(buffer: Buffer, before: Filled) -> Self {
+        let becomes = match (before.piece.writes, before.piece.contents) {
+            (false, _) => Becomes::Read,
+            (true, Contents::Workspace) => Becomes::Left,
+            (true, _) => Becomes::Compared,
+        };
+        Self { buffer, before, becomes }
+    }
+
     /// Whether the kernel writes results there.
     pub(super) fn is_result(&self) -> bool {
         is_result(self.before.piece.writes, self.before.piece.contents)
@@ -132,7 +156,7 @@ mod tests {
         places.memory(Memory { name: "D", address: &mut 256, extents, contents, writes: true });
         let piece = places.pieces.remove(0);
         let before = vec![POISON; piece.bytes + MARGIN];
-        Placed { before: Filled::new(piece, before), buffer: Buffer { address: 256, bytes: 0 } }
+        Placed::new(Buffer { address: 256, bytes: 0 }, Filled::new(piece, before))
     }
 
     /// What is found if some elements become 1, and then some bytes become 0; all 30 elements are expected to be 1.
