@@ -111,7 +111,7 @@ mod transpose;
 mod types;
 pub mod words;
 pub use accessed::check_accessed;
-pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop, WithScheduler};
+pub use arguments::{Arguments, EpilogueArgs, GemmArguments, Tree, WithMainloop, WithScheduler};
 pub use buffer::Buffer;
 pub use call::Call;
 pub use catalogue::{UnknownConfig, all, by_threads, catalogue, find, fused, several};
@@ -126,7 +126,9 @@ pub use emulated::{Emulator, Progress};
 pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
 #[cfg(feature = "records")]
-pub use family::{Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, asked, cheapest};
+pub use family::{
+    Allowed, Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, asked, cheapest,
+};
 pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;

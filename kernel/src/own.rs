@@ -164,6 +164,6 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
     ) -> Result<Vec<Expected>, String> {
         let row = |row: usize| Ok((row * n as usize, F::row(problem, row, inputs)?));
         let elements = inputs.chosen(m as usize).into_iter().map(row).collect::<Result<_, String>>()?;
-        Ok(vec![Expected { name: "D", elements }])
+        Ok(vec![Expected::near("D", elements)])
     }
 }

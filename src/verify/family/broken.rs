@@ -1,7 +1,7 @@
 //! Checks of programs that may be broken: each run begins with the same memory, in an emulator of its own.
 
 use emulator::{Failure, Memory, Options, Program};
-use kernel::operands::{Contents, Extents, Memory as Accessed, Visit};
+use kernel::operands::{Contents, Extents, Memory as Accessed, Places, Visit};
 use kernel::{Buffer, Filled, Kernel, Launch};
 
 use super::placed::{Becomes, Placed};
@@ -29,18 +29,19 @@ impl Checks<Relaunched> {
         resident: u32,
     ) -> Result<Option<Self>, FamilyError> {
         let (mut call, mut memory, mut lent) = (call.clone(), Memory::new(), false);
-        let visits = &mut |call: &mut C, visit: &mut dyn Visit| {
-            kernel.visit(call, visit);
+        let visits = &mut |call: &mut C, places: &mut Places<'_>| {
+            places.words = words.to_vec();
+            kernel.visit(call, places);
             let Buffer { mut address, bytes } = Buffer::new(0, kernel.workspace(call, resident));
             lent = bytes > 0;
             if lent {
                 let (name, address_of) = ("a workspace that is lent", &mut address);
                 let (extents, contents) = (Extents::line(8, bytes as u64), Contents::Workspace);
-                visit.memory(Accessed { name, address: address_of, extents, contents, writes: true });
+                places.memory(Accessed { name, address: address_of, extents, contents, writes: true });
                 kernel.lend_workspace(call, Some(Buffer { address, bytes }));
             }
         };
-        let pieces = filled(&mut call, visits, words.to_vec(), &mut |bytes| memory.allocate(bytes), 1);
+        let pieces = filled(&mut call, visits, &mut |bytes| memory.allocate(bytes), 1);
         let Some(launch) = kernel.launch(&call, resident)? else { return Ok(None) };
         let mut all = Self::placed(Relaunched { launch, times: 1 }, pieces);
         if let Some(own) = all.pieces.last_mut().filter(|_| lent) {
@@ -55,7 +56,8 @@ impl Checks<Relaunched> {
     pub fn placed(launch: Relaunched, pieces: Vec<Filled>) -> Self {
         let pieces = pieces.into_iter().map(|before| {
             let Filled { piece, bytes, .. } = &before;
-            Placed::new(Buffer { address: piece.address, bytes: bytes.len() }, before)
+            let (begin, bytes) = (piece.begin(), bytes.len() + piece.begin());
+            Placed::new(Buffer { address: piece.address - begin as u64, bytes }, before)
         });
         Self {
             call: launch,
@@ -86,11 +88,11 @@ impl Checks<Relaunched> {
     /// written.
     pub fn run(&self, program: &Program, options: &Options<'_>) -> (Result<u64, Failure>, Vec<u8>) {
         let mut written = Vec::new();
-        let ran = self.launched(program, options, &mut written);
+        let ran = self.run_all(program, options, &mut written);
         (ran, written)
     }
 
-    fn launched(
+    fn run_all(
         &self,
         program: &Program,
         options: &Options<'_>,
@@ -99,18 +101,18 @@ impl Checks<Relaunched> {
         let mut memory = Memory::new();
         // It returns the same addresses for the same sizes in the same order.
         for of in &self.pieces {
-            memory.upload(&of.before.bytes);
+            memory.upload(&of.bytes());
         }
         let Relaunched { launch, times } = &self.call;
         let mut instructions = 0;
         for time in 0..*times {
             for of in self.pieces.iter().filter(|of| time > 0 && of.becomes == Becomes::Compared) {
-                memory.write(of.buffer.address, &of.before.bytes)?;
+                memory.write(of.before.piece.address, &of.before.bytes)?;
             }
             instructions = program.launch(launch.grid, &launch.arguments, &memory, options)?.instructions;
             let compared = |of: &&Placed| matches!(of.becomes, Becomes::Compared | Becomes::Left);
             for of in self.pieces.iter().filter(compared) {
-                written.extend(memory.read(of.buffer.address, of.before.bytes.len())?);
+                written.extend(memory.read(of.before.piece.address, of.before.bytes.len())?);
             }
         }
         Ok(instructions)
