@@ -44,7 +44,7 @@ fn main() -> Result<(), Report> {
     let request = AttentionRequest::new(problem, 64);
     let mut call = Attention::call(&request);
     (call.counts, call.reals) = (vec![100], vec![20.0]);
-    let checks = Checks::given(engine.as_mut(), &kernel, &request, (call, &|_| ()), (1, usize::MAX))?;
+    let checks = Checks::given(engine.as_mut(), &kernel, &request, (call, &|_, _| ()), (1, usize::MAX))?;
     let checked = checks.check(engine.as_mut(), &kernel, &request)?;
     println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())

@@ -1,13 +1,12 @@
 //! Checks kernels: case tables, random inputs, an f64 reference, and an error bound per element.
 //!
-//! A [`GemmCase`] is a GEMM call with its matrices on the host. [`GemmCase::run`] runs a kernel of the
-//! catalogue or of a spec on an engine, and compares every element with the reference ([`oracle`]), within a
-//! bound derived from K and the formats ([`bound`]). D is poisoned before the run, and the memory around it
-//! must not change.
+//! [`family::Checks`] is the harness of all checks (feature `records`): it gives any kernel memory, runs it on an engine, and compares everything
+//! that it writes with the reference, within a bound derived from K and the formats ([`bound`]). Results are poisoned before the run, and the memory
+//! around them must not change. It checks kernels of any family: GEMM, attention, kernels over rows, and families of your own.
+//!
+//! A [`GemmCase`] is a GEMM call with its matrices on the host, and [`SeveralProducts`] are the GEMMs of one launch.
 //!
 //! Use a [`Bench`] for kernels whose epilogue is a tree, and for your own kernels ([`tree`]).
-//!
-//! [`family`] checks kernels of any family (feature `records`): attention, kernels over rows, and families of your own.
 //!
 //! [`instructions`] checks single instructions, bit by bit.
 //!
@@ -32,30 +31,42 @@
 #[cfg(feature = "records")]
 pub mod equivalent;
 pub mod family;
+#[cfg(feature = "records")]
 pub mod fusions;
 pub mod instructions;
+#[cfg(feature = "records")]
 pub mod product;
+#[cfg(feature = "records")]
 pub mod random;
-mod repeat;
+#[cfg(feature = "records")]
 pub mod sample;
-mod session;
+#[cfg(feature = "records")]
 pub mod several;
+#[cfg(feature = "records")]
 pub mod storage;
+#[cfg(feature = "records")]
 pub mod tables;
 #[cfg(test)]
 mod tampered;
+#[cfg(feature = "records")]
 pub mod transposed;
+#[cfg(feature = "records")]
 pub mod tree;
 
 pub use collective::Formula;
+#[cfg(feature = "records")]
 pub use fusions::{FusedGemm, fused_catalogue};
+#[cfg(feature = "records")]
 pub use product::{GemmCase, Mismatch, Outcome, RunError};
 pub use reference::{
     AccumulatorPrecision, Format, HostMatrix, Order, Scales, Sums, Weights, bound, format, matrix, oracle,
     weights,
 };
+#[cfg(feature = "records")]
 pub use sample::Sample;
+#[cfg(feature = "records")]
 pub use several::SeveralProducts;
+#[cfg(feature = "records")]
 pub use tree::{Bench, TreeError};
 
 /// FNV-1a, 64 bits.

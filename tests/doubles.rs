@@ -9,7 +9,7 @@ use falchion::collective::{
     TreeEpilogue, Unspecialised, functions,
 };
 use falchion::verify::matrix::Distribution;
-use falchion::verify::product::{accumulators, formats, orders};
+use falchion::verify::product::{formats, orders};
 use falchion::verify::{GemmCase, HostMatrix, Order};
 use kernel::{
     AnyGemm, Arguments, Call, Composed, Emulator, Engine, EpilogueArgs, Gemm, GemmProblem, Kernel,
@@ -68,11 +68,10 @@ fn divided_tiles_are_added_up_in_double_precision() {
                 divided += u32::from(gemm.workspace(&Call::of(problem), 7) > 1 << 16);
                 let schedule = [Schedule::Default, Schedule::Latest, Schedule::Random][seed as usize % 3];
                 let mut emulator = Emulator::new().with_multiprocessors(7).with_schedule(schedule, seed);
-                let (product, program) = (product(&gemm, problem, seed), gemm.program().expect("legal"));
-                let sums = product.sums(accumulators(&gemm), &|_| ());
+                let product = product(&gemm, problem, seed);
                 // Atomic additions may give other bits in another run.
                 let runs = if scheduler.contains("atomic") { 1 } else { 2 };
-                let outcome = product.run_times(&gemm, &program, &mut emulator, &sums, runs);
+                let outcome = product.run_times(&gemm, &mut emulator, runs);
                 let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", gemm.name()));
                 assert_eq!(outcome.mismatch, None, "{}: {problem:?}", gemm.name());
             }

@@ -37,7 +37,6 @@ fn groups_along_k_have_a_product_each() {
             format!("form=k-grouped {text}").parse().unwrap_or_else(|e| panic!("{text}: {e}"));
         let entry = spec.kernel().unwrap_or_else(|error| panic!("{text}: {error}"));
         assert!(spec.rust_type().starts_with("KGrouped<"), "{}", spec.rust_type());
-        let program = entry.program().expect("legal");
         // Tensor copies store rows of 16 bytes; direct stores have odd rows.
         let n = if text.contains("store=direct") { 75 } else { 136 };
         for (why, k, offsets) in [
@@ -55,7 +54,7 @@ fn groups_along_k_have_a_product_each() {
                 let factors = factors.map(|factor| factor * whole);
                 let case = SeveralProducts { factors, interleaved, d_padding: 8, ..case };
                 let mut engine = Emulator::new().with_multiprocessors(3);
-                let outcome = case.run(&entry, &program, &mut engine);
+                let outcome = case.run(&entry, &mut engine);
                 let outcome = outcome.unwrap_or_else(|error| panic!("{text}: {why}: {error}"));
                 assert_eq!(outcome.mismatch, None, "{text}: {why}, {factors:?}");
             }
@@ -76,12 +75,11 @@ fn whatever_offsets_say_groups_along_k_stay_inside() {
         {
             let spec: KernelSpec = format!("form=k-grouped {text}").parse().expect("legal");
             let entry = spec.kernel().expect("legal");
-            let program = entry.program().expect("legal");
             let problem = GemmProblem { m: 72, n: 136, k: 400 };
             let case = SeveralProducts { seed: 11, ..SeveralProducts::along_k(problem, offsets.clone()) };
             for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
                 let mut engine = Emulator::new().with_multiprocessors(2).with_schedule(schedule, seed);
-                let outcome = case.run(&entry, &program, &mut engine).expect("runs");
+                let outcome = case.run(&entry, &mut engine).expect("runs");
                 assert_eq!(outcome.mismatch, None, "{why}: {text}, {schedule:?}");
             }
         }

@@ -52,8 +52,7 @@ fn kernel_of(text: &str) -> AnyGemm {
 }
 
 fn assert_right(gemm: &AnyGemm, case: &SeveralProducts, engine: &mut dyn Engine, why: &str) {
-    let program = gemm.program().expect("legal");
-    let outcome = case.run(gemm, &program, engine).unwrap_or_else(|error| panic!("{why}: {error}"));
+    let outcome = case.run(gemm, engine).unwrap_or_else(|error| panic!("{why}: {error}"));
     assert_eq!(outcome.mismatch, None, "{why}: {}", gemm.name());
     assert!(outcome.ratio > 0.0, "{why}: nothing was compared");
 }

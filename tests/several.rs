@@ -56,10 +56,9 @@ fn whatever_offsets_say_groups_stay_inside() {
             "form=ragged most-groups=1024 tile=64x64x64 step=16 swap=yes",
         ] {
             let entry = kernel::find(name).expect("a name or a spec");
-            let program = entry.program().expect("legal");
             let problem = GemmProblem { m: all, n: COLUMNS[0], k: COLUMNS[1] };
             let case = products(SeveralProducts::groups(problem, offsets.clone()));
-            let outcome = case.run(&entry, &program, &mut Emulator::new()).expect("runs");
+            let outcome = case.run(&entry, &mut Emulator::new()).expect("runs");
             assert_eq!(outcome.mismatch, None, "{why}: {name}");
         }
     }
@@ -76,7 +75,6 @@ fn groups_with_room_use_their_first_rows() {
         let spec = KernelSpec { form: Form::GroupedMasked, ..gemm.spec().expect("of built-in parts") };
         let entry = spec.kernel().unwrap_or_else(|error| panic!("{spec}: {error}"));
         assert!(spec.rust_type().starts_with("GroupedMasked<"), "{}", spec.rust_type());
-        let program = entry.program().expect("legal");
         for (rows, room) in [
             (&[3, 0, 70, 64][..], 70),
             (&[130], 130),
@@ -86,7 +84,7 @@ fn groups_with_room_use_their_first_rows() {
         ] {
             let case = products(SeveralProducts::masked(rows, room, COLUMNS));
             let case = SeveralProducts { factors: [0.5, 2.0], ..case };
-            let outcome = case.run(&entry, &program, &mut Emulator::new()).expect("runs");
+            let outcome = case.run(&entry, &mut Emulator::new()).expect("runs");
             assert_eq!(outcome.mismatch, None, "{spec}: {rows:?} of {room}");
         }
         let first = Call::of(GemmProblem { m: 20, n: 16, k: 16 }).a(0x1000, 16).b(0x2000, 16).d(0x4000, 16);
@@ -118,9 +116,8 @@ fn drawn_tiles_and_copied_sources() {
         (sourced(), with_c(batch([false; 3]))),
         (sourced(), with_c(batch([false, false, true]))),
     ] {
-        let program = entry.program().expect("legal");
         let mut engine = Emulator::new().with_multiprocessors(2);
-        let outcome = case.run(&entry, &program, &mut engine).expect("runs");
+        let outcome = case.run(&entry, &mut engine).expect("runs");
         assert_eq!(outcome.mismatch, None, "{}", entry.name());
     }
 }
@@ -151,12 +148,11 @@ fn tails_of_groups_are_divided() {
             (whole("whole"), rows),
         ]
     }) {
-        let program = entry.program().expect("legal");
         let case = SeveralProducts { factors: [0.5, 2.0], ..longer(self::rows(rows), 328) };
         let mut first = None;
         for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
             let mut engine = Emulator::new().with_multiprocessors(6).with_schedule(schedule, seed);
-            let outcome = case.run_times(&entry, &program, &mut engine, 2).expect("runs");
+            let outcome = case.run_times(&entry, &mut engine, 2).expect("runs");
             assert_eq!(outcome.mismatch, None, "{}: {rows:?}, {schedule:?}", entry.name());
             let bits = first.get_or_insert_with(|| outcome.d.clone());
             assert_eq!(*bits, outcome.d, "{}: {rows:?}, {schedule:?}", entry.name());
@@ -176,10 +172,9 @@ fn every_schedule_of_warps_gives_the_same() {
         ("batched-128x256-stream-k-bf16-kk", longer(batch(3, 70), 600)),
     ] {
         let entry = kernel::find(name).expect("a catalogue name");
-        let program = entry.program().expect("legal");
         for seed in 0..3 {
             let mut engine = Emulator::new().with_multiprocessors(5).with_schedule(Schedule::Random, seed);
-            let outcome = case.run(&entry, &program, &mut engine).expect("runs");
+            let outcome = case.run(&entry, &mut engine).expect("runs");
             assert_eq!(outcome.mismatch, None, "{name}, seed {seed}");
         }
     }
@@ -221,10 +216,9 @@ fn products_that_memory_describes() {
         ),
     ];
     for entry in all {
-        let program = entry.program().expect("legal");
         for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Random, 1), (Schedule::Random, 2)] {
             let mut engine = Emulator::new().with_multiprocessors(2).with_schedule(schedule, seed);
-            let outcome = records().run(&entry, &program, &mut engine);
+            let outcome = records().run(&entry, &mut engine);
             let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", entry.name()));
             assert_eq!(outcome.mismatch, None, "{}, {schedule:?} {seed}", entry.name());
         }

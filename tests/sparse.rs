@@ -10,7 +10,7 @@ use collective::{
 use cute_rs::atom::Major;
 use emulator::{Numerics, Schedule};
 use falchion::verify::matrix::Distribution;
-use falchion::verify::product::{accumulators, formats, orders};
+use falchion::verify::product::{formats, orders};
 use falchion::verify::{GemmCase, HostMatrix, Order, storage};
 use half::bf16;
 use kernel::{
@@ -87,9 +87,8 @@ fn what_is_kept_is_multiplied_where_it_was() {
                 let schedule = [Schedule::Default, Schedule::Latest, Schedule::Random][seed as usize % 3];
                 let numerics = if seed % 2 == 0 { Numerics::Exact } else { Numerics::Fast };
                 let mut emulator = Emulator::new().with_numerics(numerics).with_schedule(schedule, seed);
-                let (product, program) = (product(&gemm, problem, seed), gemm.program().expect("legal"));
-                let sums = product.sums(accumulators(&gemm), &|_| ());
-                let outcome = product.run(&gemm, &program, &mut emulator, &sums).expect("runs");
+                let product = product(&gemm, problem, seed);
+                let outcome = product.run(&gemm, &mut emulator).expect("runs");
                 assert_eq!(outcome.mismatch, None, "{}: {problem:?}", gemm.name());
             }
         }
@@ -123,9 +122,8 @@ fn chosen_kernels_multiply_what_they_are_chosen_for() {
                     seed += 1;
                     assert_eq!(Types::of_plan(&gemm.plan()), types, "{}", gemm.name());
                     let mut emulator = Emulator::new().with_multiprocessors(8);
-                    let (product, program) = (product(&gemm, problem, seed), gemm.program().expect("legal"));
-                    let sums = product.sums(accumulators(&gemm), &|_| ());
-                    let outcome = product.run(&gemm, &program, &mut emulator, &sums).expect("runs");
+                    let product = product(&gemm, problem, seed);
+                    let outcome = product.run(&gemm, &mut emulator).expect("runs");
                     assert_eq!(outcome.mismatch, None, "{}: {problem:?}", gemm.name());
                 }
             }

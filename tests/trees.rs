@@ -7,6 +7,7 @@ use falchion::collective::functions::*;
 use falchion::collective::tree::*;
 use falchion::collective::{Arithmetic, Fast, Fastest, Formula, FormulaError};
 use falchion::prelude::*;
+use falchion::verify::family::FamilyError;
 use falchion::verify::{Bench, FusedGemm, Sample, TreeError};
 use random::{EXACT, FAMILIES, Family};
 
@@ -440,5 +441,5 @@ fn another_tree_is_noticed() {
     }
     let checked =
         bench.check::<One<DirectStore, Compute<Forgetful, (Accumulator, Row)>>>(problem, &arguments);
-    assert!(matches!(checked, Err(TreeError::Value { .. })), "{checked:?}");
+    assert!(matches!(checked, Err(TreeError::Check(FamilyError::Element { .. }))), "{checked:?}");
 }

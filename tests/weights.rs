@@ -7,7 +7,7 @@ use collective::{
 };
 use emulator::{Numerics, Schedule};
 use falchion::verify::matrix::Distribution;
-use falchion::verify::product::{accumulators, formats, orders};
+use falchion::verify::product::{formats, orders};
 use falchion::verify::storage::random_weights;
 use falchion::verify::{Format, GemmCase, HostMatrix, Order, Weights, weights};
 use half::bf16;
@@ -54,9 +54,7 @@ fn right(gemm: &AnyGemm, problem: GemmProblem, seed: u64, emulator: &mut Emulato
     let mut random = fastrand::Rng::with_seed(seed);
     let weights = random_weights(gemm, problem, &mut random).expect("a kernel of weights");
     let product = GemmCase { beta: 0.5, ..product(gemm, problem, weights, &mut random) };
-    let program = gemm.program().expect("legal");
-    let sums = product.sums(accumulators(gemm), &|_| ());
-    let outcome = product.run(gemm, &program, emulator, &sums).expect("runs");
+    let outcome = product.run(gemm, emulator).expect("runs");
     assert_eq!(outcome.mismatch, None, "{}: {problem:?}", gemm.name());
 }
 
@@ -83,9 +81,7 @@ fn every_code_is_the_number_it_stands_for() {
             });
             let mut random = fastrand::Rng::with_seed(1);
             let product = GemmCase { a: identity, ..product(&gemm, problem, weights.clone(), &mut random) };
-            let (program, sums) =
-                (gemm.program().expect("legal"), product.sums(accumulators(&gemm), &|_| ()));
-            let outcome = product.run(&gemm, &program, &mut Emulator::new(), &sums).expect("runs");
+            let outcome = product.run(&gemm, &mut Emulator::new()).expect("runs");
             assert_eq!(outcome.mismatch, None, "{spec}");
             for (row, column) in (0..64).flat_map(|row| (0..64).map(move |column| (row, column))) {
                 let got = Format::F32.decode(outcome.d[row as usize * 64 + column as usize]);

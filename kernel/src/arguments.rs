@@ -1,5 +1,7 @@
 //! Arguments of a kernel's epilogue, as a [`Call`](crate::Call) carries them.
 
+mod gemm;
+
 use core::any::{Any, type_name};
 use core::fmt;
 
@@ -16,6 +18,8 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::matrix_rule::check_c;
 use crate::scheduled::Given;
+
+pub use gemm::GemmArguments;
 
 /// For what the arguments of a call's epilogue are visited.
 #[derive(Clone, Copy, Debug)]

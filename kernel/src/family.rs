@@ -8,12 +8,12 @@ mod problem;
 use core::fmt::{Debug, Display};
 use core::str::FromStr;
 
-pub use expected::{Blocks, Expected, Needed};
+pub use expected::{Allowed, Blocks, Expected, Needed};
 pub use inputs::{Filled, Inputs, Unanswered};
 pub use problem::Problem;
 
 use crate::kernel::Kernel;
-use crate::operands::Contents;
+use crate::operands::{Contents, Visit};
 use crate::select::Machine;
 use crate::words::pairs;
 
@@ -112,6 +112,12 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     /// The words of memory that describes a request to the device, where [`Contents`] are such: tables and
     /// records. By default there are none.
     fn words(_request: &Self::Request<'_>, _contents: Contents) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Visits the memory that records of a request describe, and gives the words of the records with the addresses that the visitor has
+    /// given. By default there are no records.
+    fn describe(_request: &Self::Request<'_>, _visit: &mut dyn Visit) -> Vec<u32> {
         Vec::new()
     }
 

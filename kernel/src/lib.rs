@@ -113,8 +113,8 @@ mod types;
 pub mod words;
 pub use accessed::{Addressed, check_accessed};
 pub use arguments::{
-    Arguments, EpilogueArgs, OfMainloop, OfScheduler, RoleArguments, Tree, WithMainloop, WithRole,
-    WithScheduler,
+    Arguments, EpilogueArgs, GemmArguments, OfMainloop, OfScheduler, RoleArguments, Tree, WithMainloop,
+    WithRole, WithScheduler,
 };
 pub use buffer::Buffer;
 pub use call::Call;
@@ -132,7 +132,7 @@ pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
 #[cfg(feature = "records")]
 pub use family::{
-    Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, alike, asked, cheapest,
+    Allowed, Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, alike, asked, cheapest,
 };
 pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};

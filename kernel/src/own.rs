@@ -131,6 +131,6 @@ impl<F: GemmFamily> Family for OwnGemm<F> {
     ) -> Result<Vec<Expected>, String> {
         let row = |row: usize| Ok((row * n as usize, F::row(problem, row, inputs)?));
         let elements = inputs.rows(m as usize, row).into_iter().collect::<Result<_, String>>()?;
-        Ok(vec![Expected { name: "D", elements }])
+        Ok(vec![Expected::near("D", elements)])
     }
 }

@@ -100,6 +100,8 @@ pub struct Expected {
     pub value: f64,
     /// The largest error of a correct kernel.
     pub bound: f64,
+    /// What it is without a limit, if it or its accumulator is an integer that 32 bits do not hold: it is computed modulo 2^32.
+    pub wraps: Option<f64>,
     /// The largest error before the value is rounded to its format.
     before: f64,
     overflow: Overflow,
@@ -114,10 +116,14 @@ impl Expected {
         let [alpha, beta] = factors.map(|factor| if double { factor } else { f64::from(factor as f32) });
         // As in BLAS, a matrix with a zero factor is not read, even if it has NaN.
         let c = c.filter(|_| beta != 0.0);
+        let beyond = |exact: &f64| exact.is_finite() && f64::from(*exact as i32) != *exact;
+        let accumulator = Some(sum.exact).filter(|exact| *exact != sum.value && beyond(exact));
         if format == Format::S32 {
             let of = |factor: f64, value: f64| factor as i128 * value as i128;
             let value = f64::from(wrapped(of(alpha, sum.value) + of(beta, c.unwrap_or(0.0))));
-            return Self { value, before: 0.0, bound: 0.0, overflow: Overflow::NONE };
+            let whole = alpha * sum.exact + c.map_or(0.0, |c| beta * c);
+            let wraps = Some(whole).filter(beyond);
+            return Self { value, before: 0.0, bound: 0.0, wraps, overflow: Overflow::NONE };
         }
         let source = c.map_or(0.0, |c| beta * c);
         if format == Format::F64 {
@@ -134,7 +140,7 @@ impl Expected {
             + 2.0 * U * (magnitude + error + source.abs())
             + (f64::from(k) + 2.0) * f64::powi(2.0, -149) * alpha.abs().max(1.0);
         let bound = before + format.unit_roundoff() * (value.abs() + before) + format.tiniest() / 2.0;
-        Self { value, before, bound, overflow }
+        Self { value, before, bound, wraps: accumulator, overflow }
     }
 
     /// The value and the bound for `k` products of `f64`. The oracle's own additions are in `f64`, too, and
@@ -144,7 +150,7 @@ impl Expected {
         let (value, error) = (product + source, if alpha == 0.0 { 0.0 } else { alpha.abs() * sum.error });
         let rounded = 4.0 * DOUBLE_U * (product.abs() + source.abs() + error);
         let bound = error + rounded + (f64::from(k) + 2.0) * Format::F64.tiniest() * alpha.abs().max(1.0);
-        Self { value, before: bound, bound, overflow: Overflow::NONE }
+        Self { value, before: bound, bound, wraps: None, overflow: Overflow::NONE }
     }
 
     /// Whether `got` is a correct result.

@@ -1,12 +1,10 @@
-//! What everything else here is built from, each against what its format's definition says: codes, poisons, thresholds, memory,
-//! counts of samples, exact sums, and the instruction's special results.
+//! What everything else here is built from, each against what its format's definition says: codes, poisons, thresholds,
+//! exact sums, and the instruction's special results.
 
 use ptx::WgmmaTypes;
 use ptx::inst::{Fp8, WgmmaSum};
 
 use crate::matrix::{HostMatrix, Order};
-use crate::memory::{Compared, Contents, Writes};
-use crate::oracle::SAMPLE;
 use crate::weights::{WeightFormat, Weights};
 use crate::{Format, Sums, Wanted, wgmma};
 
@@ -58,51 +56,12 @@ fn codes_are_what_they_say() {
     assert_eq!([extents(&weights.scales), extents(&weights.zeros)], [Some([3, 3]); 2], "3 groups of 3 rows");
 }
 
-/// Elements that follow each other are all compared, and numbers are read little-endian.
-#[test]
-fn neighbours_in_memory_are_compared() {
-    let one = Wanted { format: Format::F16, unrounded: false, value: 1.0, error: 0.0 };
-    let bytes = (Format::F16.round(1.0) as u16).to_le_bytes();
-    let writes = || Writes::new(vec![(0x1000, one), (0x1002, one), (0x1004, one)], Vec::new());
-    for wrong in [None, Some(0), Some(1), Some(2)] {
-        let mut contents = Contents::default();
-        contents.insert(0x1000, vec![0; 6]);
-        let mut after = bytes.repeat(3);
-        if let Some(i) = wrong {
-            after[2 * i + 1] ^= 0x40;
-        }
-        let mut compared = Compared::default();
-        let found = contents.compare(0x1000, &after, &writes(), &mut compared);
-        assert_eq!((found.is_ok(), compared.elements), (wrong.is_none(), wrong.unwrap_or(3)), "{wrong:?}");
-    }
-    let mut contents = Contents::default();
-    contents.insert(0x1000, vec![1, 2, 3, 4, 5]);
-    for (address, bytes, wanted) in
-        [(0x1000, 4, Some(0x0403_0201)), (0x1001, 2, Some(0x0302)), (0x1002, 4, None), (0xFFF, 1, None)]
-    {
-        assert_eq!(contents.read(address, bytes), wanted, "{address:#x}, {bytes}");
-    }
-}
-
 /// The error is a fraction of the bound.
 #[test]
 fn ratios_are_of_the_bound() {
     let wanted = Wanted { format: Format::F32, unrounded: true, value: 1.0, error: 0.5 };
     for (got, ratio) in [(1.0, 0.0), (1.25, 0.5), (0.5, 1.0), (9.0, 16.0)] {
         assert!((wanted.ratio(got) - ratio).abs() < 1e-6, "{got}: {}", wanted.ratio(got));
-    }
-}
-
-#[test]
-fn samples_have_as_many_rows_as_they_say() {
-    let sample = u128::from(SAMPLE);
-    for (product, wanted) in [
-        ([100, 200, 300], [100, 200]),
-        ([7, 9, 1 << 40], [7, 9]),
-        ([1 << 20, 1 << 20, 64], [sample; 2]),
-        ([1 << 30, 8, 64], [sample, 8]),
-    ] {
-        assert_eq!([Sums::rows_of(product), Sums::columns_of(product)], wanted, "{product:?}");
     }
 }
 

@@ -7,7 +7,6 @@
 //! | [`HostMatrix`] | A, B or C on the host, with elements of a [`Format`] |
 //! | [`Sums`] | the elements of `A * B` in f64, and error bounds of the accumulators |
 //! | [`Expected`] | an element of D, with the error bound that follows from K and the formats ([`bound`]) |
-//! | [`memory`] | for epilogues that are trees: the expected content of device memory after a run |
 //! | [`attention`] | a row of attention's output and its log-sum-exp; rows of its gradients |
 //! | [`wgmma`] | the result of a single `wgmma`, bit for bit |
 //!
@@ -33,7 +32,6 @@ pub mod format;
 #[cfg(test)]
 mod held;
 pub mod matrix;
-pub mod memory;
 pub mod oracle;
 pub mod scales;
 pub mod wanted;

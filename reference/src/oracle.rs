@@ -151,16 +151,6 @@ pub fn spread(extent: u32, count: u32) -> Vec<u32> {
 }
 
 impl Sums {
-    /// The number of rows that are computed for a problem (M, N, K).
-    pub fn rows_of(product: [u128; 3]) -> u128 {
-        if complete(product) { product[0] } else { product[0].min(SAMPLE.into()) }
-    }
-
-    /// The number of columns that are computed for a problem (M, N, K).
-    pub fn columns_of(product: [u128; 3]) -> u128 {
-        if complete(product) { product[1] } else { product[1].min(SAMPLE.into()) }
-    }
-
     /// Computes `A (M, K) * B (K, N)`, for `f32` accumulators, `s32` for integers, or `f64` for `f64`. `step`
     /// is called after each row with the total number of rows.
     ///

@@ -53,7 +53,7 @@ impl Wanted {
     }
 
     /// As [`admits`](Self::admits), for the value of an element.
-    pub(crate) fn admits_value(&self, got: f64) -> bool {
+    pub fn admits_value(&self, got: f64) -> bool {
         let Self { format, value, error, .. } = *self;
         let [least, largest] = format.range();
         if value.is_nan() {

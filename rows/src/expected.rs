@@ -37,7 +37,7 @@ pub(crate) fn expected(request: &RowProblem, inputs: &Inputs<'_>) -> Vec<Expecte
     let (rows, columns) = (request.rows as usize, request.columns as usize);
     let each = |name, length: usize, expected: &(dyn Fn(usize) -> Vec<Bounded> + Sync)| {
         let elements = inputs.rows(rows, |row| (row * length, expected(row)));
-        Expected { name, elements }
+        Expected::near(name, elements)
     };
     match request.kind {
         RowKind::Add => vec![each("D", columns, &|row| add(request, inputs, row))],

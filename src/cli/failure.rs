@@ -75,7 +75,9 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Launch(_) | RunError::Direction { .. } => Self::usage(error),
-            RunError::Engine(_) | RunError::Program(_) => Self::environment(error),
+            RunError::Engine(_) | RunError::Program(_) | RunError::Transposed { .. } | RunError::Check(_) => {
+                Self::environment(error)
+            }
         }
     }
 }

@@ -8,10 +8,10 @@ mod transposed;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::verify::family::FamilyError;
 use crate::verify::matrix::Distribution;
-use crate::verify::product::{accumulators, formats, random_scales, scaled};
+use crate::verify::product::{formats, random_scales, scaled};
 use crate::verify::storage::{self, of_few_bits};
 use crate::verify::tree::Checked;
 use crate::verify::{
@@ -24,7 +24,7 @@ use self::inputs::Inputs;
 use self::report::{report, verdict, words};
 use self::transposed::transposes;
 use crate::cli::call::{Launched, SEVERAL};
-use crate::cli::engine::{Choice, Chosen, Progress, machine};
+use crate::cli::engine::{Choice, Chosen, machine};
 use crate::cli::files;
 use crate::cli::named;
 use crate::cli::options::{Given, Verb};
@@ -126,14 +126,8 @@ impl GemmArgs<'_> {
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         self.announce(&mut out, (&entry, program.name()), &product, inputs.problem)?;
         transposes(&mut out, &entry, &product)?;
-        let progress = Progress::new("reference");
-        let rows = AtomicU64::new(0);
-        let sums = product.sums(accumulators(&entry), &|total| {
-            progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
-        });
-        let outcome = product.run_times(&entry, &program, engine.as_mut(), &sums, repeat)?;
-        let places = (!sums.complete).then_some([sums.rows.len(), sums.columns.len()]);
-        report(&mut out, &outcome, inputs.problem.operations(), places, emulated)?;
+        let outcome = product.run_times(&entry, engine.as_mut(), repeat)?;
+        report(&mut out, &outcome, inputs.problem.operations(), emulated)?;
         match outcome.wrapped {
             Some(wrapped) if inputs.files.is_some() => return Err(Failure::usage(wrapped)),
             Some(wrapped) => writeln!(out, "wrapped   {wrapped}")?,
@@ -448,17 +442,14 @@ fn checked(out: &mut impl Write, outcome: Result<Checked, TreeError>, emulated: 
             if let Some(time) = checked.time.filter(|_| !emulated) {
                 writeln!(out, "time      {:.1} us on the device (one cold run)", time.as_secs_f64() * 1e6)?;
             }
-            let (ratio, compared, [rows, columns]) = (checked.ratio, checked.compared, checked.places);
-            let sample = match checked.complete {
-                true => String::new(),
-                false => format!(", for {rows} rows and {columns} columns of D"),
-            };
-            writeln!(out, "error     at most {ratio:.2} of the bound, of {compared} elements{sample}")?;
+            let (ratio, compared) = (checked.ratio, checked.compared);
+            let sample = if checked.complete { "" } else { ", a sample" };
+            writeln!(out, "error     at most {ratio:.4} of the bound, of {compared} elements{sample}")?;
             writeln!(out, "verified")?;
             Ok(out.flush()?)
         }
-        Err(TreeError::Launch(error)) => Err(Failure::from(error)),
-        Err(TreeError::Engine(error)) => Err(Failure::from(error)),
+        Err(TreeError::Check(FamilyError::Call(error))) => Err(Failure::from(error)),
+        Err(TreeError::Check(FamilyError::Engine(error))) => Err(Failure::from(error)),
         Err(error) => {
             writeln!(out, "WRONG {error}")?;
             Err(Failure::Wrong)

@@ -1,7 +1,8 @@
 //! How much memory and work a problem takes, and whether this machine has it. Commands check this before they
 //! allocate.
 
-use crate::verify::{Formula, Sums, fusions};
+use crate::verify::product::rows_compared;
+use crate::verify::{Formula, fusions};
 pub(crate) use kernel::host::bytes_in_words as bytes;
 use kernel::host::{check_memory, free_in_words};
 use kernel::{AnyGemm, Call, Demand, Engine, EngineError, GemmProblem, Kernel};
@@ -85,11 +86,10 @@ pub(crate) fn matrices(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     2 * (m * k + k * n + 2 * m * n)
 }
 
-/// Bytes of the reference: its columns in f64, and its sums, of four numbers each.
-fn oracle(GemmProblem { m, n, k }: GemmProblem) -> u128 {
-    let product = [m, n, k].map(u128::from);
-    let (rows, columns) = (Sums::rows_of(product), Sums::columns_of(product));
-    8 * columns * product[2] + 32 * rows * columns
+/// Bytes of the reference: the columns of B in f64, and what is expected in the rows that are compared.
+fn oracle(problem: GemmProblem) -> u128 {
+    let [m, n, k] = [problem.m, problem.n, problem.k].map(u128::from);
+    8 * n * k + 64 * m.min(rows_compared(problem) as u128) * n
 }
 
 #[cfg(test)]

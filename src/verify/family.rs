@@ -4,16 +4,18 @@
 //! A family says what its kernels must write ([`Family::expect`]). [`check`] runs one on any engine. [`prove`] runs
 //! the [mutants](ptx::mutate) of any [`Kernel`](kernel::Kernel) in the emulator, and [`trace`] records what it does.
 
+mod broken;
 mod error;
-mod launches;
 mod placed;
 mod proof;
 
-use kernel::operands::{Contents, Fill, Memory, Piece, Places};
-use kernel::{Buffer, Demand, Engine, EngineError, Expected, Family, Filled, Inputs};
+use std::time::Duration;
 
+use kernel::operands::{Contents, Fill, Memory, Piece, Places, Visit};
+use kernel::{Buffer, Demand, Engine, EngineError, Expected, Family, Filled, Inputs, Kernel};
+
+pub use broken::Relaunched;
 pub use error::FamilyError;
-pub use launches::{Launches, Use};
 pub use proof::{Proof, Traced, prove, trace};
 
 use placed::{MARGIN, POISON, Placed, is_result};
@@ -27,8 +29,30 @@ pub struct Agreed {
     pub total: usize,
     /// The largest error as a fraction of its bound, 1 at most.
     pub ratio: f64,
+    /// The error there.
+    pub error: f64,
+    /// The bound there.
+    pub bound: f64,
     /// The least of the largest fractions of all results: bounds that say nothing make it 0.
     pub least: f64,
+    /// The first integer that is computed modulo 2^32 because 32 bits do not hold it: its number, and what it is.
+    pub wraps: Option<(usize, f64)>,
+    /// Time of the last launch; `None` if there was nothing to launch, or it is not known.
+    pub time: Option<Duration>,
+}
+
+impl Agreed {
+    /// Nothing was compared yet.
+    pub(super) const NONE: Self = Self {
+        compared: 0,
+        total: 0,
+        ratio: 0.0,
+        error: 0.0,
+        bound: 0.0,
+        least: f64::INFINITY,
+        wraps: None,
+        time: None,
+    };
 }
 
 /// Runs a kernel of a request, twice if it has a workspace, on random inputs from a seed, and compares what it writes with the reference: everything, or a number of
@@ -51,11 +75,16 @@ pub fn check<K: Family>(
     agreed.and_then(|agreed| Ok(freed.map(|()| agreed)?))
 }
 
-/// What changes the contents of memory before a check.
-pub type Fills<'a> = dyn Fn(&mut [Filled]) + 'a;
+/// What changes a call and the contents of its memory before a check: a matrix that is added may be the one that is written, and
+/// whatever must be this or that can be put into memory.
+pub type Fills<'a, C> = dyn Fn(&mut C, &mut [Filled]) + 'a;
 
-/// Random inputs of a request in an engine's memory, on which its kernels are checked one after another.
-#[derive(Debug)]
+/// What a kernel must write for a call on these inputs, or why it is not known.
+pub type Expects<'a, C> = dyn Fn(&C, &Inputs<'_>) -> Result<Vec<Expected>, String> + 'a;
+
+/// Random inputs of a request in an engine's memory, on which its kernels are checked one after another; or those of one launch
+/// ([`Relaunched`]), on which programs that may be broken run in the emulator.
+#[derive(Clone, Debug)]
 pub struct Checks<C> {
     call: C,
     pieces: Vec<Placed>,
@@ -77,7 +106,7 @@ impl<C: Clone> Checks<C> {
         request: &K::Request<'_>,
         sample: (u64, usize),
     ) -> Result<Self, FamilyError> {
-        Self::given(engine, kernel, request, (K::call(request), &|_| ()), sample)
+        Self::given(engine, kernel, request, (K::call(request), &|_, _| ()), sample)
     }
 
     /// The same for another call of the request: with strides of its own, or with what a call may have and the request does not say. `fill`
@@ -90,17 +119,37 @@ impl<C: Clone> Checks<C> {
         engine: &mut dyn Engine,
         kernel: &K,
         request: &K::Request<'_>,
-        (mut call, fill): (C, &Fills<'_>),
+        given: (C, &Fills<'_, C>),
         sample: (u64, usize),
     ) -> Result<Self, FamilyError> {
         kernel.serves(request).map_err(FamilyError::Other)?;
+        let tables = |visit: &mut dyn Visit| {
+            let records = K::describe(request, visit);
+            if records.is_empty() { K::words(request, Contents::Table) } else { records }
+        };
+        Self::of(engine, kernel, given, &tables, sample)
+    }
+
+    /// The same for a kernel of no family. `tables` visits what records in memory describe, and gives the words of tables.
+    ///
+    /// # Errors
+    /// Those of [`given`](Self::given), but that the kernel is one for other requests.
+    pub fn of(
+        engine: &mut dyn Engine,
+        kernel: &(impl Kernel<C> + ?Sized),
+        (mut call, fill): (C, &Fills<'_, C>),
+        tables: &dyn Fn(&mut dyn Visit) -> Vec<u32>,
+        sample: (u64, usize),
+    ) -> Result<Self, FamilyError> {
         // What was there before, what is there after, and what was expected.
         engine.admit(&Demand::of(kernel, &call, engine.multiprocessors())?, 3)?;
         let (mut empty, mut results) = (Vec::new(), Vec::new());
-        kernel.visit(&mut call, &mut |of: Memory<'_>| {
+        let mut see = |of: Memory<'_>| {
             empty.extend((of.extents.bytes() == 0).then_some(of.name));
             results.extend(is_result(of.writes, of.contents).then_some(of.name));
-        });
+        };
+        tables(&mut see);
+        kernel.visit(&mut call, &mut see);
         if results.is_empty() {
             return Err(FamilyError::Nothing);
         }
@@ -116,24 +165,21 @@ impl<C: Clone> Checks<C> {
                 0
             }
         };
-        let mut places = Places::new(&mut allocate).with(K::words(request, Contents::Table));
-        kernel.visit(&mut call, &mut places);
-        let pieces = places.pieces;
+        let visits = &mut |call: &mut C, places: &mut Places<'_>| {
+            places.words = tables(places);
+            kernel.visit(call, places);
+        };
+        let mut pieces = filled(&mut call, visits, &mut allocate, sample.0);
         if let Some(error) = failed {
             buffers.into_iter().try_for_each(|buffer| engine.free(buffer))?;
             return Err(error.into());
         }
-        let mut random = Fill::new(sample.0);
-        let filled = |piece: Piece| {
-            let mut before = random.bytes(&piece);
-            before.resize(piece.bytes + margin, POISON);
-            Filled::new(piece, before)
-        };
-        let mut pieces: Vec<Filled> = pieces.into_iter().map(filled).collect();
-        fill(&mut pieces);
+        pieces.iter_mut().for_each(|of| of.bytes.resize(of.piece.bytes + margin, POISON));
+        fill(&mut call, &mut pieces);
         let placed = |(before, buffer): (Filled, Buffer)| {
-            engine.write(buffer, &before.bytes)?;
-            Ok(Placed { before, buffer })
+            let of = Placed::new(buffer, before);
+            engine.write(buffer, &of.bytes())?;
+            Ok(of)
         };
         let pieces = pieces.into_iter().zip(buffers).map(placed).collect::<Result<_, EngineError>>()?;
         Ok(Self { call, pieces, empty, results, sample })
@@ -155,35 +201,103 @@ impl<C: Clone> Checks<C> {
         kernel: &K,
         request: &K::Request<'_>,
     ) -> Result<Agreed, FamilyError> {
+        self.check_repeated(engine, kernel, request, 1)
+    }
+
+    /// The same for a number of launches, each of which must write the same bits.
+    ///
+    /// # Errors
+    /// As [`check`], and the first byte that is another after a later launch.
+    pub fn check_repeated<K: Family<Call = C>>(
+        &self,
+        engine: &mut dyn Engine,
+        kernel: &K,
+        request: &K::Request<'_>,
+        launches: u32,
+    ) -> Result<Agreed, FamilyError> {
         kernel.serves(request).map_err(FamilyError::Other)?;
+        let expects = |call: &C, inputs: &Inputs<'_>| kernel.expect(request, call, inputs);
+        self.check_by(engine, kernel, [2, launches], &expects)
+    }
+
+    /// The same for a kernel of no family, which must write what is expected: after so many launches, if it has a workspace, and with the same
+    /// bits after each of so many.
+    ///
+    /// # Errors
+    /// As [`check_repeated`](Self::check_repeated).
+    pub fn check_by(
+        &self,
+        engine: &mut dyn Engine,
+        kernel: &(impl Kernel<C> + ?Sized),
+        [first, launches]: [u32; 2],
+        expects: &Expects<'_, C>,
+    ) -> Result<Agreed, FamilyError> {
         let mut call = self.call.clone();
         let program = kernel.program()?;
         let resident = engine.resident_clusters(&program)?;
         let workspace = engine.workspace(kernel.workspace(&call, resident))?;
         kernel.lend_workspace(&mut call, workspace);
-        let launches = if workspace.is_some() { 2 } else { 1 };
-        let ran = (0..launches).try_for_each(|_| self.run(engine, kernel, &call));
+        let ran = self.launched(engine, kernel, &call, if workspace.is_some() { first } else { 1 });
+        let agreed = ran.and_then(|time| Ok(Agreed { time, ..self.compare_by(engine, expects)? }));
+        let agreed = agreed.and_then(|agreed| {
+            self.same_bits(engine, kernel, &call, launches)?;
+            Ok(agreed)
+        });
         if let Some(workspace) = workspace {
             engine.free(workspace)?;
         }
-        ran.and_then(|()| self.compare(engine, kernel, request))
+        agreed
     }
 
-    /// Restores what was in the memory that the kernel writes, and runs it for a call of this memory.
-    fn run<K: Family<Call = C>>(
+    /// Runs a kernel a number of times for a call of this memory, each time after what was in the memory that it writes is restored.
+    fn launched(
         &self,
         engine: &mut dyn Engine,
-        kernel: &K,
+        kernel: &(impl Kernel<C> + ?Sized),
         call: &C,
+        launches: u32,
+    ) -> Result<Option<Duration>, FamilyError> {
+        let mut time = None;
+        for _ in 0..launches {
+            for of in self.pieces.iter().filter(|of| of.before.piece.writes) {
+                engine.write(of.buffer, &of.bytes())?;
+            }
+            time = match kernel.run(engine, call) {
+                Ok(time) => time,
+                Err(EngineError::Call { source, .. }) => return Err(FamilyError::Call(source)),
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(time)
+    }
+
+    /// Runs a kernel for launches 2 to `launches`. Each must write the bits that are there.
+    fn same_bits(
+        &self,
+        engine: &mut dyn Engine,
+        kernel: &(impl Kernel<C> + ?Sized),
+        call: &C,
+        launches: u32,
     ) -> Result<(), FamilyError> {
-        for of in self.pieces.iter().filter(|of| of.before.piece.writes) {
-            engine.write(of.buffer, &of.before.bytes)?;
+        if launches < 2 {
+            return Ok(());
         }
-        match kernel.run(engine, call) {
-            Ok(_) => Ok(()),
-            Err(EngineError::Call { source, .. }) => Err(FamilyError::Call(source)),
-            Err(error) => Err(error.into()),
+        let results: Vec<&Placed> = self.pieces.iter().filter(|of| of.is_result()).collect();
+        let read = |engine: &mut dyn Engine| -> Result<Vec<Vec<u8>>, EngineError> {
+            results.iter().map(|of| engine.read(of.buffer)).collect()
+        };
+        let first = read(engine)?;
+        for launch in 2..=launches {
+            self.launched(engine, kernel, call, 1)?;
+            for (of, (first, now)) in results.iter().zip(first.iter().zip(read(engine)?)) {
+                if let Some(byte) = first.iter().zip(&now).position(|(first, now)| first != now) {
+                    let (name, [first, now]) = (of.before.piece.name, [first[byte], now[byte]]);
+                    let byte = byte - of.before.piece.begin();
+                    return Err(FamilyError::Changed { name, byte, launch, first, now });
+                }
+            }
         }
+        Ok(())
     }
 
     /// Compares what launches of the [call](Self::call) have written with the reference.
@@ -196,34 +310,51 @@ impl<C: Clone> Checks<C> {
         kernel: &K,
         request: &K::Request<'_>,
     ) -> Result<Agreed, FamilyError> {
-        let expected = self.expected(kernel, request)?;
-        let mut agreed = Agreed { compared: 0, total: 0, ratio: 0.0, least: f64::INFINITY };
-        for of in &self.pieces {
-            of.compare(&expected, &engine.read(of.buffer)?, &mut agreed)?;
+        self.compare_by(engine, &|call, inputs| kernel.expect(request, call, inputs))
+    }
+
+    fn compare_by(&self, engine: &mut dyn Engine, expects: &Expects<'_, C>) -> Result<Agreed, FamilyError> {
+        let expected = self.expected(expects)?;
+        let mut agreed = Agreed::NONE;
+        for (at, of) in self.pieces.iter().enumerate() {
+            let same = |other: &&Placed| other.before.piece.name == of.before.piece.name;
+            let begin = self.pieces[..at].iter().filter(same).map(|of| of.before.count()).sum();
+            let ends = self.pieces[at + 1..].iter().find(same).is_none();
+            of.compare(&expected, (begin, ends), &engine.read(of.buffer)?, &mut agreed)?;
         }
         Ok(Agreed { least: agreed.least.min(agreed.ratio), ..agreed })
     }
 
-    /// The bytes of a piece of memory, by its name; nothing, if it has none.
+    /// The bytes of the memory of a name, one piece after the other; nothing, if it has none.
     ///
     /// # Errors
     /// The engine's.
     pub fn read(&self, engine: &mut dyn Engine, name: &str) -> Result<Vec<u8>, EngineError> {
-        let found = self.pieces.iter().find(|of| of.before.piece.name == name);
-        found.map_or_else(|| Ok(Vec::new()), |of| engine.read(of.buffer))
+        let mut all = Vec::new();
+        for of in self.pieces.iter().filter(|of| of.before.piece.name == name) {
+            all.extend_from_slice(&engine.read(of.buffer)?[of.before.piece.begin()..]);
+        }
+        Ok(all)
+    }
+
+    /// All memory: what was there before a launch, and the bytes of each piece now.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn memory(&self, engine: &mut dyn Engine) -> Result<Vec<(&Filled, Vec<u8>)>, EngineError> {
+        let now = |of: &Placed, engine: &mut dyn Engine| {
+            Ok(engine.read(of.buffer)?.split_off(of.before.piece.begin()))
+        };
+        self.pieces.iter().map(|of| Ok((&of.before, now(of, engine)?))).collect()
     }
 
     /// What the reference expects of the kernel's results; nothing, if they have no elements.
-    fn expected<K: Family<Call = C>>(
-        &self,
-        kernel: &K,
-        request: &K::Request<'_>,
-    ) -> Result<Vec<Expected>, FamilyError> {
+    fn expected(&self, expects: &Expects<'_, C>) -> Result<Vec<Expected>, FamilyError> {
         if !self.pieces.iter().any(Placed::is_result) {
             return Ok(Vec::new());
         }
         let inputs = Inputs::new(self.pieces.iter().map(|of| &of.before), &self.empty, self.sample);
-        let expected = kernel.expect(request, &self.call, &inputs).map_err(FamilyError::Unexpected)?;
+        let expected = expects(&self.call, &inputs).map_err(FamilyError::Unexpected)?;
         inputs.answered()?;
         let strange = expected.iter().find(|own| {
             let pieces = self.pieces.iter().map(|of| &of.before.piece);
@@ -233,7 +364,10 @@ impl<C: Clone> Checks<C> {
         if let Some(&Expected { name, .. }) = strange {
             return Err(FamilyError::NotWritten { name, writes: self.results.join(", ") });
         }
-        let beyond = expected.iter().find(|own| self.empty.contains(&own.name) && !own.elements.is_empty());
+        let has = |name| self.pieces.iter().any(|of| of.before.piece.name == name);
+        let beyond = expected
+            .iter()
+            .find(|own| self.empty.contains(&own.name) && !has(own.name) && !own.elements.is_empty());
         match beyond {
             Some(&Expected { name, .. }) => Err(FamilyError::Extents { name, index: 0, count: 0 }),
             None => Ok(expected),
@@ -247,6 +381,25 @@ impl<C: Clone> Checks<C> {
     pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.pieces.into_iter().try_for_each(|of| engine.free(of.buffer))
     }
+}
+
+/// Memory for what `visits` visits of a call, filled at random from a seed.
+fn filled<C>(
+    call: &mut C,
+    visits: &mut dyn FnMut(&mut C, &mut Places<'_>),
+    allocate: &mut dyn FnMut(usize) -> u64,
+    seed: u64,
+) -> Vec<Filled> {
+    let mut places = Places::new(allocate);
+    visits(call, &mut places);
+    let mut random = Fill::new(seed);
+    let filled = |piece: Piece| {
+        let mut bytes = random.bytes(&piece);
+        // A table that nobody described.
+        bytes.resize(piece.bytes, 0);
+        Filled::new(piece, bytes)
+    };
+    places.pieces.into_iter().map(filled).collect()
 }
 
 #[cfg(test)]

@@ -1,42 +1,35 @@
-//! One GEMM: its matrices on the host, a run on an engine, and the comparison with the reference.
+//! One GEMM with its matrices on the host: [`Checks`] run it on an engine, and compare D with the reference.
 //!
 //! ```
 //! use falchion::kernel::{Emulator, KernelSpec};
 //! use falchion::verify::matrix::Distribution;
-//! use falchion::verify::product::{GemmCase, accumulators};
+//! use falchion::verify::product::GemmCase;
 //! use falchion::verify::{Format, HostMatrix, Order};
 //!
 //! let gemm = "tile=64x32x64 consumers=1".parse::<KernelSpec>()?.kernel()?;
 //! let mut random = fastrand::Rng::new();
 //! let mut fill = |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Distribution::Normal, &mut random);
 //! let product = GemmCase::new(fill([70, 64], Order::RowMajor), fill([64, 40], Order::ColumnMajor));
-//! let sums = product.sums(accumulators(&gemm), &|_| ());
-//! let outcome = product.run(&gemm, &gemm.program()?, &mut Emulator::new(), &sums)?;
+//! let outcome = product.run(&gemm, &mut Emulator::new())?;
 //! assert_eq!((outcome.mismatch, outcome.compared), (None, 70 * 40));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use core::fmt;
-use std::borrow::Cow;
 use std::time::Duration;
 
-use collective::functions::Multiply;
-use collective::tree::{Accumulator, ColumnArgument, ColumnVector, Compute, RowArgument, RowVector};
-use collective::{AccumulatorType, Form};
+use collective::operands::Visit;
+use collective::{FormulaArguments, Input, SCALES};
+use kernel::operands::Layouts;
 use kernel::{
-    AnyGemm, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program, Tree,
+    AnyGemm, Call, Engine, EngineError, Family, Filled, GemmArguments, GemmProblem, Known, LaunchError,
+    LinearArguments, MatrixRef, Request, Types,
 };
 
-use super::bound::Expected;
-use super::repeat::Change;
-use super::session::{Output, Ran, Session, Upload};
-use super::transposed::{transpose, turned};
-use super::{AccumulatorPrecision, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
-use reference::DotProduct;
-
-/// `acc * rows * columns`.
-type RowColumnScaled =
-    Compute<Multiply, (Compute<Multiply, (Accumulator, ColumnVector<f32>)>, RowVector<f32>)>;
+use super::family::{Agreed, Checks, FamilyError, Fills};
+use super::transposed::{transposed, turned};
+use super::tree::nowhere;
+use super::{Format, HostMatrix, Order, Scales, Weights, storage};
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that will run ([`formats`]).
 #[derive(Clone, Debug)]
@@ -71,73 +64,27 @@ pub struct GemmCase {
     pub in_place: bool,
 }
 
-/// The first error in D.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Mismatch {
-    /// One of several GEMMs is wrong.
-    Product {
-        /// The number of the GEMM.
-        product: usize,
-        /// Its first error.
-        mismatch: Box<Self>,
-    },
-    /// An element differs from the reference by more than its bound.
-    Value {
-        /// Its row.
-        row: u32,
-        /// Its column.
-        column: u32,
-        /// Its value.
-        got: f64,
-        /// The reference's value, with its bound.
-        expected: Expected,
-    },
-    /// An element still has the poison of before the run.
-    Unwritten {
-        /// Its row.
-        row: u32,
-        /// Its column.
-        column: u32,
-    },
-    /// Memory outside D's rows and columns was written.
-    Beside {
-        /// Distance in memory from D's first element, in elements.
-        place: i64,
-        /// The value found there.
-        got: f64,
-    },
-    /// A later run gave other bits than the first run.
-    Changed {
-        /// Number of the run; the first is 1.
-        run: u32,
-        /// Distance in memory from D's first element, in elements.
-        place: i64,
-        /// The bits of the first run, and those of this one.
-        bits: [u64; 2],
-    },
+/// The first error in D, or in another result.
+#[derive(Debug)]
+pub struct Mismatch(FamilyError);
+
+impl Mismatch {
+    /// What is wrong.
+    pub const fn error(&self) -> &FamilyError {
+        &self.0
+    }
+}
+
+/// The same error in words.
+impl PartialEq for Mismatch {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Product { product, mismatch } => write!(f, "product {product}: {mismatch}"),
-            Self::Value { row, column, got, expected: Expected { value, bound, .. } } => {
-                write!(f, "D({row}, {column}) is {got}, {value} within {bound:e} was expected")
-            }
-            Self::Unwritten { row, column } => write!(f, "D({row}, {column}) was not written"),
-            Self::Beside { place, got } => {
-                write!(
-                    f,
-                    "the element {place} places from D's first is outside D and was overwritten with {got}"
-                )
-            }
-            Self::Changed { run, place, bits: [first, now] } => {
-                write!(
-                    f,
-                    "run {run} left {now:#06x} {place} places from D's first element, where the first run left {first:#06x}"
-                )
-            }
-        }
+        self.0.fmt(f)
     }
 }
 
@@ -167,7 +114,7 @@ impl fmt::Display for Wrapped {
 }
 
 /// The outcome of a run.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome {
     /// Device time; `None` if there was nothing to launch.
     pub time: Option<Duration>,
@@ -181,11 +128,13 @@ pub struct Outcome {
     pub bound: f64,
     /// Number of elements compared.
     pub compared: usize,
+    /// Whether these are all: of a large product they are a sample of its rows.
+    pub complete: bool,
     /// The first error; `None` if the result is right.
     pub mismatch: Option<Mismatch>,
     /// The first integer that does not fit; `None` if all do.
     pub wrapped: Option<Wrapped>,
-    /// All of D's memory after the run, one word per element.
+    /// The elements of D after the run, row by row.
     pub d: Vec<u64>,
 }
 
@@ -209,10 +158,44 @@ pub enum RunError {
         /// Its format.
         format: collective::Format,
     },
+    /// An operand was not transposed as it should be.
+    #[error("the transpose has other bits than its matrix at ({row}, {column})")]
+    Transposed {
+        /// A row of the matrix.
+        row: u32,
+        /// A column of the matrix.
+        column: u32,
+    },
+    /// What was computed is not known.
+    #[error(transparent)]
+    Check(FamilyError),
 }
 
-/// Number of elements after D that must not change.
-const GUARD: usize = 256;
+impl From<FamilyError> for RunError {
+    fn from(error: FamilyError) -> Self {
+        match error {
+            FamilyError::Call(error) => Self::Launch(error),
+            FamilyError::Engine(error) => Self::Engine(error),
+            FamilyError::Program(error) => Self::Program(error),
+            wrong @ (FamilyError::Other(_)
+            | FamilyError::Element { .. }
+            | FamilyError::Outside { .. }
+            | FamilyError::Changed { .. }
+            | FamilyError::Extents { .. }
+            | FamilyError::Question(_)
+            | FamilyError::Unexpected(_)
+            | FamilyError::NotWritten { .. }
+            | FamilyError::LeftOut { .. }
+            | FamilyError::Nothing
+            | FamilyError::Bound { .. }
+            | FamilyError::Unwritten { .. }
+            | FamilyError::Unbroken { .. }) => Self::Check(wrong),
+        }
+    }
+}
+
+/// The words of tables and records, from what they describe.
+pub(super) type Tables<'a> = &'a dyn Fn(&mut dyn Visit) -> Vec<u32>;
 
 impl GemmCase {
     /// `D = A * B`, with a packed D.
@@ -238,217 +221,178 @@ impl GemmCase {
         GemmProblem { m: self.a.rows, n: self.b.columns, k: self.a.columns }
     }
 
-    /// The reference's sums, for a kernel with these accumulators. `step` is called after each row with the
-    /// number of rows.
-    pub fn sums(&self, accumulators: AccumulatorPrecision, step: &(dyn Fn(u64) + Sync)) -> Sums {
-        let sums = match &self.scales {
-            None => Sums::in_accumulators(accumulators, &self.a, &self.b, step),
-            Some(scales) => Sums::in_blocks(&self.a, &self.b, scales.each_ref(), step),
-        };
-        match &self.vectors {
-            None => sums,
-            Some([rows, columns]) => sums.times(rows, columns),
-        }
-    }
-
-    /// Runs a kernel on an engine, and compares D with the reference's sums.
+    /// Runs a kernel on an engine, and compares D with the reference.
     ///
     /// # Errors
     /// The kernel refuses the call, or the engine fails.
-    pub fn run(
-        &self,
-        entry: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-        sums: &Sums,
-    ) -> Result<Outcome, RunError> {
-        self.run_times(entry, program, engine, sums, 1)
+    pub fn run(&self, entry: &AnyGemm, engine: &mut dyn Engine) -> Result<Outcome, RunError> {
+        self.run_times(entry, engine, 1)
     }
 
     /// As [`run`](Self::run), but the kernel runs `runs` times. Each later run must give the bits of the
-    /// first.
+    /// first. Of more than 2^33 multiplications, some rows of D are compared.
     ///
     /// # Errors
     /// The kernel refuses the call, or the engine fails.
     pub fn run_times(
         &self,
         entry: &AnyGemm,
-        program: &Program,
         engine: &mut dyn Engine,
-        sums: &Sums,
         runs: u32,
     ) -> Result<Outcome, RunError> {
-        let session = &mut Session::new(engine);
-        let [.., format] = formats(entry);
-        let (mut a, mut b) = (self.operand(session, &self.a)?, self.operand(session, &self.b)?);
-        let mut transposed = None;
-        let of_operands = [(&self.a, &mut a), (&self.b, &mut b)].into_iter();
-        for ((matrix, place), turned) in of_operands.zip(turned(entry, [&self.a, &self.b])) {
+        let (mut own, mut time) = (self.clone(), None);
+        let of_operands = [&mut own.a, &mut own.b].into_iter();
+        for (matrix, turned) in of_operands.zip(turned(entry, [&self.a, &self.b])) {
             if turned {
-                let (there, time) = transpose(session, matrix, *place)?;
-                *place = there;
-                *transposed.get_or_insert_default() += time;
+                let (there, own) = transposed(engine, matrix)?;
+                *matrix = there;
+                *time.get_or_insert_default() += own;
             }
         }
-        let d = session.output(format, self.d_before(format))?;
-        let d_offset = u64::from(self.d_offset) * u64::from(format.bytes());
-        let d_ref = MatrixRef::new(d.buffer.address + d_offset, self.d_ld.into());
-        let c = match &self.c {
-            Some(_) if self.in_place => Some(d_ref),
-            Some(c) => Some(session.matrices([c])?),
-            None => None,
+        let call = own.call(entry);
+        let request = request(entry, call);
+        let arguments = match (&own.vectors, request.fusion) {
+            (Some(_), Some(formula)) => GemmArguments::Formula(scaled_by(formula, own.problem())),
+            _ => call.epilogue.into(),
         };
-        let scales = self.scales.as_ref().map(|scales| scales.each_ref().map(core::slice::from_ref));
-        let scales = scales.map(|scales| session.scales(scales)).transpose()?;
-        let mut call = Call { a, b, scales, d: d_ref, ..Call::of(self.problem()) };
-        let operands = [&self.a, &self.b].map(core::slice::from_ref);
-        storage::bring(entry, &mut call, operands, self.weights.as_slice(), session)?;
-        let call = call.with(LinearArguments::of([self.alpha, self.beta], c));
-        let ran = match &self.vectors {
-            None => session.launch((entry, program), call)?,
-            Some([rows, columns]) => {
-                let mut place = |values: &[f32]| {
-                    let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-                    Ok::<_, EngineError>((session.words(&bits)?, values.len() as u32))
-                };
-                let ((row, m), (column, n)) = (place(rows)?, place(columns)?);
-                let scaled = ((), ((), ColumnArgument { address: row, len: m }));
-                let vectors = ((), (scaled, RowArgument { address: column, len: n }));
-                session.launch((entry, program), call.with(Tree::<RowColumnScaled>(vectors)))?
-            }
+        let fill = |call: &mut Call<GemmArguments>, pieces: &mut [Filled]| own.fill(entry, call, pieces);
+        let sample = (1, rows_compared(call.problem));
+        let given = (call.with(arguments), &fill as &Fills<'_, _>);
+        let outcome = Outcome::of((entry, &request), engine, (given, &|_| Vec::new()), sample, runs)?;
+        Ok(Outcome { transposed: time, ..outcome })
+    }
+
+    /// The call, with memory at no addresses.
+    fn call(&self, entry: &AnyGemm) -> Call {
+        let layouts = Layouts::of(entry);
+        let mut call = Call { workspace: None, ..layouts.packed(self.problem(), 16) };
+        nowhere(&layouts, &mut call);
+        let at = |of: &HostMatrix, offset: u32| {
+            MatrixRef::new(u64::from(offset) * u64::from(of.format.bytes()), of.ld.into())
         };
-        let (begin, ld) = (self.d_offset as usize, self.d_ld as usize);
-        let placed = Placed { case: Cow::Borrowed(self), sums: Some(sums), begin, ld };
-        Ok(Outcome { transposed, ..Outcome::of(session, (entry, &ran), &d, [placed], runs)? })
-    }
-
-    /// Copies an operand, some elements after an aligned address.
-    fn operand(&self, session: &mut Session<'_>, matrix: &HostMatrix) -> Result<MatrixRef, EngineError> {
-        let before = matrix.format.memory(&vec![matrix.format.poison(); self.operand_offset as usize]);
-        let address = session.upload(&[&before[..], &matrix.bytes()].concat())?;
-        Ok(MatrixRef::new(address + before.len() as u64, matrix.ld.into()))
-    }
-
-    /// D's memory before the run: poison, or C if D overwrites C.
-    fn d_before(&self, format: Format) -> Vec<u64> {
-        let (m, ld, offset) = (self.a.rows as usize, self.d_ld as usize, self.d_offset as usize);
-        let mut before = vec![format.poison(); offset + m * ld + GUARD];
-        if let Some(c) = self.c.as_ref().filter(|_| self.in_place) {
-            for row in 0..c.rows {
-                for column in 0..c.columns {
-                    before[offset + row as usize * ld + column as usize] = c.bits[c.index(row, column)];
-                }
-            }
+        // What is stored in another form is packed.
+        let stored = entry.plan().call_operands().map(|of| of.weights.is_some() || of.sparse);
+        if !stored[0] {
+            call.a = at(&self.a, self.operand_offset);
         }
-        before
-    }
-
-    /// For integers, the sum of products, or where more is computed in integers, the element of D.
-    fn exact(&self, format: Format, sum: DotProduct, c: Option<f64>) -> Option<f64> {
-        let [alpha, beta] = [self.alpha, self.beta];
-        let [a, b] = [&self.a, &self.b].map(|matrix| matrix.format.is_integer());
-        let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
-        let whole = if format == Format::S32 { alpha * sum.exact + source } else { sum.exact };
-        (a && b).then_some(whole)
-    }
-
-    /// Compares D, packed, with the reference's sums. Returns the first error.
-    fn compare(&self, format: Format, sums: &Sums, d: &[u64], outcome: &mut Outcome) -> Option<Mismatch> {
-        let GemmProblem { n, k, .. } = self.problem();
-        let mut wrong = None;
-        let pairs = sums.rows.iter().flat_map(|&row| sums.columns.iter().map(move |&column| (row, column)));
-        for ((row, column), &sum) in pairs.zip(&sums.sums) {
-            let c = self.c.as_ref().map(|c| c.get(row, column));
-            let expected = Expected::new(format, k, [self.alpha, self.beta], sum, c);
-            let got = format.decode(d[row as usize * n as usize + column as usize]);
-            if outcome.wrapped.is_none() {
-                let exact = self.exact(format, sum, c).filter(|exact| f64::from(*exact as i32) != *exact);
-                outcome.wrapped = exact.map(|exact| Wrapped { row, column, exact });
-            }
-            outcome.compared += 1;
-            if !expected.admits(format, got) && wrong.is_none() {
-                wrong = Some(Mismatch::Value { row, column, got, expected });
-            }
-            let ratio = expected.ratio(format, got);
-            if ratio >= outcome.ratio && expected.bound.is_finite() {
-                outcome.ratio = ratio;
-                (outcome.error, outcome.bound) = (expected.distance(format, got), expected.bound);
-            }
+        if !stored[1] {
+            call.b = at(&self.b, self.operand_offset);
         }
-        // The poison of floats is a NaN. It would count as a result where the reference expects a NaN or was
-        // not computed.
-        // Of 8-bit integers it is a number like any other.
-        let poisoned = |&bits: &u64| bits == format.poison() && !(format.is_integer() && format.bytes() == 1);
-        let unwritten = d.iter().position(poisoned).map(|at| {
-            let [row, column] = [at / n as usize, at % n as usize].map(|at| at as u32);
-            Mismatch::Unwritten { row, column }
-        });
-        unwritten.or(wrong)
+        let [.., of_d] = formats(entry);
+        call.d = MatrixRef::new(u64::from(self.d_offset) * u64::from(of_d.bytes()), self.d_ld.into());
+        // Before a run, C in the place of D becomes D.
+        let c = self.c.as_ref().map(|c| if self.in_place { call.d } else { at(c, 0) });
+        call.with(LinearArguments::of([self.alpha, self.beta], c))
+    }
+
+    /// Puts its matrices into memory.
+    fn fill(&self, entry: &AnyGemm, call: &mut Call<GemmArguments>, pieces: &mut [Filled]) {
+        let stored = storage::Stored::of(entry, self);
+        let scales = self.scales.as_ref().map(|scales| scales.each_ref().map(|of| &of.values));
+        let vectors = self.vectors.as_ref();
+        for of in pieces.iter_mut() {
+            let name = of.piece.name;
+            let matrix = match name {
+                _ if stored.put(name, of) => None,
+                "A" => Some(&self.a),
+                "B" => Some(&self.b),
+                "C" => self.c.as_ref(),
+                "D" => self.c.as_ref().filter(|_| self.in_place),
+                _ if name == SCALES[0] => scales.map(|[a, _]| a),
+                _ if name == SCALES[1] => scales.map(|[_, b]| b),
+                _ => None,
+            };
+            matrix.into_iter().for_each(|matrix| of.put(lines(matrix)));
+            let vector = vectors.and_then(|[rows, columns]| match name {
+                "rows" => Some(rows),
+                "columns" => Some(columns),
+                _ => None,
+            });
+            vector.into_iter().for_each(|of_name| of.put(of_name.iter().map(|of| of.to_bits().into())));
+        }
+        if let (true, Some(_), GemmArguments::Linear(linear)) = (self.in_place, &self.c, &mut call.epilogue) {
+            linear.c = Some(call.d);
+        }
     }
 }
 
-/// A GEMM of a launch, and where its D is in the memory of all.
-pub(super) struct Placed<'c> {
-    pub(super) case: Cow<'c, GemmCase>,
-    /// The reference's sums, if they are known.
-    pub(super) sums: Option<&'c Sums>,
-    pub(super) begin: usize,
-    pub(super) ld: usize,
+/// Number of rows of a sample.
+pub(super) const ROWS: usize = 16;
+
+/// Number of rows of D that are compared at most.
+pub(crate) fn rows_compared(GemmProblem { m, n, k }: GemmProblem) -> usize {
+    let all = [m, n, k].map(u128::from).iter().product::<u128>() <= reference::oracle::COMPLETE.into();
+    if all { usize::MAX } else { ROWS }
+}
+
+/// The elements of a matrix, line by line without padding.
+pub(super) fn lines(matrix: &HostMatrix) -> impl Iterator<Item = u64> + '_ {
+    let [lines, length] = match matrix.order {
+        Order::RowMajor => [matrix.rows, matrix.columns],
+        Order::ColumnMajor => [matrix.columns, matrix.rows],
+    };
+    let line = move |at: u32| &matrix.bits[at as usize * matrix.ld as usize..][..length as usize];
+    (0..lines).flat_map(move |at| line(at).iter().copied())
+}
+
+/// The arguments of factors for rows and columns, at no addresses.
+fn scaled_by(formula: collective::Formula, GemmProblem { m, n, .. }: GemmProblem) -> FormulaArguments {
+    let given = [("rows", Input::Address(0)), ("columns", Input::Address(0))];
+    let shape = collective::tree::Shape { m, n };
+    formula.bind(collective::Format::E4m3, shape, &given).expect("the vectors are all of its arguments")
+}
+
+/// The request of a call for a kernel's types and epilogue.
+pub(super) fn request(entry: &AnyGemm, call: Call) -> Request<'static> {
+    let plan = entry.plan();
+    Request {
+        types: Types::of_plan(&plan),
+        majors: plan.majors(),
+        call,
+        fusion: entry.spec().and_then(|spec| spec.fusion()),
+        shapes: &[],
+        known: Known::Shipped,
+        reproducible: false,
+    }
 }
 
 impl Outcome {
-    /// Compares the GEMMs of a launch one by one, and the memory around their D. Then the kernel runs until there
-    /// were `runs` runs, unless something is wrong.
-    pub(super) fn of<'c>(
-        session: &mut Session<'_>,
-        (entry, ran): (&AnyGemm, &Ran<'_>),
-        d: &Output,
-        placed: impl IntoIterator<Item = Placed<'c>>,
+    /// Checks a kernel on the memory of a call.
+    pub(super) fn of(
+        (entry, request): (&AnyGemm, &Request<'_>),
+        engine: &mut dyn Engine,
+        (given, tables): ((Call<GemmArguments>, &Fills<'_, Call<GemmArguments>>), Tables<'_>),
+        sample: (u64, usize),
         runs: u32,
     ) -> Result<Self, RunError> {
-        let (format, after) = (d.format, session.read(d)?);
-        let mut outcome = Self {
-            time: ran.time,
-            transposed: None,
-            ratio: 0.0,
-            error: 0.0,
-            bound: 0.0,
-            compared: 0,
-            mismatch: None,
-            wrapped: None,
-            d: Vec::new(),
+        let checks = Checks::of(engine, entry, given, tables, sample)?;
+        let agreed =
+            checks.check_by(engine, entry, [1, runs], &|call, inputs| entry.expect(request, call, inputs));
+        let ([.., format], mut d) = (formats(entry), Vec::new());
+        for (of, now) in checks.memory(engine)?.iter().filter(|(of, _)| of.piece.name == "D") {
+            of.spans(0, of.count()).for_each(|span| d.extend(format.elements(&now[span])));
+        }
+        checks.free(engine)?;
+        let columns = (request.call.problem.n >> entry.plan().epilogue.halvings).max(1) as usize;
+        let wrapped = |(at, exact): (usize, f64)| Wrapped {
+            row: (at / columns) as u32,
+            column: (at % columns) as u32,
+            exact,
         };
-        let (mut inside, mut first) = (vec![false; after.len()], None);
-        for (product, Placed { case, sums, begin, ld }) in placed.into_iter().enumerate() {
-            first.get_or_insert(begin);
-            let GemmProblem { m, n, .. } = case.problem();
-            let mut dense = Vec::new();
-            for row in (0..m as usize).map(|row| begin + row * ld..begin + row * ld + n as usize) {
-                dense.extend_from_slice(&after[row.clone()]);
-                inside[row].fill(true);
-            }
-            let sums = match sums {
-                Some(sums) => Cow::Borrowed(sums),
-                None => Cow::Owned(case.sums(accumulators(entry), &|_| ())),
-            };
-            let found = case.compare(format, &sums, &dense, &mut outcome);
-            let of_many = |mismatch| Mismatch::Product { product, mismatch: Box::new(mismatch) };
-            let found = if entry.form() == Form::Single { found } else { found.map(of_many) };
-            outcome.mismatch = outcome.mismatch.or(found);
-        }
-        let place = |at: usize| at as i64 - first.unwrap_or(0) as i64;
-        let beside = (0..after.len()).find(|&at| !inside[at] && after[at] != d.before[at]);
-        let beside = beside.map(|at| Mismatch::Beside { place: place(at), got: format.decode(after[at]) });
-        outcome.mismatch = outcome.mismatch.or(beside);
-        if outcome.mismatch.is_none() {
-            let change = session.repeat(ran, (d, &after), runs)?;
-            outcome.mismatch = change.map(|Change { run, place: at, bits }| Mismatch::Changed {
-                run,
-                place: place(at),
-                bits,
-            });
-        }
-        Ok(Self { d: after, ..outcome })
+        let (agreed, mismatch) = match agreed {
+            Ok(agreed) => (agreed, None),
+            Err(error) => match RunError::from(error) {
+                RunError::Check(error) => (Agreed::NONE, Some(Mismatch(error))),
+                error @ (RunError::Launch(_)
+                | RunError::Engine(_)
+                | RunError::Program(_)
+                | RunError::Direction { .. }
+                | RunError::Transposed { .. }) => return Err(error),
+            },
+        };
+        let Agreed { compared, total, ratio, error, bound, wraps, time, .. } = agreed;
+        let (complete, wrapped) = (compared == total, wraps.map(wrapped));
+        Ok(Self { time, transposed: None, ratio, error, bound, compared, complete, mismatch, wrapped, d })
     }
 }
 
@@ -459,14 +403,6 @@ pub fn orders(entry: &AnyGemm) -> [Order; 2] {
     let a = if a_major == Major::K { Order::RowMajor } else { Order::ColumnMajor };
     let b = if b_major == Major::K { Order::ColumnMajor } else { Order::RowMajor };
     [a, b]
-}
-
-/// The kind of accumulators that a kernel has.
-pub fn accumulators(entry: &AnyGemm) -> AccumulatorPrecision {
-    match entry.plan().mainloop.atom.sums() {
-        AccumulatorType::F16 => AccumulatorPrecision::Half,
-        AccumulatorType::F32 | AccumulatorType::S32 | AccumulatorType::F64 => AccumulatorPrecision::Single,
-    }
 }
 
 /// Numbers of rows of the caller's A, and of columns of B, that share a scale for each 128 elements along K;

@@ -33,6 +33,7 @@ use scheduler::{
 };
 use typenum::U8;
 
+use super::family::FamilyError;
 use super::product::RunError;
 use super::{Bench, FusedGemm, TreeError};
 
@@ -176,9 +177,11 @@ impl From<RunError> for Ended {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Launch(error) => Self::Unfit(error.to_string()),
-            error @ (RunError::Engine(_) | RunError::Program(_) | RunError::Direction { .. }) => {
-                Self::Wrong(error.to_string())
-            }
+            error @ (RunError::Engine(_)
+            | RunError::Program(_)
+            | RunError::Direction { .. }
+            | RunError::Transposed { .. }
+            | RunError::Check(_)) => Self::Wrong(error.to_string()),
         }
     }
 }
@@ -186,15 +189,10 @@ impl From<RunError> for Ended {
 impl From<TreeError> for Ended {
     fn from(error: TreeError) -> Self {
         match error {
-            TreeError::Launch(error) => Self::Unfit(error.to_string()),
-            TreeError::Program(_)
-            | TreeError::Schedule(_)
-            | TreeError::Engine(_)
-            | TreeError::Unknown(_)
-            | TreeError::Empty
-            | TreeError::Value { .. }
-            | TreeError::Unwritten { .. }
-            | TreeError::Beside { .. } => Self::Wrong(error.to_string()),
+            TreeError::Check(FamilyError::Call(error)) => Self::Unfit(error.to_string()),
+            TreeError::Check(_) | TreeError::Schedule(_) | TreeError::Unknown(_) => {
+                Self::Wrong(error.to_string())
+            }
         }
     }
 }
@@ -542,7 +540,6 @@ impl Draw {
     /// The largest error as a fraction of its bound, and the digest of D.
     fn check(&mut self, gemm: &AnyGemm, spec: &KernelSpec, place: Place<'_>) -> Result<(f64, u64), Ended> {
         let plan = gemm.plan();
-        let program = gemm.program().map_err(|error| Ended::Wrong(error.to_string()))?;
         let [m, n, k] = plan.mainloop.tile;
         let [across, along] = plan.mainloop.cluster;
         // Rows of D that tensor copies can store, also if a gated epilogue halves them.
@@ -586,6 +583,6 @@ impl Draw {
             })?;
             return Ok((checked.ratio, digest(checked.d.into_iter().map(f64::to_bits))));
         }
-        self.run(gemm, &program, engine, (problem, row, seed))
+        self.run(gemm, engine, (problem, row, seed))
     }
 }

@@ -13,20 +13,16 @@ mod fused;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
-use collective::Record;
+use collective::BlockScales;
+use kernel::operands::{Layouts, Visit};
 use kernel::{
-    AnyGemm, Call, Engine, EngineError, GemmProblem, GroupedProblem, LinearArguments, MatrixRef, Program,
+    AnyGemm, Call, Engine, Family, GemmArguments, GemmProblem, GroupedProblem, LinearArguments, MatrixRef,
+    Request,
 };
 
-use super::matrix::Distribution;
-use super::product::{GemmCase, Outcome, Placed, RunError, formats, orders, scaled};
-use super::session::{Output, Session, Upload};
-use super::{Format, HostMatrix, Order, Scales, Weights, storage};
-
-/// A call, D's memory, and the GEMMs in it.
-type Laid<'a> = (Call, Output, Box<dyn Iterator<Item = Placed<'static>> + 'a>);
+use super::family::Fills;
+use super::product::{self, Outcome, RunError};
+use super::tree::nowhere;
 
 /// The GEMMs of one launch with random matrices, in the formats of the kernel that runs them: a batch,
 /// groups of rows, each with its own B, groups along K, each with its own D, or GEMMs of any shapes at
@@ -175,10 +171,10 @@ impl SeveralProducts {
         self.rows().iter().zip(self.ranges(1)).map(operations).sum()
     }
 
-    /// The offset of each D in memory, and the leading dimension, in elements.
-    fn places(&self) -> (Vec<usize>, usize) {
+    /// The offset of each D of so many columns in memory, and the leading dimension, in elements.
+    fn places(&self, columns: u32) -> (Vec<usize>, usize) {
         let rows = self.rows();
-        let padded = (self.problem.n + self.d_padding) as usize;
+        let padded = (columns + self.d_padding) as usize;
         let distance = self.problem.m as usize * padded + GAP;
         match (self.ragged(), self.interleaved) {
             (true, _) => (rows.iter().map(|&[first, _]| first as usize * padded).collect(), padded),
@@ -191,13 +187,8 @@ impl SeveralProducts {
     ///
     /// # Errors
     /// The kernel refuses the call, or the engine fails.
-    pub fn run(
-        &self,
-        entry: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-    ) -> Result<Outcome, RunError> {
-        self.run_times(entry, program, engine, 1)
+    pub fn run(&self, entry: &AnyGemm, engine: &mut dyn Engine) -> Result<Outcome, RunError> {
+        self.run_times(entry, engine, 1)
     }
 
     /// As [`run`](Self::run), but the kernel runs `runs` times. Each later run must give the bits of the
@@ -208,166 +199,43 @@ impl SeveralProducts {
     pub fn run_times(
         &self,
         entry: &AnyGemm,
-        program: &Program,
         engine: &mut dyn Engine,
         runs: u32,
     ) -> Result<Outcome, RunError> {
-        let session = &mut Session::new(engine);
-        let described = matches!(self.products, GroupedProblem::PointerArray { .. });
-        let (call, d, placed) =
-            if described { self.described(session, entry)? } else { self.packed(session, entry)? };
-        let ran = session.launch((entry, program), call)?;
-        Outcome::of(session, (entry, &ran), &d, placed, runs)
-    }
-
-    /// The call, and memory for the D of each GEMM.
-    fn packed(&self, session: &mut Session<'_>, entry: &AnyGemm) -> Result<Laid<'_>, RunError> {
-        let (problem, matrices) = (self.problem, self.matrices(entry));
-        let mut call = self.call(session, &matrices)?;
-        let operands = [&matrices.a[..], &matrices.b];
-        storage::bring(entry, &mut call, operands, &matrices.weights, session)?;
-        let (places, d_ld) = self.places();
-        let (rows, ranges) = (self.rows(), self.ranges(entry.plan().mainloop.tile[2]));
-        let last = if self.ragged() { Some(0) } else { places.last().copied() };
-        let inner = last.map_or(0, |last| last + problem.m as usize * d_ld);
-        let [.., format] = formats(entry);
-        let d = session.output(format, vec![format.poison(); inner + GAP])?;
-        let d_stride = places.get(1).map_or(0, |&second| second as u64);
-        call.d = MatrixRef::new(d.buffer.address, d_ld as u64).every(d_stride);
-        let c = session.matrices(&matrices.c)?;
-        let linear = LinearArguments::of(self.factors, (self.factors[1] != 0.0).then_some(c));
-        let placed = places.into_iter().zip(rows).zip(ranges).enumerate();
-        let placed = placed.map(move |(i, ((begin, rows), range))| {
-            let case = Cow::Owned(matrices.product(self, i, (rows, range)));
-            Placed { case, sums: None, begin, ld: d_ld }
-        });
-        Ok((call.with(linear), d, Box::new(placed)))
-    }
-
-    /// The same for a pointer array. The D matrices are consecutive in memory, each followed by a guard. They may
-    /// begin at any element.
-    fn described(&self, session: &mut Session<'_>, entry: &AnyGemm) -> Result<Laid<'_>, RunError> {
-        let ([of_a, of_b, format], [a_order, b_order]) = (formats(entry), orders(entry));
-        let [alpha, beta] = self.factors;
-        let mut random = fastrand::Rng::with_seed(self.seed);
-        let (mut end, mut placed, mut records) = (0, Vec::new(), Vec::new());
-        for &GemmProblem { m, n, k } in &self.shapes {
-            let mut fill = |extents, order, format: Format, bytes: u32| {
-                let multiple = (bytes / format.bytes()).max(1);
-                HostMatrix::random(format, extents, order, multiple, Distribution::Normal, &mut random)
-            };
-            let a = fill([m, k], a_order, of_a, self.operand_bytes);
-            let b = fill([k, n], b_order, of_b, self.operand_bytes);
-            let c = fill([m, n], Order::RowMajor, format, 0);
-            let [c_ref, a_ref, b_ref] =
-                [session.matrices([&c])?, session.matrices([&a])?, session.matrices([&b])?];
-            let (begin, ld) = (end, (n + self.d_padding) as usize);
-            let addresses = [a_ref.address, b_ref.address, c_ref.address, begin as u64];
-            let lds = [a_ref.ld, b_ref.ld, c_ref.ld, ld as u64];
-            records.push(Record { m, n, k, addresses, lds });
-            let case = Cow::Owned(GemmCase { c: Some(c), alpha, beta, ..GemmCase::new(a, b) });
-            placed.push(Placed { case, sums: None, begin, ld });
-            end += m as usize * ld + GAP;
-        }
-        let d = session.output(format, vec![format.poison(); end])?;
-        for record in &mut records {
-            record.addresses[3] = d.buffer.address + u64::from(format.bytes()) * record.addresses[3];
-        }
-        let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
-        let linear = LinearArguments::of(self.factors, None);
-        let call = Call::grouped(records.len() as u32, session.upload(&bytes)?).with(linear);
-        Ok((call, d, Box::new(placed.into_iter())))
-    }
-
-    /// A call of the matrices, without D, and without operands in another form than they are multiplied.
-    fn call(&self, to: &mut impl Upload, matrices: &Matrices) -> Result<Call<()>, EngineError> {
-        let (a, b) = (to.matrices(&matrices.a)?, to.matrices(&matrices.b)?);
-        let scales = matrices.scales.as_ref().map(|[a, b]| to.scales([a, b])).transpose()?;
-        let products = self.products.at(to.words(&self.offsets)?);
-        Ok(Call { products, a, b, scales, ..Call::of(self.problem) }.with(()))
-    }
-
-    fn matrices(&self, entry: &AnyGemm) -> Matrices {
-        let ([a, b, d], [a_order, b_order], scaled) = (formats(entry), orders(entry), scaled(entry));
-        let Self { problem: GemmProblem { m, n, k }, operand_bytes, seed, .. } = *self;
-        let formats = [(a, operand_bytes / a.bytes()), (b, operand_bytes / b.bytes()), (d, 1)];
-        let mut random = fastrand::Rng::with_seed(seed ^ u64::from(n) << 20 ^ u64::from(k));
-        let mut fill = |extents, order, (format, multiple)| {
-            HostMatrix::random(format, extents, order, multiple, Distribution::Normal, &mut random)
+        let call = self.call(entry);
+        let request = Request { shapes: &self.shapes, ..product::request(entry, call) };
+        let tables = |visit: &mut dyn Visit| {
+            let records = AnyGemm::describe(&request, visit);
+            if records.is_empty() { self.offsets.clone() } else { records }
         };
-        let count = self.rows().len();
-        let several = |shared: bool| if shared { count.min(1) } else { count };
-        let [a, b, c] = match self.products {
-            _ if self.ragged() => [1, count, 1],
-            GroupedProblem::KGrouped { .. } => [true, true, self.shared[2]].map(several),
-            GroupedProblem::One
-            | GroupedProblem::Batched { .. }
-            | GroupedProblem::GroupedContiguous { .. }
-            | GroupedProblem::GroupedMasked { .. }
-            | GroupedProblem::PointerArray { .. } => self.shared.map(several),
-        };
-        let mut of_a: Vec<_> = (0..a).map(|_| fill([m, k], a_order, formats[0])).collect();
-        let mut of_b: Vec<_> = (0..b).map(|_| fill([k, n], b_order, formats[1])).collect();
-        let of_c = (0..c).map(|_| fill([m, n], Order::RowMajor, formats[2])).collect();
-        let operand = if storage::is_b(entry) { &mut of_b } else { &mut of_a };
-        let fit = |matrix: &mut HostMatrix| storage::fit(entry, self.problem, matrix, &mut random);
-        let weights = operand.iter_mut().filter_map(fit).collect();
-        Matrices {
-            a: of_a,
-            b: of_b,
-            c: of_c,
-            weights,
-            scales: scaled.map(|[a_rows, b_rows]| {
-                let mut scales = |extents, rows, count| {
-                    (0..count).map(|_| Scales::random(extents, rows, &mut random)).collect()
-                };
-                [scales([m, k], a_rows, a), scales([n, k], b_rows, b)]
-            }),
-        }
+        let fill: &Fills<'_, Call<GemmArguments>> = &|_, _| ();
+        let call = call.with(call.epilogue.into());
+        Outcome::of((entry, &request), engine, ((call, fill), &tables), (self.seed, usize::MAX), runs)
     }
-}
 
-/// The matrices of a launch. Each operand is one matrix that all GEMMs share, one matrix whose rows the
-/// groups divide, or one matrix per GEMM.
-struct Matrices {
-    a: Vec<HostMatrix>,
-    b: Vec<HostMatrix>,
-    c: Vec<HostMatrix>,
-    scales: Option<[Vec<Scales>; 2]>,
-    /// The codes of the weights in few bits, if an operand has such.
-    weights: Vec<Weights>,
-}
-
-impl Matrices {
-    /// The `i`-th GEMM alone: first row and number of rows, and first and last K.
-    fn product(
-        &self,
-        of: &SeveralProducts,
-        i: usize,
-        ([first, m], [begin, end]): ([u32; 2], [u32; 2]),
-    ) -> GemmCase {
-        let part = |all: &[HostMatrix], [first_row, rows]: [u32; 2], [first_column, columns]: [u32; 2]| {
-            let matrix = &all[i.min(all.len() - 1)];
-            if [rows, columns] == [matrix.rows, matrix.columns] {
-                return matrix.clone();
-            }
-            let HostMatrix { format, order, .. } = *matrix;
-            let ld = if order == Order::RowMajor { columns } else { rows };
-            HostMatrix::from_fn(format, [rows, columns], order, ld, |row, column| {
-                matrix.get(first_row + row, first_column + column)
-            })
-        };
-        let (rows, columns) = (if of.ragged() { [first, m] } else { [0, of.problem.m] }, [0, of.problem.n]);
-        let (range, [alpha, beta]) = ([begin, end - begin], of.factors);
-        GemmCase {
-            scales: self.scales.as_ref().map(|[a, b]| {
-                let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].along_k(range));
-                [if of.ragged() { a.part(first, m) } else { a }, b]
-            }),
-            c: Some(part(&self.c, rows, columns)),
-            alpha,
-            beta,
-            ..GemmCase::new(part(&self.a, rows, range), part(&self.b, range, columns))
+    /// The call, with memory at no addresses.
+    fn call(&self, entry: &AnyGemm) -> Call {
+        let layouts = Layouts::of(entry);
+        let (problem, products) = (self.problem, self.products.at(0));
+        let mut call = Call { workspace: None, products, ..layouts.packed(problem, self.operand_bytes) };
+        let columns = problem.n >> layouts.halvings;
+        let linear = LinearArguments::of(self.factors, Some(MatrixRef::new(0, columns.into())));
+        // Of matrices that are not shared, one follows the other.
+        call = layouts.apart(Call { epilogue: linear, ..call });
+        let (places, ld) = self.places(columns);
+        call.d = MatrixRef::new(0, ld as u64).every(places.get(1).map_or(0, |&second| second as u64));
+        let [a, b, c] = self.shared;
+        let alone = |shared: bool, of: &mut MatrixRef| of.stride = if shared { 0 } else { of.stride };
+        alone(a, &mut call.a);
+        alone(b, &mut call.b);
+        if let Some(BlockScales { a: of_a, b: of_b }) = &mut call.scales {
+            alone(a, of_a);
+            alone(b, of_b);
         }
+        if let Some(of_c) = &mut call.epilogue.c {
+            alone(c, of_c);
+        }
+        nowhere(&layouts, &mut call);
+        call
     }
 }

@@ -14,11 +14,10 @@
 //! ```
 
 use collective::sparse::{self, SparseError};
-use collective::{GroupScales, WeightsSpec};
-use kernel::{AnyGemm, Call, EngineError, GemmProblem, MatrixRef};
+use collective::{FACTORS, METADATA, WeightsSpec};
+use kernel::{AnyGemm, Filled, GemmProblem};
 
-use super::product::{formats, of_kernels};
-use super::session::Upload;
+use super::product::{GemmCase, formats, of_kernels};
 use super::{HostMatrix, Weights, weights::WeightFormat};
 
 /// The weights in few bits of a kernel, and whether they are the caller's B; `None` if no operand is in few
@@ -112,79 +111,48 @@ fn lines(operand: &HostMatrix, is_b: bool) -> ([u32; 2], Vec<u32>) {
     ([mn, k], all.map(|(line, place)| operand.bits[at(line, place)] as u32).collect())
 }
 
-/// The compressed sparse operands of several GEMMs, one after the other: kept elements, and metadata.
-fn place_sparse(all: &[HostMatrix], is_b: bool, to: &mut impl Upload) -> Result<[MatrixRef; 2], EngineError> {
-    let (mut values, mut metadata) = (Vec::new(), Vec::new());
-    let (mut lds, mut strides) = ([16; 2], [0; 2]);
-    for operand in all {
-        let ([mn, k], elements) = lines(operand, is_b);
-        let format = of_kernels(operand.format);
-        let compressed = sparse::compress(format, [mn, k], &elements).expect("a pruned operand");
-        let (kept, of_line) = (sparse::kept(format, k), 16 / operand.format.bytes());
-        let ld = kept.next_multiple_of(of_line).max(of_line);
-        for line in compressed.values.chunks(kept.max(1) as usize) {
-            let mut line: Vec<u64> = line.iter().map(|&bits| bits.into()).collect();
-            line.resize(ld as usize, operand.format.poison());
-            values.extend(operand.format.memory(&line));
+/// The bytes of an operand in few bits, or of a sparse one, and of what belongs to it, by the names of the memory.
+pub(super) struct Stored(Vec<(&'static str, Vec<u8>)>);
+
+impl Stored {
+    /// The operand of a GEMM in the form that the kernel reads; nothing for other kernels.
+    pub(super) fn of(entry: &AnyGemm, case: &GemmCase) -> Self {
+        let mut stored = Vec::new();
+        let name = if is_b(entry) { "B" } else { "A" };
+        if let (Some((spec, _)), Some(weights)) = (of_few_bits(entry), &case.weights) {
+            let units = collective::weights::reorder(spec.code, weights.extents, &weights.codes);
+            stored.push((name, units.expect("codes that were drawn are numbers")));
+            let factors = [&weights.scales, &weights.zeros];
+            let factors =
+                FACTORS.into_iter().zip(factors).filter_map(|(name, of)| Some((name, of.as_ref()?)));
+            stored.extend(factors.map(|(name, of)| (name, dense(of))));
         }
-        lds = [ld.into(), sparse::metadata_ld(format, k).max(sparse::WORDS.into())];
-        strides = [u64::from(mn) * u64::from(ld), compressed.metadata.len() as u64];
-        metadata.extend(compressed.metadata);
+        if entry.plan().mainloop.is_sparse() {
+            let operand = if is_b(entry) { &case.b } else { &case.a };
+            let (extents, elements) = lines(operand, is_b(entry));
+            let compressed = sparse::compress(of_kernels(operand.format), extents, &elements);
+            let compressed = compressed.expect("a pruned operand");
+            let values: Vec<u64> = compressed.values.into_iter().map(u64::from).collect();
+            stored.push((name, operand.format.memory(&values)));
+            stored.push((METADATA, compressed.metadata.into_iter().flat_map(u32::to_le_bytes).collect()));
+        }
+        Self(stored)
     }
-    let stride = |i: usize| if all.len() > 1 { strides[i] } else { 0 };
-    Ok([
-        MatrixRef::new(to.upload(&values)?, lds[0]).every(stride(0)),
-        MatrixRef::new(to.words(&metadata)?, lds[1]).every(stride(1)),
-    ])
+
+    /// Puts what it has of a name into memory. Returns whether it has something.
+    pub(super) fn put(&self, name: &str, of: &mut Filled) -> bool {
+        let Some((_, bytes)) = self.0.iter().find(|(own, _)| *own == name) else { return false };
+        let mut bytes = bytes.iter();
+        for span in of.spans(0, of.count()) {
+            for (place, byte) in of.bytes[span].iter_mut().zip(&mut bytes) {
+                *place = *byte;
+            }
+        }
+        true
+    }
 }
 
-/// Uploads the operand in few bits or the sparse operand in the form that the kernel reads, and writes its
-/// address to the call. With several GEMMs, uploads the operands of all. Does nothing for other kernels.
-///
-/// # Errors
-/// The engine fails.
-pub(super) fn bring<F>(
-    entry: &AnyGemm,
-    call: &mut Call<F>,
-    [a, b]: [&[HostMatrix]; 2],
-    weights: &[Weights],
-    to: &mut impl Upload,
-) -> Result<(), EngineError> {
-    if let Some((spec, is_b)) = of_few_bits(entry) {
-        let (codes, scales) = place(weights, spec, to)?;
-        *if is_b { &mut call.b } else { &mut call.a } = codes;
-        call.group_scales = (spec.group > 0).then_some(scales);
-    }
-    let [of_a, of_b] = entry.plan().call_operands().map(|operand| operand.sparse);
-    if of_a || of_b {
-        let [values, metadata] = place_sparse(if of_b { b } else { a }, of_b, to)?;
-        *if of_b { &mut call.b } else { &mut call.a } = values;
-        call.metadata = Some(metadata);
-    }
-    Ok(())
-}
-
-/// Uploads the weights of several GEMMs, one after the other: returns the addresses of codes, scales and zero
-/// points.
-fn place(
-    all: &[Weights],
-    spec: WeightsSpec,
-    to: &mut impl Upload,
-) -> Result<(MatrixRef, GroupScales), EngineError> {
-    let code = spec.code;
-    let of_one = |weights: &Weights| {
-        collective::weights::reorder(code, weights.extents, &weights.codes)
-            .expect("codes that were drawn are numbers")
-    };
-    let units: Vec<Vec<u8>> = all.iter().map(of_one).collect();
-    let first = units.first().map_or(0, |units| units.len() * 8 / code.bits() as usize);
-    let stride = if all.len() > 1 { first as u64 } else { 0 };
-    let ld = all.first().map_or(0, |weights| collective::weights::ld(code, weights.extents[1]));
-    let codes = MatrixRef::new(to.upload(&units.concat())?, ld).every(stride);
-    let mut matrices = |of: fn(&Weights) -> Option<&HostMatrix>| {
-        let found: Vec<&HostMatrix> = all.iter().filter_map(of).collect();
-        if found.is_empty() { Ok(MatrixRef::NONE) } else { to.matrices(found) }
-    };
-    let scales = matrices(|weights| weights.scales.as_ref())?;
-    Ok((codes, GroupScales { scales, zeros: matrices(|weights| weights.zeros.as_ref())? }))
+/// The bytes of a matrix, line by line without padding.
+fn dense(matrix: &HostMatrix) -> Vec<u8> {
+    matrix.format.memory(&super::product::lines(matrix).collect::<Vec<_>>())
 }

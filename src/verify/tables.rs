@@ -7,12 +7,12 @@
 //! # Ok::<(), falchion::verify::tables::TableError>(())
 //! ```
 
-use kernel::{AnyGemm, Engine, GemmProblem, Program};
+use kernel::{AnyGemm, Engine, GemmProblem};
 use serde::Deserialize;
 
 use super::matrix::{Distribution, HostMatrix};
-use super::product::{GemmCase, Outcome, RunError, accumulators, formats, orders};
-use super::{Format, Order, SeveralProducts, Sums, fnv, fnv_from};
+use super::product::{GemmCase, Outcome, RunError, formats, orders};
+use super::{Format, Order, SeveralProducts, fnv, fnv_from};
 
 /// One row of a table. It stands for all combinations of its lists: kinds, element types, shapes, pairs of
 /// factors.
@@ -187,9 +187,11 @@ impl CaseVerdict {
     fn add(&mut self, place: &str, outcome: Result<Outcome, RunError>) -> Result<(), String> {
         let outcome = outcome.map_err(|error| match error {
             RunError::Launch(error) => format!("{place}: refused: {error}"),
-            RunError::Engine(_) | RunError::Program(_) | RunError::Direction { .. } => {
-                format!("{place}: {error}")
-            }
+            RunError::Engine(_)
+            | RunError::Program(_)
+            | RunError::Direction { .. }
+            | RunError::Transposed { .. }
+            | RunError::Check(_) => format!("{place}: {error}"),
         })?;
         self.products += 1;
         self.ratio = self.ratio.max(outcome.ratio);
@@ -255,13 +257,12 @@ impl KernelCase<'_> {
         verdict: &mut CaseVerdict,
     ) -> Result<(), String> {
         let (case, entry) = (self.case, kernel::find(&self.kernel).map_err(|error| error.to_string())?);
-        let program = entry.program().map_err(|error| error.to_string())?;
         let launches = case.launches();
         for (products, &factors) in launches.iter().flat_map(|of| case.factors.iter().map(move |by| (of, by)))
         {
             let (operand_bytes, d_padding) = (2 * case.operand_multiple, case.d_padding);
             let several = SeveralProducts { factors, operand_bytes, d_padding, seed, ..products.clone() };
-            let outcome = several.run_times(&entry, &program, engine, runs);
+            let outcome = several.run_times(&entry, engine, runs);
             verdict.add(&format!("{several:?}"), outcome)?;
         }
         if !launches.is_empty() {
@@ -270,7 +271,7 @@ impl KernelCase<'_> {
         for &m in &case.m {
             for &n in &case.n {
                 for &k in &case.k {
-                    self.shape(&entry, &program, engine, [m, n, k], Repeated { seed, runs }, verdict)?;
+                    self.shape(&entry, engine, [m, n, k], Repeated { seed, runs }, verdict)?;
                 }
             }
         }
@@ -280,7 +281,6 @@ impl KernelCase<'_> {
     fn shape(
         &self,
         entry: &AnyGemm,
-        program: &Program,
         engine: &mut dyn Engine,
         [m, n, k]: [u32; 3],
         Repeated { seed, runs }: Repeated,
@@ -294,7 +294,6 @@ impl KernelCase<'_> {
         let b = HostMatrix::random(self.format, [k, n], b_order, case.operand_multiple, case.b, &mut random);
         let [_, _, of_d] = formats(entry);
         let c = HostMatrix::random(of_d, [m, n], Order::RowMajor, 1, case.c, &mut random);
-        let sums = Sums::in_accumulators(accumulators(entry), &a, &b, &|_| ());
         let (d_ld, d_offset) = (n + case.d_padding, case.d_offset);
         let mut product = GemmCase {
             operand_offset: case.operand_offset,
@@ -307,7 +306,7 @@ impl KernelCase<'_> {
         for &[alpha, beta] in &case.factors {
             (product.alpha, product.beta) = (alpha, beta);
             let place = format!("{m} x {n} x {k}, alpha {alpha}, beta {beta}");
-            verdict.add(&place, product.run_times(entry, program, engine, &sums, runs))?;
+            verdict.add(&place, product.run_times(entry, engine, runs))?;
         }
         Ok(())
     }

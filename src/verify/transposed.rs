@@ -18,10 +18,9 @@
 
 use std::time::Duration;
 
-use kernel::{AnyGemm, Kernel, MatrixRef, Transpose, Transposition};
+use kernel::{AnyGemm, Engine, Kernel, MatrixRef, Transpose, Transposition};
 
 use super::product::{RunError, of_kernels, orders};
-use super::session::{Session, Upload};
 use super::{HostMatrix, Order};
 
 /// Whether A, and B, must be transposed for a kernel. Never for operands in few bits and sparse operands:
@@ -51,16 +50,29 @@ pub fn transposition(
     Ok((transpose, Transposition { rows, columns, count: 1, a, d }, columns as usize * ld * bytes))
 }
 
-/// Transposes an operand in device memory. Returns the place of the transpose, and the device time.
-pub(super) fn transpose(
-    session: &mut Session<'_>,
+/// Transposes an operand on an engine. Returns the same matrix in the other order, and the device time.
+pub(super) fn transposed(
+    engine: &mut dyn Engine,
     matrix: &HostMatrix,
-    place: MatrixRef,
-) -> Result<(MatrixRef, Duration), RunError> {
-    let (transpose, mut what, bytes) = transposition(matrix, place)?;
-    // Poison the destination, so that an unwritten element makes the result wrong.
+) -> Result<(HostMatrix, Duration), RunError> {
+    let place = engine.upload(&matrix.bytes())?;
+    let (transpose, mut what, bytes) =
+        transposition(matrix, MatrixRef::new(place.address, matrix.ld.into()))?;
+    // An unwritten element is poison.
     let poison = vec![matrix.format.poison(); bytes / transpose.bytes() as usize];
-    what.d.address = session.upload(&matrix.format.memory(&poison))?;
-    let time = transpose.run(session.engine, &what)?.unwrap_or_default();
-    Ok((what.d, time))
+    let there = engine.upload(&matrix.format.memory(&poison))?;
+    what.d.address = there.address;
+    let time = transpose.run(engine, &what);
+    let bits = engine.read(there).map(|bytes| matrix.format.elements(&bytes));
+    [place, there].into_iter().try_for_each(|buffer| engine.free(buffer))?;
+    let time = time?.unwrap_or_default();
+    let order = if matrix.order == Order::RowMajor { Order::ColumnMajor } else { Order::RowMajor };
+    let ld = u32::try_from(what.d.ld).unwrap_or(u32::MAX);
+    let turned = HostMatrix { order, ld, bits: bits?, ..*matrix };
+    let places = (0..matrix.rows).flat_map(|row| (0..matrix.columns).map(move |column| (row, column)));
+    let bits = |of: &HostMatrix, row, column| of.bits[of.index(row, column)];
+    match { places }.find(|&(row, column)| bits(&turned, row, column) != bits(matrix, row, column)) {
+        Some((row, column)) => Err(RunError::Transposed { row, column }),
+        None => Ok((turned, time)),
+    }
 }

@@ -106,7 +106,7 @@ impl Case {
         let asked = self.asked(true, &kernel.plan().spec.into(), kernel.plan().spec.pages);
         let mut call = asked.call.clone();
         call.sinks = u64::from(kernel.plan().spec.sinks) << 8;
-        let fill = |all: &mut [Filled]| self.fill(&asked, all);
+        let fill = |_: &mut AttentionCall, all: &mut [Filled]| self.fill(&asked, all);
         let sample = (self.seed, usize::MAX);
         let checks = Checks::given(engine, kernel, &asked.request, (call, &fill), sample)?;
         Ok(Given { checks, request: asked.request })
@@ -136,7 +136,7 @@ impl Case {
         let asked = self.asked(false, &words, None);
         let AttentionCall { q, k, v, o, .. } = asked.call;
         let call = BackwardCall { log_sum_exp: 1 << 8, ..BackwardCall::of(asked.call.clone(), o, [q, k, v]) };
-        let fill = |all: &mut [Filled]| {
+        let fill = |_: &mut BackwardCall, all: &mut [Filled]| {
             self.fill(&asked, all);
             self.forward(kernel, &asked.places, all);
         };

@@ -59,7 +59,7 @@ impl AttentionBackward {
             })
             .into_iter()
             .unzip();
-        [("dQ", d_q), ("dK", d_k), ("dV", d_v)].map(|(name, elements)| Expected { name, elements }).into()
+        [("dQ", d_q), ("dK", d_k), ("dV", d_v)].map(|(name, elements)| Expected::near(name, elements)).into()
     }
 
     /// Numbers of the plan.

@@ -1,16 +1,20 @@
 //! GEMM as a family: the kernels of a request, and what a kernel must write of one.
 
+mod described;
+mod evaluated;
 mod matrices;
 mod stored;
 
-use collective::{Formula, RoleRegisters};
+use collective::tree::{AnyNode, Host, Node, Shape};
+use collective::{Bounded, Formula, LinearArguments, RoleRegisters};
 
 use self::matrices::Matrices;
 use super::{Expected, Family, Inputs, Predicted, Problem, alike};
+use crate::arguments::GemmArguments;
 use crate::call::Call;
 use crate::gemm::AnyGemm;
 use crate::named::Named;
-use crate::operands::Contents;
+use crate::operands::{Contents, Visit};
 use crate::select::{Known, Machine, Ranked, Request, Selection, measured, rank, search};
 use crate::spec::KernelSpec;
 use crate::types::Types;
@@ -21,7 +25,7 @@ impl Family for AnyGemm {
     type Request<'r> = Request<'r>;
     type Problem = Problem;
     type Spec = KernelSpec;
-    type Call = Call;
+    type Call = Call<GemmArguments>;
 
     fn of_spec(spec: &KernelSpec) -> Result<Self, String> {
         spec.kernel().map_err(|error| error.to_string())
@@ -31,8 +35,16 @@ impl Family for AnyGemm {
         Self::spec(self)
     }
 
-    fn call(request: &Request<'_>) -> Call {
-        Call { workspace: None, ..request.call }
+    fn call(request: &Request<'_>) -> Self::Call {
+        let call = Call { workspace: None, ..request.call };
+        let arguments = match request.fusion {
+            None => request.call.epilogue.into(),
+            Some(formula) => {
+                let n = call.problem.n >> formula.halvings();
+                GemmArguments::of(formula, request.types.a, Shape { m: call.problem.m, n })
+            }
+        };
+        call.with(arguments)
     }
 
     fn ranked(request: &Request<'_>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
@@ -75,11 +87,6 @@ impl Family for AnyGemm {
 
     fn serves(&self, request: &Request<'_>) -> Result<(), String> {
         let (plan, products) = (self.plan(), request.call.products);
-        if products.form().described() {
-            return Err("records describe the GEMMs and say where their matrices are: form=single, batched, ragged, masked or \
-                        k-grouped was needed"
-                .to_owned());
-        }
         let form = products.for_form(plan.form).map_or(products.form(), |_| plan.form);
         let epilogue = |fusion: Option<Formula>| fusion.map_or("linear", Formula::name).to_owned();
         let fusion = self.spec().and_then(|spec| spec.fusion());
@@ -104,6 +111,10 @@ impl Family for AnyGemm {
         request.call.products.table(&request.groups().unwrap_or_default())
     }
 
+    fn describe(request: &Request<'_>, visit: &mut dyn Visit) -> Vec<u32> {
+        described::describe(request, visit)
+    }
+
     fn measured(
         request: &Request<'_>,
         machine: &Machine,
@@ -115,10 +126,18 @@ impl Family for AnyGemm {
     fn expect(
         &self,
         request: &Request<'_>,
-        call: &Call,
+        call: &Self::Call,
         inputs: &Inputs<'_>,
     ) -> Result<Vec<Expected>, String> {
-        Ok(vec![Matrices::new(self, &Request { call: *call, ..*request }, inputs)?.expected()?])
+        let given = match &call.epilogue {
+            GemmArguments::Linear(linear) => {
+                let request = Request { call: call.clone().with(*linear), ..*request };
+                return Ok(vec![Matrices::new(self, &request, inputs)?.expected()]);
+            }
+            GemmArguments::Formula(given) => given,
+        };
+        let request = Request { call: call.clone().with(LinearArguments::default()), ..*request };
+        self.evaluated(&request, inputs, &|host, at| AnyNode::evaluate(host, given.nodes(), at))
     }
 
     fn numbers(&self) -> Vec<[String; 3]> {
@@ -133,6 +152,22 @@ impl Family for AnyGemm {
             row("registers, producer", producer.to_string(), "after setmaxnreg"),
             row("registers, consumer", consumer.to_string(), "after setmaxnreg"),
         ]
+    }
+}
+
+impl AnyGemm {
+    /// What the kernel must write for the call of a request, if this is the value of its epilogue at a row and a column of D, and what else
+    /// it writes is recorded by the host. The epilogue's arguments that the request's call has are not used, but whether A and B are read.
+    ///
+    /// # Errors
+    /// What of the results is not known, in a sentence.
+    pub fn evaluated(
+        &self,
+        request: &Request<'_>,
+        inputs: &Inputs<'_>,
+        evaluate: &dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded,
+    ) -> Result<Vec<Expected>, String> {
+        Matrices::new(self, request, inputs)?.evaluated(evaluate)
     }
 }
 

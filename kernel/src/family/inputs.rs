@@ -1,22 +1,25 @@
 //! What a reference is given: the inputs of a check by name, and the choice of results.
 
 use core::ops::Range;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+use collective::tree::HostMemory;
 use rayon::prelude::*;
 use reference::Format;
 use thiserror::Error;
 
 use crate::operands::Piece;
 
-/// The inputs of a check.
+/// The inputs of a check. Pieces of one name have their elements one after the other, in the order in which they are visited.
 ///
 /// A question that has no answer, for a name that the call does not have or for elements that are not there, makes
 /// the check fail with an error that says so, whatever the reference does with the answer.
 #[derive(Debug)]
 pub struct Inputs<'a> {
     pieces: Vec<&'a Filled>,
+    /// The numbers of pieces by their addresses.
+    places: BTreeMap<u64, usize>,
     /// The names of memory without elements.
     empty: &'a [&'static str],
     seed: u64,
@@ -32,27 +35,42 @@ impl<'a> Inputs<'a> {
         empty: &'a [&'static str],
         (seed, most): (u64, usize),
     ) -> Self {
-        Self { pieces: pieces.into_iter().collect(), empty, seed, most, wrong: Mutex::default() }
+        let pieces: Vec<&Filled> = pieces.into_iter().collect();
+        let places = pieces.iter().enumerate().map(|(at, of)| (of.piece.address, at)).collect();
+        Self { pieces, places, empty, seed, most, wrong: Mutex::default() }
     }
 
     /// `count` elements of a piece of memory from the `first` on, in the order of its lines. Elements without a
     /// number format are unsigned integers of their size. Where there are none, they are NaN, and the check fails.
     pub fn elements(&self, name: &str, first: usize, count: usize) -> Vec<f64> {
-        let found = self.piece(name, first, count);
-        found.map_or_else(|| vec![f64::NAN; count], |of| of.values(&of.bytes, first, count))
+        let Some(parts) = self.parts(name, first, count) else { return vec![f64::NAN; count] };
+        parts.into_iter().flat_map(|(of, first, count)| of.values(&of.bytes, first, count)).collect()
     }
 
     /// `count` numbers of 32 bits of a piece of memory from the `first` on: of a table, or of indices. Where there are
     /// none, they are 0, and the check fails.
     pub fn numbers(&self, name: &str, first: usize, count: usize) -> Vec<u32> {
-        let found = self.piece(name, first, count).filter(|of| {
-            let fits = of.has_words();
-            if !fits {
-                self.record(Unanswered::Words { name: of.piece.name, elements: of.elements() });
-            }
-            fits
-        });
-        found.map_or_else(|| vec![0; count], |of| of.words(first, count))
+        let Some(parts) = self.parts(name, first, count) else { return vec![0; count] };
+        if let Some((of, ..)) = parts.iter().find(|(of, ..)| !of.has_words()) {
+            self.record(Unanswered::Words { name: of.piece.name, elements: of.elements() });
+            return vec![0; count];
+        }
+        parts.into_iter().flat_map(|(of, first, count)| of.words(first, count)).collect()
+    }
+
+    /// The element at an address: its piece's name, and its number.
+    pub fn place(&self, address: u64) -> Option<(&'static str, usize)> {
+        let (at, of) = self.at(address)?;
+        let number = of.number(usize::try_from(address - of.piece.address).ok()?)?;
+        let before = self.pieces[..at].iter().filter(|other| other.piece.name == of.piece.name);
+        Some((of.piece.name, before.map(|of| of.count()).sum::<usize>() + number))
+    }
+
+    /// The piece that has this address, and its number.
+    fn at(&self, address: u64) -> Option<(usize, &'a Filled)> {
+        let (&begin, &at) = self.places.range(..=address).next_back()?;
+        let of = self.pieces[at];
+        (address - begin < of.piece.bytes as u64).then_some((at, of))
     }
 
     /// Some of `count` results, each once, as many as are to be compared; in order.
@@ -85,25 +103,42 @@ impl<'a> Inputs<'a> {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// The piece of a name, if it has these elements.
-    fn piece(&self, name: &str, first: usize, count: usize) -> Option<&'a Filled> {
-        let found = self.pieces.iter().copied().find(|of| of.piece.name == name);
+    /// The pieces of a name that have these elements, and which of each.
+    fn parts(&self, name: &str, first: usize, count: usize) -> Option<Vec<(&'a Filled, usize, usize)>> {
         let all = || self.pieces.iter().map(|of| of.piece.name).chain(self.empty.iter().copied());
         let Some(name) = all().find(|&of| of == name) else {
             let has = all().collect::<Vec<_>>().join(", ");
             self.record(Unanswered::Unknown { name: name.to_owned(), has });
             return None;
         };
-        let has = found.map_or(0, Filled::count);
+        let (mut parts, mut has) = (Vec::new(), 0);
+        let end = first.saturating_add(count);
+        for &of in self.pieces.iter().filter(|of| of.piece.name == name) {
+            let own = of.count();
+            let (from, to) = (first.max(has), end.min(has + own));
+            if from < to {
+                parts.push((of, from - has, to - from));
+            }
+            has += own;
+        }
         if first.checked_add(count).is_none_or(|end| end > has) {
             self.record(Unanswered::Range { name, first, count, has });
             return None;
         }
-        found
+        Some(parts)
     }
 
     fn record(&self, wrong: Unanswered) {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(wrong);
+    }
+}
+
+/// What is in memory before a launch.
+impl HostMemory for Inputs<'_> {
+    fn read(&self, address: u64, bytes: u32) -> Option<u64> {
+        let (_, of) = self.at(address)?;
+        let begin = usize::try_from(address - of.piece.address).ok()?;
+        of.bytes.get(begin..begin + bytes as usize).map(integer)
     }
 }
 
@@ -183,6 +218,11 @@ impl Filled {
         self.format.map_or_else(|| format!("{} bytes", self.size()), |format| format.name().to_owned())
     }
 
+    /// Whether its elements have a format. Otherwise they count as unsigned integers.
+    pub const fn has_format(&self) -> bool {
+        self.format.is_some()
+    }
+
     /// Whether its elements are integers of 32 bits.
     fn has_words(&self) -> bool {
         self.size() == 4 && matches!(self.format, None | Some(Format::S32))
@@ -202,6 +242,32 @@ impl Filled {
             at += taken;
             Some(begin..begin + taken * size)
         })
+    }
+
+    /// The number of the element that begins at a byte; `None` between lines.
+    fn number(&self, byte: usize) -> Option<usize> {
+        let (length, [inner, middle, outer]) = self.lines();
+        let element = byte / self.size();
+        let matrices = (0..outer.0).flat_map(|i| (0..middle.0).map(move |j| (i, j)));
+        { matrices }.find_map(|(i, j)| {
+            let at = element.checked_sub(i * outer.1 + j * middle.1)?;
+            let line = if inner.0 > 1 { at.checked_div(inner.1)? } else { 0 };
+            let column = at - line * inner.1;
+            let found = line < inner.0 && column < length;
+            found.then_some(((i * middle.0 + j) * inner.0 + line) * length + column)
+        })
+    }
+
+    /// Puts elements from the first on, as bits, in the order of lines.
+    pub fn put(&mut self, elements: impl IntoIterator<Item = u64>) {
+        let (spans, size) = (self.spans(0, self.count()), self.size());
+        let mut elements = elements.into_iter();
+        for span in spans {
+            for place in self.bytes[span].chunks_exact_mut(size) {
+                let Some(bits) = elements.next() else { return };
+                place.copy_from_slice(&bits.to_le_bytes()[..size]);
+            }
+        }
     }
 
     /// The values of `count` elements from the `first` on in some bytes of the piece; fewer, if there are no more.

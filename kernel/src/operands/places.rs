@@ -1,6 +1,6 @@
 //! A call on memory of its own: the pieces that it accesses, and what is in them before a launch.
 
-use collective::Format;
+use collective::{Code, Format};
 
 use super::{Contents, Extents, Memory, Visit};
 
@@ -26,6 +26,14 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// What addresses of memory are multiples of, where it is allocated.
+    pub const ALIGNMENT: u64 = 256;
+
+    /// Bytes between the beginning of the memory that was allocated for it, and the piece.
+    pub const fn begin(&self) -> usize {
+        (self.address % Self::ALIGNMENT) as usize
+    }
+
     /// The format of its elements, if they are numbers.
     pub const fn format(&self) -> Option<Format> {
         match self.contents {
@@ -47,7 +55,7 @@ impl Piece {
     }
 }
 
-/// Gives a call memory of its own.
+/// Gives a call memory of its own, as far from multiples of 256 bytes as the addresses that the call had before.
 ///
 /// ```
 /// use collective::{Format, MatrixRef};
@@ -74,7 +82,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Places in memory that `allocate` allocates, given a number of bytes.
+    /// Places in memory that `allocate` allocates, given a number of bytes. It returns multiples of 256.
     pub fn new(allocate: &'a mut dyn FnMut(usize) -> u64) -> Self {
         Self { allocate, pieces: Vec::new(), words: Vec::new(), last: false }
     }
@@ -105,7 +113,8 @@ impl Visit for Places<'_> {
         if self.last {
             let Extents { length, lines, ld, count, stride, .. } = extents;
             let lines = (length, [(lines, ld), (count, stride), (1, 0)]);
-            *address = (self.allocate)(bytes);
+            let begin = *address % Piece::ALIGNMENT;
+            *address = (self.allocate)(bytes.saturating_add(begin as usize)) + begin;
             let told = matches!(contents, Contents::Table | Contents::Records);
             let words = if told { self.words.clone() } else { Vec::new() };
             let address = *address;
@@ -179,9 +188,21 @@ impl Fill {
             }
             // 1/8 to 8.
             Contents::Exponents => (0..piece.bytes).map(|_| 124 + (self.next() >> 40) as u8 % 7).collect(),
+            Contents::Codes(_, code) => (0..piece.bytes).map(|_| self.code(code)).collect(),
             // Any bits are legal.
-            Contents::Codes(..) | Contents::Elements(_) | Contents::Output(_) => {
+            Contents::Elements(_) | Contents::Output(_) => {
                 (0..piece.bytes).map(|_| self.next() as u8).collect()
+            }
+        }
+    }
+
+    /// A byte of codes that are numbers.
+    fn code(&mut self, code: Code) -> u8 {
+        loop {
+            let byte = self.next() as u8;
+            // Of 4 bits, all are.
+            if code.bits() < 8 || code.value(byte).is_some_and(f64::is_finite) {
+                return byte;
             }
         }
     }

@@ -54,8 +54,8 @@ impl GemmArgs<'_> {
         let Some(formula) = epilogue else {
             writeln!(out, "products  {products} {types}, alpha {alpha}, beta {beta}")?;
             writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
-            let outcome = several.run_times(&entry, &program, engine.as_mut(), repeat)?;
-            report(&mut out, &outcome, several.operations(), None, emulated)?;
+            let outcome = several.run_times(&entry, engine.as_mut(), repeat)?;
+            report(&mut out, &outcome, several.operations(), emulated)?;
             if let Some(wrapped) = outcome.wrapped {
                 writeln!(out, "wrapped   {wrapped}")?;
             }

@@ -23,13 +23,11 @@ pub(super) fn words(entry: &AnyGemm) -> String {
     }
 }
 
-/// Prints the time and the error of a run of so many operations. `places` are the numbers of rows and columns that were
-/// compared, if these were not all.
+/// Prints the time of a run of so many operations, and its error, if it has no wrong element.
 pub(super) fn report(
     out: &mut impl Write,
     outcome: &Outcome,
     operations: f64,
-    places: Option<[usize; 2]>,
     emulated: bool,
 ) -> Result<(), Failure> {
     match outcome.time.map(|time| time.as_secs_f64()) {
@@ -46,9 +44,13 @@ pub(super) fn report(
         writeln!(out, "          and {:.1} us of transposes before it", time.as_secs_f64() * 1e6)?;
     }
     let Outcome { error, bound, ratio, compared, .. } = outcome;
-    let which = match places {
-        None => "of all elements".to_owned(),
-        Some([rows, columns]) => format!("of {compared} elements in {rows} rows and {columns} columns"),
+    if outcome.mismatch.is_some() {
+        return Ok(());
+    }
+    let which = if outcome.complete {
+        "of all elements".to_owned()
+    } else {
+        format!("of {compared} elements, a sample")
     };
     Ok(writeln!(
         out,

@@ -42,8 +42,24 @@ pub enum FamilyError {
     Outside {
         /// The piece.
         name: &'static str,
+        /// The number of the byte; below 0, if it is before the piece.
+        byte: i64,
+    },
+    /// A later launch left other bits than the first one.
+    #[error(
+        "byte {byte} of {name} is {now:#04x} after launch {launch}, and was {first:#04x} after the first"
+    )]
+    Changed {
+        /// The piece.
+        name: &'static str,
         /// The number of the byte.
         byte: usize,
+        /// Number of the launch; the first is 1.
+        launch: u32,
+        /// The byte after the first launch.
+        first: u8,
+        /// The byte after this one.
+        now: u8,
     },
     /// An element that is expected is outside the piece.
     #[error("element {index} of {name} is expected, it has {count}")]

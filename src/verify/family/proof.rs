@@ -7,7 +7,7 @@ use emulator::{Failure, Options, Program, Recorder, Schedule, Trace};
 use kernel::{Demand, Emulator, Engine, Kernel};
 use ptx::mutate::{Mutation, mutations};
 
-use super::{FamilyError, Launches};
+use super::{Checks, FamilyError, Relaunched};
 use crate::verify::equivalent::Reason;
 
 /// Clusters that run at the same time: few, so that persistent kernels compute several tiles per cluster.
@@ -84,10 +84,10 @@ pub fn prove<C: Clone>(
         )));
     }
     Emulator::new().admit(&Demand::of(kernel, call, RESIDENT)?, 2)?;
-    let Some(trial) = Launches::of(kernel, (call, words), RESIDENT)? else {
+    let Some(trial) = Checks::<Relaunched>::emulated(kernel, (call, words), RESIDENT)? else {
         return Ok(Proof::default());
     };
-    let (launches, program) = (trial.launches(), kernel.program()?);
+    let (launches, program) = (trial.call().times, kernel.program()?);
     let function = program.function();
     let unbroken = Program::new(function);
     let failed = |(schedule, seed), reason| FamilyError::Unbroken { schedule, seed, reason };
@@ -141,10 +141,12 @@ pub fn trace<C: Clone>(
     (resident, schedule, seed): (u32, Schedule, u64),
 ) -> Result<Option<Traced>, FamilyError> {
     Demand::of(kernel, call, resident)?.traced()?;
-    let Some(trial) = Launches::of(kernel, (call, words), resident)? else { return Ok(None) };
+    let Some(trial) = Checks::<Relaunched>::emulated(kernel, (call, words), resident)? else {
+        return Ok(None);
+    };
     let (recorder, program) = (Recorder::default(), kernel.program()?);
     let options = Options { trace: Some(&recorder), ..options(program.function(), (schedule, seed)) };
-    let trial = trial.changed(|_, _, launches| *launches = 1);
+    let trial = trial.changed(|launch, _| launch.times = 1);
     let (ran, _) = trial.run(&Program::new(program.function()), &options);
     Ok(Some((recorder.into_trace(), ran.map(|_| ()))))
 }

@@ -190,9 +190,8 @@ impl Family for Doubled {
             "expects the same again" => [row, row].map(|row| inputs.rows(rows as usize, row)).concat(),
             _ => inputs.rows(rows as usize, row),
         };
-        let numbers =
-            Expected { name: "N", elements: vec![(0, (0..count).map(|i| (i as f64, 0.0)).collect())] };
-        let of_d = Expected { name: if says == "expects X" { "X" } else { "D" }, elements };
+        let numbers = Expected::near("N", vec![(0, (0..count).map(|i| (i as f64, 0.0)).collect())]);
+        let of_d = Expected::near(if says == "expects X" { "X" } else { "D" }, elements);
         if says == "has no reference" {
             return Err(says.to_owned());
         }
@@ -201,11 +200,11 @@ impl Family for Doubled {
             "expects nothing of what is empty" | "expects an element of what is empty" => {
                 let some = says == "expects an element of what is empty";
                 let elements = if some { vec![(0, vec![(1.0, 0.0)])] } else { Vec::new() };
-                vec![of_d, numbers, Expected { name: "none", elements }]
+                vec![of_d, numbers, Expected::near("none", elements)]
             }
-            "expects E" => vec![of_d, numbers, Expected { name: "E", elements: Vec::new() }],
+            "expects E" => vec![of_d, numbers, Expected::near("E", Vec::new())],
             "is wrong of D's second half" => {
-                let second = Expected { name: "D", elements: vec![(60, vec![(9.0, 0.1)])] };
+                let second = Expected::near("D", vec![(60, vec![(9.0, 0.1)])]);
                 vec![of_d, numbers, second]
             }
             _ => vec![of_d, numbers],

@@ -2,10 +2,10 @@
 
 use collective::Form;
 use fastrand::Rng;
-use kernel::{AnyGemm, Engine, GemmProblem, Program};
+use kernel::{AnyGemm, Engine, GemmProblem};
 
 use super::super::matrix::Distribution;
-use super::super::product::{GemmCase, Outcome, accumulators, formats, orders, random_scales};
+use super::super::product::{GemmCase, Outcome, formats, orders, random_scales};
 use super::super::{HostMatrix, Order, SeveralProducts, storage};
 use super::{Draw, Ended, digest};
 
@@ -15,7 +15,6 @@ impl Draw {
     pub(super) fn run(
         &mut self,
         gemm: &AnyGemm,
-        program: &Program,
         engine: &mut dyn Engine,
         (problem, row, seed): (GemmProblem, u32, u64),
     ) -> Result<(f64, u64), Ended> {
@@ -36,8 +35,7 @@ impl Draw {
             Form::Single => {
                 let in_place = self.once_in(4);
                 let product = self.product(gemm, problem, (factors, d_padding, in_place));
-                let sums = product.sums(accumulators(gemm), &|_| ());
-                return ended(problem, product.run(gemm, program, engine, &sums)?);
+                return ended(problem, product.run(gemm, engine)?);
             }
             Form::Batched => self.batch(problem),
             Form::GroupedContiguous => self.groups_of_rows(problem, (many, row)),
@@ -46,7 +44,7 @@ impl Draw {
             Form::PointerArray => self.array(problem, (many, row)),
         };
         let products = SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
-        ended(problem, products.run(gemm, program, engine)?)
+        ended(problem, products.run(gemm, engine)?)
     }
 
     fn batch(&mut self, problem: GemmProblem) -> SeveralProducts {

@@ -1,15 +1,11 @@
 //! Several GEMMs of one launch whose epilogue is a formula: everything that they write is compared.
 
-use std::cell::Cell;
+use collective::tree::Shape;
+use collective::{Formula, FormulaArguments};
+use kernel::AnyGemm;
 
-use collective::tree::{AnyNode, Node, Shape};
-use collective::{Arithmetic, Bounded, Formula, FormulaArguments};
-use kernel::{AnyGemm, Call, MatrixRef};
-
-use super::super::product::accumulators;
-use super::super::storage;
-use super::super::tree::{Bench, Checked, TreeError};
-use super::{GAP, SeveralProducts};
+use super::super::tree::{Bench, Checked, TreeError, evaluated};
+use super::SeveralProducts;
 
 impl SeveralProducts {
     /// The shape of all values of D: the rows of all groups, or of one GEMM of a batch.
@@ -30,64 +26,8 @@ impl Bench<'_> {
         several: &SeveralProducts,
         arguments: &FormulaArguments,
     ) -> Result<Checked, TreeError> {
-        let problem = several.problem;
-        let matrices = several.matrices(gemm);
-        let mut call = several.call(self, &matrices)?;
-        let (rows, ranges) = (several.rows(), several.ranges(gemm.plan().mainloop.tile[2]));
-        let spec = gemm.plan().epilogue;
-        let columns = (problem.n >> spec.halvings) as usize;
-        let between = if several.ragged() { 0 } else { problem.m as usize * columns + GAP };
-        let first = |i: usize| match several.ragged() {
-            true => rows[i][0] as usize * columns,
-            false => i * between,
-        };
-        let elements = match several.ragged() {
-            true => problem.m as usize * columns,
-            false => first(rows.len().saturating_sub(1)) + problem.m as usize * columns,
-        };
-        let bytes = spec.output.bytes() as usize;
-        let address = self.output(elements * bytes)?;
-        let d = MatrixRef::new(address, columns as u64).every(between as u64);
-
-        let operands = [&matrices.a[..], &matrices.b];
-        storage::bring(gemm, &mut call, operands, &matrices.weights, self)?;
-        let call = Call { d, ..call.with(arguments.clone()) };
-        let program = gemm.program()?;
-        let resident = self.engine().resident_clusters(&program)?;
-        let workspace = self.engine().workspace(gemm.workspace(&call, resident))?;
-        let time = match gemm.launch(&Call { workspace, ..call }, resident)? {
-            Some(launch) => Some(self.engine().launch(&program, launch.grid, &launch.arguments)?),
-            None => None,
-        };
-
-        let products = rows.iter().zip(&ranges).enumerate();
-        let products = products.map(|(i, (&rows, &range))| matrices.product(several, i, (rows, range)));
-        let sums: Vec<_> = products.map(|product| product.sums(accumulators(gemm), &|_| ())).collect();
-        let (current, n) = (Cell::new(0), problem.n as usize);
-        // The first row of a GEMM, as its tree numbers them.
-        let base = |i: usize| if several.ragged() { rows[i][0] } else { 0 };
-        let accumulator = |[row, column]: [u32; 2]| {
-            let (i, [begin, end]) = (current.get(), ranges[current.get()]);
-            let element = (row - base(i)) as usize * n + column as usize;
-            let (value, error) = sums[i].sums[element].in_single(end - begin);
-            Bounded { value, error }
-        };
-        let arithmetic = Arithmetic::of(spec.output);
-        self.check_memory(time, (&accumulator, arithmetic), |host, places| {
-            for (i, &[_, m]) in rows.iter().enumerate() {
-                current.set(i);
-                host.enter(i as u32, Shape { m: problem.m, n: columns as u32 });
-                for (row, column) in
-                    (0..m).flat_map(|row| (0..columns as u32).map(move |column| (row, column)))
-                {
-                    let value = AnyNode::evaluate(host, arguments.nodes(), [base(i) + row, column]);
-                    let element = first(i) + row as usize * columns + column as usize;
-                    let at = address + (element * bytes) as u64;
-                    host.write(spec.output, at, value);
-                    places.insert(at, [row, column]);
-                }
-            }
-        })
+        let call = several.call(gemm).with(arguments.clone());
+        self.run(gemm, (call, &several.offsets), &evaluated)
     }
 }
 
@@ -95,26 +35,28 @@ impl Bench<'_> {
 mod tests {
     use kernel::{GemmProblem, KernelSpec};
 
+    use super::super::GAP;
     use super::*;
     use crate::verify::Format;
+    use crate::verify::family::FamilyError;
     use crate::verify::tampered::{Mistake, Tampered, edge};
 
-    /// What the check of a kernel finds if D, the fourth buffer, has mistakes.
+    /// What the check of a kernel finds if D has mistakes: it follows A and B, and the table that some have.
     fn check(form: &str, several: &SeveralProducts, mistakes: Vec<Mistake>) -> Result<Checked, TreeError> {
         let spec = format!("tile=64x16x64 consumers=1 store=direct form={form}");
         let gemm = spec.parse::<KernelSpec>().expect("a spec").kernel().expect("legal");
         let formula: Formula = gemm.spec().and_then(|spec| spec.fusion()).expect("a formula");
         let arguments =
             formula.bind(collective::Format::Bf16, several.shape(formula), &[]).expect("no arguments");
-        let mut engine = Tampered::new(3, mistakes);
+        let mut engine = Tampered::new(if several.offsets.is_empty() { 2 } else { 3 }, mistakes);
         Bench::new(&mut engine, 9).check_several(&gemm, several, &arguments)
     }
 
     fn found(form: &str, several: &SeveralProducts, mistakes: Vec<Mistake>) -> String {
         match check(form, several, mistakes) {
             Ok(checked) => format!("{} right", checked.compared),
-            Err(TreeError::Value { place, .. }) => place,
-            Err(TreeError::Beside { .. }) => "beside".to_owned(),
+            Err(TreeError::Check(FamilyError::Element { name: "D", index, .. })) => format!("D {index}"),
+            Err(TreeError::Check(FamilyError::Outside { .. })) => "beside".to_owned(),
             Err(other) => other.to_string(),
         }
     }
@@ -145,11 +87,15 @@ mod tests {
             assert_eq!(found(form, &several, set(beside, 0x4780)), "beside", "{form}");
             for (i, (begin, m)) in products.into_iter().enumerate() {
                 let (row, column) = if i % 2 == 0 { (m - 1, 15) } else { (0, 7) };
-                let (at, place) = (begin + row * 16 + column, format!("D({row}, {column})"));
-                let Err(TreeError::Value { expected, .. }) = check(form, &several, set(at, 0x4780)) else {
-                    panic!("{form}: {place} is wrong");
+                // Elements between GEMMs have no number.
+                let at = begin + row * 16 + column;
+                let place =
+                    format!("D {}", at - begin / (20 * 16 + GAP) * if several.ragged() { 0 } else { GAP });
+                let wrong = check(form, &several, set(at, 0x4780));
+                let Err(TreeError::Check(FamilyError::Element { expected, bound, .. })) = wrong else {
+                    panic!("{form}: {place} is wrong: {wrong:?}");
                 };
-                let [within, beyond] = edge(Format::Bf16, expected.value, expected.bound());
+                let [within, beyond] = edge(Format::Bf16, expected, bound);
                 assert_eq!(found(form, &several, set(at, within)), right, "{form}, {place}");
                 assert_eq!(found(form, &several, set(at, beyond)), place, "{form}");
             }
@@ -162,7 +108,7 @@ mod tests {
         let several = SeveralProducts::of_lengths(&[64, 0, 64], [20, 16]);
         let set = |bits| Mistake::element(Format::F32, (20 * 16 + GAP) * 4, bits);
         let form = "k-grouped out=f32 epilogue=relu(acc)";
-        for (bits, want) in [(0, "960 right"), (1, "D(0, 0)")] {
+        for (bits, want) in [(0, "960 right"), (1, "D 320")] {
             assert_eq!(found(form, &several, set(bits)), want, "{bits}");
         }
     }

@@ -3,6 +3,8 @@
 use kernel::{AnyGemm, KernelSpec};
 
 use super::*;
+use crate::verify::Format;
+use crate::verify::family::FamilyError;
 use crate::verify::product::Mismatch;
 use crate::verify::tampered::{Mistake, Tampered};
 
@@ -11,20 +13,15 @@ fn entry(form: &str) -> AnyGemm {
     text.parse::<KernelSpec>().expect("a spec").kernel().expect("legal")
 }
 
-/// What is found, in a word: of which GEMM, and what.
+/// What is found, in a word: what, and the number of the element or of the byte of D.
 fn found(several: &SeveralProducts, entry: &AnyGemm, (number, mistakes): (usize, Vec<Mistake>)) -> String {
-    let program = entry.program().expect("legal");
-    let outcome = several.run(entry, &program, &mut Tampered::new(number, mistakes)).expect("runs");
-    let word = |mismatch: &Mismatch| match mismatch {
-        Mismatch::Value { row, column, .. } => format!("value ({row}, {column})"),
-        Mismatch::Unwritten { row, column } => format!("unwritten ({row}, {column})"),
-        Mismatch::Beside { place, .. } => format!("beside {place}"),
-        other @ (Mismatch::Product { .. } | Mismatch::Changed { .. }) => format!("{other:?}"),
-    };
-    match outcome.mismatch {
+    let outcome = several.run(entry, &mut Tampered::new(number, mistakes)).expect("runs");
+    match outcome.mismatch.as_ref().map(Mismatch::error) {
         None => format!("{} right", outcome.compared),
-        Some(Mismatch::Product { product, mismatch }) => format!("{product}: {}", word(&mismatch)),
-        Some(mismatch) => word(&mismatch),
+        Some(FamilyError::Element { name: "D", index, .. }) => format!("value {index}"),
+        Some(FamilyError::Unwritten { name: "D", index, .. }) => format!("unwritten {index}"),
+        Some(FamilyError::Outside { name: "D", byte }) => format!("beside {byte}"),
+        Some(other) => other.to_string(),
     }
 }
 
@@ -35,22 +32,27 @@ fn mistakes_in_a_batch_are_found() {
     let (entry, ld) = (entry("batched"), 32);
     let at = |product: usize, row: usize, column: usize| (product * (20 * ld + GAP) + row * ld + column) * 2;
     let set = |place: usize| Mistake::element(Format::Bf16, place, 0x4780);
-    // D follows A, B and the table.
+    let number = |product: usize, row: usize, column: usize| product * 480 + row * 24 + column;
+    // D follows A and B.
     for (why, mistakes, want) in [
-        ("nothing", vec![], "1440 right"),
-        ("the last number", set(at(2, 19, 23)), "2: value (19, 23)"),
-        ("one in the middle", set(at(1, 3, 5)), "1: value (3, 5)"),
-        ("one is left out", vec![Mistake::Unwritten(at(1, 7, 9)..at(1, 7, 10))], "1: unwritten (7, 9)"),
+        ("nothing", vec![], "1440 right".to_owned()),
+        ("the last number", set(at(2, 19, 23)), format!("value {}", number(2, 19, 23))),
+        ("one in the middle", set(at(1, 3, 5)), format!("value {}", number(1, 3, 5))),
+        (
+            "one is left out",
+            vec![Mistake::Unwritten(at(1, 7, 9)..at(1, 7, 10))],
+            format!("unwritten {}", number(1, 7, 9)),
+        ),
         (
             "all of a GEMM is left out",
             vec![Mistake::Unwritten(at(2, 0, 0)..at(2, 19, 24))],
-            "2: unwritten (0, 0)",
+            format!("unwritten {}", number(2, 0, 0)),
         ),
-        ("between lines", set(at(0, 0, 24)), "beside 24"),
-        ("between GEMMs", set(at(0, 20, 0)), "beside 640"),
-        ("behind all", set(at(2, 20, 0)), "beside 2048"),
+        ("between lines", set(at(0, 0, 24)), "beside 48".to_owned()),
+        ("between GEMMs", set(at(0, 20, 0)), "beside 1280".to_owned()),
+        ("behind all", set(at(2, 20, 0)), format!("beside {}", at(2, 20, 0))),
     ] {
-        assert_eq!(found(&several, &entry, (3, mistakes)), want, "{why}");
+        assert_eq!(found(&several, &entry, (2, mistakes)), want, "{why}");
     }
 }
 
@@ -65,8 +67,8 @@ fn mistakes_among_groups_are_found() {
         let set = |row: usize, column: usize| Mistake::element(Format::Bf16, (row * 24 + column) * 2, 0x4780);
         for (why, mistakes, want) in [
             ("nothing", vec![], "336 right".to_owned()),
-            ("the first group's last row", set(4, 2), "0: value (4, 2)".to_owned()),
-            ("a row of no group", set(rest, 2), format!("beside {}", rest * 24 + 2)),
+            ("the first group's last row", set(4, 2), format!("value {}", 4 * 24 + 2)),
+            ("a row of no group", set(rest, 2), format!("beside {}", (rest * 24 + 2) * 2)),
         ] {
             assert_eq!(found(&several, &entry, (3, mistakes)), want, "{form}: {why}");
         }
@@ -115,9 +117,9 @@ fn every_d_has_a_place() {
         ("buffers", SeveralProducts::masked(&[5, 0, 9], 12, [24, 72]), (vec![0, 12 * 32, 24 * 32], 32)),
     ] {
         let several = SeveralProducts { d_padding: 8, ..several };
-        assert_eq!(several.places(), want, "{why}");
+        assert_eq!(several.places(24), want, "{why}");
         // No two of them share an element, and all end within the memory that a run allocates.
-        let (places, ld) = several.places();
+        let (places, ld) = several.places(24);
         let mut elements: Vec<usize> = places
             .iter()
             .zip(several.rows())
@@ -145,36 +147,31 @@ fn operands_are_aligned_as_asked() {
     ] {
         let entry = entry(&format!("batched layout={layout} dtype={dtype}"));
         let batch = SeveralProducts::batch(GemmProblem { m: 20, n: 26, k: 70 }, 2);
-        let matrices =
-            SeveralProducts { operand_bytes: bytes, shared: [false, true, false], ..batch }.matrices(&entry);
-        let lds = |all: &[HostMatrix]| all.iter().map(|matrix| matrix.ld).collect::<Vec<_>>();
-        let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c].map(|all| lds(all));
-        assert_eq!([a, b, c], [vec![want[0]; 2], vec![want[1]], vec![26; 2]], "{layout}, {dtype}, {bytes} B");
+        let several = SeveralProducts { operand_bytes: bytes, shared: [false, true, false], ..batch };
+        let Call { a, b, epilogue, .. } = several.call(&entry);
+        let lds = [a.ld, b.ld, epilogue.c.map_or(0, |c| c.ld)];
+        assert_eq!(lds, [want[0], want[1], 26], "{layout}, {dtype}, {bytes} B");
+        assert_eq!([a.stride > 0, b.stride > 0], [true, false], "{layout}, {dtype}, {bytes} B");
     }
 }
 
-/// GEMMs of a pointer array lie one after the other, each with a gap behind it that nobody writes.
+/// GEMMs of a pointer array have memory of their own, of which nothing but D is written.
 #[test]
 fn mistakes_in_an_array_are_found() {
     let shapes = [[20, 24, 72], [0, 24, 8], [5, 8, 40]].map(|[m, n, k]| GemmProblem { m, n, k });
-    let several = SeveralProducts { d_padding: 8, ..SeveralProducts::array(shapes.to_vec()) };
+    let several = SeveralProducts::array(shapes.to_vec());
     let entry = entry("grouped");
-    let [second, third] = [20 * 32 + GAP, 20 * 32 + 2 * GAP];
     let set = |place: usize| Mistake::element(Format::Bf16, place * 2, 0x4780);
-    // D follows C, A and B of each.
-    for (why, mistakes, want) in [
-        ("nothing", vec![], "520 right".to_owned()),
-        ("the first one's last number", set(19 * 32 + 23), "0: value (19, 23)".to_owned()),
-        ("the last number", set(third + 4 * 16 + 7), "2: value (4, 7)".to_owned()),
-        (
-            "one that is left out",
-            vec![Mistake::Unwritten(third * 2..third * 2 + 2)],
-            "2: unwritten (0, 0)".to_owned(),
-        ),
-        ("between lines", set(third + 8), format!("beside {}", third + 8)),
-        ("where an empty one would be", set(second), format!("beside {second}")),
-        ("behind all", set(third + 5 * 16), format!("beside {}", third + 5 * 16)),
+    // Each has A, B, C and D; the second one has nothing but B. D of the third begins 16 elements later, and has lines of 24.
+    for (why, number, mistakes, want) in [
+        ("nothing", 3, vec![], "520 right".to_owned()),
+        ("the first one's last number", 3, set(19 * 24 + 23), "value 479".to_owned()),
+        ("the last number", 8, set(16 + 4 * 24 + 7), "value 519".to_owned()),
+        ("one that is left out", 8, vec![Mistake::Unwritten(32..34)], "unwritten 480".to_owned()),
+        ("between lines", 8, set(16 + 8), "beside 16".to_owned()),
+        ("before", 8, set(15), "beside -1".to_owned()),
+        ("behind all", 8, set(16 + 5 * 24), "beside 240".to_owned()),
     ] {
-        assert_eq!(found(&several, &entry, (9, mistakes)), want, "{why}");
+        assert_eq!(found(&several, &entry, (number, mistakes)), want, "{why}");
     }
 }

@@ -265,6 +265,6 @@ impl Family for Linear {
             }
             (row * d, sums)
         };
-        Ok(vec![Expected { name: "O", elements: inputs.rows(heads * length, row) }])
+        Ok(vec![Expected::near("O", inputs.rows(heads * length, row))])
     }
 }

@@ -227,6 +227,6 @@ impl Family for Mlp {
             };
             (row * width, (0..width).map(element).collect())
         };
-        Ok(vec![Expected { name: "D", elements: inputs.rows(rows as usize, row) }])
+        Ok(vec![Expected::near("D", inputs.rows(rows as usize, row))])
     }
 }

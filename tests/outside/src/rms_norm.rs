@@ -145,6 +145,6 @@ impl Family for RmsNorm {
             let products = x.iter().zip(&weights).map(|(x, w)| x * factor * w);
             (row * columns, products.map(|d| (d, d.abs() * bound)).collect())
         };
-        Ok(vec![Expected { name: "D", elements: inputs.rows(rows as usize, row) }])
+        Ok(vec![Expected::near("D", inputs.rows(rows as usize, row))])
     }
 }

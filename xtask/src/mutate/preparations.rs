@@ -3,7 +3,7 @@
 use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
 use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Order, Parts};
 use collective::{Format, MatrixRef, sparse};
-use falchion::verify::family::{Launches, Use};
+use falchion::verify::family::{Checks, Relaunched};
 use kernel::operands::{Contents, Fill};
 use kernel::{Buffer, Compress, Compression, Family, Kernel, Program, Transpose, Transposition};
 use ptx::{Function, VerifyError};
@@ -197,25 +197,22 @@ where
 
     fn cases(&self, _: &Function) -> Result<Vec<Case>, String> {
         let case = |(i, (call, words)): (usize, &(C, Vec<u32>))| {
-            let launches = Launches::of(&self.kernel, (call, words), self.resident);
-            let launches =
-                launches.map_err(|error| error.to_string())?.ok_or("the problem has no elements")?;
-            let launches = launches.changed(|launch, memory, launches| {
+            let checks = Checks::<Relaunched>::emulated(&self.kernel, (call, words), self.resident);
+            let checks = checks.map_err(|error| error.to_string())?.ok_or("the problem has no elements")?;
+            let checks = checks.with_workspace().changed(|Relaunched { launch, times }, memory| {
                 let (pruned, bytes) = self.pruned;
                 if i < pruned {
-                    memory[0].0.chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
+                    memory[0].chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
                 }
                 let noise = (self.noise)(call);
-                if let Some((workspace, _)) = memory.last_mut().filter(|_| noise > 0) {
+                if let Some(workspace) = memory.last_mut().filter(|_| noise > 0) {
                     workspace[..noise].copy_from_slice(&Fill::new(0x5EED).matrix(Format::F32, noise));
                 }
-                // What is left in the workspace is compared, too.
-                memory.iter_mut().filter(|(_, of)| *of == Use::Own).for_each(|(_, of)| *of = Use::Left);
                 // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
                 launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);
-                *launches = if self.again { 2 } else { 1 };
+                *times = if self.again { 2 } else { 1 };
             });
-            Ok(Case { launches, long: false })
+            Ok(Case { checks, long: false })
         };
         self.calls.iter().enumerate().map(case).collect()
     }

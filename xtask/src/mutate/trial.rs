@@ -4,9 +4,9 @@ use core::fmt;
 
 use collective::{Form, Plan};
 use emulator::{Failure, Fault, Options, Program, Schedule};
-use falchion::verify::family::{Launches, Use};
-use kernel::GemmProblem;
-use kernel::operands::{Contents, Fill, Piece};
+use falchion::verify::family::{Checks, Relaunched};
+use kernel::operands::{Contents, Fill};
+use kernel::{Filled, GemmProblem};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -57,7 +57,7 @@ impl fmt::Display for Verdict {
 
 /// One problem of a kernel.
 pub(super) struct Case {
-    pub(super) launches: Launches,
+    pub(super) checks: Checks<Relaunched>,
     /// Whether the case exercises the ring. It then takes many times as long as a short case.
     pub(super) long: bool,
 }
@@ -280,7 +280,7 @@ impl Specimen {
             dependent: self.dependent,
             ..Options::default()
         };
-        known.case.launches.run(program, &options)
+        known.case.checks.run(program, &options)
     }
 }
 
@@ -398,11 +398,12 @@ impl Case {
             return Ok(None);
         };
         let mut random = Fill::new(0x5EED);
-        let mut contents: Vec<Vec<u8>> = products.memory.iter().map(|piece| random.bytes(piece)).collect();
+        let mut pieces: Vec<Filled> =
+            products.memory.iter().map(|piece| Filled::new(piece.clone(), random.bytes(piece))).collect();
         let d = products.memory.iter().position(|piece| matches!(piece.contents, Contents::Output(_)));
         if let Some(d) = d.filter(|_| purpose.in_place) {
             // It is C too.
-            contents[d] = random.matrix(gemm.formats()[2], products.memory[d].bytes);
+            pieces[d].bytes = random.matrix(gemm.formats()[2], products.memory[d].bytes);
         }
         let long = matches!(
             purpose.size,
@@ -413,16 +414,9 @@ impl Case {
                 | Size::NarrowOneMoreThanStages
         );
         // The next launch begins with the workspace as the first one has left it.
-        let of = |piece: &Piece| match (piece.writes, piece.contents) {
-            (false, _) => Use::Read,
-            (true, Contents::Output(_)) => Use::Result,
-            (true, _) => Use::Left,
-        };
-        let memory: Vec<_> =
-            contents.into_iter().zip(&products.memory).map(|(bytes, piece)| (bytes, of(piece))).collect();
-        let again = !long && d.is_some() && memory.iter().any(|(_, of)| *of == Use::Left);
-        let launches = Launches::new(launch, memory, if again { 2 } else { 1 });
-        Ok(Some(Self { launches, long }))
+        let keeps = products.memory.iter().any(|piece| piece.contents == Contents::Workspace);
+        let times = if !long && d.is_some() && keeps { 2 } else { 1 };
+        Ok(Some(Self { checks: Checks::placed(Relaunched { launch, times }, pieces), long }))
     }
 }
 /// The number of slices of a tile of the last wave; 1 if the scheduler never slices tiles.

@@ -24,11 +24,6 @@ pub(super) fn stored(
     Some(found.unwrap_or_else(|| vec![f64::NAN; mn * k]))
 }
 
-/// Whether what any bits of weights represent is a number.
-pub(super) fn are_numbers(spec: WeightsSpec) -> bool {
-    WeightFormat::named(spec.code.name()).is_some_and(|code| code.is_integer() || code == WeightFormat::E2m1)
-}
-
 /// The elements that the metadata names; the others are zero.
 fn of_kept(
     types: &Types,
