@@ -10,12 +10,17 @@ use kernel::operands::Contents;
 use kernel::words::Worded;
 use kernel::{Blocks, Expected, Family, Inputs, LaunchError, Machine, Predicted, cheapest};
 
+use crate::call::AttentionCall;
 use crate::error::AttentionError;
+use crate::factors::Factors;
 use crate::kernel::Attention;
+use crate::lengths::Packed;
+use crate::pages::Pages;
 use crate::plan::LatentPlan;
-use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
+use crate::problem::AttentionProblem;
 use crate::shortlist::Shortlist;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
+use crate::tensor::HeadsRef;
 
 /// What is asked of an attention kernel: types, mask and extents, for tensors `(batch, heads, length, d)` that are packed.
 ///
@@ -466,7 +471,7 @@ impl Family for Attention {
         }
         if request.spec().is_scaled() {
             let of_q = if request.cache.is_some() { 0 } else { 1 << 8 };
-            call.factors = Factors { addresses: [of_q, 1 << 8, 1 << 8], per_head: true };
+            call.factors = Factors::of_heads([of_q, 1 << 8, 1 << 8]);
         }
         if let Some(page) = request.pages {
             let each = keys.div_ceil(page);

@@ -6,6 +6,7 @@ use kernel::{Expected, Family, Inputs, Machine, Predicted, cheapest};
 use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
+use crate::call::AttentionCall;
 use crate::family::{self, AttentionRequest, differ};
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
@@ -139,9 +140,9 @@ impl Family for AttentionBackward {
     }
 
     fn call(request: &AttentionRequest) -> BackwardCall {
-        let forward = Attention::call(request);
+        let forward = AttentionCall { log_sum_exp: 0, ..Attention::call(request) };
         let (d_o, gradients) = (forward.o, [forward.q, forward.k, forward.v]);
-        BackwardCall { log_sum_exp: 0, ..BackwardCall::of(forward, d_o, gradients) }
+        BackwardCall::of(forward, d_o, gradients)
     }
 
     fn words(request: &AttentionRequest, contents: Contents) -> Vec<u32> {

@@ -3,9 +3,7 @@
 mod consumer;
 mod convert;
 mod latent;
-mod lengths;
 mod merge;
-mod pages;
 mod producer;
 pub(crate) mod softmax;
 mod store;
@@ -17,48 +15,36 @@ use collective::skeleton::Cta;
 use collective::{Arrivals, Consumer};
 use ptx::{Builder, Special, Value, Var};
 
-pub(crate) use self::lengths::Lengths;
-use self::merge::{Part, Parts};
 #[cfg(feature = "records")]
 pub(crate) use self::merge::{TOGETHER, columns_of_lane};
-pub(crate) use self::pages::Pages;
 pub(crate) use self::store::slab;
 use self::walk::Walk;
+use crate::factors::DeviceFactors;
+use crate::lengths::Lengths;
+use crate::pages::DevicePages;
+use crate::parts::{Part, Parts};
 use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
-
-/// Where the factors of Q, K and V are.
-#[derive(Clone, Copy)]
-struct Factors<'f> {
-    /// Their addresses; 0 if they are 1.
-    addresses: [Value<'f, u64>; 3],
-    /// 1 if each head has its own, else 0.
-    per_head: Value<'f, u32>,
-}
+use crate::tensor::{self, DeviceTensor};
 
 /// Where O is.
 #[derive(Clone, Copy)]
 enum Output<'f> {
     /// Its tensor map.
     Tma(Value<'f, u64>),
-    Direct {
-        address: Value<'f, u64>,
-        /// Bytes from one row, head and sequence to the next.
-        strides: [Value<'f, u64>; 3],
-        /// Whether two neighbours can be stored together.
-        pairs: Value<'f, bool>,
-    },
+    /// Its rows, and whether two neighbours can be stored together.
+    Direct(DeviceTensor<'f>, Value<'f, bool>),
 }
 
 /// A tile of queries of a head, and the blocks of keys that it needs.
 #[derive(Clone, Copy)]
-struct QueryTile<'f> {
+pub(crate) struct QueryTile<'f> {
     /// First query.
     row: Value<'f, u32>,
     head: Value<'f, u32>,
-    batch: Value<'f, u32>,
+    pub(crate) batch: Value<'f, u32>,
     /// Queries and keys of its sequence, and the rows before these in packed tensors.
-    lengths: [Value<'f, u32>; 2],
+    pub(crate) lengths: [Value<'f, u32>; 2],
     before: [Value<'f, u32>; 2],
     /// The part of its keys, if these are divided.
     part: Option<Part<'f>>,
@@ -193,8 +179,8 @@ impl<'f> Kernel<'_, 'f> {
         (self.plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths::of(self.f, keys))
     }
 
-    fn pages(&self) -> Option<Pages<'f>> {
-        self.plan.spec.pages.map(|page| Pages::of(self.f, page))
+    fn pages(&self) -> Option<DevicePages<'f>> {
+        self.plan.spec.pages.map(|page| DevicePages::of(self.f, page))
     }
 
     fn parts(&self) -> Option<Parts<'f>> {
@@ -202,21 +188,14 @@ impl<'f> Kernel<'_, 'f> {
     }
 
     /// The factors of Q, K and V, if these have 8 bits.
-    fn factors(&self) -> Option<Factors<'f>> {
-        self.plan.spec.is_scaled().then(|| Factors {
-            addresses: ["q_factors", "k_factors", "v_factors"].map(|name| self.f.parameter(name)),
-            per_head: self.number("factors_per_head"),
-        })
+    fn factors(&self) -> Option<DeviceFactors<'f>> {
+        self.plan.spec.is_scaled().then(|| DeviceFactors::of(self.f))
     }
 
     fn output(&self) -> Output<'f> {
         match self.plan.output {
             Some(_) => Output::Tma(self.f.parameter("o_map")),
-            None => Output::Direct {
-                address: self.f.parameter("o"),
-                strides: ["o_row", "o_head", "o_batch"].map(|name| self.f.parameter(name)),
-                pairs: self.f.parameter("o_pairs"),
-            },
+            None => Output::Direct(DeviceTensor::of(self.f, tensor::O), self.f.parameter("o_pairs")),
         }
     }
 
@@ -412,6 +391,20 @@ impl<'f> Kernel<'_, 'f> {
         }
     }
 
+    /// The address of a row of O, which is stored directly: of a query and a head.
+    fn row_of_o(
+        &self,
+        DeviceTensor { address, strides: [stride, of_head, of_sequence] }: DeviceTensor<'f>,
+        tile: &QueryTile<'f>,
+        [at, head]: [Value<'f, u32>; 2],
+    ) -> Value<'f, u64> {
+        let before = match self.lengths() {
+            None => tile.batch.cast::<u64>() * of_sequence,
+            Some(_) => tile.before[0].cast::<u64>() * stride,
+        };
+        address + before + head.cast::<u64>() * of_head + at.cast::<u64>() * stride
+    }
+
     /// The coordinates of a tile in the tensor maps of Q and O (0), or of K and V (1): the row of query or key 0, and
     /// the sequence.
     ///
@@ -437,20 +430,6 @@ impl<'f> Kernel<'_, 'f> {
             release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
             turns: Turns::in_loop(f, &self.plan.cta, warpgroup),
         }
-    }
-}
-
-impl<'f> Factors<'f> {
-    /// The factors of products and of values for a head of K and V, as bits; 1 if there are none.
-    fn of_head(&self, head: Value<'f, u32>) -> [Value<'f, u32>; 2] {
-        let f = head.builder();
-        let [q, k, v] = self.addresses.map(|address| {
-            let factor = f.variable(1f32.to_bits());
-            let own = address + (head * self.per_head).mul_wide(4u32);
-            f.if_(address.differs_from(0), || factor.set(f.load_global::<u32>(own, 0)));
-            factor.get()
-        });
-        [(q.bits_as::<f32>() * k.bits_as::<f32>()).bits_as(), v]
     }
 }
 

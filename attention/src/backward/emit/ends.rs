@@ -5,7 +5,8 @@ use ptx::{Builder, Special, Value};
 
 use super::consumer::{consumer, dq_product, fragment, own_sums};
 use crate::backward::plan::{BackwardPlan, LINE};
-use crate::emit::Lengths;
+use crate::lengths::Lengths;
+use crate::tensor::{self, DeviceTensor};
 
 /// Threads of a CTA that prepares.
 pub(in crate::backward) const PREPARE_THREADS: u32 = 128;
@@ -23,17 +24,11 @@ pub(in crate::backward) const fn finish_bytes(plan: &BackwardPlan) -> u32 {
     plan.spec.tile[0] * pitch(plan) * 4
 }
 
-/// A tensor, as its address and its strides in bytes.
-struct Tensor<'f> {
-    address: Value<'f, u64>,
-    strides: [Value<'f, u64>; 3],
-}
+/// The parameters of the gradients of O and of Q where a program reaches them by their strides.
+pub(in crate::backward) const DO: [&str; 4] = ["do", "do_row", "do_head", "do_batch"];
+pub(in crate::backward) const DQ: [&str; 4] = ["dq", "dq_row", "dq_head", "dq_batch"];
 
-impl<'f> Tensor<'f> {
-    fn of(f: &'f Builder, [address, row, head, batch]: [&'static str; 4]) -> Self {
-        Self { address: f.parameter(address), strides: [row, head, batch].map(|name| f.parameter(name)) }
-    }
-
+impl<'f> DeviceTensor<'f> {
     /// The address of a row of a tile's sequence.
     fn row(&self, row: Value<'f, u32>, tile: &Tile<'f>) -> Value<'f, u64> {
         let [to_row, to_head, to_batch] = self.strides;
@@ -95,8 +90,8 @@ impl<'f> Tile<'f> {
 /// Emits the first program: row sums and exponents; zeros for sums, or for the counts of adds.
 pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
-    let o = Tensor::of(f, ["o", "o_row", "o_head", "o_batch"]);
-    let d_o = Tensor::of(f, ["do", "do_row", "do_head", "do_batch"]);
+    let o = DeviceTensor::of(f, tensor::O);
+    let d_o = DeviceTensor::of(f, DO);
     let [log_sum_exp, exponents, row_sums, dq_sums] =
         ["log_sum_exp", "exponents", "row_sums", "dq_sums"].map(|name| f.parameter::<u64>(name));
     let added = plan.spec.deterministic.then(|| f.parameter::<u64>("added"));
@@ -161,7 +156,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
 /// Emits the last program: dQ from its sums.
 pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
-    let d_q = Tensor::of(f, ["dq", "dq_row", "dq_head", "dq_batch"]);
+    let d_q = DeviceTensor::of(f, DQ);
     let dq_sums = f.parameter::<u64>("dq_sums");
     let scale = f.parameter::<f32>("scale");
     let added = plan.spec.deterministic.then(|| f.parameter::<u64>("added"));

@@ -11,10 +11,10 @@ use collective::{OperandTile, Origin, RingPlan, TensorCopy};
 use ptx::{Builder, BulkLoad, Special, Value};
 
 use add::Order;
-pub(super) use ends::{PREPARE_THREADS, finish, finish_bytes, prepare};
+pub(super) use ends::{DO, DQ, PREPARE_THREADS, finish, finish_bytes, prepare};
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
-use crate::emit::Lengths;
+use crate::lengths::Lengths;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// The CTA's block of keys.
