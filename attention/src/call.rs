@@ -1,18 +1,17 @@
 //! A call, and the interface of the kernel: the memory of a call and the program's parameters, each stated once.
 
 use collective::Format;
+use collective::heads::{HeadRows, HeadTensor, HeadsRef, Packed, Pages, Reached};
 use collective::operands::WORKSPACE;
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{Buffer, LaunchError};
 
+use crate::emit;
 use crate::factors::Factors;
 use crate::kernel::Attention;
-use crate::lengths::Packed;
-use crate::pages::Pages;
 use crate::problem::{AttentionProblem, refused};
 use crate::scores::AnyScores;
 use crate::spec::{AttentionSpec, Lengths};
-use crate::tensor::{self, HeadsRef, Reached, Rows, Tensor};
 use crate::tiles::Filled;
 
 /// A call: the problem, and where its tensors are.
@@ -99,7 +98,7 @@ impl Attention {
     /// The parts of a call, and the program's parameters, with the values that a launch computes.
     pub(crate) fn interface(&self, call: &mut AttentionCall, filled: Option<&Filled>, visit: &mut dyn Visit) {
         call.problem.visit(visit);
-        tensor::state(self.tensors(call), visit);
+        HeadTensor::state_all(self.tensors(call), visit);
         self.vectors(call, visit);
         self.tables(call, visit);
         let launches = self.launches(call);
@@ -136,18 +135,18 @@ impl Attention {
     }
 
     /// Q, K, V and O. Latent attention reads its V where it reads K.
-    pub(crate) fn tensors<'c>(&self, call: &'c mut AttentionCall) -> Vec<Tensor<'c>> {
+    pub(crate) fn tensors<'c>(&self, call: &'c mut AttentionCall) -> Vec<HeadTensor<'c>> {
         let (plan, [of_queries, of_keys], share) = (&self.plan, self.reach(call), self.tiles(call).share);
         let AttentionSpec { format, cache, output, head: [d, dv], lengths, pack, pages, .. } = plan.spec;
         let AttentionProblem { queries, keys, .. } = call.problem;
-        let rows = |most| if lengths == Lengths::Packed { Rows::Packed(most) } else { Rows::Equal };
-        let rows_of_keys = if pages.is_some() { Rows::Page } else { rows(keys) };
+        let rows = |most| if lengths == Lengths::Packed { HeadRows::Packed(most) } else { HeadRows::Equal };
+        let rows_of_keys = if pages.is_some() { HeadRows::Page } else { rows(keys) };
         let map = |name, tile| Reached::Map(name, tile, [pack, share]);
         let [k_map, v_map] = plan.copied();
         let [k_map, v_map] =
             [("k_map", k_map), ("v_map", v_map)].map(|(name, of)| Reached::Map(name, of, [1; 2]));
         let o_map = plan.output.map(|tile| map("o_map", tile));
-        let o_map = o_map.unwrap_or(Reached::Strides(tensor::O, output.bytes().into()));
+        let o_map = o_map.unwrap_or(Reached::Strides(emit::O, output.bytes().into()));
         let cache = cache.unwrap_or(format);
         let AttentionCall { q, k, v, o, .. } = call;
         [
@@ -158,7 +157,7 @@ impl Attention {
         ]
         .into_iter()
         .filter(|(name, ..)| plan.latent.is_none() || *name != "V")
-        .map(|(name, at, ([batch, heads, lines], d), rows, (format, operand), reached)| Tensor {
+        .map(|(name, at, ([batch, heads, lines], d), rows, (format, operand), reached)| HeadTensor {
             name,
             at,
             shape: [batch, heads, lines, d],

@@ -6,6 +6,7 @@ mod tests;
 use core::str::FromStr;
 
 use collective::Format;
+use collective::heads::{HeadsRef, Packed, Pages};
 use kernel::operands::Contents;
 use kernel::words::Worded;
 use kernel::{Blocks, Expected, Family, Inputs, LaunchError, Machine, Predicted, cheapest};
@@ -14,13 +15,10 @@ use crate::call::AttentionCall;
 use crate::error::AttentionError;
 use crate::factors::Factors;
 use crate::kernel::Attention;
-use crate::lengths::Packed;
-use crate::pages::Pages;
 use crate::plan::LatentPlan;
 use crate::problem::AttentionProblem;
 use crate::shortlist::Shortlist;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
-use crate::tensor::HeadsRef;
 
 /// What is asked of an attention kernel: types, mask and extents, for tensors `(batch, heads, length, d)` that are packed.
 ///

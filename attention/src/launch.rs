@@ -1,13 +1,13 @@
 //! From a call to a launch, and what is checked of it.
 
-use kernel::{Buffer, Launch, LaunchError, check_accessed};
+use collective::heads::HeadsRef;
+use kernel::{Buffer, Launch, LaunchError, check_accessed, check_heads, check_packed, check_pages};
 use ptx::abi::Grid;
 
 use crate::call::AttentionCall;
 use crate::kernel::Attention;
 use crate::problem::refused;
 use crate::spec::Lengths;
-use crate::tensor::{HeadsRef, Tensor};
 
 impl Attention {
     /// The launch of a call. `None` if there is nothing to compute.
@@ -17,17 +17,17 @@ impl Attention {
         resident: u32,
     ) -> Result<Option<Launch>, LaunchError> {
         call.problem.check()?;
-        self.check_heads(call)?;
+        self.check_shares(call)?;
         call.check_arguments(&*self.scores)?;
         if !self.launches(call) {
             return Ok(None);
         }
         let page = self.plan.spec.pages;
         if self.plan.spec.lengths == Lengths::Packed {
-            call.packed.check_call(if page.is_some() { 1 } else { 2 })?;
+            check_packed(&call.packed, if page.is_some() { 1 } else { 2 })?;
         }
-        page.map_or(Ok(()), |page| call.pages.check_call(page, call.problem.keys))?;
-        self.tensors(&mut call.clone()).iter().try_for_each(Tensor::check)?;
+        page.map_or(Ok(()), |page| check_pages(&call.pages, page, call.problem.keys))?;
+        self.tensors(&mut call.clone()).iter().try_for_each(check_heads)?;
         // Tables, factors and sums, too.
         check_accessed(self, call, |of| u64::from(of.bits / 8))?;
         Buffer::workspace_address(call.workspace, self.workspace(call))?;
@@ -37,7 +37,7 @@ impl Attention {
     }
 
     /// Checks that a tile has rows for the heads that share K and V, and that there is no V of its own with latent attention.
-    fn check_heads(&self, call: &AttentionCall) -> Result<(), LaunchError> {
+    fn check_shares(&self, call: &AttentionCall) -> Result<(), LaunchError> {
         let ([heads, shared], pack) = (call.problem.heads, self.plan.spec.pack);
         let latent = self.plan.latent.is_some();
         let too_many = pack > 1 && u64::from(heads) > u64::from(shared) * u64::from(pack);

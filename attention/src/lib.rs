@@ -39,11 +39,9 @@ mod factors;
 mod family;
 mod kernel;
 mod launch;
-mod lengths;
 mod masks;
 #[cfg(feature = "records")]
 mod model;
-mod pages;
 mod parts;
 mod plan;
 mod problem;
@@ -51,24 +49,21 @@ mod scores;
 #[cfg(feature = "records")]
 mod shortlist;
 mod spec;
-mod tensor;
 mod tiles;
 mod words;
 
 pub use crate::kernel::Attention;
 pub use call::AttentionCall;
+pub use collective::heads::{HeadsRef, Packed, Pages};
 pub use count::Count;
 pub use error::AttentionError;
 pub use factors::Factors;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
-pub use lengths::Packed;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
-pub use pages::Pages;
 pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
 pub use problem::AttentionProblem;
 pub use scores::{Scope, Scores, consistent};
 #[cfg(feature = "records")]
 pub use shortlist::Shortlist;
 pub use spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
-pub use tensor::HeadsRef;

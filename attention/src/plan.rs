@@ -3,6 +3,7 @@
 mod legal;
 mod rings;
 
+use collective::heads::Pages;
 use collective::{
     Atom, CtaPlan, Format, OperandTile, Peers, Producer, ProductSpec, QueuePlan, RingPlan, RoleRegisters,
     TileLayout,
@@ -200,7 +201,7 @@ impl AttentionPlan {
 
     /// Number of pages of a block; 1 if a page has several blocks.
     pub(crate) fn pages_of_block(&self) -> u32 {
-        self.spec.pages.map_or(1, |page| (self.spec.tile[1] / page).max(1))
+        self.spec.pages.map_or(1, |page| Pages::per_block(page, self.spec.tile[1]))
     }
 }
 

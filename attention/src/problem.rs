@@ -1,10 +1,7 @@
 //! What a launch computes: lengths and heads, and where Q, K, V and O are.
 
-use kernel::LaunchError;
 use kernel::operands::Visit;
-
-/// Extents are below this.
-pub(crate) const LIMIT: u32 = 1 << 31;
+use kernel::{LaunchError, check_extent};
 
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,7 +34,7 @@ impl AttentionProblem {
             ("the number of queries", queries),
             ("the number of keys", keys),
         ] {
-            below(name, extent)?;
+            check_extent(name, extent)?;
         }
         if shared == 0 && heads > 0 || shared > 0 && !heads.is_multiple_of(shared) {
             return refused(format!(
@@ -69,14 +66,6 @@ impl AttentionProblem {
     pub(crate) fn state_scale(&self, visit: &mut dyn Visit) {
         visit.number("scale", Some(self.scale));
     }
-}
-
-/// Checks that an extent is below the limit.
-pub(crate) fn below(name: &'static str, extent: u32) -> Result<(), LaunchError> {
-    if extent < LIMIT {
-        return Ok(());
-    }
-    Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT })
 }
 
 pub(crate) fn refused<T>(reason: String) -> Result<T, LaunchError> {

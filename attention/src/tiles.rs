@@ -1,10 +1,10 @@
 //! The tiles of a call: how many there are, and which of them CTAs compute together.
 
-use kernel::LaunchError;
+use kernel::{LaunchError, MOST_ROWS};
 
 use crate::call::AttentionCall;
 use crate::kernel::Attention;
-use crate::problem::{AttentionProblem, LIMIT};
+use crate::problem::AttentionProblem;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order};
 
 /// The tiles of a call.
@@ -60,10 +60,10 @@ impl Attention {
     /// What a launch of a checked call on at most so many CTAs fills in, and the number of CTAs.
     pub(crate) fn filled(&self, call: &AttentionCall, resident: u32) -> Result<(Filled, u32), LaunchError> {
         let tiles @ Tiles { share, heads, sequences, across, parts } = self.tiles(call);
-        let all = u32::try_from(tiles.whole() * u128::from(parts)).ok().filter(|&all| all < LIMIT);
+        let all = u32::try_from(tiles.whole() * u128::from(parts)).ok().filter(|&all| all < MOST_ROWS);
         let Some((all, across)) = all.zip(u32::try_from(across).ok()) else {
             let (m, n) = (across.into(), u128::from(heads) * u128::from(parts) * u128::from(sequences));
-            return Err(LaunchError::TooManyTiles { m, n, most: LIMIT - 1 });
+            return Err(LaunchError::TooManyTiles { m, n, most: MOST_ROWS - 1 });
         };
         // CTAs that merge parts wait for others, so all must be resident.
         let ctas = resident.min(all).max(1);

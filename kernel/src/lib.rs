@@ -82,6 +82,7 @@ mod filled;
 mod form;
 mod gemm;
 mod groups;
+mod heads;
 pub mod host;
 mod interface;
 mod kernel;
@@ -130,6 +131,7 @@ pub use family::{Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Un
 pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;
+pub use heads::{MOST_ROWS, check_extent, check_heads, check_packed, check_pages};
 pub use kernel::{Kernel, declare};
 pub use lent::Lent;
 pub use matrix_rule::MatrixRule;

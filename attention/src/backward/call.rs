@@ -1,9 +1,9 @@
 //! What a call of the backward pass computes, and where its tensors are.
 
+use collective::heads::HeadsRef;
 use kernel::Buffer;
 
 use crate::call::AttentionCall;
-use crate::tensor::HeadsRef;
 
 /// A call of the backward pass: that of the forward pass, and where the gradients are.
 #[derive(Clone, Debug, Default, PartialEq)]

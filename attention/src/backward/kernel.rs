@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use collective::Format;
+use collective::heads::{HeadRows, HeadTensor, Packed, Reached};
 use collective::operands::WORKSPACE;
 use kernel::operands::{Contents, Extents, Visit};
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_heads, check_packed};
 use ptx::{Entry, VerifyError};
 
 use super::call::BackwardCall;
@@ -14,12 +15,10 @@ use super::plan::{BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::error::AttentionError;
-use crate::lengths::Packed;
 use crate::masks::of_mask;
 use crate::plan::AttentionPlan;
 use crate::problem::AttentionProblem;
 use crate::scores::{AnyScores, Scores, any};
-use crate::tensor::{self, Reached, Rows, Tensor};
 use crate::tiles::{blocks_seen, of_section};
 
 /// One of the programs of the backward pass.
@@ -202,9 +201,9 @@ impl BackwardStep {
         problem.check()?;
         call.forward.check_arguments(&*self.of.scores)?;
         if self.of.plan.is_packed() && problem.batch > 0 {
-            packed.check_call(2)?;
+            check_packed(packed, 2)?;
         }
-        self.of.tensors(None, &mut call.clone()).iter().try_for_each(Tensor::check)?;
+        self.of.tensors(None, &mut call.clone()).iter().try_for_each(check_heads)?;
         let [of_queries, _] = self.of.extents(problem, packed);
         if !address.is_multiple_of(4) || *address == 0 && !of_queries.contains(&0) {
             let (address, alignment) = (*address, 4);
@@ -311,13 +310,13 @@ impl Kernel<BackwardCall> for AttentionBackward {
 
 impl AttentionBackward {
     /// The tensors of a call that one program accesses, or all do.
-    fn tensors<'c>(&self, step: Option<Step>, call: &'c mut BackwardCall) -> Vec<Tensor<'c>> {
+    fn tensors<'c>(&self, step: Option<Step>, call: &'c mut BackwardCall) -> Vec<HeadTensor<'c>> {
         use Step::{Finish, Main, Prepare};
         let BackwardCall { forward, d_o, d_q, d_k, d_v, .. } = call;
         let [of_queries, of_keys] = self.extents(&forward.problem, &forward.packed);
         let AttentionProblem { queries, keys, .. } = forward.problem;
         let BackwardSpec { format, head: [d, dv], .. } = self.plan.spec;
-        let rows = |most| if self.plan.is_packed() { Rows::Packed(most) } else { Rows::Equal };
+        let rows = |most| if self.plan.is_packed() { HeadRows::Packed(most) } else { HeadRows::Equal };
         let (of_queries, of_keys) = ((of_queries, rows(queries)), (of_keys, rows(keys)));
         let [[k_tile, v_tile], [q_tile, do_tile]] = [self.plan.keys, self.plan.queries];
         let [dk_tile, dv_tile] = self.plan.outputs;
@@ -327,7 +326,7 @@ impl AttentionBackward {
             ("Q", &mut forward.q, (of_queries, d), Some(0), [Some(map("q_map", q_tile)), None]),
             ("K", &mut forward.k, (of_keys, d), Some(1), [Some(map("k_map", k_tile)), None]),
             ("V", &mut forward.v, (of_keys, dv), Some(1), [Some(map("v_map", v_tile)), None]),
-            ("O", &mut forward.o, (of_queries, dv), Some(0), [Some(strides(Prepare, tensor::O)), None]),
+            ("O", &mut forward.o, (of_queries, dv), Some(0), [Some(strides(Prepare, crate::emit::O)), None]),
             (
                 "dO",
                 d_o,
@@ -343,7 +342,7 @@ impl AttentionBackward {
         .filter_map(|(name, at, (([batch, heads, lines], rows), d), operand, reached)| {
             let mut reached = reached.into_iter().flatten();
             let (_, reached) = reached.find(|(of, _)| step.is_none_or(|step| step == *of))?;
-            Some(Tensor { name, at, shape: [batch, heads, lines, d], rows, format, operand, reached })
+            Some(HeadTensor { name, at, shape: [batch, heads, lines, d], rows, format, operand, reached })
         })
         .collect()
     }
@@ -351,7 +350,7 @@ impl AttentionBackward {
     /// Visits the parts of a call that one program accesses, or all do, apart from the workspace; and states the parameters of tensors.
     fn visit_parts(&self, step: Option<Step>, call: &mut BackwardCall, visit: &mut dyn Visit) {
         call.forward.problem.visit(visit);
-        tensor::state(self.tensors(step, call), visit);
+        HeadTensor::state_all(self.tensors(step, call), visit);
         let AttentionCall { problem, log_sum_exp, packed, .. } = &mut call.forward;
         if step.is_none_or(|step| step == Step::Prepare) {
             let [of_queries, _] = self.extents(problem, packed);

@@ -9,6 +9,7 @@ pub(crate) mod softmax;
 mod store;
 mod walk;
 
+use collective::heads::{DeviceLengths, DevicePages, DeviceTensor};
 use collective::pipeline::{ClusterPosition, Position, Release, Ring, Turns};
 use collective::queue;
 use collective::skeleton::Cta;
@@ -20,12 +21,12 @@ pub(crate) use self::merge::{TOGETHER, columns_of_lane};
 pub(crate) use self::store::slab;
 use self::walk::Walk;
 use crate::factors::DeviceFactors;
-use crate::lengths::Lengths;
-use crate::pages::DevicePages;
 use crate::parts::{Part, Parts};
 use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
-use crate::tensor::{self, DeviceTensor};
+
+/// The parameters of O where the program reaches it by its strides.
+pub(crate) const O: [&str; 4] = ["o", "o_row", "o_head", "o_batch"];
 
 /// Where O is.
 #[derive(Clone, Copy)]
@@ -38,13 +39,13 @@ enum Output<'f> {
 
 /// A tile of queries of a head, and the blocks of keys that it needs.
 #[derive(Clone, Copy)]
-pub(crate) struct QueryTile<'f> {
+struct QueryTile<'f> {
     /// First query.
     row: Value<'f, u32>,
     head: Value<'f, u32>,
-    pub(crate) batch: Value<'f, u32>,
+    batch: Value<'f, u32>,
     /// Queries and keys of its sequence, and the rows before these in packed tensors.
-    pub(crate) lengths: [Value<'f, u32>; 2],
+    lengths: [Value<'f, u32>; 2],
     before: [Value<'f, u32>; 2],
     /// The part of its keys, if these are divided.
     part: Option<Part<'f>>,
@@ -174,13 +175,16 @@ impl<'f> Kernel<'_, 'f> {
         ["queries", "keys"].map(|name| self.number(name))
     }
 
-    fn lengths(&self) -> Option<Lengths<'f>> {
+    fn lengths(&self) -> Option<DeviceLengths<'f>> {
         let keys = self.plan.spec.pages.is_none();
-        (self.plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths::of(self.f, keys))
+        (self.plan.spec.lengths == crate::spec::Lengths::Packed).then(|| DeviceLengths::of(self.f, keys))
     }
 
     fn pages(&self) -> Option<DevicePages<'f>> {
-        self.plan.spec.pages.map(|page| DevicePages::of(self.f, page))
+        self.plan.spec.pages.map(|page| {
+            let together = if self.plan.cta.consumers == 1 { 16 } else { 4 };
+            DevicePages::of(self.f, [page, self.plan.spec.tile[1]], together)
+        })
     }
 
     fn parts(&self) -> Option<Parts<'f>> {
@@ -195,7 +199,7 @@ impl<'f> Kernel<'_, 'f> {
     fn output(&self) -> Output<'f> {
         match self.plan.output {
             Some(_) => Output::Tma(self.f.parameter("o_map")),
-            None => Output::Direct(DeviceTensor::of(self.f, tensor::O), self.f.parameter("o_pairs")),
+            None => Output::Direct(DeviceTensor::of(self.f, O), self.f.parameter("o_pairs")),
         }
     }
 

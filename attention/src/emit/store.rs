@@ -1,12 +1,12 @@
 //! Storing O.
 
+use collective::heads::DeviceTensor;
 use collective::pipeline::Stage;
 use collective::{Consumer, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
 use ptx::{ProxySpace, Value, Var};
 
 use super::{Kernel, Output, QueryTile};
 use crate::parts::{Part, Parts};
-use crate::tensor::DeviceTensor;
 
 /// The places of a thread in a slab of a tile with 64 rows, and the slab's columns.
 pub(crate) fn slab<'f>(tile: &OperandTile, thread: Value<'f, u32>) -> (StagedRows<'f>, u32) {

@@ -1,12 +1,12 @@
 //! The programs before and after the main one. A CTA has a tile of queries of a head.
 
+use collective::heads::{DeviceLengths, DeviceTensor};
 use collective::{CtaPlan, Packed};
 use ptx::{Builder, Special, Value};
 
 use super::consumer::{consumer, dq_product, fragment, own_sums};
 use crate::backward::plan::{BackwardPlan, LINE};
-use crate::lengths::Lengths;
-use crate::tensor::{self, DeviceTensor};
+use crate::emit::O;
 
 /// Threads of a CTA that prepares.
 pub(in crate::backward) const PREPARE_THREADS: u32 = 128;
@@ -27,16 +27,6 @@ pub(in crate::backward) const fn finish_bytes(plan: &BackwardPlan) -> u32 {
 /// The parameters of the gradients of O and of Q where a program reaches them by their strides.
 pub(in crate::backward) const DO: [&str; 4] = ["do", "do_row", "do_head", "do_batch"];
 pub(in crate::backward) const DQ: [&str; 4] = ["dq", "dq_row", "dq_head", "dq_batch"];
-
-impl<'f> DeviceTensor<'f> {
-    /// The address of a row of a tile's sequence.
-    fn row(&self, row: Value<'f, u32>, tile: &Tile<'f>) -> Value<'f, u64> {
-        let [to_row, to_head, to_batch] = self.strides;
-        let row = tile.packed.map_or(row, |of| of.before + row);
-        let [row, head, batch] = [row, tile.head, tile.batch].map(Value::cast::<u64>);
-        self.address + batch * to_batch + head * to_head + row * to_row
-    }
-}
 
 /// The CTA's tile of queries.
 struct Tile<'f> {
@@ -71,11 +61,19 @@ impl<'f> Tile<'f> {
             return Self { queries, index, first: number * rows, line, head, batch, packed: None };
         }
         // All sequences are one. A tile that does not exist has no row.
-        let lengths = Lengths::of(f, false);
+        let lengths = DeviceLengths::of(f, false);
         let (sequence, number) = lengths.find(lengths.queries, rows, number);
         let (before, queries) = lengths.queries.sequence(sequence);
         let packed = Some(PackedTile { before, all: lengths.queries.rows });
         Self { queries, index, first: number * rows, line, head, batch, packed }
+    }
+
+    /// The address of a row of the tile's sequence in a tensor.
+    fn row(&self, of: &DeviceTensor<'f>, row: Value<'f, u32>) -> Value<'f, u64> {
+        let [to_row, to_head, to_batch] = of.strides;
+        let row = self.packed.map_or(row, |packed| packed.before + row);
+        let [row, head, batch] = [row, self.head, self.batch].map(Value::cast::<u64>);
+        of.address + batch * to_batch + head * to_head + row * to_row
     }
 
     /// The number of a row among those of all heads.
@@ -90,7 +88,7 @@ impl<'f> Tile<'f> {
 /// Emits the first program: row sums and exponents; zeros for sums, or for the counts of adds.
 pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
-    let o = DeviceTensor::of(f, tensor::O);
+    let o = DeviceTensor::of(f, O);
     let d_o = DeviceTensor::of(f, DO);
     let [log_sum_exp, exponents, row_sums, dq_sums] =
         ["log_sum_exp", "exponents", "row_sums", "dq_sums"].map(|name| f.parameter::<u64>(name));
@@ -120,7 +118,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
         let (exists, sum) = (row.less_than(tile.queries), f.variable(0f32));
         f.if_(exists & has_elements, || {
             let [o, d_o] = [&o, &d_o].map(|of| {
-                let at = of.row(row, &tile) + offset;
+                let at = tile.row(of, row) + offset;
                 f.load_global_vector::<u32, 4>(at, 0)
             });
             for (a, b) in o.into_iter().zip(d_o) {
@@ -210,7 +208,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
                 Packed::Word(word) => word,
                 Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
             };
-            let to = d_q.row(row, &tile) + place.mul_wide(AT_ONCE * format.bytes());
+            let to = tile.row(&d_q, row) + place.mul_wide(AT_ONCE * format.bytes());
             f.store_global(to, 0, [0, 2, 4, 6].map(pack));
         });
     }

@@ -1,13 +1,10 @@
 //! Keys and values in pages of a cache: what a call says of them, and how a program finds them.
 
-use collective::Origin;
-use kernel::LaunchError;
-use kernel::operands::{Contents, Extents, Memory, Visit};
 use ptx::{Builder, Value};
 
-use crate::emit::QueryTile;
-use crate::plan::AttentionPlan;
-use crate::problem::{below, refused};
+use crate::mainloop::{Origin, TensorCopy};
+use crate::operands::{Contents, Extents, Memory, Visit};
+use crate::pipeline::{Position, Stage};
 
 /// The memory of the numbers of keys, and of the table.
 const MEMORY: [&str; 2] = ["the numbers of keys", "the table of pages"];
@@ -34,12 +31,12 @@ impl Pages {
     ///
     /// # Errors
     /// The first page that a sequence needs and that is not in the cache, or not in the table.
-    pub fn check(&self, page: u32, lengths: &[u32], table: &[u32]) -> Result<(), LaunchError> {
+    pub fn check(&self, page: u32, lengths: &[u32], table: &[u32]) -> Result<(), String> {
         let each = self.each as usize;
         for (sequence, &keys) in lengths.iter().enumerate() {
             let needed = keys.div_ceil(page.max(1)) as usize;
             if needed > each || (sequence + 1) * each > table.len() {
-                return refused(format!(
+                return Err(format!(
                     "sequence {sequence} has {keys} keys, which need {needed} pages; the table has {each} per sequence, and {} in all",
                     table.len()
                 ));
@@ -47,7 +44,7 @@ impl Pages {
             let own = &table[sequence * each..][..needed];
             if let Some(i) = own.iter().position(|&page| page >= self.count) {
                 let (page, count) = (own[i], self.count);
-                return refused(format!(
+                return Err(format!(
                     "page {i} of sequence {sequence} is page {page} of a cache of {count} pages"
                 ));
             }
@@ -55,24 +52,13 @@ impl Pages {
         Ok(())
     }
 
-    /// Checks the numbers for pages of `page` keys and sequences of at most `keys`. The tables themselves are in device memory.
-    pub(crate) fn check_call(&self, page: u32, keys: u32) -> Result<(), LaunchError> {
-        below("the number of pages", self.count)?;
-        let needed = keys.div_ceil(page);
-        if keys > 0 && self.count == 0 {
-            return refused(format!("the cache has no page, {needed} were needed for {keys} keys"));
-        }
-        if self.each < needed {
-            return refused(format!(
-                "the table has {} pages per sequence, {needed} of {page} keys were needed for {keys} keys",
-                self.each
-            ));
-        }
-        Ok(())
+    /// Number of pages of a block, for pages and blocks of these numbers of keys; 1 if a page has several blocks.
+    pub const fn per_block(page: u32, block: u32) -> u32 {
+        if block > page { block / page } else { 1 }
     }
 
     /// Visits the cache of so many sequences, of which the table is read or not.
-    pub(crate) fn visit(&mut self, sequences: u32, reads_table: bool, visit: &mut dyn Visit) {
+    pub fn visit(&mut self, sequences: u32, reads_table: bool, visit: &mut dyn Visit) {
         let table = if reads_table { u64::from(sequences) * u64::from(self.each) } else { 0 };
         let contents = [Contents::Table, Contents::Indices(self.count.max(1))];
         let addresses = [&mut self.lengths, &mut self.table].into_iter().zip([sequences.into(), table]);
@@ -85,7 +71,7 @@ impl Pages {
     }
 
     /// States the parameters. Without keys no page is used, but an entry is loaded.
-    pub(crate) fn state(&self, is_empty: bool, visit: &mut dyn Visit) {
+    pub fn state(&self, is_empty: bool, visit: &mut dyn Visit) {
         let [lengths, table] = MEMORY;
         let (table, each, count) =
             if is_empty { (lengths, 1, u32::MAX) } else { (table, self.each, self.count) };
@@ -96,11 +82,14 @@ impl Pages {
     }
 }
 
-/// A cache on the device.
-#[derive(Clone, Copy)]
-pub(crate) struct DevicePages<'f> {
-    /// Keys of a page.
+/// A cache on the device, whose pages are copied in blocks of keys: several pages, or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub struct DevicePages<'f> {
+    /// Keys of a page, and of a block.
     page: u32,
+    block: u32,
+    /// Pages of a block that are looked up together.
+    together: u32,
     /// Addresses of the numbers of keys, and of the table.
     lengths: Value<'f, u64>,
     table: Value<'f, u64>,
@@ -111,81 +100,105 @@ pub(crate) struct DevicePages<'f> {
 }
 
 /// A page, or a part of one, that is a part of a block of keys.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece<'f> {
-    page: Value<'f, u32>,
-    /// Rows of the page that are keys, and the row at which the piece begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'f> {
+    number: Value<'f, u32>,
+    /// Rows of the page that are keys, and the row at which the part begins.
     keys: Value<'f, u32>,
     first: Value<'f, u32>,
     /// The number of the part of the block.
     slice: u32,
     /// The row of the tensor map at which the block would begin, if all of it was there.
-    pub(crate) row: Value<'f, u32>,
+    row: Value<'f, u32>,
 }
 
-impl<'f> Piece<'f> {
+impl<'f> Page<'f> {
     /// Whether there is anything of it. If not, it is outside of the tensor map, and becomes zero.
-    pub(crate) fn has_keys(&self) -> Value<'f, bool> {
+    #[track_caller]
+    pub fn has_keys(&self) -> Value<'f, bool> {
         self.keys.more_than(self.first)
     }
 
-    pub(crate) fn origin(&self, of: Origin<'f>) -> Origin<'f> {
-        let slice = self.page.builder().constant(self.slice);
-        Origin { rows: Some(self.keys), batch: Some(self.page), slice, ..of }
+    /// Starts its copies into a stage, by the tensor map of a [`HeadTensor`](super::HeadTensor) of [pages](super::HeadRows::Page).
+    #[track_caller]
+    pub fn load(
+        &self,
+        f: &'f Builder,
+        copy: &TensorCopy,
+        stage: Stage<'f>,
+        (map, head): (Value<'f, u64>, Value<'f, u32>),
+    ) {
+        let (slice, alone) = (f.constant(self.slice), Origin::alone(map));
+        let origin =
+            Origin { rows: Some(self.keys), matrix: Some(head), batch: Some(self.number), slice, ..alone };
+        copy.load_rows(f, stage, origin, self.row);
     }
 }
 
 impl<'f> DevicePages<'f> {
-    /// Finds the parameters.
-    pub(crate) fn of(f: &'f Builder, page: u32) -> Self {
+    /// Finds the parameters that [`Pages::state`] states, for pages and blocks of these numbers of keys, one of which is a multiple of the
+    /// other. At most so many pages of a block are looked up together.
+    pub fn of(f: &'f Builder, [page, block]: [u32; 2], together: u32) -> Self {
         let [lengths, table] = ["key_lengths", "pages"].map(|name| f.parameter(name));
-        Self { page, lengths, table, each: f.parameter("pages_each"), count: f.parameter("all_pages") }
+        let (each, count) = (f.parameter("pages_each"), f.parameter("all_pages"));
+        let together = Pages::per_block(page, block).min(together);
+        Self { page, block, together, lengths, table, each, count }
     }
 
-    /// Number of keys of a sequence.
-    pub(crate) fn keys(&self, batch: Value<'f, u32>, most: Value<'f, u32>) -> Value<'f, u32> {
-        batch.builder().load_global::<u32>(self.lengths + batch.mul_wide(4u32), 0).min(most)
+    /// Number of keys of a sequence, at most these.
+    #[track_caller]
+    pub fn keys(&self, sequence: Value<'f, u32>, most: Value<'f, u32>) -> Value<'f, u32> {
+        sequence.builder().load_global::<u32>(self.lengths + sequence.mul_wide(4u32), 0).min(most)
     }
 
-    /// Pieces of a block that are looked up together.
-    fn together(plan: &AttentionPlan) -> u32 {
-        let most = if plan.cta.consumers == 1 { 16 } else { 4 };
-        plan.pages_of_block().min(most)
-    }
-
-    /// Number of groups of pieces that are looked up together.
-    pub(crate) fn groups(&self, plan: &AttentionPlan) -> u32 {
-        plan.pages_of_block().div_ceil(Self::together(plan))
-    }
-
-    /// A group of pieces of a block of a tile's keys. `launch` describes the tensor map that loads them.
-    pub(crate) fn of_block(
+    /// Fills the next stage of a ring with a block of a sequence, which has this number of keys: `load` is emitted for each page. The first
+    /// pages are looked up before there is room for them.
+    #[track_caller]
+    pub fn produce(
         &self,
-        tile: QueryTile<'f>,
+        ring: &Position<'f>,
+        bytes: Value<'f, u32>,
+        sequence: [Value<'f, u32>; 2],
         block: Value<'f, u32>,
-        plan: &AttentionPlan,
+        load: impl Fn(Stage<'f>, Page<'f>),
+    ) {
+        let groups = Pages::per_block(self.page, self.block).div_ceil(self.together);
+        let mut looked_up = Some(self.group(sequence, block, 0));
+        ring.produce(bytes, |stage| {
+            let group = |i| looked_up.take().unwrap_or_else(|| self.group(sequence, block, i));
+            for page in (0..groups).flat_map(group) {
+                load(stage, page);
+            }
+        });
+    }
+
+    /// Pages of a block that are looked up together.
+    fn group(
+        &self,
+        [sequence, keys]: [Value<'f, u32>; 2],
+        block: Value<'f, u32>,
         group: u32,
-    ) -> Vec<Piece<'f>> {
-        let (f, page, together) = (block.builder(), self.page, Self::together(plan));
-        let first = block * plan.spec.tile[1];
-        let own = self.table + (tile.batch.cast::<u64>() * self.each.cast::<u64>()) * 4;
-        let piece = |slice: u32| {
+    ) -> Vec<Page<'f>> {
+        let (f, Self { page, together, .. }) = (block.builder(), *self);
+        let first = block * self.block;
+        let own = self.table + (sequence.cast::<u64>() * self.each.cast::<u64>()) * 4;
+        let part = |slice: u32| {
             let key = first + slice * page;
             let index = key / page;
             let before = index * page;
-            let keys = tile.lengths[1].max(before).min(before + page) - before;
+            let keys = keys.max(before).min(before + page) - before;
             // Entries after the last page are loaded, too, but not used.
-            let entry: Value<'f, u32> = f.load_global(own + index.min(self.each - 1).mul_wide(4u32), 0);
+            let number: Value<'f, u32> = f.load_global(own + index.min(self.each - 1).mul_wide(4u32), 0);
             let row = f.constant(page) - keys + (key - before) - slice * page;
-            let first = if page > plan.spec.tile[1] { key - before } else { f.constant(0) };
-            Piece { page: entry, keys, first, slice, row }
+            let first = if page > self.block { key - before } else { f.constant(0) };
+            Page { number, keys, first, slice, row }
         };
-        let pieces: Vec<_> =
-            (group * together..plan.pages_of_block().min((group + 1) * together)).map(piece).collect();
-        let wrong = pieces.iter().map(|piece| piece.page.at_least(self.count) & piece.has_keys());
+        let all = Pages::per_block(page, self.block);
+        let pages: Vec<_> = (group * together..all.min((group + 1) * together)).map(part).collect();
+        let wrong = pages.iter().map(|page| page.number.at_least(self.count) & page.has_keys());
         if let Some(wrong) = wrong.reduce(|a, b| a | b) {
             f.if_(wrong, || f.scope("a page that is not in the cache", || f.trap()));
         }
-        pieces
+        pages
     }
 }

@@ -1,11 +1,8 @@
 //! Sequences of different lengths in one launch: what a call says of them, and how a program finds them.
 
-use collective::MatrixRef;
-use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{LaunchError, MatrixRule};
 use ptx::{Builder, Value};
 
-use crate::problem::{AttentionProblem, below, refused};
+use crate::operands::{Contents, Extents, Memory, Visit};
 
 /// Of queries and of keys: the table, and the parameters with its address and with the number of all rows.
 const SIDES: [[&str; 3]; 2] = [
@@ -14,7 +11,7 @@ const SIDES: [[&str; 3]; 2] = [
 ];
 
 /// Where sequences of different lengths begin. Their rows follow each other in each tensor, whose `batch` stride is not
-/// used; the log-sum-exp is packed `(heads, queries)`.
+/// used; what is one number per query is packed `(heads, queries)`.
 ///
 /// Whatever is in the tables, a launch reads and writes the tensors alone. A sequence that is longer than the problem
 /// says has wrong results.
@@ -28,26 +25,28 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Checks where sequences of queries begin, and of keys, if the host knows it.
+    /// The names of the tables of queries and of keys.
+    pub const TABLES: [&str; 2] = [SIDES[0][0], SIDES[1][0]];
+
+    /// Checks where sequences of queries begin, and of keys, if the host knows it. `most` are the numbers of queries and of keys that a
+    /// sequence may have.
     ///
     /// # Errors
-    /// The first number that is not where a sequence begins or the last one ends, or the first sequence that is longer than the problem
-    /// says.
-    pub fn check(&self, problem: &AttentionProblem, begins: &[&[u32]]) -> Result<(), LaunchError> {
-        let most = [problem.queries, problem.keys];
+    /// The first number that is not where a sequence begins or the last one ends, or the first sequence that is longer.
+    pub fn check(&self, most: [u32; 2], begins: &[&[u32]]) -> Result<(), String> {
         for (i, (begins, [name, ..])) in begins.iter().zip(SIDES).enumerate() {
             let (all, most) = (self.rows[i], most[i]);
             let ends = [(0, 0), (begins.len().saturating_sub(1), all)];
             if let Some((at, needed)) = ends.into_iter().find(|&(at, needed)| begins.get(at) != Some(&needed))
             {
                 let found = begins.get(at).map_or_else(|| "nothing".to_owned(), u32::to_string);
-                return refused(format!(
+                return Err(format!(
                     "{name} have {found} as number {at}, {needed} was needed: the first is 0, and the last the number of all"
                 ));
             }
             let mut steps = begins.windows(2).enumerate();
             if let Some((at, pair)) = steps.find(|(_, of)| of[1] < of[0] || of[1] - of[0] > most) {
-                return refused(format!(
+                return Err(format!(
                     "{name} have {} as number {at} and {} as the next, from {} to {} were needed: a sequence has at most {most}",
                     pair[0],
                     pair[1],
@@ -59,21 +58,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Checks the addresses and the numbers of rows of this number of sides. The tables themselves are in device memory.
-    pub(crate) fn check_call(&self, sides: usize) -> Result<(), LaunchError> {
-        for ((address, rows), [name, ..]) in self.begins.into_iter().zip(self.rows).zip(SIDES).take(sides) {
-            MatrixRule { name, contiguous: 1, lines: 1, bits: 32, alignment: 4 }
-                .check(MatrixRef::new(address, 1))?;
-            below(
-                if name == SIDES[0][0] { "the number of all queries" } else { "the number of all keys" },
-                rows,
-            )?;
-        }
-        Ok(())
-    }
-
     /// Visits the tables, which have these numbers of entries, and the numbers of rows.
-    pub(crate) fn visit(&mut self, entries: [u64; 2], visit: &mut dyn Visit) {
+    pub fn visit(&mut self, entries: [u64; 2], visit: &mut dyn Visit) {
         for (i, address) in self.begins.iter_mut().enumerate() {
             let (extents, contents) = (Extents::line(32, entries[i]), Contents::Table);
             visit.memory(Memory { name: SIDES[i][0], address, extents, contents, writes: false });
@@ -82,7 +68,7 @@ impl Packed {
     }
 
     /// States the parameters, without or with those of keys.
-    pub(crate) fn state(&self, batch: u32, keys: bool, visit: &mut dyn Visit) {
+    pub fn state(&self, batch: u32, keys: bool, visit: &mut dyn Visit) {
         let sides = &SIDES[..if keys { 2 } else { 1 }];
         sides.iter().for_each(|[table, begins, _]| visit.address(begins, table));
         sides.iter().zip(self.rows).for_each(|([.., all], rows)| visit.number(all, Some(rows)));
@@ -90,35 +76,38 @@ impl Packed {
     }
 }
 
-/// Where sequences of different lengths begin.
-#[derive(Clone, Copy)]
-pub(crate) struct Lengths<'f> {
-    pub(crate) queries: Beginnings<'f>,
-    /// `None` if keys are in pages, or not needed.
-    pub(crate) keys: Option<Beginnings<'f>>,
+/// Where sequences of different lengths begin, on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceLengths<'f> {
+    /// Where those of queries begin.
+    pub queries: Beginnings<'f>,
+    /// The same of keys; `None` if keys are in pages, or not needed.
+    pub keys: Option<Beginnings<'f>>,
     batch: Value<'f, u32>,
 }
 
 /// Where the rows of each sequence begin in a tensor.
-#[derive(Clone, Copy)]
-pub(crate) struct Beginnings<'f> {
+#[derive(Clone, Copy, Debug)]
+pub struct Beginnings<'f> {
     /// Address of the table.
     table: Value<'f, u64>,
     /// Rows of all sequences.
-    pub(crate) rows: Value<'f, u32>,
+    pub rows: Value<'f, u32>,
 }
 
-impl<'f> Lengths<'f> {
-    /// Finds the parameters, without or with those of keys.
-    pub(crate) fn of(f: &'f Builder, keys: bool) -> Self {
+impl<'f> DeviceLengths<'f> {
+    /// Finds the parameters that [`Packed::state`] states, without or with those of keys.
+    pub fn of(f: &'f Builder, keys: bool) -> Self {
         let side =
             |[_, begins, all]: [&str; 3]| Beginnings { table: f.parameter(begins), rows: f.parameter(all) };
         let [queries, of_keys] = SIDES;
         Self { queries: side(queries), keys: keys.then(|| side(of_keys)), batch: f.parameter("batch") }
     }
 
-    /// The sequence of a tile of `height` rows of `of`, and the tile's number in it.
-    pub(crate) fn find(
+    /// The sequence of a tile of `height` rows of `of`, and the tile's number in it. The tile is one of those of a head: see
+    /// [`Beginnings::first_tile`].
+    #[track_caller]
+    pub fn find(
         &self,
         of: Beginnings<'f>,
         height: u32,
@@ -142,19 +131,22 @@ impl<'f> Lengths<'f> {
 }
 
 impl<'f> Beginnings<'f> {
-    /// Tiles of a head are numbered so that sequence `b` has those from `begin(b) / height + b` on: at least as many as
+    /// The number of a sequence's first tile of `height` rows. Tiles of a head are numbered so that sequence `b` has those from `begin(b) / height + b` on: at least as many as
     /// it needs, and one more at most.
-    pub(crate) fn first_tile(&self, height: u32, batch: Value<'f, u32>) -> Value<'f, u32> {
+    #[track_caller]
+    pub fn first_tile(&self, height: u32, batch: Value<'f, u32>) -> Value<'f, u32> {
         self.begin(batch) / height + batch
     }
 
+    #[track_caller]
     fn begin(&self, batch: Value<'f, u32>) -> Value<'f, u32> {
         let begin: Value<'f, u32> = batch.builder().load_global(self.table + batch.mul_wide(4u32), 0);
         begin.min(self.rows)
     }
 
     /// Rows before a sequence, and its own.
-    pub(crate) fn sequence(&self, batch: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
+    #[track_caller]
+    pub fn sequence(&self, batch: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
         let (begin, end) = (self.begin(batch), self.begin(batch + 1));
         (begin, end.max(begin) - begin)
     }

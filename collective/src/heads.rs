@@ -1,14 +1,23 @@
-//! Tensors of heads: where a call has one, and what follows from it: its memory, its checks, and the parameters by which a program
-//! reaches it.
+//! Tensors of heads, for kernels over sequences: where a call has one, and what follows from it: its memory, and the parameters by which
+//! a program reaches it. Sequences are as long as each other, packed ([`Packed`]), or in pages of a cache ([`Pages`]).
 
-use collective::{Batch, Format, Matrix, MatrixRef, OperandTile};
+mod lengths;
+mod pages;
+
 use cute_rs::atom::Major;
-use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{LaunchError, MatrixRule};
 use ptx::abi::TensorMap;
 use ptx::{Builder, Value};
 
-use crate::problem::refused;
+pub use lengths::{Beginnings, DeviceLengths, Packed};
+pub use pages::{DevicePages, Page, Pages};
+
+use crate::element::Format;
+use crate::form::Batch;
+use crate::mainloop::{Origin, TensorCopy};
+use crate::operand::Matrix;
+use crate::operands::{Contents, Extents, Memory, Visit};
+use crate::pipeline::Stage;
+use crate::plan::OperandTile;
 
 /// Where the rows of a tensor are: `batch` sequences of `heads` heads of rows that follow each other at a fixed
 /// distance. All strides are in elements.
@@ -50,23 +59,47 @@ impl HeadsRef {
     }
 }
 
-/// A tensor of a call: all that is said of it.
-pub(crate) struct Tensor<'c> {
+/// A tensor of a call: all that is said of it, once.
+///
+/// ```
+/// use collective::heads::{HeadTensor, HeadsRef};
+/// use collective::operands::Visit;
+/// use collective::{Format, OperandTile, TileLayout};
+/// use cute_rs::atom::Major;
+///
+/// const TILE: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 128], TileLayout::Widest);
+///
+/// /// Keys (batch, heads, length, 128) in `bf16`, of which a program copies 64 at a time.
+/// fn keys<'c>(at: &'c mut HeadsRef, [batch, heads, length]: [u32; 3]) -> HeadTensor<'c> {
+///     HeadTensor::copied(["K", "k_map"], TILE, at, [batch, heads, length, 128], Some(1))
+/// }
+///
+/// fn interface(at: &mut HeadsRef, visit: &mut dyn Visit) {
+///     HeadTensor::state_all(vec![keys(at, [2, 8, 1000])], visit);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct HeadTensor<'c> {
     /// What it is, in the words of errors.
-    pub(crate) name: &'static str,
-    pub(crate) at: &'c mut HeadsRef,
-    /// Batch, heads, rows and elements of a head that a launch accesses. Packed sequences are one.
-    pub(crate) shape: [u32; 4],
-    pub(crate) rows: Rows,
-    pub(crate) format: Format,
+    pub name: &'static str,
+    /// Where it is.
+    pub at: &'c mut HeadsRef,
+    /// Batch, heads, rows and elements of a head that a launch accesses. Packed sequences are one; of a cache, they are pages, heads,
+    /// rows of a page and elements.
+    pub shape: [u32; 4],
+    /// Which rows follow each other.
+    pub rows: HeadRows,
+    /// Format of its elements.
+    pub format: Format,
     /// Which operand of a product is read; `None` of what is written.
-    pub(crate) operand: Option<usize>,
-    pub(crate) reached: Reached,
+    pub operand: Option<usize>,
+    /// By which parameters a program reaches it.
+    pub reached: Reached,
 }
 
-/// Which rows follow each other.
-#[derive(Clone, Copy)]
-pub(crate) enum Rows {
+/// Which rows of a tensor follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadRows {
     /// Those of a sequence.
     Equal,
     /// Those of all sequences, which have this number of rows at most.
@@ -75,24 +108,53 @@ pub(crate) enum Rows {
     Page,
 }
 
-/// By which parameters a program reaches a tensor.
-#[derive(Clone, Copy)]
-pub(crate) enum Reached {
-    /// A tensor map, which copies such tiles. Their rows are as many heads of each query as the first number says, of which the second
-    /// one are there.
+/// By which parameters a program reaches a tensor of heads.
+#[derive(Clone, Copy, Debug)]
+pub enum Reached {
+    /// A tensor map of this name, which copies such tiles. Their rows are as many heads of each row as the first number says, of which the
+    /// second one are there; `[1, 1]` for rows of one head. Address and strides are multiples of 16 bytes.
     Map(&'static str, OperandTile, [u32; 2]),
-    /// Its address and its strides in bytes, multiples of this number of bytes.
+    /// Its address and its strides in bytes, of these names; all are multiples of this number of bytes.
     Strides([&'static str; 4], u64),
 }
 
-impl Tensor<'_> {
+impl<'c> HeadTensor<'c> {
+    /// A tensor (batch, heads, rows, d) of sequences of equal lengths that is copied in tiles by a tensor map. It is an operand of a product,
+    /// or written.
+    pub fn copied(
+        [name, map]: [&'static str; 2],
+        tile: OperandTile,
+        at: &'c mut HeadsRef,
+        shape: [u32; 4],
+        operand: Option<usize>,
+    ) -> Self {
+        let reached = Reached::Map(map, tile, [1; 2]);
+        Self { name, at, shape, rows: HeadRows::Equal, format: tile.format(), operand, reached }
+    }
+
+    /// Visits tensors, and states the parameters by which a program reaches them. Where one is not accessed, its tensor map begins at one
+    /// that is.
+    pub fn state_all(mut tensors: Vec<Self>, visit: &mut dyn Visit) {
+        tensors.iter_mut().for_each(|tensor| tensor.visit(visit));
+        let accessed = tensors.iter().find(|tensor| tensor.is_accessed()).or(tensors.first());
+        let other = accessed.map_or(("", 0), |of| (of.name, of.at.address));
+        tensors.iter().for_each(|tensor| tensor.state(other, visit));
+    }
+
     /// Whether a launch accesses it.
-    pub(crate) fn is_accessed(&self) -> bool {
+    pub fn is_accessed(&self) -> bool {
         !self.shape.contains(&0)
     }
 
-    /// Visits the memory.
-    pub(crate) fn visit(&mut self, visit: &mut dyn Visit) {
+    /// What address and strides are multiples of, in bytes; and rows before the first one at which a tensor map begins.
+    pub fn placed(&self) -> (u64, u32) {
+        match self.reached {
+            Reached::Map(..) => (16, self.before()),
+            Reached::Strides(_, alignment) => (alignment, 0),
+        }
+    }
+
+    fn visit(&mut self, visit: &mut dyn Visit) {
         let Self { name, ref mut at, shape, format, operand, .. } = *self;
         let [batch, heads, rows, d] = shape;
         let extents = Extents::line(format.bits(), at.reach(shape));
@@ -103,33 +165,7 @@ impl Tensor<'_> {
         [&mut at.row, &mut at.head, &mut at.batch].into_iter().for_each(|length| visit.length(length));
     }
 
-    /// Checks address and strides, if it is accessed.
-    pub(crate) fn check(&self) -> Result<(), LaunchError> {
-        if !self.is_accessed() {
-            return Ok(());
-        }
-        let (name, [batch, heads, lines, d]) = (self.name, self.shape);
-        let HeadsRef { address, row, head, batch: sequence } = *self.at;
-        let (alignment, before) = match self.reached {
-            Reached::Map(..) => (16, self.before()),
-            Reached::Strides(_, alignment) => (alignment, 0),
-        };
-        let rule = MatrixRule { name, contiguous: d, lines, bits: self.format.bits().into(), alignment };
-        let rows = MatrixRef::new(address, row);
-        rule.check(rows)?;
-        rule.batch(heads, rows.every(head))?;
-        rule.batch(batch, rows.every(sequence))?;
-        let least = u128::from(before) * u128::from(row) * u128::from(self.format.bytes());
-        if u128::from(address) >= least {
-            return Ok(());
-        }
-        refused(format!(
-            "{name} is at {address:#x}, an address from {least:#x} on was needed: sequences of different lengths are copied by a tensor map that begins before them"
-        ))
-    }
-
-    /// States the parameters. Where nothing is accessed, a tensor map begins at other memory, whose name and address these are.
-    pub(crate) fn state(&self, other: (&'static str, u64), visit: &mut dyn Visit) {
+    fn state(&self, other: (&'static str, u64), visit: &mut dyn Visit) {
         match self.reached {
             Reached::Map(name, tile, packed) => {
                 let within = if self.is_accessed() { self.name } else { other.0 };
@@ -148,9 +184,9 @@ impl Tensor<'_> {
     }
 
     /// States a tensor map for boxes that have no row of the tensor: every box that does not begin at its only element is outside, and
-    /// becomes zero. A card reads a map's first bytes for such a box, which is why they have to be memory; those of maps that begin
+    /// becomes zero. It begins at `other` memory, by name and address. A card reads a map's first bytes for such a box, which is why they have to be memory; those of maps that begin
     /// before their tensor need not be.
-    pub(crate) fn state_outside(
+    pub fn state_outside(
         &self,
         name: &'static str,
         (other, address): (&'static str, u64),
@@ -167,13 +203,14 @@ impl Tensor<'_> {
     /// Rows before the first one at which a tensor map begins.
     fn before(&self) -> u32 {
         match self.rows {
-            Rows::Equal => 0,
-            Rows::Packed(most) => most,
-            Rows::Page => self.shape[2],
+            HeadRows::Equal => 0,
+            HeadRows::Packed(most) => most,
+            HeadRows::Page => self.shape[2],
         }
     }
 
-    /// The tensor map. `emit` says how rows of different sequences are found in it.
+    /// The tensor map. Row `most - length` of beginning `before + length` is the first row of a packed sequence, and its last one is the last of
+    /// the dimension: what follows is outside.
     ///
     /// A row of a page has two coordinates with the same stride: its number, below `page`, and a beginning, from 0 to `page`. The map
     /// begins `page` rows before the cache. At beginning `count`, row `page - count` is therefore the first row of a page, and the last row
@@ -189,9 +226,9 @@ impl Tensor<'_> {
         // The dimensions after a row: its head and its sequence, or its beginning in between.
         let heads_of = (heads / share, at.head.saturating_mul(share.into()));
         let (most, further) = match self.rows {
-            Rows::Equal => (rows, vec![heads_of, (batch, at.batch)]),
-            Rows::Packed(_) => (before, vec![heads_of, (rows.saturating_add(1), at.row)]),
-            Rows::Page => (rows, vec![(before + 1, at.row), heads_of, (batch, at.batch)]),
+            HeadRows::Equal => (rows, vec![heads_of, (batch, at.batch)]),
+            HeadRows::Packed(_) => (before, vec![heads_of, (rows.saturating_add(1), at.row)]),
+            HeadRows::Page => (rows, vec![(before + 1, at.row), heads_of, (batch, at.batch)]),
         };
         let [mn, k] = match tile.major() {
             Major::K => [most, d],
@@ -223,28 +260,41 @@ impl Tensor<'_> {
     }
 }
 
-/// Visits tensors, and states the parameters by which a program reaches them.
-pub(crate) fn state(mut tensors: Vec<Tensor<'_>>, visit: &mut dyn Visit) {
-    tensors.iter_mut().for_each(|tensor| tensor.visit(visit));
-    let accessed = tensors.iter().find(|tensor| tensor.is_accessed()).or(tensors.first());
-    let other = accessed.map_or(("", 0), |of| (of.name, of.at.address));
-    tensors.iter().for_each(|tensor| tensor.state(other, visit));
-}
-
-/// The parameters of O where a program reaches it by its strides.
-pub(crate) const O: [&str; 4] = ["o", "o_row", "o_head", "o_batch"];
-
-/// The rows of a tensor on the device: its address and its strides in bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct DeviceTensor<'f> {
-    pub(crate) address: Value<'f, u64>,
-    /// From one row, head and sequence to the next.
-    pub(crate) strides: [Value<'f, u64>; 3],
+/// A tensor of heads on the device that is reached by its address and its strides.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceTensor<'f> {
+    /// Its address.
+    pub address: Value<'f, u64>,
+    /// Bytes from one row, head and sequence to the next.
+    pub strides: [Value<'f, u64>; 3],
 }
 
 impl<'f> DeviceTensor<'f> {
     /// Finds the parameters that [`Reached::Strides`] states.
-    pub(crate) fn of(f: &'f Builder, [address, strides @ ..]: [&'static str; 4]) -> Self {
+    pub fn of(f: &'f Builder, [address, strides @ ..]: [&'static str; 4]) -> Self {
         Self { address: f.parameter(address), strides: strides.map(|name| f.parameter(name)) }
+    }
+}
+
+impl TensorCopy {
+    /// Starts the copies of the tile of a head that begins at a row of a sequence, by the tensor map of a [`HeadTensor`].
+    #[track_caller]
+    pub fn load_head<'f>(
+        &self,
+        f: &'f Builder,
+        stage: Stage<'f>,
+        (map, head): (Value<'f, u64>, Value<'f, u32>),
+        [row, sequence]: [Value<'f, u32>; 2],
+    ) {
+        let origin = Origin { matrix: Some(head), batch: Some(sequence), ..Origin::alone(map) };
+        self.load_rows(f, stage, origin, row);
+    }
+
+    /// As [`load`](Self::load), of the tile that begins at a row, whichever direction is contiguous.
+    #[track_caller]
+    pub fn load_rows<'f>(&self, f: &'f Builder, stage: Stage<'f>, origin: Origin<'f>, row: Value<'f, u32>) {
+        let zero = f.constant(0);
+        let first = if self.major() == Major::K { [row, zero] } else { [zero, row] };
+        self.load(f, stage, origin, first);
     }
 }
