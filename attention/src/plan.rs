@@ -13,6 +13,7 @@ use ptx::Target;
 use ptx::abi::Promotion;
 
 use self::legal::checked;
+pub(crate) use self::legal::head_of_values;
 pub(crate) use self::rings::CONVERTERS;
 use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
@@ -108,8 +109,8 @@ const WORKING: u32 = 28;
 /// Registers with which all weights of a block are computed before O is rescaled: 1 to 2 % faster then, and 2 % slower with fewer.
 const SPARE: u32 = 16;
 
-pub(crate) fn number(field: &'static str, value: u32, needed: &'static str) -> AttentionError {
-    AttentionError::Number { field, value, needed }
+pub(crate) fn refused(field: &'static str, value: impl ToString, needed: &'static str) -> AttentionError {
+    AttentionError::Field { field, value: value.to_string(), needed }
 }
 
 impl AttentionPlan {
@@ -142,16 +143,6 @@ impl AttentionPlan {
         };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
         let on = if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) };
-        let (Ok(scores), Ok(values)) = (
-            ProductSpec::new(Atom::shared(types), [q, k], consumers / sharing),
-            ProductSpec::new(on, [weights, v], consumers / sharing),
-        ) else {
-            return Err(number(
-                "the number of keys per block",
-                spec.tile[1],
-                "a number that `wgmma` multiplies",
-            ));
-        };
         Ok(Self {
             spec,
             cta: CtaPlan {
@@ -171,8 +162,8 @@ impl AttentionPlan {
             rings: [q_ring, k_ring, v_ring],
             narrow,
             queue,
-            scores,
-            values,
+            scores: ProductSpec::new(Atom::shared(types), [q, k], consumers / sharing)?,
+            values: ProductSpec::new(on, [weights, v], consumers / sharing)?,
             overlaps: spec.overlap && counts[0] > 1,
             latent,
         })
@@ -219,22 +210,16 @@ impl Tiles {
     fn of(spec: &AttentionSpec, dv: u32) -> Result<Self, AttentionError> {
         let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
         let v_major = if of_bytes(spec) { Major::K } else { Major::Mn };
-        let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
-            OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
-            OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
-            OperandTile::new(format, v_major, [dv, keys], TileLayout::Widest),
-            OperandTile::new(format, Major::K, [rows, keys], TileLayout::Widest),
-        ) else {
-            return Err(number(
-                "the number of keys per block",
-                keys,
-                "a number whose blocks fit into shared memory",
-            ));
-        };
-        let output = OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle()));
-        let output = output.map_err(|_| number("d of V and O", dv, "a multiple of Q's swizzle"));
-        let output = if is_direct(spec) { None } else { Some(output?) };
-        Ok(Self { q, k, v, weights, output })
+        let tile = |major, extents| OperandTile::new(format, major, extents, TileLayout::Widest);
+        let q = tile(Major::K, [rows, d])?;
+        let output = || OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle()));
+        Ok(Self {
+            q,
+            k: tile(Major::K, [keys, d])?,
+            v: tile(v_major, [dv, keys])?,
+            weights: tile(Major::K, [rows, keys])?,
+            output: if is_direct(spec) { None } else { Some(output()?) },
+        })
     }
 }
 
@@ -250,7 +235,7 @@ fn registers(spec: &AttentionSpec, consumers: u32, dv: u32) -> Result<(RoleRegis
         (_, _) if bytes => 56,
         (2, _) if spec.cache.is_some() => 64,
         (_, _) if spec.cache.is_some() => {
-            return Err(number("the number of queries per tile", rows, "64 or 128 with a cache"));
+            return Err(refused("the number of queries per tile", rows, "64 or 128 with a cache"));
         }
         (3, _) => 32,
         (1, Some(_)) => 96,

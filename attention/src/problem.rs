@@ -3,6 +3,8 @@
 use kernel::operands::Visit;
 use kernel::{LaunchError, check_extent};
 
+use crate::spec::Mask;
+
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionProblem {
@@ -45,6 +47,14 @@ impl AttentionProblem {
             return refused(format!("the scale is {scale}, a finite number above zero was needed"));
         }
         Ok(())
+    }
+
+    /// Floating-point operations that products count as, with this number for each query and key. A causal mask counts as half; other masks count
+    /// as none, since their arguments are those of a call.
+    pub(crate) fn operations(&self, mask: Mask, each: u32) -> f64 {
+        let Self { batch, heads: [heads, _], queries, keys, .. } = *self;
+        let part = if mask == Mask::Causal { 0.5 } else { 1.0 };
+        part * f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys) * f64::from(each)
     }
 
     /// What scores are multiplied by to be exponents of 2, and natural ones. Those that are `scaled` were multiplied by the scale before.

@@ -7,8 +7,8 @@ use collective::Format;
 
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
-use crate::words::{at, heads, of_heads};
-use kernel::words::{self, OneOf, SpecKey, WordError, Worded};
+use crate::words::{heads, of_heads};
+use kernel::words::{self, At, By, OneOf, SpecKey, Worded, key};
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,11 +172,8 @@ impl AttentionSpec {
     /// Floating-point operations that a problem counts as: two products of `2 * queries * keys * d`. A causal mask
     /// counts as half; other masks count as none, since their arguments are those of a call.
     pub fn operations(&self, problem: &AttentionProblem) -> f64 {
-        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
-        let part = if self.mask == Mask::Causal { 0.5 } else { 1.0 };
-        let scores = f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys);
         let [d, dv] = self.head;
-        part * 2.0 * scores * f64::from(d + dv)
+        problem.operations(self.mask, 2 * (d + dv))
     }
 }
 
@@ -230,42 +227,80 @@ fn count(text: &str) -> Option<Parts> {
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [SpecKey<AttentionSpec>; 20] = [
-    SpecKey {
-        read: |of, text| {
-            of.format = Format::named(text)?;
-            of.output = output_of(of.format);
-            Some(())
-        },
-        ..at!("format", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", format)
-    },
-    at!("cache", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", cache),
-    at!("output", "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)", output),
-    at!("d", "64, or 192x128 for Q and K x V", head, heads, of_heads),
-    at!("tile", "queries x keys, for example 128x176", tile),
-    at!("stages", "a number, or auto", stages, stages, Worded::text),
-    at!("mask", "full, causal, window or chunked", mask),
-    at!("softcap", "on or off", soft_cap),
-    at!("alibi", "on or off", alibi),
-    at!("sinks", "on or off", sinks),
-    at!("lengths", "equal or packed", lengths),
-    at!("pages", "a number of keys", pages),
-    at!("pack", "a number of heads", pack),
-    at!("parts", "a number of parts", parts, count, |parts| match parts {
-        Parts::One => 1.text(),
-        Parts::Count(count) => count.text(),
-        Parts::Keys(_) => None,
-    }),
-    at!("part", "a number of keys", parts, |text: &str| text.parse().ok().map(Parts::Keys), |parts| {
-        match parts {
-            Parts::Keys(keys) => keys.text(),
-            Parts::One | Parts::Count(_) => None,
-        }
-    }),
-    at!("order", "dealt or drawn", order),
-    at!("lazy", "on or off", lazy),
-    at!("store", "tma or direct", store),
-    at!("turns", "on or off", turns),
-    at!("overlap", "on or off", overlap),
+    key(
+        "format",
+        "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)",
+        &By(
+            |of: &mut AttentionSpec, text| {
+                of.format = Format::named(text)?;
+                of.output = output_of(of.format);
+                Some(())
+            },
+            |of: &AttentionSpec| of.format.text(),
+        ),
+    ),
+    key(
+        "cache",
+        "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)",
+        &At(|of: &mut AttentionSpec| &mut of.cache),
+    ),
+    key(
+        "output",
+        "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)",
+        &At(|of: &mut AttentionSpec| &mut of.output),
+    ),
+    key(
+        "d",
+        "64, or 192x128 for Q and K x V",
+        &By(
+            |of: &mut AttentionSpec, text| heads(text).map(|heads| of.head = heads),
+            |of: &AttentionSpec| of_heads(of.head),
+        ),
+    ),
+    key("tile", "queries x keys, for example 128x176", &At(|of: &mut AttentionSpec| &mut of.tile)),
+    key(
+        "stages",
+        "a number, or auto",
+        &By(
+            |of: &mut AttentionSpec, text| stages(text).map(|stages| of.stages = stages),
+            |of: &AttentionSpec| of.stages.text(),
+        ),
+    ),
+    key("mask", "full, causal, window or chunked", &At(|of: &mut AttentionSpec| &mut of.mask)),
+    key("softcap", "on or off", &At(|of: &mut AttentionSpec| &mut of.soft_cap)),
+    key("alibi", "on or off", &At(|of: &mut AttentionSpec| &mut of.alibi)),
+    key("sinks", "on or off", &At(|of: &mut AttentionSpec| &mut of.sinks)),
+    key("lengths", "equal or packed", &At(|of: &mut AttentionSpec| &mut of.lengths)),
+    key("pages", "a number of keys", &At(|of: &mut AttentionSpec| &mut of.pages)),
+    key("pack", "a number of heads", &At(|of: &mut AttentionSpec| &mut of.pack)),
+    key(
+        "parts",
+        "a number of parts",
+        &By(
+            |of: &mut AttentionSpec, text| count(text).map(|parts| of.parts = parts),
+            |of: &AttentionSpec| match of.parts {
+                Parts::One => 1.text(),
+                Parts::Count(count) => count.text(),
+                Parts::Keys(_) => None,
+            },
+        ),
+    ),
+    key(
+        "part",
+        "a number of keys",
+        &By(
+            |of: &mut AttentionSpec, text| text.parse().ok().map(|keys| of.parts = Parts::Keys(keys)),
+            |of: &AttentionSpec| match of.parts {
+                Parts::Keys(keys) => keys.text(),
+                Parts::One | Parts::Count(_) => None,
+            },
+        ),
+    ),
+    key("order", "dealt or drawn", &At(|of: &mut AttentionSpec| &mut of.order)),
+    key("lazy", "on or off", &At(|of: &mut AttentionSpec| &mut of.lazy)),
+    key("store", "tma or direct", &At(|of: &mut AttentionSpec| &mut of.store)),
+    key("turns", "on or off", &At(|of: &mut AttentionSpec| &mut of.turns)),
+    key("overlap", "on or off", &At(|of: &mut AttentionSpec| &mut of.overlap)),
 ];
 
 impl fmt::Display for AttentionSpec {
@@ -279,8 +314,7 @@ impl FromStr for AttentionSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        crate::words::words(text)
-            .and_then(|_| words::read(&KEYS, Self::DEFAULT, text))
-            .map_err(|WordError { key, value, needed }| AttentionError::Word { key, value, needed })
+        crate::words::words(text)?;
+        Ok(words::read(&KEYS, Self::DEFAULT, text)?)
     }
 }

@@ -2,31 +2,6 @@
 
 use kernel::words::{self, WordError, Worded};
 
-/// The key of a field, whose value has a text of its own or is read and written by functions.
-macro_rules! at {
-    ($name:literal, $needed:literal, $field:ident) => {
-        $crate::words::at!(
-            $name,
-            $needed,
-            $field,
-            ::kernel::words::Worded::read,
-            ::kernel::words::Worded::text
-        )
-    };
-    ($name:literal, $needed:literal, $field:ident, $read:expr, $write:expr) => {
-        ::kernel::words::SpecKey {
-            name: $name,
-            needed: $needed,
-            read: |of, text| {
-                of.$field = $read(text)?;
-                Some(())
-            },
-            write: |of| $write(of.$field),
-        }
-    };
-}
-pub(crate) use at;
-
 /// Two numbers of heads; one stands for two equal ones.
 pub(crate) fn heads(text: &str) -> Option<[u32; 2]> {
     Worded::read(text).or_else(|| Some([text.parse().ok()?; 2]))

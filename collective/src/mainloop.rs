@@ -53,14 +53,14 @@ use std::collections::BTreeMap;
 use cute_rs::atom::SwizzleMode;
 use cute_rs::{CoordLayout, Partition};
 use ptx::abi::TensorSwizzle;
-use ptx::{Builder, Scalar, Value, Var};
+use ptx::{Builder, Scalar, Special, Value, Var};
 
 use crate::extent::Extent;
 use crate::form::Forms;
 use crate::operand::{Matrix, MatrixRef};
 use crate::operands::{OwnSite, Visit};
-use crate::pipeline::{Position, Release, Turns};
-use crate::plan::{CtaPlan, MainloopNeeds, MainloopSpec, Plan, element_offset};
+use crate::pipeline::{ClusterPosition, Position, Release, Turns};
+use crate::plan::{Arrivals, CtaPlan, MainloopNeeds, MainloopSpec, Plan, element_offset};
 use crate::record::RecordDevice;
 
 /// A work unit in elements: where its output tile begins, and the range of k-tiles to accumulate.
@@ -394,4 +394,14 @@ pub struct Consumer<'f> {
     /// The order among pingpong consumers, enforced by mbarriers. A mainloop calls `begin` before it waits
     /// for its first stage, and `pass` after it has waited for its last.
     pub turns: Turns<'f>,
+}
+
+impl<'f> Consumer<'f> {
+    /// A consumer warpgroup of a CTA without a cluster, which computes all rows of a tile, releases a stage by one arrival and takes no turns.
+    #[track_caller]
+    pub fn alone(f: &'f Builder, shared: Value<'f, u32>, warpgroup: Value<'f, u32>) -> Self {
+        let thread = f.special(Special::ThreadX) % 128;
+        let release = Release::new(f, Arrivals::Warpgroup, ClusterPosition::new(f, [1, 1]), shared, thread);
+        Self { shared, warpgroup, part: f.constant(0), thread, release, turns: Turns::none(f) }
+    }
 }

@@ -2,7 +2,7 @@
 //! function that takes such a text apart.
 //!
 //! ```
-//! use kernel::words::{SpecKey, Worded, read, write};
+//! use kernel::words::{At, SpecKey, key, read, write};
 //!
 //! /// A kernel with so many warps.
 //! #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,12 +11,7 @@
 //! }
 //!
 //! const USUAL: Spec = Spec { warps: 4 };
-//! const KEYS: [SpecKey<Spec>; 1] = [SpecKey {
-//!     name: "warps",
-//!     needed: "a number of warps",
-//!     read: |of, text| u32::read(text).map(|warps| of.warps = warps),
-//!     write: |of| of.warps.text(),
-//! }];
+//! static KEYS: [SpecKey<Spec>; 1] = [key("warps", "a number of warps", &At(|of: &mut Spec| &mut of.warps))];
 //!
 //! assert_eq!(read(&KEYS, USUAL, "warps=8"), Ok(Spec { warps: 8 }));
 //! let refused = read(&KEYS, USUAL, "warps=many").expect_err("no number");
@@ -30,16 +25,70 @@ use core::str::FromStr;
 use collective::Format;
 
 /// A key of specs `S`.
-#[derive(Clone, Copy, Debug)]
-pub struct SpecKey<S> {
+#[derive(Clone, Copy)]
+pub struct SpecKey<S: 'static> {
     /// Its name.
     pub name: &'static str,
     /// What its value must be, in words.
     pub needed: &'static str,
-    /// Reads a value; `None` if the key does not accept the text.
-    pub read: fn(&mut S, &str) -> Option<()>,
-    /// The text of its value; `None` if the spec has none.
-    pub write: fn(&S) -> Option<String>,
+    /// Its value.
+    pub value: &'static (dyn KeyValue<S> + Sync),
+}
+
+impl<S> fmt::Debug for SpecKey<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpecKey")
+            .field("name", &self.name)
+            .field("needed", &self.needed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key: its name, what its value must be, in words, and where the value is.
+pub const fn key<S>(
+    name: &'static str,
+    needed: &'static str,
+    value: &'static (dyn KeyValue<S> + Sync),
+) -> SpecKey<S> {
+    SpecKey { name, needed, value }
+}
+
+/// The value of a key of specs `S`.
+pub trait KeyValue<S> {
+    /// Reads a text; `None` if the key does not accept it.
+    fn read(&self, of: &mut S, text: &str) -> Option<()>;
+
+    /// The text; `None` if the spec has none.
+    fn text(&self, of: &S) -> Option<String>;
+}
+
+/// The value of a field.
+#[derive(Debug)]
+pub struct At<S, W>(pub fn(&mut S) -> &mut W);
+
+impl<S: Clone, W: Worded> KeyValue<S> for At<S, W> {
+    fn read(&self, of: &mut S, text: &str) -> Option<()> {
+        *(self.0)(of) = W::read(text)?;
+        Some(())
+    }
+
+    fn text(&self, of: &S) -> Option<String> {
+        (self.0)(&mut of.clone()).text()
+    }
+}
+
+/// A value that functions read and write.
+#[derive(Debug)]
+pub struct By<S>(pub fn(&mut S, &str) -> Option<()>, pub fn(&S) -> Option<String>);
+
+impl<S> KeyValue<S> for By<S> {
+    fn read(&self, of: &mut S, text: &str) -> Option<()> {
+        (self.0)(of, text)
+    }
+
+    fn text(&self, of: &S) -> Option<String> {
+        (self.1)(of)
+    }
 }
 
 /// A value with a text.
@@ -199,11 +248,11 @@ pub fn read<S>(keys: &[SpecKey<S>], mut of: S, text: &str) -> Result<S, WordErro
         let names: Vec<_> = keys.iter().map(|key| key.name).collect();
         return refused(key, value, format!("one of the keys {}", names.join(", ")));
     }
-    for SpecKey { name, needed, read, .. } in keys {
-        if let Some((_, value)) = words.iter().find(|(key, _)| key == name)
-            && read(&mut of, value).is_none()
+    for SpecKey { name, needed, value } in keys {
+        if let Some((_, text)) = words.iter().find(|(key, _)| key == name)
+            && value.read(&mut of, text).is_none()
         {
-            return refused(name, value, *needed);
+            return refused(name, text, *needed);
         }
     }
     Ok(of)
@@ -215,11 +264,13 @@ pub fn read<S>(keys: &[SpecKey<S>], mut of: S, text: &str) -> Result<S, WordErro
 /// The formatter's.
 pub fn write<S>(keys: &[SpecKey<S>], of: &S, mut usual: S, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut between = "";
-    for SpecKey { name, read, write, .. } in keys {
-        let Some(value) = write(of).filter(|value| write(&usual).as_ref() != Some(value)) else { continue };
-        write!(f, "{between}{name}={value}")?;
+    for SpecKey { name, value, .. } in keys {
+        let Some(text) = value.text(of).filter(|text| value.text(&usual).as_ref() != Some(text)) else {
+            continue;
+        };
+        write!(f, "{between}{name}={text}")?;
         // What was written is read, so that values that follow from it are not written too.
-        let _ = read(&mut usual, &value);
+        let _ = value.read(&mut usual, &text);
         between = " ";
     }
     Ok(())

@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::Format;
-use kernel::words::{self, SpecKey, WordError, Worded};
+use kernel::words::{self, At, By, SpecKey, WordError, Worded, key};
 
 use crate::spec::{NAME, RowKind, RowSpec, refused};
 
@@ -85,8 +85,9 @@ impl RowProblem {
         let known = Self::keys(kind);
         for key in KEYS.iter().filter(|key| known.iter().all(|known| known.name != key.name)) {
             // The limit of rows that are copied is their number.
-            let usual = if key.name == "limit" { Some(self.own().to_string()) } else { (key.write)(&usual) };
-            if (key.write)(self) != usual {
+            let usual =
+                if key.name == "limit" { Some(self.own().to_string()) } else { key.value.text(&usual) };
+            if key.value.text(self) != usual {
                 let (value, needed) = (self.text(key), usual.unwrap_or_default());
                 return Err(refused(key.name, value, format!("{needed}, as always for {},", kind.name())));
             }
@@ -133,7 +134,7 @@ impl RowProblem {
     }
 
     fn text(&self, key: &SpecKey<Self>) -> String {
-        (key.write)(self).unwrap_or_default()
+        key.value.text(self).unwrap_or_default()
     }
 
     /// The order of problems.
@@ -150,44 +151,33 @@ impl RowProblem {
 
 /// Every key, in the order in which a problem is printed: those of tables, those of parts, and that of statistics.
 static KEYS: [SpecKey<RowProblem>; 5] = [
-    SpecKey {
-        name: "table",
-        needed: "a number of rows",
-        read: |of, text| {
-            of.table = u32::read(text)?;
-            of.end();
-            Some(())
-        },
-        write: |of| of.table.text(),
-    },
-    SpecKey {
-        name: "choices",
-        needed: "a number of indices",
-        read: |of, text| u32::read(text).map(|choices| of.choices = choices),
-        write: |of| of.choices.text(),
-    },
-    SpecKey {
-        name: "first",
-        needed: "a number of rows or columns",
-        read: |of, text| {
-            of.first = u32::read(text)?;
-            of.end();
-            Some(())
-        },
-        write: |of| of.first.text(),
-    },
-    SpecKey {
-        name: "limit",
-        needed: "a number of rows or columns",
-        read: |of, text| u32::read(text).map(|limit| of.limit = limit),
-        write: |of| of.limit.text(),
-    },
-    SpecKey {
-        name: "ranks",
-        needed: "a number of ranks",
-        read: |of, text| u32::read(text).map(|ranks| of.ranks = ranks),
-        write: |of| of.ranks.text(),
-    },
+    key(
+        "table",
+        "a number of rows",
+        &By(
+            |of: &mut RowProblem, text| {
+                of.table = u32::read(text)?;
+                of.end();
+                Some(())
+            },
+            |of: &RowProblem| of.table.text(),
+        ),
+    ),
+    key("choices", "a number of indices", &At(|of: &mut RowProblem| &mut of.choices)),
+    key(
+        "first",
+        "a number of rows or columns",
+        &By(
+            |of: &mut RowProblem, text| {
+                of.first = u32::read(text)?;
+                of.end();
+                Some(())
+            },
+            |of: &RowProblem| of.first.text(),
+        ),
+    ),
+    key("limit", "a number of rows or columns", &At(|of: &mut RowProblem| &mut of.limit)),
+    key("ranks", "a number of ranks", &At(|of: &mut RowProblem| &mut of.ranks)),
 ];
 
 impl fmt::Display for RowProblem {

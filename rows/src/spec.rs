@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::Format;
-use kernel::words::{self, OneOf, SpecKey, WordError, Worded};
+use kernel::words::{self, At, By, OneOf, SpecKey, WordError, Worded, key};
 
 /// What a kernel over rows computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,24 +113,16 @@ pub(crate) fn refused(key: &str, value: impl fmt::Display, needed: impl Into<Str
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [SpecKey<RowSpec>; 3] = [
-    SpecKey {
-        name: "kernel",
-        needed: NAME,
-        read: |of, text| RowKind::read(text).map(|kind| *of = RowSpec::new(kind)),
-        write: |of| of.kind.text(),
-    },
-    SpecKey {
-        name: "format",
-        needed: "bf16 or f16",
-        read: |of, text| Format::read(text).map(|format| of.format = format),
-        write: |of| of.format.text(),
-    },
-    SpecKey {
-        name: "words",
-        needed: "on or off",
-        read: |of, text| bool::read(text).map(|words| of.words = words),
-        write: |of| of.words.text(),
-    },
+    key(
+        "kernel",
+        NAME,
+        &By(
+            |of: &mut RowSpec, text| RowKind::read(text).map(|kind| *of = RowSpec::new(kind)),
+            |of: &RowSpec| of.kind.text(),
+        ),
+    ),
+    key("format", "bf16 or f16", &At(|of: &mut RowSpec| &mut of.format)),
+    key("words", "on or off", &At(|of: &mut RowSpec| &mut of.words)),
 ];
 
 impl fmt::Display for RowSpec {

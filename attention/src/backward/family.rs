@@ -193,12 +193,7 @@ impl Family for AttentionBackward {
     }
 
     fn operations(request: &AttentionRequest) -> f64 {
-        let Ok(spec) = words(request) else { return 0.0 };
-        let part = |([queries, keys], count): ([u32; 2], u32)| {
-            let problem = AttentionProblem { batch: 1, queries, keys, ..request.problem };
-            spec.operations(&problem) * request.seen([queries, keys]) * f64::from(count)
-        };
-        request.kinds().map(part).sum()
+        words(request).map_or(0.0, |spec| request.operations(|problem| spec.operations(problem)))
     }
 
     fn expect(

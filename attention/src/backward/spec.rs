@@ -8,8 +8,8 @@ use collective::Format;
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
-use crate::words::{at, heads, of_heads};
-use kernel::words::{self, SpecKey, WordError};
+use crate::words::{heads, of_heads};
+use kernel::words::{self, At, By, SpecKey, key};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
 /// from the [default](Self::DEFAULT).
@@ -55,11 +55,8 @@ impl BackwardSpec {
     /// Floating-point operations that a problem counts as: five products of `2 * queries * keys * d`, three with Q and K's
     /// heads, two with V's. A causal mask counts as half.
     pub fn operations(&self, problem: &AttentionProblem) -> f64 {
-        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
-        let part = if self.mask == Mask::Causal { 0.5 } else { 1.0 };
-        let scores = f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys);
-        let [d, dv] = self.head.map(f64::from);
-        part * 2.0 * scores * (3.0 * d + 2.0 * dv)
+        let [d, dv] = self.head;
+        problem.operations(self.mask, 2 * (3 * d + 2 * dv))
     }
 }
 
@@ -71,13 +68,20 @@ impl Default for BackwardSpec {
 
 /// Every key, in the order in which a spec is printed.
 static KEYS: [SpecKey<BackwardSpec>; 7] = [
-    at!("format", "bf16 or f16", format),
-    at!("d", "elements of a head, for example 128 or 192x128", head, heads, of_heads),
-    at!("tile", "queries x keys, for example 64x128", tile),
-    at!("mask", "full, causal, window or chunked", mask),
-    at!("lengths", "equal or packed", lengths),
-    at!("deterministic", "on or off", deterministic),
-    at!("l2", "a number of MiB", l2),
+    key("format", "bf16 or f16", &At(|of: &mut BackwardSpec| &mut of.format)),
+    key(
+        "d",
+        "elements of a head, for example 128 or 192x128",
+        &By(
+            |of: &mut BackwardSpec, text| heads(text).map(|heads| of.head = heads),
+            |of: &BackwardSpec| of_heads(of.head),
+        ),
+    ),
+    key("tile", "queries x keys, for example 64x128", &At(|of: &mut BackwardSpec| &mut of.tile)),
+    key("mask", "full, causal, window or chunked", &At(|of: &mut BackwardSpec| &mut of.mask)),
+    key("lengths", "equal or packed", &At(|of: &mut BackwardSpec| &mut of.lengths)),
+    key("deterministic", "on or off", &At(|of: &mut BackwardSpec| &mut of.deterministic)),
+    key("l2", "a number of MiB", &At(|of: &mut BackwardSpec| &mut of.l2)),
 ];
 
 impl fmt::Display for BackwardSpec {
@@ -91,7 +95,6 @@ impl FromStr for BackwardSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        words::read(&KEYS, Self::DEFAULT, text)
-            .map_err(|WordError { key, value, needed }| AttentionError::Word { key, value, needed })
+        Ok(words::read(&KEYS, Self::DEFAULT, text)?)
     }
 }

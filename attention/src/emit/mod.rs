@@ -9,12 +9,12 @@ pub(crate) mod softmax;
 mod store;
 mod walk;
 
+use collective::Consumer;
 use collective::heads::{DeviceLengths, DevicePages, DeviceTensor};
-use collective::pipeline::{ClusterPosition, Position, Release, Ring, Turns};
+use collective::pipeline::{Position, Ring, Turns};
 use collective::queue;
 use collective::skeleton::Cta;
-use collective::{Arrivals, Consumer};
-use ptx::{Builder, Special, Value, Var};
+use ptx::{Builder, Value, Var};
 
 #[cfg(feature = "records")]
 pub(crate) use self::merge::{TOGETHER, columns_of_lane};
@@ -424,16 +424,9 @@ impl<'f> Kernel<'_, 'f> {
 
     fn consumer(&self, warpgroup: Value<'f, u32>) -> Consumer<'f> {
         let Self { f, shared, .. } = *self;
-        let thread = f.special(Special::ThreadX) % 128;
-        let alone = ClusterPosition::new(f, [1, 1]);
-        Consumer {
-            shared,
-            warpgroup,
-            part: if self.plan.rows_are_divided() { warpgroup } else { f.constant(0) },
-            thread,
-            release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
-            turns: Turns::in_loop(f, &self.plan.cta, warpgroup),
-        }
+        let alone = Consumer::alone(f, shared, warpgroup);
+        let part = if self.plan.rows_are_divided() { warpgroup } else { alone.part };
+        Consumer { part, turns: Turns::in_loop(f, &self.plan.cta, warpgroup), ..alone }
     }
 }
 
