@@ -156,7 +156,7 @@ pub mod prelude {
         pub use kernel::words::{Numbers, Sizes};
         pub use kernel::{
             AnyGemm, Expected, Family, GemmFamily, Inputs, Kernel, Launch, LaunchError, Machine, OwnGemm,
-            Predicted, Program, WithMainloop, cheapest, check_accessed,
+            Predicted, Program, WithMainloop, cheapest, check_accessed, check_extent, check_heads,
         };
         pub use ptx::{Builder, Entry, Special, Target, Value, VerifyError};
     }

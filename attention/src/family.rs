@@ -148,11 +148,7 @@ impl AttentionRequest {
 
     /// The whole-number arguments of the mask.
     pub fn counts(&self) -> &[i32] {
-        match self.mask {
-            Mask::Full | Mask::Causal => &[],
-            Mask::Window => &self.numbers,
-            Mask::Chunked => &self.numbers[..1],
-        }
+        &self.numbers[..Self::names(self.mask).len()]
     }
 
     /// Names of the mask's arguments, as words.

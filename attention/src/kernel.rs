@@ -1,21 +1,15 @@
-//! The kernel: from a spec to a program, and from a call to a launch.
+//! The kernel of a spec.
 
 use std::sync::Arc;
 
 use collective::{Bounded, QueuePlan};
-use kernel::operands::Visit;
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
-use ptx::VerifyError;
 
 use crate::call::AttentionCall;
-use crate::emit;
 use crate::error::AttentionError;
 use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
-use crate::problem::AttentionProblem;
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Order, Parts};
-use crate::tiles::blocks_seen;
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
 /// say.
@@ -115,39 +109,5 @@ impl Attention {
     /// Bytes at the beginning of the workspace for the counter of tiles, if they are drawn.
     pub(crate) const fn of_counter(&self) -> u64 {
         if matches!(self.plan.spec.order, Order::Drawn) { QueuePlan::WORKSPACE_BYTES } else { 0 }
-    }
-}
-
-impl Kernel<AttentionCall> for Attention {
-    fn program(&self) -> Result<Program, VerifyError> {
-        let plan = &self.plan;
-        Program::of(self, plan.cta.entry(self.name()), |f| {
-            emit::emit(f, plan, &*self.scores);
-        })
-    }
-
-    fn launch(&self, call: &AttentionCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        self.launched(call, resident)
-    }
-
-    fn workspace(&self, call: &AttentionCall, _slots: u32) -> u64 {
-        Self::workspace(self, call)
-    }
-
-    fn total_work(&self, call: &AttentionCall) -> u128 {
-        let AttentionProblem { queries, keys, .. } = call.problem;
-        let AttentionSpec { tile: [rows, block], mask, pack, .. } = self.plan.spec;
-        let tiles = self.tiles(call);
-        let seen = blocks_seen(mask, &call.counts, [queries, keys], [rows / pack, block]);
-        // A part of a tile stores as a tile does.
-        tiles.whole() * (seen + u128::from(tiles.parts))
-    }
-
-    fn lend_workspace(&self, call: &mut AttentionCall, workspace: Option<Buffer>) {
-        call.workspace = workspace;
-    }
-
-    fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
-        self.interface(call, None, visit);
     }
 }

@@ -1,21 +1,29 @@
-//! From a call to a launch, and what is checked of it.
+//! The kernel's program, and the launch of a call: what is checked of it.
 
 use collective::heads::HeadsRef;
-use kernel::{Buffer, Launch, LaunchError, check_accessed, check_heads, check_packed, check_pages};
+use kernel::operands::Visit;
+use kernel::{
+    Buffer, Kernel, Launch, LaunchError, Program, check_accessed, check_heads, check_packed, check_pages,
+};
+use ptx::VerifyError;
 use ptx::abi::Grid;
 
 use crate::call::AttentionCall;
+use crate::emit;
 use crate::kernel::Attention;
-use crate::problem::refused;
-use crate::spec::Lengths;
+use crate::problem::{AttentionProblem, refused};
+use crate::spec::{AttentionSpec, Lengths};
+use crate::tiles::blocks_seen;
 
-impl Attention {
-    /// The launch of a call. `None` if there is nothing to compute.
-    pub(crate) fn launched(
-        &self,
-        call: &AttentionCall,
-        resident: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
+impl Kernel<AttentionCall> for Attention {
+    fn program(&self) -> Result<Program, VerifyError> {
+        let plan = &self.plan;
+        Program::of(self, plan.cta.entry(self.name()), |f| {
+            emit::emit(f, plan, &*self.scores);
+        })
+    }
+
+    fn launch(&self, call: &AttentionCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
         call.problem.check()?;
         self.check_shares(call)?;
         call.check_arguments(&*self.scores)?;
@@ -36,6 +44,29 @@ impl Attention {
         Launch::new(grid, |visit| self.interface(&mut call.clone(), Some(&filled), visit)).map(Some)
     }
 
+    fn workspace(&self, call: &AttentionCall, _slots: u32) -> u64 {
+        Self::workspace(self, call)
+    }
+
+    fn total_work(&self, call: &AttentionCall) -> u128 {
+        let AttentionProblem { queries, keys, .. } = call.problem;
+        let AttentionSpec { tile: [rows, block], mask, pack, .. } = self.plan.spec;
+        let tiles = self.tiles(call);
+        let seen = blocks_seen(mask, &call.counts, [queries, keys], [rows / pack, block]);
+        // A part of a tile stores as a tile does.
+        tiles.whole() * (seen + u128::from(tiles.parts))
+    }
+
+    fn lend_workspace(&self, call: &mut AttentionCall, workspace: Option<Buffer>) {
+        call.workspace = workspace;
+    }
+
+    fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
+        self.interface(call, None, visit);
+    }
+}
+
+impl Attention {
     /// Checks that a tile has rows for the heads that share K and V, and that there is no V of its own with latent attention.
     fn check_shares(&self, call: &AttentionCall) -> Result<(), LaunchError> {
         let ([heads, shared], pack) = (call.problem.heads, self.plan.spec.pack);

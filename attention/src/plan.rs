@@ -5,8 +5,7 @@ mod rings;
 
 use collective::heads::Pages;
 use collective::{
-    Atom, CtaPlan, Format, OperandTile, Peers, Producer, ProductSpec, QueuePlan, RingPlan, RoleRegisters,
-    TileLayout,
+    Atom, CtaPlan, Format, OperandTile, Producer, ProductSpec, QueuePlan, RingPlan, RoleRegisters, TileLayout,
 };
 use cute_rs::atom::Major;
 use ptx::Target;
@@ -143,17 +142,13 @@ impl AttentionPlan {
         };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
         let on = if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) };
+        let producer = if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread };
         Ok(Self {
             spec,
             cta: CtaPlan {
-                producer: Some(if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread }),
-                consumers,
-                registers,
-                shared_bytes,
-                cluster: 1,
-                peers: Peers::Apart,
                 overlaps: is_divided(&spec),
                 turns: spec.turns && consumers > sharing,
+                ..CtaPlan::alone(producer, consumers, registers, shared_bytes)
             },
             tiles: [q, k, v],
             weights,

@@ -154,6 +154,7 @@ impl<'c> HeadTensor<'c> {
         }
     }
 
+    /// Visits the memory.
     fn visit(&mut self, visit: &mut dyn Visit) {
         let Self { name, ref mut at, shape, format, operand, .. } = *self;
         let [batch, heads, rows, d] = shape;
@@ -165,6 +166,7 @@ impl<'c> HeadTensor<'c> {
         [&mut at.row, &mut at.head, &mut at.batch].into_iter().for_each(|length| visit.length(length));
     }
 
+    /// States the parameters. Where nothing is accessed, a tensor map begins at `other` memory, by name and address.
     fn state(&self, other: (&'static str, u64), visit: &mut dyn Visit) {
         match self.reached {
             Reached::Map(name, tile, packed) => {
@@ -184,8 +186,8 @@ impl<'c> HeadTensor<'c> {
     }
 
     /// States a tensor map for boxes that have no row of the tensor: every box that does not begin at its only element is outside, and
-    /// becomes zero. It begins at `other` memory, by name and address. A card reads a map's first bytes for such a box, which is why they have to be memory; those of maps that begin
-    /// before their tensor need not be.
+    /// becomes zero. It begins at `other` memory, by name and address: a card reads a map's first bytes for such a box, so they have to be
+    /// memory; those of maps that begin before their tensor need not be.
     pub fn state_outside(
         &self,
         name: &'static str,
@@ -224,11 +226,11 @@ impl<'c> HeadTensor<'c> {
             }
         };
         // The dimensions after a row: its head and its sequence, or its beginning in between.
-        let heads_of = (heads / share, at.head.saturating_mul(share.into()));
+        let heads_of = (heads.checked_div(share).unwrap_or(0), at.head.saturating_mul(share.into()));
         let (most, further) = match self.rows {
             HeadRows::Equal => (rows, vec![heads_of, (batch, at.batch)]),
             HeadRows::Packed(_) => (before, vec![heads_of, (rows.saturating_add(1), at.row)]),
-            HeadRows::Page => (rows, vec![(before + 1, at.row), heads_of, (batch, at.batch)]),
+            HeadRows::Page => (rows, vec![(before.saturating_add(1), at.row), heads_of, (batch, at.batch)]),
         };
         let [mn, k] = match tile.major() {
             Major::K => [most, d],

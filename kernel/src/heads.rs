@@ -67,7 +67,7 @@ pub fn check_packed(packed: &Packed, sides: usize) -> Result<(), LaunchError> {
 /// The first number that is illegal.
 pub fn check_pages(pages: &Pages, page: u32, keys: u32) -> Result<(), LaunchError> {
     check_extent("the number of pages", pages.count)?;
-    let (needed, each) = (keys.div_ceil(page), pages.each);
+    let (needed, each) = (keys.div_ceil(page.max(1)), pages.each);
     let reason = if keys > 0 && pages.count == 0 {
         format!("the cache has no page, {needed} were needed for {keys} keys")
     } else if each < needed {

@@ -2,9 +2,7 @@
 
 mod rings;
 
-use collective::{
-    Atom, CtaPlan, OperandTile, Peers, Producer, ProductSpec, RingPlan, RoleRegisters, TileLayout,
-};
+use collective::{Atom, CtaPlan, OperandTile, Producer, ProductSpec, RingPlan, RoleRegisters, TileLayout};
 use cute_rs::atom::Major;
 
 use self::rings::Rings;
@@ -119,16 +117,7 @@ impl BackwardPlan {
         Ok(Self {
             spec,
             wide: wide(&spec),
-            cta: CtaPlan {
-                producer: Some(Producer::Warpgroup),
-                consumers: consumers(&spec),
-                registers,
-                shared_bytes,
-                cluster: 1,
-                peers: Peers::Apart,
-                overlaps: false,
-                turns: false,
-            },
+            cta: CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes),
             pair,
             keys: tiles.keys,
             queries: tiles.queries,

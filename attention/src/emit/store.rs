@@ -138,10 +138,7 @@ impl<'a, 'f> Store<'a, 'f> {
             let [at, head] = self.kernel.query(&unit, row.row);
             f.if_(at.less_than(unit.lengths[0]), || {
                 let line = self.kernel.rows_before(&unit, head) + at.cast::<u64>();
-                let base = parts.output(part.number, line, self.kernel.plan) + row.column.mul_wide(4u32);
-                for pair in &row.pairs {
-                    f.store_global(base, (pair.column * 4).cast_signed(), pair.values);
-                }
+                row.store(f, Format::F32, parts.output(part.number, line, self.kernel.plan), None);
             });
         }
     }
@@ -157,22 +154,7 @@ impl<'a, 'f> Store<'a, 'f> {
         for row in rows {
             let [at, head] = self.kernel.query(&unit, row.row);
             f.if_(at.less_than(unit.lengths[0]), || {
-                let own = self.kernel.row_of_o(o, &unit, [at, head]);
-                let base = own + row.column.mul_wide(format.bytes());
-                let offset = |column: u32| (column * format.bytes()).cast_signed();
-                let packed: Vec<_> =
-                    row.pairs.iter().map(|pair| (pair.column, format.pack(f, pair.values))).collect();
-                f.if_else(
-                    pairs,
-                    || packed.iter().for_each(|&(column, pair)| pair.store_global(base, offset(column))),
-                    || {
-                        for &(column, pair) in &packed {
-                            for (column, element) in (column..).zip(format.unpack(f, pair)) {
-                                element.store_global(base, offset(column));
-                            }
-                        }
-                    },
-                );
+                row.store(f, format, self.kernel.row_of_o(o, &unit, [at, head]), Some(pairs));
             });
         }
     }

@@ -54,7 +54,7 @@ impl Pages {
 
     /// Number of pages of a block, for pages and blocks of these numbers of keys; 1 if a page has several blocks.
     pub const fn per_block(page: u32, block: u32) -> u32 {
-        if block > page { block / page } else { 1 }
+        if page > 0 && block > page { block / page } else { 1 }
     }
 
     /// Visits the cache of so many sequences, of which the table is read or not.
@@ -141,7 +141,7 @@ impl<'f> DevicePages<'f> {
     pub fn of(f: &'f Builder, [page, block]: [u32; 2], together: u32) -> Self {
         let [lengths, table] = ["key_lengths", "pages"].map(|name| f.parameter(name));
         let (each, count) = (f.parameter("pages_each"), f.parameter("all_pages"));
-        let together = Pages::per_block(page, block).min(together);
+        let together = if together == 0 { 1 } else { Pages::per_block(page, block).min(together) };
         Self { page, block, together, lengths, table, each, count }
     }
 

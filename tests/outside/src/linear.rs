@@ -9,7 +9,6 @@ use falchion::collective::{
     RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{check_extent, check_heads};
 use falchion::prelude::bf16;
 use falchion::prelude::family::*;
 use falchion::ptx::{ProxySpace, WgmmaTypes};
@@ -169,8 +168,7 @@ impl<'f> Emission<'f> {
             let fragment = out.fragment(consumer, [first, part]);
             for row in fragment.rows(fragment.start(), 0) {
                 f.if_(row.row.less_than(length), || {
-                    let at = o + (head * length + row.row).mul_wide(4 * D) + row.column.mul_wide(4);
-                    row.pairs.iter().for_each(|pair| f.store_global(at, 4 * pair.column as i32, pair.values));
+                    row.store(f, Format::F32, o + (head * length + row.row).mul_wide(4 * D), None);
                 });
             }
         });
