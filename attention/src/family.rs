@@ -15,6 +15,7 @@ use crate::call::AttentionCall;
 use crate::error::AttentionError;
 use crate::factors::Factors;
 use crate::kernel::Attention;
+use crate::masks::of_spec;
 use crate::plan::LatentPlan;
 use crate::problem::AttentionProblem;
 use crate::shortlist::Shortlist;
@@ -410,7 +411,9 @@ impl Family for Attention {
     }
 
     fn spec(&self) -> Option<AttentionSpec> {
-        self.has_masks_of_specs().then_some(self.plan().spec)
+        // A mask of one's own has no spec.
+        let spec = self.plan.spec;
+        (of_spec(&spec).name() == self.scores.name()).then_some(spec)
     }
 
     /// The log-sum-exp is stored.

@@ -10,6 +10,7 @@ use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Order, Parts};
+use crate::words::of_heads;
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
 /// say.
@@ -61,18 +62,11 @@ impl Attention {
         &self.plan
     }
 
-    /// Whether its mask is one that specs can name, and not one of the user's own.
-    #[cfg(feature = "records")]
-    pub(crate) fn has_masks_of_specs(&self) -> bool {
-        let of_spec = Self::new(self.plan.spec).map(|of_spec| of_spec.scores.name());
-        of_spec.is_ok_and(|name| name == self.scores.name())
-    }
-
     /// The kernel's name.
     pub fn name(&self) -> String {
-        let AttentionSpec { format, cache, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;
+        let AttentionSpec { format, cache, head, tile: [rows, keys], .. } = self.plan.spec;
         let cache = cache.map_or_else(String::new, |cache| format!("_{cache}"));
-        let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
+        let heads = of_heads(head).unwrap_or_default();
         let AttentionSpec { sinks, lengths, pages, pack, parts, order, .. } = self.plan.spec;
         let sinks = if sinks { "_sinks" } else { "" };
         let packed = if lengths == Lengths::Packed { "_packed" } else { "" };

@@ -27,17 +27,6 @@ pub(crate) struct Divided {
 const NUMBERS: [&str; 2] = ["parts", "part_rows"];
 const PLACES: [&str; 3] = ["part_counters", "part_sums", "part_outputs"];
 
-impl spec::Parts {
-    /// Most parts of a number of keys.
-    pub(crate) fn most(self, keys: u32) -> u32 {
-        match self {
-            Self::One => 1,
-            Self::Count(count) => count,
-            Self::Keys(part) => keys.div_ceil(part).max(1),
-        }
-    }
-}
-
 impl Attention {
     /// How the keys of a call are divided, if they are.
     pub(crate) fn divided(&self, call: &AttentionCall) -> Option<Divided> {

@@ -5,7 +5,7 @@ use kernel::{LaunchError, MOST_ROWS};
 use crate::call::AttentionCall;
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
-use crate::spec::{AttentionSpec, Lengths, Mask, Order};
+use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 
 /// The tiles of a call.
 #[derive(Clone, Copy)]
@@ -54,7 +54,12 @@ impl Attention {
             Lengths::Equal => (batch, queries.div_ceil(per_tile).into()),
             Lengths::Packed => (1, u64::from(call.packed.rows[0] / per_tile) + u64::from(batch)),
         };
-        Tiles { share, heads: heads / share, sequences, across, parts: self.plan.spec.parts.most(keys) }
+        let parts = match self.plan.spec.parts {
+            Parts::One => 1,
+            Parts::Count(count) => count,
+            Parts::Keys(part) => keys.div_ceil(part).max(1),
+        };
+        Tiles { share, heads: heads / share, sequences, across, parts }
     }
 
     /// What a launch of a checked call on at most so many CTAs fills in, and the number of CTAs.

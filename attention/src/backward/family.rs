@@ -9,6 +9,7 @@ use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::family::{self, AttentionRequest, differ};
 use crate::kernel::Attention;
+use crate::masks::of_mask;
 use crate::problem::AttentionProblem;
 use crate::spec::{AttentionSpec, Mask};
 
@@ -127,7 +128,8 @@ impl Family for AttentionBackward {
     }
 
     fn spec(&self) -> Option<BackwardSpec> {
-        self.has_mask_of_spec().then_some(self.plan().spec)
+        let spec = self.plan().spec;
+        (of_mask(spec.mask).name() == self.scores.name()).then_some(spec)
     }
 
     fn request(text: &str) -> Result<AttentionRequest, String> {

@@ -20,6 +20,7 @@ use crate::plan::AttentionPlan;
 use crate::problem::AttentionProblem;
 use crate::scores::{AnyScores, Scores, any};
 use crate::tiles::{blocks_seen, of_section};
+use crate::words::of_heads;
 
 /// One of the programs of the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct AttentionBackward {
     plan: BackwardPlan,
-    scores: Arc<dyn AnyScores>,
+    pub(super) scores: Arc<dyn AnyScores>,
 }
 
 /// One program of a backward pass, a kernel of its own.
@@ -115,19 +116,12 @@ impl AttentionBackward {
         BackwardStep { of: self.clone(), step }
     }
 
-    /// Whether its mask is one that specs can name, and not one of the user's own.
-    #[cfg(feature = "records")]
-    pub(super) fn has_mask_of_spec(&self) -> bool {
-        of_mask(self.plan.spec.mask).name() == self.scores.name()
-    }
-
     /// The name of the main program.
     pub fn name(&self) -> String {
         let BackwardSpec { format, head, tile: [rows, keys], deterministic, .. } = self.plan.spec;
         let packed = if self.plan.is_packed() { "_packed" } else { "" };
         let order = if deterministic { "_ordered" } else { "" };
-        let [d, dv] = head;
-        let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
+        let heads = of_heads(head).unwrap_or_default();
         format!("attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}", self.scores.name())
     }
 
@@ -209,8 +203,7 @@ impl BackwardStep {
             let (address, alignment) = (*address, 4);
             return Err(LaunchError::Address { name: SUMS, address, alignment });
         }
-        let need = self.of.workspace(problem, packed);
-        Buffer::workspace_address(call.workspace, need).map(drop)
+        Buffer::workspace_address(call.workspace, self.of.workspace(problem, packed)).map(drop)
     }
 
     /// CTAs of a call: one per tile of queries, or per block of keys.
@@ -299,8 +292,7 @@ impl Kernel<BackwardCall> for AttentionBackward {
     }
 
     fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {
-        let boxed = |step| Box::new(step) as Box<dyn Kernel<BackwardCall>>;
-        Self::steps(self).into_iter().map(boxed).collect()
+        Self::steps(self).into_iter().map(|step| Box::new(step) as _).collect()
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
