@@ -160,7 +160,8 @@ pub mod prelude {
         pub use kernel::words::{Numbers, Sizes};
         pub use kernel::{
             Addressed, AnyGemm, ConvProblem, Expected, Family, GemmFamily, Inputs, Kernel, Launch,
-            LaunchError, Machine, OwnGemm, Predicted, Program, WithMainloop, cheapest,
+            LaunchError, Machine, OwnGemm, Predicted, Program, WithMainloop, cheapest, check_accessed,
+            check_heads,
         };
         pub use ptx::{Builder, Entry, Special, Target, Value, VerifyError};
     }

@@ -1,41 +1,32 @@
 //! Why a spec is no kernel.
 
-use collective::Format;
+use collective::PlanError;
+use cute_rs::LayoutError;
+use kernel::words::WordError;
 
 /// Why a spec is no kernel. Each error names the field, its value and what was needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttentionError {
     /// A word of a spec's text.
-    #[error("`{key}={value}`: {needed} was needed")]
-    Word {
-        /// The key.
-        key: String,
-        /// The value.
-        value: String,
-        /// What was needed.
-        needed: String,
-    },
-    /// A format that is not supported.
-    #[error("{field} is {format}, {needed} was needed")]
-    Format {
-        /// `format` or `output`.
-        field: &'static str,
-        /// The format given.
-        format: Format,
-        /// What is allowed.
-        needed: &'static str,
-    },
-    /// A number that is not possible.
+    #[error(transparent)]
+    Word(#[from] WordError),
+    /// A field that is not possible.
     #[error("{field} is {value}, {needed} was needed")]
-    Number {
-        /// Which number.
+    Field {
+        /// Which one.
         field: &'static str,
         /// Its value.
-        value: u32,
+        value: String,
         /// What is allowed.
         needed: &'static str,
     },
+    /// A tile that shared memory does not hold.
+    #[error("a tile of the kernel: {0}")]
+    Tile(#[source] Box<LayoutError>),
+    /// A product that `wgmma` does not multiply.
+    #[error("a product of the kernel: {0}")]
+    Product(#[from] PlanError),
     /// The tiles do not fit into shared memory.
     #[error(
         "Q's tile and {stages} blocks each of K and V need {need} B of shared memory, a CTA has {have} B: take fewer keys per \
@@ -73,4 +64,10 @@ pub enum AttentionError {
         /// Their name.
         scores: String,
     },
+}
+
+impl From<LayoutError> for AttentionError {
+    fn from(error: LayoutError) -> Self {
+        Self::Tile(Box::new(error))
+    }
 }

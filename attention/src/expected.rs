@@ -6,9 +6,11 @@ use reference::attention::sequences::SequenceRows;
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
+use crate::call::AttentionCall;
+use crate::factors::Factors;
 use crate::family::AttentionRequest;
 use crate::kernel::Attention;
-use crate::problem::{AttentionCall, AttentionProblem, Factors};
+use crate::problem::AttentionProblem;
 use crate::scores::Scope;
 use crate::spec::{AttentionSpec, Lengths, Mask, Parts};
 

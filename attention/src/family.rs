@@ -6,14 +6,18 @@ mod tests;
 use core::str::FromStr;
 
 use collective::Format;
+use collective::heads::{HeadsRef, Packed, Pages};
 use kernel::operands::Contents;
 use kernel::words::Worded;
 use kernel::{Blocks, Expected, Family, Inputs, LaunchError, Machine, Predicted, alike, cheapest};
 
+use crate::call::AttentionCall;
 use crate::error::AttentionError;
+use crate::factors::Factors;
 use crate::kernel::Attention;
+use crate::masks::of_spec;
 use crate::plan::LatentPlan;
-use crate::problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
+use crate::problem::AttentionProblem;
 use crate::shortlist::Shortlist;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, OutputStore, Parts};
 
@@ -67,15 +71,21 @@ impl AttentionRequest {
 
     /// bf16 with heads of `d` elements, where every query sees every key.
     pub const fn new(problem: AttentionProblem, d: u32) -> Self {
+        Self::of(&AttentionSpec { head: [d, d], ..AttentionSpec::DEFAULT }, problem)
+    }
+
+    /// What a spec says of it.
+    const fn of(spec: &AttentionSpec, problem: AttentionProblem) -> Self {
+        let AttentionSpec { format, cache, output, head, mask, lengths, pages, .. } = *spec;
         Self {
-            format: Format::Bf16,
-            cache: None,
-            output: Format::Bf16,
-            head: [d, d],
-            mask: Mask::Full,
+            format,
+            cache,
+            output,
+            head,
+            mask,
             numbers: [0; 2],
-            lengths: Lengths::Equal,
-            pages: None,
+            lengths,
+            pages,
             fixed: false,
             aligned: true,
             workspace: false,
@@ -139,11 +149,7 @@ impl AttentionRequest {
 
     /// The whole-number arguments of the mask.
     pub fn counts(&self) -> &[i32] {
-        match self.mask {
-            Mask::Full | Mask::Causal => &[],
-            Mask::Window => &self.numbers,
-            Mask::Chunked => &self.numbers[..1],
-        }
+        &self.numbers[..Self::names(self.mask).len()]
     }
 
     /// Names of the mask's arguments, as words.
@@ -235,6 +241,15 @@ impl AttentionRequest {
         seen as f64 / all.max(1.0)
     }
 
+    /// Operations of all sequences, of which one counts as `of` says without windows and chunks.
+    pub(crate) fn operations(&self, of: impl Fn(&AttentionProblem) -> f64) -> f64 {
+        let part = |([queries, keys], count): ([u32; 2], u32)| {
+            let problem = AttentionProblem { batch: 1, queries, keys, ..self.problem };
+            of(&problem) * self.seen([queries, keys]) * f64::from(count)
+        };
+        self.kinds().map(part).sum()
+    }
+
     /// Kernels that compute a row the same way in every batch, the first of which that is legal is taken. They do not depend on
     /// lengths, or on the number of sequences.
     fn fixed_specs(&self) -> impl Iterator<Item = AttentionSpec> + use<> {
@@ -308,50 +323,31 @@ impl AttentionRequest {
     /// Reads a problem of a family whose problems have these words.
     pub(crate) fn read(text: &str, family: &str, known: &[&str]) -> Result<Self, String> {
         let (extents, words) = text.trim().split_once([' ', ',']).unwrap_or((text.trim(), ""));
-        let refused = || {
+        let (batch, heads, [queries, keys]) = Self::extents(extents).ok_or_else(|| {
             format!(
                 "`{extents}` was found, sequences x heads x queries x keys were needed, as 4x16/4x4096x4096"
             )
-        };
-        let parts: Vec<&str> = extents.split('x').collect();
-        let (&[batch, heads, queries], keys) = (match parts.get(..3) {
-            Some(first @ [..]) => <&[&str; 3]>::try_from(first).map(|first| (first, parts.get(3))),
-            None => return Err(refused()),
-        })
-        .map_err(|_| refused())?;
-        let number = |text: &str| text.parse::<u32>().map_err(|_| refused());
-        let (heads, shared) = heads.split_once('/').unwrap_or((heads, heads));
-        let queries = number(queries)?;
-        let keys = keys.map_or(Ok(queries), |keys| number(keys))?;
-        if parts.len() > 4 {
-            return Err(refused());
-        }
-        let (mut own, mut others, mut fixed, mut aligned) = (Vec::new(), Vec::new(), false, true);
+        })?;
+        let (mut own, mut others, mut fixed, mut aligned) = (Vec::new(), String::new(), false, true);
         for (name, value) in crate::words::words(words).map_err(|error| error.to_string())? {
+            let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
             if !known.contains(&name) {
-                let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
-                return Err(format!(
-                    "`{word}` is no word of a problem of {family}: these are {}",
-                    known.join(", ")
-                ));
+                let known = known.join(", ");
+                return Err(format!("`{word}` is no word of a problem of {family}: these are {known}"));
             }
+            let refused = |needed| format!("`{word}`: {needed} was needed");
             match name {
                 "left" | "right" | "chunk" => {
-                    let number = value.parse::<i32>().ok().filter(|&value| (0..=1 << 30).contains(&value));
-                    let refused = || format!("`{name}={value}`: a number from 0 to 2^30 was needed");
-                    own.push((name, number.ok_or_else(refused)?));
+                    let number = value.parse::<i32>().ok().filter(|value| (0..=1 << 30).contains(value));
+                    own.push((name, number.ok_or_else(|| refused("a number from 0 to 2^30"))?));
                 }
-                "fixed" | "aligned" => {
-                    let switch = if name == "fixed" { &mut fixed } else { &mut aligned };
-                    *switch = Worded::read(value)
-                        .ok_or_else(|| format!("`{name}={value}`: on or off was needed"))?;
-                }
-                _ => others.push(format!("{name}={value}")),
+                "fixed" => fixed = Worded::read(value).ok_or_else(|| refused("on or off"))?,
+                "aligned" => aligned = Worded::read(value).ok_or_else(|| refused("on or off"))?,
+                _ => others += &format!("{word} "),
             }
         }
-        let spec: AttentionSpec =
-            others.join(" ").parse().map_err(|error: AttentionError| error.to_string())?;
-        let AttentionSpec { format, cache, output, head, mask, lengths, pages, .. } = spec;
+        let spec: AttentionSpec = others.parse().map_err(|error: AttentionError| error.to_string())?;
+        let AttentionSpec { head, mask, lengths, pages, .. } = spec;
         let mut numbers = [0; 2];
         let names = Self::names(mask);
         for (name, number) in names.iter().zip(&mut numbers) {
@@ -365,12 +361,11 @@ impl AttentionRequest {
             return Err("chunk is 0, at least 1 was needed".to_owned());
         }
         if lengths == Lengths::Packed && (queries != keys || pages.is_some()) {
+            let of_pages = if pages.is_some() { " in pages" } else { "" };
             return Err(format!(
-                "lengths=packed with {queries} queries and {keys} keys{}: a problem has as many keys as queries then, and no pages",
-                if pages.is_some() { " in pages" } else { "" }
+                "lengths=packed with {queries} queries and {keys} keys{of_pages}: a problem has as many keys as queries then, and no pages"
             ));
         }
-        let (batch, heads) = (number(batch)?, [number(heads)?, number(shared)?]);
         if !(1..=Self::MOST_SEQUENCES).contains(&batch) {
             return Err(format!("sequences are {batch}, 1 to {} was needed", Self::MOST_SEQUENCES));
         }
@@ -386,21 +381,18 @@ impl AttentionRequest {
                 "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"
             ));
         }
-        Ok(Self {
-            format,
-            cache,
-            output,
-            head,
-            mask,
-            numbers,
-            lengths,
-            pages,
-            fixed,
-            aligned,
-            workspace: true,
-            problem,
-            log_sum_exp: false,
-        })
+        Ok(Self { numbers, fixed, aligned, workspace: true, ..Self::of(&spec, problem) })
+    }
+
+    /// Sequences, heads of Q and of K, queries and keys: those of K are those of Q, if they are not said.
+    fn extents(text: &str) -> Option<(u32, [u32; 2], [u32; 2])> {
+        let (batch, rest) = text.split_once('x')?;
+        let (heads, rows) = rest.split_once('x')?;
+        let both = |text: &str, between| {
+            let (a, b) = text.split_once(between).unwrap_or((text, text));
+            Some([a.parse().ok()?, b.parse().ok()?])
+        };
+        Some((batch.parse().ok()?, both(heads, '/')?, both(rows, 'x')?))
     }
 }
 
@@ -442,7 +434,9 @@ impl Family for Attention {
     }
 
     fn spec(&self) -> Option<AttentionSpec> {
-        self.has_masks_of_specs().then_some(self.plan().spec)
+        // A mask of one's own has no spec.
+        let spec = self.plan.spec;
+        (of_spec(&spec).name() == self.scores.name()).then_some(spec)
     }
 
     fn call(request: &AttentionRequest) -> AttentionCall {
@@ -470,7 +464,7 @@ impl Family for Attention {
         }
         if request.spec().is_scaled() {
             let of_q = if request.cache.is_some() { 0 } else { 1 << 8 };
-            call.factors = Factors { addresses: [of_q, 1 << 8, 1 << 8], per_head: true };
+            call.factors = Factors::of_heads([of_q, 1 << 8, 1 << 8]);
         }
         if let Some(page) = request.pages {
             let each = keys.div_ceil(page);
@@ -572,11 +566,7 @@ impl Family for Attention {
     }
 
     fn operations(request: &AttentionRequest) -> f64 {
-        let part = |([queries, keys], count): ([u32; 2], u32)| {
-            let problem = AttentionProblem { batch: 1, queries, keys, ..request.problem };
-            request.spec().operations(&problem) * request.seen([queries, keys]) * f64::from(count)
-        };
-        request.kinds().map(part).sum()
+        request.operations(|problem| request.spec().operations(problem))
     }
 
     fn expect(

@@ -28,37 +28,41 @@
 #![forbid(unsafe_code)]
 
 pub mod backward;
-mod checks;
+mod call;
 mod count;
 mod emit;
 mod error;
 #[cfg(feature = "records")]
 mod expected;
+mod factors;
 #[cfg(feature = "records")]
 mod family;
-mod interface;
 mod kernel;
 mod launch;
-mod maps;
 mod masks;
 #[cfg(feature = "records")]
 mod model;
+mod parts;
 mod plan;
 mod problem;
 mod scores;
 #[cfg(feature = "records")]
 mod shortlist;
 mod spec;
+mod tiles;
 mod words;
 
 pub use crate::kernel::Attention;
+pub use call::AttentionCall;
+pub use collective::heads::{HeadsRef, Packed, Pages};
 pub use count::Count;
 pub use error::AttentionError;
+pub use factors::Factors;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
-pub use problem::{AttentionCall, AttentionProblem, Factors, HeadsRef, Packed, Pages};
+pub use problem::AttentionProblem;
 pub use scores::{Scope, Scores, consistent};
 #[cfg(feature = "records")]
 pub use shortlist::Shortlist;

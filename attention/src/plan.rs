@@ -3,15 +3,16 @@
 mod legal;
 mod rings;
 
+use collective::heads::Pages;
 use collective::{
-    Atom, CtaPlan, Format, OperandTile, Peers, Producer, ProductSpec, QueuePlan, RingPlan, RoleRegisters,
-    TileLayout,
+    Atom, CtaPlan, Format, OperandTile, Producer, ProductSpec, QueuePlan, RingPlan, RoleRegisters, TileLayout,
 };
 use cute_rs::atom::Major;
 use ptx::Target;
 use ptx::abi::Promotion;
 
 use self::legal::checked;
+pub(crate) use self::legal::head_of_values;
 pub(crate) use self::rings::CONVERTERS;
 use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
@@ -107,8 +108,8 @@ const WORKING: u32 = 28;
 /// Registers with which all weights of a block are computed before O is rescaled: 1 to 2 % faster then, and 2 % slower with fewer.
 const SPARE: u32 = 16;
 
-pub(crate) fn number(field: &'static str, value: u32, needed: &'static str) -> AttentionError {
-    AttentionError::Number { field, value, needed }
+pub(crate) fn refused(field: &'static str, value: impl ToString, needed: &'static str) -> AttentionError {
+    AttentionError::Field { field, value: value.to_string(), needed }
 }
 
 impl AttentionPlan {
@@ -141,27 +142,13 @@ impl AttentionPlan {
         };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
         let on = if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) };
-        let (Ok(scores), Ok(values)) = (
-            ProductSpec::new(Atom::shared(types), [q, k], consumers / sharing),
-            ProductSpec::new(on, [weights, v], consumers / sharing),
-        ) else {
-            return Err(number(
-                "the number of keys per block",
-                spec.tile[1],
-                "a number that `wgmma` multiplies",
-            ));
-        };
+        let producer = if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread };
         Ok(Self {
             spec,
             cta: CtaPlan {
-                producer: Some(if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread }),
-                consumers,
-                registers,
-                shared_bytes,
-                cluster: 1,
-                peers: Peers::Apart,
                 overlaps: is_divided(&spec),
                 turns: spec.turns && consumers > sharing,
+                ..CtaPlan::alone(producer, consumers, registers, shared_bytes)
             },
             tiles: [q, k, v],
             weights,
@@ -170,8 +157,8 @@ impl AttentionPlan {
             rings: [q_ring, k_ring, v_ring],
             narrow,
             queue,
-            scores,
-            values,
+            scores: ProductSpec::new(Atom::shared(types), [q, k], consumers / sharing)?,
+            values: ProductSpec::new(on, [weights, v], consumers / sharing)?,
             overlaps: spec.overlap && counts[0] > 1,
             latent,
         })
@@ -200,7 +187,7 @@ impl AttentionPlan {
 
     /// Number of pages of a block; 1 if a page has several blocks.
     pub(crate) fn pages_of_block(&self) -> u32 {
-        self.spec.pages.map_or(1, |page| (self.spec.tile[1] / page).max(1))
+        self.spec.pages.map_or(1, |page| Pages::per_block(page, self.spec.tile[1]))
     }
 }
 
@@ -218,22 +205,16 @@ impl Tiles {
     fn of(spec: &AttentionSpec, dv: u32) -> Result<Self, AttentionError> {
         let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
         let v_major = if of_bytes(spec) { Major::K } else { Major::Mn };
-        let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
-            OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
-            OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
-            OperandTile::new(format, v_major, [dv, keys], TileLayout::Widest),
-            OperandTile::new(format, Major::K, [rows, keys], TileLayout::Widest),
-        ) else {
-            return Err(number(
-                "the number of keys per block",
-                keys,
-                "a number whose blocks fit into shared memory",
-            ));
-        };
-        let output = OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle()));
-        let output = output.map_err(|_| number("d of V and O", dv, "a multiple of Q's swizzle"));
-        let output = if is_direct(spec) { None } else { Some(output?) };
-        Ok(Self { q, k, v, weights, output })
+        let tile = |major, extents| OperandTile::new(format, major, extents, TileLayout::Widest);
+        let q = tile(Major::K, [rows, d])?;
+        let output = || OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle()));
+        Ok(Self {
+            q,
+            k: tile(Major::K, [keys, d])?,
+            v: tile(v_major, [dv, keys])?,
+            weights: tile(Major::K, [rows, keys])?,
+            output: if is_direct(spec) { None } else { Some(output()?) },
+        })
     }
 }
 
@@ -249,7 +230,7 @@ fn registers(spec: &AttentionSpec, consumers: u32, dv: u32) -> Result<(RoleRegis
         (_, _) if bytes => 56,
         (2, _) if spec.cache.is_some() => 64,
         (_, _) if spec.cache.is_some() => {
-            return Err(number("the number of queries per tile", rows, "64 or 128 with a cache"));
+            return Err(refused("the number of queries per tile", rows, "64 or 128 with a cache"));
         }
         (3, _) => 32,
         (1, Some(_)) => 96,

@@ -6,7 +6,6 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 
 use collective::Bounded;
-use kernel::operands::Visit;
 use ptx::Value;
 
 use crate::count::Count;
@@ -204,16 +203,6 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
         place: [Value<'f, i32>; 2],
         x: Value<'f, f32>,
     ) -> Value<'f, f32>;
-}
-
-/// States the arguments of scores, as parameters with their names.
-pub(crate) fn state_values(scores: &dyn AnyScores, counts: &[i32], reals: &[f32], visit: &mut dyn Visit) {
-    for (i, name) in scores.counts().into_iter().enumerate() {
-        visit.signed(name, counts.get(i).copied());
-    }
-    for (i, name) in scores.reals().into_iter().enumerate() {
-        visit.number(name, reals.get(i).copied());
-    }
 }
 
 struct Typed<S>(PhantomData<fn() -> S>);

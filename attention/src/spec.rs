@@ -8,7 +8,7 @@ use collective::Format;
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
 use crate::words::{Auto, Heads};
-use kernel::words::{self, As, At, OneOf, SpecKey, WordError};
+use kernel::words::{self, As, At, OneOf, SpecKey};
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,11 +172,8 @@ impl AttentionSpec {
     /// Floating-point operations that a problem counts as: two products of `2 * queries * keys * d`. A causal mask
     /// counts as half; other masks count as none, since their arguments are those of a call.
     pub fn operations(&self, problem: &AttentionProblem) -> f64 {
-        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
-        let part = if self.mask == Mask::Causal { 0.5 } else { 1.0 };
-        let scores = f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys);
         let [d, dv] = self.head;
-        part * 2.0 * scores * f64::from(d + dv)
+        problem.operations(self.mask, 2 * (d + dv))
     }
 }
 
@@ -288,8 +285,7 @@ impl FromStr for AttentionSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        crate::words::words(text)
-            .and_then(|_| words::read(&KEYS, Self::DEFAULT, text))
-            .map_err(|WordError { key, value, needed }| AttentionError::Word { key, value, needed })
+        crate::words::words(text)?;
+        Ok(words::read(&KEYS, Self::DEFAULT, text)?)
     }
 }

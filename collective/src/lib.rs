@@ -55,6 +55,7 @@ mod fixup;
 mod form;
 pub mod formula;
 pub mod functions;
+pub mod heads;
 mod mainloop;
 mod operand;
 pub mod operands;

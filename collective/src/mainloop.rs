@@ -53,14 +53,15 @@ use std::collections::BTreeMap;
 use cute_rs::atom::SwizzleMode;
 use cute_rs::{CoordLayout, Partition};
 use ptx::abi::TensorSwizzle;
-use ptx::{Builder, Scalar, Value, Var};
+use ptx::{Builder, Scalar, Special, Value, Var};
 
+use crate::element::Format;
 use crate::extent::Extent;
 use crate::form::Forms;
 use crate::operand::{Matrix, MatrixRef};
 use crate::operands::{OwnSite, Visit};
-use crate::pipeline::{Position, Release, Turns};
-use crate::plan::{CtaPlan, MainloopNeeds, MainloopSpec, Plan, element_offset};
+use crate::pipeline::{ClusterPosition, Position, Release, Turns};
+use crate::plan::{Arrivals, CtaPlan, MainloopNeeds, MainloopSpec, Plan, element_offset};
 use crate::record::RecordDevice;
 
 /// A work unit in elements: where its output tile begins, and the range of k-tiles to accumulate.
@@ -146,6 +147,39 @@ impl<'f, T: Copy> FragmentRow<'f, T> {
     pub fn part(&self, first: usize, count: usize) -> Self {
         let pairs = self.pairs.iter().skip(first).take(count).copied().collect();
         Self { row: self.row, column: self.column, pairs }
+    }
+}
+
+impl<'f> FragmentRow<'f, f32> {
+    /// Stores the row's elements in a format. `line` is where column 0 of the row is in global memory, so that a kernel puts the rows of a tile
+    /// where it likes. Two neighbours are stored together if `pairs` holds, and always without it: they then begin at multiples of their size.
+    #[track_caller]
+    pub fn store(
+        &self,
+        f: &'f Builder,
+        format: Format,
+        line: Value<'f, u64>,
+        pairs: Option<Value<'f, bool>>,
+    ) {
+        f.for_caller(|| {
+            let base = line + self.column.mul_wide(format.bytes());
+            let offset = |column: u32| (column * format.bytes()).cast_signed();
+            let pack = |pair: &FragmentPair<'f, f32>| (pair.column, format.pack(f, pair.values));
+            let packed: Vec<_> = self.pairs.iter().map(pack).collect();
+            let together =
+                || packed.iter().for_each(|&(column, pair)| pair.store_global(base, offset(column)));
+            let apart = || {
+                for &(column, pair) in &packed {
+                    for (column, element) in (column..).zip(format.unpack(f, pair)) {
+                        element.store_global(base, offset(column));
+                    }
+                }
+            };
+            match pairs {
+                None => together(),
+                Some(pairs) => f.if_else(pairs, together, apart),
+            }
+        });
     }
 }
 
@@ -394,4 +428,14 @@ pub struct Consumer<'f> {
     /// The order among pingpong consumers, enforced by mbarriers. A mainloop calls `begin` before it waits
     /// for its first stage, and `pass` after it has waited for its last.
     pub turns: Turns<'f>,
+}
+
+impl<'f> Consumer<'f> {
+    /// A consumer warpgroup of a CTA without a cluster, which computes all rows of a tile, releases a stage by one arrival and takes no turns.
+    #[track_caller]
+    pub fn alone(f: &'f Builder, shared: Value<'f, u32>, warpgroup: Value<'f, u32>) -> Self {
+        let thread = f.special(Special::ThreadX) % 128;
+        let release = Release::new(f, Arrivals::Warpgroup, ClusterPosition::new(f, [1, 1]), shared, thread);
+        Self { shared, warpgroup, part: f.constant(0), thread, release, turns: Turns::none(f) }
+    }
 }

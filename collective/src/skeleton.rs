@@ -13,21 +13,13 @@ use crate::plan::{CtaPlan, Peers, Producer};
 /// ```
 /// use collective::pipeline::{ClusterPosition, Release, Ring, Stage};
 /// use collective::skeleton::Cta;
-/// use collective::{Arrivals, CtaPlan, Peers, Producer, RingPlan, RoleRegisters, StageSlot};
+/// use collective::{Arrivals, CtaPlan, Producer, RingPlan, RoleRegisters, StageSlot};
 /// use ptx::{BulkLoad, Function, Special};
 ///
 /// // Two stages of 1 KB, which one thread fills and a warpgroup gives back.
 /// const RING: RingPlan = RingPlan::of(&[StageSlot::line(1024)]).placed(2, 0, 2048).arrivals(1, 1);
-/// let plan = CtaPlan {
-///     producer: Some(Producer::Thread),
-///     consumers: 1,
-///     registers: RoleRegisters::divided(1, Some(24)),
-///     shared_bytes: RING.barriers + RING.barrier_bytes(),
-///     cluster: 1,
-///     peers: Peers::Apart,
-///     overlaps: false,
-///     turns: false,
-/// };
+/// let (registers, shared_bytes) = (RoleRegisters::divided(1, Some(24)), RING.barriers + RING.barrier_bytes());
+/// let plan = CtaPlan::alone(Producer::Thread, 1, registers, shared_bytes);
 /// let function = Function::build(plan.entry("eight_stages"), |f| {
 ///     let (src, shared) = (f.param::<u64>("source"), f.shared_base());
 ///     let ring = Ring::new(f, RING, shared);

@@ -83,6 +83,7 @@ mod filled;
 mod form;
 mod gemm;
 mod groups;
+mod heads;
 pub mod host;
 mod interface;
 mod kernel;
@@ -137,6 +138,7 @@ pub use family::{
 pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;
+pub use heads::{MOST_ROWS, check_extent, check_heads, check_packed, check_pages};
 pub use kernel::{Kernel, declare};
 pub use lent::Lent;
 pub use matrix_rule::MatrixRule;

@@ -250,14 +250,14 @@ fn calls_that_are_refused() {
         main.launch(&call, 132).map(|_| ()).expect_err("illegal").to_string()
     };
     for (words, error) in [
-        ("there are 1 heads of queries and 3 of keys", with(&|call| call.problem.heads[1] = 3)),
-        ("the scale is 0", with(&|call| call.problem.scale = 0.0)),
+        ("there are 1 heads of queries and 3 of keys", with(&|call| call.forward.problem.heads[1] = 3)),
+        ("the scale is 0", with(&|call| call.forward.problem.scale = 0.0)),
         ("dO is a null pointer", with(&|call| call.d_o.address = 0)),
         ("dQ begins at 0x", with(&|call| call.d_q.address += 2)),
         ("dV's leading dimension is 63 elements", with(&|call| call.d_v.row = 63)),
-        ("the log-sum-exp begins at 0x0", with(&|call| call.log_sum_exp = 0)),
+        ("the log-sum-exp begins at 0x0", with(&|call| call.forward.log_sum_exp = 0)),
         ("the workspace has 0 B, 33792 B were needed", with(&|call| call.workspace = None)),
-        ("full takes 0 whole and 0 real arguments, 1 and 0", with(&|call| call.counts.push(1))),
+        ("full takes 0 whole and 0 real arguments, 1 and 0", with(&|call| call.forward.counts.push(1))),
     ] {
         assert!(error.contains(words), "{words}: {error}");
     }

@@ -135,7 +135,8 @@ impl Case {
             Words { formats: [spec.format; 3], head: spec.head, mask: spec.mask, lengths: spec.lengths };
         let asked = self.asked(false, &words, None);
         let AttentionCall { q, k, v, o, .. } = asked.call;
-        let call = BackwardCall { log_sum_exp: 1 << 8, ..BackwardCall::of(asked.call.clone(), o, [q, k, v]) };
+        let forward = AttentionCall { log_sum_exp: 1 << 8, ..asked.call.clone() };
+        let call = BackwardCall::of(forward, o, [q, k, v]);
         let fill = |_: &mut BackwardCall, all: &mut [Filled]| {
             self.fill(&asked, all);
             self.forward(kernel, &asked.places, all);

@@ -275,7 +275,7 @@ impl Op {
                 if place.card().is_none() {
                     let (lengths, table) =
                         (lengths.to_vec1::<u32>()?, table.flatten_all()?.to_vec1::<u32>()?);
-                    heads.call.pages.check(number(of_keys)?, &lengths, &table).map_err(Error::wrap)?;
+                    heads.call.pages.check(number(of_keys)?, &lengths, &table).map_err(Error::msg)?;
                 }
                 (batch, [rows, each * of_keys])
             }

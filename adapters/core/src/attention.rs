@@ -23,7 +23,8 @@ impl Hosted<AttentionCall> for Attention {
         let Some(page) = pages.filter(|_| keys > 0) else { return Ok(()) };
         let Pages { lengths, table, each, .. } = call.pages;
         let of_keys: Vec<u32> = read(lengths, batch.into()).into_iter().map(|of| of.min(keys)).collect();
-        call.pages.check(page, &of_keys, &read(table, u64::from(batch) * u64::from(each)))
+        let table = read(table, u64::from(batch) * u64::from(each));
+        call.pages.check(page, &of_keys, &table).map_err(|reason| LaunchError::Problem { reason })
     }
 }
 
@@ -37,7 +38,9 @@ pub(crate) fn check_packed(
     // Keys in pages begin nowhere.
     let begins = packed.begins.iter().take(sides);
     let begins: Vec<_> = begins.map(|&begins| read(begins, u64::from(problem.batch) + 1)).collect();
-    packed.check(problem, &begins.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    let begins: Vec<_> = begins.iter().map(Vec::as_slice).collect();
+    let checked = packed.check([problem.queries, problem.keys], &begins);
+    checked.map_err(|reason| LaunchError::Problem { reason })
 }
 
 impl Offered for Attention {

@@ -15,7 +15,7 @@ impl Hosted<BackwardCall> for AttentionBackward {
         read: &dyn Fn(u64, u64) -> Vec<u32>,
     ) -> Result<(), LaunchError> {
         match self.plan().spec.lengths {
-            Lengths::Packed => check_packed(&call.packed, &call.problem, 2, read),
+            Lengths::Packed => check_packed(&call.forward.packed, &call.forward.problem, 2, read),
             Lengths::Equal => Ok(()),
         }
     }

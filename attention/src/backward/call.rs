@@ -1,28 +1,17 @@
 //! What a call of the backward pass computes, and where its tensors are.
 
+use collective::heads::HeadsRef;
 use kernel::Buffer;
 
-use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
+use crate::call::AttentionCall;
 
-/// A call of the backward pass: the problem, and where its tensors are.
+/// A call of the backward pass: that of the forward pass, and where the gradients are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackwardCall {
-    /// The extents, those of the forward pass.
-    pub problem: AttentionProblem,
-    /// Queries.
-    pub q: HeadsRef,
-    /// Keys.
-    pub k: HeadsRef,
-    /// Values.
-    pub v: HeadsRef,
-    /// The output of the forward pass.
-    pub o: HeadsRef,
+    /// The call of the forward pass, which has stored O and its log-sum-exp. Its pages, factors, sinks and workspace are not read.
+    pub forward: AttentionCall,
     /// The gradient of the output.
     pub d_o: HeadsRef,
-    /// Device address of the log-sum-exp that the forward pass has stored: `f32`, packed `(batch, heads, queries)`.
-    pub log_sum_exp: u64,
-    /// Where sequences begin, if the spec has `lengths=packed`.
-    pub packed: Packed,
     /// The gradient of the queries.
     pub d_q: HeadsRef,
     /// The gradient of the keys. It has as many heads as the keys: those of a group are summed.
@@ -33,17 +22,11 @@ pub struct BackwardCall {
     /// [`AttentionBackward::workspace`](crate::backward::AttentionBackward::workspace) bytes. Its contents do not
     /// matter.
     pub workspace: Option<Buffer>,
-    /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
-    pub counts: Vec<i32>,
-    /// The values of [`Scores::REALS`](crate::Scores::REALS).
-    pub reals: Vec<f32>,
 }
 
 impl BackwardCall {
-    /// The backward pass of a call that has stored its log-sum-exp: the gradient of O, and those of Q, K and V. It has no workspace.
+    /// The backward pass of a call: the gradient of O, and those of Q, K and V. It has no workspace.
     pub fn of(forward: AttentionCall, d_o: HeadsRef, [d_q, d_k, d_v]: [HeadsRef; 3]) -> Self {
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, counts, reals, .. } = forward;
-        let workspace = None;
-        Self { problem, q, k, v, o, d_o, log_sum_exp, packed, d_q, d_k, d_v, workspace, counts, reals }
+        Self { forward, d_o, d_q, d_k, d_v, workspace: None }
     }
 }

@@ -18,7 +18,7 @@ impl AttentionBackward {
     /// mask is wrong.
     pub(crate) fn expected(&self, mask: Mask, call: &BackwardCall, inputs: &Inputs<'_>) -> Vec<Expected> {
         let BackwardSpec { head, format, lengths, .. } = self.plan().spec;
-        let AttentionProblem { batch, heads, queries, keys, scale } = call.problem;
+        let AttentionProblem { batch, heads, queries, keys, scale } = call.forward.problem;
         let asked = Self::new(BackwardSpec { mask, ..self.plan().spec });
         let asked = asked.ok().filter(|_| Family::spec(self).is_some()).unwrap_or_else(|| self.clone());
         let (packed, count) = (lengths == Lengths::Packed, batch as usize);
@@ -34,8 +34,8 @@ impl AttentionBackward {
             SequenceRows::of(of_queries.into_iter().zip(of_keys).map(|(a, b)| [a, b]), heads, packed);
         let [of_queries, of_keys] = [0, 1]
             .map(|side| places.extents(side).into_iter().map(|extent| extent as usize).product::<usize>());
-        let counts: Vec<i64> = call.counts.iter().map(|&count| count.into()).collect();
-        let reals: Vec<_> = call.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+        let counts: Vec<i64> = call.forward.counts.iter().map(|&count| count.into()).collect();
+        let reals: Vec<_> = call.forward.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
         let [d, dv] = head.map(|d| d as usize);
         let width = |name: &str| if matches!(name, "V" | "O" | "dO") { dv } else { d };
         let expected = Gradients {

@@ -6,8 +6,10 @@ use kernel::{Expected, Family, Inputs, Machine, Predicted, cheapest};
 use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
+use crate::call::AttentionCall;
 use crate::family::{self, AttentionRequest, differ};
 use crate::kernel::Attention;
+use crate::masks::of_mask;
 use crate::problem::AttentionProblem;
 use crate::spec::{AttentionSpec, Mask};
 
@@ -126,7 +128,8 @@ impl Family for AttentionBackward {
     }
 
     fn spec(&self) -> Option<BackwardSpec> {
-        self.has_mask_of_spec().then_some(self.plan().spec)
+        let spec = self.plan().spec;
+        (of_mask(spec.mask).name() == self.scores.name()).then_some(spec)
     }
 
     fn request(text: &str) -> Result<AttentionRequest, String> {
@@ -134,9 +137,9 @@ impl Family for AttentionBackward {
     }
 
     fn call(request: &AttentionRequest) -> BackwardCall {
-        let forward = Attention::call(request);
+        let forward = AttentionCall { log_sum_exp: 0, ..Attention::call(request) };
         let (d_o, gradients) = (forward.o, [forward.q, forward.k, forward.v]);
-        BackwardCall { log_sum_exp: 0, ..BackwardCall::of(forward, d_o, gradients) }
+        BackwardCall::of(forward, d_o, gradients)
     }
 
     fn words(request: &AttentionRequest, contents: Contents) -> Vec<u32> {
@@ -178,12 +181,7 @@ impl Family for AttentionBackward {
     }
 
     fn operations(request: &AttentionRequest) -> f64 {
-        let Ok(spec) = words(request) else { return 0.0 };
-        let part = |([queries, keys], count): ([u32; 2], u32)| {
-            let problem = AttentionProblem { batch: 1, queries, keys, ..request.problem };
-            spec.operations(&problem) * request.seen([queries, keys]) * f64::from(count)
-        };
-        request.kinds().map(part).sum()
+        words(request).map_or(0.0, |spec| request.operations(|problem| spec.operations(problem)))
     }
 
     fn expect(

@@ -2,24 +2,26 @@
 
 use std::sync::Arc;
 
-use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Buffer, Kernel, Launch, LaunchError, Program};
-use ptx::abi::Grid;
+use collective::Format;
+use collective::heads::{HeadRows, HeadTensor, Packed, Reached};
+use collective::operands::WORKSPACE;
+use kernel::operands::{Contents, Extents, Visit};
+use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_heads, check_packed};
 use ptx::{Entry, VerifyError};
 
 use super::call::BackwardCall;
 use super::emit;
 use super::plan::{BackwardPlan, LINE};
 use super::spec::BackwardSpec;
-use crate::checks::{check_begin, check_packed, check_tensor};
-use crate::emit::Lengths;
+use crate::call::AttentionCall;
 use crate::error::AttentionError;
-use crate::kernel::{blocks_seen, of_section};
-use crate::maps::{Rows, map_of};
 use crate::masks::of_mask;
 use crate::plan::AttentionPlan;
-use crate::problem::{AttentionProblem, HeadsRef, Packed};
-use crate::scores::{AnyScores, Scores, any, state_values};
+use crate::problem::AttentionProblem;
+use crate::scores::{AnyScores, Scores, any};
+use crate::tiles::{blocks_seen, of_section};
+use crate::words::Heads;
+use kernel::words::Worded as _;
 
 /// One of the programs of the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub enum Step {
 ///
 /// ```
 /// use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
-/// use attention::{AttentionProblem, HeadsRef, Packed};
+/// use attention::{AttentionCall, AttentionProblem, HeadsRef, Packed};
 /// use kernel::{Emulator, Engine, Kernel};
 ///
 /// let backward = AttentionBackward::new("d=64 tile=64x64".parse()?)?;
@@ -48,23 +50,10 @@ pub enum Step {
 /// let result = |i: u64| HeadsRef::heads_first(results.address + 128 * i, [1, 1, 64]);
 /// let problem = AttentionProblem::new(1, 1, [1, 1], 64);
 /// let sums = engine.upload(&8f32.to_le_bytes())?;
-/// let mut call = BackwardCall {
-///     problem,
-///     q: ones,
-///     k: ones,
-///     v: ones,
-///     o: ones,
-///     d_o: ones,
-///     log_sum_exp: sums.address,
-///     packed: Packed::default(),
-///     d_q: result(0),
-///     d_k: result(1),
-///     d_v: result(2),
-///     workspace: None,
-///     counts: vec![],
-///     reals: vec![],
-/// };
-/// call.workspace = engine.workspace(backward.workspace(&problem, &call.packed))?;
+/// let forward = AttentionCall::new(problem, [ones; 3], ones);
+/// let forward = AttentionCall { log_sum_exp: sums.address, ..forward };
+/// let mut call = BackwardCall::of(forward, ones, [0, 1, 2].map(result));
+/// call.workspace = engine.workspace(backward.workspace(&problem, &Packed::default()))?;
 /// backward.run(&mut engine, &call)?;
 /// let bytes = engine.read(results)?;
 /// assert!(bytes[..256].iter().all(|&byte| byte == 0) && bytes[256..] == [0x80, 0x3f].repeat(64));
@@ -73,7 +62,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct AttentionBackward {
     plan: BackwardPlan,
-    scores: Arc<dyn AnyScores>,
+    pub(super) scores: Arc<dyn AnyScores>,
 }
 
 /// One program of a backward pass, a kernel of its own.
@@ -128,19 +117,12 @@ impl AttentionBackward {
         BackwardStep { of: self.clone(), step }
     }
 
-    /// Whether its mask is one that specs can name, and not one of the user's own.
-    #[cfg(feature = "records")]
-    pub(super) fn has_mask_of_spec(&self) -> bool {
-        of_mask(self.plan.spec.mask).name() == self.scores.name()
-    }
-
     /// The name of the main program.
     pub fn name(&self) -> String {
         let BackwardSpec { format, head, tile: [rows, keys], deterministic, .. } = self.plan.spec;
         let packed = if self.plan.is_packed() { "_packed" } else { "" };
         let order = if deterministic { "_ordered" } else { "" };
-        let [d, dv] = head;
-        let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
+        let heads = Heads(head).text().unwrap_or_default();
         format!("attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}", self.scores.name())
     }
 
@@ -187,7 +169,7 @@ impl AttentionBackward {
     }
 
     /// How blocks of keys are numbered: for each group of heads of keys that CTAs work on at the same time, all blocks.
-    fn section(&self, call: &BackwardCall) -> u32 {
+    fn section(&self, call: &AttentionCall) -> u32 {
         let AttentionProblem { heads: [heads, shared], queries, .. } = call.problem;
         let [[batch, ..], _] = self.extents(&call.problem, &call.packed);
         let [wide, wide_v] = self.plan.wide.map(u64::from);
@@ -210,72 +192,31 @@ impl BackwardStep {
 
     /// Checks a call.
     fn check(&self, call: &BackwardCall) -> Result<(), LaunchError> {
-        let BackwardCall { problem, workspace, ref counts, ref reals, .. } = *call;
-        let (scores, format) = (&self.of.scores, self.of.plan.spec.format);
+        let AttentionCall { problem, packed, log_sum_exp: address, .. } = &call.forward;
         problem.check()?;
-        let given = [counts.len(), reals.len()];
-        let needed = [scores.counts().len(), scores.reals().len()];
-        if given != needed {
-            let [[counts, reals], [needed_counts, needed_reals]] = [given, needed];
-            let reason = format!(
-                "{} takes {needed_counts} whole and {needed_reals} real arguments, {counts} and {reals} were given",
-                scores.name()
-            );
-            return Err(LaunchError::Problem { reason });
+        call.forward.check_arguments(&*self.of.scores)?;
+        if self.of.plan.is_packed() && problem.batch > 0 {
+            check_packed(packed, 2)?;
         }
-        let packed = self.of.plan.is_packed();
-        if packed && problem.batch > 0 {
-            check_packed(&call.packed, 2)?;
+        self.of.tensors(None, &mut call.clone()).iter().try_for_each(check_heads)?;
+        let [of_queries, _] = self.of.extents(problem, packed);
+        if !address.is_multiple_of(4) || *address == 0 && !of_queries.contains(&0) {
+            let (address, alignment) = (*address, 4);
+            return Err(LaunchError::Address { name: SUMS, address, alignment });
         }
-        let [of_queries, of_keys] = self.of.extents(&call.problem, &call.packed);
-        let [d, dv] = self.of.plan.spec.head;
-        for (name, of, extents, d) in [
-            ("Q", call.q, of_queries, d),
-            ("K", call.k, of_keys, d),
-            ("V", call.v, of_keys, dv),
-            ("O", call.o, of_queries, dv),
-            ("dO", call.d_o, of_queries, dv),
-            ("dQ", call.d_q, of_queries, d),
-            ("dK", call.d_k, of_keys, d),
-            ("dV", call.d_v, of_keys, dv),
-        ] {
-            let [batch, heads, rows] = extents;
-            if !extents.contains(&0) {
-                check_tensor((name, of), [batch, heads, rows, d], (format, 16))?;
-                let most = if matches!(name, "Q" | "dO") { problem.queries } else { problem.keys };
-                // Only tensor maps begin before.
-                if packed && !matches!(name, "O" | "dQ") {
-                    check_begin((name, of), most, format.bytes())?;
-                }
-            }
-        }
-        if !call.log_sum_exp.is_multiple_of(4) || call.log_sum_exp == 0 && !of_queries.contains(&0) {
-            let (name, address, alignment) = ("the log-sum-exp", call.log_sum_exp, 4);
-            return Err(LaunchError::Address { name, address, alignment });
-        }
-        let need = self.of.workspace(&call.problem, &call.packed);
-        Buffer::workspace_address(workspace, need).map(drop)
+        Buffer::workspace_address(call.workspace, self.of.workspace(problem, packed)).map(drop)
     }
 
-    /// The grid of a call: a CTA per tile of queries, or per block of keys.
-    fn grid(&self, call: &BackwardCall, passed: &Passed) -> Result<Option<Grid>, LaunchError> {
-        let [of_queries, of_keys] = self.of.extents(&call.problem, &call.packed);
+    /// CTAs of a call: one per tile of queries, or per block of keys.
+    fn ctas(&self, BackwardCall { forward, .. }: &BackwardCall) -> u64 {
+        let [of_queries, of_keys] = self.of.extents(&forward.problem, &forward.packed);
+        let Passed { across, blocks, .. } = self.of.passed(&forward.problem, &forward.packed);
         let ([sequences, heads, rows], tiles) = match self.step {
-            Step::Main => (of_keys, passed.blocks),
-            Step::Prepare | Step::Finish => (of_queries, passed.across),
+            Step::Main => (of_keys, blocks),
+            Step::Prepare | Step::Finish => (of_queries, across),
         };
-        grid([if rows == 0 { 0 } else { tiles }, sequences, heads])
-    }
-}
-
-/// A grid with a CTA per tile.
-fn grid([tiles, batch, heads]: [u32; 3]) -> Result<Option<Grid>, LaunchError> {
-    let most = i32::MAX as u32;
-    let (m, n) = (u128::from(tiles), u128::from(batch) * u128::from(heads));
-    match u32::try_from(m * n) {
-        Ok(0) => Ok(None),
-        Ok(ctas) if ctas <= most => Ok(Some(Grid { ctas: [ctas, 1, 1] })),
-        _ => Err(LaunchError::TooManyTiles { m, n, most }),
+        let of_head = if rows == 0 { 0 } else { u64::from(tiles) * u64::from(sequences) };
+        of_head.saturating_mul(heads.into())
     }
 }
 
@@ -305,9 +246,10 @@ impl Kernel<BackwardCall> for BackwardStep {
     }
 
     fn total_work(&self, call: &BackwardCall) -> u128 {
-        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = call.problem;
-        let Passed { across, blocks, .. } = self.of.passed(&call.problem, &call.packed);
-        let [[sequences, ..], _] = self.of.extents(&call.problem, &call.packed);
+        let AttentionCall { problem, packed, counts, .. } = &call.forward;
+        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = *problem;
+        let Passed { across, blocks, .. } = self.of.passed(problem, packed);
+        let [[sequences, ..], _] = self.of.extents(problem, packed);
         let BackwardSpec { tile: [rows, block], mask, .. } = self.of.plan.spec;
         let [sequences, heads, shared, across, blocks] =
             [sequences, heads, shared, across, blocks].map(u128::from);
@@ -315,7 +257,7 @@ impl Kernel<BackwardCall> for BackwardStep {
             Step::Prepare | Step::Finish => sequences * heads * across,
             Step::Main => {
                 // Tiles of queries that see a block of keys.
-                let seen = blocks_seen(mask, &call.counts, [keys, queries], [block, rows]).min(across);
+                let seen = blocks_seen(mask, counts, [keys, queries], [block, rows]).min(across);
                 sequences * blocks * (heads * seen + shared)
             }
         }
@@ -323,12 +265,13 @@ impl Kernel<BackwardCall> for BackwardStep {
 
     fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         self.check(call)?;
-        let launch = |grid| Launch::new(grid, |visit| self.interface(&mut call.clone(), true, visit));
-        self.grid(call, &self.of.passed(&call.problem, &call.packed))?.map(launch).transpose()
+        Launch::of(self, call, |of| u64::from(of.bits / 8), self.ctas(call))
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        self.interface(call, false, visit);
+        self.of.visit_parts(Some(self.step), call, visit);
+        Buffer::visit_workspace(&mut call.workspace, true, visit);
+        self.state(call, visit);
     }
 }
 
@@ -338,7 +281,7 @@ impl Kernel<BackwardCall> for AttentionBackward {
     }
 
     fn workspace(&self, call: &BackwardCall, _slots: u32) -> u64 {
-        Self::workspace(self, &call.problem, &call.packed)
+        Self::workspace(self, &call.forward.problem, &call.forward.packed)
     }
 
     fn lend_workspace(&self, call: &mut BackwardCall, workspace: Option<Buffer>) {
@@ -350,8 +293,7 @@ impl Kernel<BackwardCall> for AttentionBackward {
     }
 
     fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {
-        let boxed = |step| Box::new(step) as Box<dyn Kernel<BackwardCall>>;
-        Self::steps(self).into_iter().map(boxed).collect()
+        Self::steps(self).into_iter().map(|step| Box::new(step) as _).collect()
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
@@ -360,158 +302,107 @@ impl Kernel<BackwardCall> for AttentionBackward {
 }
 
 impl AttentionBackward {
-    /// Visits the parts of a call that one program accesses, or all do, apart from the workspace.
-    fn visit_parts(&self, step: Option<Step>, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        let format = self.plan.spec.format;
-        let [of_queries, of_keys] = self.extents(&call.problem, &call.packed);
-        let BackwardCall { problem, q, k, v, o, d_o, log_sum_exp, d_q, d_k, d_v, counts, reals, .. } = call;
-        let entries = if self.plan.is_packed() { u64::from(problem.batch) + 1 } else { 0 };
-        problem.visit(visit);
-        let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
-        let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
+    /// The tensors of a call that one program accesses, or all do.
+    fn tensors<'c>(&self, step: Option<Step>, call: &'c mut BackwardCall) -> Vec<HeadTensor<'c>> {
         use Step::{Finish, Main, Prepare};
-        let [d, dv] = self.plan.spec.head;
-        for (name, of, extents, contents, steps) in [
-            ("Q", q, (of_queries, d), read(0), &[Main][..]),
-            ("K", k, (of_keys, d), read(1), &[Main]),
-            ("V", v, (of_keys, dv), read(1), &[Main]),
-            ("O", o, (of_queries, dv), read(0), &[Prepare]),
-            ("dO", d_o, (of_queries, dv), read(0), &[Prepare, Main]),
-            ("dQ", d_q, (of_queries, d), written, &[Finish]),
-            ("dK", d_k, (of_keys, d), written, &[Main]),
-            ("dV", d_v, (of_keys, dv), written, &[Main]),
-        ] {
-            let ([batch, heads, rows], d) = extents;
-            let shape = [batch, heads, rows, d];
-            if !touches(steps) {
-                continue;
-            }
-            let writes = contents == written;
-            let extents = Extents::line(format.bits(), of.reach(shape));
-            visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
-            visit.lines(d.into(), of.repeats(shape));
-            [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
-        }
-        if touches(&[Prepare]) {
+        let BackwardCall { forward, d_o, d_q, d_k, d_v, .. } = call;
+        let [of_queries, of_keys] = self.extents(&forward.problem, &forward.packed);
+        let AttentionProblem { queries, keys, .. } = forward.problem;
+        let BackwardSpec { format, head: [d, dv], .. } = self.plan.spec;
+        let rows = |most| if self.plan.is_packed() { HeadRows::Packed(most) } else { HeadRows::Equal };
+        let (of_queries, of_keys) = ((of_queries, rows(queries)), (of_keys, rows(keys)));
+        let [[k_tile, v_tile], [q_tile, do_tile]] = [self.plan.keys, self.plan.queries];
+        let [dk_tile, dv_tile] = self.plan.outputs;
+        let map = |name, tile| (Main, Reached::Map(name, tile, [1; 2]));
+        let strides = |step, names| (step, Reached::Strides(names, 16));
+        [
+            ("Q", &mut forward.q, (of_queries, d), Some(0), [Some(map("q_map", q_tile)), None]),
+            ("K", &mut forward.k, (of_keys, d), Some(1), [Some(map("k_map", k_tile)), None]),
+            ("V", &mut forward.v, (of_keys, dv), Some(1), [Some(map("v_map", v_tile)), None]),
+            ("O", &mut forward.o, (of_queries, dv), Some(0), [Some(strides(Prepare, crate::emit::O)), None]),
+            (
+                "dO",
+                d_o,
+                (of_queries, dv),
+                Some(0),
+                [Some(map("do_map", do_tile)), Some(strides(Prepare, emit::DO))],
+            ),
+            ("dQ", d_q, (of_queries, d), None, [Some(strides(Finish, emit::DQ)), None]),
+            ("dK", d_k, (of_keys, d), None, [Some(map("dk_map", dk_tile)), None]),
+            ("dV", d_v, (of_keys, dv), None, [Some(map("dv_map", dv_tile)), None]),
+        ]
+        .into_iter()
+        .filter_map(|(name, at, (([batch, heads, lines], rows), d), operand, reached)| {
+            let mut reached = reached.into_iter().flatten();
+            let (_, reached) = reached.find(|(of, _)| step.is_none_or(|step| step == *of))?;
+            Some(HeadTensor { name, at, shape: [batch, heads, lines, d], rows, format, operand, reached })
+        })
+        .collect()
+    }
+
+    /// Visits the parts of a call that one program accesses, or all do, apart from the workspace; and states the parameters of tensors.
+    fn visit_parts(&self, step: Option<Step>, call: &mut BackwardCall, visit: &mut dyn Visit) {
+        call.forward.problem.visit(visit);
+        HeadTensor::state_all(self.tensors(step, call), visit);
+        let AttentionCall { problem, log_sum_exp, packed, .. } = &mut call.forward;
+        if step.is_none_or(|step| step == Step::Prepare) {
+            let [of_queries, _] = self.extents(problem, packed);
             let rows = of_queries.iter().fold(1, |all: u64, &of| all.saturating_mul(of.into()));
-            let (extents, contents) = (Extents::line(32, rows), Contents::Source(collective::Format::F32));
-            let name = "the log-sum-exp";
-            visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: false });
+            let (extents, contents) = (Extents::line(32, rows), Contents::Source(Format::F32));
+            visit.input("log_sum_exp", (SUMS, log_sum_exp), extents, contents);
         }
-        let names = ["the beginnings of queries", "the beginnings of keys"];
-        let sides = if touches(&[Main]) { 2 } else { 1 };
-        let Packed { begins, rows } = &mut call.packed;
-        for ((name, address), rows) in names.into_iter().zip(begins).zip(rows).take(sides) {
-            let extents = Extents::line(32, entries);
-            visit.memory(Memory { name, address, extents, contents: Contents::Table, writes: false });
-            visit.count(rows);
-        }
-        for count in counts {
-            let mut bits = count.cast_unsigned();
-            visit.count(&mut bits);
-            *count = bits.cast_signed();
-        }
-        reals.iter_mut().for_each(|real| visit.single(real));
+        let entries = if self.plan.is_packed() { u64::from(problem.batch) + 1 } else { 0 };
+        let reads_keys = step.is_none_or(|step| step == Step::Main);
+        packed.visit([entries, if reads_keys { entries } else { 0 }], visit);
+        call.forward.visit_arguments(visit);
     }
 }
 
+/// The name of the memory of the log-sum-exp.
+const SUMS: &str = "the log-sum-exp";
+
 impl BackwardStep {
-    /// The parts of a call, and the program's parameters. Tensor maps have values if they `fill` a launch.
-    fn interface(&self, call: &mut BackwardCall, fill: bool, visit: &mut dyn Visit) {
-        self.of.visit_parts(Some(self.step), call, visit);
-        Buffer::visit_workspace(&mut call.workspace, true, visit);
-        let passed = self.of.passed(&call.problem, &call.packed);
-        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = call.problem;
-        let [exponents, row_sums, dq_sums, added] = passed.offsets;
-        let placed = |visit: &mut dyn Visit, name, offset| visit.address_in(name, "the workspace", offset);
-        match self.step {
-            Step::Prepare => {
-                self.tensor(("o", "O"), ["o_row", "o_head", "o_batch"], call.o, visit);
-                self.tensor(("do", "dO"), ["do_row", "do_head", "do_batch"], call.d_o, visit);
-                visit.address("log_sum_exp", "the log-sum-exp");
-                placed(visit, "exponents", exponents);
-                placed(visit, "row_sums", row_sums);
-                placed(visit, "dq_sums", dq_sums);
-            }
-            Step::Main => {
-                self.maps(call, fill, visit);
-                placed(visit, "exponents", exponents);
-                placed(visit, "row_sums", row_sums);
-                placed(visit, "dq_sums", dq_sums);
-            }
-            Step::Finish => {
-                self.tensor(("dq", "dQ"), ["dq_row", "dq_head", "dq_batch"], call.d_q, visit);
-                placed(visit, "dq_sums", dq_sums);
-                call.problem.state_scale(visit);
-            }
+    /// States the parameters after those of tensors.
+    fn state(&self, call: &BackwardCall, visit: &mut dyn Visit) {
+        let AttentionCall { problem, packed, .. } = &call.forward;
+        let Passed { offsets: [exponents, row_sums, dq_sums, added], across, blocks, .. } =
+            self.of.passed(problem, packed);
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
+        let is_main = self.step == Step::Main;
+        let mut passed = vec![("exponents", exponents), ("row_sums", row_sums)];
+        passed.retain(|_| self.step != Step::Finish);
+        passed.push(("dq_sums", dq_sums));
+        for (name, offset) in passed {
+            visit.address_in(name, WORKSPACE, offset);
+        }
+        if self.step == Step::Finish {
+            problem.state_scale(visit);
         }
         if self.of.plan.spec.deterministic {
-            placed(visit, "added", added);
+            visit.address_in("added", WORKSPACE, added);
         }
-        if self.step != Step::Main {
-            visit.number("queries", Some(queries));
+        if self.of.plan.is_packed() && is_main {
+            packed.state(batch, true, visit);
+        }
+        visit.number("queries", Some(queries));
+        if !is_main {
             visit.number("heads", Some(heads));
-            visit.number("across", Some(passed.across));
+            visit.number("across", Some(across));
             if self.of.plan.is_packed() {
-                Lengths::state(&call.packed, call.problem.batch, false, visit);
+                packed.state(batch, false, visit);
             }
             return;
         }
-        if self.of.plan.is_packed() {
-            Lengths::state(&call.packed, call.problem.batch, true, visit);
-        }
-        let [_, [sequences, ..]] = self.of.extents(&call.problem, &call.packed);
-        visit.number("queries", Some(queries));
+        let [_, [sequences, ..]] = self.of.extents(problem, packed);
         visit.number("keys", Some(keys));
         visit.number("heads", Some(shared));
         visit.number("share", Some(heads / shared.max(1)));
         visit.number("all_heads", Some(shared.saturating_mul(sequences)));
-        visit.number("across", Some(passed.across));
-        visit.number("blocks", Some(passed.blocks));
-        visit.number("section", Some(self.of.section(call)));
-        call.problem.state_scale(visit);
-        visit.number("to_log2", Some(call.problem.exponents(false)[0]));
-        state_values(&*self.of.scores, &call.counts, &call.reals, visit);
-    }
-
-    /// The parameters of a tensor that is not copied by tensor maps: its address and its strides in bytes.
-    fn tensor(
-        &self,
-        (name, within): (&'static str, &'static str),
-        strides: [&'static str; 3],
-        of: HeadsRef,
-        visit: &mut dyn Visit,
-    ) {
-        let bytes = u64::from(self.of.plan.spec.format.bytes());
-        visit.address(name, within);
-        for (name, stride) in strides.into_iter().zip([of.row, of.head, of.batch]) {
-            // One that is too long is that of the only head or sequence, and not used.
-            visit.number(name, Some(stride.wrapping_mul(bytes)));
-        }
-    }
-
-    /// The tensor maps of the main program.
-    fn maps(&self, call: &BackwardCall, fill: bool, visit: &mut dyn Visit) {
-        let (plan, AttentionProblem { queries, keys, .. }) = (&self.of.plan, call.problem);
-        let [of_queries, of_keys] = self.of.extents(&call.problem, &call.packed);
-        let head = plan.spec.head;
-        for (name, within, tile, of, extents, (most, d)) in [
-            ("q_map", "Q", &plan.queries[0], call.q, of_queries, (queries, head[0])),
-            ("k_map", "K", &plan.keys[0], call.k, of_keys, (keys, head[0])),
-            ("v_map", "V", &plan.keys[1], call.v, of_keys, (keys, head[1])),
-            ("do_map", "dO", &plan.queries[1], call.d_o, of_queries, (queries, head[1])),
-            ("dk_map", "dK", &plan.outputs[0], call.d_k, of_keys, (keys, head[0])),
-            ("dv_map", "dV", &plan.outputs[1], call.d_v, of_keys, (keys, head[1])),
-        ] {
-            let [batch, heads, rows] = extents;
-            let row = u64::from(plan.wide[0]);
-            // If nothing is read, the tensor map must still be legal, and begin in memory.
-            let nothing = HeadsRef { address: call.k.address, row, head: row, batch: row };
-            let empty = extents.contains(&0);
-            let (within, of, most) = if empty { ("K", nothing, 1) } else { (within, of, most) };
-            let all = plan.is_packed().then_some(rows);
-            let map = || map_of(tile, of, [batch, heads, d], Rows { most, all }, [1, 1]);
-            visit.tensor_map(name, within, fill.then(map));
-        }
+        visit.number("across", Some(across));
+        visit.number("blocks", Some(blocks));
+        visit.number("section", Some(self.of.section(&call.forward)));
+        problem.state_scale(visit);
+        visit.number("to_log2", Some(problem.exponents(false)[0]));
+        call.forward.state_arguments(&*self.of.scores, visit);
     }
 }

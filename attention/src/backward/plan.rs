@@ -2,15 +2,13 @@
 
 mod rings;
 
-use collective::{
-    Atom, CtaPlan, OperandTile, Peers, Producer, ProductSpec, RingPlan, RoleRegisters, TileLayout,
-};
+use collective::{Atom, CtaPlan, OperandTile, Producer, ProductSpec, RingPlan, RoleRegisters, TileLayout};
 use cute_rs::atom::Major;
 
 use self::rings::Rings;
 use super::spec::BackwardSpec;
 use crate::error::AttentionError;
-use crate::plan::{number, sixteen_bits};
+use crate::plan::{head_of_values, refused, sixteen_bits};
 use crate::spec::Lengths;
 
 /// Every number of a kernel of the backward pass.
@@ -78,20 +76,13 @@ impl PairPlan {
 
     /// Each consumer's part of the product for dQ, whose first factor is the tile of dS: the columns of K that it has of the tile `across`.
     fn products(spec: &BackwardSpec, tiles: &Tiles, atom: Atom) -> Result<[ProductSpec; 2], AttentionError> {
-        let BackwardSpec { format, head: [d, _], tile: [_, keys], .. } = *spec;
-        let columns = [128, wide(spec)[0] - 128];
+        let BackwardSpec { format, tile: [_, keys], .. } = *spec;
         let layout = TileLayout::Slabs(tiles.keys_across.swizzle());
-        let (Ok(first), Ok(second)) = (
-            OperandTile::new(format, Major::Mn, [columns[0], keys], layout),
-            OperandTile::new(format, Major::Mn, [columns[1], keys], layout),
-        ) else {
-            return Err(number("d, the elements of a head,", d, "a multiple of 64"));
-        };
-        let second = second.at(first.room().bytes);
-        Ok([
-            product(spec, atom, [tiles.differences, first])?,
-            product(spec, atom, [tiles.differences, second])?,
-        ])
+        let columns = |columns| OperandTile::new(format, Major::Mn, [columns, keys], layout);
+        let first = columns(128)?;
+        let second = columns(wide(spec)[0] - 128)?.at(first.room().bytes);
+        let product = |k| ProductSpec::new(atom, [tiles.differences, k], among(spec));
+        Ok([product(first)?, product(second)?])
     }
 }
 
@@ -120,22 +111,13 @@ impl BackwardPlan {
         let Products { scores, sums, dq } = Products::of(&spec, types, &tiles)?;
         let of_pair = |[do_ring, p_ring]: [RingPlan; 2]| {
             let dq = PairPlan::products(&spec, &tiles, Atom::shared(types))?;
-            Ok(PairPlan { do_ring, p_ring, dq })
+            Ok::<_, AttentionError>(PairPlan { do_ring, p_ring, dq })
         };
         let pair = passed.map(of_pair).transpose()?;
         Ok(Self {
             spec,
             wide: wide(&spec),
-            cta: CtaPlan {
-                producer: Some(Producer::Warpgroup),
-                consumers: consumers(&spec),
-                registers,
-                shared_bytes,
-                cluster: 1,
-                peers: Peers::Apart,
-                overlaps: false,
-                turns: false,
-            },
+            cta: CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes),
             pair,
             keys: tiles.keys,
             queries: tiles.queries,
@@ -192,36 +174,33 @@ fn is_dq_transposed(spec: &BackwardSpec) -> bool {
 
 /// Checks a spec. Returns the instruction types of its products.
 fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
-    let BackwardSpec { format, head: [d, dv], tile: [rows, keys], .. } = *spec;
+    let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
     let Some(types) = sixteen_bits(format) else {
-        return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16" });
+        return Err(refused("format", format, "bf16 or f16"));
     };
     if !matches!(d, 64 | 96 | 128 | 192 | 256) {
-        return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
+        return Err(refused("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
     }
-    if dv != d && !(d == 192 && dv == 128) {
-        let needed = "the number of Q and K, or 128 with their 192,";
-        return Err(number("d of V and O", dv, needed));
-    }
+    head_of_values(spec.head)?;
     let is_pair = is_pair(spec);
     let [queries_of_pair, keys_of_pair] = [
         "the number of queries per tile, with heads of more than 128 elements,",
         "the number of keys per block, with heads of more than 128 elements,",
     ];
     if is_pair && rows != 64 {
-        return Err(number(queries_of_pair, rows, "64"));
+        return Err(refused(queries_of_pair, rows, "64"));
     }
     if is_pair && keys != 64 {
-        return Err(number(keys_of_pair, keys, "64"));
+        return Err(refused(keys_of_pair, keys, "64"));
     }
     if !(16..=128).contains(&rows) || !rows.is_multiple_of(16) {
-        return Err(number("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
+        return Err(refused("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
     }
     if !matches!(keys, 64 | 128) {
-        return Err(number("the number of keys per block", keys, "64 or 128"));
+        return Err(refused("the number of keys per block", keys, "64 or 128"));
     }
     if !is_dq_transposed(spec) && !rows.is_multiple_of(keys) {
-        return Err(number("the number of queries per tile", rows, "128 for 128 keys with d=64"));
+        return Err(refused("the number of queries per tile", rows, "128 for 128 keys with d=64"));
     }
     Ok(types)
 }
@@ -264,40 +243,22 @@ struct Tiles {
 
 impl Tiles {
     fn of(spec: &BackwardSpec) -> Result<Self, AttentionError> {
-        let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
+        let BackwardSpec { format, tile: [rows, keys], .. } = *spec;
         let widest = TileLayout::Widest;
         let [wide_k, wide_v] = wide(spec);
-        let (Ok(k), Ok(k_across), Ok(v), Ok(q), Ok(q_across), Ok(d_o), Ok(d_o_across)) = (
-            OperandTile::new(format, Major::K, [keys, wide_k], widest),
-            OperandTile::new(format, Major::Mn, [wide_k, keys], widest),
-            OperandTile::new(format, Major::K, [keys, wide_v], widest),
-            OperandTile::new(format, Major::K, [rows, wide_k], widest),
-            OperandTile::new(format, Major::Mn, [wide_k, rows], widest),
-            OperandTile::new(format, Major::K, [rows, wide_v], widest),
-            OperandTile::new(format, Major::Mn, [wide_v, rows], widest),
-        ) else {
-            return Err(number("the number of queries per tile", rows, "a number whose tiles fit"));
-        };
-        let (Ok(weights), Ok(differences)) = (
-            OperandTile::new(format, Major::K, [keys, rows], widest),
-            OperandTile::new(format, Major::Mn, [rows, keys], widest),
-        ) else {
-            return Err(number("the number of queries per tile", rows, "a number whose tiles fit"));
-        };
-        let (Ok(d_k), Ok(d_v)) = (
-            OperandTile::new(format, Major::K, [64, wide_k], TileLayout::Slabs(k.swizzle())),
-            OperandTile::new(format, Major::K, [64, wide_v], TileLayout::Slabs(v.swizzle())),
-        ) else {
-            return Err(number("d, the elements of a head,", d, "a multiple of K's swizzle"));
+        let tile = |major, extents| OperandTile::new(format, major, extents, widest);
+        let [k, v] = [tile(Major::K, [keys, wide_k])?, tile(Major::K, [keys, wide_v])?];
+        let output = |of: OperandTile, wide| {
+            OperandTile::new(format, Major::K, [64, wide], TileLayout::Slabs(of.swizzle()))
         };
         Ok(Self {
             keys: [k, v],
-            queries: [q, d_o],
-            keys_across: k_across,
-            queries_across: [q_across, d_o_across],
-            weights,
-            differences,
-            outputs: [d_k, d_v],
+            queries: [tile(Major::K, [rows, wide_k])?, tile(Major::K, [rows, wide_v])?],
+            keys_across: tile(Major::Mn, [wide_k, keys])?,
+            queries_across: [tile(Major::Mn, [wide_k, rows])?, tile(Major::Mn, [wide_v, rows])?],
+            weights: tile(Major::K, [keys, rows])?,
+            differences: tile(Major::Mn, [rows, keys])?,
+            outputs: [output(k, wide_k)?, output(v, wide_v)?],
         })
     }
 }
@@ -309,13 +270,6 @@ struct Products {
     dq: ProductSpec,
 }
 
-/// A product whose rows the consumers of a spec divide.
-fn product(spec: &BackwardSpec, atom: Atom, tiles: [OperandTile; 2]) -> Result<ProductSpec, AttentionError> {
-    let needed = "a number that `wgmma` multiplies";
-    ProductSpec::new(atom, tiles, among(spec))
-        .map_err(|_| number("the number of queries per tile", spec.tile[0], needed))
-}
-
 impl Products {
     fn of(spec: &BackwardSpec, types: ptx::WgmmaTypes, tiles: &Tiles) -> Result<Self, AttentionError> {
         let Tiles { keys: [k, v], queries: [q, d_o], queries_across: [q_across, d_o_across], .. } = *tiles;
@@ -325,13 +279,14 @@ impl Products {
         } else {
             [tiles.differences, tiles.keys_across]
         };
+        let product = |atom, tiles| ProductSpec::new(atom, tiles, among(spec));
         Ok(Self {
-            scores: [product(spec, shared, [k, q])?, product(spec, shared, [v, d_o])?],
+            scores: [product(shared, [k, q])?, product(shared, [v, d_o])?],
             sums: [
-                product(spec, fragments, [tiles.weights, q_across])?,
-                product(spec, fragments, [tiles.weights, d_o_across])?,
+                product(fragments, [tiles.weights, q_across])?,
+                product(fragments, [tiles.weights, d_o_across])?,
             ],
-            dq: product(spec, shared, of_dq)?,
+            dq: product(shared, of_dq)?,
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
 use crate::words::Heads;
-use kernel::words::{self, As, At, SpecKey, WordError};
+use kernel::words::{self, As, At, SpecKey};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
 /// from the [default](Self::DEFAULT).
@@ -55,11 +55,8 @@ impl BackwardSpec {
     /// Floating-point operations that a problem counts as: five products of `2 * queries * keys * d`, three with Q and K's
     /// heads, two with V's. A causal mask counts as half.
     pub fn operations(&self, problem: &AttentionProblem) -> f64 {
-        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
-        let part = if self.mask == Mask::Causal { 0.5 } else { 1.0 };
-        let scores = f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys);
-        let [d, dv] = self.head.map(f64::from);
-        part * 2.0 * scores * (3.0 * d + 2.0 * dv)
+        let [d, dv] = self.head;
+        problem.operations(self.mask, 2 * (3 * d + 2 * dv))
     }
 }
 
@@ -95,7 +92,6 @@ impl FromStr for BackwardSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        words::read(&KEYS, Self::DEFAULT, text)
-            .map_err(|WordError { key, value, needed }| AttentionError::Word { key, value, needed })
+        Ok(words::read(&KEYS, Self::DEFAULT, text)?)
     }
 }

@@ -7,46 +7,12 @@
 //! launch has at most as many CTAs as are resident at once ([`launch`](kernel::Kernel::launch)).
 
 use collective::{Accuracy, Consumer, Fast, Real};
-use ptx::{AtomicOp, AtomicSem, Builder, LoadOrder, Location, Scope, Special, Value, Var};
+use ptx::{AtomicOp, AtomicSem, LoadOrder, Scope, Special, Value, Var};
 
 use super::softmax::exp2;
 use super::{Kernel, Output, QueryTile};
-use crate::plan::AttentionPlan;
-use crate::spec::{self, AttentionSpec};
-
-/// The parameters of parts.
-#[derive(Clone, Copy)]
-pub(super) struct Parts<'f> {
-    /// Most parts of a tile.
-    pub(super) most: Value<'f, u32>,
-    /// Rows of O.
-    pub(super) rows: Value<'f, u64>,
-    /// Addresses of the counters, and, of all parts, of the log-sum-exps and of O.
-    counters: Value<'f, u64>,
-    pub(super) sums: Value<'f, u64>,
-    outputs: Value<'f, u64>,
-}
-
-/// A part of a tile's keys.
-#[derive(Clone, Copy)]
-pub(super) struct Part<'f> {
-    /// Its number.
-    pub(super) number: Value<'f, u32>,
-    /// Parts of the tile, at least one.
-    pub(super) count: Value<'f, u32>,
-    /// The number of the tile, apart from parts.
-    pub(super) counter: Value<'f, u32>,
-}
-
-impl<'f> Part<'f> {
-    pub(super) fn numbers(&self) -> [Value<'f, u32>; 3] {
-        [self.number, self.count, self.counter]
-    }
-
-    pub(super) fn of([number, count, counter]: [Value<'f, u32>; 3]) -> Self {
-        Self { number, count, counter }
-    }
-}
+use crate::parts::{Part, Parts};
+use crate::spec::AttentionSpec;
 
 /// Parts that are loaded at the same time.
 pub(crate) const TOGETHER: u32 = 16;
@@ -56,60 +22,6 @@ pub(crate) const fn columns_of_lane(dv: u32) -> u32 {
     let columns = dv / 32;
     let two = if columns.is_multiple_of(2) { 2 } else { 1 };
     if columns.is_multiple_of(4) { 4 } else { two }
-}
-
-impl<'f> Parts<'f> {
-    pub(super) fn of(f: &'f Builder) -> Self {
-        let (most, rows) = (f.parameter("parts"), f.parameter("part_rows"));
-        let [counters, sums, outputs] =
-            ["part_counters", "part_sums", "part_outputs"].map(|name| f.parameter(name));
-        Self { most, rows, counters, sums, outputs }
-    }
-
-    /// The blocks of a part, of all blocks of a tile, and how many parts there are. The division depends on these blocks
-    /// alone.
-    pub(super) fn of_tile(
-        &self,
-        part: Part<'f>,
-        [begin, end]: [Value<'f, u32>; 2],
-        spec: &AttentionSpec,
-    ) -> ([Value<'f, u32>; 2], Part<'f>) {
-        // Parts of a fixed number of keys begin at multiples of it.
-        let (first, each) = match spec.parts {
-            spec::Parts::Keys(keys) => {
-                let each = keys / spec.tile[1];
-                (begin / each * each, begin.builder().constant(each))
-            }
-            spec::Parts::One | spec::Parts::Count(_) => (begin, (end - begin + self.most - 1) / self.most),
-        };
-        let count = (end - first + each - 1) / each;
-        // A sequence may be longer than the launch says. Nobody computes, or waits for, more parts than there are.
-        let count = if matches!(spec.parts, spec::Parts::Keys(_)) { count.min(self.most) } else { count };
-        let own = (first + part.number * each).min(end);
-        let blocks = [own.max(begin), (own + each).min(end)];
-        (blocks, Part { count, ..part })
-    }
-
-    /// The address of a row of a part's O.
-    pub(super) fn output(
-        &self,
-        part: Value<'f, u32>,
-        row: Value<'f, u64>,
-        plan: &AttentionPlan,
-    ) -> Value<'f, u64> {
-        self.outputs + (part.cast::<u64>() * self.rows + row) * (u64::from(plan.spec.head[1]) * 4)
-    }
-
-    /// The counter of a tile. It counts the parts that are there, for each of the consumers that divide rows, and after these the warps
-    /// that merge them. It is zero before and after a launch.
-    fn counter(&self, part: Part<'f>) -> Location {
-        Location::global(self.counters + part.counter.mul_wide(4u32), 0)
-    }
-
-    /// The log-sum-exp of a row of a part.
-    fn sum(&self, part: Value<'f, u32>, row: Value<'f, u64>) -> Value<'f, f32> {
-        part.builder().load_global(self.sums + (part.cast::<u64>() * self.rows + row) * 4, 0)
-    }
 }
 
 impl<'f> Kernel<'_, 'f> {
@@ -242,14 +154,10 @@ impl<'f> Kernel<'_, 'f> {
         );
         let (none, total) = (total.get().equals(0.0), total.get());
         let factor = f.constant(0.0).where_or(none, Fast::divide(f.constant(1.0), total));
-        let Output::Direct { address, strides: [stride, of_head, of_sequence], .. } = self.output() else {
+        let Output::Direct(o, _) = self.output() else {
             return f.refuse("parts are merged into an O that is stored directly");
         };
-        let before = match self.lengths() {
-            None => unit.batch.cast::<u64>() * of_sequence,
-            Some(_) => unit.before[0].cast::<u64>() * stride,
-        };
-        let row = address + before + head.cast::<u64>() * of_head + at.cast::<u64>() * stride;
+        let row = self.row_of_o(o, unit, [at, head]);
         let bytes = output.bytes();
         let target = row + column.mul_wide(bytes);
         for (value, column) in values.iter().zip((0..).step_by(bytes as usize)) {

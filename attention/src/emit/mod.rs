@@ -3,51 +3,38 @@
 mod consumer;
 mod convert;
 mod latent;
-mod lengths;
 mod merge;
-mod pages;
 mod producer;
 pub(crate) mod softmax;
 mod store;
 mod walk;
 
-use collective::pipeline::{ClusterPosition, Position, Release, Ring, Turns};
+use collective::Consumer;
+use collective::heads::{DeviceLengths, DevicePages, DeviceTensor};
+use collective::pipeline::{Position, Ring, Turns};
 use collective::queue;
 use collective::skeleton::Cta;
-use collective::{Arrivals, Consumer};
-use ptx::{Builder, Special, Value, Var};
+use ptx::{Builder, Value, Var};
 
-pub(crate) use self::lengths::Lengths;
-use self::merge::{Part, Parts};
 #[cfg(feature = "records")]
 pub(crate) use self::merge::{TOGETHER, columns_of_lane};
-pub(crate) use self::pages::Pages;
 pub(crate) use self::store::slab;
 use self::walk::Walk;
+use crate::factors::DeviceFactors;
+use crate::parts::{Part, Parts};
 use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
-/// Where the factors of Q, K and V are.
-#[derive(Clone, Copy)]
-struct Factors<'f> {
-    /// Their addresses; 0 if they are 1.
-    addresses: [Value<'f, u64>; 3],
-    /// 1 if each head has its own, else 0.
-    per_head: Value<'f, u32>,
-}
+/// The parameters of O where the program reaches it by its strides.
+pub(crate) const O: [&str; 4] = ["o", "o_row", "o_head", "o_batch"];
 
 /// Where O is.
 #[derive(Clone, Copy)]
 enum Output<'f> {
     /// Its tensor map.
     Tma(Value<'f, u64>),
-    Direct {
-        address: Value<'f, u64>,
-        /// Bytes from one row, head and sequence to the next.
-        strides: [Value<'f, u64>; 3],
-        /// Whether two neighbours can be stored together.
-        pairs: Value<'f, bool>,
-    },
+    /// Its rows, and whether two neighbours can be stored together.
+    Direct(DeviceTensor<'f>, Value<'f, bool>),
 }
 
 /// A tile of queries of a head, and the blocks of keys that it needs.
@@ -188,13 +175,16 @@ impl<'f> Kernel<'_, 'f> {
         ["queries", "keys"].map(|name| self.number(name))
     }
 
-    fn lengths(&self) -> Option<Lengths<'f>> {
+    fn lengths(&self) -> Option<DeviceLengths<'f>> {
         let keys = self.plan.spec.pages.is_none();
-        (self.plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths::of(self.f, keys))
+        (self.plan.spec.lengths == crate::spec::Lengths::Packed).then(|| DeviceLengths::of(self.f, keys))
     }
 
-    fn pages(&self) -> Option<Pages<'f>> {
-        self.plan.spec.pages.map(|page| Pages::of(self.f, page))
+    fn pages(&self) -> Option<DevicePages<'f>> {
+        self.plan.spec.pages.map(|page| {
+            let together = if self.plan.cta.consumers == 1 { 16 } else { 4 };
+            DevicePages::of(self.f, [page, self.plan.spec.tile[1]], together)
+        })
     }
 
     fn parts(&self) -> Option<Parts<'f>> {
@@ -202,21 +192,14 @@ impl<'f> Kernel<'_, 'f> {
     }
 
     /// The factors of Q, K and V, if these have 8 bits.
-    fn factors(&self) -> Option<Factors<'f>> {
-        self.plan.spec.is_scaled().then(|| Factors {
-            addresses: ["q_factors", "k_factors", "v_factors"].map(|name| self.f.parameter(name)),
-            per_head: self.number("factors_per_head"),
-        })
+    fn factors(&self) -> Option<DeviceFactors<'f>> {
+        self.plan.spec.is_scaled().then(|| DeviceFactors::of(self.f))
     }
 
     fn output(&self) -> Output<'f> {
         match self.plan.output {
             Some(_) => Output::Tma(self.f.parameter("o_map")),
-            None => Output::Direct {
-                address: self.f.parameter("o"),
-                strides: ["o_row", "o_head", "o_batch"].map(|name| self.f.parameter(name)),
-                pairs: self.f.parameter("o_pairs"),
-            },
+            None => Output::Direct(DeviceTensor::of(self.f, O), self.f.parameter("o_pairs")),
         }
     }
 
@@ -412,6 +395,20 @@ impl<'f> Kernel<'_, 'f> {
         }
     }
 
+    /// The address of a row of O, which is stored directly: of a query and a head.
+    fn row_of_o(
+        &self,
+        DeviceTensor { address, strides: [stride, of_head, of_sequence] }: DeviceTensor<'f>,
+        tile: &QueryTile<'f>,
+        [at, head]: [Value<'f, u32>; 2],
+    ) -> Value<'f, u64> {
+        let before = match self.lengths() {
+            None => tile.batch.cast::<u64>() * of_sequence,
+            Some(_) => tile.before[0].cast::<u64>() * stride,
+        };
+        address + before + head.cast::<u64>() * of_head + at.cast::<u64>() * stride
+    }
+
     /// The coordinates of a tile in the tensor maps of Q and O (0), or of K and V (1): the row of query or key 0, and
     /// the sequence.
     ///
@@ -427,30 +424,9 @@ impl<'f> Kernel<'_, 'f> {
 
     fn consumer(&self, warpgroup: Value<'f, u32>) -> Consumer<'f> {
         let Self { f, shared, .. } = *self;
-        let thread = f.special(Special::ThreadX) % 128;
-        let alone = ClusterPosition::new(f, [1, 1]);
-        Consumer {
-            shared,
-            warpgroup,
-            part: if self.plan.rows_are_divided() { warpgroup } else { f.constant(0) },
-            thread,
-            release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
-            turns: Turns::in_loop(f, &self.plan.cta, warpgroup),
-        }
-    }
-}
-
-impl<'f> Factors<'f> {
-    /// The factors of products and of values for a head of K and V, as bits; 1 if there are none.
-    fn of_head(&self, head: Value<'f, u32>) -> [Value<'f, u32>; 2] {
-        let f = head.builder();
-        let [q, k, v] = self.addresses.map(|address| {
-            let factor = f.variable(1f32.to_bits());
-            let own = address + (head * self.per_head).mul_wide(4u32);
-            f.if_(address.differs_from(0), || factor.set(f.load_global::<u32>(own, 0)));
-            factor.get()
-        });
-        [(q.bits_as::<f32>() * k.bits_as::<f32>()).bits_as(), v]
+        let alone = Consumer::alone(f, shared, warpgroup);
+        let part = if self.plan.rows_are_divided() { warpgroup } else { alone.part };
+        Consumer { part, turns: Turns::in_loop(f, &self.plan.cta, warpgroup), ..alone }
     }
 }
 

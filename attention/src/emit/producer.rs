@@ -2,7 +2,6 @@
 
 use collective::queue::QueueRole;
 use collective::{Origin, TensorCopy};
-use cute_rs::atom::Major;
 use ptx::Value;
 
 use super::{CurrentTile, Kernel, QueryTile};
@@ -26,42 +25,31 @@ impl<'f> Kernel<'_, 'f> {
             [if tiles[0].is_some() { k } else { of_k }, if tiles[1].is_some() { v } else { of_v }]
         });
         let [q, k, v] = [q, k, v].map(|ring| ring.producer());
-        let copied = plan.copied();
-        let [copy_k, copy_v] = copied.map(TensorCopy::new);
+        let [copy_k, copy_v] = plan.copied().map(TensorCopy::new);
         let copies = [TensorCopy::new(plan.tiles[0]), copy_k, copy_v];
         let bytes = [of_q, of_k, of_v].map(|ring| f.constant(ring.transaction_bytes()));
         let zero = f.constant(0);
         let keys = plan.spec.tile[1];
         let of_keys = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
             let [row, sequence] = self.place(&tile, 1);
-            let matrix = Some(self.head_of_keys(&tile));
+            let head = self.head_of_keys(&tile);
             let first = block * keys;
             let map = self.map_of(i, first.less_than(tile.lengths[1]));
-            let origin = Origin { matrix, batch: Some(sequence), ..Origin::alone(map) };
-            (origin, row + first)
+            ((map, head), [row + first, sequence])
         };
         let load = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
             let ring = if i == 1 { k } else { v };
-            let by_rows = copied[i - 1].major() == Major::K;
-            let coordinates = |row| if by_rows { [row, zero] } else { [zero, row] };
             match self.pages() {
                 Some(pages) => {
-                    let pieces = |group| pages.of_block(tile, block, plan, group);
-                    let groups = pages.groups(plan);
-                    // The first pages are looked up before there is room for them.
-                    let mut looked_up = Some(pieces(0));
-                    ring.produce(bytes[i], |stage| {
-                        for piece in (0..groups).flat_map(|i| looked_up.take().unwrap_or_else(|| pieces(i))) {
-                            let matrix = Some(self.head_of_keys(&tile));
-                            let map = self.map_of(i, piece.has_keys());
-                            let origin = Origin { matrix, ..piece.origin(Origin::alone(map)) };
-                            copies[i].load(f, stage, origin, coordinates(piece.row));
-                        }
+                    let sequence = [tile.batch, tile.lengths[1]];
+                    pages.produce(&ring, bytes[i], sequence, block, |stage, page| {
+                        let head = self.head_of_keys(&tile);
+                        page.load(f, &copies[i], stage, (self.map_of(i, page.has_keys()), head));
                     });
                 }
                 None => {
-                    let (origin, row) = of_keys(i, tile, block);
-                    ring.produce(bytes[i], |stage| copies[i].load(f, stage, origin, coordinates(row)));
+                    let (source, place) = of_keys(i, tile, block);
+                    ring.produce(bytes[i], |stage| copies[i].load_head(f, stage, source, place));
                 }
             }
         };

@@ -1,11 +1,12 @@
 //! Storing O.
 
+use collective::heads::DeviceTensor;
 use collective::pipeline::Stage;
 use collective::{Consumer, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
 use ptx::{ProxySpace, Value, Var};
 
-use super::merge::{Part, Parts};
 use super::{Kernel, Output, QueryTile};
+use crate::parts::{Part, Parts};
 
 /// The places of a thread in a slab of a tile with 64 rows, and the slab's columns.
 pub(crate) fn slab<'f>(tile: &OperandTile, thread: Value<'f, u32>) -> (StagedRows<'f>, u32) {
@@ -41,11 +42,11 @@ impl<'a, 'f> Store<'a, 'f> {
             (Output::Tma(map), Some((tile, staged))) => {
                 self.staged(format, (tile, staged), (map, q), unit, &rows);
             }
-            (Output::Direct { address, strides, pairs }, _) => {
+            (Output::Direct(o, pairs), _) => {
                 self.consumer.release.arrive(q.empty);
                 match (unit.part, self.kernel.parts()) {
                     (Some(part), Some(parts)) => self.part((part, parts), unit, &rows),
-                    _ => self.direct(format, (address, strides, pairs), unit, &rows),
+                    _ => self.direct(format, (o, pairs), unit, &rows),
                 }
             }
             (Output::Tma(_), None) => self.kernel.f.refuse("a plan with O's tensor map has O's tile"),
@@ -137,10 +138,7 @@ impl<'a, 'f> Store<'a, 'f> {
             let [at, head] = self.kernel.query(&unit, row.row);
             f.if_(at.less_than(unit.lengths[0]), || {
                 let line = self.kernel.rows_before(&unit, head) + at.cast::<u64>();
-                let base = parts.output(part.number, line, self.kernel.plan) + row.column.mul_wide(4u32);
-                for pair in &row.pairs {
-                    f.store_global(base, (pair.column * 4).cast_signed(), pair.values);
-                }
+                row.store(f, Format::F32, parts.output(part.number, line, self.kernel.plan), None);
             });
         }
     }
@@ -148,11 +146,7 @@ impl<'a, 'f> Store<'a, 'f> {
     fn direct(
         &self,
         format: Format,
-        (address, [stride, head_stride, sequence], pairs): (
-            Value<'f, u64>,
-            [Value<'f, u64>; 3],
-            Value<'f, bool>,
-        ),
+        (o, pairs): (DeviceTensor<'f>, Value<'f, bool>),
         unit: QueryTile<'f>,
         rows: &[FragmentRow<'f, f32>],
     ) {
@@ -160,26 +154,7 @@ impl<'a, 'f> Store<'a, 'f> {
         for row in rows {
             let [at, head] = self.kernel.query(&unit, row.row);
             f.if_(at.less_than(unit.lengths[0]), || {
-                let before = match self.kernel.lengths() {
-                    None => unit.batch.cast::<u64>() * sequence,
-                    Some(_) => unit.before[0].cast::<u64>() * stride,
-                };
-                let first = address + before + head.cast::<u64>() * head_stride;
-                let base = first + at.cast::<u64>() * stride + row.column.mul_wide(format.bytes());
-                let offset = |column: u32| (column * format.bytes()).cast_signed();
-                let packed: Vec<_> =
-                    row.pairs.iter().map(|pair| (pair.column, format.pack(f, pair.values))).collect();
-                f.if_else(
-                    pairs,
-                    || packed.iter().for_each(|&(column, pair)| pair.store_global(base, offset(column))),
-                    || {
-                        for &(column, pair) in &packed {
-                            for (column, element) in (column..).zip(format.unpack(f, pair)) {
-                                element.store_global(base, offset(column));
-                            }
-                        }
-                    },
-                );
+                row.store(f, format, self.kernel.row_of_o(o, &unit, [at, head]), Some(pairs));
             });
         }
     }

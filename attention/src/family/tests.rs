@@ -102,13 +102,13 @@ fn sequences_begin_and_end_in_their_tensors() {
         ([0, 4, 3, 9], [0, 9, 11, 20], "queries have 4 as number 1 and 3 as the next"),
         ([0, u32::MAX, 4, 9], [0, 9, 11, 20], "queries have 0 as number 0 and 4294967295 as the next"),
     ] {
-        let found = packed.check(&problem, &[&queries, &keys]).map_err(|error| error.to_string());
+        let found = packed.check([problem.queries, problem.keys], &[&queries, &keys]);
         match wanted {
             "" => assert_eq!(found, Ok(())),
             words => assert!(found.clone().is_err_and(|of| of.contains(words)), "{words}: {found:?}"),
         }
     }
-    let none = packed.check(&problem, &[&[]]).map_err(|error| error.to_string());
+    let none = packed.check([problem.queries, problem.keys], &[&[]]);
     assert!(none.is_err_and(|of| of.contains("have nothing as number 0")));
 }
 

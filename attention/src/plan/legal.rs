@@ -2,7 +2,7 @@
 
 use collective::Format;
 
-use super::{LatentPlan, is_direct, multiplied, number, of_bytes, sixteen_bits};
+use super::{LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
 use crate::error::AttentionError;
 use crate::spec::{AttentionSpec, Parts};
 
@@ -18,21 +18,21 @@ pub(super) fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Attention
 fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
     let AttentionSpec { format, output, .. } = *spec;
     let Some(types) = multiplied(format) else {
-        return Err(AttentionError::Format { field: "format", format, needed: "bf16, f16 or e4m3" });
+        return Err(refused("format", format, "bf16, f16 or e4m3"));
     };
     let (bytes, latent) = (of_bytes(spec), spec.is_latent());
     if let Some(cache) = spec.cache
         && (bytes || cache != Format::E4m3)
     {
         let needed = if bytes { "Q's format alone" } else { "e4m3" };
-        return Err(AttentionError::Format { field: "cache", format: cache, needed });
+        return Err(refused("cache", cache, needed));
     }
     if latent && bytes {
-        return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16 with d=576x512" });
+        return Err(refused("format", format, "bf16 or f16 with d=576x512"));
     }
     if latent && let Some(format) = spec.cache {
         let needed = "Q's format alone with d=576x512";
-        return Err(AttentionError::Format { field: "cache", format, needed });
+        return Err(refused("cache", format, needed));
     }
     let direct = is_direct(spec);
     let sixteen = if bytes { sixteen_bits(output).is_some() && direct } else { output == format };
@@ -42,7 +42,7 @@ fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
         } else {
             "the format of Q, K and V, or f32 with store=direct or parts,"
         };
-        return Err(AttentionError::Format { field: "output", format: output, needed });
+        return Err(refused("output", output, needed));
     }
     Ok(types)
 }
@@ -52,33 +52,40 @@ fn extents(spec: &AttentionSpec) -> Result<(), AttentionError> {
     let AttentionSpec { head: [d, dv], tile: [rows, keys], .. } = *spec;
     let (bytes, latent) = (of_bytes(spec), spec.is_latent());
     if !matches!(d, 64 | 96 | 128 | 192 | 256 | 576) {
-        return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192, 256 or 576"));
+        return Err(refused("d, the elements of a head of Q and K,", d, "64, 96, 128, 192, 256 or 576"));
     }
     if d == 576 && dv != 512 {
         let needed = "512 with 576 of Q and K, of which V is the first ones,";
-        return Err(number("d of V and O", dv, needed));
+        return Err(refused("d of V and O", dv, needed));
     }
-    if dv != d && !(d == 192 && dv == 128) && !latent {
-        let needed = "the number of Q and K, or 128 with their 192,";
-        return Err(number("d of V and O", dv, needed));
+    if !latent {
+        head_of_values(spec.head)?;
     }
     if latent && let Some((field, value, needed)) = LatentPlan::refused(spec) {
-        return Err(number(field, value, needed));
+        return Err(refused(field, value, needed));
     }
     if !matches!(rows, 64 | 128 | 192) {
-        return Err(number("the number of queries per tile", rows, "64, 128 or 192"));
+        return Err(refused("the number of queries per tile", rows, "64, 128 or 192"));
     }
     if !(16..=256).contains(&keys) || !keys.is_multiple_of(16) {
-        return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
+        return Err(refused("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
     }
     if bytes && !keys.is_multiple_of(32) {
-        return Err(number("the number of keys per block", keys, "a multiple of 32 with 8-bit operands"));
+        return Err(refused("the number of keys per block", keys, "a multiple of 32 with 8-bit operands"));
     }
     if bytes && spec.lazy {
         // Weights are up to 2^8 already.
-        return Err(number("lazy", 1, "off with 8-bit operands"));
+        return Err(refused("lazy", 1, "off with 8-bit operands"));
     }
     Ok(())
+}
+
+/// Checks the elements of a head of V and O, next to those of Q and K.
+pub(crate) fn head_of_values([d, dv]: [u32; 2]) -> Result<(), AttentionError> {
+    if dv == d || d == 192 && dv == 128 {
+        return Ok(());
+    }
+    Err(refused("d of V and O", dv, "the number of Q and K, or 128 with their 192,"))
 }
 
 /// Checks parts of keys, pages, and heads that are rows of a tile.
@@ -86,10 +93,10 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
     let [_, keys] = spec.tile;
     match spec.parts {
         Parts::Count(count) if !(2..=1024).contains(&count) => {
-            return Err(number("the number of parts", count, "1 to 1024"));
+            return Err(refused("the number of parts", count, "1 to 1024"));
         }
         Parts::Keys(part) if part == 0 || !part.is_multiple_of(keys) => {
-            return Err(number(
+            return Err(refused(
                 "the number of keys of a part",
                 part,
                 "a multiple of the number of keys per block",
@@ -99,10 +106,10 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
     }
     if let Some(page) = spec.pages {
         if !matches!(page, 16 | 32 | 64 | 128 | 256) {
-            return Err(number("pages, the number of keys in a page,", page, "16, 32, 64, 128 or 256"));
+            return Err(refused("pages, the number of keys in a page,", page, "16, 32, 64, 128 or 256"));
         }
         if !keys.is_multiple_of(page) && !page.is_multiple_of(keys) {
-            return Err(number(
+            return Err(refused(
                 "pages, the number of keys in a page,",
                 page,
                 "a divisor or a multiple of the number of keys per block",
@@ -110,7 +117,11 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
         }
     }
     if !spec.pack.is_power_of_two() || spec.pack > 64 {
-        return Err(number("pack, the heads that are rows of a tile,", spec.pack, "a power of two up to 64"));
+        return Err(refused(
+            "pack, the heads that are rows of a tile,",
+            spec.pack,
+            "a power of two up to 64",
+        ));
     }
     Ok(())
 }

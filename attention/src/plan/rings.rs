@@ -3,7 +3,7 @@
 use collective::{Arrivals, Format, OperandTile, QueuePlan, RingPlan, TileLayout};
 use cute_rs::atom::Major;
 
-use super::{AttentionPlan, LatentPlan, NarrowPlan, Tiles, number, of_bytes};
+use super::{AttentionPlan, LatentPlan, NarrowPlan, Tiles, of_bytes, refused};
 use crate::error::AttentionError;
 use crate::spec::{AttentionSpec, Order};
 
@@ -23,13 +23,8 @@ impl NarrowPlan {
             return Ok(None);
         }
         let ([d, _], [_, keys], bytes) = (spec.head, spec.tile, of_bytes(spec));
-        let (Ok(k), Ok(v)) = (
-            OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest),
-            OperandTile::new(Format::E4m3, Major::K, [keys, dv], TileLayout::Widest),
-        ) else {
-            let needed = "a number whose blocks fit into shared memory";
-            return Err(number("the number of keys per block", keys, needed));
-        };
+        let tile = |d| OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest);
+        let (k, v) = (tile(d)?, tile(dv)?);
         let rings =
             [if bytes { RingPlan::of(&[]) } else { RingPlan::of(&[k.room()]) }, RingPlan::of(&[v.room()])];
         Ok(Some(Self { tiles: [if bytes { None } else { Some(k) }, Some(v)], rings }))
@@ -107,7 +102,7 @@ impl<'s> Rings<'s> {
             None => 2,
         };
         if stages == 0 || stages > 16 {
-            return Err(number("stages", stages, "1 to 16"));
+            return Err(refused("stages", stages, "1 to 16"));
         }
         let need = one_q + stages * each;
         if need > have {

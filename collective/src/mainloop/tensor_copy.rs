@@ -164,6 +164,11 @@ impl TensorCopy {
         Self { tiles, tile }
     }
 
+    /// The contiguous direction of its tile.
+    pub(crate) const fn major(&self) -> Major {
+        self.tile.major
+    }
+
     /// The half of a split matrix in which box `i` of a slice begins; `None` if the matrix is not split.
     fn half<'f>(&self, i: u32, slice: Value<'f, u32>) -> Option<Value<'f, u32>> {
         let OperandTile { major, mn, slices, split, .. } = self.tile;

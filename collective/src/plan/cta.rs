@@ -26,18 +26,10 @@ pub enum Peers {
 /// The numbers of a CTA: what [`Cta`](crate::skeleton::Cta) emits roles from.
 ///
 /// ```
-/// use collective::{CtaPlan, Peers, Producer, RoleRegisters};
+/// use collective::{CtaPlan, Producer, RoleRegisters};
 ///
-/// let plan = CtaPlan {
-///     producer: Some(Producer::Thread),
-///     consumers: 2,
-///     registers: RoleRegisters::divided(2, Some(24)),
-///     shared_bytes: 96 << 10,
-///     cluster: 1,
-///     peers: Peers::Apart,
-///     overlaps: true,
-///     turns: true,
-/// };
+/// let registers = RoleRegisters::divided(2, Some(24));
+/// let plan = CtaPlan { overlaps: true, turns: true, ..CtaPlan::alone(Producer::Thread, 2, registers, 96 << 10) };
 /// assert_eq!((plan.threads(), plan.registers.launch, plan.registers.consumer), (384, 168, 240));
 /// assert_eq!((plan.turn_barriers(), plan.own_barriers()), (3..5, 5..16));
 /// ```
@@ -67,6 +59,25 @@ impl CtaPlan {
 
     /// The named barrier of the first consumer warpgroup; those of the others follow.
     const CONSUMER_BARRIER: u32 = Self::CTA_BARRIER + 1;
+
+    /// A CTA without a cluster, which starts after the previous kernel and whose consumers take no turns.
+    pub const fn alone(
+        producer: Producer,
+        consumers: u32,
+        registers: RoleRegisters,
+        shared_bytes: u32,
+    ) -> Self {
+        Self {
+            producer: Some(producer),
+            consumers,
+            registers,
+            shared_bytes,
+            cluster: 1,
+            peers: Peers::Apart,
+            overlaps: false,
+            turns: false,
+        }
+    }
 
     /// Threads per CTA.
     pub const fn threads(&self) -> u32 {

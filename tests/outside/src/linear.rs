@@ -1,11 +1,12 @@
 //! Causal linear attention, chunk by chunk: `O_t = Q_t * (sum over s <= t of K_s^T V_s)`, per head. One CTA has a head at a time; the
 //! state K^T V stays in the accumulators of a consumer, and is a tile of B for the next chunk. Four products per chunk of 64 rows.
 
+use falchion::collective::heads::{HeadTensor, HeadsRef};
 use falchion::collective::pipeline::{ClusterPosition, Release, Ring, Stage, Turns};
 use falchion::collective::skeleton::Cta;
 use falchion::collective::{
-    Arrivals, Atom, Consumer, CtaPlan, Fragments, OperandTile, Origin, Peers, Producer, ProductSpec,
-    RingPlan, RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
+    Arrivals, Atom, Consumer, CtaPlan, Fragments, OperandTile, Peers, Producer, ProductSpec, RingPlan,
+    RoleRegisters, TensorCopy, TileLayout, WarpgroupMma,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::prelude::bf16;
@@ -21,11 +22,17 @@ pub struct Linear {
     stages: u32,
 }
 
-/// Heads and their length; Q, K, V (heads, length, 64) in `bf16`, O the same in `f32`.
-type LinearCall = Addressed<Sizes<2>, 4>;
+/// Heads and their length; Q, K, V (heads, length, 64) in `bf16`, with strides of their own, O the same in `f32`, packed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinearCall {
+    heads: u32,
+    length: u32,
+    qkv: [HeadsRef; 3],
+    o: u64,
+}
 
 /// The names of the memory, and of the tensor maps.
-const NAMES: [(&str, &str); 3] = [("Q", "q_map"), ("K", "k_map"), ("V", "v_map")];
+const NAMES: [[&str; 2]; 3] = [["Q", "q_map"], ["K", "k_map"], ["V", "v_map"]];
 
 const fn tile(major: Major) -> OperandTile {
     OperandTile::checked(Format::Bf16, major, [D, D], TileLayout::Widest)
@@ -84,7 +91,7 @@ struct Emission<'f> {
 }
 
 impl<'f> Emission<'f> {
-    /// Emits what is done for each head of the CTA, and each chunk of it: its first row, and that of the head.
+    /// Emits what is done for each head of the CTA, and each chunk of it: its first row, and the head.
     fn each(&self, head: &dyn Fn(), chunk: &dyn Fn([Value<'f, u32>; 2])) {
         let Self { f, heads, length, .. } = *self;
         let at = f.variable(f.special(Special::CtaX));
@@ -92,8 +99,7 @@ impl<'f> Emission<'f> {
             || at.get().less_than(heads),
             || {
                 head();
-                let before = at.get() * length;
-                f.repeat(length.div_ceil(D), |i| chunk([i * D, before]));
+                f.repeat(length.div_ceil(D), |i| chunk([i * D, at.get()]));
                 at.set(at.get() + f.special(Special::GridX));
             },
         );
@@ -101,13 +107,11 @@ impl<'f> Emission<'f> {
 
     fn produce(&self) {
         let (f, position, zero) = (self.f, self.stages.producer(), self.f.constant(0));
-        let maps = NAMES.map(|(_, map)| f.parameter(map));
-        self.each(&|| {}, &|[first, before]| {
-            let row = before + first;
+        let maps = NAMES.map(|[_, map]| f.parameter(map));
+        self.each(&|| {}, &|[first, head]| {
             position.produce(f.constant(self.parts.ring.transaction_bytes()), |stage| {
-                let places = [[row, zero], [row, zero], [zero, row]];
-                for ((tile, map), place) in self.parts.tiles.into_iter().zip(maps).zip(places) {
-                    TensorCopy::new(tile).load(f, stage, Origin::alone(map), place);
+                for (tile, map) in self.parts.tiles.into_iter().zip(maps) {
+                    TensorCopy::new(tile).load_head(f, stage, (map, head), [first, zero]);
                 }
             });
         });
@@ -124,7 +128,7 @@ impl<'f> Emission<'f> {
         let [scores, of_state, out, state] = products.map(|of| WarpgroupMma::<f32>::new(f, of, part));
         let position = self.stages.consumer();
         let meet = || f.barrier_sync(CtaPlan::consumer_barrier(warpgroup), 128);
-        self.each(&|| state.clear(), &|[first, before]| {
+        self.each(&|| state.clear(), &|[first, head]| {
             // The state before this chunk, as B. All have multiplied the one before.
             meet();
             let held = state.fragment(consumer, [part; 2]);
@@ -164,8 +168,7 @@ impl<'f> Emission<'f> {
             let fragment = out.fragment(consumer, [first, part]);
             for row in fragment.rows(fragment.start(), 0) {
                 f.if_(row.row.less_than(length), || {
-                    let at = o + ((before + row.row) * D + row.column).mul_wide(4);
-                    row.pairs.iter().for_each(|pair| f.store_global(at, 4 * pair.column as i32, pair.values));
+                    row.store(f, Format::F32, o + (head * length + row.row).mul_wide(4 * D), None);
                 });
             }
         });
@@ -178,10 +181,17 @@ fn emit(f: &Builder, parts: Parts) {
     let stages = Ring::named(f, "the ring of Q, K and V", parts.ring, shared);
     let of = Emission { f, parts, shared, heads, length, stages };
     let cta = Cta::begin(f, cta, || {
-        NAMES.iter().for_each(|(_, map)| f.prefetch_tensor_map(f.parameter(map)));
+        NAMES.iter().for_each(|[_, map]| f.prefetch_tensor_map(f.parameter(map)));
         stages.initialise();
     });
     cta.roles(|| of.produce(), |warpgroup| of.consume(warpgroup));
+}
+
+/// Q, K and V.
+fn tensors([heads, length]: [u32; 2], qkv: &mut [HeadsRef; 3]) -> Vec<HeadTensor<'_>> {
+    let shape = [1, heads, length, D];
+    let of = |(i, at)| HeadTensor::copied(NAMES[i], COPIED[i], at, shape, Some(usize::from(i > 0)));
+    qkv.iter_mut().enumerate().map(of).collect()
 }
 
 impl Kernel<LinearCall> for Linear {
@@ -191,22 +201,18 @@ impl Kernel<LinearCall> for Linear {
     }
 
     fn launch(&self, call: &LinearCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        let Sizes([heads, length]) = call.problem;
+        let LinearCall { heads, length, .. } = *call;
         let rows = u64::from(heads) * u64::from(length);
         LaunchError::unless(rows <= 1 << 24, ("the number of rows of all heads", rows), "at most 2^24")?;
+        tensors([heads, length], &mut call.qkv.clone()).iter().try_for_each(check_heads)?;
         Launch::of(self, call, |_| 16, if length > 0 { resident.min(heads) } else { 0 })
     }
 
-    fn visit(&self, call: &mut LinearCall, visit: &mut dyn Visit) {
-        let Addressed { problem: Sizes([heads, length]), at: [qkv @ .., o] } = call;
+    fn visit(&self, LinearCall { heads, length, qkv, o }: &mut LinearCall, visit: &mut dyn Visit) {
         visit.counted("heads", heads);
         visit.counted("length", length);
-        let rows = *heads * *length;
-        for (i, address) in qkv.iter_mut().enumerate() {
-            let extents = if COPIED[i].major() == Major::K { [rows, D] } else { [D, rows] };
-            COPIED[i].state_packed(NAMES[i], address, (extents, usize::from(i > 0)), visit);
-        }
-        let all = Extents { lines: rows, ..Extents::line(32, D.into()) };
+        HeadTensor::state_all(tensors([*heads, *length], qkv), visit);
+        let all = Extents { lines: *heads * *length, ..Extents::line(32, D.into()) };
         visit.output("o", ("O", o), all, Format::F32);
     }
 }
@@ -226,8 +232,8 @@ impl Family for Linear {
         Some(Numbers::new([("stages", self.stages)]))
     }
 
-    fn call(problem: &Sizes<2>) -> LinearCall {
-        LinearCall::of(*problem)
+    fn call(&Sizes([heads, length]): &Sizes<2>) -> LinearCall {
+        LinearCall { heads, length, qkv: [HeadsRef::heads_first(0, [heads, length, D]); 3], o: 0 }
     }
 
     fn ranked(of: &Sizes<2>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {

@@ -110,11 +110,12 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             let problem = format!("1x{heads}/{shared}x{queries}x{keys} d={d}x{dv} mask={}", mask.name());
             let mut call = AttentionBackward::call(&problem.parse().ok()?);
             // A program has no memory for what it does not access.
-            let BackwardCall { q, k, v, o, d_o, d_q, d_k, d_v, log_sum_exp, .. } = &mut call;
+            let BackwardCall { forward, d_o, d_q, d_k, d_v, .. } = &mut call;
+            let AttentionCall { q, k, v, o, log_sum_exp, .. } = forward;
             [q, k, v, o, d_o, d_q, d_k, d_v].into_iter().for_each(|of| of.address = 256);
             *log_sum_exp = 256;
             // All programs have one workspace, which is the caller's.
-            call.workspace = Some(Buffer::new(0, kernel.workspace(&call.problem, &call.packed)));
+            call.workspace = Some(Buffer::new(0, kernel.workspace(&forward.problem, &forward.packed)));
             Some((call, Vec::new()))
         };
         // Of two heads, more tiles than any ring has stages.
@@ -124,7 +125,7 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
         let calls = problems.into_iter().map(call).collect::<Option<_>>()?;
         // Exponents and row sums of queries.
         let noise = move |call: &BackwardCall| {
-            let AttentionProblem { heads: [heads, _], queries, .. } = call.problem;
+            let AttentionProblem { heads: [heads, _], queries, .. } = call.forward.problem;
             (heads * queries.next_multiple_of(rows) * 8) as usize
         };
         let name = match step {

@@ -1,11 +1,10 @@
 //! The consumers of the main program: scores, their gradients, and the products with them.
 
-use collective::pipeline::{ClusterPosition, Position, Release, Stage, Turns};
+use collective::pipeline::{Position, Stage};
 use collective::{
-    Arrivals, Consumer, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows,
-    WarpgroupMma,
+    Consumer, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows, WarpgroupMma,
 };
-use ptx::{Builder, ProxySpace, Special, Value, Var};
+use ptx::{Builder, ProxySpace, Value, Var};
 
 use super::{Kernel, QueryTile};
 use crate::emit::{
@@ -61,16 +60,8 @@ pub(super) fn consumer<'f>(
     warpgroup: Value<'f, u32>,
     consumers: u32,
 ) -> Consumer<'f> {
-    let thread = f.special(Special::ThreadX) % 128;
-    let alone = ClusterPosition::new(f, [1, 1]);
-    Consumer {
-        shared,
-        warpgroup,
-        part: if consumers > 1 { warpgroup } else { f.constant(0) },
-        thread,
-        release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
-        turns: Turns::none(f),
-    }
+    let alone = Consumer::alone(f, shared, warpgroup);
+    if consumers > 1 { Consumer { part: warpgroup, ..alone } } else { alone }
 }
 
 /// The product for dQ of a consumer.

@@ -1,11 +1,12 @@
 //! The programs before and after the main one. A CTA has a tile of queries of a head.
 
+use collective::heads::{DeviceLengths, DeviceTensor};
 use collective::{CtaPlan, Packed};
 use ptx::{Builder, Special, Value};
 
 use super::consumer::{consumer, dq_product, fragment, own_sums};
 use crate::backward::plan::{BackwardPlan, LINE};
-use crate::emit::Lengths;
+use crate::emit::O;
 
 /// Threads of a CTA that prepares.
 pub(in crate::backward) const PREPARE_THREADS: u32 = 128;
@@ -23,25 +24,9 @@ pub(in crate::backward) const fn finish_bytes(plan: &BackwardPlan) -> u32 {
     plan.spec.tile[0] * pitch(plan) * 4
 }
 
-/// A tensor, as its address and its strides in bytes.
-struct Tensor<'f> {
-    address: Value<'f, u64>,
-    strides: [Value<'f, u64>; 3],
-}
-
-impl<'f> Tensor<'f> {
-    fn of(f: &'f Builder, [address, row, head, batch]: [&'static str; 4]) -> Self {
-        Self { address: f.parameter(address), strides: [row, head, batch].map(|name| f.parameter(name)) }
-    }
-
-    /// The address of a row of a tile's sequence.
-    fn row(&self, row: Value<'f, u32>, tile: &Tile<'f>) -> Value<'f, u64> {
-        let [to_row, to_head, to_batch] = self.strides;
-        let row = tile.packed.map_or(row, |of| of.before + row);
-        let [row, head, batch] = [row, tile.head, tile.batch].map(Value::cast::<u64>);
-        self.address + batch * to_batch + head * to_head + row * to_row
-    }
-}
+/// The parameters of the gradients of O and of Q where a program reaches them by their strides.
+pub(in crate::backward) const DO: [&str; 4] = ["do", "do_row", "do_head", "do_batch"];
+pub(in crate::backward) const DQ: [&str; 4] = ["dq", "dq_row", "dq_head", "dq_batch"];
 
 /// The CTA's tile of queries.
 struct Tile<'f> {
@@ -76,11 +61,19 @@ impl<'f> Tile<'f> {
             return Self { queries, index, first: number * rows, line, head, batch, packed: None };
         }
         // All sequences are one. A tile that does not exist has no row.
-        let lengths = Lengths::of(f, false);
+        let lengths = DeviceLengths::of(f, false);
         let (sequence, number) = lengths.find(lengths.queries, rows, number);
         let (before, queries) = lengths.queries.sequence(sequence);
         let packed = Some(PackedTile { before, all: lengths.queries.rows });
         Self { queries, index, first: number * rows, line, head, batch, packed }
+    }
+
+    /// The address of a row of the tile's sequence in a tensor.
+    fn row(&self, of: &DeviceTensor<'f>, row: Value<'f, u32>) -> Value<'f, u64> {
+        let [to_row, to_head, to_batch] = of.strides;
+        let row = self.packed.map_or(row, |packed| packed.before + row);
+        let [row, head, batch] = [row, self.head, self.batch].map(Value::cast::<u64>);
+        of.address + batch * to_batch + head * to_head + row * to_row
     }
 
     /// The number of a row among those of all heads.
@@ -95,8 +88,8 @@ impl<'f> Tile<'f> {
 /// Emits the first program: row sums and exponents; zeros for sums, or for the counts of adds.
 pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
-    let o = Tensor::of(f, ["o", "o_row", "o_head", "o_batch"]);
-    let d_o = Tensor::of(f, ["do", "do_row", "do_head", "do_batch"]);
+    let o = DeviceTensor::of(f, O);
+    let d_o = DeviceTensor::of(f, DO);
     let [log_sum_exp, exponents, row_sums, dq_sums] =
         ["log_sum_exp", "exponents", "row_sums", "dq_sums"].map(|name| f.parameter::<u64>(name));
     let added = plan.spec.deterministic.then(|| f.parameter::<u64>("added"));
@@ -125,7 +118,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
         let (exists, sum) = (row.less_than(tile.queries), f.variable(0f32));
         f.if_(exists & has_elements, || {
             let [o, d_o] = [&o, &d_o].map(|of| {
-                let at = of.row(row, &tile) + offset;
+                let at = tile.row(of, row) + offset;
                 f.load_global_vector::<u32, 4>(at, 0)
             });
             for (a, b) in o.into_iter().zip(d_o) {
@@ -161,7 +154,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
 /// Emits the last program: dQ from its sums.
 pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
-    let d_q = Tensor::of(f, ["dq", "dq_row", "dq_head", "dq_batch"]);
+    let d_q = DeviceTensor::of(f, DQ);
     let dq_sums = f.parameter::<u64>("dq_sums");
     let scale = f.parameter::<f32>("scale");
     let added = plan.spec.deterministic.then(|| f.parameter::<u64>("added"));
@@ -215,7 +208,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
                 Packed::Word(word) => word,
                 Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
             };
-            let to = d_q.row(row, &tile) + place.mul_wide(AT_ONCE * format.bytes());
+            let to = tile.row(&d_q, row) + place.mul_wide(AT_ONCE * format.bytes());
             f.store_global(to, 0, [0, 2, 4, 6].map(pack));
         });
     }

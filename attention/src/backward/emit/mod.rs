@@ -5,16 +5,16 @@ mod consumer;
 mod ends;
 mod pair;
 
+use collective::heads::DeviceLengths;
 use collective::pipeline::{Position, Ring, Stage};
 use collective::skeleton::Cta;
-use collective::{OperandTile, Origin, RingPlan, TensorCopy};
+use collective::{OperandTile, RingPlan, TensorCopy};
 use ptx::{Builder, BulkLoad, Special, Value};
 
 use add::Order;
-pub(super) use ends::{PREPARE_THREADS, finish, finish_bytes, prepare};
+pub(super) use ends::{DO, DQ, PREPARE_THREADS, finish, finish_bytes, prepare};
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
-use crate::emit::Lengths;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// The CTA's block of keys.
@@ -148,7 +148,7 @@ impl<'f> KeyBlock<'f> {
     fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
         let [heads, all_heads, blocks, section] =
             ["heads", "all_heads", "blocks", "section"].map(|name| f.parameter::<u32>(name));
-        let packed = plan.is_packed().then(|| Lengths::of(f, true));
+        let packed = plan.is_packed().then(|| DeviceLengths::of(f, true));
         let index = f.special(Special::CtaX);
         let of_section = section * blocks;
         let before = index / of_section;
@@ -264,10 +264,8 @@ impl<'f> Kernel<'_, 'f> {
     /// Emitted for one thread: loads K and V once, and Q and dO of each tile with what belongs to its rows.
     fn load(&self) {
         let Self { f, plan, keys, .. } = self;
-        let zero = f.constant(0);
-        let copy = |tile: OperandTile, stage: Stage<'f>, map, head, [row, batch]: [Value<'f, u32>; 2]| {
-            let origin = Origin { matrix: Some(head), batch: Some(batch), ..Origin::alone(map) };
-            TensorCopy::new(tile).load(f, stage, origin, [row, zero]);
+        let copy = |tile: OperandTile, stage: Stage<'f>, map, head, place| {
+            TensorCopy::new(tile).load_head(f, stage, (map, head), place);
         };
         let first_key = self.place(1, keys.first);
         let kv = plan.kv_ring;
