@@ -28,8 +28,8 @@
 //! checked.expect("every element of D is right, and nothing else was written");
 //! ```
 
-#[cfg(feature = "records")]
 pub mod equivalent;
+#[cfg(feature = "records")]
 pub mod family;
 #[cfg(feature = "records")]
 pub mod fusions;

@@ -2,7 +2,7 @@
 //! synchronisation, by breaking it.
 //!
 //! A family says what its kernels must write ([`Family::expect`]). [`check`] runs one on any engine. [`prove`] runs
-//! the [mutants](ptx::mutate) of any [`Kernel`](kernel::Kernel) in the emulator, and [`trace`] records what it does.
+//! the [mutants](ptx::mutate) of any [`Kernel`] in the emulator, and [`trace`] records what it does.
 
 mod broken;
 mod error;
