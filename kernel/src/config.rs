@@ -72,7 +72,7 @@ where
 ///
 /// Its methods are those of [`AnyGemm`], the value that this type lowers to. Only [`PLAN`](Self::PLAN) is
 /// computed at compile time. With the feature `driver`, `Gemm::load` compiles it for a GPU, where its type says which slices it takes.
-pub struct Gemm<C> {
+pub struct Gemm<C: GemmConfig> {
     kernel: AnyGemm,
     of: PhantomData<fn() -> C>,
 }
@@ -148,19 +148,19 @@ impl<C: GemmConfig> Gemm<C> {
     }
 }
 
-impl<C> AsRef<AnyGemm> for Gemm<C> {
+impl<C: GemmConfig> AsRef<AnyGemm> for Gemm<C> {
     fn as_ref(&self) -> &AnyGemm {
         &self.kernel
     }
 }
 
-impl<C> Clone for Gemm<C> {
+impl<C: GemmConfig> Clone for Gemm<C> {
     fn clone(&self) -> Self {
         Self { kernel: self.kernel.clone(), of: PhantomData }
     }
 }
 
-impl<C> fmt::Debug for Gemm<C> {
+impl<C: GemmConfig> fmt::Debug for Gemm<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Gemm").field(&self.kernel).finish()
     }

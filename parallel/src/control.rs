@@ -7,6 +7,7 @@ pub(crate) mod meeting;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -134,8 +135,7 @@ impl Shared {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    let silent =
-                        matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut);
+                    let silent = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
                     let seconds = self.limits.silence.as_secs_f64();
                     let reason =
                         if silent { format!("was not heard of for {seconds} s") } else { "ended".to_owned() };
@@ -234,8 +234,11 @@ impl Control {
         self.alive()?;
         self.sequence += 1;
         let part = Message::Part { sequence: self.sequence, what: what.to_owned() };
-        if let Err(error) = self.shared.say(&part, bytes) {
-            self.shared.fail(format!("rank {} cannot reach rank 0: {error}", self.rank()));
+        match self.shared.say(&part, bytes) {
+            // Whoever listens says why the connection has ended.
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
+            Err(error) => self.shared.fail(format!("rank {} cannot reach rank 0: {error}", self.rank())),
+            Ok(()) => {}
         }
         // The coordinator says who is late; this is for the case that it says nothing.
         let (began, grace) = (Instant::now(), self.shared.limits.timeout + self.shared.limits.silence);
