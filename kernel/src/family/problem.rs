@@ -89,8 +89,9 @@ impl Problem {
     /// The first field that no request has, with its value and what was needed.
     pub fn request(&self) -> Result<Request<'static>, String> {
         let Self { form, element, majors, m, n, k, groups, epilogue, .. } = self;
-        let types =
-            Types::named(element).ok_or_else(|| format!("element is `{element}`, types were needed"))?;
+        let types = Types::named(element).ok_or_else(|| {
+            format!("element is `{element}`, types such as bf16, e4m3-e5m2 or bf16-s4g128 were needed")
+        })?;
         let divided = |extent: u32| match groups {
             0 => Err("groups is 0, at least 1 was needed".to_owned()),
             _ if !extent.is_multiple_of(*groups) => {
