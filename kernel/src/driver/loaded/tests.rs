@@ -5,15 +5,22 @@ use collective::Record;
 
 use super::{Blocks, LaunchBuilder, Loaded, Making, lock};
 use crate::call::Call;
-use crate::driver::DeviceSlice;
-use crate::driver::counting::allocations;
-use crate::driver::counting::card;
+use crate::driver::counting::{allocations, card};
+use crate::driver::{DeviceSlice, Gpu};
 use crate::engine::Engine;
+use crate::gemm::AnyGemm;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
 
 fn call(address: u64) -> Call {
     Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
+}
+
+/// A kernel of the catalogue.
+fn loaded(gpu: &Gpu, name: &str) -> Loaded<AnyGemm> {
+    let gemm = crate::find(name).expect("a catalogue name");
+    let program = gemm.program().expect("legal");
+    Loaded::load_in(gpu.context(), gemm, program).expect("compiles")
 }
 
 /// With a GPU: the second of two equal calls allocates nothing, and both give the right result.
@@ -24,9 +31,7 @@ fn equal_calls_are_launched_without_allocations() {
     let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.allocate(ones.len()).expect("memory"));
     let mut call = call(operand.address);
     call.d.address = d.address;
-    let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
-    let program = gemm.program().expect("legal");
-    let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+    let loaded = loaded(&gpu, "64x64-direct-bf16-kk");
     let stream = gpu.stream().clone();
     let lent = [operand, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
     let lent = lent.each_ref().map(DeviceSlice::from);
@@ -44,9 +49,7 @@ fn new_addresses_of_a_known_shape_are_launched_without_allocations() {
     for name in
         ["64x64-direct-bf16-kk", "128x256-bf16-kk", "128x256-sourced-bf16-kk", "128x128-unaligned-bf16-kk"]
     {
-        let gemm = crate::find(name).expect("a catalogue name");
-        let program = gemm.program().expect("legal");
-        let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let loaded = loaded(&gpu, name);
         let stream = gpu.stream().clone();
         for value in 1..5u8 {
             let numbers = half::bf16::from_f32(value.into()).to_le_bytes().repeat(64 * 64);
@@ -79,9 +82,7 @@ fn memory_that_is_not_lent_is_refused() {
     let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.upload(&ones).expect("memory"));
     let mut call = call(operand.address);
     call.d.address = d.address;
-    let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
-    let program = gemm.program().expect("legal");
-    let loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+    let loaded = loaded(&gpu, "64x64-direct-bf16-kk");
     let stream = gpu.stream().clone();
     let lent = [operand, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
     let all = lent.each_ref().map(DeviceSlice::from);
