@@ -252,7 +252,7 @@ impl GemmCase {
         let call = own.call(entry);
         let request = request(entry, call);
         let arguments = match (&own.vectors, request.fusion) {
-            (Some(_), Some(formula)) => GemmArguments::Formula(scaled_by(formula, own.problem())),
+            (Some(_), Some(formula)) => GemmArguments::Formula(scaled_by(formula, own.problem())?),
             _ => call.epilogue.into(),
         };
         let fill = |call: &mut Call<GemmArguments>, pieces: &mut [Filled]| own.fill(entry, call, pieces);
@@ -335,11 +335,14 @@ pub(super) fn lines(matrix: &HostMatrix) -> impl Iterator<Item = u64> + '_ {
     (0..lines).flat_map(move |at| line(at).iter().copied())
 }
 
-/// The arguments of factors for rows and columns, at no addresses.
-fn scaled_by(formula: collective::Formula, GemmProblem { m, n, .. }: GemmProblem) -> FormulaArguments {
+/// The arguments of factors for rows and columns, at no addresses. A kernel with other arguments refuses them.
+fn scaled_by(
+    formula: collective::Formula,
+    GemmProblem { m, n, .. }: GemmProblem,
+) -> Result<FormulaArguments, LaunchError> {
     let given = [("rows", Input::Address(0)), ("columns", Input::Address(0))];
     let shape = collective::tree::Shape { m, n };
-    formula.bind(collective::Format::E4m3, shape, &given).expect("the vectors are all of its arguments")
+    Ok(formula.bind(collective::Format::E4m3, shape, &given)?)
 }
 
 /// The request of a call for a kernel's types and epilogue.
