@@ -25,7 +25,7 @@ impl<E> Call<E> {
         let GemmProblem { m, n, k } = self.problem;
         // If nothing is multiplied (alpha = 0), K counts as 0 and A and B are not read.
         let k = if multiplied { k } else { 0 };
-        let written = m > 0 && n > 0;
+        let written = m > 0 && n > 0 && self.products.count() > 0;
         let read = written && k > 0;
         let [a_count, b_count, d_count] = self.products.matrices().map(|count| count.max(1));
         let layouts = Layouts::new(Types::of_plan(plan), plan.majors());
@@ -61,7 +61,7 @@ impl<E> Call<E> {
             return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment });
         }
         let mut d = Output { address: self.d.address, m, n: columns, ld: self.d.ld, batch: Batch::ONE };
-        if written && self.products.count() > 0 {
+        if written {
             d.batch = rule.batch(d_count, self.d)?;
             self.products.check(m, plan.most_groups())?;
         }

@@ -11,7 +11,7 @@ use crate::arguments::EpilogueArgs;
 use crate::call::Call;
 use crate::error::LaunchError;
 use crate::filled::Launch;
-use crate::gemm::AnyGemm;
+use crate::gemm::{AnyGemm, Built};
 use crate::legal;
 use crate::problem::GemmProblem;
 use crate::program::Program;
@@ -178,6 +178,7 @@ impl AnyGemm {
             epilogue: C::Epilogue::emitter(),
             scheduler: C::Scheduler::schedule(),
             traits: <C::Scheduler as TileScheduler>::TRAITS,
+            built: Built::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A GEMM kernel as a value: [`AnyGemm`], which a kernel type lowers to and a spec describes.
 
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use collective::{
     AnyMainloop, CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopSpec, Plan, QueuePlan, StoreSpec,
@@ -27,6 +27,17 @@ pub struct AnyGemm {
     pub(crate) epilogue: Arc<dyn EpilogueEmitter>,
     pub(crate) scheduler: Arc<dyn Schedule>,
     pub(crate) traits: SchedulerTraits,
+    pub(crate) built: Built,
+}
+
+/// A kernel's program, once it was asked for. Clones begin without: one may become another kernel.
+#[derive(Default)]
+pub(crate) struct Built(OnceLock<Program>);
+
+impl Clone for Built {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl fmt::Debug for AnyGemm {
@@ -101,14 +112,18 @@ impl AnyGemm {
         self.plan.form
     }
 
-    /// Builds, verifies and prints the kernel's program.
+    /// Builds, verifies and prints the kernel's program, and keeps it for the next call.
     ///
     /// # Errors
     /// The faults that the verifier found. Only a mainloop, epilogue or scheduler of your own can emit an
     /// illegal program.
     pub fn program(&self) -> Result<Program, ptx::VerifyError> {
+        if let Some(program) = self.built.0.get() {
+            return Ok(program.clone());
+        }
         let program = Program::new(Function::build(self.entry(), |f| self.emit(f)))?;
-        Ok(program.of_kernel(self.scheduler.name(), self.plan.form.described()))
+        let program = program.of_kernel(self.scheduler.name(), self.plan.form.described());
+        Ok(self.built.0.get_or_init(|| program).clone())
     }
 
     fn entry(&self) -> Entry {

@@ -13,7 +13,7 @@ mod random;
 mod tests;
 
 use collective::operands::WORKSPACE;
-use collective::{BlockScales, FACTORS, Format, GroupScales, METADATA, Record, SCALES, sparse, weights};
+use collective::{BlockScales, Format, GroupScales, METADATA, Record, sparse, weights};
 use cute_rs::atom::{Major, unit};
 
 pub use crate::arguments::{EpilogueOf, Visited};
@@ -108,17 +108,13 @@ impl<E: Visited> Call<E> {
             visit.matrix(["A", "B"][i], (contents, false), operand, extents);
         }
         visit.form(scales.is_some().into());
-        if let Some(BlockScales { a, b }) = scales {
-            for (i, scales) in [a, b].into_iter().enumerate() {
-                visit.matrix(SCALES[i], (Contents::Scales, false), scales, of.scales(i, problem));
-            }
+        for (i, (name, scales)) in scales.iter_mut().flat_map(BlockScales::named).enumerate() {
+            visit.matrix(name, (Contents::Scales, false), scales, of.scales(i, problem));
         }
         visit.form(group_scales.is_some().into());
-        if let Some(GroupScales { scales, zeros }) = group_scales {
-            for (i, factors) in [scales, zeros].into_iter().enumerate() {
-                let (contents, extents) = of.groups(problem, i == 1);
-                visit.matrix(FACTORS[i], (contents, false), factors, extents);
-            }
+        for (i, (name, factors)) in group_scales.iter_mut().flat_map(GroupScales::named).enumerate() {
+            let (contents, extents) = of.groups(problem, i == 1);
+            visit.matrix(name, (contents, false), factors, extents);
         }
         visit.form(metadata.is_some().into());
         if let Some(metadata) = metadata {

@@ -11,7 +11,7 @@ use crate::kernel::{Kernel, declare};
 /// it.
 #[derive(Clone, Debug)]
 pub struct Program {
-    function: Verified,
+    function: Arc<Verified>,
     text: Arc<str>,
     #[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
     digest: u64,
@@ -26,7 +26,7 @@ impl Program {
     /// # Errors
     /// All faults that the verifier found.
     pub fn new(function: Function) -> Result<Self, VerifyError> {
-        let function = function.verify()?;
+        let function = Arc::new(function.verify()?);
         let text: Arc<str> = ptx::module_text(&function).into();
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);

@@ -32,7 +32,7 @@ use typenum::U8;
 
 pub use error::SpecError;
 
-use crate::gemm::AnyGemm;
+use crate::gemm::{AnyGemm, Built};
 use crate::legal::{self, IllegalKernel};
 
 /// The epilogue of a built-in kernel: what happens to the accumulators.
@@ -222,6 +222,7 @@ impl KernelSpec {
             epilogue: self.emitter(),
             scheduler: self.scheduler.schedule(),
             traits: self.scheduler.traits(),
+            built: Built::default(),
         }
     }
 }

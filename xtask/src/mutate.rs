@@ -17,7 +17,6 @@ mod fused;
 #[cfg(feature = "proof")]
 mod journal;
 #[cfg(feature = "proof")]
-#[cfg(feature = "proof")]
 mod preparations;
 #[cfg(feature = "proof")]
 mod products;
@@ -52,6 +51,10 @@ pub(crate) struct Mutate {
     /// Run only every n-th mutant; not with --write
     #[arg(long, default_value_t = 1)]
     every: usize,
+    /// Draw one in --every mutants of each statement and change of a kernel with this seed, and fail for a verdict that
+    /// docs/evidence/proof.tsv does not have there
+    #[arg(long, requires = "every")]
+    seed: Option<u64>,
     /// Number of host threads [default: all processors]
     #[arg(long)]
     jobs: Option<usize>,
@@ -60,7 +63,7 @@ pub(crate) struct Mutate {
     stale: bool,
     /// Run only mutants of the statements and changes that survived according to docs/evidence/proof.tsv, of kernels that have
     /// not changed since
-    #[arg(long, conflicts_with_all = ["stale", "mutant", "every", "false_alarms"])]
+    #[arg(long, conflicts_with_all = ["stale", "mutant", "every", "seed", "false_alarms"])]
     survivors: bool,
     /// Write the results to docs/evidence/proof.tsv, and the tables of all results to docs/evidence/proof.md
     #[arg(long)]

@@ -33,6 +33,12 @@ impl GroupScales {
         [if weights.group == 0 { 0 } else { k.div_ceil(weights.group) }, mn]
     }
 
+    /// The scales and the zero points, each with the name of its memory.
+    pub const fn named(&mut self) -> [(&'static str, &mut MatrixRef); 2] {
+        let Self { scales, zeros } = self;
+        [(FACTORS[0], scales), (FACTORS[1], zeros)]
+    }
+
     /// Checks the factors of the kernel's operand A.
     ///
     /// # Errors
@@ -46,10 +52,10 @@ impl GroupScales {
     fn companion(&self, plan: &Plan, weights: WeightsSpec, a: Matrix, i: usize) -> Companion<2> {
         let [m, _, k] = plan.mainloop.tile;
         let [groups, rows] = Self::extents(weights, a.mn, a.k);
-        let given = [self.scales, self.zeros][i];
+        let (name, given) = named(*self, i);
         let format = plan.mainloop.operands[0].format.tensor();
         Companion {
-            name: FACTORS[i],
+            name,
             element: if i == 0 && weights.powers() { TensorElement::U8 } else { format },
             given,
             operand: a,
@@ -65,6 +71,11 @@ impl GroupScales {
 /// The names of the memory: scales and zero points.
 pub const FACTORS: [&str; 2] = ["the scales of weights", "the zero points of weights"];
 
+/// The scales (0) or the zero points (1), and the name of their memory.
+fn named(mut factors: GroupScales, i: usize) -> (&'static str, MatrixRef) {
+    factors.named().map(|(name, factors)| (name, *factors))[i]
+}
+
 /// The names of the kernel parameters.
 const NAMES: [[&str; 2]; 2] = [["scales_map", "scales_step"], ["zeros_map", "zeros_step"]];
 
@@ -79,7 +90,8 @@ pub(crate) fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
     let Some(weights) = plan.mainloop.weights() else { return };
     for i in kinds(weights) {
         let value = of.operands.map(|of| of.group_scales.companion(plan, weights, of.matrices[0], i).map());
-        tensor_map::state(NAMES[i], FACTORS[i], (batched, value), visit);
+        let (name, _) = named(GroupScales::NONE, i);
+        tensor_map::state(NAMES[i], name, (batched, value), visit);
     }
 }
 

@@ -57,6 +57,12 @@ impl BlockScales {
         Self { a: MatrixRef::new(a, a_ld), b: MatrixRef::new(b, b_ld) }
     }
 
+    /// The scales of A and those of B, each with the name of its memory.
+    pub const fn named(&mut self) -> [(&'static str, &mut MatrixRef); 2] {
+        let Self { a, b } = self;
+        [(SCALES[0], a), (SCALES[1], b)]
+    }
+
     /// Checks the scales of the kernel's operands A and B.
     ///
     /// # Errors
@@ -68,12 +74,12 @@ impl BlockScales {
     /// The scales of operand A (0) or B (1).
     fn companion(&self, plan: &Plan, operand: Matrix, i: usize) -> Companion<2> {
         let (rows, tile) = (plan.mainloop.operands[i].scaled, plan.mainloop.tile[i]);
-        let given = plan.oriented([self.a, self.b])[i];
+        let (name, given) = named(plan, *self, i);
         let [outer, inner] = Self::extents(operand.mn, operand.k, rows);
         let row = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
         let [columns, lines] = if rows == 1 { row } else { [FETCHED_SCALES, scaled_blocks(tile)] };
         Companion {
-            name: memory(plan, i),
+            name,
             element: TensorElement::F32,
             given,
             operand,
@@ -89,9 +95,9 @@ impl BlockScales {
 /// The names of the memory, of the caller's A and B.
 pub const SCALES: [&str; 2] = ["A's scales", "B's scales"];
 
-/// The name of the memory of the kernel's A (0) or B (1).
-fn memory(plan: &Plan, i: usize) -> &'static str {
-    plan.oriented(SCALES)[i]
+/// The scales of the kernel's A (0) or B (1), and the name of their memory.
+fn named(plan: &Plan, mut scales: BlockScales, i: usize) -> (&'static str, MatrixRef) {
+    plan.oriented(scales.named().map(|(name, scales)| (name, *scales)))[i]
 }
 
 /// The names of the kernel parameters.
@@ -102,7 +108,8 @@ pub(crate) fn state(of: &MainloopSite<'_>, visit: &mut dyn Visit) {
     let plan = of.plan;
     for (i, names) in NAMES.into_iter().enumerate().filter(|_| plan.mainloop.is_scaled()) {
         let value = of.operands.map(|of| of.scales.companion(plan, of.matrices[i], i).map());
-        tensor_map::state(names, memory(plan, i), (plan.operand_batches()[i], value), visit);
+        let (name, _) = named(plan, BlockScales::NONE, i);
+        tensor_map::state(names, name, (plan.operand_batches()[i], value), visit);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use core::marker::PhantomData;
 
+use ptx::Value;
+
 use super::{Begin, Bounded, Given, Host, Node, NodeTile, NodeTraits, Shape, Site, Spell};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
@@ -24,10 +26,32 @@ pub struct Each<X>(PhantomData<X>);
 /// Arguments of [`Each`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EachArgument<A> {
-    /// Bytes from the data of one GEMM to that of the next, a multiple of 4; 0 if all share the same.
-    pub stride: u64,
+    /// How far the data of one GEMM is from that of the next.
+    pub stride: Distance,
     /// The arguments for the first GEMM.
     pub first: A,
+}
+
+/// Bytes from the data of one GEMM to that of the next, a multiple of 4; 0 if all share the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Distance(pub u64);
+
+impl Distance {
+    fn visit(&mut self, site: &mut Site<'_>) {
+        let Self(bytes) = self;
+        if !bytes.is_multiple_of(4) {
+            let reason =
+                format!("the stride from one GEMM to the next is {bytes} B, a multiple of 4 B was needed");
+            site.then("each").refuse(reason);
+        }
+        site.visit.length(bytes);
+        // Two elements of the widest type are 8 bytes.
+        site.visit.in_pairs(bytes.is_multiple_of(8));
+    }
+
+    fn device<'f>(given: &mut Given<'f>) -> Value<'f, u64> {
+        given.parameter()
+    }
 }
 
 impl<X: Node> Node for Each<X> {
@@ -43,22 +67,15 @@ impl<X: Node> Node for Each<X> {
         X::spell(out);
     }
 
-    fn visit(EachArgument { stride, first }: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
-        if !stride.is_multiple_of(4) {
-            let reason =
-                format!("the stride from one GEMM to the next is {stride} B, a multiple of 4 B was needed");
-            site.then("each").refuse(reason);
-        }
-        site.visit.length(stride);
-        // Two elements of the widest type are 8 bytes.
-        site.visit.in_pairs(stride.is_multiple_of(8));
-        X::visit(first, shape, &mut site.each(*stride));
+    fn visit(each: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        each.stride.visit(site);
+        X::visit(&mut each.first, shape, &mut site.each(each.stride.0));
     }
 
     fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
-        let (stride, x) = (given.parameter::<u64>(), X::device(given));
+        let (distance, x) = (Distance::device(given), X::device(given));
         Box::new(move |tile| {
-            let own = tile.extent.group.map(|group| group.cast::<u64>() * stride);
+            let own = tile.extent.group.map(|group| group.cast::<u64>() * distance);
             let displacement = match (own, tile.displacement) {
                 (Some(own), Some(outer)) => Some(own + outer),
                 (own, outer) => own.or(outer),
@@ -69,7 +86,7 @@ impl<X: Node> Node for Each<X> {
 
     fn evaluate(host: &mut Host<'_>, each: &Self::Arguments, at: [u32; 2]) -> Bounded {
         let outer = host.displacement;
-        host.displacement += u64::from(host.group) * each.stride;
+        host.displacement += u64::from(host.group) * each.stride.0;
         let value = X::evaluate(host, &each.first, at);
         host.displacement = outer;
         value

@@ -124,7 +124,7 @@ supplied! {
     };
     [X: Supplied] Dropout<X>, |from, shape| (from.dropout(), X::supply(from, shape));
     [X: Supplied] Each<X>, |from, shape| {
-        EachArgument { stride: from.stride(), first: X::supply(from, shape) }
+        EachArgument { stride: super::Distance(from.stride()), first: X::supply(from, shape) }
     };
     [X: Supplied, A: Supplied] Rotate<X, A>, |from, shape| {
         (X::supply(from, shape), A::supply(from, shape))

@@ -96,7 +96,10 @@ fn batches() {
     let overlap = LaunchError::Overlap { stride: 152, m: 10, n: 16, ld: 16 };
     assert_eq!(call(3, 152).check(&plan, true).err(), Some(overlap));
     // Of one, the distance is nothing; of none, nothing is checked of it.
-    assert!(call(1, 152).check(&plan, true).is_ok() && call(0, 152).check(&plan, true).is_ok());
+    let nowhere = Call { a: MatrixRef::NONE, b: MatrixRef::NONE, d: MatrixRef::NONE, ..call(0, 152) };
+    for legal in [call(1, 152), call(0, 152), nowhere] {
+        assert!(legal.check(&plan, true).is_ok(), "{legal:?}");
+    }
     // Where nothing is multiplied, A and B are not read.
     let unread = Call { a: MatrixRef::NONE, b: MatrixRef::NONE, ..call(3, 160) };
     let checked = unread.check(&plan, false).unwrap_or_else(|error| panic!("{error}"));

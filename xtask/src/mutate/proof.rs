@@ -1,5 +1,6 @@
 //! Runs the mutants of kernels, or the unbroken kernels.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -144,7 +145,7 @@ fn listen(kernel: &Kernel, random: u64) -> Result<(Unbroken, Vec<String>), Error
 
 /// Runs the mutants of the chosen kernels.
 fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(), Error> {
-    let mut rows = Vec::new();
+    let (mut rows, mut others, mut unknown) = (Vec::new(), Vec::new(), 0);
     for kernel in chosen {
         if !due(kernel, arguments, |record| &record.rows)? {
             continue;
@@ -165,12 +166,32 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         };
         let row = prove((name, kernel.class), &specimen, arguments, before, journal.as_ref())?;
         rows.push(row.clone());
+        if arguments.seed.is_some() {
+            let known = record::load()?.rows.into_iter().find(|known| known.of() == row.of());
+            others.extend(
+                known.iter().flat_map(|known| known.others(&row)).map(|kind| format!("{name}: {kind}")),
+            );
+            unknown += usize::from(known.is_none());
+        }
         if arguments.write {
             keep(row, all, |record| &mut record.rows)?;
         }
         journal.map_or(Ok(()), Journal::remove)?;
     }
     println!("{}", report::tables(&rows.iter().collect::<Vec<_>>(), &named(all)));
+    if let Some(seed) = arguments.seed {
+        let tried: usize = rows.iter().map(|row| row.count(|_| true)).sum();
+        println!(
+            "{tried} mutants of {} kernels, one in {} of each statement and change, seed {seed}: {} verdicts are not those of the record, \
+             which lacks {unknown} of the kernels",
+            rows.len(),
+            arguments.every,
+            others.len()
+        );
+        if !others.is_empty() {
+            return Err(Error::Proof(others.join("\n")));
+        }
+    }
     match rows.iter().map(Row::survived).sum::<usize>() {
         0 => Ok(()),
         survived => Err(Error::Proof(format!("{survived} mutants survived"))),
@@ -192,8 +213,12 @@ fn prove(
         arguments.mutant.as_ref().is_none_or(|part| mutation.to_string().contains(part.as_str()))
             && before.as_ref().is_none_or(|row| row.has_survivor_like(mutation))
     };
-    let chosen: Vec<_> =
-        mutations(function).into_iter().filter(asked).step_by(arguments.every.max(1)).collect();
+    let all: Vec<_> = mutations(function).into_iter().filter(asked).collect();
+    let every = arguments.every.max(1);
+    let chosen: Vec<_> = match arguments.seed {
+        Some(seed) => drawn(&all, every, &mut fastrand::Rng::with_seed(seed ^ class)),
+        None => all.into_iter().step_by(every).collect(),
+    };
     let patient: Vec<_> = Schedule::sweep(PATIENCE).skip(schedules.len()).collect();
     let (done, all) = (AtomicUsize::new(journal.map_or(0, Journal::len)), chosen.len());
     let attempt = |mutation: &Mutation| {
@@ -231,6 +256,21 @@ fn prove(
         eprintln!("  {survivor}");
     }
     Ok(row)
+}
+
+/// One in `every` mutants of each statement and change, at least one, in their order.
+fn drawn(all: &[Mutation], every: usize, random: &mut fastrand::Rng) -> Vec<Mutation> {
+    let mut kinds = BTreeMap::<_, Vec<usize>>::new();
+    for (at, mutation) in all.iter().enumerate() {
+        kinds.entry((mutation.target, mutation.change.to_string())).or_default().push(at);
+    }
+    let mut places = Vec::new();
+    for (_, mut of_kind) in kinds {
+        random.shuffle(&mut of_kind);
+        places.extend_from_slice(&of_kind[..of_kind.len().div_ceil(every)]);
+    }
+    places.sort_unstable();
+    places.into_iter().map(|at| all[at].clone()).collect()
 }
 
 #[cfg(test)]

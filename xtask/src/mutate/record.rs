@@ -146,6 +146,14 @@ impl Row {
         survivors.map(|kind| (kind.target.clone(), kind.change.clone())).collect()
     }
 
+    /// The kinds of mutants of another run that are killed, equivalent or alive where none of this row's of their statement and change is.
+    pub(super) fn others<'r>(&'r self, other: &'r Self) -> impl Iterator<Item = &'r Kind> {
+        let verdict = |kind: &Kind| if kind.outcome.killed() { None } else { Some(kind.outcome) };
+        let known: BTreeSet<_> =
+            self.kinds.keys().map(|kind| (&kind.target, &kind.change, verdict(kind))).collect();
+        other.kinds.keys().filter(move |kind| !known.contains(&(&kind.target, &kind.change, verdict(kind))))
+    }
+
     pub(super) fn survived(&self) -> usize {
         self.count(|outcome| outcome == Outcome::Survived)
     }
