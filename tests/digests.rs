@@ -94,12 +94,9 @@ fn of_attention() -> impl Iterator<Item = (String, u64)> {
     });
     let backward = BACKWARD.into_iter().flat_map(|text| {
         let kernel = AttentionBackward::of_spec(&text.parse().expect("a spec")).expect("legal");
-        kernel.steps().into_iter().enumerate().map(move |(i, step)| {
-            (
-                format!("attention-backward {text}, program {i}"),
-                digest_of(&step.program().expect("a program")),
-            )
-        })
+        let programs = kernel.programs().expect("programs").into_iter().enumerate();
+        programs
+            .map(move |(i, program)| (format!("attention-backward {text}, program {i}"), digest_of(&program)))
     });
     forward.chain(backward)
 }

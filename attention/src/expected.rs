@@ -8,9 +8,10 @@ use reference::{Format, Wanted};
 
 use crate::call::AttentionCall;
 use crate::factors::Factors;
-use crate::family::AttentionRequest;
+
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
+use crate::request::AttentionRequest;
 use crate::scores::Scope;
 use crate::spec::{AttentionSpec, Lengths, Mask, Parts};
 

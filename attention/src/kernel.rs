@@ -10,7 +10,7 @@ use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Order, Parts};
-use crate::words::Heads;
+use kernel::words::Both;
 use kernel::words::Worded as _;
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
@@ -67,7 +67,7 @@ impl Attention {
     pub fn name(&self) -> String {
         let AttentionSpec { format, cache, head, tile: [rows, keys], .. } = self.plan.spec;
         let cache = cache.map_or_else(String::new, |cache| format!("_{cache}"));
-        let heads = Heads(head).text().unwrap_or_default();
+        let heads = Both(head).text().unwrap_or_default();
         let AttentionSpec { sinks, lengths, pages, pack, parts, order, .. } = self.plan.spec;
         let sinks = if sinks { "_sinks" } else { "" };
         let packed = if lengths == Lengths::Packed { "_packed" } else { "" };

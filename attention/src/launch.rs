@@ -11,9 +11,9 @@ use ptx::abi::Grid;
 use crate::call::AttentionCall;
 use crate::emit;
 use crate::kernel::Attention;
+use crate::order::blocks_seen;
 use crate::problem::{AttentionProblem, refused};
 use crate::spec::{AttentionSpec, Lengths};
-use crate::tiles::blocks_seen;
 
 impl Kernel<AttentionCall> for Attention {
     fn program(&self) -> Result<Program, VerifyError> {

@@ -42,15 +42,19 @@ mod launch;
 mod masks;
 #[cfg(feature = "records")]
 mod model;
+mod order;
 mod parts;
 mod plan;
 mod problem;
+#[cfg(feature = "records")]
+mod request;
 mod scores;
 #[cfg(feature = "records")]
 mod shortlist;
+#[cfg(feature = "records")]
+mod space;
 mod spec;
 mod tiles;
-mod words;
 
 pub use crate::kernel::Attention;
 pub use call::AttentionCall;
@@ -58,11 +62,11 @@ pub use collective::heads::{HeadsRef, Packed, Pages};
 pub use count::Count;
 pub use error::AttentionError;
 pub use factors::Factors;
-#[cfg(feature = "records")]
-pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
 pub use problem::AttentionProblem;
+#[cfg(feature = "records")]
+pub use request::AttentionRequest;
 pub use scores::{Scope, Scores, consistent};
 #[cfg(feature = "records")]
 pub use shortlist::Shortlist;

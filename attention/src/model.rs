@@ -5,9 +5,9 @@ use collective::Format;
 use kernel::Machine;
 
 use crate::emit::{TOGETHER, columns_of_lane};
-use crate::family::AttentionRequest;
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
+use crate::request::AttentionRequest;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 
 /// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
@@ -263,4 +263,44 @@ struct Seen {
 /// Bytes of this number of rows of `d` elements.
 fn bytes_of(format: Format, rows: f64, d: u32) -> f64 {
     rows * f64::from(d) * f64::from(format.bytes())
+}
+
+impl AttentionRequest {
+    /// The part of products that a window or chunks leave, of those that are counted without a mask.
+    pub(crate) fn seen(&self, [queries, keys]: [u32; 2]) -> f64 {
+        let [left, right] = self.numbers.map(i128::from);
+        let all = f64::from(queries) * f64::from(keys);
+        let (first, keys) = (i128::from(keys) - i128::from(queries), i128::from(keys));
+        let seen = match self.mask {
+            Mask::Full | Mask::Causal => return 1.0,
+            // Keys before the end of each query's window without those before its beginning.
+            Mask::Window => {
+                let before = |shift: i128| within(keys + shift, keys) - within(first + shift, keys);
+                before(right + 1) - before(-left)
+            }
+            Mask::Chunked => of_chunks(keys, left.max(1)) - of_chunks(first.max(0), left.max(1)),
+        };
+        seen as f64 / all.max(1.0)
+    }
+
+    /// Operations of all sequences, of which one counts as `of` says without windows and chunks.
+    pub(crate) fn operations(&self, of: impl Fn(&AttentionProblem) -> f64) -> f64 {
+        let part = |([queries, keys], count): ([u32; 2], u32)| {
+            let problem = AttentionProblem { batch: 1, queries, keys, ..self.problem };
+            of(&problem) * self.seen([queries, keys]) * f64::from(count)
+        };
+        self.kinds().map(part).sum()
+    }
+}
+
+/// The sum of the numbers below `end`, each of which counts as 0 at least and as `most` at most.
+fn within(end: i128, most: i128) -> i128 {
+    let inside = end.clamp(0, most + 1);
+    inside * (inside - 1) / 2 + (end - inside).max(0) * most
+}
+
+/// Keys that the first `queries` queries see, of which each sees those of its own chunk up to its own.
+fn of_chunks(queries: i128, chunk: i128) -> i128 {
+    let (whole, rest) = (queries / chunk, queries % chunk);
+    whole * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2
 }

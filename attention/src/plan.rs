@@ -5,14 +5,14 @@ mod rings;
 
 use collective::heads::Pages;
 use collective::{
-    Atom, CtaPlan, Format, OperandTile, Producer, ProductSpec, QueuePlan, RingPlan, RoleRegisters, TileLayout,
+    Atom, CtaPlan, Format, OperandTile, Producer, ProductSpec, QueuePlan, RingPlan, TileLayout,
 };
 use cute_rs::atom::Major;
 use ptx::Target;
 use ptx::abi::Promotion;
 
-use self::legal::checked;
 pub(crate) use self::legal::head_of_values;
+use self::legal::{checked, registers};
 pub(crate) use self::rings::CONVERTERS;
 use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
@@ -70,26 +70,6 @@ impl LatentPlan {
     const STAGES: u32 = 4;
     /// Queries per tile, and keys per block.
     pub(crate) const TILE: [u32; 2] = [64, 32];
-
-    /// The first number of which latent attention has another one, and what it has.
-    fn refused(spec: &AttentionSpec) -> Option<(&'static str, u32, &'static str)> {
-        let AttentionSpec { tile: [rows, keys], stages, overlap, .. } = *spec;
-        if rows != Self::TILE[0] {
-            return Some(("the number of queries per tile", rows, "64 with d=576x512"));
-        }
-        if keys != Self::TILE[1] {
-            return Some(("the number of keys per block", keys, "32 with d=576x512"));
-        }
-        if let Some(stages) = stages
-            && stages != Self::STAGES
-        {
-            return Some(("stages", stages, "4 or auto with d=576x512"));
-        }
-        if overlap {
-            return Some(("overlap", 1, "off with d=576x512, since shared memory has one tile of queries,"));
-        }
-        None
-    }
 }
 
 /// Blocks of K and V as they are in memory: in another format, or, of 8-bit V, with elements of a key next to each other, where
@@ -102,11 +82,6 @@ pub struct NarrowPlan {
     /// Their rings.
     pub rings: [RingPlan; 2],
 }
-
-/// Registers of a consumer apart from accumulators, weights and scores: addresses, statistics, loop state.
-const WORKING: u32 = 28;
-/// Registers with which all weights of a block are computed before O is rescaled: 1 to 2 % faster then, and 2 % slower with fewer.
-const SPARE: u32 = 16;
 
 pub(crate) fn refused(field: &'static str, value: impl ToString, needed: &'static str) -> AttentionError {
     AttentionError::Field { field, value: value.to_string(), needed }
@@ -216,36 +191,6 @@ impl Tiles {
             output: if is_direct(spec) { None } else { Some(output()?) },
         })
     }
-}
-
-/// The registers of the roles, and whether they suffice to compute all weights of a block before O is rescaled.
-fn registers(spec: &AttentionSpec, consumers: u32, dv: u32) -> Result<(RoleRegisters, bool), AttentionError> {
-    let AttentionSpec { format, tile: [rows, keys], .. } = *spec;
-    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
-    // The pages of a block are looked up together. One consumer leaves registers for that.
-    let producer = match (consumers, spec.pages) {
-        // A thread converts 64 elements at the same time, or 32.
-        (1, _) if spec.is_scaled() => 128,
-        (2, _) if bytes => 40,
-        (_, _) if bytes => 56,
-        (2, _) if spec.cache.is_some() => 64,
-        (_, _) if spec.cache.is_some() => {
-            return Err(refused("the number of queries per tile", rows, "64 or 128 with a cache"));
-        }
-        (3, _) => 32,
-        (1, Some(_)) => 96,
-        // More would be taken from consumers.
-        (2, Some(page)) if page < 64 => 40,
-        (2, _) if latent => 40,
-        _ => 24,
-    };
-    let registers = RoleRegisters::divided(consumers, Some(producer));
-    let have = registers.consumer;
-    let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
-    if need > have {
-        return Err(AttentionError::Registers { need, have, rows, keys, fewer: "keys per block" });
-    }
-    Ok((registers, need + SPARE <= have))
 }
 
 /// Whether the keys of a tile may be divided into parts.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use collective::process::Choices;
 use kernel::{Family, Machine, Predicted, cheapest};
 
-use crate::family::AttentionRequest;
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
+use crate::request::AttentionRequest;
 use crate::spec::AttentionSpec;
 
 /// Kernels that may be the fastest for a request, and for those that differ from it in the number of keys a little.

@@ -7,8 +7,7 @@ use collective::Format;
 
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
-use crate::words::{Auto, Heads};
-use kernel::words::{self, As, At, OneOf, SpecKey};
+use kernel::words::{self, As, At, Auto, Both, OneOf, SpecKey, WordError};
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -231,7 +230,7 @@ static KEYS: [SpecKey<AttentionSpec>; 20] = [
     SpecKey::by(
         "d",
         "64, or 192x128 for Q and K x V",
-        &As(|of| Heads(of.head), |of, heads| of.head = heads.0),
+        &As(|of| Both(of.head), |of, heads| of.head = heads.0),
     ),
     SpecKey::at("tile", "queries x keys, for example 128x176", &At(|of| &mut of.tile)),
     SpecKey::by("stages", "a number, or auto", &As(|of| Auto(of.stages), |of, stages| of.stages = stages.0)),
@@ -285,7 +284,21 @@ impl FromStr for AttentionSpec {
 
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
-        crate::words::words(text)?;
+        words_of(text)?;
         Ok(words::read(&KEYS, Self::DEFAULT, text)?)
+    }
+}
+
+/// The words of a text. Two that say how keys are divided are one too many.
+pub(crate) fn words_of(text: &str) -> Result<Vec<(&str, &str)>, WordError> {
+    let words = words::words(text)?;
+    let mut divide = words.iter().filter(|(key, _)| matches!(*key, "part" | "parts"));
+    match (divide.next(), divide.next()) {
+        (Some((first, _)), Some((key, value))) => Err(WordError {
+            key: (*key).to_owned(),
+            value: (*value).to_owned(),
+            needed: format!("`{first}` is given already, one of them"),
+        }),
+        _ => Ok(words),
     }
 }

@@ -172,6 +172,36 @@ impl<const N: usize> Worded for [u32; N] {
     }
 }
 
+/// Two numbers, for which one stands where they are equal: `128`, or `192x128`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Both(pub [u32; 2]);
+
+impl Worded for Both {
+    fn read(text: &str) -> Option<Self> {
+        Worded::read(text).or_else(|| Some([text.parse().ok()?; 2])).map(Self)
+    }
+
+    fn text(self) -> Option<String> {
+        let Self([first, second]) = self;
+        if first == second { first.text() } else { self.0.text() }
+    }
+}
+
+/// A number, or `auto`, which is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auto(pub Option<u32>);
+
+impl Worded for Auto {
+    fn read(text: &str) -> Option<Self> {
+        let number = (text != "auto").then(|| text.parse().ok());
+        number.map_or(Some(Self(None)), |number| number.map(|number| Self(Some(number))))
+    }
+
+    fn text(self) -> Option<String> {
+        self.0.text()
+    }
+}
+
 /// A word that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}`: {needed} was needed", said(key, value))]

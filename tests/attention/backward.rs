@@ -1,7 +1,7 @@
 //! The backward pass.
 
 use emulator::Schedule;
-use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
+use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
 use falchion::attention::{Count, Scope, Scores};
 use falchion::kernel::Kernel;
 use falchion::prelude::Emulator;
@@ -242,7 +242,7 @@ fn calls_that_are_refused() {
     let mut engine = Emulator::new();
     let given = case.given_backward(&mut engine, &kernel).expect("memory");
     let lent = given.lent(&mut engine, &kernel);
-    let [_, main, _] = &kernel.steps()[..] else { panic!("three programs") };
+    let main = kernel.step(Step::Main);
     assert!(main.launch(&lent, 132).is_ok());
     let with = |change: &dyn Fn(&mut BackwardCall)| {
         let mut call = lent.clone();

@@ -69,13 +69,13 @@ impl AttentionBackward {
         let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
         let (keys, of_do) = match plan.pair {
             Some(pair) => ("with the same 64 keys", pair.do_ring),
-            None => ("of 64 keys each", plan.q_ring),
+            None => ("of 64 keys each", plan.rings.q),
         };
         vec![
             row("consumer warpgroups", plan.cta.consumers, keys),
-            row("stages of Q", plan.q_ring.stages, "tiles of queries"),
+            row("stages of Q", plan.rings.q.stages, "tiles of queries"),
             row("stages of dO", of_do.stages, "tiles of queries"),
-            row("buffers of dS", plan.ds_ring.stages, "tiles of queries"),
+            row("buffers of dS", plan.rings.ds.stages, "tiles of queries"),
             row("registers, producer", producer, "after setmaxnreg"),
             row("registers, consumer", consumer, "after setmaxnreg"),
         ]

@@ -16,12 +16,11 @@ use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::error::AttentionError;
 use crate::masks::of_mask;
+use crate::order::{blocks_seen, of_section};
 use crate::plan::AttentionPlan;
 use crate::problem::AttentionProblem;
 use crate::scores::{AnyScores, Scores, any};
-use crate::tiles::{blocks_seen, of_section};
-use crate::words::Heads;
-use kernel::words::Worded as _;
+use kernel::words::{Both, Worded as _};
 
 /// One of the programs of the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub enum Step {
     Finish,
 }
 
-/// The backward pass of attention: three programs, which run one after the other.
+/// The backward pass of attention: three programs, which run one after the other; or [one of them](Self::step).
 ///
 /// ```
 /// use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
@@ -63,13 +62,7 @@ pub enum Step {
 pub struct AttentionBackward {
     plan: BackwardPlan,
     pub(super) scores: Arc<dyn AnyScores>,
-}
-
-/// One program of a backward pass, a kernel of its own.
-#[derive(Clone, Debug)]
-pub struct BackwardStep {
-    of: AttentionBackward,
-    step: Step,
+    step: Option<Step>,
 }
 
 /// Where the parts of the workspace are, and the extents that place them.
@@ -89,7 +82,7 @@ impl AttentionBackward {
     /// # Errors
     /// Those of [`BackwardPlan::new`].
     pub fn new(spec: BackwardSpec) -> Result<Self, AttentionError> {
-        Ok(Self { plan: BackwardPlan::new(spec)?, scores: of_mask(spec.mask) })
+        Ok(Self { plan: BackwardPlan::new(spec)?, scores: of_mask(spec.mask), step: None })
     }
 
     /// The kernel of a spec with a mask of your own in place of the spec's.
@@ -100,7 +93,7 @@ impl AttentionBackward {
         if S::CHANGES {
             return Err(AttentionError::Scores { scores: S::name() });
         }
-        Ok(Self { plan: BackwardPlan::new(spec)?, scores: any::<S>() })
+        Ok(Self { plan: BackwardPlan::new(spec)?, scores: any::<S>(), step: None })
     }
 
     /// Every number of the kernel.
@@ -108,13 +101,15 @@ impl AttentionBackward {
         &self.plan
     }
 
-    /// The programs in the order in which they run.
-    pub fn steps(&self) -> Vec<BackwardStep> {
-        [Step::Prepare, Step::Main, Step::Finish].map(|step| self.step(step)).into()
+    /// One of the programs, as a kernel of its own.
+    #[must_use]
+    pub fn step(&self, step: Step) -> Self {
+        Self { step: Some(step), ..self.clone() }
     }
 
-    fn step(&self, step: Step) -> BackwardStep {
-        BackwardStep { of: self.clone(), step }
+    /// Whether it has a program.
+    fn has(&self, step: Step) -> bool {
+        self.step.is_none_or(|own| own == step)
     }
 
     /// The name of the main program.
@@ -122,7 +117,7 @@ impl AttentionBackward {
         let BackwardSpec { format, head, tile: [rows, keys], deterministic, .. } = self.plan.spec;
         let packed = if self.plan.is_packed() { "_packed" } else { "" };
         let order = if deterministic { "_ordered" } else { "" };
-        let heads = Heads(head).text().unwrap_or_default();
+        let heads = Both(head).text().unwrap_or_default();
         format!("attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}", self.scores.name())
     }
 
@@ -177,41 +172,29 @@ impl AttentionBackward {
         let bytes = u64::from(queries).max(1) * (6 * wide + 2 * wide_v) * u64::from(heads / shared.max(1));
         of_section(u64::from(batch) * u64::from(shared), u64::from(self.plan.spec.l2) << 20, bytes)
     }
-}
-
-impl BackwardStep {
-    /// Which one.
-    pub const fn step(&self) -> Step {
-        self.step
-    }
-
-    /// Every number of the kernels.
-    pub const fn plan(&self) -> &BackwardPlan {
-        &self.of.plan
-    }
 
     /// Checks a call.
     fn check(&self, call: &BackwardCall) -> Result<(), LaunchError> {
         let AttentionCall { problem, packed, log_sum_exp: address, .. } = &call.forward;
         problem.check()?;
-        call.forward.check_arguments(&*self.of.scores)?;
-        if self.of.plan.is_packed() && problem.batch > 0 {
+        call.forward.check_arguments(&*self.scores)?;
+        if self.plan.is_packed() && problem.batch > 0 {
             check_packed(packed, 2)?;
         }
-        self.of.tensors(None, &mut call.clone()).iter().try_for_each(check_heads)?;
-        let [of_queries, _] = self.of.extents(problem, packed);
+        self.tensors(None, &mut call.clone()).iter().try_for_each(check_heads)?;
+        let [of_queries, _] = self.extents(problem, packed);
         if !address.is_multiple_of(4) || *address == 0 && !of_queries.contains(&0) {
             let (address, alignment) = (*address, 4);
             return Err(LaunchError::Address { name: SUMS, address, alignment });
         }
-        Buffer::workspace_address(call.workspace, self.of.workspace(problem, packed)).map(drop)
+        Buffer::workspace_address(call.workspace, self.workspace(problem, packed)).map(drop)
     }
 
     /// CTAs of a call: one per tile of queries, or per block of keys.
-    fn ctas(&self, BackwardCall { forward, .. }: &BackwardCall) -> u64 {
-        let [of_queries, of_keys] = self.of.extents(&forward.problem, &forward.packed);
-        let Passed { across, blocks, .. } = self.of.passed(&forward.problem, &forward.packed);
-        let ([sequences, heads, rows], tiles) = match self.step {
+    fn ctas(&self, step: Step, BackwardCall { forward, .. }: &BackwardCall) -> u64 {
+        let [of_queries, of_keys] = self.extents(&forward.problem, &forward.packed);
+        let Passed { across, blocks, .. } = self.passed(&forward.problem, &forward.packed);
+        let ([sequences, heads, rows], tiles) = match step {
             Step::Main => (of_keys, blocks),
             Step::Prepare | Step::Finish => (of_queries, across),
         };
@@ -220,10 +203,10 @@ impl BackwardStep {
     }
 }
 
-impl Kernel<BackwardCall> for BackwardStep {
+impl Kernel<BackwardCall> for AttentionBackward {
     fn program(&self) -> Result<Program, VerifyError> {
-        let (plan, scores) = (&self.of.plan, &*self.of.scores);
-        let name = self.of.name();
+        let Some(step) = self.step else { return self.step(Step::Main).program() };
+        let (plan, name) = (&self.plan, self.name());
         let small = |name, threads, shared_bytes| Entry {
             name,
             target: AttentionPlan::TARGET,
@@ -231,16 +214,16 @@ impl Kernel<BackwardCall> for BackwardStep {
             shared_bytes,
             cluster: [1, 1, 1],
         };
-        let entry = match self.step {
+        let entry = match step {
             Step::Main => plan.cta.entry(name),
             Step::Prepare => small(name + "_prepare", emit::PREPARE_THREADS, 0),
             Step::Finish => {
-                small(name + "_finish", plan.dq.spec().warpgroups * 128, emit::finish_bytes(plan))
+                small(name + "_finish", plan.products.dq.spec().warpgroups * 128, emit::finish_bytes(plan))
             }
         };
-        Program::of(self, entry, |f| match self.step {
+        Program::of(self, entry, |f| match step {
             Step::Prepare => emit::prepare(f, plan),
-            Step::Main => emit::main(f, plan, scores),
+            Step::Main => emit::main(f, plan, &*self.scores),
             Step::Finish => emit::finish(f, plan),
         })
     }
@@ -248,14 +231,14 @@ impl Kernel<BackwardCall> for BackwardStep {
     fn total_work(&self, call: &BackwardCall) -> u128 {
         let AttentionCall { problem, packed, counts, .. } = &call.forward;
         let AttentionProblem { heads: [heads, shared], queries, keys, .. } = *problem;
-        let Passed { across, blocks, .. } = self.of.passed(problem, packed);
-        let [[sequences, ..], _] = self.of.extents(problem, packed);
-        let BackwardSpec { tile: [rows, block], mask, .. } = self.of.plan.spec;
+        let Passed { across, blocks, .. } = self.passed(problem, packed);
+        let [[sequences, ..], _] = self.extents(problem, packed);
+        let BackwardSpec { tile: [rows, block], mask, .. } = self.plan.spec;
         let [sequences, heads, shared, across, blocks] =
             [sequences, heads, shared, across, blocks].map(u128::from);
         match self.step {
-            Step::Prepare | Step::Finish => sequences * heads * across,
-            Step::Main => {
+            Some(Step::Prepare | Step::Finish) => sequences * heads * across,
+            Some(Step::Main) | None => {
                 // Tiles of queries that see a block of keys.
                 let seen = blocks_seen(mask, counts, [keys, queries], [block, rows]).min(across);
                 sequences * blocks * (heads * seen + shared)
@@ -263,41 +246,38 @@ impl Kernel<BackwardCall> for BackwardStep {
         }
     }
 
-    fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
-        self.check(call)?;
-        Launch::of(self, call, |of| u64::from(of.bits / 8), self.ctas(call))
-    }
-
-    fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        self.of.visit_parts(Some(self.step), call, visit);
-        Buffer::visit_workspace(&mut call.workspace, true, visit);
-        self.state(call, visit);
-    }
-}
-
-impl Kernel<BackwardCall> for AttentionBackward {
-    fn program(&self) -> Result<Program, VerifyError> {
-        self.step(Step::Main).program()
+    fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {
+        let all = [Step::Prepare, Step::Main, Step::Finish].into_iter();
+        all.filter(|_| self.step.is_none()).map(|step| Box::new(self.step(step)) as _).collect()
     }
 
     fn workspace(&self, call: &BackwardCall, _slots: u32) -> u64 {
-        Self::workspace(self, &call.forward.problem, &call.forward.packed)
+        if self.step.is_some() {
+            0
+        } else {
+            Self::workspace(self, &call.forward.problem, &call.forward.packed)
+        }
     }
 
     fn lend_workspace(&self, call: &mut BackwardCall, workspace: Option<Buffer>) {
-        call.workspace = workspace;
+        // A program alone has the caller's.
+        if self.step.is_none() {
+            call.workspace = workspace;
+        }
     }
 
-    fn launch(&self, call: &BackwardCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
-        self.step(Step::Main).launch(call, resident)
-    }
-
-    fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {
-        Self::steps(self).into_iter().map(|step| Box::new(step) as _).collect()
+    fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let Some(step) = self.step else { return self.step(Step::Main).launch(call, 0) };
+        self.check(call)?;
+        Launch::of(self, call, |of| u64::from(of.bits / 8), self.ctas(step, call))
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        self.visit_parts(None, call, visit);
+        self.visit_parts(call, visit);
+        if let Some(step) = self.step {
+            Buffer::visit_workspace(&mut call.workspace, true, visit);
+            self.state(step, call, visit);
+        }
     }
 }
 
@@ -311,8 +291,8 @@ impl AttentionBackward {
         let BackwardSpec { format, head: [d, dv], .. } = self.plan.spec;
         let rows = |most| if self.plan.is_packed() { HeadRows::Packed(most) } else { HeadRows::Equal };
         let (of_queries, of_keys) = ((of_queries, rows(queries)), (of_keys, rows(keys)));
-        let [[k_tile, v_tile], [q_tile, do_tile]] = [self.plan.keys, self.plan.queries];
-        let [dk_tile, dv_tile] = self.plan.outputs;
+        let [[k_tile, v_tile], [q_tile, do_tile]] = [self.plan.tiles.keys, self.plan.tiles.queries];
+        let [dk_tile, dv_tile] = self.plan.tiles.outputs;
         let map = |name, tile| (Main, Reached::Map(name, tile, [1; 2]));
         let strides = |step, names| (step, Reached::Strides(names, 16));
         [
@@ -341,18 +321,18 @@ impl AttentionBackward {
     }
 
     /// Visits the parts of a call that one program accesses, or all do, apart from the workspace; and states the parameters of tensors.
-    fn visit_parts(&self, step: Option<Step>, call: &mut BackwardCall, visit: &mut dyn Visit) {
+    fn visit_parts(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
         call.forward.problem.visit(visit);
-        HeadTensor::state_all(self.tensors(step, call), visit);
+        HeadTensor::state_all(self.tensors(self.step, call), visit);
         let AttentionCall { problem, log_sum_exp, packed, .. } = &mut call.forward;
-        if step.is_none_or(|step| step == Step::Prepare) {
+        if self.has(Step::Prepare) {
             let [of_queries, _] = self.extents(problem, packed);
             let rows = of_queries.iter().fold(1, |all: u64, &of| all.saturating_mul(of.into()));
             let (extents, contents) = (Extents::line(32, rows), Contents::Source(Format::F32));
             visit.input("log_sum_exp", (SUMS, log_sum_exp), extents, contents);
         }
         let entries = if self.plan.is_packed() { u64::from(problem.batch) + 1 } else { 0 };
-        let reads_keys = step.is_none_or(|step| step == Step::Main);
+        let reads_keys = self.has(Step::Main);
         packed.visit([entries, if reads_keys { entries } else { 0 }], visit);
         call.forward.visit_arguments(visit);
     }
@@ -361,48 +341,48 @@ impl AttentionBackward {
 /// The name of the memory of the log-sum-exp.
 const SUMS: &str = "the log-sum-exp";
 
-impl BackwardStep {
+impl AttentionBackward {
     /// States the parameters after those of tensors.
-    fn state(&self, call: &BackwardCall, visit: &mut dyn Visit) {
+    fn state(&self, step: Step, call: &BackwardCall, visit: &mut dyn Visit) {
         let AttentionCall { problem, packed, .. } = &call.forward;
         let Passed { offsets: [exponents, row_sums, dq_sums, added], across, blocks, .. } =
-            self.of.passed(problem, packed);
+            self.passed(problem, packed);
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
-        let is_main = self.step == Step::Main;
+        let is_main = step == Step::Main;
         let mut passed = vec![("exponents", exponents), ("row_sums", row_sums)];
-        passed.retain(|_| self.step != Step::Finish);
+        passed.retain(|_| step != Step::Finish);
         passed.push(("dq_sums", dq_sums));
         for (name, offset) in passed {
             visit.address_in(name, WORKSPACE, offset);
         }
-        if self.step == Step::Finish {
+        if step == Step::Finish {
             problem.state_scale(visit);
         }
-        if self.of.plan.spec.deterministic {
+        if self.plan.spec.deterministic {
             visit.address_in("added", WORKSPACE, added);
         }
-        if self.of.plan.is_packed() && is_main {
+        if self.plan.is_packed() && is_main {
             packed.state(batch, true, visit);
         }
         visit.number("queries", Some(queries));
         if !is_main {
             visit.number("heads", Some(heads));
             visit.number("across", Some(across));
-            if self.of.plan.is_packed() {
+            if self.plan.is_packed() {
                 packed.state(batch, false, visit);
             }
             return;
         }
-        let [_, [sequences, ..]] = self.of.extents(problem, packed);
+        let [_, [sequences, ..]] = self.extents(problem, packed);
         visit.number("keys", Some(keys));
         visit.number("heads", Some(shared));
         visit.number("share", Some(heads / shared.max(1)));
         visit.number("all_heads", Some(shared.saturating_mul(sequences)));
         visit.number("across", Some(across));
         visit.number("blocks", Some(blocks));
-        visit.number("section", Some(self.of.section(&call.forward)));
+        visit.number("section", Some(self.section(&call.forward)));
         problem.state_scale(visit);
         visit.number("to_log2", Some(problem.exponents(false)[0]));
-        call.forward.state_arguments(&*self.of.scores, visit);
+        call.forward.state_arguments(&*self.scores, visit);
     }
 }

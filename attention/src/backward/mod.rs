@@ -34,10 +34,12 @@ mod expected;
 #[cfg(feature = "records")]
 mod family;
 mod kernel;
+#[cfg(feature = "records")]
+mod model;
 mod plan;
 mod spec;
 
 pub use call::BackwardCall;
-pub use kernel::{AttentionBackward, BackwardStep, Step};
-pub use plan::{BackwardPlan, PairPlan};
+pub use kernel::{AttentionBackward, Step};
+pub use plan::{BackwardPlan, BackwardProducts, BackwardRings, BackwardTiles, PairPlan};
 pub use spec::BackwardSpec;

@@ -8,8 +8,7 @@ use collective::Format;
 use crate::error::AttentionError;
 use crate::problem::AttentionProblem;
 use crate::spec::{Lengths, Mask};
-use crate::words::Heads;
-use kernel::words::{self, As, At, SpecKey};
+use kernel::words::{self, As, At, Both, SpecKey};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
 /// from the [default](Self::DEFAULT).
@@ -72,7 +71,7 @@ static KEYS: [SpecKey<BackwardSpec>; 7] = [
     SpecKey::by(
         "d",
         "elements of a head, for example 128 or 192x128",
-        &As(|of| Heads(of.head), |of, heads| of.head = heads.0),
+        &As(|of| Both(of.head), |of, heads| of.head = heads.0),
     ),
     SpecKey::at("tile", "queries x keys, for example 64x128", &At(|of| &mut of.tile)),
     SpecKey::at("mask", "full, causal, window or chunked", &At(|of| &mut of.mask)),

@@ -1,6 +1,6 @@
 //! The rules that a spec must keep, before any number is computed.
 
-use collective::Format;
+use collective::{Format, RoleRegisters};
 
 use super::{LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
 use crate::error::AttentionError;
@@ -124,4 +124,65 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
         ));
     }
     Ok(())
+}
+
+impl LatentPlan {
+    /// The first number of which latent attention has another one, and what it has.
+    fn refused(spec: &AttentionSpec) -> Option<(&'static str, u32, &'static str)> {
+        let AttentionSpec { tile: [rows, keys], stages, overlap, .. } = *spec;
+        if rows != Self::TILE[0] {
+            return Some(("the number of queries per tile", rows, "64 with d=576x512"));
+        }
+        if keys != Self::TILE[1] {
+            return Some(("the number of keys per block", keys, "32 with d=576x512"));
+        }
+        if let Some(stages) = stages
+            && stages != Self::STAGES
+        {
+            return Some(("stages", stages, "4 or auto with d=576x512"));
+        }
+        if overlap {
+            return Some(("overlap", 1, "off with d=576x512, since shared memory has one tile of queries,"));
+        }
+        None
+    }
+}
+
+/// Registers of a consumer apart from accumulators, weights and scores: addresses, statistics, loop state.
+const WORKING: u32 = 28;
+/// Registers with which all weights of a block are computed before O is rescaled: 1 to 2 % faster then, and 2 % slower with fewer.
+const SPARE: u32 = 16;
+
+/// The registers of the roles, and whether they suffice to compute all weights of a block before O is rescaled.
+pub(super) fn registers(
+    spec: &AttentionSpec,
+    consumers: u32,
+    dv: u32,
+) -> Result<(RoleRegisters, bool), AttentionError> {
+    let AttentionSpec { format, tile: [rows, keys], .. } = *spec;
+    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
+    // The pages of a block are looked up together. One consumer leaves registers for that.
+    let producer = match (consumers, spec.pages) {
+        // A thread converts 64 elements at the same time, or 32.
+        (1, _) if spec.is_scaled() => 128,
+        (2, _) if bytes => 40,
+        (_, _) if bytes => 56,
+        (2, _) if spec.cache.is_some() => 64,
+        (_, _) if spec.cache.is_some() => {
+            return Err(refused("the number of queries per tile", rows, "64 or 128 with a cache"));
+        }
+        (3, _) => 32,
+        (1, Some(_)) => 96,
+        // More would be taken from consumers.
+        (2, Some(page)) if page < 64 => 40,
+        (2, _) if latent => 40,
+        _ => 24,
+    };
+    let registers = RoleRegisters::divided(consumers, Some(producer));
+    let have = registers.consumer;
+    let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
+    if need > have {
+        return Err(AttentionError::Registers { need, have, rows, keys, fewer: "keys per block" });
+    }
+    Ok((registers, need + SPARE <= have))
 }

@@ -132,8 +132,10 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             Step::Main => format!("attention-backward {text}"),
             Step::Prepare | Step::Finish => format!("attention-backward {text}, {step:?}"),
         };
-        let kernel = kernel.steps().into_iter().find(|of| of.step() == step)?;
-        let of = Calls { resident: if deterministic { 2 } else { 1 }, ..Calls::new(name, kernel, calls) };
+        let of = Calls {
+            resident: if deterministic { 2 } else { 1 },
+            ..Calls::new(name, kernel.step(step), calls)
+        };
         Some(Box::new(Calls { noise: Box::new(noise), ..of }) as Box<dyn Subject>)
     })
 }

@@ -25,10 +25,10 @@ impl<'f> Kernel<'_, 'f> {
     pub(super) fn add_dq(&self) {
         let f = self.f;
         let ring = self.dq_ring.consumer();
-        let bytes = self.plan.dq_ring.transaction_bytes();
+        let bytes = self.plan.rings.dq.transaction_bytes();
         let parts = self.plan.sum_bytes() / bytes;
         // With one stage, the next part needs it. With more, the next part is on its way while this one is read.
-        let behind = u32::from(self.plan.dq_ring.stages > 1);
+        let behind = u32::from(self.plan.rings.dq.stages > 1);
         let order = self.order.map(|Order { turns, done, .. }| (turns.consumer(), done.producer()));
         self.each_tile(|of| {
             let turn = order.map(|(turns, _)| turns.acquire());

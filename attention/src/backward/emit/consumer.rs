@@ -70,7 +70,7 @@ pub(super) fn dq_product<'f>(
     plan: &super::BackwardPlan,
     part: Value<'f, u32>,
 ) -> WarpgroupMma<'f, f32> {
-    WarpgroupMma::new(f, plan.dq, part)
+    WarpgroupMma::new(f, plan.products.dq, part)
 }
 
 /// The fragment of a consumer's accumulators.
@@ -88,9 +88,9 @@ impl<'f> Kernel<'_, 'f> {
         let Self { f, plan, shared, .. } = *self;
         let consumer = consumer(f, shared, warpgroup, plan.cta.consumers);
         let part = consumer.part;
-        let weights = |i: usize| Fragments::new(f, plan.sums[i], consumer);
-        let [scores, gradients] = plan.scores.map(|of| WarpgroupMma::<f32>::new(f, of, part));
-        let [d_k, d_v] = plan.sums.map(|of| WarpgroupMma::<f32>::new(f, of, part));
+        let weights = |i: usize| Fragments::new(f, plan.products.sums[i], consumer);
+        let [scores, gradients] = plan.products.scores.map(|of| WarpgroupMma::<f32>::new(f, of, part));
+        let [d_k, d_v] = plan.products.sums.map(|of| WarpgroupMma::<f32>::new(f, of, part));
         let (of_scores, of_gradients) = (fragment(f, &scores, consumer), fragment(f, &gradients, consumer));
         let keys = self.kv_ring.consumer().acquire();
         let of = Consuming {
@@ -99,7 +99,7 @@ impl<'f> Kernel<'_, 'f> {
             q: self.q_ring.consumer(),
             dq_ring: self.dq_ring.producer(),
             k: keys,
-            v: Stage { address: keys.address + plan.kv_ring.offset(1), ..keys },
+            v: Stage { address: keys.address + plan.rings.kv.offset(1), ..keys },
             scores,
             gradients,
             d_v,
@@ -109,8 +109,8 @@ impl<'f> Kernel<'_, 'f> {
             differences: weights(0),
             rows: Rows::new(f, &of_scores),
             rows_of_gradients: of_gradients.variables(0),
-            staged: slab(&plan.differences, consumer.thread).0,
-            buffer: f.variable(plan.ds_ring.start),
+            staged: slab(&plan.tiles.differences, consumer.thread).0,
+            buffer: f.variable(plan.rings.ds.start),
         };
         of.d_v.clear();
         of.d_k.clear();
@@ -141,7 +141,7 @@ impl<'f> Kernel<'_, 'f> {
             row.elements.chunks_exact(2).map(pair).collect()
         };
         let rows: Vec<_> = rows.iter().map(packed).collect();
-        self.fill(consumer, staged, &plan.differences, buffer, &rows);
+        self.fill(consumer, staged, &plan.tiles.differences, buffer, &rows);
     }
 
     /// Writes the consumer's 64 rows to a tile with a row per key of the block in shared memory, slab by slab.
@@ -192,13 +192,13 @@ impl<'f> Kernel<'_, 'f> {
         let Consumer { thread, part, .. } = consumer;
         let format = plan.spec.format;
         // All tiles have the same slabs.
-        let (staged, columns) = slab(&plan.outputs[0], thread);
+        let (staged, columns) = slab(&plan.tiles.outputs[0], thread);
         let row_bytes = columns * format.bits() / 8;
         let scale = f.parameter("scale");
         for &(product, to, i) in gradients {
             let factor = (i == 0).then_some(scale);
             let rows = packed_rows(f, format, &fragment(f, product, consumer), factor);
-            self.fill(consumer, &staged, &plan.outputs[i], to.address, &rows);
+            self.fill(consumer, &staged, &plan.tiles.outputs[i], to.address, &rows);
         }
         f.fence_proxy_async(ProxySpace::Shared);
         meet();
@@ -282,14 +282,14 @@ impl<'f> Consuming<'_, 'f> {
     /// The next stage of Q, and dO in it.
     fn acquire(&self) -> [Stage<'f>; 2] {
         let q = self.q.acquire();
-        [q, Stage { address: q.address + self.kernel.plan.q_ring.offset(2), ..q }]
+        [q, Stage { address: q.address + self.kernel.plan.rings.q.offset(2), ..q }]
     }
 
     /// A tile of queries. No register of a product is used between a fence and the products that follow
     /// it.
     fn tile(&self, of: QueryTile<'f>) {
         let (f, plan) = (self.kernel.f, self.kernel.plan);
-        let (ring, to_log2) = (plan.q_ring, f.parameter("to_log2"));
+        let (ring, to_log2) = (plan.rings.q, f.parameter("to_log2"));
         let [q, d_o] = self.acquire();
         let (scores, gradients) = (self.scores.find_in([self.k, q]), self.gradients.find_in([self.v, d_o]));
         f.wgmma_fence();
@@ -316,7 +316,7 @@ impl<'f> Consuming<'_, 'f> {
         self.differ(&loaded.unwrap_or_else(|| self.rows.of_queries(row_sums)));
         self.differences.pack(self.gradients.accumulators());
 
-        let ds = plan.ds_ring;
+        let ds = plan.rings.ds;
         let buffer = self.kernel.shared + self.buffer.get();
         self.kernel.stage_differences(self.consumer, &self.staged, buffer, &self.rows_of_gradients);
         if !plan.ahead {

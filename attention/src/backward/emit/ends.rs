@@ -162,7 +162,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let (thread, shared) = (f.special(Special::ThreadX), f.shared_base());
 
     // The sums are in the order of the main program's accumulators.
-    let consumer = consumer(f, shared, f.warp_index() / 4, plan.dq.spec().warpgroups);
+    let consumer = consumer(f, shared, f.warp_index() / 4, plan.products.dq.spec().warpgroups);
     let product = dq_product(f, plan, consumer.part);
     let own = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + own_sums(&product, consumer).cast::<u64>();
     let sums: Vec<_> = product.accumulators().iter().flatten().collect();
@@ -192,7 +192,7 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
             f.store_shared(first, offset.cast_signed(), [element.get()]);
         }
     }
-    let threads = plan.dq.spec().warpgroups * 128;
+    let threads = plan.products.dq.spec().warpgroups * 128;
     f.barrier_sync(CtaPlan::CTA_BARRIER, threads);
 
     let across = plan.spec.head[0] / AT_ONCE;

@@ -91,10 +91,13 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         scores,
         shared,
         keys: KeyBlock::of_cta(f, plan),
-        kv_ring: ring("the ring of K and V", plan.kv_ring),
-        q_ring: ring(if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" }, plan.q_ring),
-        dq_ring: ring("the ring of dQ", plan.dq_ring),
-        order: plan.order.map(|[turns, done]| Order {
+        kv_ring: ring("the ring of K and V", plan.rings.kv),
+        q_ring: ring(
+            if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" },
+            plan.rings.q,
+        ),
+        dq_ring: ring("the ring of dQ", plan.rings.dq),
+        order: plan.rings.order.map(|[turns, done]| Order {
             turns: ring("the ring of turns to add", turns),
             done: ring("the ring of tiles that were added to", done),
             added: f.parameter("added"),
@@ -103,7 +106,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
             plan: pair,
             d_o: ring("the ring of dO", pair.do_ring),
             p: ring("the ring of P", pair.p_ring),
-            ds: ring("the ring of dS", plan.ds_ring),
+            ds: ring("the ring of dS", plan.rings.ds),
         }),
         counts: scores.counts().into_iter().map(|name| f.parameter(name)).collect(),
         reals: scores.reals().into_iter().map(|name| f.parameter(name)).collect(),
@@ -268,13 +271,13 @@ impl<'f> Kernel<'_, 'f> {
             TensorCopy::new(tile).load_head(f, stage, (map, head), place);
         };
         let first_key = self.place(1, keys.first);
-        let kv = plan.kv_ring;
+        let kv = plan.rings.kv;
         self.kv_ring.producer().fill(f.constant(kv.transaction_bytes()), |stage| {
-            copy(plan.keys[0], stage, f.parameter("k_map"), keys.head, first_key);
-            copy(plan.keys[1].at(kv.offset(1)), stage, f.parameter("v_map"), keys.head, first_key);
+            copy(plan.tiles.keys[0], stage, f.parameter("k_map"), keys.head, first_key);
+            copy(plan.tiles.keys[1].at(kv.offset(1)), stage, f.parameter("v_map"), keys.head, first_key);
         });
         // Each ring, and which of Q and dO are in it.
-        let of_q = (self.q_ring.producer(), plan.q_ring);
+        let of_q = (self.q_ring.producer(), plan.rings.q);
         let rings: Vec<(Position<'f>, RingPlan, &[usize])> = match self.pair {
             None => vec![(of_q.0, of_q.1, &[0, 1])],
             Some(PairRings { plan, d_o, .. }) => {
@@ -288,7 +291,7 @@ impl<'f> Kernel<'_, 'f> {
                 ring.produce(f.constant(numbers.transaction_bytes()), |stage| {
                     for (slot, &i) in (0..).step_by(2).zip(tensors) {
                         let [map, of_rows] = maps[i].map(|name| f.parameter::<u64>(name));
-                        let tile = plan.queries[i].at(numbers.offset(slot));
+                        let tile = plan.tiles.queries[i].at(numbers.offset(slot));
                         copy(tile, stage, map, of.head, self.place(0, of.first));
                         let load = BulkLoad {
                             src: of_rows + of.index.mul_wide(line),

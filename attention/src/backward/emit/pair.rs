@@ -61,7 +61,7 @@ impl<'f> Kernel<'_, 'f> {
             plan: rings.plan,
             consumer: consumer(f, shared, warpgroup, 1),
             k,
-            v: Stage { address: k.address + plan.kv_ring.offset(1), ..k },
+            v: Stage { address: k.address + plan.rings.kv.offset(1), ..k },
             q: self.q_ring.consumer(),
             d_o: rings.d_o.consumer(),
             ds: rings.ds.consumer(),
@@ -79,13 +79,13 @@ impl<'f> Consuming<'_, 'f> {
 
     /// P or dS of a tile as operand A of the product for dK (0) or dV (1), and that product.
     fn sums(&self, i: usize) -> (Fragments<'f>, WarpgroupMma<'f, f32>) {
-        let product = self.kernel.plan.sums[i];
+        let product = self.kernel.plan.products.sums[i];
         (Fragments::new(self.kernel.f, product, self.consumer), self.product(product))
     }
 
     /// The scores (0) or the gradients of P (1).
     fn scores(&self, i: usize) -> WarpgroupMma<'f, f32> {
-        self.product(self.kernel.plan.scores[i])
+        self.product(self.kernel.plan.products.scores[i])
     }
 
     /// The columns of dQ of the first (0) or the second (1) consumer.
@@ -171,7 +171,7 @@ impl<'f> Consuming<'_, 'f> {
             let q = self.q.acquire();
             self.start_beside(&scores, [self.k, q]);
             self.hand_over_last(&columns);
-            let exponents = rows.of_queries(q.address + kernel.plan.q_ring.offset(1));
+            let exponents = rows.of_queries(q.address + kernel.plan.rings.q.offset(1));
             f.wgmma_wait(0);
             kernel.warp_arrives(consumer, q.empty);
             rows.mask(kernel, of);
@@ -195,7 +195,7 @@ impl<'f> Consuming<'_, 'f> {
         let (f, kernel, consumer) = (self.kernel.f, self.kernel, self.consumer);
         let (gradients, (operand, d_k), columns) = (self.scores(1), self.sums(0), self.columns(1));
         let rows = Rows::new(f, &fragment(f, &gradients, consumer));
-        let (staged, _) = slab(&kernel.plan.differences, consumer.thread);
+        let (staged, _) = slab(&kernel.plan.tiles.differences, consumer.thread);
         d_k.clear();
         kernel.each_tile(|_| {
             let d_o = self.d_o.acquire();

@@ -2,31 +2,36 @@
 
 use collective::{Arrivals, RingPlan, StageSlot};
 
-use super::{LINE, PairPlan, Tiles, consumers, wide};
+use super::legal::{consumers, wide};
+use super::{BackwardTiles, LINE, PairPlan};
 use crate::backward::spec::BackwardSpec;
 use crate::plan::AttentionPlan;
 
 /// The rings of a CTA, in their places.
-pub(super) struct Rings {
-    pub(super) kv_ring: RingPlan,
-    pub(super) q_ring: RingPlan,
-    pub(super) ds_ring: RingPlan,
-    pub(super) dq_ring: RingPlan,
-    /// Turns to add to a tile, and tiles that were added to, if blocks add in a fixed order.
-    pub(super) turns: RingPlan,
-    pub(super) done: RingPlan,
-    /// The rings of dO and of P that a pair of consumers needs.
-    pub(super) passed: Option<[RingPlan; 2]>,
-    pub(super) shared_bytes: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackwardRings {
+    /// The ring of one stage with K and V.
+    pub kv: RingPlan,
+    /// The ring of Q with exponents and dO with row sums; that of Q with exponents, if dO has one of its own.
+    pub q: RingPlan,
+    /// The buffers of dS. Named barriers order their accesses, or mbarriers those of a pair.
+    pub ds: RingPlan,
+    /// The ring in which dQ of a tile waits to be added: one stage; or some that have columns of it.
+    pub dq: RingPlan,
+    /// If blocks add in a fixed order: the rings, without any bytes, of turns to add to a tile, and of tiles that were added to.
+    pub order: Option<[RingPlan; 2]>,
 }
+
+/// The rings, those of dO and of P that a pair of consumers needs, and bytes of shared memory.
+type Placed = (BackwardRings, Option<[RingPlan; 2]>, u32);
 
 /// Arrivals of a warp, and of a warpgroup.
 const OF_WARPS: u32 = Arrivals::Warp.count();
 const OF_WARPGROUP: u32 = Arrivals::Warpgroup.count();
 
-impl Rings {
-    /// The rings of consumers with keys of their own.
-    pub(super) fn of(spec: &BackwardSpec, tiles: &Tiles) -> Self {
+impl BackwardRings {
+    /// The rings of consumers with keys of their own, and bytes of shared memory.
+    pub(super) fn of(spec: &BackwardSpec, tiles: &BackwardTiles) -> Placed {
         let ([rows, _], [wide_k, _], consumers) = (spec.tile, wide(spec), consumers(spec));
         let [q, d_o] = tiles.queries;
         let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
@@ -34,16 +39,17 @@ impl Rings {
         let ds = RingPlan::of(&[tiles.differences.room()]).arrivals(0, 0);
         let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(consumers * OF_WARPS, 1);
         // A tile whose accumulators fit into registers leaves room for two stages of Q and dO, and for two buffers of dS.
-        let ([kv_ring, q_ring, ds_ring, dq_ring, turns, done], shared_bytes) = RingPlan::placed_together(
+        let ([kv, q, ds, dq, turns, done], shared_bytes) = RingPlan::placed_together(
             [of_keys(tiles), q_ring, ds, dq, order, order],
             [1, 2, 2, 1, in_order, in_order],
             0,
         );
-        Self { kv_ring, q_ring, ds_ring, dq_ring, turns, done, passed: None, shared_bytes }
+        let order = spec.deterministic.then_some([turns, done]);
+        (Self { kv, q, ds, dq, order }, None, shared_bytes)
     }
 
     /// The rings of two consumers with the same keys.
-    pub(super) fn of_pair(spec: &BackwardSpec, tiles: &Tiles) -> Self {
+    pub(super) fn of_pair(spec: &BackwardSpec, tiles: &BackwardTiles) -> Placed {
         let [rows, keys] = spec.tile;
         let [q, d_o] = tiles.queries;
         let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
@@ -60,19 +66,18 @@ impl Rings {
         let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1) + 2 * order.need(in_order);
         let stages = if fixed + do_ring.need(2) + dq.need(2) <= have { 2 } else { 1 };
         let parts = dq.fit(have - fixed - do_ring.need(stages));
-        let ([kv_ring, q_ring, ds_ring, dq_ring, do_ring, p_ring, turns, done], shared_bytes) =
-            RingPlan::placed_together(
-                [kv, q_ring, ds, dq, do_ring, p, order, order],
-                [1, 2, 1, parts, stages, 1, in_order, in_order],
-                0,
-            );
-        let passed = Some([do_ring, p_ring]);
-        Self { kv_ring, q_ring, ds_ring, dq_ring, turns, done, passed, shared_bytes }
+        let ([kv, q, ds, dq, d_o, p, turns, done], shared_bytes) = RingPlan::placed_together(
+            [kv, q_ring, ds, dq, do_ring, p, order, order],
+            [1, 2, 1, parts, stages, 1, in_order, in_order],
+            0,
+        );
+        let order = spec.deterministic.then_some([turns, done]);
+        (Self { kv, q, ds, dq, order }, Some([d_o, p]), shared_bytes)
     }
 }
 
 /// The ring of one stage with K and V.
-fn of_keys(tiles: &Tiles) -> RingPlan {
+fn of_keys(tiles: &BackwardTiles) -> RingPlan {
     let [k, v] = tiles.keys;
     RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0)
 }

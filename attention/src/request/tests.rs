@@ -1,5 +1,8 @@
 //! What requests say of their sequences without listing them, compared with sequence by sequence.
 
+use collective::heads::Packed;
+use kernel::Machine;
+
 use super::*;
 
 fn request(text: &str) -> AttentionRequest {

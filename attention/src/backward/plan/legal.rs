@@ -1,0 +1,98 @@
+//! The rules that a spec of the backward pass must keep, and the numbers that follow from it alone.
+
+use collective::RoleRegisters;
+
+use crate::backward::spec::BackwardSpec;
+use crate::error::AttentionError;
+use crate::plan::{head_of_values, refused, sixteen_bits};
+
+/// Registers of a consumer apart from accumulators and operands.
+const WORKING: u32 = 13;
+
+/// Elements of a head in shared memory.
+fn padded(d: u32) -> u32 {
+    d.next_multiple_of(64)
+}
+
+/// Elements of a head of Q and K, and of V and dO, in shared memory.
+pub(super) fn wide(spec: &BackwardSpec) -> [u32; 2] {
+    let [d, dv] = spec.head;
+    [padded(d), padded(dv)]
+}
+
+/// Whether two consumers have the same keys.
+pub(super) fn is_pair(spec: &BackwardSpec) -> bool {
+    wide(spec)[0] > 128
+}
+
+/// Consumers among which the rows of products are divided.
+pub(super) fn among(spec: &BackwardSpec) -> u32 {
+    spec.tile[1] / 64
+}
+
+pub(super) fn consumers(spec: &BackwardSpec) -> u32 {
+    if is_pair(spec) { 2 } else { among(spec) }
+}
+
+/// Whether dQ is computed transposed. Every consumer computes 64 rows of dQ's product, or a multiple of these.
+pub(super) fn is_dq_transposed(spec: &BackwardSpec) -> bool {
+    !is_pair(spec) && wide(spec)[0].is_multiple_of(spec.tile[1])
+}
+
+/// Checks a spec. Returns the instruction types of its products.
+pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
+    let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
+    let Some(types) = sixteen_bits(format) else {
+        return Err(refused("format", format, "bf16 or f16"));
+    };
+    if !matches!(d, 64 | 96 | 128 | 192 | 256) {
+        return Err(refused("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
+    }
+    head_of_values(spec.head)?;
+    let is_pair = is_pair(spec);
+    let [queries_of_pair, keys_of_pair] = [
+        "the number of queries per tile, with heads of more than 128 elements,",
+        "the number of keys per block, with heads of more than 128 elements,",
+    ];
+    if is_pair && rows != 64 {
+        return Err(refused(queries_of_pair, rows, "64"));
+    }
+    if is_pair && keys != 64 {
+        return Err(refused(keys_of_pair, keys, "64"));
+    }
+    if !(16..=128).contains(&rows) || !rows.is_multiple_of(16) {
+        return Err(refused("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
+    }
+    if !matches!(keys, 64 | 128) {
+        return Err(refused("the number of keys per block", keys, "64 or 128"));
+    }
+    if !is_dq_transposed(spec) && !rows.is_multiple_of(keys) {
+        return Err(refused("the number of queries per tile", rows, "128 for 128 keys with d=64"));
+    }
+    Ok(types)
+}
+
+/// The registers of the roles, and whether some are left to work ahead.
+pub(super) fn registers(spec: &BackwardSpec) -> Result<(RoleRegisters, bool), AttentionError> {
+    let (wide, [rows, _]) = (wide(spec), spec.tile);
+    let (is_pair, consumers) = (is_pair(spec), consumers(spec));
+    let producer = 24;
+    let registers = RoleRegisters::divided(consumers, Some(producer));
+    let consumer = registers.consumer;
+    // dK and dV. With them scores, their gradients, and P or dS in 16 bits; or dQ with P and dS. With more, the assembler serialises the
+    // products. A pair has enough for its tile.
+    let kept = (wide[0] + wide[1]) / 2;
+    let of_dq = wide[0] * rows / (consumers * 128) + rows / 2 + 8;
+    let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
+    let ahead = !is_pair && kept + rows + rows / 2 + WORKING <= consumer;
+    if !is_pair && need > consumer {
+        return Err(AttentionError::Registers {
+            need,
+            have: consumer,
+            rows,
+            keys: spec.tile[1],
+            fewer: "queries per tile",
+        });
+    }
+    Ok((registers, ahead))
+}

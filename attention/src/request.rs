@@ -1,0 +1,276 @@
+//! What is asked of an attention kernel: [`AttentionRequest`], and its text.
+
+use core::str::FromStr;
+
+use collective::Format;
+use kernel::words::Worded;
+use kernel::{Family, LaunchError};
+
+use crate::error::AttentionError;
+use crate::kernel::Attention;
+use crate::masks::{Chunked, Window};
+use crate::problem::AttentionProblem;
+use crate::scores::Scores;
+use crate::spec::{AttentionSpec, Lengths, Mask, OutputStore, words_of};
+
+/// What is asked of an attention kernel: types, mask and extents, for tensors `(batch, heads, length, d)` that are packed.
+///
+/// ```
+/// use attention::{Attention, AttentionProblem, AttentionRequest};
+/// use kernel::{Family, Machine};
+///
+/// let request = AttentionRequest::new(AttentionProblem::new(4, 16, [4096; 2], 128), 128);
+/// let ranked = Attention::ranked(&request, &Machine::h200(), 3)?;
+/// println!("{}: {:.0} us", ranked[0].kernel.plan().spec, ranked[0].microseconds);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionRequest {
+    /// Format of Q, K and V.
+    pub format: Format,
+    /// Format of K and V in memory, if it is another one, with a factor for each head.
+    pub cache: Option<Format>,
+    /// Format of O.
+    pub output: Format,
+    /// Elements of a head of Q and K, and of V and O.
+    pub head: [u32; 2],
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// The two numbers of a window, left and right; or the number of a chunk, and any other.
+    pub numbers: [i32; 2],
+    /// The lengths of sequences. If they differ, they fall evenly from the problem's to its `batch`-th part, and there are as
+    /// many keys as queries: what is measured must be a problem of its own.
+    pub lengths: Lengths,
+    /// Keys of a page, if K and V are in pages of a cache.
+    pub pages: Option<u32>,
+    /// Whether a sequence must have the same bits in every batch and with every cache; of gradients, the same bits in every run.
+    pub fixed: bool,
+    /// Whether O begins at a multiple of 16 bytes, as do its rows and heads. Others are stored from registers.
+    pub aligned: bool,
+    /// Whether the caller lends a workspace, so that keys may be divided.
+    pub workspace: bool,
+    /// The extents.
+    pub problem: AttentionProblem,
+    /// Whether the log-sum-exp of each query's scores is stored.
+    pub log_sum_exp: bool,
+}
+
+impl AttentionRequest {
+    /// Sequences of a problem that is a text.
+    const MOST_SEQUENCES: u32 = 1 << 20;
+    /// Lengths that a prediction tells apart.
+    pub(crate) const MOST_KINDS: u32 = 1 << 12;
+
+    /// bf16 with heads of `d` elements, where every query sees every key.
+    pub const fn new(problem: AttentionProblem, d: u32) -> Self {
+        Self::of(&AttentionSpec { head: [d, d], ..AttentionSpec::DEFAULT }, problem)
+    }
+
+    /// What a spec says of it.
+    const fn of(spec: &AttentionSpec, problem: AttentionProblem) -> Self {
+        let AttentionSpec { format, cache, output, head, mask, lengths, pages, .. } = *spec;
+        Self {
+            format,
+            cache,
+            output,
+            head,
+            mask,
+            numbers: [0; 2],
+            lengths,
+            pages,
+            fixed: false,
+            aligned: true,
+            workspace: false,
+            problem,
+            log_sum_exp: false,
+        }
+    }
+
+    /// Whether V is the first columns of K: no tensor of its own.
+    pub fn is_latent(&self) -> bool {
+        self.spec().is_latent()
+    }
+
+    /// The request's words of a spec.
+    pub(crate) fn spec(&self) -> AttentionSpec {
+        let Self { format, cache, output, head, mask, lengths, pages, aligned, .. } = *self;
+        let store = if output == format && aligned { OutputStore::Tma } else { OutputStore::Direct };
+        AttentionSpec { format, cache, output, head, mask, lengths, pages, store, ..AttentionSpec::DEFAULT }
+    }
+
+    /// Checks the numbers, before anything is ranked or allocated for them.
+    ///
+    /// # Errors
+    /// The first number that is out of its range, or the heads of queries that are no multiple of those of keys.
+    pub fn check(&self) -> Result<(), LaunchError> {
+        self.problem.check()
+    }
+
+    /// Queries and keys of each sequence: 8 bytes for each, so a request must be [checked](Self::check) before.
+    pub fn lengths(&self) -> Vec<[u32; 2]> {
+        let AttentionProblem { batch, queries, keys, .. } = self.problem;
+        match self.lengths {
+            Lengths::Equal => vec![[queries, keys]; batch as usize],
+            Lengths::Packed => (0..batch).map(|i| self.length(i)).collect(),
+        }
+    }
+
+    /// Queries and keys of a sequence, if lengths differ.
+    pub(crate) fn length(&self, i: u32) -> [u32; 2] {
+        let AttentionProblem { batch, queries, .. } = self.problem;
+        let rows = u64::from(queries) * u64::from(batch - i);
+        [u32::try_from(rows.div_ceil(batch.into())).unwrap_or(queries); 2]
+    }
+
+    /// Lengths, and numbers of sequences that have them. Of many lengths that differ, neighbours count as equal.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = ([u32; 2], u32)> + use<> {
+        let (request, AttentionProblem { batch, queries, keys, .. }) = (*self, self.problem);
+        let together = match self.lengths {
+            Lengths::Equal => batch,
+            Lengths::Packed => batch.div_ceil(Self::MOST_KINDS),
+        };
+        (0..batch).step_by(together.max(1) as usize).map(move |first| {
+            let count = together.min(batch - first);
+            let lengths = match request.lengths {
+                Lengths::Equal => [queries, keys],
+                Lengths::Packed => request.length(first + count / 2),
+            };
+            (lengths, count)
+        })
+    }
+
+    /// The whole-number arguments of the mask.
+    pub fn counts(&self) -> &[i32] {
+        &self.numbers[..Self::names(self.mask).len()]
+    }
+
+    /// Names of the mask's arguments, as words.
+    const fn names(mask: Mask) -> &'static [&'static str] {
+        match mask {
+            Mask::Full | Mask::Causal => &[],
+            Mask::Window => Window::COUNTS,
+            Mask::Chunked => Chunked::COUNTS,
+        }
+    }
+}
+
+impl FromStr for AttentionRequest {
+    type Err = String;
+
+    /// Reads extents, words of a spec, the numbers of a mask, `fixed=on` and `aligned=off`: `4x16x4096 d=64 mask=window left=1023 right=0`. Extents are sequences, heads, queries and keys; without the last one
+    /// there are as many keys as queries. Heads of K and V follow those of Q where they are fewer: `4x16/4x4096x4096`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text, Attention::NAME, &Self::WORDS)
+    }
+}
+
+impl AttentionRequest {
+    /// The words of a problem.
+    const WORDS: [&str; 12] = [
+        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "lengths", "pages", "fixed",
+        "aligned",
+    ];
+
+    /// Reads a problem of a family whose problems have these words.
+    pub(crate) fn read(text: &str, family: &str, known: &[&str]) -> Result<Self, String> {
+        let (extents, words) = text.trim().split_once([' ', ',']).unwrap_or((text.trim(), ""));
+        let (batch, heads, [queries, keys]) = Self::extents(extents).ok_or_else(|| {
+            format!(
+                "`{extents}` was found, sequences x heads x queries x keys were needed, as 4x16/4x4096x4096"
+            )
+        })?;
+        let (mut own, mut others, mut fixed, mut aligned) = (Vec::new(), String::new(), false, true);
+        for (name, value) in words_of(words).map_err(|error| error.to_string())? {
+            let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
+            if !known.contains(&name) {
+                let known = known.join(", ");
+                return Err(format!("`{word}` is no word of a problem of {family}: these are {known}"));
+            }
+            let refused = |needed| format!("`{word}`: {needed} was needed");
+            match name {
+                "left" | "right" | "chunk" => {
+                    let number = value.parse::<i32>().ok().filter(|value| (0..=1 << 30).contains(value));
+                    own.push((name, number.ok_or_else(|| refused("a number from 0 to 2^30"))?));
+                }
+                "fixed" => fixed = Worded::read(value).ok_or_else(|| refused("on or off"))?,
+                "aligned" => aligned = Worded::read(value).ok_or_else(|| refused("on or off"))?,
+                _ => others += &format!("{word} "),
+            }
+        }
+        let spec: AttentionSpec = others.parse().map_err(|error: AttentionError| error.to_string())?;
+        let AttentionSpec { head, mask, lengths, pages, .. } = spec;
+        let mut numbers = [0; 2];
+        let names = Self::names(mask);
+        for (name, number) in names.iter().zip(&mut numbers) {
+            let given = own.iter().find(|(of, _)| of == name);
+            *number = given.ok_or_else(|| format!("mask={} needs `{name}=`", mask.name()))?.1;
+        }
+        if let Some((name, _)) = own.iter().find(|(name, _)| !names.contains(name)) {
+            return Err(format!("mask={} has no `{name}`", mask.name()));
+        }
+        if mask == Mask::Chunked && numbers[0] == 0 {
+            return Err("chunk is 0, at least 1 was needed".to_owned());
+        }
+        if lengths == Lengths::Packed && (queries != keys || pages.is_some()) {
+            let of_pages = if pages.is_some() { " in pages" } else { "" };
+            return Err(format!(
+                "lengths=packed with {queries} queries and {keys} keys{of_pages}: a problem has as many keys as queries then, and no pages"
+            ));
+        }
+        if !(1..=Self::MOST_SEQUENCES).contains(&batch) {
+            return Err(format!("sequences are {batch}, 1 to {} was needed", Self::MOST_SEQUENCES));
+        }
+        if heads[1] == 0 || heads[0] == 0 || !heads[0].is_multiple_of(heads[1]) {
+            let [of_queries, of_keys] = heads;
+            return Err(format!("heads are {of_queries}/{of_keys}, a multiple of the latter was needed"));
+        }
+        let problem = AttentionProblem::new(batch, heads[0], [queries, keys], head[0]);
+        let problem = AttentionProblem { heads, ..problem };
+        problem.check().map_err(|error| error.to_string())?;
+        if lengths == Lengths::Packed && u64::from(batch) * u64::from(queries) >= 1 << 31 {
+            return Err(format!(
+                "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"
+            ));
+        }
+        Ok(Self { numbers, fixed, aligned, workspace: true, ..Self::of(&spec, problem) })
+    }
+
+    /// Sequences, heads of Q and of K, queries and keys: those of K are those of Q, if they are not said.
+    fn extents(text: &str) -> Option<(u32, [u32; 2], [u32; 2])> {
+        let (batch, rest) = text.split_once('x')?;
+        let (heads, rows) = rest.split_once('x')?;
+        let both = |text: &str, between| {
+            let (a, b) = text.split_once(between).unwrap_or((text, text));
+            Some([a.parse().ok()?, b.parse().ok()?])
+        };
+        Some((batch.parse().ok()?, both(heads, '/')?, both(rows, 'x')?))
+    }
+}
+
+/// The request of a problem's text. The log-sum-exp is stored.
+impl TryFrom<String> for AttentionRequest {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Ok(Self { log_sum_exp: true, ..text.parse()? })
+    }
+}
+
+/// Its problem, for example `4x16/16x4096x4096 d=128 mask=causal`: sequences, heads of Q and of K, queries and keys, and the types.
+impl From<AttentionRequest> for String {
+    fn from(request: AttentionRequest) -> Self {
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
+        // How O is stored follows from the other words.
+        let spec = AttentionSpec { store: AttentionSpec::DEFAULT.store, ..request.spec() };
+        let mut words = vec![format!("{batch}x{heads}/{shared}x{queries}x{keys}"), spec.to_string()];
+        let names = AttentionRequest::names(request.mask).iter();
+        words.extend(names.zip(request.counts()).map(|(name, count)| format!("{name}={count}")));
+        words.extend(request.fixed.then(|| "fixed=on".to_owned()));
+        words.extend((!request.aligned).then(|| "aligned=off".to_owned()));
+        words.retain(|word| !word.is_empty());
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests;
