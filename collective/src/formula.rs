@@ -18,13 +18,10 @@
 //! | `relu(x)`, `clamp(x, low, high)`, `max(x, y)` | the functions of [`functions`](crate::functions), by their names, and your own: [`Formula::define`] |
 //! | `d_silu(gradient, x)` | the gradient times a function's derivative at x |
 //! | `gated(silu, x)` | `silu(gate) * up` of alternating columns of x; `gated8`, `gated16` of blocks, `gated_split` of halves |
-//! | `dropout(mask, x)` | x scaled, or zero, by a mask from a seed |
-//! | `rotate(x, angles[m,n%64])` | pairs of columns rotated |
-//! | `top2_softmax(x)` | the softmax of the two largest values of each row |
+//! | `rotate(x, angles[m,n%64])`, `dropout(mask, x)` | a node that is called by a name: the table of [`tree`](crate::tree) has them |
 //! | `store(aux[m,n], x)` | x, also written to a matrix |
 //! | `reduce_sum(sums[n], x)` | x, also reduced to a row; `[m]`: to a column; `[0]`: to a number. Also `reduce_max`, `reduce_amax` |
 //! | `ordered_sum(sums[n], x)` | the same in a fixed order. Its scratch memory is the input `sums_scratch` |
-//! | `quantize_e4m3(scales, x)` | x divided by a scale per 128 columns of a row, and the scales |
 //! | `y = relu(acc); y*y` | a value that is used several times and computed once |
 //! | `e4m3(x)` | x, and D is of this format unless the kernel says otherwise. Only around all else. `s8(x)`, `u8(x)`: rounded and saturated, of 8-bit integer operands |
 //! | `s32(x)` | x in integers modulo 2^32, of 8-bit integer operands. With operands of `f64`, x is computed in `f64` |

@@ -5,7 +5,7 @@
 //! nodes. Some nodes pass their value on and have a side effect: [`AuxStore`] writes it to memory, the
 //! reductions reduce it.
 //!
-//! | node | value at (row, column) |
+//! | node, and what calls it in a [formula](crate::Formula) | value at (row, column) |
 //! |---|---|
 //! | [`Accumulator`] | the accumulator: the element of A * B |
 //! | [`Constant<N, D>`](Constant) | N / D |
@@ -15,9 +15,10 @@
 //! | [`Cyclic<T, P>`](Cyclic) | an element of a matrix of P columns that is repeated along N |
 //! | [`Compute<F, (X, Y, ..)>`](Compute) | `F(X, Y, ..)` |
 //! | [`Gated<F, X, Order>`](Gated) | `F(gate, up)` of two columns of X, which alternate, are in [`Blocks`] or are [`Split`]: half of the columns |
-//! | [`Dropout<X>`](Dropout) | X scaled, or zero, by a mask computed from seed, row and column |
-//! | [`Rotate<X, Angles>`](Rotate) | pairs of neighbouring columns rotated, as in rotary embeddings |
-//! | [`TopKSoftmax<K, X>`](TopKSoftmax) | the softmax of the K largest values of each row, zero elsewhere |
+//! | [`Dropout<X>`](Dropout), `dropout(mask, x)` | X scaled, or zero, by a mask computed from seed, row and column |
+//! | [`Rotate<X, Angles>`](Rotate), `rotate(x, angles)` | pairs of neighbouring columns rotated, as in rotary embeddings |
+//! | [`TopKSoftmax<K, X>`](TopKSoftmax), `top2_softmax(x)` | the softmax of the K largest values of each row, zero elsewhere |
+//! | [`Quantize<T, X>`](Quantize), `quantize_e4m3(scales, x)` | X divided by a scale per 128 columns of a row; the scales are written, too |
 //! | [`AuxStore<T, X>`](AuxStore) | X, written to a matrix |
 //! | [`ReduceRow<Op, X>`](ReduceRow), [`ReduceColumn`], [`ReduceScalar`] | X, reduced to a row, a column, a number |
 //! | [`OrderedRow<Op, X>`](OrderedRow), [`OrderedColumn`], [`OrderedScalar`] | the same in a fixed order: the same bits in every run |
@@ -63,6 +64,7 @@ mod top_k;
 mod value;
 mod vector;
 mod visit;
+mod word;
 
 use crate::element::Format;
 pub use crate::operands::{NodeError, NodeProblem, Path, Shape, Site};
@@ -80,21 +82,27 @@ pub use matrix::{AuxStore, Cyclic, Load, Residual, ResidualArgument};
 pub use named::{Label, Named};
 pub use ordered::{OrderedColumn, OrderedDestination, OrderedRow, OrderedScalar, Scratch};
 pub use quantize::Quantize;
-pub(crate) use quantize::quantized;
 pub use reduce::{Amax, Destination, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Reduced, Sum};
 pub use rotate::Rotate;
-pub(crate) use rotate::rotated;
 pub(crate) use share::shared;
 pub use share::{Bound, Let};
 pub use spell::Spell;
 pub use supply::{Supplied, Supply};
 pub use top_k::TopKSoftmax;
-pub(crate) use top_k::ranked;
 pub use value::{AnyNode, AnyNodeArguments, Item};
 pub(crate) use value::{Argument, Literal, NodeValue, combined};
 pub(crate) use value::{CHILD, NUMBER};
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
 pub use visit::{Columns, NodeTile, Pair, Part, PartRow};
+pub(crate) use word::{NAME, NodeWord, Takes};
+
+/// The nodes that formulas call by a name.
+static WORDS: [&[NodeWord]; 4] = [&dropout::WORDS, &quantize::WORDS, &rotate::WORDS, &top_k::WORDS];
+
+/// Every node that formulas call by a name.
+pub(crate) fn words() -> impl Iterator<Item = &'static NodeWord> {
+    WORDS.into_iter().flatten()
+}
 
 /// NodeTraits about a tree that follow from its type alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,9 +51,9 @@ pub(crate) struct Mutate {
     /// Run only every n-th mutant; not with --write
     #[arg(long, default_value_t = 1)]
     every: usize,
-    /// Draw one in --every mutants of each statement and change of a kernel with this seed, and fail for a verdict that
-    /// docs/evidence/proof.tsv does not have there
-    #[arg(long, requires = "every")]
+    /// Draw one in --every mutants of each statement and change with this seed, of the kernels that docs/evidence/proof.tsv has, and
+    /// fail for a verdict that it does not have there
+    #[arg(long, conflicts_with_all = ["stale", "mutant", "write"])]
     seed: Option<u64>,
     /// Number of host threads [default: all processors]
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
-use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U16, U32, U64, U128, U256};
+use typenum::{U1, U2, U3, U8, U16, U32, U64, U128, U256};
 
 use super::syntax::Index;
 use crate::element::Format;
@@ -16,10 +16,10 @@ use crate::functions::{
 use crate::process::Once;
 use crate::real::{Arithmetic, Exact, Fast, Fastest, Needs};
 use crate::tree::{
-    Accumulator, Alternating, Amax, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
-    Dropout, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
-    OrderedRow, OrderedScalar, Quantize, ReduceColumn, ReduceRow, ReduceScalar, Residual, Rotate, RowVector,
-    Scalar, ScalarPointer, Split, Sum, TopKSoftmax, combined, gated, quantized, ranked, rotated, shared,
+    self, Accumulator, Alternating, Amax, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute,
+    Cyclic, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
+    OrderedRow, OrderedScalar, ReduceColumn, ReduceRow, ReduceScalar, Residual, RowVector, Scalar,
+    ScalarPointer, Split, Sum, combined, gated, shared,
 };
 
 /// A kind of node whose traits are its children's and its own.
@@ -221,51 +221,10 @@ pub(super) fn reduces_all(node: &NodeValue) -> bool {
     REDUCTIONS.iter().any(|(_, [.., scalar])| core::ptr::eq(scalar, node))
 }
 
-/// The softmax of the largest values of each row.
-pub(super) static RANKS: [(&str, NodeValue); 8] = {
-    fn traits(x: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
-        ranked(x.first().copied().unwrap_or(NodeTraits::LEAF))
-    }
-    macro_rules! of {
-        ($($name:literal $k:ty),*) => {
-            [$(($name, NodeValue::of::<TopKSoftmax<$k, AnyNode>>(stringify!(TopKSoftmax<$k, AnyNode>), traits))),*]
-        };
-    }
-    of!(
-        "top1_softmax" U1, "top2_softmax" U2, "top3_softmax" U3, "top4_softmax" U4, "top5_softmax" U5,
-        "top6_softmax" U6, "top7_softmax" U7, "top8_softmax" U8
-    )
-};
-
-/// Values in blocks with a scale each.
-pub(super) static QUANTISERS: [(&str, Format, NodeValue); 2] = {
-    fn traits(x: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
-        quantized(x.first().copied().unwrap_or(NodeTraits::LEAF))
-    }
-    [
-        (
-            "quantize_e4m3",
-            Format::E4m3,
-            NodeValue::of::<Quantize<F8E4M3, AnyNode>>("Quantize<F8E4M3, AnyNode>", traits),
-        ),
-        (
-            "quantize_e5m2",
-            Format::E5m2,
-            NodeValue::of::<Quantize<F8E5M2, AnyNode>>("Quantize<F8E5M2, AnyNode>", traits),
-        ),
-    ]
-};
-
 pub(super) static ACCUMULATOR: NodeValue = node!(Accumulator);
 pub(super) static SCALAR: NodeValue = node!(Scalar);
 pub(super) static LITERAL: NodeValue = node!(Literal);
 pub(super) static EACH: NodeValue = node!(Each<AnyNode>);
-pub(super) static DROPOUT: NodeValue = node!(Dropout<AnyNode>);
-pub(super) static ROTATE: NodeValue =
-    NodeValue::of::<Rotate<AnyNode, AnyNode>>("Rotate<AnyNode, AnyNode>", |x| match x {
-        [x, angles] => rotated(*x, *angles),
-        _ => Ok(NodeTraits::LEAF),
-    });
 pub(super) static LET: NodeValue =
     NodeValue::of::<Let<AnyNode, AnyNode>>("Let<AnyNode, AnyNode>", |x| match x {
         [x, body] => shared(*x, *body),
@@ -278,11 +237,12 @@ pub(super) static BOUND: [NodeValue; 4] =
 
 /// What formulas call that is no function of numbers.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
-    let names = ["dropout", "rotate", "store"].into_iter();
-    let names = names.chain(GATES.iter().map(|(name, _)| *name));
-    let names = names.chain(REDUCTIONS.iter().map(|(name, _)| *name));
-    names.chain(RANKS.iter().map(|(name, _)| *name)).chain(QUANTISERS.iter().map(|(name, ..)| *name))
+    let names = GATES.iter().map(|(name, _)| *name).chain(REDUCTIONS.iter().map(|(name, _)| *name));
+    names.chain([STORE]).chain(tree::words().map(|word| word.name))
 }
+
+/// The word for [`store`].
+pub(super) const STORE: &str = "store";
 
 /// A number as a fraction of small numbers, if it is one in what a tree computes in.
 fn fraction(number: f64, arithmetic: Arithmetic) -> Option<(u32, u32)> {

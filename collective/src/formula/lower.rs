@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::kinds::{
-    self, ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
-    REDUCTIONS, ROTATE, SCALAR, read, residual, store, words,
+    self, ACCUMULATOR, BOUND, CYCLIC, EACH, Function, GATES, LET, LITERAL, REDUCTIONS, SCALAR, STORE, read,
+    residual, store, words,
 };
 use super::own;
 use super::syntax::{Expr, FormulaError, Index, Is, Operator, Place, stored};
 use crate::element::Format;
-use crate::tree::{Argument, Arithmetic, Item, NodeTraits, NodeValue};
+use crate::tree::{self, Argument, Arithmetic, Item, NodeTraits, NodeValue, NodeWord, Takes};
 
 /// A tree, with the traits of its root.
 pub(super) struct Root {
@@ -39,8 +39,8 @@ pub(super) fn lower(expr: &Expr, format: Format, text: &str) -> Result<Root, For
 /// D's format, if the expression says it.
 pub(super) fn output(expr: &Expr) -> Option<Format> {
     let Is::Call { name, .. } = &expr.is else { return None };
-    let quantised = QUANTISERS.iter().find(|(known, ..)| known == name).map(|(_, format, _)| *format);
-    stored(name).or(quantised)
+    let word = tree::words().find(|word| word.name == *name);
+    stored(name).or_else(|| word?.output)
 }
 
 /// Whether a word is a function of one number, without further arguments.
@@ -402,43 +402,50 @@ impl Lower<'_> {
             }
             return self.node(expr, node, (label, inputs), &[x]);
         }
-        if let Some((_, node)) = RANKS.iter().find(|(known, _)| *known == name) {
-            let [x] = self.counted(expr, (name, given), ["x"])?;
-            return self.plain(expr, node, &[x]);
-        }
-        if let Some((.., node)) = QUANTISERS.iter().find(|(known, ..)| *known == name) {
-            let [to, x] = self.counted(expr, (name, given), ["the scales' name", "x"])?;
-            let Is::Name(scales) = &to.is else {
-                return Err(self.error(to, "the name of the scales was needed, without an index"));
-            };
-            let scales = self.named(to, scales, "the scales of a quantiser")?;
-            return self.labelled(expr, node, scales, &[x]);
+        if let Some(word) = tree::words().find(|word| word.name == name) {
+            return self.word(expr, word, given);
         }
         match name {
-            "store" => {
+            STORE => {
                 let [to, x] = self.counted(expr, (name, given), ["a matrix", "x"])?;
                 let (label, place) = self.written(to, &[Index::Both], "a matrix aux[m,n]")?;
                 let node = store(place.format.unwrap_or(self.format));
                 let node = node.ok_or_else(|| self.error(to, "no matrix has such a format"))?;
                 self.labelled(expr, node, label, &[x])
             }
-            "dropout" => {
-                let [to, x] = self.counted(expr, (name, given), ["the mask's name", "x"])?;
-                let Is::Name(mask) = &to.is else {
-                    return Err(self.error(to, "the name of the mask's arguments was needed"));
-                };
-                let mask = self.named(to, mask, "the arguments of a mask")?;
-                self.labelled(expr, &DROPOUT, mask, &[x])
-            }
-            "rotate" => {
-                let [x, angles] = self.counted(expr, (name, given), ["x", "angles"])?;
-                self.plain(expr, &ROTATE, &[x, angles])
-            }
             _ if stored(name).is_some() => {
                 Err(self.error(expr, format!("`{name}` says D's format: it stands around all else")))
             }
             _ => Err(self.unknown(expr, name)),
         }
+    }
+
+    /// A node that is called by a name.
+    fn word(
+        &mut self,
+        expr: &Expr,
+        word: &'static NodeWord,
+        given: &[Expr],
+    ) -> Result<NodeTraits, FormulaError> {
+        if given.len() != word.takes.len() {
+            let needed: Vec<String> = word.takes.iter().map(Takes::said).collect();
+            let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
+            return Err(self.miscounted(expr, (word.name, given.len()), &needed));
+        }
+        let (mut label, mut inputs, mut values) = ("", Vec::new(), Vec::new());
+        for (takes, given) in word.takes.iter().zip(given) {
+            match (takes, &given.is) {
+                (Takes::Value(_), _) => values.push(given),
+                (Takes::Name { is, .. }, Is::Name(name)) => {
+                    label = self.named(given, name, is)?;
+                    inputs.push(Argument::Named(label));
+                }
+                (Takes::Name { .. }, _) => {
+                    return Err(self.error(given, format!("{} was needed, without an index", takes.said())));
+                }
+            }
+        }
+        self.node(expr, &word.node, (label, inputs), &values)
     }
 
     fn gate(

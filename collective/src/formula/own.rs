@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 
-use super::kinds::{Function, GATES, QUANTISERS, RANKS, REDUCTIONS, functions};
+use super::kinds::{self, Function, functions};
 use super::syntax::{RESERVED, formats};
 use super::{Formula, FormulaError};
 use crate::functions::{Gradient, Pointwise};
@@ -127,13 +127,8 @@ impl Formula {
             if !word {
                 return Err(refused("a function's name is a word of letters, digits and `_`"));
             }
-            let others = ["store", "dropout", "rotate"].into_iter().chain(RESERVED);
-            let others = others.chain(formats().map(|format| format.name()));
-            let others =
-                others.chain(GATES.iter().map(|(name, _)| *name)).chain(RANKS.iter().map(|(name, _)| *name));
-            let mut others = others
-                .chain(REDUCTIONS.iter().map(|(name, _)| *name))
-                .chain(QUANTISERS.iter().map(|(name, ..)| *name));
+            let others = RESERVED.into_iter().chain(formats().map(|format| format.name()));
+            let mut others = others.chain(kinds::words());
             let known = own.get(&name).is_some_and(|(known, _)| *known != of);
             if known || functions().contains_key(&name) || others.any(|other| other == name) {
                 return Err(refused("the name has a meaning in formulas already: give the function another"));

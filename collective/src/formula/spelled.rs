@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 
 use super::Formula;
 use super::kinds::{
-    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, GATES, LET, QUANTISERS, RANKS, REDUCTIONS, ROTATE, SCALAR,
-    functions, item_name, read, residual, store,
+    ACCUMULATOR, BOUND, CYCLIC, EACH, GATES, LET, REDUCTIONS, SCALAR, STORE, functions, item_name, read,
+    residual, store,
 };
 use super::own;
 use super::syntax::{Index, Place, formats};
 use crate::process::Once;
-use crate::tree::{CHILD, Node, NodeValue, Spell};
-
-/// What stands for the name of an argument.
-const NAME: char = '\u{3}';
+use crate::tree::{self, CHILD, NAME, Node, NodeValue, Spell};
 
 impl Formula {
     /// The formula of a tree of types; `None` if it has a node of your own, or a number with more digits than a formula's
@@ -78,7 +75,7 @@ fn word_table() -> BTreeMap<String, String> {
     }
     for format in formats() {
         residual(format).into_iter().for_each(|node| say(node, format!("({NAME}*c)")));
-        let aux = format!("store({NAME}[m,n]:{format},{CHILD})");
+        let aux = format!("{STORE}({NAME}[m,n]:{format},{CHILD})");
         store(format).into_iter().for_each(|node| say(node, aux.clone()));
     }
     for (name, nodes) in &REDUCTIONS {
@@ -86,12 +83,9 @@ fn word_table() -> BTreeMap<String, String> {
             say(node, format!("{name}({NAME}[{index}],{CHILD})"));
         }
     }
-    RANKS.iter().for_each(|(name, node)| say(node, call(name, 1, 0)));
-    QUANTISERS.iter().for_each(|(name, _, node)| say(node, format!("{name}({NAME},{CHILD})")));
+    tree::words().for_each(|word| say(&word.node, word.text()));
     say(&ACCUMULATOR, "acc".to_owned());
     say(&SCALAR, NAME.to_string());
-    say(&DROPOUT, format!("dropout({NAME},{CHILD})"));
-    say(&ROTATE, call("rotate", 2, 0));
     words
 }
 

@@ -6,8 +6,8 @@ use half::{bf16, f16};
 use typenum::{U8, U128};
 
 use super::kinds::{
-    ACCUMULATOR, BOUND, CYCLIC, DROPOUT, EACH, GATES, LET, LITERAL, QUANTISERS, RANKS, REDUCTIONS, ROTATE,
-    SCALAR, functions, read, residual, store, words,
+    ACCUMULATOR, BOUND, CYCLIC, EACH, GATES, LET, LITERAL, REDUCTIONS, SCALAR, functions, read, residual,
+    store, words,
 };
 use super::syntax::Index;
 use super::{Formula, FormulaError, Input};
@@ -15,8 +15,8 @@ use crate::element::Format;
 use crate::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
 use crate::real::{Fast, Fastest};
 use crate::tree::{
-    Accumulator, Amax, Blocks, Compute, Cyclic, Dropout, Gated, Glu, Node, NodeTraits, OrderedRow, Quantize,
-    ReduceRow, ReduceScalar, Residual, Rotate, RowVector, Scalar, ScalarPointer, Shape, Split, Sum,
+    self, Accumulator, Amax, Blocks, Compute, Cyclic, Dropout, Gated, Glu, Node, NodeTraits, OrderedRow,
+    Quantize, ReduceRow, ReduceScalar, Residual, Rotate, RowVector, Scalar, ScalarPointer, Shape, Split, Sum,
 };
 
 fn formula(text: &str) -> Formula {
@@ -301,10 +301,10 @@ fn nodes() -> BTreeSet<&'static str> {
     let functions = functions().values().map(|function| &function.node);
     let gates = GATES.iter().flat_map(|(_, functions)| functions.iter().map(|function| &function.node));
     let reductions = REDUCTIONS.iter().flat_map(|(_, nodes)| nodes);
-    let ranks = RANKS.iter().map(|(_, node)| node).chain(QUANTISERS.iter().map(|(.., node)| node));
-    let own = [&ACCUMULATOR, &SCALAR, &LITERAL, &EACH, &DROPOUT, &ROTATE, &LET, &BOUND[0]].into_iter();
+    let called = tree::words().map(|word| &word.node);
+    let own = [&ACCUMULATOR, &SCALAR, &LITERAL, &EACH, &LET, &BOUND[0]].into_iter();
     let nodes = own.chain(places).chain(residual(of)).chain(store(of)).chain(functions);
-    nodes.chain(gates).chain(reductions).chain(ranks).map(|node| type_of(node.rust)).collect()
+    nodes.chain(gates).chain(reductions).chain(called).map(|node| type_of(node.rust)).collect()
 }
 
 /// The name of a node's type: of `<f32>Load<T>`, `Load`. A formula's literal is a constant of types.

@@ -2,8 +2,10 @@
 
 use core::marker::PhantomData;
 
+use super::supply::arguments;
 use super::{
     Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+    Supplied, Supply,
 };
 use crate::functions::{Pointwise, Scalars};
 use crate::real::Needs;
@@ -107,4 +109,33 @@ compute! {
     2: A 0 "0", B 1 "1";
     3: A 0 "0", B 1 "1", C 2 "2";
     4: A 0 "0", B 1 "1", C 2 "2", D 3 "3";
+}
+
+impl<F: Pointwise<1>, A: Supplied> Supplied for Compute<F, (A,)> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (arguments::<F, 1>(from), (A::supply(from, shape),))
+    }
+}
+
+impl<F: Pointwise<2>, A: Supplied, B: Supplied> Supplied for Compute<F, (A, B)> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (arguments::<F, 2>(from), (A::supply(from, shape), B::supply(from, shape)))
+    }
+}
+
+impl<F: Pointwise<3>, A: Supplied, B: Supplied, C: Supplied> Supplied for Compute<F, (A, B, C)> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        let own = arguments::<F, 3>(from);
+        (own, (A::supply(from, shape), B::supply(from, shape), C::supply(from, shape)))
+    }
+}
+
+impl<F: Pointwise<4>, A: Supplied, B: Supplied, C: Supplied, D: Supplied> Supplied
+    for Compute<F, (A, B, C, D)>
+{
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        let own = arguments::<F, 4>(from);
+        let first = (A::supply(from, shape), B::supply(from, shape));
+        (own, (first.0, first.1, C::supply(from, shape), D::supply(from, shape)))
+    }
 }

@@ -5,7 +5,8 @@ use core::marker::PhantomData;
 use ptx::{Value, Var};
 
 use super::{
-    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+    AnyNode, Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, NodeValue, NodeWord, Number, Pair,
+    Part, Shape, Site, Spell, State, Supplied, Supply, Takes, combined,
 };
 use crate::random::{Word, philox};
 
@@ -171,3 +172,16 @@ impl<X: Node> Node for Dropout<X> {
         Bounded::exact(0.0)
     }
 }
+
+impl<X: Supplied> Supplied for Dropout<X> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (from.dropout(), X::supply(from, shape))
+    }
+}
+
+/// How formulas call it.
+pub(super) static WORDS: [NodeWord; 1] = [NodeWord::new(
+    "dropout",
+    &[Takes::Name { of: "the mask", is: "the arguments of a mask" }, Takes::Value("x")],
+    NodeValue::of::<Dropout<AnyNode>>("Dropout<AnyNode>", combined::<Dropout<AnyNode>>),
+)];

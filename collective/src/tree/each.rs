@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use ptx::Value;
 
-use super::{Begin, Bounded, Given, Host, Node, NodeTile, NodeTraits, Shape, Site, Spell};
+use super::{Begin, Bounded, Given, Host, Node, NodeTile, NodeTraits, Shape, Site, Spell, Supplied, Supply};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
 /// example, the biases of experts. Nodes outside `Each` are shared by all GEMMs.
@@ -90,5 +90,11 @@ impl<X: Node> Node for Each<X> {
         let value = X::evaluate(host, &each.first, at);
         host.displacement = outer;
         value
+    }
+}
+
+impl<X: Supplied> Supplied for Each<X> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        EachArgument { stride: Distance(from.stride()), first: X::supply(from, shape) }
     }
 }

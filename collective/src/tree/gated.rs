@@ -6,9 +6,10 @@ use ptx::Value;
 use typenum::{U8, Unsigned};
 
 use super::compute::OnDevice;
+use super::supply::arguments;
 use super::{
     Begin, Bounded, Columns, Given, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site,
-    Spell, State,
+    Spell, State, Supplied, Supply,
 };
 use crate::functions::{Pointwise, Scalars};
 use crate::real::Real;
@@ -248,5 +249,11 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
         let pair = Self::columns(column, n * 2).map(|column| X::evaluate(host, x, [row, column]));
         host.shape.n = n;
         host.apply::<F, 2>(*arguments, pair)
+    }
+}
+
+impl<F: Pointwise<2>, X: Supplied, Order: GateOrder> Supplied for Gated<F, X, Order> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (arguments::<F, 2>(from), X::supply(from, Shape { n: shape.n * 2, ..shape }))
     }
 }

@@ -4,7 +4,9 @@ use core::marker::PhantomData;
 
 use typenum::{U1, Unsigned};
 
-use super::{Begin, Bounded, Given, Host, Node, NodeTraits, Number, Shape, Site, Spell, State, leaf};
+use super::{
+    Begin, Bounded, Given, Host, Node, NodeTraits, Number, Shape, Site, Spell, State, Supplied, Supply, leaf,
+};
 use crate::element::Element;
 
 /// The state of a node with one value for all elements.
@@ -37,6 +39,10 @@ impl Node for Accumulator {
     fn evaluate(host: &mut Host<'_>, (): &(), at: [u32; 2]) -> Bounded {
         host.accumulator(at)
     }
+}
+
+impl Supplied for Accumulator {
+    fn supply(_from: &mut dyn Supply, _shape: Shape) {}
 }
 
 /// The number `N / D`, a constant of the kernel.
@@ -73,6 +79,10 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
     }
 }
 
+impl<N: Unsigned + 'static, D: Unsigned + 'static> Supplied for Constant<N, D> {
+    fn supply(_from: &mut dyn Supply, _shape: Shape) {}
+}
+
 /// A number passed by the host, the same for all elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
@@ -100,6 +110,14 @@ impl Node for Scalar {
 
     fn evaluate(host: &mut Host<'_>, value: &f64, _at: [u32; 2]) -> Bounded {
         host.number(*value)
+    }
+}
+
+impl Supplied for Scalar {
+    fn supply(from: &mut dyn Supply, _shape: Shape) -> Self::Arguments {
+        let mut value = [0.0];
+        from.scalars(&[], &mut value);
+        value[0]
     }
 }
 
@@ -134,5 +152,11 @@ impl<T: Element> Node for ScalarPointer<T> {
 
     fn evaluate(host: &mut Host<'_>, address: &u64, _at: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, *address)
+    }
+}
+
+impl<T: Element> Supplied for ScalarPointer<T> {
+    fn supply(from: &mut dyn Supply, _shape: Shape) -> Self::Arguments {
+        from.vector(T::FORMAT, 1)
     }
 }

@@ -8,7 +8,7 @@ use typenum::Unsigned;
 
 use super::{
     Begin, Bounded, Given, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part, Shape, Site,
-    Spell, State,
+    Spell, State, Supplied, Supply,
 };
 use crate::element::{Element, Format, Narrow};
 use crate::functions::Multiply;
@@ -158,6 +158,12 @@ impl<T: Element> Node for Load<T> {
     }
 }
 
+impl<T: Element> Supplied for Load<T> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        from.matrix(T::FORMAT, shape)
+    }
+}
+
 /// A matrix of `P` columns that is repeated along N: column j is its column `j mod P`. For example, a table
 /// with one row per row of D and the columns of one head. `P` is a power of two, at least 8.
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +234,12 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
 
     fn evaluate(host: &mut Host<'_>, matrix: &MatrixRef, [row, column]: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, matrix.element(T::FORMAT, [row, column % P::U32]))
+    }
+}
+
+impl<T: Element, P: Unsigned + 'static> Supplied for Cyclic<T, P> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        from.matrix(T::FORMAT, Shape { n: P::U32, ..shape })
     }
 }
 
@@ -317,6 +329,12 @@ impl<T: Element> Node for Residual<T> {
     }
 }
 
+impl<T: Element> Supplied for Residual<T> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        from.residual(T::FORMAT, shape)
+    }
+}
+
 /// X, also written to a matrix of elements `T`: an intermediate result that another kernel needs.
 #[derive(Clone, Copy, Debug)]
 pub struct AuxStore<T, X>(PhantomData<(T, X)>);
@@ -386,5 +404,11 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
         let value = X::evaluate(host, x, at);
         host.write(T::FORMAT, matrix.element(T::FORMAT, at), value);
         value
+    }
+}
+
+impl<T: Element, X: Supplied> Supplied for AuxStore<T, X> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (from.output(T::FORMAT, shape), X::supply(from, shape))
     }
 }

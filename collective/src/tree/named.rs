@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Begin, Bounded, Given, Host, Node, NodeTraits, Shape, Site, Spell};
+use super::{Begin, Bounded, Given, Host, Node, NodeTraits, Shape, Site, Spell, Supplied, Supply};
 
 /// A name as a type.
 pub trait Label: 'static {
@@ -37,6 +37,12 @@ impl<L: Label, X: Node> Node for Named<L, X> {
 
     fn evaluate(host: &mut Host<'_>, arguments: &X::Arguments, at: [u32; 2]) -> Bounded {
         X::evaluate(host, arguments, at)
+    }
+}
+
+impl<L: Label, X: Supplied> Supplied for Named<L, X> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        X::supply(from, shape)
     }
 }
 

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 
 use ptx::Value;
 
+use float8::{F8E4M3, F8E5M2};
+
 use super::{
-    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+    AnyNode, Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, NodeValue, NodeWord, Pair, Part,
+    Shape, Site, Spell, State, Supplied, Supply, Takes,
 };
 use crate::element::{Element, Format};
 use crate::operand::MatrixRef;
@@ -32,7 +35,7 @@ pub struct Quantize<T, X>(PhantomData<(T, X)>);
 ///
 /// # Errors
 /// The value cannot be computed twice, or is known too late.
-pub(crate) const fn quantized(x: NodeTraits) -> Result<NodeTraits, &'static str> {
+const fn quantized(x: NodeTraits) -> Result<NodeTraits, &'static str> {
     if x.effects {
         return Err("a Quantize computes what is inside of it twice: put reductions and AuxStore around it");
     }
@@ -165,5 +168,27 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
         let address = scales.address + element * u64::from(Format::F32.bytes());
         host.write(Format::F32, address, scale);
         X::evaluate(host, x, at) * factor
+    }
+}
+
+impl<T: Element, X: Supplied> Supplied for Quantize<T, X> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        let of_blocks = Shape { m: shape.n.div_ceil(BLOCK), n: shape.m };
+        (from.output(Format::F32, of_blocks), X::supply(from, shape))
+    }
+}
+
+/// How formulas call it.
+pub(super) static WORDS: [NodeWord; 2] = [
+    word::<F8E4M3>("quantize_e4m3", "Quantize<F8E4M3, AnyNode>"),
+    word::<F8E5M2>("quantize_e5m2", "Quantize<F8E5M2, AnyNode>"),
+];
+
+const fn word<T: Element>(name: &'static str, rust: &'static str) -> NodeWord {
+    let traits = |x: &[NodeTraits]| quantized(x.first().copied().unwrap_or(NodeTraits::LEAF));
+    let takes = &[Takes::Name { of: "the scales", is: "the scales of a quantiser" }, Takes::Value("x")];
+    NodeWord {
+        output: Some(T::FORMAT),
+        ..NodeWord::new(name, takes, NodeValue::of::<Quantize<T, AnyNode>>(rust, traits))
     }
 }

@@ -13,7 +13,7 @@ use ptx::{Builder, Location, Value};
 
 use super::{
     Begin, Bounded, ColumnArgument, Given, Host, Node, NodeState, NodeTile, NodeTraits, Number, Pair, Part,
-    RowArgument, Shape, Site, Spell, State, Supply,
+    RowArgument, Shape, Site, Spell, State, Supplied, Supply,
 };
 use crate::real::Real;
 
@@ -308,6 +308,12 @@ impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
         let value = X::evaluate(host, x, at);
         host.reduce::<O>(to.at(at), at, value);
         value
+    }
+}
+
+impl<O: Reduce, D: Destination, X: Supplied> Supplied for Reduced<O, D, X> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (D::supply(from, O::IDENTITY, shape), X::supply(from, shape))
     }
 }
 

@@ -3,7 +3,8 @@
 use core::marker::PhantomData;
 
 use super::{
-    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+    AnyNode, Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, NodeValue, NodeWord, Pair, Part,
+    Shape, Site, Spell, State, Supplied, Supply, Takes,
 };
 use crate::real::Real;
 
@@ -20,7 +21,7 @@ pub struct Rotate<X, Angles>(PhantomData<(X, Angles)>);
 ///
 /// # Errors
 /// They cannot be combined.
-pub(crate) const fn rotated(x: NodeTraits, angles: NodeTraits) -> Result<NodeTraits, &'static str> {
+const fn rotated(x: NodeTraits, angles: NodeTraits) -> Result<NodeTraits, &'static str> {
     if x.free > 0 || angles.free > 0 {
         return Err(
             "a Bound inside of Rotate names a Let around it, which has one column's value where two are needed",
@@ -86,3 +87,19 @@ impl<X: Node, A: Node> Node for Rotate<X, A> {
         turn(point, angle)[(column & 1) as usize]
     }
 }
+
+impl<X: Supplied, A: Supplied> Supplied for Rotate<X, A> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (X::supply(from, shape), A::supply(from, shape))
+    }
+}
+
+/// How formulas call it.
+pub(super) static WORDS: [NodeWord; 1] = [NodeWord::new(
+    "rotate",
+    &[Takes::Value("x"), Takes::Value("angles")],
+    NodeValue::of::<Rotate<AnyNode, AnyNode>>("Rotate<AnyNode, AnyNode>", |x| match x {
+        [x, angles] => rotated(*x, *angles),
+        _ => Ok(NodeTraits::LEAF),
+    }),
+)];

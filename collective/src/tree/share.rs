@@ -8,7 +8,8 @@ use std::rc::Rc;
 use typenum::{U0, Unsigned};
 
 use super::{
-    Begin, Bounded, Given, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+    Begin, Bounded, Given, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, Spell,
+    State, Supplied, Supply,
 };
 
 /// `Body`, in which [`Bound`] stands for the value of X. X is computed once per element; once more for each
@@ -108,6 +109,12 @@ impl<X: Node, Body: Node> Node for Let<X, Body> {
         let value = X::evaluate(host, x, at);
         let x = |host: &mut Host<'_>, at: [u32; 2]| X::evaluate(host, x, at);
         host.with((at, value), &x, |host| Body::evaluate(host, body, at))
+    }
+}
+
+impl<X: Supplied, Body: Supplied> Supplied for Let<X, Body> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        (X::supply(from, shape), Body::supply(from, shape))
     }
 }
 
@@ -213,4 +220,8 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
     fn evaluate(host: &mut Host<'_>, (): &(), at: [u32; 2]) -> Bounded {
         host.bound(Depth::USIZE, at).unwrap_or(Bounded::exact(f64::NAN))
     }
+}
+
+impl<D: Unsigned + 'static> Supplied for Bound<D> {
+    fn supply(_from: &mut dyn Supply, _shape: Shape) {}
 }

@@ -4,10 +4,11 @@ use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
 use ptx::{Builder, Value};
-use typenum::Unsigned;
+use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, Unsigned};
 
 use super::{
-    Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, Spell, State,
+    AnyNode, Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, NodeValue, NodeWord, Pair, Part,
+    Shape, Site, Spell, State, Supplied, Supply, Takes,
 };
 use crate::real::{Accuracy, Fast, Real};
 
@@ -24,7 +25,7 @@ pub struct TopKSoftmax<K, X, A = Fast>(PhantomData<(K, X, A)>);
 ///
 /// # Errors
 /// The value cannot be computed twice, or is known too late.
-pub(crate) const fn ranked(x: NodeTraits) -> Result<NodeTraits, &'static str> {
+const fn ranked(x: NodeTraits) -> Result<NodeTraits, &'static str> {
     if x.effects {
         return Err(
             "a TopKSoftmax computes what is inside of it twice: put reductions and AuxStore around it",
@@ -167,4 +168,27 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
             None => Bounded::exact(f64::NAN),
         }
     }
+}
+
+impl<K: Unsigned + 'static, X: Supplied, A: Accuracy> Supplied for TopKSoftmax<K, X, A> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        X::supply(from, shape)
+    }
+}
+
+/// How formulas call it, for the K that they have.
+pub(super) static WORDS: [NodeWord; 8] = [
+    word::<U1>("top1_softmax", "TopKSoftmax<U1, AnyNode>"),
+    word::<U2>("top2_softmax", "TopKSoftmax<U2, AnyNode>"),
+    word::<U3>("top3_softmax", "TopKSoftmax<U3, AnyNode>"),
+    word::<U4>("top4_softmax", "TopKSoftmax<U4, AnyNode>"),
+    word::<U5>("top5_softmax", "TopKSoftmax<U5, AnyNode>"),
+    word::<U6>("top6_softmax", "TopKSoftmax<U6, AnyNode>"),
+    word::<U7>("top7_softmax", "TopKSoftmax<U7, AnyNode>"),
+    word::<U8>("top8_softmax", "TopKSoftmax<U8, AnyNode>"),
+];
+
+const fn word<K: Unsigned + 'static>(name: &'static str, rust: &'static str) -> NodeWord {
+    let traits = |x: &[NodeTraits]| ranked(x.first().copied().unwrap_or(NodeTraits::LEAF));
+    NodeWord::new(name, &[Takes::Value("x")], NodeValue::of::<TopKSoftmax<K, AnyNode>>(rust, traits))
 }

@@ -8,6 +8,7 @@ use ptx::Value;
 use super::matrix::Loaded;
 use super::{
     Begin, Bounded, Given, Host, Node, NodeState, NodeTraits, Number, Pair, Part, Shape, Site, Spell, State,
+    Supplied, Supply,
 };
 use crate::element::{Element, Format};
 
@@ -100,6 +101,12 @@ impl<T: Element> Node for RowVector<T> {
     }
 }
 
+impl<T: Element> Supplied for RowVector<T> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        RowArgument { address: from.vector(T::FORMAT, shape.n), len: shape.n }
+    }
+}
+
 /// A vector with one element per row, the same for all columns.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnVector<T>(PhantomData<T>);
@@ -174,5 +181,11 @@ impl<T: Element> Node for ColumnVector<T> {
 
     fn evaluate(host: &mut Host<'_>, vector: &ColumnArgument, [row, _]: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, vector.address + u64::from(row) * u64::from(T::FORMAT.bytes()))
+    }
+}
+
+impl<T: Element> Supplied for ColumnVector<T> {
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
+        ColumnArgument { address: from.vector(T::FORMAT, shape.m), len: shape.m }
     }
 }
