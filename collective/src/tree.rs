@@ -71,7 +71,7 @@ pub use crate::operands::{NodeError, NodeProblem, Path, Shape, Site};
 pub use crate::real::{Arithmetic, Bounded, Number};
 pub use compute::Compute;
 pub use dropout::{Dropout, DropoutArgument};
-pub use each::{Distance, Each, EachArgument};
+pub use each::{Distance, Each};
 pub(crate) use early::EarlyRow;
 pub(crate) use gated::gated;
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};

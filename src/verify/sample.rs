@@ -14,7 +14,7 @@
 //! # Ok::<(), falchion::kernel::EngineError>(())
 //! ```
 
-use collective::tree::{DropoutArgument, ResidualArgument, Scratch, Shape, Supplied, Supply};
+use collective::tree::{Distance, DropoutArgument, ResidualArgument, Scratch, Shape, Supplied, Supply};
 use collective::{Arithmetic, Formula, FormulaArguments, MatrixRef};
 use kernel::EngineError;
 
@@ -147,7 +147,7 @@ impl Supply for Drawn<'_, '_> {
     }
 
     /// All GEMMs share the data of the first.
-    fn stride(&mut self) -> u64 {
-        0
+    fn distance(&mut self) -> Distance {
+        Distance::default()
     }
 }

@@ -2,7 +2,7 @@
 //! be.
 
 use falchion::collective::MatrixRef;
-use falchion::collective::tree::{DropoutArgument, ResidualArgument, Scratch, Shape, Supply};
+use falchion::collective::tree::{Distance, DropoutArgument, ResidualArgument, Scratch, Shape, Supply};
 use falchion::collective::{Format, Formula, Input};
 
 use crate::refusal::aligned;
@@ -138,8 +138,8 @@ impl Supply for Asked {
         DropoutArgument::default()
     }
 
-    fn stride(&mut self) -> u64 {
+    fn distance(&mut self) -> Distance {
         self.each = true;
-        0
+        Distance::default()
     }
 }

@@ -8,8 +8,8 @@ use crate::element::Format;
 use crate::operand::MatrixRef;
 use crate::process::Locked;
 use crate::tree::{
-    AnyNode, AnyNodeArguments, Argument, DropoutArgument, Item, NodeError, NodeProblem, ResidualArgument,
-    Scratch, Shape, Supplied, Supply,
+    AnyNode, AnyNodeArguments, Argument, Distance, DropoutArgument, Item, NodeError, NodeProblem,
+    ResidualArgument, Scratch, Shape, Supplied, Supply,
 };
 
 /// A name that is kept for the life of the process.
@@ -198,8 +198,8 @@ impl Supply for Nothing {
         DropoutArgument::default()
     }
 
-    fn stride(&mut self) -> u64 {
-        0
+    fn distance(&mut self) -> Distance {
+        Distance::default()
     }
 }
 
@@ -369,17 +369,17 @@ impl Supply for ByName<'_> {
         self.get("Input::Dropout", mask, |from| Input::Dropout(from.dropout()))
     }
 
-    fn stride(&mut self) -> u64 {
-        let Argument::Named(name) = self.next() else { return 0 };
+    fn distance(&mut self) -> Distance {
+        let Argument::Named(name) = self.next() else { return Distance::default() };
         let reason = match (self.known.get(name), &mut self.from) {
-            (Some(Input::Each { stride, .. }), _) => return *stride,
-            (None, Some(from)) => return from.stride(),
-            (Some(_), Some(_)) => return 0,
+            (Some(Input::Each { stride, .. }), _) => return Distance(*stride),
+            (None, Some(from)) => return from.distance(),
+            (Some(_), Some(_)) => return Distance::default(),
             (Some(other), None) => format!("{other:?}, Input::Each was needed: each GEMM has its own"),
             (None, None) => "not given: Input::Each was needed".to_owned(),
         };
         self.refuse(name, reason);
-        0
+        Distance::default()
     }
 
     fn literal(&mut self) -> f64 {

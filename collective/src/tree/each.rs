@@ -2,8 +2,6 @@
 
 use core::marker::PhantomData;
 
-use ptx::Value;
-
 use super::{Begin, Bounded, Given, Host, Node, NodeTile, NodeTraits, Shape, Site, Spell, Supplied, Supply};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
@@ -23,15 +21,6 @@ use super::{Begin, Bounded, Given, Host, Node, NodeTile, NodeTraits, Shape, Site
 #[derive(Clone, Copy, Debug)]
 pub struct Each<X>(PhantomData<X>);
 
-/// Arguments of [`Each`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EachArgument<A> {
-    /// How far the data of one GEMM is from that of the next.
-    pub stride: Distance,
-    /// The arguments for the first GEMM.
-    pub first: A,
-}
-
 /// Bytes from the data of one GEMM to that of the next, a multiple of 4; 0 if all share the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distance(pub u64);
@@ -48,14 +37,10 @@ impl Distance {
         // Two elements of the widest type are 8 bytes.
         site.visit.in_pairs(bytes.is_multiple_of(8));
     }
-
-    fn device<'f>(given: &mut Given<'f>) -> Value<'f, u64> {
-        given.parameter()
-    }
 }
 
 impl<X: Node> Node for Each<X> {
-    type Arguments = EachArgument<X::Arguments>;
+    type Arguments = (Distance, X::Arguments);
     const TRAITS: NodeTraits = X::TRAITS;
 
     fn name() -> String {
@@ -67,13 +52,13 @@ impl<X: Node> Node for Each<X> {
         X::spell(out);
     }
 
-    fn visit(each: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
-        each.stride.visit(site);
-        X::visit(&mut each.first, shape, &mut site.each(each.stride.0));
+    fn visit((own, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        own.visit(site);
+        X::visit(x, shape, &mut site.each(own.0));
     }
 
     fn device<'f>(given: &mut Given<'f>) -> Begin<'f> {
-        let (distance, x) = (Distance::device(given), X::device(given));
+        let (distance, x) = (given.parameter::<u64>(), X::device(given));
         Box::new(move |tile| {
             let own = tile.extent.group.map(|group| group.cast::<u64>() * distance);
             let displacement = match (own, tile.displacement) {
@@ -84,10 +69,10 @@ impl<X: Node> Node for Each<X> {
         })
     }
 
-    fn evaluate(host: &mut Host<'_>, each: &Self::Arguments, at: [u32; 2]) -> Bounded {
+    fn evaluate(host: &mut Host<'_>, (own, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
         let outer = host.displacement;
-        host.displacement += u64::from(host.group) * each.stride.0;
-        let value = X::evaluate(host, &each.first, at);
+        host.displacement += u64::from(host.group) * own.0;
+        let value = X::evaluate(host, x, at);
         host.displacement = outer;
         value
     }
@@ -95,6 +80,6 @@ impl<X: Node> Node for Each<X> {
 
 impl<X: Supplied> Supplied for Each<X> {
     fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments {
-        EachArgument { stride: Distance(from.stride()), first: X::supply(from, shape) }
+        (from.distance(), X::supply(from, shape))
     }
 }

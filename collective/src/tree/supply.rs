@@ -2,7 +2,7 @@
 //! walk over the nodes.
 
 use super::value::Item;
-use super::{DropoutArgument, Node, ResidualArgument, Scratch, Shape};
+use super::{Distance, DropoutArgument, Node, ResidualArgument, Scratch, Shape};
 use crate::element::Format;
 use crate::functions::{Pointwise, Scalars};
 use crate::operand::MatrixRef;
@@ -36,9 +36,8 @@ pub trait Supply {
     /// The arguments of a mask.
     fn dropout(&mut self) -> DropoutArgument;
 
-    /// Bytes from the data of one GEMM of a launch to that of the next, for what is asked next; 0 if all
-    /// share it.
-    fn stride(&mut self) -> u64;
+    /// The distance from the data of one GEMM of a launch to that of the next, for what is asked next.
+    fn distance(&mut self) -> Distance;
 
     /// A number of the tree.
     fn literal(&mut self) -> f64 {

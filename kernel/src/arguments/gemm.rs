@@ -1,7 +1,7 @@
 //! The arguments of an epilogue that is linear or a formula.
 
 use collective::operands::Visit;
-use collective::tree::{DropoutArgument, ResidualArgument, Scratch, Shape, Supply};
+use collective::tree::{Distance, DropoutArgument, ResidualArgument, Scratch, Shape, Supply};
 use collective::{Arithmetic, Format, Formula, FormulaArguments, LinearArguments, MatrixRef};
 
 use super::{Arguments, EpilogueOf, Visited};
@@ -81,8 +81,8 @@ impl Supply for Packed {
         DropoutArgument { probability: 0.25, seed: 7, offset: 11 }
     }
 
-    fn stride(&mut self) -> u64 {
-        0
+    fn distance(&mut self) -> Distance {
+        Distance::default()
     }
 }
 
