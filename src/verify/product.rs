@@ -255,7 +255,8 @@ impl GemmCase {
             (Some(_), Some(formula)) => GemmArguments::Formula(scaled_by(formula, own.problem())?),
             _ => call.epilogue.into(),
         };
-        let fill = |call: &mut Call<GemmArguments>, pieces: &mut [Filled]| own.fill(entry, call, pieces);
+        let stored = storage::Stored::of(entry, &own)?;
+        let fill = |call: &mut Call<GemmArguments>, pieces: &mut [Filled]| own.fill(&stored, call, pieces);
         let sample = (1, rows_compared(call.problem));
         let given = (call.with(arguments), &fill as &Fills<'_, _>);
         let outcome = Outcome::of((entry, &request), engine, (given, &|_| Vec::new()), sample, runs)?;
@@ -286,8 +287,7 @@ impl GemmCase {
     }
 
     /// Puts its matrices into memory.
-    fn fill(&self, entry: &AnyGemm, call: &mut Call<GemmArguments>, pieces: &mut [Filled]) {
-        let stored = storage::Stored::of(entry, self);
+    fn fill(&self, stored: &storage::Stored, call: &mut Call<GemmArguments>, pieces: &mut [Filled]) {
         let scales = self.scales.as_ref().map(|scales| scales.each_ref().map(|of| &of.values));
         let vectors = self.vectors.as_ref();
         for of in pieces.iter_mut() {

@@ -17,6 +17,7 @@ use collective::sparse::{self, SparseError};
 use collective::{FACTORS, METADATA, WeightsSpec};
 use kernel::{AnyGemm, Filled, GemmProblem};
 
+use super::family::FamilyError;
 use super::product::{GemmCase, formats, of_kernels};
 use super::{HostMatrix, Weights, weights::WeightFormat};
 
@@ -116,12 +117,15 @@ pub(super) struct Stored(Vec<(&'static str, Vec<u8>)>);
 
 impl Stored {
     /// The operand of a GEMM in the form that the kernel reads; nothing for other kernels.
-    pub(super) fn of(entry: &AnyGemm, case: &GemmCase) -> Self {
+    ///
+    /// # Errors
+    /// A code that is no number, or a sparse operand with too many nonzero elements.
+    pub(super) fn of(entry: &AnyGemm, case: &GemmCase) -> Result<Self, FamilyError> {
         let mut stored = Vec::new();
         let name = if is_b(entry) { "B" } else { "A" };
         if let (Some((spec, _)), Some(weights)) = (of_few_bits(entry), &case.weights) {
             let units = collective::weights::reorder(spec.code, weights.extents, &weights.codes);
-            stored.push((name, units.expect("codes that were drawn are numbers")));
+            stored.push((name, units.map_err(|error| FamilyError::Other(format!("{name}: {error}")))?));
             let factors = [&weights.scales, &weights.zeros];
             let factors =
                 FACTORS.into_iter().zip(factors).filter_map(|(name, of)| Some((name, of.as_ref()?)));
@@ -131,12 +135,12 @@ impl Stored {
             let operand = if is_b(entry) { &case.b } else { &case.a };
             let (extents, elements) = lines(operand, is_b(entry));
             let compressed = sparse::compress(of_kernels(operand.format), extents, &elements);
-            let compressed = compressed.expect("a pruned operand");
+            let compressed = compressed.map_err(|error| FamilyError::Other(format!("{name}: {error}")))?;
             let values: Vec<u64> = compressed.values.into_iter().map(u64::from).collect();
             stored.push((name, operand.format.memory(&values)));
             stored.push((METADATA, compressed.metadata.into_iter().flat_map(u32::to_le_bytes).collect()));
         }
-        Self(stored)
+        Ok(Self(stored))
     }
 
     /// Puts what it has of a name into memory. Returns whether it has something.

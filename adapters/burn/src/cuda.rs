@@ -27,10 +27,10 @@ use crate::fewbit::{KEPT, kernel};
 use crate::product::{Backend, Extents, Product};
 use crate::{Activation, Error, FewBitLinear};
 
-/// A card: the stream of our launches, and the kernels that were chosen and compiled so far.
+/// A card: the stream of our launches, and the process's kernels for it.
 struct Card {
     stream: Arc<CudaStream>,
-    chooser: Chooser,
+    chooser: Arc<Chooser>,
     /// The events before and after a launch; the mutex admits one launch at a time.
     events: Mutex<[sys::CUevent; 2]>,
     /// Workspaces of products with few-bit weights, by their rows.
@@ -69,7 +69,7 @@ fn card(ordinal: usize) -> Result<Arc<Card>, Error> {
     let stream = context.new_stream().map_err(words)?;
     let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(words);
     let events = Mutex::new([event()?, event()?]);
-    let chooser = Chooser::new(&driver::Context::primary(ordinal).map_err(words)?).map_err(words)?;
+    let chooser = Chooser::shared(ordinal).map_err(words)?;
     let card = Arc::new(Card { stream, chooser, events, workspaces: Mutex::default() });
     cards.push((ordinal, Arc::clone(&card)));
     Ok(card)
@@ -92,7 +92,7 @@ impl Card {
             sys::cuCtxRecordEvent(context, before).result().map_err(words)?;
             result::stream::wait_event(raw, before, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
                 .map_err(words)?;
-            let launched = launch(&self.chooser, StreamRef::from_raw(raw.cast()));
+            let launched = launch(self.chooser.as_ref(), StreamRef::from_raw(raw.cast()));
             result::event::record(behind, raw).map_err(words)?;
             sys::cuCtxWaitEvent(context, behind).result().map_err(words)?;
             launched

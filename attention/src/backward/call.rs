@@ -8,7 +8,7 @@ use crate::call::AttentionCall;
 /// A call of the backward pass: that of the forward pass, and where the gradients are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackwardCall {
-    /// The call of the forward pass, which has stored O and its log-sum-exp. Its pages, factors, sinks and workspace are not read.
+    /// The call of the forward pass, which has stored O and its log-sum-exp. It has no pages and no factors; its sinks and workspace are not read.
     pub forward: AttentionCall,
     /// The gradient of the output.
     pub d_o: HeadsRef,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use collective::Format;
-use collective::heads::{HeadRows, HeadTensor, Packed, Reached};
+use collective::heads::{HeadRows, HeadTensor, Packed, Pages, Reached};
 use collective::operands::WORKSPACE;
 use kernel::operands::{Contents, Extents, Visit};
 use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_heads, check_packed};
@@ -18,7 +18,7 @@ use crate::error::AttentionError;
 use crate::masks::of_mask;
 use crate::order::{blocks_seen, of_section};
 use crate::plan::AttentionPlan;
-use crate::problem::AttentionProblem;
+use crate::problem::{AttentionProblem, refused};
 use crate::scores::{AnyScores, Scores, any};
 use kernel::words::{Both, Worded as _};
 
@@ -178,6 +178,9 @@ impl AttentionBackward {
         let AttentionCall { problem, packed, log_sum_exp: address, .. } = &call.forward;
         problem.check()?;
         call.forward.check_arguments(&*self.scores)?;
+        if call.forward.pages != Pages::default() || call.forward.factors.addresses != [0; 3] {
+            return refused("the forward call has pages or factors, none were needed: gradients are of whole tensors in 16 bits".to_owned());
+        }
         if self.plan.is_packed() && problem.batch > 0 {
             check_packed(packed, 2)?;
         }

@@ -185,3 +185,26 @@ fn c_is_read_where_it_is() {
         assert!(wrong, "in place: {in_place}: {left_out:?}");
     }
 }
+
+/// What a kernel cannot be given is an error, whoever made it.
+#[test]
+fn operands_that_a_kernel_does_not_read_are_refused() {
+    let ones = |extents, order| HostMatrix::from_fn(Format::Bf16, extents, order, 64, |_, _| 1.0);
+    let [a, b] = [ones([64, 64], Order::RowMajor), ones([64, 64], Order::ColumnMajor)];
+    let case = GemmCase::new(a, b);
+    let of = |text: &str| text.parse::<kernel::KernelSpec>().expect("a spec").kernel().expect("legal");
+    let error = |case: &GemmCase, gemm: &AnyGemm| match case.run(gemm, &mut kernel::Emulator::new()) {
+        Err(error) => error.to_string(),
+        Ok(outcome) => panic!("{outcome:?}"),
+    };
+    let sparse = error(&case, &of("sparse=a"));
+    assert!(sparse.starts_with("A: ") && sparse.contains("more than 2 are not zero"), "{sparse}");
+    let gemm = of("weights-b=s4 group=128 swap=yes tile=128x16x128");
+    let mut random = fastrand::Rng::with_seed(1);
+    let ([a, b], weights) =
+        storage::fitted(&gemm, case.problem(), [case.a.clone(), case.b.clone()], &mut random);
+    let mut weights = weights.expect("a kernel of weights in few bits");
+    weights.codes[0] = 0xFF;
+    let codes = error(&GemmCase { weights: Some(weights), ..GemmCase::new(a, b) }, &gemm);
+    assert!(codes.starts_with("B: "), "{codes}");
+}
