@@ -3,7 +3,7 @@
 use emulator::Schedule;
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
 use falchion::attention::{Count, Scope, Scores};
-use falchion::kernel::Kernel;
+use falchion::kernel::{Family, Kernel};
 use falchion::prelude::Emulator;
 use falchion::verify::family::Agreed;
 
@@ -244,6 +244,9 @@ fn calls_that_are_refused() {
     let lent = given.lent(&mut engine, &kernel);
     let main = kernel.step(Step::Main);
     assert!(main.launch(&lent, 132).is_ok());
+    assert!(
+        Family::serves(&main, &given.request).is_err_and(|error| error.contains("one of three programs"))
+    );
     let with = |change: &dyn Fn(&mut BackwardCall)| {
         let mut call = lent.clone();
         change(&mut call);

@@ -80,6 +80,9 @@ impl Family for AttentionBackward {
 
     fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
         request.check().map_err(|error| error.to_string())?;
+        if !self.is_whole() {
+            return Err("the kernel is one of three programs, all of them were needed".to_owned());
+        }
         // One that adds in a fixed order serves where that is not asked, too.
         let spec = self.plan().spec;
         let own = BackwardSpec { deterministic: request.fixed && spec.deterministic, ..spec };

@@ -107,6 +107,12 @@ impl AttentionBackward {
         Self { step: Some(step), ..self.clone() }
     }
 
+    /// Whether it is all programs.
+    #[cfg(feature = "records")]
+    pub(super) fn is_whole(&self) -> bool {
+        self.step.is_none()
+    }
+
     /// Whether it has a program.
     fn has(&self, step: Step) -> bool {
         self.step.is_none_or(|own| own == step)

@@ -201,8 +201,7 @@ fn operands_that_a_kernel_does_not_read_are_refused() {
     assert!(sparse.starts_with("A: ") && sparse.contains("more than 2 are not zero"), "{sparse}");
     let gemm = of("weights-b=s4 group=128 swap=yes tile=128x16x128");
     let mut random = fastrand::Rng::with_seed(1);
-    let ([a, b], weights) =
-        storage::fitted(&gemm, case.problem(), [case.a.clone(), case.b.clone()], &mut random);
+    let ([a, b], weights) = storage::fitted(&gemm, case.problem(), [case.a.clone(), case.b], &mut random);
     let mut weights = weights.expect("a kernel of weights in few bits");
     weights.codes[0] = 0xFF;
     let codes = error(&GemmCase { weights: Some(weights), ..GemmCase::new(a, b) }, &gemm);
