@@ -48,7 +48,7 @@ fn run<C>(
         GemmProblem,
     ) -> <<C as GemmConfig>::Epilogue as falchion::collective::Epilogue>::Arguments,
 ) where
-    C: GemmConfig<Epilogue: falchion::collective::Evaluated>,
+    C: GemmConfig,
 {
     for &(m, n, k) in problems {
         let mut engine = Emulator::new();
@@ -158,7 +158,7 @@ fn reduced<C, X>(multiprocessors: u32, problem: GemmProblem, place: fn(&X::Argum
 where
     X: falchion::verify::Sample,
     C: GemmConfig,
-    C::Epilogue: falchion::collective::Evaluated + falchion::collective::Epilogue<Arguments = X::Arguments>,
+    C::Epilogue: falchion::collective::Epilogue<Arguments = X::Arguments>,
 {
     let mut engine = Emulator::new().with_multiprocessors(multiprocessors);
     let mut bench = Bench::new(&mut engine, 5);

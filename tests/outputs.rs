@@ -17,8 +17,7 @@ type Scaled<T, S, N> = Composed<
 fn check<C>(problem: GemmProblem, factor: f64)
 where
     C: GemmConfig,
-    C::Epilogue:
-        falchion::collective::Evaluated + falchion::collective::Epilogue<Arguments = ((), (f64, ()))>,
+    C::Epilogue: falchion::collective::Epilogue<Arguments = ((), (f64, ()))>,
 {
     let mut engine = Emulator::new();
     let mut bench = Bench::new(&mut engine, 11);
@@ -92,8 +91,7 @@ type Tree = ReduceRow<
 fn tree<C>()
 where
     C: GemmConfig,
-    C::Epilogue: falchion::collective::Evaluated
-        + falchion::collective::Epilogue<Arguments = <Tree as Node>::Arguments>,
+    C::Epilogue: falchion::collective::Epilogue<Arguments = <Tree as Node>::Arguments>,
 {
     let turn = Gemm::<C>::name().bytes().fold(0, |sum, byte| sum ^ byte) % 2;
     for (number, (m, n, k)) in [(256, 256, 64), (200, 136, 200)].into_iter().enumerate() {
@@ -148,7 +146,6 @@ fn linear_combinations_are_held_to_their_formula() {
     fn check<C>(format: Format, of_c: Format, [alpha, beta]: [f64; 2])
     where
         C: GemmConfig<Epilogue: falchion::collective::Epilogue<Arguments = LinearArguments>>,
-        C::Epilogue: falchion::collective::Evaluated,
     {
         let problem = GemmProblem { m: 70, n: 80, k: 80 };
         let mut engine = Emulator::new();

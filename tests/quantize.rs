@@ -22,7 +22,7 @@ type Kept = AuxStore<f32, Quantize<F8E5M2, Compute<Add, (Accumulator, RowVector<
 fn check<C, X>(problem: GemmProblem, seed: u64) -> Result<(), TreeError>
 where
     C: GemmConfig,
-    C::Epilogue: falchion::collective::Evaluated + falchion::collective::Epilogue<Arguments = X::Arguments>,
+    C::Epilogue: falchion::collective::Epilogue<Arguments = X::Arguments>,
     X: Sample,
 {
     let mut engine = Emulator::new().with_multiprocessors(3);

@@ -24,6 +24,7 @@ pub use transposed::Transposed;
 pub use tree::{TreeEpilogue, Treed};
 
 use core::fmt;
+use core::marker::PhantomData;
 use std::sync::Arc;
 
 use ptx::Builder;
@@ -66,13 +67,13 @@ impl EpilogueSite<'_> {
 
 /// A collective epilogue as a type: the second role of a kernel.
 ///
-/// The type states at compile time what the plan needs and which arguments the epilogue takes, and provides
-/// the [`EpilogueEmitter`] that emits the code.
+/// The type states at compile time what the plan needs and which arguments the epilogue takes, emits its code, and evaluates itself on the
+/// host. As a value it is an [`AnyEpilogue`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an epilogue",
     note = "write `LinearCombination<bf16>` for D = alpha * A * B + beta * C in bf16"
 )]
-pub trait Epilogue: 'static {
+pub trait Epilogue: Sized + 'static {
     /// The epilogue's arguments on the host.
     type Arguments: Clone + Default;
     /// What the epilogue asks of the plan.
@@ -81,8 +82,8 @@ pub trait Epilogue: 'static {
     /// [`Extent::group`] and [`Extent::record`].
     const FORMS: Forms = Forms::SINGLE;
 
-    /// The emitter of this epilogue.
-    fn emitter() -> Arc<dyn EpilogueEmitter>;
+    /// An identifier for kernel names.
+    fn name() -> String;
 
     /// The arguments as alpha, beta and C, if they mean what [`LinearArguments`] says: with alpha = 0, A and B are not read,
     /// and records in device memory have a C. By default they do not.
@@ -100,65 +101,192 @@ pub trait Epilogue: 'static {
     /// a kept launch compares, and filled by whoever measures or proves a kernel. It also says
     /// what is illegal ([`Site::refuse`]).
     fn visit(arguments: &mut Self::Arguments, of: &EpilogueSite<'_>, site: &mut Site<'_>);
-}
-
-/// The object-safe side of an [`Epilogue`]: it emits the code.
-pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
-    /// An identifier for kernel names.
-    fn name(&self) -> String;
-
-    /// [Visits](Epilogue::visit) the default arguments: a program has the parameters that are stated of them.
-    fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit);
 
     /// The epilogue inside a kernel, which gets its parameters by their names ([`Builder::parameter`]).
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f>;
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f>;
+
+    /// The value of D's element `at` (row, column) before it is rounded to D's format, with a bound on the
+    /// error a kernel may have. `host` records what the epilogue writes in addition to D. Checks compare kernels with it.
+    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
+
+    /// The epilogue as a value.
+    fn value() -> AnyEpilogue {
+        AnyEpilogue(Arc::new(OfType::<Self>(PhantomData)))
+    }
+}
+
+/// An epilogue as a value: it emits the code. It is cheap to clone.
+#[derive(Clone)]
+pub struct AnyEpilogue(Arc<dyn Emitter>);
+
+impl fmt::Debug for AnyEpilogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyEpilogue").field(&self.name()).finish()
+    }
+}
+
+impl AnyEpilogue {
+    /// An identifier for kernel names.
+    pub fn name(&self) -> String {
+        self.0.name()
+    }
+
+    /// [Visits](Epilogue::visit) the default arguments: a program has the parameters that are stated of them.
+    pub fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit) {
+        self.0.state(of, visit);
+    }
+
+    /// As [`Epilogue::device`].
+    pub fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
+        self.0.device(f, plan)
+    }
 
     /// How it stores D, for an epilogue of this crate; `None` for one of your own.
+    pub fn store(&self) -> Option<StoreSpec> {
+        self.0.store()
+    }
+
+    /// The tree as text, if the epilogue is a tree that [`Formula`] names or made; else `None`.
+    pub fn formula(&self) -> Option<Formula> {
+        self.0.formula()
+    }
+
+    /// This epilogue as one that takes [`LinearArguments`]; `None` if it takes other arguments.
+    pub fn linear(&self) -> Option<Linear> {
+        self.0.linear()
+    }
+}
+
+/// What an [`AnyEpilogue`] is.
+trait Emitter: Send + Sync {
+    fn name(&self) -> String;
+    fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit);
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f>;
+
     fn store(&self) -> Option<StoreSpec> {
         None
     }
 
-    /// The tree as text, if the epilogue is a tree that [`Formula`] names or made; else `None`.
     fn formula(&self) -> Option<Formula> {
         None
     }
 
-    /// This epilogue as one that takes [`LinearArguments`]; `None` if it takes other arguments.
     fn linear(&self) -> Option<Linear> {
         None
     }
 }
 
-/// An epilogue that the host can evaluate, so that a check can compute the expected result.
-pub trait Evaluated: Epilogue {
-    /// The value of D's element `at` (row, column) before it is rounded to D's format, with a bound on the
-    /// error a kernel may have. `host` records what the epilogue writes in addition to D.
-    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
+/// An epilogue of one's own.
+struct OfType<E>(PhantomData<fn() -> E>);
+
+impl<E: Epilogue> Emitter for OfType<E> {
+    fn name(&self) -> String {
+        E::name()
+    }
+
+    fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit) {
+        E::visit(&mut E::Arguments::default(), of, &mut Site::root(1, visit));
+    }
+
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
+        E::device(f, plan)
+    }
 }
 
-/// An epilogue inside a kernel: its parameters on the device.
-pub trait DeviceEpilogue<'f> {
+/// An epilogue inside a kernel, with its parameters on the device: what it does with the accumulators of a consumer warpgroup.
+pub struct DeviceEpilogue<'f>(Box<dyn OnDevice<'f> + 'f>);
+
+impl fmt::Debug for DeviceEpilogue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceEpilogue").finish_non_exhaustive()
+    }
+}
+
+impl<'f> DeviceEpilogue<'f> {
+    /// An epilogue of two functions. `store` is emitted for a warpgroup's fragment of a tile: it applies the epilogue and stores it; integer
+    /// accumulators are converted to the nearest `f32` before, and those of `f64` make the program illegal. `finish` is emitted after the last
+    /// tile: it waits for outstanding stores, and gets the thread's index in the warpgroup.
+    pub fn new(
+        store: impl Fn(&'f Builder, &Plan, Extent<'f>, Fragment<'f, f32>) + 'f,
+        finish: impl Fn(&'f Builder, &Plan, Value<'f, u32>) + 'f,
+    ) -> Self {
+        Self(Box::new(Functions { store, finish }))
+    }
+
     /// Emitted for a consumer warpgroup before it multiplies a work unit: starts loads that
     /// [`store`](Self::store) will need.
-    fn begin(&self, Pass { .. }: Pass<'_, 'f>, _extent: Extent<'f>, _consumer: Consumer<'f>) {}
+    pub fn begin(&self, pass: Pass<'_, 'f>, extent: Extent<'f>, consumer: Consumer<'f>) {
+        self.0.begin(pass, extent, consumer);
+    }
 
     /// Emitted for a consumer warpgroup: applies the epilogue to the warpgroup's fragment of a tile and
     /// stores it.
-    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>);
-
-    /// As [`store`](Self::store), for integer accumulators. The default converts them to the nearest `f32`
-    /// first.
-    fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
-        self.store(f, plan, extent, fragment.to_f32(f));
+    pub fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
+        self.0.store(f, plan, extent, fragment);
     }
 
-    /// As [`store`](Self::store), for `f64` accumulators. The default makes the program illegal: only
-    /// [`LinearCombination`] stores them.
-    fn store_doubles(&self, f: &'f Builder, _plan: &Plan, _extent: Extent<'f>, _fragment: Fragment<'f, f64>) {
-        f.refuse("the epilogue computes in f32, and the accumulators are f64: use LinearCombination<f64>");
+    /// As [`store`](Self::store), for integer accumulators.
+    pub fn store_integers(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        extent: Extent<'f>,
+        fragment: Fragment<'f, i32>,
+    ) {
+        self.0.store_integers(f, plan, extent, fragment);
+    }
+
+    /// As [`store`](Self::store), for `f64` accumulators.
+    pub fn store_doubles(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        extent: Extent<'f>,
+        fragment: Fragment<'f, f64>,
+    ) {
+        self.0.store_doubles(f, plan, extent, fragment);
     }
 
     /// Emitted for a consumer warpgroup after its last tile: waits for outstanding stores. `thread` is the
     /// thread's index in the warpgroup.
+    pub fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {
+        self.0.finish(f, plan, thread);
+    }
+}
+
+/// What a [`DeviceEpilogue`] is.
+trait OnDevice<'f> {
+    fn begin(&self, Pass { .. }: Pass<'_, 'f>, _extent: Extent<'f>, _consumer: Consumer<'f>) {}
+
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>);
+
+    fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
+        self.store(f, plan, extent, fragment.to_f32(f));
+    }
+
+    fn store_doubles(&self, f: &'f Builder, _plan: &Plan, _extent: Extent<'f>, _fragment: Fragment<'f, f64>) {
+        f.refuse("the epilogue computes in f32, and the accumulators are f64: use LinearCombination<f64>");
+    }
+
     fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>);
+}
+
+/// An epilogue of one's own on the device.
+struct Functions<S, F> {
+    store: S,
+    finish: F,
+}
+
+impl<'f, S, F> OnDevice<'f> for Functions<S, F>
+where
+    S: Fn(&'f Builder, &Plan, Extent<'f>, Fragment<'f, f32>),
+    F: Fn(&'f Builder, &Plan, Value<'f, u32>),
+{
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
+        (self.store)(f, plan, extent, fragment);
+    }
+
+    fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {
+        (self.finish)(f, plan, thread);
+    }
 }

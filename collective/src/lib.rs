@@ -78,7 +78,7 @@ pub mod weights;
 pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Code, Coded, Element, F4E2M1, Format, Int4, MultipliesWith, Narrow, Packed, Tf32, Uint4};
 pub use epilogue::{
-    DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, EpilogueSite, Evaluated, Linear, LinearArguments,
+    AnyEpilogue, DeviceEpilogue, DirectStore, Epilogue, EpilogueSite, Linear, LinearArguments,
     LinearCombination, Output, SourcedCombination, StagedRows, Store, StorePath, StoreSpec, TmaStore,
     Transposed, TreeEpilogue, Treed,
 };

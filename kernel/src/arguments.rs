@@ -8,8 +8,8 @@ use core::fmt;
 use collective::operands::{Extents, Legal, OwnSite, Site, Visit};
 use collective::tree::{AnyNode, Node, Shape};
 use collective::{
-    Epilogue, EpilogueEmitter, EpilogueSite, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef,
-    Output, StoreSpec, Treed,
+    Epilogue, EpilogueSite, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef, Output, StoreSpec,
+    Treed,
 };
 
 use scheduler::{TileScheduler, Tiles};
@@ -332,7 +332,7 @@ impl<X: Node> fmt::Debug for Tree<X> {
 
 impl<E: Epilogue> fmt::Debug for EpilogueArgs<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EpilogueArgs({})", E::emitter().name())
+        write!(f, "EpilogueArgs({})", E::name())
     }
 }
 
@@ -343,7 +343,7 @@ fn tree_of<X: Node>(
     made: impl FnOnce(StoreSpec) -> Treed<X>,
 ) -> Result<Treed<X>, LaunchError> {
     let (tree, epilogue) = (kernel.epilogue.store().map(made), kernel.epilogue.name());
-    tree.filter(|tree| EpilogueEmitter::name(tree) == epilogue)
+    tree.filter(|tree| tree.name() == epilogue)
         .ok_or_else(|| LaunchError::OtherTree { epilogue, tree: name() })
 }
 
@@ -418,7 +418,7 @@ impl<E: Epilogue> Arguments for EpilogueArgs<E> {
     }
 
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
-        let (epilogue, own) = (kernel.epilogue.name(), E::emitter().name());
+        let (epilogue, own) = (kernel.epilogue.name(), E::name());
         if own == epilogue { Ok(()) } else { Err(LaunchError::OtherTree { epilogue, tree: own }) }
     }
 

@@ -175,7 +175,7 @@ impl AnyGemm {
             overlaps: C::OVERLAPS,
             plan: Gemm::<C>::PLAN,
             mainloop: C::Mainloop::value(),
-            epilogue: C::Epilogue::emitter(),
+            epilogue: C::Epilogue::value(),
             scheduler: C::Scheduler::schedule(),
             traits: <C::Scheduler as TileScheduler>::TRAITS,
             built: Built::default(),

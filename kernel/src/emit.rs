@@ -98,7 +98,7 @@ struct Emission<'a, 'f> {
     gemm: &'a AnyGemm,
     f: &'f Builder,
     mainloop: DeviceMainloop<'f>,
-    epilogue: Box<dyn DeviceEpilogue<'f> + 'f>,
+    epilogue: DeviceEpilogue<'f>,
     outputs: Outputs<'a, 'f>,
     workspace: Option<Value<'f, u64>>,
     /// Address of shared memory.

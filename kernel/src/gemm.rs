@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::{Arc, OnceLock};
 
 use collective::{
-    AnyMainloop, CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopSpec, Plan, QueuePlan, StoreSpec,
+    AnyEpilogue, AnyMainloop, CtaPlan, FixUp, Form, Format, MainloopSpec, Plan, QueuePlan, StoreSpec,
 };
 use ptx::{Entry, Function};
 use scheduler::{Divided, ReductionKind, Schedule, SchedulerTraits, Tiles, Work};
@@ -24,7 +24,7 @@ pub struct AnyGemm {
     pub(crate) overlaps: bool,
     pub(crate) plan: Plan,
     pub(crate) mainloop: AnyMainloop,
-    pub(crate) epilogue: Arc<dyn EpilogueEmitter>,
+    pub(crate) epilogue: AnyEpilogue,
     pub(crate) scheduler: Arc<dyn Schedule>,
     pub(crate) traits: SchedulerTraits,
     pub(crate) built: Built,

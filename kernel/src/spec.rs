@@ -21,11 +21,9 @@ mod text;
 mod types;
 mod words;
 
-use std::sync::Arc;
-
 use collective::{
-    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Formula, Linear, MainloopNeeds,
-    MainloopSpec, OperandSpec, Plan, Producer, Roles, StageSlot, StorePath, StoreSpec, TileLayout,
+    AnyEpilogue, Arrivals, Atom, EpilogueSpec, Form, Format, Formula, Linear, MainloopNeeds, MainloopSpec,
+    OperandSpec, Plan, Producer, Roles, StageSlot, StorePath, StoreSpec, TileLayout,
 };
 use scheduler::{AlongM, Grouped, Raster, Rule, SchedulerSpec};
 use typenum::U8;
@@ -181,12 +179,12 @@ impl KernelSpec {
         self.epilogue_spec()
     }
 
-    fn emitter(&self) -> Arc<dyn EpilogueEmitter> {
+    fn epilogue(&self) -> AnyEpilogue {
         let store = self.store;
         match self.epilogue {
-            EpilogueKind::Linear => Arc::new(Linear { store, sourced: false }),
-            EpilogueKind::Sourced => Arc::new(Linear { store, sourced: true }),
-            EpilogueKind::Fused(formula) => formula.emitter(self.mainloop.operands[0].format, store),
+            EpilogueKind::Linear => Linear { store, sourced: false }.into(),
+            EpilogueKind::Sourced => Linear { store, sourced: true }.into(),
+            EpilogueKind::Fused(formula) => formula.epilogue(self.mainloop.operands[0].format, store),
         }
     }
 
@@ -219,7 +217,7 @@ impl KernelSpec {
             overlaps: self.overlaps,
             plan,
             mainloop: self.mainloop.mainloop(),
-            epilogue: self.emitter(),
+            epilogue: self.epilogue(),
             scheduler: self.scheduler.schedule(),
             traits: self.scheduler.traits(),
             built: Built::default(),
@@ -245,7 +243,7 @@ impl AnyGemm {
         let form = (self.plan.form, self.plan.table.groups);
         let plan = legal::plan(form, (mainloop, self.plan.needs), epilogue, self.traits)?;
         let rust_type = format!("{} with the epilogue `{}`", self.rust_type, formula.text());
-        Ok(Self { plan, rust_type, epilogue: formula.emitter(a, store), ..self.clone() })
+        Ok(Self { plan, rust_type, epilogue: formula.epilogue(a, store), ..self.clone() })
     }
 
     /// The kernel as plain data; `None` if the mainloop, epilogue or scheduler is not a built-in one.
@@ -253,7 +251,7 @@ impl AnyGemm {
         let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);
         let plan = &self.plan;
         let fused = |formula: &Formula| {
-            formula.emitter(plan.mainloop.operands[0].format, store).name() == self.epilogue.name()
+            formula.epilogue(plan.mainloop.operands[0].format, store).name() == self.epilogue.name()
         };
         let epilogue = match (plan.epilogue.sourced, self.epilogue.linear()) {
             (true, Some(_)) => EpilogueKind::Sourced,

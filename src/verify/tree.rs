@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use collective::operands::Memory;
 use collective::tree::{AnyNode, Host, Node, Scratch, Shape};
-use collective::{Bounded, Evaluated, FormulaArguments};
+use collective::{Bounded, Epilogue, FormulaArguments};
 use kernel::operands::Layouts;
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Filled, Gemm, GemmConfig,
@@ -232,7 +232,6 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError>
     where
         C: GemmConfig,
-        C::Epilogue: Evaluated,
     {
         self.check_at::<C>(problem, arguments, packed_d(&Gemm::<C>::kernel(), problem))
     }
@@ -263,7 +262,6 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError>
     where
         C: GemmConfig,
-        C::Epilogue: Evaluated,
     {
         let gemm = Gemm::<C>::kernel();
         self.check_product::<C>(&random_operands(&gemm, problem, d).with(arguments))
@@ -280,7 +278,6 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError>
     where
         C: GemmConfig,
-        C::Epilogue: Evaluated,
     {
         let given = EpilogueArgs::<C::Epilogue>(call.epilogue.clone());
         let evaluates = |host: &mut Host<'_>, given: &EpilogueArgs<C::Epilogue>, at| {

@@ -1,8 +1,6 @@
 //! The epilogue of a formula.
 
-use std::sync::Arc;
-
-use super::{EpilogueEmitter, StoreSpec, Treed};
+use super::{AnyEpilogue, StoreSpec, Treed};
 use crate::element::Format;
 use crate::formula::Formula;
 use crate::plan::EpilogueSpec;
@@ -35,7 +33,7 @@ impl Formula {
     }
 
     /// The epilogue, for operands of this format.
-    pub fn emitter(self, operand: Format, store: StoreSpec) -> Arc<dyn EpilogueEmitter> {
-        Arc::new(Treed::lowered(self.lowered(operand), store))
+    pub fn epilogue(self, operand: Format, store: StoreSpec) -> AnyEpilogue {
+        Treed::lowered(self.lowered(operand), store).into()
     }
 }

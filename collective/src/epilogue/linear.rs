@@ -13,7 +13,7 @@ use super::sourced::{self, SourcedCombination, SourcedDevice};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::tma::TmaStore;
 use super::transposed::Line;
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, EpilogueSite, Evaluated};
+use super::{AnyEpilogue, DeviceEpilogue, Emitter, Epilogue, EpilogueSite, OnDevice};
 use crate::element::{Element, Format};
 use crate::extent::Extent;
 use crate::form::{Forms, displaced};
@@ -100,8 +100,8 @@ macro_rules! linear {
             const SPEC: EpilogueSpec = $value.spec();
             const FORMS: Forms = Forms::ALL;
 
-            fn emitter() -> Arc<dyn EpilogueEmitter> {
-                Arc::new($value)
+            fn name() -> String {
+                $value.name()
             }
 
             fn linear(arguments: &LinearArguments) -> Option<&LinearArguments> {
@@ -115,6 +115,18 @@ macro_rules! linear {
             fn visit(arguments: &mut LinearArguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
                 $value.visit(arguments, of, site);
             }
+
+            fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
+                $value.device(f, plan)
+            }
+
+            fn evaluate(host: &mut Host<'_>, arguments: &LinearArguments, at: [u32; 2]) -> Bounded {
+                $value.evaluate(host, arguments, at)
+            }
+
+            fn value() -> AnyEpilogue {
+                $value.into()
+            }
         }
     )*};
 }
@@ -124,27 +136,6 @@ linear! {
         Linear { store: StoreSpec::of::<S>(T::FORMAT), sourced: false };
     [T: Element, B: Unsigned + 'static, L: TileAtom] SourcedCombination<T, B, L> =>
         Linear { store: StoreSpec::of::<TmaStore<B, L>>(T::FORMAT), sourced: true };
-}
-
-impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
-    fn evaluate(host: &mut Host<'_>, arguments: &LinearArguments, at: [u32; 2]) -> Bounded {
-        let [row, column] = at.map(u64::from);
-        let (format, [alpha, beta]) = (T::FORMAT, arguments.factors());
-        let of_c =
-            |c: MatrixRef| host.read(format, c.address + (row * c.ld + column) * u64::from(format.bytes()));
-        let c = arguments.c.filter(|_| beta != 0.0).map(of_c);
-        let sum = Some(host.accumulator(at)).filter(|_| arguments.multiplied());
-        let terms = [(alpha, sum), (beta, c)]
-            .map(|(factor, x)| (Arithmetic::of(format).held(factor), x.unwrap_or(Bounded::exact(0.0))));
-        if format == Format::S32 {
-            whole(terms)
-        } else if format == Format::F64 {
-            in_doubles(terms)
-        } else {
-            let [product, more] = terms.map(|(factor, x)| Bounded::exact(factor) * single(x));
-            product + more
-        }
-    }
 }
 
 /// A number rounded to `f32`: integer accumulators may have more digits.
@@ -176,6 +167,11 @@ pub struct Linear {
 }
 
 impl Linear {
+    /// The epilogue's name.
+    pub fn name(self) -> String {
+        format!("{}{}", if self.sourced { "sourced" } else { "linear" }, self.store.suffix())
+    }
+
     /// What the epilogue asks of the plan.
     pub const fn spec(self) -> EpilogueSpec {
         EpilogueSpec { registers: 24, sourced: self.sourced, ..EpilogueSpec::of(self.store) }
@@ -190,12 +186,31 @@ impl Linear {
             sourced::check(self.store, c, &mut site.then("C"));
         }
         if let Some(plan) = of.plan {
-            self.state(*arguments, plan, of.output, site.visit);
+            self.stated(*arguments, plan, of.output, site.visit);
+        }
+    }
+
+    fn evaluate(self, host: &mut Host<'_>, arguments: &LinearArguments, at: [u32; 2]) -> Bounded {
+        let [row, column] = at.map(u64::from);
+        let (format, [alpha, beta]) = (self.store.format, arguments.factors());
+        let of_c =
+            |c: MatrixRef| host.read(format, c.address + (row * c.ld + column) * u64::from(format.bytes()));
+        let c = arguments.c.filter(|_| beta != 0.0).map(of_c);
+        let sum = Some(host.accumulator(at)).filter(|_| arguments.multiplied());
+        let terms = [(alpha, sum), (beta, c)]
+            .map(|(factor, x)| (Arithmetic::of(format).held(factor), x.unwrap_or(Bounded::exact(0.0))));
+        if format == Format::S32 {
+            whole(terms)
+        } else if format == Format::F64 {
+            in_doubles(terms)
+        } else {
+            let [product, more] = terms.map(|(factor, x)| Bounded::exact(factor) * single(x));
+            product + more
         }
     }
 
     /// States the kernel parameters, of this output if a launch is made.
-    fn state(self, arguments: LinearArguments, plan: &Plan, d: Option<Output>, visit: &mut dyn Visit) {
+    fn stated(self, arguments: LinearArguments, plan: &Plan, d: Option<Output>, visit: &mut dyn Visit) {
         let (format, c) = (self.store.format, arguments.c.filter(|_| arguments.beta != 0.0));
         factors::state(format, arguments.factors(), visit);
         if self.sourced {
@@ -231,7 +246,13 @@ const C_PITCH: &str = "c_pitch";
 const C_BATCH: &str = "c_batch";
 const PAIRS: &str = "pairs";
 
-impl EpilogueEmitter for Linear {
+impl From<Linear> for AnyEpilogue {
+    fn from(linear: Linear) -> Self {
+        Self(Arc::new(linear))
+    }
+}
+
+impl Emitter for Linear {
     fn store(&self) -> Option<StoreSpec> {
         Some(self.store)
     }
@@ -241,19 +262,19 @@ impl EpilogueEmitter for Linear {
     }
 
     fn name(&self) -> String {
-        format!("{}{}", if self.sourced { "sourced" } else { "linear" }, self.store.suffix())
+        Self::name(*self)
     }
 
     fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit) {
         self.visit(&mut LinearArguments::default(), of, &mut Site::root(1, visit));
     }
 
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
         if self.sourced {
-            return Box::new(SourcedDevice::of_kernel(f, plan, self.store));
+            return DeviceEpilogue(Box::new(SourcedDevice::of_kernel(f, plan, self.store)));
         }
         let described = plan.form.described().then(|| f.constant(0u64));
-        Box::new(LinearDevice {
+        DeviceEpilogue(Box::new(LinearDevice {
             store: self.store.moved(),
             factors: Factors::of_kernel(f, self.store.format),
             c: described.unwrap_or_else(|| f.parameter(C)),
@@ -261,7 +282,7 @@ impl EpilogueEmitter for Linear {
             c_batch: plan.form.outputs().then(|| f.parameter(C_BATCH)),
             pairs: if described.is_some() { f.constant(0) } else { f.parameter(PAIRS) },
             d: self.store.device(f, plan),
-        })
+        }))
     }
 }
 
@@ -277,7 +298,7 @@ struct LinearDevice<'f> {
     d: StoreDevice<'f>,
 }
 
-impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
+impl<'f> OnDevice<'f> for LinearDevice<'f> {
     fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
         let Self { store: spec, .. } = *self;
         let mut pairs = self.pairs.differs_from(0);

@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use ptx::{Builder, TensorLoad, Value, Var};
 use typenum::U2;
 
-use super::DeviceEpilogue;
+use super::OnDevice;
 use super::factors::Factors;
 use super::staging::{Staging, Through};
 use super::store::{Combine, Output, StoreSpec};
@@ -192,7 +192,7 @@ pub(super) fn state(
     }
 }
 
-impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
+impl<'f> OnDevice<'f> for SourcedDevice<'f> {
     fn begin(&self, Pass { f, plan, unit, .. }: Pass<'_, 'f>, _extent: Extent<'f>, consumer: Consumer<'f>) {
         let elements = plan.mainloop.product().elements();
         f.if_(self.reads_c() & consumer.thread.equals(0), || {

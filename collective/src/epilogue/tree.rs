@@ -10,7 +10,7 @@ use ptx::{Builder, Value};
 use super::direct;
 use super::parts::{Held, Order, Parts};
 use super::store::{Access, Combine, Store, StoreDevice, StoreSpec, Stored};
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, EpilogueSite, Evaluated, Pass};
+use super::{AnyEpilogue, DeviceEpilogue, Emitter, Epilogue, EpilogueSite, OnDevice, Pass};
 use crate::element::Element;
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
@@ -34,16 +34,10 @@ use crate::tree::{
 /// /// D = alpha * acc + bias, where bias has one element per column.
 /// type Biased = Compute<Add, (Compute<Multiply, (Scalar, Accumulator)>, RowVector<bf16>)>;
 /// type E = TreeEpilogue<bf16, TmaStore, Biased>;
-/// assert_eq!(E::emitter().name(), "add_mul_s_acc_rbf16_tma");
+/// assert_eq!(E::name(), "add_mul_s_acc_rbf16_tma");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TreeEpilogue<T, S, X>(PhantomData<(T, S, X)>);
-
-impl<T: Element, S: Store, X: Node> Evaluated for TreeEpilogue<T, S, X> {
-    fn evaluate(host: &mut Host<'_>, arguments: &X::Arguments, at: [u32; 2]) -> Bounded {
-        X::evaluate(host, arguments, at)
-    }
-}
 
 /// Pairs of a row that are computed at a time, unless the store sets the number.
 const PAIRS: usize = 8;
@@ -71,12 +65,24 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     };
     const FORMS: Forms = Forms::ALL;
 
-    fn emitter() -> Arc<dyn EpilogueEmitter> {
-        Arc::new(Treed::<X>::new(Self::STORE))
+    fn name() -> String {
+        Treed::<X>::new(Self::STORE).name()
     }
 
     fn visit(arguments: &mut X::Arguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
         Treed::<X>::new(Self::STORE).visit(arguments, of, site);
+    }
+
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
+        Treed::<X>::new(Self::STORE).device(f, plan)
+    }
+
+    fn evaluate(host: &mut Host<'_>, arguments: &X::Arguments, at: [u32; 2]) -> Bounded {
+        X::evaluate(host, arguments, at)
+    }
+
+    fn value() -> AnyEpilogue {
+        Treed::<X>::new(Self::STORE).into()
     }
 }
 
@@ -181,6 +187,11 @@ impl<X: Node> Treed<X> {
         self.store.state(plan, of.output, site.visit);
     }
 
+    /// The epilogue's name.
+    pub fn name(&self) -> String {
+        format!("{}{}", self.tree_name(), self.store.suffix())
+    }
+
     /// The tree's name.
     pub fn tree_name(&self) -> String {
         self.value.map_or_else(X::name, |tree| tree.name().to_owned())
@@ -215,7 +226,13 @@ impl<X: Node> fmt::Debug for Treed<X> {
     }
 }
 
-impl<X: Node> EpilogueEmitter for Treed<X> {
+impl<X: Node> From<Treed<X>> for AnyEpilogue {
+    fn from(tree: Treed<X>) -> Self {
+        Self(Arc::new(tree))
+    }
+}
+
+impl<X: Node> Emitter for Treed<X> {
     fn store(&self) -> Option<StoreSpec> {
         Some(self.store)
     }
@@ -228,18 +245,18 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
     }
 
     fn name(&self) -> String {
-        format!("{}{}", self.tree_name(), self.store.suffix())
+        Self::name(self)
     }
 
     fn state(&self, of: &EpilogueSite<'_>, visit: &mut dyn Visit) {
         self.visit(&mut (self.none)(self.value), of, &mut Site::root(1, visit));
     }
 
-    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+    fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
         let items = self.value.map_or(&[][..], Lowered::items);
         let mut given = Given::new(f, self.arithmetic(), self.early(plan), items);
         let tree = X::device(&mut given);
-        Box::new(TreeDevice {
+        DeviceEpilogue(Box::new(TreeDevice {
             arithmetic: self.arithmetic(),
             tree,
             early: given.early(),
@@ -247,7 +264,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
             d: self.store.device(f, plan),
             store: self.store,
             traits: self.traits,
-        })
+        }))
     }
 }
 
@@ -339,7 +356,7 @@ impl<'f> TreeDevice<'f> {
     }
 }
 
-impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
+impl<'f> OnDevice<'f> for TreeDevice<'f> {
     fn begin(&self, Pass { f, plan, unit, .. }: Pass<'_, 'f>, extent: Extent<'f>, consumer: Consumer<'f>) {
         let Some(early) = self.early else { return };
         let elements = plan.mainloop.product().elements();

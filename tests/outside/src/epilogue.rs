@@ -1,8 +1,14 @@
-//! An epilogue: a function with an argument of its own.
+//! Epilogues: a tree with a function that has an argument of its own, and a whole one around one of the library's.
 
-use falchion::collective::tree::{Accumulator, Compute};
-use falchion::collective::{Pointwise, Real};
+use core::marker::PhantomData;
+
+use falchion::collective::tree::{Accumulator, Compute, Host, Site};
+use falchion::collective::{
+    Bounded, DeviceEpilogue, Epilogue, EpilogueSite, EpilogueSpec, Forms, Fragment, LinearArguments,
+    Pointwise, Real, Store,
+};
 use falchion::prelude::*;
+use falchion::ptx::Builder;
 
 /// `x^2 / (x^2 + c)` with the sign of x.
 pub struct Hill;
@@ -19,3 +25,37 @@ impl Pointwise for Hill {
 
 /// D is this function of each accumulator.
 pub type HillOfSums<S> = TreeEpilogue<bf16, S, Compute<Hill, (Accumulator,)>>;
+
+/// D is the square of each accumulator.
+pub struct Squared<S>(PhantomData<S>);
+
+/// What stores it.
+type Stored<S> = LinearCombination<bf16, S>;
+
+impl<S: Store> Epilogue for Squared<S> {
+    type Arguments = ();
+    const SPEC: EpilogueSpec = Stored::<S>::SPEC;
+    const FORMS: Forms = Stored::<S>::FORMS;
+
+    fn name() -> String {
+        format!("squared_{}", Stored::<S>::name())
+    }
+
+    fn visit(_: &mut (), of: &EpilogueSite<'_>, site: &mut Site<'_>) {
+        Stored::<S>::visit(&mut LinearArguments::default(), of, site);
+    }
+
+    fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
+        let [ours, last] = [0, 1].map(|_| Stored::<S>::device(f, plan));
+        let store = move |f, plan: &Plan, extent, fragment: Fragment<'f, f32>| {
+            fragment.blocks.iter().flatten().for_each(|sum| sum.set(sum.get() * sum.get()));
+            ours.store(f, plan, extent, fragment);
+        };
+        DeviceEpilogue::new(store, move |f, plan, thread| last.finish(f, plan, thread))
+    }
+
+    fn evaluate(host: &mut Host<'_>, _: &(), at: [u32; 2]) -> Bounded {
+        let sum = host.accumulator(at);
+        sum * sum
+    }
+}

@@ -37,7 +37,7 @@ use falchion::verify::{Bench, Format, HostMatrix, Order};
 
 use conv::ConvGemm;
 use dual::DualGemm;
-use epilogue::HillOfSums;
+use epilogue::{HillOfSums, Squared};
 use factor::{Factor, Factored};
 use gather::GatherGemm;
 use layout::{Row, Slab};
@@ -54,6 +54,8 @@ type Tma<O> = TmaWgmma<O, Tile<U128, U64, U64>, Cooperative<U2>>;
 
 /// The epilogue of this crate, and a scheduler of the library.
 type Epilogue = Composed<Tma<Kk>, HillOfSums<TmaStore>, OneTile<AlongM>>;
+/// A whole epilogue of this crate.
+type Squares = Composed<Tma<Kk>, Squared<TmaStore>, OneTile<AlongM>>;
 /// This crate's layouts of A's and D's tiles, and its scheduler.
 type Layouts = Composed<Tma<Operands<KMajor<bf16, Slab>, KMajor<bf16>>>, HillOfSums<TmaStore<U2, Row>>, Runs>;
 /// This crate's mainloop and scheduler.
@@ -153,6 +155,7 @@ fn all() -> Result<(), Box<dyn Error>> {
     for checked in [
         Bench::new(&mut engine, 1).check::<Epilogue>(problem, &(4.0, ((),)))?,
         Bench::new(&mut engine, 2).check::<Layouts>(problem, &(0.5, ((),)))?,
+        Bench::new(&mut engine, 3).check::<Squares>(problem, &())?,
     ] {
         println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     }
