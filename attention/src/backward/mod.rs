@@ -6,7 +6,7 @@
 //! dV = P^T dO        dS = P * (dO V^T - D)        dK = scale * dS^T Q        dQ = scale * dS K
 //! ```
 //!
-//! Three programs run one after the other ([`AttentionBackward::steps`]):
+//! Three programs run one after the other ([`Step`]):
 //!
 //! 1. *Prepare*: `D` and the exponent `log2(e) * log-sum-exp` of each query in `f32`, and zeros for the sums of dQ, or for the
 //!    numbers of blocks that were added to them.
