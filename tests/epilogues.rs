@@ -228,3 +228,58 @@ fn scratch_that_is_too_small_and_rows_that_are_too_long_are_refused() {
     let words = "epilogue: N is 40, a multiple of 16 was needed: the columns are gated in blocks of 8";
     assert_eq!(launch.expect_err("half a block").to_string(), words);
 }
+
+/// Epilogues of one's own around a tree whose row vector is loaded before a tile is multiplied: all that the tree does is done, by the
+/// one with a change and by the one of functions.
+#[test]
+fn epilogues_of_ones_own_do_all_that_the_one_inside_does() {
+    use std::rc::Rc;
+
+    use falchion::collective::tree::{Host, Site};
+    use falchion::collective::{Bounded, DeviceEpilogue, Epilogue, EpilogueSite, EpilogueSpec};
+    use falchion::ptx::Builder;
+
+    type Inside = TreeEpilogue<bf16, TmaStore, Compute<Add, (Accumulator, RowVector<bf16>)>>;
+    struct Own<const FUNCTIONS: bool>;
+    impl<const FUNCTIONS: bool> Epilogue for Own<FUNCTIONS> {
+        type Arguments = <Inside as Epilogue>::Arguments;
+        const SPEC: EpilogueSpec = Inside::SPEC;
+
+        fn name() -> String {
+            format!("own_{FUNCTIONS}")
+        }
+
+        fn visit(arguments: &mut Self::Arguments, of: &EpilogueSite<'_>, site: &mut Site<'_>) {
+            Inside::visit(arguments, of, site);
+        }
+
+        fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
+            let inside = Inside::device(f, plan);
+            if !FUNCTIONS {
+                return inside.with_change(|_, extent, fragment| (extent, fragment));
+            }
+            let [begin, store, integers, doubles, finish] = {
+                let inside = Rc::new(inside);
+                core::array::from_fn(|_| Rc::clone(&inside))
+            };
+            DeviceEpilogue::new(
+                move |f, plan, extent, sums| store.store(f, plan, extent, sums),
+                move |f, plan, thread| finish.finish(f, plan, thread),
+            )
+            .with_begin(move |pass, extent, consumer| begin.begin(pass, extent, consumer))
+            .with_integers(move |f, plan, extent, sums| integers.store_integers(f, plan, extent, sums))
+            .with_doubles(move |f, plan, extent, sums| doubles.store_doubles(f, plan, extent, sums))
+        }
+
+        fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded {
+            Inside::evaluate(host, arguments, at)
+        }
+    }
+    type Of<const FUNCTIONS: bool> =
+        Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, Own<FUNCTIONS>, OneTile<AlongN>>;
+    let bias = |bench: &mut Bench<'_>, problem: GemmProblem| {
+        ((), ((), RowArgument { address: vector(bench, problem.n), len: problem.n }))
+    };
+    run::<Of<false>>(&[(128, 64, 64), (70, 40, 72)], bias);
+    run::<Of<true>>(&[(128, 64, 64), (70, 40, 72)], bias);
+}

@@ -25,6 +25,7 @@ pub use tree::{TreeEpilogue, Treed};
 
 use core::fmt;
 use core::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ptx::Builder;
@@ -193,8 +194,18 @@ impl<E: Epilogue> Emitter for OfType<E> {
     }
 }
 
-/// An epilogue inside a kernel, with its parameters on the device: what it does with the accumulators of a consumer warpgroup.
-pub struct DeviceEpilogue<'f>(Box<dyn OnDevice<'f> + 'f>);
+/// An epilogue inside a kernel, with its parameters on the device: functions that are emitted for a consumer warpgroup.
+pub struct DeviceEpilogue<'f> {
+    begin: Rc<Begins<'f>>,
+    store: Rc<Stores<'f, f32>>,
+    store_integers: Rc<Stores<'f, i32>>,
+    store_doubles: Rc<Stores<'f, f64>>,
+    finish: Rc<Finishes<'f>>,
+}
+
+type Begins<'f> = dyn Fn(Pass<'_, 'f>, Extent<'f>, Consumer<'f>) + 'f;
+type Stores<'f, T> = dyn Fn(&'f Builder, &Plan, Extent<'f>, Fragment<'f, T>) + 'f;
+type Finishes<'f> = dyn Fn(&'f Builder, &Plan, Value<'f, u32>) + 'f;
 
 impl fmt::Debug for DeviceEpilogue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,26 +214,77 @@ impl fmt::Debug for DeviceEpilogue<'_> {
 }
 
 impl<'f> DeviceEpilogue<'f> {
-    /// An epilogue of two functions. `store` is emitted for a warpgroup's fragment of a tile: it applies the epilogue and stores it; integer
-    /// accumulators are converted to the nearest `f32` before, and those of `f64` make the program illegal. `finish` is emitted after the last
-    /// tile: it waits for outstanding stores, and gets the thread's index in the warpgroup.
+    /// An epilogue of two functions: [`store`](Self::store), before which integer accumulators are converted to the nearest `f32`, and
+    /// [`finish`](Self::finish). Accumulators of `f64` make the program illegal.
     pub fn new(
         store: impl Fn(&'f Builder, &Plan, Extent<'f>, Fragment<'f, f32>) + 'f,
         finish: impl Fn(&'f Builder, &Plan, Value<'f, u32>) + 'f,
     ) -> Self {
-        Self(Box::new(Functions { store, finish }))
+        Self::of(Functions { store, finish })
     }
 
-    /// Emitted for a consumer warpgroup before it multiplies a work unit: starts loads that
-    /// [`store`](Self::store) will need.
+    fn of(device: impl OnDevice<'f> + 'f) -> Self {
+        let [begin, store, integers, doubles, finish] = {
+            let device = Rc::new(device);
+            core::array::from_fn(|_| Rc::clone(&device))
+        };
+        Self {
+            begin: Rc::new(move |pass, extent, consumer| begin.begin(pass, extent, consumer)),
+            store: Rc::new(move |f, plan, extent, sums| store.store(f, plan, extent, sums)),
+            store_integers: Rc::new(move |f, plan, extent, sums| {
+                integers.store_integers(f, plan, extent, sums);
+            }),
+            store_doubles: Rc::new(move |f, plan, extent, sums| doubles.store_doubles(f, plan, extent, sums)),
+            finish: Rc::new(move |f, plan, thread| finish.finish(f, plan, thread)),
+        }
+    }
+
+    /// The same with another [`begin`](Self::begin).
+    #[must_use]
+    pub fn with_begin(self, begin: impl Fn(Pass<'_, 'f>, Extent<'f>, Consumer<'f>) + 'f) -> Self {
+        Self { begin: Rc::new(begin), ..self }
+    }
+
+    /// The same with another [`store_integers`](Self::store_integers).
+    #[must_use]
+    pub fn with_integers(
+        self,
+        store: impl Fn(&'f Builder, &Plan, Extent<'f>, Fragment<'f, i32>) + 'f,
+    ) -> Self {
+        Self { store_integers: Rc::new(store), ..self }
+    }
+
+    /// The same with another [`store_doubles`](Self::store_doubles).
+    #[must_use]
+    pub fn with_doubles(
+        self,
+        store: impl Fn(&'f Builder, &Plan, Extent<'f>, Fragment<'f, f64>) + 'f,
+    ) -> Self {
+        Self { store_doubles: Rc::new(store), ..self }
+    }
+
+    /// The same, which stores what `change` makes of a fragment and of where it is stored. Accumulators are as for [`new`](Self::new).
+    #[must_use]
+    pub fn with_change(
+        self,
+        change: impl Fn(&'f Builder, Extent<'f>, Fragment<'f, f32>) -> (Extent<'f>, Fragment<'f, f32>) + 'f,
+    ) -> Self {
+        let Self { begin, store, finish, .. } = self;
+        let changed = move |f, plan: &Plan, extent, fragment| {
+            let (extent, fragment) = change(f, extent, fragment);
+            store(f, plan, extent, fragment);
+        };
+        Self { begin, ..Self::new(changed, move |f, plan, thread| finish(f, plan, thread)) }
+    }
+
+    /// Emitted before a work unit is multiplied: starts loads that [`store`](Self::store) will need.
     pub fn begin(&self, pass: Pass<'_, 'f>, extent: Extent<'f>, consumer: Consumer<'f>) {
-        self.0.begin(pass, extent, consumer);
+        (self.begin)(pass, extent, consumer);
     }
 
-    /// Emitted for a consumer warpgroup: applies the epilogue to the warpgroup's fragment of a tile and
-    /// stores it.
+    /// Applies the epilogue to the warpgroup's fragment of a tile and stores it.
     pub fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
-        self.0.store(f, plan, extent, fragment);
+        (self.store)(f, plan, extent, fragment);
     }
 
     /// As [`store`](Self::store), for integer accumulators.
@@ -233,7 +295,7 @@ impl<'f> DeviceEpilogue<'f> {
         extent: Extent<'f>,
         fragment: Fragment<'f, i32>,
     ) {
-        self.0.store_integers(f, plan, extent, fragment);
+        (self.store_integers)(f, plan, extent, fragment);
     }
 
     /// As [`store`](Self::store), for `f64` accumulators.
@@ -244,17 +306,16 @@ impl<'f> DeviceEpilogue<'f> {
         extent: Extent<'f>,
         fragment: Fragment<'f, f64>,
     ) {
-        self.0.store_doubles(f, plan, extent, fragment);
+        (self.store_doubles)(f, plan, extent, fragment);
     }
 
-    /// Emitted for a consumer warpgroup after its last tile: waits for outstanding stores. `thread` is the
-    /// thread's index in the warpgroup.
+    /// Emitted after the last tile: waits for outstanding stores. `thread` is the thread's index in the warpgroup.
     pub fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {
-        self.0.finish(f, plan, thread);
+        (self.finish)(f, plan, thread);
     }
 }
 
-/// What a [`DeviceEpilogue`] is.
+/// The functions of a [`DeviceEpilogue`] of this crate.
 trait OnDevice<'f> {
     fn begin(&self, Pass { .. }: Pass<'_, 'f>, _extent: Extent<'f>, _consumer: Consumer<'f>) {}
 

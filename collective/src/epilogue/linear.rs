@@ -271,10 +271,10 @@ impl Emitter for Linear {
 
     fn device<'f>(&self, f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
         if self.sourced {
-            return DeviceEpilogue(Box::new(SourcedDevice::of_kernel(f, plan, self.store)));
+            return DeviceEpilogue::of(SourcedDevice::of_kernel(f, plan, self.store));
         }
         let described = plan.form.described().then(|| f.constant(0u64));
-        DeviceEpilogue(Box::new(LinearDevice {
+        DeviceEpilogue::of(LinearDevice {
             store: self.store.moved(),
             factors: Factors::of_kernel(f, self.store.format),
             c: described.unwrap_or_else(|| f.parameter(C)),
@@ -282,7 +282,7 @@ impl Emitter for Linear {
             c_batch: plan.form.outputs().then(|| f.parameter(C_BATCH)),
             pairs: if described.is_some() { f.constant(0) } else { f.parameter(PAIRS) },
             d: self.store.device(f, plan),
-        }))
+        })
     }
 }
 

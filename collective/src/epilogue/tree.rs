@@ -256,7 +256,7 @@ impl<X: Node> Emitter for Treed<X> {
         let items = self.value.map_or(&[][..], Lowered::items);
         let mut given = Given::new(f, self.arithmetic(), self.early(plan), items);
         let tree = X::device(&mut given);
-        DeviceEpilogue(Box::new(TreeDevice {
+        DeviceEpilogue::of(TreeDevice {
             arithmetic: self.arithmetic(),
             tree,
             early: given.early(),
@@ -264,7 +264,7 @@ impl<X: Node> Emitter for Treed<X> {
             d: self.store.device(f, plan),
             store: self.store,
             traits: self.traits,
-        }))
+        })
     }
 }
 

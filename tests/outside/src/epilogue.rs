@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use falchion::collective::tree::{Accumulator, Compute, Host, Site};
 use falchion::collective::{
-    Bounded, DeviceEpilogue, Epilogue, EpilogueSite, EpilogueSpec, Forms, Fragment, LinearArguments,
-    Pointwise, Real, Store,
+    Bounded, DeviceEpilogue, Epilogue, EpilogueSite, EpilogueSpec, Forms, LinearArguments, Pointwise, Real,
+    Store,
 };
 use falchion::prelude::*;
 use falchion::ptx::Builder;
@@ -46,12 +46,10 @@ impl<S: Store> Epilogue for Squared<S> {
     }
 
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
-        let [ours, last] = [0, 1].map(|_| Stored::<S>::device(f, plan));
-        let store = move |f, plan: &Plan, extent, fragment: Fragment<'f, f32>| {
+        Stored::<S>::device(f, plan).with_change(|_, extent, fragment| {
             fragment.blocks.iter().flatten().for_each(|sum| sum.set(sum.get() * sum.get()));
-            ours.store(f, plan, extent, fragment);
-        };
-        DeviceEpilogue::new(store, move |f, plan, thread| last.finish(f, plan, thread))
+            (extent, fragment)
+        })
     }
 
     fn evaluate(host: &mut Host<'_>, _: &(), at: [u32; 2]) -> Bounded {

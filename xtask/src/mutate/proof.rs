@@ -179,6 +179,9 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
     }
     println!("{}", report::tables(&rows.iter().collect::<Vec<_>>(), &named(all)));
     if let Some(seed) = arguments.seed {
+        if rows.is_empty() {
+            return Err(Error::Proof("the record has none of these kernels in its current form".to_owned()));
+        }
         let tried: usize = rows.iter().map(|row| row.count(|_| true)).sum();
         println!(
             "{tried} mutants of {} kernels, one in {} of each statement and change, seed {seed}: {} verdicts are not those of the record",

@@ -25,11 +25,7 @@ impl Epilogue for Mine {
         Linear::visit(arguments, of, site)
     }
     fn device<'f>(f: &'f Builder, plan: &Plan) -> DeviceEpilogue<'f> {
-        let [ours, last] = [0, 1].map(|_| Linear::device(f, plan));
-        DeviceEpilogue::new(
-            move |f, plan, extent, fragment| ours.store(f, plan, Extent { group: None, ..extent }, fragment),
-            move |f, plan, thread| last.finish(f, plan, thread),
-        )
+        Linear::device(f, plan).with_change(|_, extent, fragment| (Extent { group: None, ..extent }, fragment))
     }
     fn evaluate(host: &mut tree::Host<'_>, arguments: &LinearArguments, at: [u32; 2]) -> Bounded {
         Linear::evaluate(host, arguments, at)
