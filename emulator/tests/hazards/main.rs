@@ -9,6 +9,7 @@ macro_rules! fault {
     };
 }
 
+mod agreed;
 mod asynchronous;
 mod barriers;
 mod bulk;
@@ -22,6 +23,7 @@ mod flags;
 mod global;
 mod grid;
 mod im2col;
+mod issuers;
 mod joint;
 mod kept;
 mod known;
@@ -33,10 +35,15 @@ mod matrix;
 mod mbarriers;
 mod memory;
 mod named;
+mod partial;
+mod phases;
 mod pipeline;
 mod proxies;
+mod remote;
+mod reused;
 mod sources;
 mod staging;
+mod steps;
 mod table;
 mod tensor_maps;
 mod tools;
@@ -294,6 +301,11 @@ impl Case {
 
     fn ctas(self, ctas: u32) -> Self {
         Self { ctas, ..self }
+    }
+
+    /// Makes the grid one cluster of this many CTAs.
+    fn cluster(self, ctas: u32) -> Self {
+        Self { ctas, cluster: ctas, ..self }
     }
 }
 
