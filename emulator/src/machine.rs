@@ -15,11 +15,11 @@ use crate::multiply::{Scratch, Warpgroup};
 use crate::program::{Action, Program};
 use crate::progress::Standing;
 use crate::race::SharedRaces;
+use crate::run::Temper;
 use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Places, Shared};
 use crate::trace::Tracer;
 use crate::warp::Warp;
-use crate::word::Word;
 
 /// One CTA.
 #[derive(Debug)]
@@ -33,8 +33,6 @@ pub(crate) struct Cta {
     pub(crate) warpgroups: Vec<Warpgroup>,
     /// Accesses of threads to its shared memory.
     pub(crate) races: SharedRaces,
-    /// The words of its shared memory that atomic or ordered accesses use, by offset.
-    pub(crate) words: BTreeMap<u32, Word>,
     /// The last accesses by threads of other CTAs, by warp and lanes: the warp's count, and the operation.
     pub(crate) touched: BTreeMap<(usize, u32), (u32, usize)>,
     /// The last arrivals by threads of other CTAs at each mbarrier, by warp, lanes and offset.
@@ -89,8 +87,8 @@ pub(crate) struct Machine<'p> {
     pub(crate) random: Random,
     /// Whether the last turn of a warp ended with an operation that other clusters may wait for.
     pub(crate) signalled: bool,
-    /// The priorities of the warps under random schedules with odd seeds; the lowest value runs first.
-    pub(crate) ranks: Vec<u64>,
+    /// How a random schedule treats the warps.
+    pub(crate) temper: Temper,
     pub(crate) fuel: u64,
 }
 
@@ -167,12 +165,12 @@ impl<'p> Machine<'p> {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
             shared: Shared::new(function.shared_bytes).counted(Places {
-                multiplies: all + rank * groups,
-                barriers: all + cx * cy * cz * groups + rank,
+                multiplies: all + rank * (groups + warps_per_cta),
+                groups,
+                barriers: all + cx * cy * cz * (groups + warps_per_cta) + rank,
                 step: cx * cy * cz,
             }),
             races: SharedRaces::new(rank),
-            words: BTreeMap::new(),
             touched: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             named: Default::default(),
@@ -212,7 +210,7 @@ impl<'p> Machine<'p> {
             tracer,
             random: Random::new(options.seed, cluster),
             signalled: false,
-            ranks: Vec::new(),
+            temper: Temper::default(),
             fuel: options.fuel,
         }
     }

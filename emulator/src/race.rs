@@ -20,6 +20,7 @@ mod global;
 mod history;
 #[cfg(test)]
 mod model;
+mod observed;
 mod runs;
 mod shared;
 
@@ -29,8 +30,9 @@ use crate::clock::{Team, View};
 
 pub(crate) use chunk::Claim;
 pub(crate) use global::Races;
+pub(crate) use observed::{Link, Observed};
 pub(crate) use runs::{Run, runs};
-pub(crate) use shared::SharedRaces;
+pub(crate) use shared::{SharedRaces, is_global, key};
 
 /// How memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -260,16 +262,16 @@ mod tests {
         }
         let write = |view| races.access(0x4000, 4, Kind::WRITE, who(1, view));
         assert_eq!(write(&stranger).unwrap_err().lane, 0);
-        // An atomic access stands for an earlier one of the same size that it comes after.
+        // An atomic access stands for an earlier one of the same size that it comes after, in the same CTA.
         let knows = |warp: usize| {
             let mut view = View::default();
             view.known.raise(warp, 1);
             view
         };
-        for (sizes, orders) in [([4u32, 4], true), ([8, 4], false)] {
+        for (sizes, per_cta, orders) in [([4u32, 4], 4, true), ([8, 4], 4, false), ([4, 4], 1, false)] {
             let races = Races::new();
             let atomic = |size: u32| Kind::WRITE.atomic(Scope::Gpu, size);
-            let team = Team { first: 0, warps: 4, per_cta: 1 };
+            let team = Team { first: 0, warps: 4, per_cta };
             races
                 .access(0x4000, sizes[0].into(), atomic(sizes[0]), Who { team, ..who(0, &stranger) })
                 .unwrap();

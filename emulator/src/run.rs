@@ -5,6 +5,7 @@
 
 mod hands;
 mod pace;
+mod random;
 mod residents;
 mod rounds;
 mod turn;
@@ -20,6 +21,7 @@ use crate::race::Races;
 use crate::schedule::Options;
 use crate::tensor_map::{decode, encode};
 
+pub(crate) use random::Temper;
 use residents::Residents;
 
 impl Program {

@@ -160,6 +160,12 @@ impl Views {
         self.change(mask, |_, view| view.join(released));
     }
 
+    /// Begins an instruction that accesses memory: it gets a count of its own.
+    pub(crate) fn begin(&mut self) -> u32 {
+        self.count += 1;
+        self.count
+    }
+
     /// The union of what the lanes of a mask know, including what they did so far. Starts a new count.
     pub(crate) fn publish(&mut self, mask: u32) -> View {
         let all = self.told(mask);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use ptx::Scope;
 
+use super::observed::Words;
 use super::{By, Conflict, Kind, Who};
 use crate::clock::{Clock, NEVER};
 use crate::lanes::lanes;
@@ -21,6 +22,13 @@ const FEW: usize = 12;
 
 /// The number in the grid that counts an access, the lanes that made it, and the count.
 pub(crate) type Claim = (u32, By, u32);
+
+/// Where a chunk is: its address, and the words there.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'w> {
+    pub(super) address: u64,
+    pub(super) words: &'w dyn Words,
+}
 
 /// An access to up to 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,18 +138,18 @@ impl Chunk {
         mask: u16,
         kind: Kind,
         who: Who<'_>,
-        fenced: &Clock,
+        (fenced, place): (&Clock, Place<'_>),
     ) -> Result<(), Conflict> {
         for record in self.records() {
-            record.order(mask, kind, who, fenced)?;
+            record.order(mask, kind, who, (fenced, place))?;
         }
         let Some(crowd) = &mut self.crowd else { return Ok(()) };
         if crowd.bears(kind) {
             let mut own = crowd.members.get_mut(&who.warp).into_iter().flatten();
-            return own.try_for_each(|record| record.order(mask, kind, who, fenced));
+            return own.try_for_each(|record| record.order(mask, kind, who, (fenced, place)));
         }
         for record in crowd.members.values_mut().flatten() {
-            record.order(mask, kind, who, fenced)?;
+            record.order(mask, kind, who, (fenced, place))?;
         }
         crowd.prune();
         if crowd.members.is_empty() {
@@ -156,9 +164,9 @@ impl Chunk {
         mask: u16,
         kind: Kind,
         who: Who<'_>,
-        fenced: &Clock,
+        at: (&Clock, Place<'_>),
     ) -> Result<(), Conflict> {
-        self.order(mask, kind, who, fenced)?;
+        self.order(mask, kind, who, at)?;
         let new = who.record(mask, kind);
         let members = self.crowd.as_mut().and_then(|crowd| crowd.members.get_mut(&new.warp));
         let mut own = self.near.iter_mut().chain(&mut self.more).chain(members.into_iter().flatten());
@@ -208,7 +216,13 @@ impl Record {
     }
 
     /// Refuses an access that races with this one. Removes this record if the access comes after it.
-    fn order(&mut self, mask: u16, kind: Kind, who: Who<'_>, fenced: &Clock) -> Result<(), Conflict> {
+    fn order(
+        &mut self,
+        mask: u16,
+        kind: Kind,
+        who: Who<'_>,
+        (fenced, place): (&Clock, Place<'_>),
+    ) -> Result<(), Conflict> {
         let Who { warp, team, .. } = who;
         if self.mask & mask == 0 {
             return Ok(());
@@ -227,7 +241,7 @@ impl Record {
             return Ok(());
         }
         let both = self.mask & mask;
-        let unknown = self.unknown(both, kind, who);
+        let mut unknown = self.unknown(both, kind, who);
         let conflicts = self.kind.write || kind.write;
         let atomic = match (self.kind.atomic, kind.atomic) {
             // ISA 8.7: morally strong operations are performed through the same proxy.
@@ -238,6 +252,9 @@ impl Record {
             }
             _ => false,
         };
+        if conflicts && unknown != 0 && !atomic && self.kind.atomic.is_some() && !kind.asynchronous {
+            unknown = self.unseen(unknown, both, who, place);
+        }
         if conflicts && unknown != 0 && !atomic {
             return Err(self.conflict(unknown, false));
         }
@@ -255,15 +272,39 @@ impl Record {
         // A later access that comes after this one also comes after the access that this one replaces.
         // The exception: a later atomic access does not race with this atomic one, so it need not be
         // ordered after this one, nor after the replaced one.
+        // Unless whoever is atomic with respect to this one is so to the replaced one, too: so of the same CTA,
+        // of no wider scope, of the same size and proxy.
         let stands = match (kind.atomic, self.kind.atomic) {
             (None, _) => true,
-            (Some(new), Some(old)) => old >= new && self.kind.size == kind.size,
+            (Some(new), Some(old)) => {
+                old >= new
+                    && self.kind.size == kind.size
+                    && self.kind.asynchronous == kind.asynchronous
+                    && cta(self.issuer()) == cta(warp)
+            }
             (Some(_), None) => false,
         };
         if unknown == 0 && stands && (kind.write || !self.kind.write) {
             self.mask &= !mask;
         }
         Ok(())
+    }
+
+    /// Those of some lanes of which the current thread has not seen every write to some bytes.
+    fn unseen(&self, unknown: u32, both: u16, who: Who<'_>, place: Place<'_>) -> u32 {
+        if !self.kind.write || self.kind.asynchronous {
+            return unknown;
+        }
+        let size = usize::from(self.kind.size.max(1));
+        let words = (0..16u64).step_by(size).filter(|at| both >> at & ((1u32 << size) - 1) as u16 != 0);
+        words.fold(0, |all, at| {
+            let address = place.address + at;
+            let missed = lanes(unknown & self.by.lanes(both & (((1u32 << size) - 1) << at) as u16)).filter(|&lane| {
+                let made = place.words.made(address, (self.warp, lane as u32, self.count));
+                !made.is_some_and(|link| who.view.observed.has(place.words.key(address), link))
+            });
+            missed.fold(all, |all, lane| all | 1 << lane)
+        })
     }
 
     /// Accesses of other lanes in the same step share one record, except for work that each lane waits for
@@ -321,12 +362,12 @@ impl Record {
     }
 
     /// The lanes of this record that may conflict with the lanes of the same warp that access the byte now.
-    fn others(&self, theirs: u32, mine: u32) -> u32 {
-        let plain = self.kind.write && self.kind.atomic.is_none() && !self.kind.disputed;
+    fn others(&self, kind: Kind, theirs: u32, mine: u32) -> u32 {
+        let plain = !kind.write && self.kind.write && self.kind.atomic.is_none() && !self.kind.disputed;
         if mine.is_power_of_two() && !plain {
             theirs & !mine
         } else if mine & !theirs == 0 && plain {
-            // The lane itself wrote the same value in the same step.
+            // The lane reads what it wrote itself; the others wrote the same value in the same step.
             0
         } else {
             theirs
@@ -356,10 +397,12 @@ impl Record {
         // Each lane knows its own accesses.
         match (self.by, by) {
             (By::Each { .. }, By::Each { .. }) if self.by == by => 0,
-            (By::All(theirs), By::All(mine)) => unknown(self.others(theirs, mine)),
+            (By::All(theirs), By::All(mine)) => unknown(self.others(kind, theirs, mine)),
             _ => (0..16u32)
                 .filter(|bit| bytes >> bit & 1 == 1)
-                .fold(0, |all, bit| all | unknown(self.others(self.by.lanes(1 << bit), by.lanes(1 << bit)))),
+                .fold(0, |all, bit| {
+                    all | unknown(self.others(kind, self.by.lanes(1 << bit), by.lanes(1 << bit)))
+                }),
         }
     }
 }

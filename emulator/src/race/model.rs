@@ -42,10 +42,10 @@ impl Access {
     }
 
     /// Whether each lane that accesses the byte later does so after an access of its own, in the order of its program. If lanes
-    /// stored one value together, each has stored it.
+    /// stored one value together, each reads it as its own.
     fn is_of_the_same(&self, later: &Self, byte: u64) -> bool {
         let [old, new] = [self, later].map(|access| access.lanes_of(byte));
-        let together = self.kind.write && self.kind.atomic.is_none();
+        let together = !later.kind.write && self.kind.write && self.kind.atomic.is_none();
         let alone = if together { new & !old == 0 } else { new == old && new.is_power_of_two() };
         self.counted.0 == later.warp && self.counted.1 != NEVER && alone
     }

@@ -69,20 +69,19 @@ impl Machine<'_> {
         &mut self,
         (warp, mask): (usize, u32),
         target: Target,
-        (bytes, element): (u32, usize),
+        (bytes, element, count): (u32, usize, u32),
         order: Order,
         act: Act<'_>,
     ) -> Result<u64, Fault> {
         let (team, number, lane) = (self.team, self.number(warp), mask.trailing_zeros() as usize);
         let choice = self.choice(element);
         let history = self.options.schedule.remembers();
-        let count = self.warps[warp].views.count;
         let acquires = order.acquires;
         let publishes = self.publishes((warp, lane), order, act);
         let size = bytes as usize;
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
-        let (mut own, mut known) = (false, None);
+        let (mut own, mut known, mut observed) = (false, None, None);
         let acquired = self.warps[warp].acquired;
         let again = |write: u64| lanes(mask).all(|lane| acquired[lane] == Some((target.key(), write)));
         let step =
@@ -101,12 +100,14 @@ impl Machine<'_> {
                 word.holds(old?, bytes);
                 let (write, value, seen, new) = match made {
                     None => {
-                        let (write, value, releases) = word.read(who, choice);
+                        let (write, value, releases, seen) = word.read(who, order.scope, choice);
+                        observed = seen;
                         (write, value, releases.clone(), None)
                     }
                     Some(made) => {
                         own = word.writer() == Some(number);
                         let done = word.write(made, who, publishes, (choice, history));
+                        observed = done.observed;
                         (done.before, done.old, done.releases, done.new)
                     }
                 };
@@ -131,7 +132,7 @@ impl Machine<'_> {
             Target::Shared(cta, offset) => {
                 let cta_state = &mut self.ctas[cta];
                 let old = cta_state.shared.load(offset, bytes).map(from_bytes);
-                let (value, new, seen) = step(cta_state.words.entry(offset).or_default(), old)?;
+                let (value, new, seen) = step(cta_state.races.word(offset), old)?;
                 if let Some(new) = new {
                     cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
                 }
@@ -139,6 +140,13 @@ impl Machine<'_> {
                 (value, seen)
             }
         };
+        if let Some(link) = observed {
+            let views = &mut self.warps[warp].views;
+            let has = |(_, view): (u32, &View)| view.observed.has(target.key(), link);
+            if !views.groups(mask).all(has) {
+                views.change(mask, |_, view| view.observed.add(target.key(), link));
+            }
+        }
         self.warps[warp].own_word = own;
         lanes(mask).for_each(|lane| self.warps[warp].acquired[lane] = known);
         self.learn((warp, mask), target, order, seen);
@@ -169,11 +177,11 @@ impl Machine<'_> {
         (offset, bytes): (u32, u32),
         act: Act<'_>,
     ) -> Result<(), Fault> {
-        let view = self.warps[warp].views.of(lane);
+        let (view, group) = (self.warps[warp].views.of(lane), self.warps[warp].group_in(cta));
         let shared = &mut self.ctas[cta].shared;
         match act {
             Act::Load => shared.observed(offset, bytes, &view.known)?,
-            Act::Store(_) | Act::Change(_) | Act::Reduce(_) => shared.may_write(offset, bytes, view)?,
+            Act::Store(_) | Act::Change(_) | Act::Reduce(_) => shared.may_write((offset, bytes), view, group)?,
         }
         self.touch((warp, lane), cta)
     }
@@ -209,8 +217,9 @@ impl Machine<'_> {
             super::memory::aligned_lanes(&addresses, atomic.bytes(), active)?;
         }
         let kind = Kind::WRITE.atomic(*scope, bytes);
+        let count = self.warps[warp].views.begin();
         if *space == Space::Global {
-            self.note_lanes(warp, *space, (&addresses, atomic.bytes()), kind)?;
+            self.note_at(count, (warp, *space), (&addresses, atomic.bytes()), &|_| kind)?;
         }
         let mut old = vec![[0u64; 32]; operands.len()];
         for lane in lanes(active) {
@@ -229,12 +238,12 @@ impl Machine<'_> {
                 let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
                 let word = self
                     .target(warp, *space, at)
-                    .and_then(|target| self.word((warp, 1 << lane), target, (bytes, element), order, act));
+                    .and_then(|target| self.word((warp, 1 << lane), target, (bytes, element, count), order, act));
                 old[element][lane] = word.lane(lane)?;
             }
         }
         if *space != Space::Global {
-            self.note_lanes(warp, *space, (&addresses, atomic.bytes()), kind)?;
+            self.note_at(count, (warp, *space), (&addresses, atomic.bytes()), &|_| kind)?;
         }
         if matches!(op, AtomicOp::CompareSwap | AtomicOp::Exchange) || sem.acquires() {
             let at = (*space == Space::Global).then_some((&addresses, bytes));
@@ -256,23 +265,24 @@ impl Machine<'_> {
                 let (bytes, active) = (ty.bytes(), self.warps[warp].registers.active);
                 let all = bytes * dst.len() as u32;
                 let kind = Kind::READ.atomic(order.scope, bytes);
+                let count = self.warps[warp].views.begin();
                 if *space == Space::Global {
                     super::memory::aligned_lanes(&addresses, all, active)?;
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 let mut values = vec![[0u64; 32]; dst.len()];
                 for (mask, first) in alike(&addresses, &addresses, active) {
                     for (element, values) in values.iter_mut().enumerate() {
                         let at = addresses[first].wrapping_add(element as u64 * u64::from(bytes));
                         let word = self.target(warp, *space, at).and_then(|target| {
-                            self.word((warp, mask), target, (bytes, element), order, Act::Load)
+                            self.word((warp, mask), target, (bytes, element, count), order, Act::Load)
                         });
                         let word = word.lane(first)?;
                         lanes(mask).for_each(|lane| values[lane] = word);
                     }
                 }
                 if *space != Space::Global {
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 let registers = &mut self.warps[warp].registers;
                 for (&reg, values) in dst.iter().zip(&values) {
@@ -292,8 +302,9 @@ impl Machine<'_> {
                     super::memory::aligned_lanes(&addresses, all, active)?;
                 }
                 let values = self.stored_values(warp, *ty, src)?;
+                let count = self.warps[warp].views.begin();
                 if *space == Space::Global {
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 let mask = u64::MAX >> (64 - 8 * bytes.clamp(1, 8));
                 for lane in lanes(active) {
@@ -301,13 +312,13 @@ impl Machine<'_> {
                         let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
                         let act = Act::Store(values[lane] & mask);
                         let stored = self.target(warp, *space, at).and_then(|target| {
-                            self.word((warp, 1 << lane), target, (bytes, element), order, act)
+                            self.word((warp, 1 << lane), target, (bytes, element, count), order, act)
                         });
                         stored.lane(lane)?;
                     }
                 }
                 if *space != Space::Global {
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 Ok(Flow::Next)
             }

@@ -126,10 +126,32 @@ pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg, options: &Options<'_>) -> Res
 }
 
 impl Machine<'_> {
+    /// The lanes that a schedule lets execute an instruction apart from the others of their warp, as far as that can be seen.
+    pub(super) fn apart(&mut self) -> u32 {
+        match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
+            Schedule::Latest => 0xFFFF,
+            Schedule::Random => self.random() as u32,
+        }
+    }
+
+    /// The slot that a schedule gives to a warp of a CTA. It may change during execution. ISA "%warpid".
+    fn slot(&mut self, index: u32, warps: u32) -> u32 {
+        match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Paced => index,
+            Schedule::Latest => warps - 1 - index,
+            Schedule::Random => ((self.random() as u32 >> 1) + index) % warps,
+        }
+    }
+
     pub(super) fn read_special(&mut self, warp: usize, dst: Reg, special: Special) -> Result<Flow, Stop> {
         let (number, warps) = (self.number(warp), self.team.per_cta.max(1));
         // The clock registers count the instructions of the cluster.
         let time = self.counts.instructions;
+        let slot = match special {
+            Special::WarpSlot => self.slot(self.warps[warp].index, warps),
+            _ => 0,
+        };
         let across = self.program.function.cluster.map(|extent| extent.max(1));
         let warp = &mut self.warps[warp];
         let cta = &self.ctas[warp.cta];
@@ -153,7 +175,7 @@ impl Machine<'_> {
             Special::ClusterCtaY => same(cta.id[1] % across[1]),
             Special::ClusterCtaZ => same(cta.id[2] % across[2]),
             Special::ThreadsX => same(self.program.function.threads),
-            Special::WarpSlot => same(warp.index),
+            Special::WarpSlot => same(slot),
             // As if the CTAs were assigned to the SMs in turn.
             Special::Multiprocessor => same(number / warps % MULTIPROCESSORS),
             Special::Multiprocessors => same(MULTIPROCESSORS),

@@ -112,6 +112,8 @@ impl Machine<'_> {
                 let base = *map;
                 let places = self.addresses(warp, *space, Address { base, offset: 0 })?;
                 let values = self.field_values(warp, *field, *value)?;
+                // The instruction gets a count of its own, so that the next one in a loop is another.
+                self.warps[warp].views.count += 1;
                 for lane in lanes(self.warps[warp].registers.active) {
                     let replaced = match space {
                         Space::Global => {

@@ -211,8 +211,9 @@ impl Machine<'_> {
             receiver.shared.bounds(target, bytes, alignment)?;
             self.reached((warp, lane), cta)?;
             self.uses(self.use_now(warp, 1 << lane), cta, barrier_offset)?;
+            self.ctas[cta].shared.barrier(barrier_offset)?;
+            self.fenced((warp, 1 << lane), cta, barrier_offset)?;
             let receiver = &mut self.ctas[cta];
-            receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
             let view = self.warps[warp].views.of(lane);
             self.ctas[cta].shared.reused((target, bytes), view, false)?;
