@@ -47,11 +47,13 @@ pub(crate) struct Kind {
     /// Whether lanes of the instruction write different values to the same address. Then no lane knows that
     /// its own value is the one that stays.
     disputed: bool,
+    /// Whether it adds a floating-point number to a sum that has to be made in order.
+    sums: bool,
 }
 
 impl Kind {
     pub(crate) const READ: Self =
-        Self { write: false, atomic: None, size: 0, asynchronous: false, disputed: false };
+        Self { write: false, atomic: None, size: 0, asynchronous: false, disputed: false, sums: false };
     pub(crate) const WRITE: Self = Self { write: true, ..Self::READ };
 
     /// An access of elements of `size` bytes, each in one step.
@@ -61,6 +63,10 @@ impl Kind {
 
     pub(crate) const fn asynchronous(self) -> Self {
         Self { asynchronous: true, ..self }
+    }
+
+    pub(crate) const fn sums(self, sums: bool) -> Self {
+        Self { sums, ..self }
     }
 
     pub(crate) const fn disputed(self, disputed: bool) -> Self {
@@ -154,6 +160,8 @@ pub(crate) struct Conflict {
     /// Whether the accesses are ordered, but no proxy fence separates the earlier store from the asynchronous
     /// access.
     pub(crate) unfenced: bool,
+    /// Whether both add to a sum that has to be made in order.
+    pub(crate) sums: bool,
 }
 
 #[cfg(test)]

@@ -449,7 +449,8 @@ mod tests {
             (ElementStride(0), 1),
             (ElementStride(1), 1),
         ];
-        let made = fields.into_iter().fold([0; 128], |map, (field, value)| replaced(&map, field, value).unwrap());
+        let made =
+            fields.into_iter().fold([0; 128], |map, (field, value)| replaced(&map, field, value).unwrap());
         let made = decode(&made).unwrap().unwrap();
         assert_eq!((made.rank, made.box_bytes()), (2, 1024));
     }

@@ -368,7 +368,8 @@ impl Word {
         };
         self.writes.insert(at, write);
         self.carry_on(at, history);
-        let link = self.writes.get(at).map_or((self.next, self.next), |write| (write.releases.chain, write.id));
+        let link =
+            self.writes.get(at).map_or((self.next, self.next), |write| (write.releases.chain, write.id));
         let made = self.made.entry((who.warp, who.lanes.trailing_zeros())).or_default();
         made.push_back((who.count, link));
         if made.len() > MADE {
@@ -506,10 +507,15 @@ mod tests {
     fn who_looks_again_and_again_sees_the_last_write() {
         let stranger = View::default();
         let mut word = word(&[1], &stranger);
-        let reads: Vec<u64> = (0..8).map(|_| word.read(visitor(1, 1, &stranger), Scope::Gpu, Choice::Oldest).1).collect();
+        let reads: Vec<u64> =
+            (0..8).map(|_| word.read(visitor(1, 1, &stranger), Scope::Gpu, Choice::Oldest).1).collect();
         assert_eq!(reads, [0, 0, 0, 0, 1, 1, 1, 1]);
         word.holds(7, 4);
-        assert_eq!(word.read(visitor(1, 1, &stranger), Scope::Gpu, Choice::Oldest).1, 7, "a plain store hides all");
+        assert_eq!(
+            word.read(visitor(1, 1, &stranger), Scope::Gpu, Choice::Oldest).1,
+            7,
+            "a plain store hides all"
+        );
     }
 
     #[test]

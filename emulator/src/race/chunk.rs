@@ -91,7 +91,7 @@ impl Crowd {
 fn harmless(a: Kind, b: Kind) -> bool {
     let strong = |kind: Kind| kind.atomic.is_some_and(|scope| scope >= Scope::Gpu);
     let alike = a.size == b.size && a.asynchronous == b.asynchronous;
-    (!a.write && !b.write) || (strong(a) && strong(b) && alike)
+    (!a.write && !b.write) || (strong(a) && strong(b) && alike && !(a.sums && b.sums))
 }
 
 impl Default for Record {
@@ -248,6 +248,7 @@ impl Record {
             (Some(a), Some(b)) => {
                 self.kind.size == kind.size
                     && self.kind.asynchronous == kind.asynchronous
+                    && !(self.kind.sums && kind.sums)
                     && team.together(a, b, (self.warp, warp))
             }
             _ => false,
@@ -256,7 +257,7 @@ impl Record {
             unknown = self.unseen(unknown, both, who, place);
         }
         if conflicts && unknown != 0 && !atomic {
-            return Err(self.conflict(unknown, false));
+            return Err(Conflict { sums: self.kind.sums && kind.sums, ..self.conflict(unknown, false) });
         }
         // ISA 8.9 "Proxy-preserved base causality order": without a proxy fence, a write comes before an
         // access of another proxy, or of the same proxy in another CTA, for the generic proxy alone.
@@ -299,10 +300,11 @@ impl Record {
         let words = (0..16u64).step_by(size).filter(|at| both >> at & ((1u32 << size) - 1) as u16 != 0);
         words.fold(0, |all, at| {
             let address = place.address + at;
-            let missed = lanes(unknown & self.by.lanes(both & (((1u32 << size) - 1) << at) as u16)).filter(|&lane| {
-                let made = place.words.made(address, (self.warp, lane as u32, self.count));
-                !made.is_some_and(|link| who.view.observed.has(place.words.key(address), link))
-            });
+            let missed =
+                lanes(unknown & self.by.lanes(both & (((1u32 << size) - 1) << at) as u16)).filter(|&lane| {
+                    let made = place.words.made(address, (self.warp, lane as u32, self.count));
+                    !made.is_some_and(|link| who.view.observed.has(place.words.key(address), link))
+                });
             missed.fold(all, |all, lane| all | 1 << lane)
         })
     }
@@ -321,7 +323,7 @@ impl Record {
 
     fn conflict(&self, lanes: u32, unfenced: bool) -> Conflict {
         let (warp, lane) = (self.issuer(), lanes.trailing_zeros());
-        Conflict { address: 0, warp, lane, pc: self.pc, wrote: self.kind.write, unfenced }
+        Conflict { address: 0, warp, lane, pc: self.pc, wrote: self.kind.write, unfenced, sums: false }
     }
 
     /// The number of the warp that made or issued the access.
@@ -398,11 +400,9 @@ impl Record {
         match (self.by, by) {
             (By::Each { .. }, By::Each { .. }) if self.by == by => 0,
             (By::All(theirs), By::All(mine)) => unknown(self.others(kind, theirs, mine)),
-            _ => (0..16u32)
-                .filter(|bit| bytes >> bit & 1 == 1)
-                .fold(0, |all, bit| {
-                    all | unknown(self.others(kind, self.by.lanes(1 << bit), by.lanes(1 << bit)))
-                }),
+            _ => (0..16u32).filter(|bit| bytes >> bit & 1 == 1).fold(0, |all, bit| {
+                all | unknown(self.others(kind, self.by.lanes(1 << bit), by.lanes(1 << bit)))
+            }),
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ptx::Space;
-use ptx::inst::{AtomicInst, AtomicOp, FenceSem, LoadOrder, OrderedInst, Scope, StoreOrder};
+use ptx::inst::{AtomicInst, AtomicOp, AtomicType, FenceSem, LoadOrder, OrderedInst, Scope, StoreOrder};
 
 use super::Flow;
 use super::barrier::alike;
@@ -181,7 +181,9 @@ impl Machine<'_> {
         let shared = &mut self.ctas[cta].shared;
         match act {
             Act::Load => shared.observed(offset, bytes, &view.known)?,
-            Act::Store(_) | Act::Change(_) | Act::Reduce(_) => shared.may_write((offset, bytes), view, group)?,
+            Act::Store(_) | Act::Change(_) | Act::Reduce(_) => {
+                shared.may_write((offset, bytes), view, group)?
+            }
         }
         self.touch((warp, lane), cta)
     }
@@ -203,6 +205,11 @@ impl Machine<'_> {
         }
     }
 
+    /// Whether an operation adds to a sum that the program promises to make in order.
+    pub(super) fn sums(&self, op: AtomicOp, ty: AtomicType) -> bool {
+        self.program.function.ordered_sums && op == AtomicOp::Add && ty.is_float()
+    }
+
     pub(super) fn atomic(&mut self, warp: usize, atomic: &AtomicInst) -> Result<Flow, Stop> {
         let AtomicInst { op, ty, space, sem, scope, dst, address, src, swap } = atomic;
         let addresses = self.addresses(warp, *space, *address)?;
@@ -216,10 +223,19 @@ impl Machine<'_> {
         if *space == Space::Global {
             super::memory::aligned_lanes(&addresses, atomic.bytes(), active)?;
         }
-        let kind = Kind::WRITE.atomic(*scope, bytes);
+        let sums = *space == Space::Global && self.sums(*op, *ty);
+        let kind = Kind::WRITE.atomic(*scope, bytes).sums(sums);
         let count = self.warps[warp].views.begin();
         if *space == Space::Global {
             self.note_at(count, (warp, *space), (&addresses, atomic.bytes()), &|_| kind)?;
+        }
+        if sums
+            && let Some((mask, lane)) =
+                alike(&addresses, &addresses, active).iter().find(|(mask, _)| !mask.is_power_of_two())
+        {
+            let pc = u32::try_from(self.warps[warp].pc).unwrap_or(u32::MAX);
+            let other = Box::new(self.place_of(self.number(warp), Some(mask.trailing_zeros()), pc));
+            return Err(Fault::SumsUnordered { address: addresses[*lane], other }.lane(*lane));
         }
         let mut old = vec![[0u64; 32]; operands.len()];
         for lane in lanes(active) {
@@ -236,9 +252,9 @@ impl Machine<'_> {
                     Act::Change(&change)
                 };
                 let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
-                let word = self
-                    .target(warp, *space, at)
-                    .and_then(|target| self.word((warp, 1 << lane), target, (bytes, element, count), order, act));
+                let word = self.target(warp, *space, at).and_then(|target| {
+                    self.word((warp, 1 << lane), target, (bytes, element, count), order, act)
+                });
                 old[element][lane] = word.lane(lane)?;
             }
         }

@@ -122,7 +122,8 @@ fn together(warp: &mut Warp<'_>, inst: &WarpInst, apart: u32) -> Result<(), Faul
         WarpInst::ActiveMask { dst } => {
             // Nothing says which of the lanes execute it together. ISA "activemask".
             let (some, others) = (registers.active & apart, registers.active & !apart);
-            registers.write(*dst, &core::array::from_fn(|lane| if apart >> lane & 1 == 1 { some } else { others }))
+            registers
+                .write(*dst, &core::array::from_fn(|lane| if apart >> lane & 1 == 1 { some } else { others }))
         }
         WarpInst::Sleep { nanoseconds } => registers.read(*nanoseconds).map(drop),
     }

@@ -172,7 +172,8 @@ impl Machine<'_> {
         let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
         let masks: Vec<u32> = self.warps[warp].views.groups(active).map(|(mask, _)| mask).collect();
         let mut fenced = Vec::new();
-        for (&offset, barrier) in self.ctas[cta].shared.barriers.iter().filter(|(_, barrier)| !barrier.public) {
+        for (&offset, barrier) in self.ctas[cta].shared.barriers.iter().filter(|(_, barrier)| !barrier.public)
+        {
             for &mask in &masks {
                 let made = barrier.made;
                 let own = if made.warp == warp { made.lanes & mask } else { 0 };

@@ -352,7 +352,10 @@ impl Machine<'_> {
         let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
         let kind = match reduce {
             // Each element is changed in one step with respect to the whole device.
-            Some(reduce) => Kind::WRITE.atomic(Scope::Gpu, reduce.ty.bytes()).asynchronous(),
+            Some(reduce) => {
+                let kind = Kind::WRITE.atomic(Scope::Gpu, reduce.ty.bytes()).asynchronous();
+                kind.sums(self.sums(reduce.op, reduce.ty))
+            }
             None => Kind::WRITE.asynchronous(),
         };
         for index in 0..map.rows() {

@@ -102,6 +102,18 @@ pub enum Fault {
         /// The generic write.
         other: Box<Place>,
     },
+    /// Two additions of floating-point numbers to the same word, which nothing orders, in a program that promises to make
+    /// sums in order.
+    #[error(
+        "the program promises that sums are made in order, but nothing orders two additions at global address {address:#x}\n  \
+         the other addition: {other}"
+    )]
+    SumsUnordered {
+        /// Address of the word.
+        address: u64,
+        /// The earlier addition.
+        other: Box<Place>,
+    },
     /// Two accesses to shared memory that nothing orders, at least one of which writes.
     #[error(
         "a race at byte {offset} of shared memory of CTA rank {rank}: this access {} what another thread \

@@ -44,6 +44,7 @@ mod reused;
 mod sources;
 mod staging;
 mod steps;
+mod sums;
 mod table;
 mod tensor_maps;
 mod tools;

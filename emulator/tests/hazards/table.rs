@@ -12,7 +12,7 @@ use crate::{
     Case, agreed, asynchronous, barriers, bulk, cluster, coherence, collectives, copies, crossing, flags,
     global, grid, im2col, issuers, joint, kept, known, lanes, launch, legal, lifetimes, locks, matrix,
     mbarriers, memory, named, partial, phases, pipeline, proxies, remote, reused, sources, staging, steps,
-    tensor_maps, unusual, weak,
+    sums, tensor_maps, unusual, weak,
 };
 
 /// Number of random schedules, in addition to the four deterministic ones.
@@ -83,6 +83,7 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
         "GlobalMisaligned" | "SharedMisaligned" => "Addresses as Operands: alignment",
         "GlobalUninitialised" | "SharedUninitialised" | "RegisterUninitialised" => "ld: undefined value",
         "GlobalRace" | "SharedRace" => "Memory Consistency Model, Conflict and data-races",
+        "SumsUnordered" => "Floating-point sums",
         "GlobalUnfenced" | "MissingProxyFence" => "Memory Consistency Model, Proxies",
         "GridNotAwaited" => "griddepcontrol.wait",
         "SharedInFlight" | "MbarrierNotObserved" => "Asynchronous operations: completion mechanisms",
@@ -169,6 +170,7 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("Stores and reductions in flight together", joint::cases()),
         ("All copies of a source", kept::cases()),
         ("Orders of writes", coherence::cases()),
+        ("Sums in order", sums::cases()),
         ("Proxies between CTAs", crossing::cases()),
         ("Two buffers on one mbarrier", phases::shared()),
         ("Fills and drains", phases::drains()),
