@@ -3,11 +3,13 @@
 mod display;
 mod fault;
 mod tensor;
+mod warnings;
 
 use ptx::SourceSite;
 
 pub use fault::{Fault, Owner};
 pub use tensor::TensorFault;
+pub use warnings::Warnings;
 
 /// A fault and its place. Its `Display` text is the report that users read.
 #[derive(Clone, Debug, PartialEq)]

@@ -200,7 +200,14 @@ impl Machine<'_> {
         if barrier.public || barrier.fences.iter().any(|fence| self.follows(by, *fence)) {
             return Ok(());
         }
-        Err(Fault::MbarrierNotFenced { offset: reported(offset), by: barrier.by.into() })
+        let fault = Fault::MbarrierNotFenced { offset: reported(offset), by: barrier.by.into() };
+        let (warp, mask) = by;
+        if let Some(warnings) = self.options.warnings.filter(|_| self.warps[warp].cta == cta) {
+            let lane = mask.trailing_zeros() as usize;
+            warnings.add(self.warps[warp].pc, || *self.trap(warp, fault.lane(lane)));
+            return Ok(());
+        }
+        Err(fault)
     }
 
     /// Whether each lane of a mask comes after a fence by any of the lanes that executed it.
