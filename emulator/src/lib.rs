@@ -143,6 +143,7 @@ pub use launch::Report;
 pub use memory::Memory;
 pub use numerics::Numerics;
 pub use program::Program;
+pub use run::{Together, launch_together};
 pub use schedule::{Options, Schedule};
 pub use trace::{Activity, Class, Event, Lane, Phase, Recorder, SharedAccess, Trace, Track};
 pub use trap::{Fault, Owner, Place, TensorFault, Trap, Wait, Waiting, Warnings};

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use ptx::inst::Inst;
 
 use crate::barrier::{ClusterBarrier, NamedBarrier};
-use crate::clock::Team;
+use crate::clock::{Team, first_of};
 use crate::flight::{Arrival, Load};
+use crate::lanes::ALL;
 use crate::launch::{Launch, Report};
 use crate::memory::Memory;
 use crate::multiply::{Scratch, Warpgroup};
@@ -57,7 +58,7 @@ pub(crate) struct Arrived {
 #[derive(Debug)]
 pub(crate) struct Machine<'p> {
     pub(crate) program: &'p Program,
-    pub(crate) launch: &'p Launch,
+    pub(crate) launch: &'p Launch<'p>,
     pub(crate) memory: &'p Memory,
     pub(crate) options: Options<'p>,
     pub(crate) ctas: Vec<Cta>,
@@ -150,7 +151,7 @@ impl<'p> Machine<'p> {
     /// Creates the cluster with index `cluster` in the grid of clusters.
     pub(crate) fn new(
         program: &'p Program,
-        launch: &'p Launch,
+        launch: &'p Launch<'p>,
         memory: &'p Memory,
         options: Options<'p>,
         cluster: u64,
@@ -184,8 +185,15 @@ impl<'p> Machine<'p> {
             (0..warps_per_cta)
                 .map(move |index| Warp::new(program, (cta, index), cta * per_cta + index as usize, held))
         };
-        let warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
-        let team = Team { first: (cluster as u32).wrapping_mul(all), warps: all, per_cta: warps_per_cta };
+        let mut warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
+        let common = launch.common;
+        let gpus = common.is_several().then(|| launch.gpus());
+        let first = first_of(launch.slot).wrapping_add((cluster as u32).wrapping_mul(all));
+        let team = Team { first, warps: all, per_cta: warps_per_cta, gpus };
+        if let (true, Some(done)) = (common.is_several(), common.done(launch.gpu)) {
+            // Launches of one GPU run one after the other.
+            warps.iter_mut().for_each(|warp| warp.views.change(ALL, |_, view| view.read(&done, team)));
+        }
         let serial = options.schedule != Schedule::Paced;
         let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
         Self {

@@ -169,8 +169,8 @@ mod tests {
     use super::*;
     use crate::clock::NEVER;
 
-    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1 };
-    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1 };
+    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1, gpus: None };
+    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1, gpus: None };
 
     fn who(warp: u32, view: &View) -> Who<'_> {
         let team = if warp < 2 { TEAM } else { OTHER };
@@ -219,7 +219,7 @@ mod tests {
     /// No reader of a word is forgotten, however many there are: a write to it, or to a part of it, must come after each read.
     #[test]
     fn many_readers_are_all_remembered() {
-        const MANY: Team = Team { first: 0, warps: 64, per_cta: 1 };
+        const MANY: Team = Team { first: 0, warps: 64, per_cta: 1, gpus: None };
         let stranger = View::default();
         let of = |warp: u32| Who { team: MANY, pc: 1, ..who(warp, &stranger) };
         let knows = |all: core::ops::Range<usize>| {
@@ -279,7 +279,7 @@ mod tests {
         for (sizes, per_cta, orders) in [([4u32, 4], 4, true), ([8, 4], 4, false), ([4, 4], 1, false)] {
             let races = Races::new();
             let atomic = |size: u32| Kind::WRITE.atomic(Scope::Gpu, size);
-            let team = Team { first: 0, warps: 4, per_cta };
+            let team = Team { first: 0, warps: 4, per_cta, gpus: None };
             races
                 .access(0x4000, sizes[0].into(), atomic(sizes[0]), Who { team, ..who(0, &stranger) })
                 .unwrap();

@@ -32,6 +32,8 @@ pub struct Place {
     pub site: Option<SourceSite>,
     /// The instruction's name.
     pub instruction: &'static str,
+    /// The GPU, if several run together.
+    pub gpu: Option<u32>,
     /// The CTA's coordinates in the grid.
     pub cta: [u32; 3],
     /// The CTA's rank in its cluster.

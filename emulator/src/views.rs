@@ -292,7 +292,7 @@ impl Views {
 mod tests {
     use super::*;
 
-    const TEAM: Team = Team { first: 0, warps: 4, per_cta: 2 };
+    const TEAM: Team = Team { first: 0, warps: 4, per_cta: 2, gpus: None };
 
     #[test]
     fn lanes_know_of_each_other_after_they_met() {

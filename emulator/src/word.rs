@@ -84,7 +84,8 @@ impl Releases {
 
     /// What an acquire in a scope by a warp gets to know.
     pub(crate) fn visible(&self, scope: Scope, warp: u32, team: Team) -> impl Iterator<Item = &Arc<Letter>> {
-        let all = scope >= Scope::Gpu;
+        // With several GPUs, no scope below the system's includes all.
+        let all = scope >= Scope::Gpu && team.gpus.is_none();
         let wide = self.wide.iter().filter(move |_| all);
         let each = self.each.iter().flat_map(|each| each.iter());
         let each = each.filter(move |((by_scope, by), _)| {
@@ -423,8 +424,8 @@ impl Word {
 mod tests {
     use super::*;
 
-    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1 };
-    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1 };
+    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1, gpus: None };
+    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1, gpus: None };
     const SILENT: Publishes = Publishes { scope: Scope::Gpu, release: None, fences: Vec::new() };
 
     fn visitor(warp: u32, count: u32, view: &View) -> Visitor<'_> {

@@ -65,8 +65,8 @@ struct Crowd {
 
 impl Crowd {
     /// Whether an access of this kind races with none of them, whoever makes it.
-    fn bears(&self, kind: Kind) -> bool {
-        self.kinds.iter().all(|other| harmless(*other, kind))
+    fn bears(&self, kind: Kind, widest: Scope) -> bool {
+        self.kinds.iter().all(|other| harmless(*other, kind, widest))
     }
 
     fn push(&mut self, record: Record) {
@@ -87,9 +87,9 @@ impl Crowd {
     }
 }
 
-/// Whether accesses of these kinds never race, whoever makes them.
-fn harmless(a: Kind, b: Kind) -> bool {
-    let strong = |kind: Kind| kind.atomic.is_some_and(|scope| scope >= Scope::Gpu);
+/// Whether accesses of these kinds never race, whoever makes them. `widest`: the scope that includes everybody.
+fn harmless(a: Kind, b: Kind, widest: Scope) -> bool {
+    let strong = |kind: Kind| kind.atomic.is_some_and(|scope| scope >= widest);
     let alike = a.size == b.size && a.asynchronous == b.asynchronous;
     (!a.write && !b.write) || (strong(a) && strong(b) && alike && !(a.sums && b.sums))
 }
@@ -144,7 +144,7 @@ impl Chunk {
             record.order(mask, kind, who, (fenced, place))?;
         }
         let Some(crowd) = &mut self.crowd else { return Ok(()) };
-        if crowd.bears(kind) {
+        if crowd.bears(kind, who.team.widest()) {
             let mut own = crowd.members.get_mut(&who.warp).into_iter().flatten();
             return own.try_for_each(|record| record.order(mask, kind, who, (fenced, place)));
         }
@@ -173,7 +173,8 @@ impl Chunk {
         if own.any(|record| record.takes_in(&new)) {
             return Ok(());
         }
-        if new.may_be_many()
+        let widest = who.team.widest();
+        if new.may_be_many(widest)
             && let Some(crowd) = &mut self.crowd
         {
             if let Some(own) = crowd.members.get_mut(&new.warp) {
@@ -186,13 +187,15 @@ impl Chunk {
             *place = new;
             return Ok(());
         }
-        if self.more.len() >= FEW && self.records().any(|record| record.may_be_many()) {
+        if self.more.len() >= FEW && self.records().any(|record| record.may_be_many(widest)) {
             let crowd = self.crowd.get_or_insert_default();
-            for record in self.near.iter_mut().chain(&mut self.more).filter(|record| record.may_be_many()) {
+            for record in
+                self.near.iter_mut().chain(&mut self.more).filter(|record| record.may_be_many(widest))
+            {
                 crowd.push(core::mem::take(record));
             }
             self.more.retain(|record| record.mask != 0);
-            if new.may_be_many() {
+            if new.may_be_many(widest) {
                 crowd.push(new);
                 return Ok(());
             }
@@ -211,8 +214,11 @@ impl Record {
     }
 
     /// Whether there may be as many such accesses as the grid has warps, none of which races with another.
-    fn may_be_many(&self) -> bool {
-        self.mask != 0 && self.count != NEVER && !self.kind.asynchronous && harmless(self.kind, self.kind)
+    fn may_be_many(&self, widest: Scope) -> bool {
+        self.mask != 0
+            && self.count != NEVER
+            && !self.kind.asynchronous
+            && harmless(self.kind, self.kind, widest)
     }
 
     /// Refuses an access that races with this one. Removes this record if the access comes after it.
@@ -261,7 +267,7 @@ impl Record {
         }
         // ISA 8.9 "Proxy-preserved base causality order": without a proxy fence, a write comes before an
         // access of another proxy, or of the same proxy in another CTA, for the generic proxy alone.
-        let cta = |number: u32| number / team.per_cta.max(1);
+        let cta = |number: u32| team.cta(number);
         let crosses = kind.asynchronous
             && self.kind.write
             && !atomic

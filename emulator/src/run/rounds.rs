@@ -67,7 +67,7 @@ impl Machine<'_> {
         self.fruitless = 0;
         self.idle = 0;
         self.stuck = 0;
-        self.launch.progress.goes_on(&mut self.standing);
+        self.launch.common.progress.goes_on(&mut self.standing);
     }
 
     fn run_rounds(&mut self) -> Result<Outcome, Box<Trap>> {

@@ -120,7 +120,7 @@ impl Machine<'_> {
         let (value, seen) = match target {
             Target::Global(address) => {
                 let memory = self.memory;
-                self.launch.races.word(address, |word| {
+                self.launch.common.races.word(address, |word| {
                     let old = memory.load(address, &mut buffer[..size]).map(|()| from_bytes(&buffer));
                     let (value, new, seen) = step(word, old)?;
                     if let Some(new) = new {
@@ -349,7 +349,7 @@ impl Machine<'_> {
         views.acquire_seen(active, (number, team), scope, None);
         views.acquire_waits(active, scope);
         if sem == FenceSem::SequentiallyConsistent {
-            self.launch.races.in_fence_order(|earlier| {
+            self.launch.common.races.in_fence_order(|earlier| {
                 views.change(active, |_, view| {
                     earlier.visible(scope, number, team).for_each(|letter| view.read(letter, team));
                 });

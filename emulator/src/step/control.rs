@@ -267,6 +267,11 @@ impl Machine<'_> {
         }
         warp.exited = true;
         let cta = warp.cta;
+        if self.launch.common.is_several() {
+            let team = self.team;
+            let letter = self.warps[index].views.publish(ALL).write(team);
+            self.launch.common.has_done(self.launch.gpu, &letter);
+        }
         let last = self.warps.iter().filter(|warp| warp.cta == cta).all(|warp| warp.exited);
         if last {
             self.ctas[cta].exited = true;

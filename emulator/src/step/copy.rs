@@ -102,7 +102,7 @@ impl Machine<'_> {
     /// Sets the end of a copy's read.
     fn copy_settles(&self, warp: usize, copy: ThreadCopy, to: Claim) {
         let (pc, by) = (u32::try_from(copy.pc).unwrap_or(u32::MAX), By::lane(copy.lane));
-        self.launch.races.settle(copy.source, pc, (self.number(warp), by, NEVER), to);
+        self.launch.common.races.settle(copy.source, pc, (self.number(warp), by, NEVER), to);
     }
 
     fn copies_arrive(&mut self, warp: usize, barrier: Operand, counted: bool) -> Result<(), Stop> {

@@ -128,7 +128,20 @@ impl Machine<'_> {
         {
             return Err(Fault::GridNotAwaited { address });
         }
-        self.launch.races.access_all(ranges, kind, who).map_err(|conflict| self.race(conflict, kind))
+        if let (true, Some(&(address, _))) = (self.launch.common.is_several(), ranges.peek()) {
+            self.reaches(address)?;
+        }
+        self.launch.common.races.access_all(ranges, kind, who).map_err(|conflict| self.race(conflict, kind))
+    }
+
+    /// Refuses an access to the memory of another GPU that does not share it, or that has left.
+    fn reaches(&self, address: u64) -> Result<(), Fault> {
+        let (own, common) = (self.launch.gpu, self.launch.common);
+        match self.memory.owner(address) {
+            Some((gpu, false)) if gpu != own => Err(Fault::NotShared { address, gpu }),
+            Some((gpu, _)) if gpu != own && common.has_left(gpu) => Err(Fault::PeerLeft { address, gpu }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {

@@ -76,7 +76,7 @@ impl Machine<'_> {
                 until: if let Some(Held::Until(phase)) = held { phase } else { None },
             };
             let kind = Kind::READ.asynchronous();
-            let noted = self.launch.races.access(address, TENSOR_MAP_BYTES as u64, kind, who);
+            let noted = self.launch.common.races.access(address, TENSOR_MAP_BYTES as u64, kind, who);
             noted.map_err(|conflict| match conflict {
                 Conflict { unfenced: true, warp, pc, .. } => {
                     let other = Box::new(self.place_of(warp, Some(conflict.lane), pc));
@@ -102,7 +102,7 @@ impl Machine<'_> {
 
     /// The number of the warp's CTA in the grid.
     fn cta_number(&self, warp: usize) -> u32 {
-        self.number(warp) / self.team.per_cta.max(1)
+        self.team.cta(self.number(warp))
     }
 
     pub(super) fn map_instruction(&mut self, warp: usize, inst: &MapInst) -> Result<Flow, Stop> {

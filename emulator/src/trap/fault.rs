@@ -102,6 +102,24 @@ pub enum Fault {
         /// The generic write.
         other: Box<Place>,
     },
+    /// An access to memory of another GPU that it does not share.
+    #[error("global address {address:#x} is memory of GPU {gpu}, which does not share it with other GPUs")]
+    NotShared {
+        /// Address of the first byte.
+        address: u64,
+        /// The GPU whose memory it is.
+        gpu: u32,
+    },
+    /// An access to memory of another GPU whose process has ended.
+    #[error(
+        "global address {address:#x} is memory of GPU {gpu}, which has left: it has to wait until the others no longer access it"
+    )]
+    PeerLeft {
+        /// Address of the first byte.
+        address: u64,
+        /// The GPU whose memory it was.
+        gpu: u32,
+    },
     /// Two additions of floating-point numbers to the same word, which nothing orders, in a program that promises to make
     /// sums in order.
     #[error(
