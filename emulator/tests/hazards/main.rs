@@ -23,6 +23,7 @@ mod flags;
 mod global;
 mod grid;
 mod im2col;
+mod impatient;
 mod issuers;
 mod joint;
 mod kept;
@@ -31,11 +32,14 @@ mod lanes;
 mod legal;
 mod lifetimes;
 mod locks;
+mod lockstep;
 mod matrix;
 mod mbarriers;
 mod memory;
 mod named;
+mod observed;
 mod partial;
+mod paths;
 mod phases;
 mod pipeline;
 mod proxies;
@@ -95,6 +99,8 @@ struct Case {
     isa: Option<&'static str>,
     /// Whether earlier grids may still run.
     dependent: bool,
+    /// How many times the program is launched, one after the other on the same memory.
+    launches: u32,
     program: Box<dyn Fn(Kernel<'_>) + Send + Sync>,
     found: fn(&Fault) -> bool,
 }
@@ -176,7 +182,8 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
     arguments.extend(tiled.into_iter().map(Argument::from));
     arguments.extend(walked.into_iter().map(Argument::from));
     let options = Options { dependent: case.dependent || options.dependent, ..*options };
-    program.launch(Grid { ctas: [case.ctas, 1, 1] }, &arguments, &memory, &options).map(drop)
+    let grid = Grid { ctas: [case.ctas, 1, 1] };
+    (0..case.launches).try_for_each(|_| program.launch(grid, &arguments, &memory, &options).map(drop))
 }
 
 impl<'f> Kernel<'f> {
@@ -283,7 +290,7 @@ impl Case {
         program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
     ) -> Self {
         let program = Box::new(program);
-        Self { why, threads, cluster: 1, ctas: 1, isa: None, dependent: false, program, found }
+        Self { why, threads, cluster: 1, ctas: 1, isa: None, dependent: false, launches: 1, program, found }
     }
 
     /// Two CTAs of one warp each.
@@ -302,6 +309,10 @@ impl Case {
 
     fn ctas(self, ctas: u32) -> Self {
         Self { ctas, ..self }
+    }
+
+    fn launches(self, launches: u32) -> Self {
+        Self { launches, ..self }
     }
 
     /// Makes the grid one cluster of this many CTAs.

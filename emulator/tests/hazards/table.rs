@@ -10,9 +10,9 @@ use emulator::{Failure, Fault, Options, Schedule};
 
 use crate::{
     Case, agreed, asynchronous, barriers, bulk, cluster, coherence, collectives, copies, crossing, flags,
-    global, grid, im2col, issuers, joint, kept, known, lanes, launch, legal, lifetimes, locks, matrix,
-    mbarriers, memory, named, partial, phases, pipeline, proxies, remote, reused, sources, staging, steps,
-    sums, tensor_maps, unusual, weak,
+    global, grid, im2col, impatient, issuers, joint, kept, known, lanes, launch, legal, lifetimes, locks,
+    lockstep, matrix, mbarriers, memory, named, observed, partial, paths, phases, pipeline, proxies, remote,
+    reused, sources, staging, steps, sums, tensor_maps, unusual, weak,
 };
 
 /// Number of random schedules, in addition to the four deterministic ones.
@@ -23,10 +23,41 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/evidence/hazard
 const WRITE: &str = "HAZARDS_PAGE";
 
 /// Hazards that no schedule finds. If one is found, it must be removed here.
-const MISSED: &[&str] = &[];
+const MISSED: &[&str] = &[
+    "all lanes store 7 to a word of global memory, then one lane stores 9",
+    "all lanes store 7 to a word of shared memory, then one lane stores 9",
+    "a mark that all lanes set, and one lane clears in the same round",
+    "lanes that replace extents of a map in shared memory in turn",
+    "lanes that replace extents of a map in global memory in turn",
+    "lanes that replace one field of a map together, each with its own value",
+    "roles told apart by %warpid",
+    "partial sums of warps in slots numbered by %warpid",
+    "%warpid read again after a wait",
+    "the first lane of activemask arrives for its warp after a branch",
+    "votes of the lanes in activemask counted as those of the whole warp",
+    "a map made from zeros without the extent of its box",
+    "a map made from zeros and not acquired",
+    "100 polls of another CTA's flag, and then on without it",
+    "100 times test_wait for a load, and then on without it",
+    "100 tries to take a lock, and then in without it",
+];
 
 /// Hazards whose twin traps. If it no longer does, it must be removed here.
-const TWINS: &[&str] = &[];
+const TWINS: &[&str] = &[
+    "a flag in shared memory put back plainly by another lane than the one that saw it",
+    "a flag put back plainly after one relaxed read, whatever it has seen",
+    "a flag of volatile accesses put back plainly, and a relaxed poll of the own CTA's scope",
+    "a flag of a peer put back plainly by another lane than the one that saw it",
+    "a retirement count put back to zero plainly by the first block",
+    "a count read plainly after a relaxed ticket that is not the last one",
+    "a count in shared memory put back plainly by the first of three warps",
+    "a slot taken by atom.cas and put back plainly, whether or not it was full",
+    "a letter taken by atom.exch and the box filled plainly, whether or not it came",
+    "a new barrier and a proxy fence that its user executes before it knows of it",
+    "a barrier without a fence that a relaxed barrier of the cluster tells a peer",
+    "a map made from zeros without the extent of its box",
+    "a map made from zeros and not acquired",
+];
 
 /// Legal programs that are flagged. If one is no longer flagged, it must be removed here.
 const FLAGGED: &[&str] = &[];
@@ -185,11 +216,19 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("Words that decide a branch", steps::branches()),
         ("Copies by every lane", partial::lanes()),
         ("Global memory without a barrier of the grid", agreed::passes()),
+        ("What a read has observed", observed::cases()),
+        ("Lanes in turn", lockstep::cases()),
+        ("Registers that prove nothing", lockstep::registers()),
+        ("Fences and waits of another thread", paths::cases()),
+        ("Tensor maps from zeros", paths::maps()),
+        ("Polls that give up", impatient::polls()),
+        ("Counts that cover nothing", impatient::counts()),
+        ("A second launch", impatient::launches()),
     ]
 }
 
 fn legal() -> Vec<Case> {
-    legal::cases().into_iter().chain(unusual::cases()).collect()
+    [legal::cases(), unusual::cases(), paths::legal()].into_iter().flatten().collect()
 }
 
 const INTRODUCTION: &str = "\
@@ -226,6 +265,19 @@ fn the_page_says_how_many_schedules_find_each_hazard() {
                 writeln!(wrong, "{group}: {why}: the twin: {failure:?}").unwrap();
             }
         }
+    }
+    let errors = [
+        ("A mistake that no schedule finds", MISSED),
+        ("A twin that traps", TWINS),
+        ("A legal program that traps", FLAGGED),
+    ];
+    if errors.iter().any(|(_, list)| !list.is_empty()) {
+        page.push_str(
+            "\n## Known errors of the emulator\n\nThey are exceptions to the rest of this page.\n\n",
+        );
+    }
+    for (what, why) in errors.iter().flat_map(|(what, list)| list.iter().map(move |why| (what, why))) {
+        writeln!(page, "* {what}: {why}").unwrap();
     }
     let cases = legal();
     page.push_str(

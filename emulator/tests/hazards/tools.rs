@@ -113,6 +113,17 @@ impl<'f> Kernel<'f> {
         f.loop_(|| f.break_if(f.load_ordered::<u32, 1>(order, at)[0].differs_from(0)));
     }
 
+    /// Polls a word until it has this value.
+    pub(crate) fn poll_for(self, at: Location, order: LoadOrder, value: impl Source<'f, u32>) {
+        let (f, value) = (self.f, self.f.variable(value).get());
+        f.loop_(|| f.break_if(f.load_ordered::<u32, 1>(order, at)[0].equals(value)));
+    }
+
+    /// Stores to a word of `flag` plainly.
+    pub(crate) fn lower(self, number: i32) {
+        self.f.store_global(self.flag, number * 4, [self.f.constant(0u32)]);
+    }
+
     /// Adds one to a word, with scope `.gpu`.
     pub(crate) fn add(self, at: Location, sem: AtomicSem) -> Value<'f, u32> {
         self.f.atomic(AtomicOp::Add, at, self.f.constant(1u32), (sem, Scope::Gpu))
