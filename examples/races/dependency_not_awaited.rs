@@ -1,4 +1,5 @@
 //! A programmatic dependent launch: the kernel may begin before the kernel that writes its operands has
+//! ended. It loads the operands immediately.
 
 use emulator::Memory;
 use ptx::abi::Argument;

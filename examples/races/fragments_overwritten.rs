@@ -1,4 +1,5 @@
 //! A `wgmma` whose A comes from registers is still running when the next fragments are loaded into the same
+//! registers.
 
 use emulator::Memory;
 use ptx::abi::Argument;

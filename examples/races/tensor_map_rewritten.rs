@@ -1,5 +1,5 @@
 //! A grouped GEMM keeps one tensor map in global memory. It changes the map to the next group's operand while
-//! group before still read through it.
+//! the copies of the previous group still read through it.
 
 use emulator::Memory;
 use ptx::abi::Argument;
