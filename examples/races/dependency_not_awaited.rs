@@ -17,6 +17,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 1,
     dependent: true,
+    silent: None,
     arguments,
     program,
 };

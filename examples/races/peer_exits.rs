@@ -17,6 +17,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 2,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

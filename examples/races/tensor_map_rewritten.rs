@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };
