@@ -47,6 +47,7 @@
 //! | Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait for the group ends. Reductions of the same bytes may be in flight together; who reads them needs all. | Bulk copies and asynchronous stores; Stores and reductions in flight together; `tests/instructions/bulk.rs` |
 //! | Tensor maps in memory: every field that can be replaced. A write to a map must be released through the tensormap proxy, then acquired by the CTA that uses the map, at the address of the map. No copy in flight may use the map during the write. | Tensor maps that change; Maps of other CTAs, and grids before this one; `tests/instructions/tensor_maps.rs`; Tensor maps from zeros |
 //! | Grids before this one. With [`Options::dependent`], an access to global memory traps unless it is ordered after a `griddepcontrol.wait`. | Grids before this one, role by role |
+//! | Several GPUs ([`launch_together`]): launches that run at the same time, memory that they share, and scopes: threads of different GPUs synchronise in the scope of the system. A GPU begins early or late, and may leave first. | `tests/gpus.rs` |
 //! | Bounds, alignment and values that were never written, in memory and in registers. | Plain accesses |
 //! | Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and by the metadata of a sparse A. Integer results. | `tests/wgmma.rs`, `tests/gemm/main.rs` |
 //! | Floating-point results of `wgmma` with [`Numerics::Exact`], which documents the rule; those of `mma.sync` always. | `src/numerics/tests.rs` |
@@ -78,6 +79,7 @@
 //! | the coherence order of a word | each write takes any place that is allowed among the kept ones | a read that returns a write of which the execution is still to come (load buffering) is never tried |
 //! | reads of a word | the last one of each thread, however many threads there are | nothing. A thread that has missed the last write four times sees it, so that polls end |
 //! | relaxed reads until a fence or acquire | the releases of all of them | nothing |
+//! | strong writes that a thread has seen without an acquire, which come before what it does next | the last eight chains of each word; of each thread, the last four writes to a word | older ones: a plain access after one of them is reported as a race |
 //! | fences of a thread | the last of each scope | nothing |
 //! | proxy fences | how far each lane's accesses are fenced, for lanes with equal knowledge together | a lane that learns of another lane's store, but not of the proxy fence which both executed after it, counts as fenced |
 //! | asynchronous writes of shared memory | the last one of each byte, and the last reduction through each mbarrier after it | nothing: a write must have come after the one before |
@@ -93,7 +95,7 @@
 //! * Interleaved tensor maps (16 B and 32 B), steps of an im2col map's channels and images, and fills other
 //!   than zeros: descriptions of tensor maps cannot express them.
 //! * Prefetches to L2 (only their operands are checked) and L2 hints.
-//! * Grids that overlap: launches run one after the other. With [`Options::dependent`] an access before
+//! * Grids of one GPU that overlap: its launches run one after the other. With [`Options::dependent`] an access before
 //!   `griddepcontrol.wait` traps nevertheless.
 //!
 //! # What traps

@@ -1,8 +1,8 @@
 //! Random schedules: which warp takes the next turn, and which asynchronous work completes.
 //!
 //! The seed also chooses a temper. With odd seeds warps have priorities. With every fourth seed a warp that polls goes on
-//! to poll for long, so that a program which gives up after some polls does. With another fourth one warp of each cluster
-//! sleeps: it and its copies go on only when nothing else can.
+//! to poll for long, so that a program which gives up after some polls does. With every eighth one warp
+//! sleeps in half of the clusters: it and its copies go on only when nothing else can.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,12 @@ const TURNS_OF_CLUSTER: usize = 64;
 const SIGNALS_OF_CLUSTER: usize = 2;
 /// How often a warp is let poll for long at one place.
 const EPISODES: u8 = 2;
+/// Number of turns without a poll after which a warp no longer counts as polling.
+const OTHERS: u32 = 4;
 /// Number of turns for which a cluster lets others run before its sleeping warp wakes.
-const SLEEP: u32 = 64;
+const SLEEP: u32 = 256;
+/// How often it falls asleep.
+const NAPS: u32 = 3;
 /// Number of polls of the other warps before it wakes for a turn.
 const DREAM: u32 = 32;
 
@@ -28,14 +32,26 @@ const DREAM: u32 = 32;
 pub(crate) struct Temper {
     /// The priorities of the warps; the lowest value runs first. Empty before the first turn.
     ranks: Vec<u64>,
-    /// The warp that polls for long, and how many more polls it has.
-    stubborn: Option<(usize, u32)>,
+    /// The warp that polls for long.
+    stubborn: Option<Stubborn>,
     /// How often a warp has polled for long, by warp and operation.
     episodes: HashMap<(usize, usize), u8>,
     /// The warp that sleeps.
     sleeper: Option<usize>,
+    /// How often it has fallen asleep.
+    naps: u32,
     /// For how many turns nothing but the sleeping warp could go on.
     slept: u32,
+}
+
+/// A warp that polls for long.
+#[derive(Clone, Copy, Debug)]
+struct Stubborn {
+    warp: usize,
+    /// How many more polls it has.
+    left: u32,
+    /// Number of turns without one.
+    others: u32,
 }
 
 impl Machine<'_> {
@@ -50,8 +66,11 @@ impl Machine<'_> {
     fn run_with_temper(&mut self, temper: &mut Temper, yields: bool) -> Result<Outcome, Box<Trap>> {
         if temper.ranks.is_empty() {
             temper.ranks = (0..self.warps.len()).map(|_| self.random.next()).collect();
-            if self.options.seed % 8 == 4 {
+            // In some clusters no warp sleeps, so that they overtake the others.
+            if self.options.seed % 8 == 4 && self.random.below(2) == 0 {
                 temper.sleeper = Some(self.random.below(self.warps.len()));
+                // It sleeps from the beginning, or falls asleep later.
+                temper.slept = if self.random.below(2) == 0 { 0 } else { SLEEP };
             }
         }
         let ranked = self.options.seed % 2 == 1;
@@ -71,12 +90,13 @@ impl Machine<'_> {
                 let warp = self.next_warp(temper, &ready, ranked);
                 let quantum = 1 + self.random.below(64) as u32;
                 self.signalled = false;
+                let before = self.warps[warp].fruitless;
                 turn = self.turn(warp, quantum)?;
                 // A warp that only polls must not keep others from writing the word that it polls.
                 if turn == Turn::Idle || self.random.below(64) == 0 {
                     temper.ranks[warp] = self.random.next();
                 }
-                self.polls(temper, warp, turn);
+                self.polls(temper, warp, (turn, before));
                 awake = temper.sleeper == Some(warp);
             }
             let mut happened = false;
@@ -87,8 +107,10 @@ impl Machine<'_> {
                 (self.idle, self.fruitless) = (0, 0);
                 continue;
             }
-            if turn == Turn::Progress && !awake {
-                temper.slept = 0;
+            // It falls asleep again when others go on, and sometimes after what others may wait for.
+            if turn == Turn::Progress && !awake || awake && self.signalled && self.random.below(2) == 0 {
+                temper.slept = if temper.naps < NAPS { 0 } else { SLEEP };
+                temper.naps += u32::from(temper.naps < NAPS);
             }
             self.idle = if turn != Turn::Idle || happened { 0 } else { self.idle + 1 };
             if turn == Turn::Progress || happened {
@@ -134,7 +156,7 @@ impl Machine<'_> {
 
     /// The warp that takes the next turn.
     fn next_warp(&mut self, temper: &Temper, ready: &[usize], ranked: bool) -> usize {
-        if let Some((warp, _)) = temper.stubborn.filter(|(warp, _)| ready.contains(warp)) {
+        if let Some(Stubborn { warp, .. }) = temper.stubborn.filter(|one| ready.contains(&one.warp)) {
             return warp;
         }
         let any = ready[self.random.below(ready.len())];
@@ -143,16 +165,19 @@ impl Machine<'_> {
     }
 
     /// Lets a warp that has polled in vain poll on, with every fourth seed.
-    fn polls(&mut self, temper: &mut Temper, warp: usize, turn: Turn) {
+    fn polls(&mut self, temper: &mut Temper, warp: usize, (turn, before): (Turn, u32)) {
         if self.options.seed % 4 != 2 {
             return;
         }
         let state = &self.warps[warp];
-        let polls = turn == Turn::Idle && state.may_run() || state.fruitless > 0;
+        // Polls of words since the turn began, or one of an mbarrier.
+        let words = state.fruitless.saturating_sub(before);
+        let polls = turn == Turn::Idle && state.may_run() || words > 0;
         match &mut temper.stubborn {
-            Some((stubborn, left)) if *stubborn == warp => {
-                *left = left.saturating_sub(1);
-                if *left == 0 || !polls {
+            Some(one) if one.warp == warp => {
+                one.left = one.left.saturating_sub(if polls { words.max(1) } else { 0 });
+                one.others = if polls { 0 } else { one.others + 1 };
+                if one.left == 0 || one.others > OTHERS || turn == Turn::Progress {
                     temper.stubborn = None;
                 }
             }
@@ -162,7 +187,8 @@ impl Machine<'_> {
                 let episodes = temper.episodes.entry((warp, place)).or_default();
                 if *episodes < EPISODES {
                     *episodes += 1;
-                    temper.stubborn = Some((warp, 1 << (5 + self.random.below(6))));
+                    let left = 1 << (5 + self.random.below(6));
+                    temper.stubborn = Some(Stubborn { warp, left, others: 0 });
                 }
             }
             None => {}

@@ -29,6 +29,9 @@ use crate::trap::Trap;
 /// is set aside keeps its shared memory.
 const MOST_YIELDING: u64 = 32;
 
+/// Largest number of clusters set aside of which some poll on under random schedules.
+const FEW: usize = 8;
+
 /// How long an idle host thread sleeps before it looks for work again.
 const LISTEN: Duration = Duration::from_micros(200);
 
@@ -165,7 +168,13 @@ impl<'p> Residents<'p> {
             if let (Some(new), true) = (new, queue.begin) {
                 break new;
             }
-            let stirred = queue.waiting.iter().position(|(_, machine)| machine.is_stirred());
+            let mut stirred = queue.waiting.iter().position(|(_, machine)| machine.is_stirred());
+            let (even, of) = (self.options.seed % 2 == 0, queue.waiting.len());
+            if self.options.schedule == Schedule::Random && even && of <= FEW && stirred.is_some() {
+                // Some poll on meanwhile, though nothing has changed.
+                let any = queue.random.below(2) == 0;
+                stirred = stirred.filter(|_| !any).or_else(|| Some(queue.random.below(of)));
+            }
             // If no cluster has anything to do and none is running, the waiting clusters poll once more in
             // turn.
             let idle = new.is_none() && queue.running == 0;
@@ -189,7 +198,14 @@ impl<'p> Residents<'p> {
         queue.begin = false;
         drop(queue);
         let job = &self.jobs[new];
-        let mut machine = Machine::new(job.program, job.launch, self.memory, self.options, index.1);
+        // Under some schedules the last cluster begins first.
+        let backwards = match self.options.schedule {
+            Schedule::Latest => true,
+            Schedule::Random => self.options.seed % 8 >= 4,
+            Schedule::Default | Schedule::Earliest | Schedule::Paced => false,
+        };
+        let cluster = if backwards { job.clusters - 1 - index.1 } else { index.1 };
+        let mut machine = Machine::new(job.program, job.launch, self.memory, self.options, cluster);
         self.common.progress.goes_on(&mut machine.standing);
         Some((index, machine))
     }

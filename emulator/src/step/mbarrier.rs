@@ -121,9 +121,6 @@ impl Machine<'_> {
             let used = self.uses(Used { warp: index, lanes: 1 << lane, count, pc }, cta, offset);
             used.lane(lane)?;
             let published = self.published((index, lane), order);
-            if far {
-                self.fenced((index, 1 << lane), cta, offset).lane(lane)?;
-            }
             let shared = &mut self.ctas[cta].shared;
             let barrier = shared.barrier(offset).lane(lane)?;
             published.iter().for_each(|published| barrier.gather(published, far));

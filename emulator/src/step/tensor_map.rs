@@ -18,6 +18,7 @@ use crate::lanes::{ALL, lanes};
 use crate::launch::PARAMETERS;
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Who};
+use crate::shared::{reported, split};
 use crate::tensor_map::{Map, decode, replaced};
 use crate::trap::{Fault, InLane, Stop, TensorFault};
 
@@ -114,7 +115,13 @@ impl Machine<'_> {
                 let values = self.field_values(warp, *field, *value)?;
                 // The instruction gets a count of its own, so that the next one in a loop is another.
                 self.warps[warp].views.count += 1;
-                for lane in lanes(self.warps[warp].registers.active) {
+                let active = self.warps[warp].registers.active;
+                for (mask, lane) in alike(&places, &places, active) {
+                    if lanes(mask).any(|other| values[other] != values[lane]) {
+                        return Err(self.replaced_apart(warp, *space, places[lane]).lane(lane));
+                    }
+                }
+                for lane in lanes(active) {
                     let replaced = match space {
                         Space::Global => {
                             self.replace_global((warp, lane), places[lane], *field, values[lane])
@@ -152,6 +159,19 @@ impl Machine<'_> {
             }
         }
         Ok(Flow::Next)
+    }
+
+    /// The fault of lanes that replace a field of one map together, each with a value of its own.
+    fn replaced_apart(&self, warp: usize, space: Space, address: u64) -> Fault {
+        let pc = u32::try_from(self.warps[warp].pc).unwrap_or(u32::MAX);
+        let other = Box::new(self.place_of(self.number(warp), None, pc));
+        match space {
+            Space::Global => Fault::GlobalRace { address, write: true, other_write: true, other },
+            Space::Shared | Space::SharedCluster => {
+                let (rank, offset) = split(address as u32);
+                Fault::SharedRace { rank, offset: reported(offset), write: true, other_write: true, other }
+            }
+        }
     }
 
     fn map_word(&mut self, warp: usize, dst: Reg, address: Operand) -> Result<(), Stop> {

@@ -105,6 +105,9 @@ struct Case {
     found: fn(&Fault) -> bool,
 }
 
+/// Instructions of a cluster after which a program counts as one that never ends.
+const FUEL: u64 = 400_000;
+
 const BOX_BYTES: u32 = 8 * 64 * 2;
 /// Offset of the programs' mbarrier, after their data.
 const BARRIER: u32 = 7168;
@@ -340,7 +343,7 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn each_hazard_is_found_and_its_twin_passes() {
-    let options = Options { fuel: 100_000, ..Options::default() };
+    let options = Options { fuel: FUEL, ..Options::default() };
     let mut wrong = Vec::new();
     for case in cases() {
         match launch(&case, true, &options) {
@@ -392,7 +395,7 @@ fn a_dependent_grid_waits_for_those_before_it() {
 fn random_schedules_find_what_the_others_do_not() {
     let case = barriers::numbers_mixed_up();
     let run = |broken, (schedule, seed)| {
-        launch(&case, broken, &Options { schedule, seed, fuel: 100_000, threads: 1, ..Options::default() })
+        launch(&case, broken, &Options { schedule, seed, fuel: FUEL, threads: 1, ..Options::default() })
     };
     let mut found = 0;
     for schedule in Schedule::sweep(512) {
@@ -423,7 +426,7 @@ fn who_takes_lane_0_for_the_elected_one_is_found() {
             launch(
                 &case,
                 broken,
-                &Options { schedule, seed, fuel: 100_000, threads: 1, ..Options::default() },
+                &Options { schedule, seed, fuel: FUEL, threads: 1, ..Options::default() },
             )
         };
         let mut found = 0;

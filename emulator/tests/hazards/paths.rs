@@ -185,6 +185,7 @@ fn multiplies() -> Vec<Case> {
             let last = f.warp_index().equals(3);
             k.in_broken(|| f.if_(last, || k.write(k.base + k.lane() * 4, 7u32)));
             f.wgmma_wait(0);
+            f.barrier_sync(0, 128);
             k.in_twin(|| f.if_(last, || k.write(k.base + k.lane() * 4, 7u32)));
         })
         .isa(WAITS),
@@ -197,10 +198,26 @@ fn multiplies() -> Vec<Case> {
                 f.wgmma_commit();
             }
             f.wgmma_wait(1);
+            f.barrier_sync(0, 128);
             let stage = k.stage(if k.broken { 4 } else { 2 });
             k.in_warp(2, || k.write(stage + k.lane() * 4, 7u32));
             f.wgmma_wait(0);
         })
+        .isa(WAITS),
+        Case::new(
+            "operands overwritten by a warp after its own wait, and no barrier of the warpgroup",
+            128,
+            found,
+            |k| {
+                // A wait is one of the executing threads: the other warps' quarters of the multiply may still read.
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, false, None);
+                k.finish();
+                k.in_twin(|| k.f.barrier_sync(0, 128));
+                k.write(k.own(k.base), k.thread);
+            },
+        )
         .isa(WAITS),
     ]
 }
@@ -258,15 +275,6 @@ impl Kernel<'_> {
 pub(crate) fn legal() -> Vec<Case> {
     let legal = |why, threads, program: fn(Kernel<'_>)| Case::new(why, threads, |_: &Fault| false, program);
     vec![
-        legal("operands overwritten by a warp after its own wait", 128, |k| {
-            // wgmma is one operation of the warpgroup: it is complete for all warps, or for none.
-            let d = k.accumulators();
-            k.ready_to_multiply();
-            k.wgmma(&d, false, None);
-            k.finish();
-            k.write(k.own(k.base), k.thread);
-        })
-        .isa("wgmma.commit_group: one group per warpgroup; wgmma.wait_group"),
         legal("a box of one warpgroup fenced by its reader through another space's name", 256, |k| {
             k.handed_over(|| (), || k.in_thread(128, || k.f.fence_proxy_async(ProxySpace::All)));
         })
