@@ -79,7 +79,8 @@ impl Together<'_> {
     fn begin<'c>(&self, slot: u32, common: &'c Common) -> Result<Launch<'c>, Failure> {
         let function = &self.program.function;
         let block = abi::parameter_bytes(function, self.arguments, |map| Ok::<_, Failure>(encode(map)))?;
-        let maps = self.program.tensor_map_offsets().filter_map(|offset| {
+        let offsets = abi::tensor_map_offsets(function, self.arguments).into_iter();
+        let maps = offsets.filter_map(|offset| {
             let map = decode(block.get(offset..offset + abi::TENSOR_MAP_BYTES)?)?.ok()?;
             Some((PARAMETERS + offset as u64, map))
         });
