@@ -88,6 +88,8 @@ pub(crate) struct Machine<'p> {
     pub(crate) random: Random,
     /// Whether the last turn of a warp ended with an operation that other clusters may wait for.
     pub(crate) signalled: bool,
+    /// Whether it only looks for a moment, as none of the words that it polls has changed.
+    pub(crate) brief: bool,
     /// How a random schedule treats the warps.
     pub(crate) temper: Temper,
     pub(crate) fuel: u64,
@@ -218,6 +220,7 @@ impl<'p> Machine<'p> {
             tracer,
             random: Random::new(options.seed, cluster),
             signalled: false,
+            brief: false,
             temper: Temper::default(),
             fuel: options.fuel,
         }

@@ -110,6 +110,8 @@ impl Releases {
 #[derive(Clone, Debug)]
 pub(crate) struct Publishes {
     pub(crate) scope: Scope,
+    /// Whether the access also acquires.
+    pub(crate) acquires: bool,
     pub(crate) release: Option<Arc<Letter>>,
     pub(crate) fences: Vec<(Scope, Arc<Letter>)>,
 }
@@ -159,6 +161,8 @@ struct Write {
     releases: Releases,
     /// Whether it is part of an atomic operation.
     atomic: bool,
+    /// Whether it and all writes of its chain before it are releases: who acquires it knows them all.
+    released: bool,
     /// The reduction that made it, while no read has returned it.
     reduce: Option<Reduce>,
 }
@@ -219,9 +223,21 @@ impl Word {
             self.next += 1;
             let releases = Releases { chain: self.next, ..Releases::default() };
             let (own, scope) = (Vec::new(), Scope::System);
-            let (atomic, reduce) = (false, None);
+            let (atomic, released, reduce) = (false, false, None);
             let id = self.next;
-            let write = Write { id, value, warp: 0, lane: 0, count: 0, scope, own, releases, atomic, reduce };
+            let write = Write {
+                id,
+                value,
+                warp: 0,
+                lane: 0,
+                count: 0,
+                scope,
+                own,
+                releases,
+                atomic,
+                released,
+                reduce,
+            };
             self.writes.push_back(write);
         }
     }
@@ -283,8 +299,9 @@ impl Word {
 
     /// What a thread that reads in a scope has seen, if it returns the write at a position: nothing, if the two
     /// are not atomic with respect to each other.
-    fn observed(&self, who: Visitor<'_>, scope: Scope, at: usize) -> Option<Link> {
-        let write = self.writes.get(at)?;
+    /// With an acquire, nothing is left to see of a chain of releases.
+    fn observed(&self, who: Visitor<'_>, (scope, acquires): (Scope, bool), at: usize) -> Option<Link> {
+        let write = self.writes.get(at).filter(|write| !(acquires && write.released))?;
         let strong = write.count > 0 && who.team.together(scope, write.scope, (who.warp, write.warp));
         let chain = write.releases.chain;
         let of_chain = |write: &&Write| write.releases.chain == chain;
@@ -296,7 +313,7 @@ impl Word {
     pub(crate) fn read(
         &mut self,
         who: Visitor<'_>,
-        scope: Scope,
+        (scope, acquires): (Scope, bool),
         choice: Choice,
     ) -> (u64, u64, &Releases, Option<Link>) {
         let mut at = self.last();
@@ -307,7 +324,7 @@ impl Word {
             }
             self.sees(who, at);
         }
-        let observed = self.observed(who, scope, at);
+        let observed = self.observed(who, (scope, acquires), at);
         let write = &self.writes[at];
         (write.id, write.value, &write.releases, observed)
     }
@@ -340,7 +357,7 @@ impl Word {
             Made::Stored(value) => value,
             Made::Changed(change) => {
                 done.releases = before.releases.clone();
-                done.observed = self.observed(who, publishes.scope, at - 1);
+                done.observed = self.observed(who, (publishes.scope, publishes.acquires), at - 1);
                 if history {
                     self.sees(who, at - 1);
                 }
@@ -352,7 +369,7 @@ impl Word {
             Made::Reduced((op, ty, flush, b)) => changed(op, ty, flush, old, b),
         };
         let reduce = if let Made::Reduced(reduce) = made { Some(reduce) } else { None };
-        let scope = publishes.scope;
+        let (scope, is_release) = (publishes.scope, publishes.release.is_some());
         let own = self.published(who, publishes);
         self.next += 1;
         let write = Write {
@@ -365,6 +382,7 @@ impl Word {
             own,
             releases: Releases::default(),
             atomic: !matches!(made, Made::Stored(_)),
+            released: is_release,
             reduce,
         };
         self.writes.insert(at, write);
@@ -385,7 +403,7 @@ impl Word {
     /// The releases of a write. With a write that is no release itself, its thread releases again what it has
     /// released by earlier accesses to this word.
     fn published(&mut self, who: Visitor<'_>, publishes: Publishes) -> Vec<Release> {
-        let Publishes { scope, release, fences } = publishes;
+        let Publishes { scope, acquires: _, release, fences } = publishes;
         let (warp, lane) = (who.warp, who.lanes.trailing_zeros());
         if let Some(letter) = release {
             self.released.insert((warp, lane, scope), Arc::clone(&letter));
@@ -408,6 +426,7 @@ impl Word {
             if let (true, Some((op, ty, flush, b))) = (at > first, write.reduce) {
                 write.value = changed(op, ty, flush, before.value, b);
             }
+            write.released &= !write.atomic || before.released;
             write.releases = match (write.atomic, history) {
                 (false, _) => Releases { chain: write.id, ..Releases::default() },
                 (true, true) => before.releases.clone(),
@@ -426,7 +445,8 @@ mod tests {
 
     const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1, gpus: None };
     const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1, gpus: None };
-    const SILENT: Publishes = Publishes { scope: Scope::Gpu, release: None, fences: Vec::new() };
+    const SILENT: Publishes =
+        Publishes { scope: Scope::Gpu, acquires: false, release: None, fences: Vec::new() };
 
     fn visitor(warp: u32, count: u32, view: &View) -> Visitor<'_> {
         let team = if warp < 2 { TEAM } else { OTHER };
@@ -456,7 +476,8 @@ mod tests {
         view.known.raise(0, 9);
         let stranger = View::default();
         let acquired = |word: &mut Word, scope, warp, team| {
-            let (_, _, releases, _) = word.read(visitor(warp, 1, &stranger), Scope::Gpu, Choice::Newest);
+            let (_, _, releases, _) =
+                word.read(visitor(warp, 1, &stranger), (Scope::Gpu, false), Choice::Newest);
             let mut mine = View::default();
             releases.visible(scope, warp, team).for_each(|letter| mine.read(letter, team));
             mine.known.of(0, team)
@@ -473,7 +494,8 @@ mod tests {
                 word.holds(0, 4);
                 let last = (Choice::Newest, history);
                 let letter = Some(Arc::new(view.write(TEAM)));
-                let publishes = Publishes { scope: release, release: letter, fences: Vec::new() };
+                let publishes =
+                    Publishes { scope: release, acquires: false, release: letter, fences: Vec::new() };
                 word.write(Made::Stored(1), visitor(0, 9, &view), publishes, last);
                 assert_eq!(acquired(&mut word, acquire, warp, team), want, "{why}");
                 word.write(Made::Changed(&|_| Some(2)), visitor(1, 1, &stranger), SILENT, last);
@@ -490,7 +512,8 @@ mod tests {
     fn old_values_are_seen_as_far_as_nothing_hides_them() {
         let stranger = View::default();
         let mut word = word(&[1, 2, 3], &stranger);
-        let mut read = |warp, view: &View, choice| word.read(visitor(warp, 9, view), Scope::Gpu, choice).1;
+        let mut read =
+            |warp, view: &View, choice| word.read(visitor(warp, 9, view), (Scope::Gpu, false), choice).1;
         assert_eq!(read(0, &stranger, Choice::Oldest), 3, "its own writes");
         assert_eq!(read(1, &stranger, Choice::Oldest), 0);
         assert_eq!(read(1, &stranger, Choice::Newest), 3);
@@ -508,12 +531,13 @@ mod tests {
     fn who_looks_again_and_again_sees_the_last_write() {
         let stranger = View::default();
         let mut word = word(&[1], &stranger);
-        let reads: Vec<u64> =
-            (0..8).map(|_| word.read(visitor(1, 1, &stranger), Scope::Gpu, Choice::Oldest).1).collect();
+        let reads: Vec<u64> = (0..8)
+            .map(|_| word.read(visitor(1, 1, &stranger), (Scope::Gpu, false), Choice::Oldest).1)
+            .collect();
         assert_eq!(reads, [0, 0, 0, 0, 1, 1, 1, 1]);
         word.holds(7, 4);
         assert_eq!(
-            word.read(visitor(1, 1, &stranger), Scope::Gpu, Choice::Oldest).1,
+            word.read(visitor(1, 1, &stranger), (Scope::Gpu, false), Choice::Oldest).1,
             7,
             "a plain store hides all"
         );
@@ -530,7 +554,7 @@ mod tests {
         assert_eq!(add(&mut sums, 1, (8, given), Choice::Oldest), (7, Some(15)), "after its own");
         let mut stored = word(&[5], &stranger);
         assert_eq!(add(&mut stored, 1, (1, given), Choice::Oldest), (0, Some(5)), "the store comes last");
-        let read = stored.read(visitor(2, 9, &stranger), Scope::Gpu, Choice::Oldest).1;
+        let read = stored.read(visitor(2, 9, &stranger), (Scope::Gpu, false), Choice::Oldest).1;
         assert_eq!(read, 0);
         assert_eq!(add(&mut stored, 1, (1, given), Choice::Oldest), (1, Some(5)));
         // A lock: taken by warp 1, given back by a store, and taken by warp 2.

@@ -22,6 +22,8 @@ const EPISODES: u8 = 2;
 const OTHERS: u32 = 4;
 /// Number of turns for which a cluster lets others run before its sleeping warp wakes.
 const SLEEP: u32 = 256;
+/// Number of polls of a cluster for which nothing has changed.
+const BRIEF: u32 = 16;
 /// How often it falls asleep.
 const NAPS: u32 = 3;
 /// Number of polls of the other warps before it wakes for a turn.
@@ -131,7 +133,8 @@ impl Machine<'_> {
             if ((ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS) && !self.go_ahead() {
                 return Err(self.hang());
             }
-            if self.fruitless >= LOOKS && !self.is_stuck() {
+            let looks = if self.brief { BRIEF } else { LOOKS };
+            if self.fruitless >= looks && !self.is_stuck() {
                 return Ok(Outcome::Waits);
             }
             let turns = if self.signalled { SIGNALS_OF_CLUSTER } else { TURNS_OF_CLUSTER };

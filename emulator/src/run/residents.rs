@@ -170,15 +170,19 @@ impl<'p> Residents<'p> {
             }
             let mut stirred = queue.waiting.iter().position(|(_, machine)| machine.is_stirred());
             let (even, of) = (self.options.seed % 2 == 0, queue.waiting.len());
+            let mut any = false;
             if self.options.schedule == Schedule::Random && even && of <= FEW && stirred.is_some() {
                 // Some poll on meanwhile, though nothing has changed.
-                let any = queue.random.below(2) == 0;
+                any = queue.random.below(2) == 0;
                 stirred = stirred.filter(|_| !any).or_else(|| Some(queue.random.below(of)));
             }
             // If no cluster has anything to do and none is running, the waiting clusters poll once more in
             // turn.
             let idle = new.is_none() && queue.running == 0;
-            if let Some(found) = queue.waiting.remove(stirred.unwrap_or(if idle { 0 } else { usize::MAX })) {
+            if let Some(mut found) =
+                queue.waiting.remove(stirred.unwrap_or(if idle { 0 } else { usize::MAX }))
+            {
+                found.1.brief = any;
                 queue.begin = true;
                 queue.running += 1;
                 return Some(found);

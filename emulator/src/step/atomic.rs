@@ -100,7 +100,7 @@ impl Machine<'_> {
                 word.holds(old?, bytes);
                 let (write, value, seen, new) = match made {
                     None => {
-                        let (write, value, releases, seen) = word.read(who, order.scope, choice);
+                        let (write, value, releases, seen) = word.read(who, (order.scope, acquires), choice);
                         observed = seen;
                         (write, value, releases.clone(), None)
                     }
@@ -156,7 +156,8 @@ impl Machine<'_> {
     /// What an access publishes: nothing if it only reads.
     fn publishes(&mut self, (warp, lane): (usize, usize), order: Order, act: Act<'_>) -> Publishes {
         let team = self.team;
-        let mut publishes = Publishes { scope: order.scope, release: None, fences: Vec::new() };
+        let mut publishes =
+            Publishes { scope: order.scope, acquires: order.acquires, release: None, fences: Vec::new() };
         if !matches!(act, Act::Load) {
             let views = &mut self.warps[warp].views;
             if order.releases {

@@ -9,6 +9,7 @@ use ptx::{Scope, Space};
 
 use super::Flow;
 use super::barrier::alike;
+use crate::flight::Load;
 use crate::lanes::{Lanes, lanes};
 use crate::machine::{Arrived, Machine};
 use crate::mbarrier::{Mbarrier, Published, Used, pending};
@@ -269,9 +270,16 @@ impl Machine<'_> {
                         return Err(self.used_in_a_race(cta, offset, user));
                     }
                 }
-                self.ctas[cta].shared.invalidate_barrier(offset)
+                self.ctas[cta].shared.invalidate_barrier(offset)?;
+                Ok(offset)
             };
-            invalidate().lane(lane)?;
+            let offset = invalidate().lane(lane)?;
+            // A copy in flight would count its bytes on what is no mbarrier any more.
+            let uses = |load: &&Load| (load.cta, load.barrier) == (cta, offset);
+            if let Some(&Load { by: (warp, pc, lane), .. }) = self.loads.iter().find(uses) {
+                let offset = reported(offset);
+                return Err(Fault::MbarrierUninitialised { offset }.by(warp, pc, Some(lane)));
+            }
         }
         Ok(Flow::Next)
     }

@@ -423,11 +423,7 @@ fn a_seed_repeats_the_same_failure() {
 fn who_takes_lane_0_for_the_elected_one_is_found() {
     for case in collectives::elected() {
         let run = |broken, (schedule, seed)| {
-            launch(
-                &case,
-                broken,
-                &Options { schedule, seed, fuel: FUEL, threads: 1, ..Options::default() },
-            )
+            launch(&case, broken, &Options { schedule, seed, fuel: FUEL, threads: 1, ..Options::default() })
         };
         let mut found = 0;
         for schedule in Schedule::sweep(50) {
