@@ -182,7 +182,7 @@ impl<'p> Residents<'p> {
             if let Some(mut found) =
                 queue.waiting.remove(stirred.unwrap_or(if idle { 0 } else { usize::MAX }))
             {
-                found.1.brief = any;
+                found.1.brief = any || idle && even && self.options.schedule == Schedule::Random;
                 queue.begin = true;
                 queue.running += 1;
                 return Some(found);
