@@ -54,6 +54,7 @@ mod function;
 pub mod inst;
 pub mod mutate;
 mod print;
+pub mod read;
 mod target;
 mod types;
 mod value;
