@@ -32,6 +32,8 @@ pub(crate) enum Space {
     Shared,
     Local,
     Param,
+    /// That of a function's parameter in a register.
+    Register,
 }
 
 /// A variable of a module, of a function or of a block, or a parameter.
@@ -42,6 +44,8 @@ pub(crate) struct Variable<'t> {
     /// Whether it is `.extern`: declared here and defined elsewhere, or sized by the launch.
     pub(crate) external: bool,
     pub(crate) align: Option<u64>,
+    /// Whether a parameter is stated to be an address.
+    pub(crate) pointer: bool,
     /// The type's name without its dot.
     pub(crate) ty: Name<'t>,
     /// Elements of a vector type, otherwise 1.

@@ -170,7 +170,8 @@ impl<'t> Parser<'_, 't> {
                 return self.unexpected("a parameter (`.param` or `.reg`) was needed");
             }
             self.next();
-            params.push(self.declared(Space::Param, false)?);
+            let space = if token.kind == Kind::Dot("reg") { Space::Register } else { Space::Param };
+            params.push(self.declared(space, false)?);
         }
         Ok(params)
     }
@@ -219,7 +220,7 @@ impl<'t> Parser<'_, 't> {
 
     /// What follows the space: alignment, type, name, extents, first value.
     fn declared(&mut self, space: Space, external: bool) -> Read<Variable<'t>> {
-        let (mut align, mut vector, mut ty) = (None, 1, None);
+        let (mut align, mut pointer, mut vector, mut ty) = (None, false, 1, None);
         while let Kind::Dot(word) = self.peek().kind {
             let at = self.next().at;
             match word {
@@ -228,13 +229,14 @@ impl<'t> Parser<'_, 't> {
                 "align" => _ = self.unsigned("an alignment in bytes")?,
                 "v2" => vector = 2,
                 "v4" => vector = 4,
-                "ptr" | "global" | "shared" | "const" | "local" | "param" if ty.is_some() => {}
+                "ptr" => pointer = true,
+                "global" | "shared" | "const" | "local" | "param" if ty.is_some() => {}
                 _ => ty = Some(Name { text: word, at }),
             }
         }
         let Some(ty) = ty else { return self.unexpected("a type such as `.b32` was needed") };
         let name = self.name("the name of a variable")?;
-        self.variable((space, external), (align, ty, vector), name)
+        Ok(Variable { pointer, ..self.variable((space, external), (align, ty, vector), name)? })
     }
 
     fn variable(
@@ -249,7 +251,7 @@ impl<'t> Parser<'_, 't> {
             self.expect(']', "the end of an extent")?;
         }
         let initial = if self.takes('=') { Some(self.initial()?) } else { None };
-        Ok(Variable { name, space, external, align, ty, vector, extents, initial })
+        Ok(Variable { name, space, external, align, pointer: false, ty, vector, extents, initial })
     }
 
     fn initial(&mut self) -> Read<Initial<'t>> {
