@@ -13,13 +13,17 @@
 //! ```
 
 mod im2col;
+mod structure;
 
 use core::fmt;
 
-use crate::function::{Function, ParamKind};
+use crate::function::Function;
+use crate::name::Name;
+use crate::param::ParamKind;
 use crate::types::{Scalar, Type};
 
 pub use im2col::{Im2colMap, MapDescription};
+pub use structure::Structure;
 
 /// Size of an encoded tensor map in bytes.
 pub const TENSOR_MAP_BYTES: usize = 128;
@@ -33,15 +37,18 @@ pub enum Argument {
     TensorMap(TensorMap),
     /// An im2col tensor map, which the engine encodes.
     Im2colMap(Im2colMap),
+    /// A structure: its bytes, and the tensor maps in it, which the engine encodes.
+    Bytes(Structure),
 }
 
 impl Argument {
-    /// The address that an argument of 64 bits may be, or that of a tensor map. [`Param::number`](crate::Param) says whether a scalar is one.
+    /// The address that an argument of 64 bits may be, or that of a tensor map; `None` for a structure, which may hold any number of them. [`Param::number`](crate::Param) says whether a scalar is one.
     pub fn address(&mut self) -> Option<&mut u64> {
         match self {
             Self::Scalar(ty, bits) => (*ty == u64::TYPE).then_some(bits),
             Self::TensorMap(map) => Some(&mut map.address),
             Self::Im2colMap(map) => Some(&mut map.address),
+            Self::Bytes(_) => None,
         }
     }
 }
@@ -442,16 +449,23 @@ pub enum ArgumentError {
     /// An argument of the wrong kind or type.
     Kind {
         /// The parameter's name.
-        name: &'static str,
+        name: Name,
         /// The kind that the parameter needs.
         needed: ParamKind,
     },
     /// A tensor map breaks a rule.
     TensorMap {
         /// The parameter's name.
-        name: &'static str,
+        name: Name,
         /// The rule that is broken.
         source: TensorMapError,
+    },
+    /// A tensor map in a structure is not aligned to 64 bytes, or reaches beyond the structure.
+    Place {
+        /// The parameter's name.
+        name: Name,
+        /// The map's offset in the structure, in bytes.
+        offset: usize,
     },
 }
 
@@ -465,6 +479,10 @@ impl fmt::Display for ArgumentError {
                 write!(f, "parameter `{name}` takes {needed:?}, not what was given")
             }
             Self::TensorMap { name, source } => write!(f, "tensor map `{name}`: {source}"),
+            Self::Place { name, offset } => write!(
+                f,
+                "tensor map at byte {offset} of `{name}`: not a multiple of 64 B, or beyond the parameter"
+            ),
         }
     }
 }
@@ -473,9 +491,22 @@ impl std::error::Error for ArgumentError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::TensorMap { source, .. } => Some(source),
-            Self::Count { .. } | Self::Kind { .. } => None,
+            Self::Count { .. } | Self::Kind { .. } | Self::Place { .. } => None,
         }
     }
+}
+
+/// The offsets of tensor maps in the parameter block that [`parameter_bytes`] makes of the arguments.
+pub fn tensor_map_offsets(function: &Function, arguments: &[Argument]) -> Vec<usize> {
+    let mut maps = Vec::new();
+    for (argument, offset) in arguments.iter().zip(function.param_offsets().0) {
+        match argument {
+            Argument::TensorMap(_) | Argument::Im2colMap(_) => maps.push(offset),
+            Argument::Bytes(structure) => maps.extend(structure.maps().map(|(at, _)| offset + at)),
+            Argument::Scalar(..) => {}
+        }
+    }
+    maps
 }
 
 /// Makes the function's parameter block from the arguments. `encode` encodes a checked tensor map as the
@@ -495,22 +526,35 @@ pub fn parameter_bytes<E: From<ArgumentError>>(
     let (offsets, size) = function.param_offsets();
     let mut block = vec![0; size];
     for ((param, offset), argument) in function.params.iter().zip(offsets).zip(arguments) {
-        match (param.kind, argument) {
-            (ParamKind::Scalar(needed), Argument::Scalar(given, bits)) if needed == *given => {
+        let name = || param.name.clone();
+        let maps: Vec<(usize, MapDescription<'_>)> = match (param.kind, argument) {
+            (ParamKind::Scalar(needed), Argument::Scalar(given, bits)) if given.fits(needed) => {
                 let bytes = needed.bytes() as usize;
                 block[offset..offset + bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
+                Vec::new()
             }
-            (ParamKind::TensorMap, Argument::TensorMap(map)) => {
-                map.check().map_err(|source| ArgumentError::TensorMap { name: param.name, source })?;
-                block[offset..offset + TENSOR_MAP_BYTES]
-                    .copy_from_slice(&encode(MapDescription::Tiled(map))?);
+            (ParamKind::TensorMap, Argument::TensorMap(map)) => vec![(0, MapDescription::Tiled(map))],
+            (ParamKind::TensorMap, Argument::Im2colMap(map)) => vec![(0, MapDescription::Im2col(map))],
+            (ParamKind::Bytes { bytes, .. }, Argument::Bytes(given))
+                if given.bytes.len() == bytes as usize =>
+            {
+                block[offset..offset + given.bytes.len()].copy_from_slice(&given.bytes);
+                given.maps().collect()
             }
-            (ParamKind::TensorMap, Argument::Im2colMap(map)) => {
-                map.check().map_err(|source| ArgumentError::TensorMap { name: param.name, source })?;
-                block[offset..offset + TENSOR_MAP_BYTES]
-                    .copy_from_slice(&encode(MapDescription::Im2col(map))?);
+            (needed, _) => return Err(ArgumentError::Kind { name: name(), needed }.into()),
+        };
+        for (at, map) in maps {
+            let checked = match map {
+                MapDescription::Tiled(map) => map.check(),
+                MapDescription::Im2col(map) => map.check(),
+            };
+            checked.map_err(|source| ArgumentError::TensorMap { name: name(), source })?;
+            let inside = at.checked_add(TENSOR_MAP_BYTES).is_some_and(|end| end <= param.kind.bytes());
+            if !inside || !(offset + at).is_multiple_of(64) {
+                return Err(ArgumentError::Place { name: name(), offset: at }.into());
             }
-            (needed, _) => return Err(ArgumentError::Kind { name: param.name, needed }.into()),
+            let place = offset + at..offset + at + TENSOR_MAP_BYTES;
+            block[place].copy_from_slice(&encode(map)?);
         }
     }
     Ok(block)

@@ -15,13 +15,15 @@ pub use bulk::BulkLoad;
 pub use tensor::TensorLoad;
 pub use tensor_map::{MapChange, MapPlace};
 
-use core::panic::Location as Caller;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::abi::TENSOR_MAP_BYTES;
-use crate::function::{Function, Param, ParamKind, Region, SourceSite, Statement};
+use crate::function::{Function, Region, Statement};
 use crate::inst::{Address, BinaryOp, CompareOp, Inst, Operand, Reg, Special};
+use crate::name::Name;
+use crate::param::{Param, ParamKind};
+use crate::site::SourceSite;
 use crate::target::Target;
 use crate::types::{Integer, Number, Scalar, Space, Type};
 use crate::value::{Source, Value, Var};
@@ -87,8 +89,12 @@ impl Function {
             registers: state.registers,
             refusals: state.refusals,
             regions: state.regions,
-            threads,
+            names: Vec::new(),
+            variables: Vec::new(),
+            block: [threads, 1, 1],
+            static_shared: 0,
             shared_bytes,
+            local_bytes: 0,
             cluster,
             body,
         }
@@ -124,7 +130,8 @@ impl Builder {
     /// is one, else the caller's.
     #[track_caller]
     fn site(&self) -> SourceSite {
-        self.state.borrow().site.unwrap_or(Caller::caller())
+        let here = SourceSite::caller();
+        self.state.borrow().site.clone().unwrap_or(here)
     }
 
     /// Attributes the statements that `body` emits to the caller of this function, and so to the caller of
@@ -202,7 +209,7 @@ impl Builder {
         const { assert!(TENSOR_MAP_BYTES == 128) };
         let operand = match (kind, ty) {
             (Some(ParamKind::TensorMap), _) => {
-                self.define::<u64>(|dst| Inst::ParamAddress { dst, param }).operand()
+                self.define::<u64>(|dst| Inst::ParamAddress { dst, param, offset: 0 }).operand()
             }
             (Some(ParamKind::Scalar(Type::U32)), Type::Pred) => {
                 self.param_value::<u32>(param).differs_from(0).operand()
@@ -212,7 +219,7 @@ impl Builder {
             }
             _ => {
                 let dst = self.register(ty);
-                self.emit(Inst::LoadParam { dst, param });
+                self.emit(Inst::LoadParam { ty, dst: vec![dst], param, offset: 0 });
                 Operand::Reg(dst)
             }
         };
@@ -224,7 +231,7 @@ impl Builder {
 
     #[track_caller]
     fn param_value<T: Scalar>(&self, param: u32) -> Value<'_, T> {
-        self.define(|dst| Inst::LoadParam { dst, param })
+        self.define(|dst| Inst::LoadParam { ty: T::TYPE, dst: vec![dst], param, offset: 0 })
     }
 
     /// A value of a function that is illegal.
@@ -235,7 +242,7 @@ impl Builder {
     }
 
     #[track_caller]
-    fn declared<T: Scalar>(&self, name: &'static str, kind: ParamKind, number: bool) -> Value<'_, T> {
+    fn declared<T: Scalar>(&self, name: Name, kind: ParamKind, number: bool) -> Value<'_, T> {
         self.declare(Param { name, kind, number }, T::TYPE);
         let param = u32::try_from(self.state.borrow().params.len() - 1).unwrap_or(u32::MAX);
         Value::new(self, self.loaded(param, T::TYPE))
@@ -244,21 +251,21 @@ impl Builder {
     /// Declares the next kernel parameter and loads it. A `u64` parameter is an address in global memory; for
     /// other 64-bit numbers use [`number`](Self::number).
     #[track_caller]
-    pub fn param<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
-        self.declared(name, ParamKind::Scalar(T::TYPE), false)
+    pub fn param<T: Scalar>(&self, name: impl Into<Name>) -> Value<'_, T> {
+        self.declared(name.into(), ParamKind::Scalar(T::TYPE), false)
     }
 
     /// As [`param`](Self::param), for a `u64` that is not an address: a leading dimension, a count, a seed.
     #[track_caller]
-    pub fn number<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
-        self.declared(name, ParamKind::Scalar(T::TYPE), true)
+    pub fn number<T: Scalar>(&self, name: impl Into<Name>) -> Value<'_, T> {
+        self.declared(name.into(), ParamKind::Scalar(T::TYPE), true)
     }
 
     /// Declares the next kernel parameter as a tensor map of [`TENSOR_MAP_BYTES`] bytes, and returns its
     /// generic address.
     #[track_caller]
-    pub fn tensor_map(&self, name: &'static str) -> Value<'_, u64> {
-        self.declared(name, ParamKind::TensorMap, false)
+    pub fn tensor_map(&self, name: impl Into<Name>) -> Value<'_, u64> {
+        self.declared(name.into(), ParamKind::TensorMap, false)
     }
 
     /// Makes the function illegal. The verifier reports `reason` as a violation.
@@ -295,7 +302,7 @@ impl Builder {
     /// The shared address at which dynamic shared memory begins.
     #[track_caller]
     pub fn shared_base(&self) -> Value<'_, u32> {
-        let base = self.define(|dst| Inst::SharedBase { dst });
+        let base = self.define(|dst| Inst::SharedBase { dst, offset: 0 });
         self.note_shared(base.operand(), 0);
         base
     }
@@ -388,8 +395,8 @@ impl Builder {
         let site = self.site();
         let body = self.block(|| {
             let cond = cond();
-            let stop = self.attributed(Some(site), || !cond);
-            self.push(Statement::Break { cond: stop.operand(), site });
+            let stop = self.attributed(Some(site.clone()), || !cond);
+            self.push(Statement::Break { cond: stop.operand(), site: site.clone() });
             body();
         });
         self.push(Statement::Loop { body, site });
@@ -405,10 +412,10 @@ impl Builder {
     ) {
         let (site, index) = (self.site(), self.variable(start));
         self.while_(
-            || self.attributed(Some(site), || index.get().less_than(end)),
+            || self.attributed(Some(site.clone()), || index.get().less_than(end)),
             || {
                 body(index.get());
-                self.attributed(Some(site), || index.set(index.get() + T::from(1)));
+                self.attributed(Some(site.clone()), || index.set(index.get() + T::from(1)));
             },
         );
     }
@@ -421,9 +428,9 @@ impl Builder {
 
     /// Names a part of the program: a warp role or a phase. The name appears in the emulator's reports and as
     /// a comment in PTX.
-    pub fn scope(&self, name: &'static str, body: impl FnOnce()) {
+    pub fn scope(&self, name: impl Into<Name>, body: impl FnOnce()) {
         let body = self.block(body);
-        self.push(Statement::Scope { name, body });
+        self.push(Statement::Scope { name: name.into(), body });
     }
 
     // ---- arithmetic that has no operator ----

@@ -1,60 +1,23 @@
-//! Functions: parameters, registers and a structured body.
+//! Functions: parameters, registers and a body.
+//!
+//! A body has one of two forms. That of [`Function::build`] is *structured*: threads diverge at [`Statement::If`], and loops are
+//! left by [`Statement::Break`]. The form that is printed, and that PTX has when it is read, is *flat*: labels, and branches to them.
+//! [`Function::flattened`] makes the second of the first.
 
-use core::panic::Location;
-
-use crate::inst::{Inst, Operand};
+use crate::inst::{Inst, Operand, Reg};
+use crate::name::Name;
+use crate::param::{Param, Variable};
+use crate::site::SourceSite;
 use crate::target::Target;
 use crate::types::Type;
 use crate::verify::Violation;
 
-/// The source location where a statement was built.
-pub type SourceSite = &'static Location<'static>;
-
-/// A kernel parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Param {
-    /// The parameter's name in PTX.
-    pub name: &'static str,
-    /// The kind of its value.
-    pub kind: ParamKind,
-    /// Whether a 64-bit scalar is a plain number. Otherwise it is an address in global memory, and an engine
-    /// that shares its memory with other programs accepts only addresses of memory that it owns.
-    pub number: bool,
-}
-
-/// The kind of a kernel parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ParamKind {
-    /// A scalar.
-    Scalar(Type),
-    /// A `CUtensorMap`: 128 opaque bytes, aligned to 64 bytes.
-    TensorMap,
-}
-
-impl ParamKind {
-    /// Size in the parameter block, in bytes.
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::Scalar(ty) => ty.bytes() as usize,
-            Self::TensorMap => 128,
-        }
-    }
-
-    /// Alignment in the parameter block, in bytes.
-    pub const fn alignment(self) -> usize {
-        match self {
-            Self::Scalar(ty) => ty.bytes() as usize,
-            Self::TensorMap => 64,
-        }
-    }
-}
-
-/// Parts of dynamic shared memory with a name, for reports.
+/// Parts of shared memory with a name, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The name; a `#` stands for a part's number.
     pub name: String,
-    /// Where the first part begins, in bytes of dynamic shared memory.
+    /// Where the first part begins, in bytes from the beginning of shared memory.
     pub offset: u32,
     /// Bytes of each part.
     pub bytes: u32,
@@ -74,7 +37,29 @@ impl Region {
     }
 }
 
-/// A statement of a structured body.
+/// The condition of a branch: a predicate, or its opposite. `@p` and `@!p`, ISA "Predicated Execution".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// A predicate.
+    pub cond: Operand,
+    /// Whether the threads branch where it is false.
+    pub negated: bool,
+}
+
+impl Guard {
+    /// Whether every thread branches; `None` if that depends on the threads.
+    pub const fn always(self) -> Option<bool> {
+        match self.cond {
+            Operand::Imm(bits) => Some((bits != 0) != self.negated),
+            Operand::Reg(_) => None,
+        }
+    }
+}
+
+/// A statement of a body.
+///
+/// A structured body has no [`Label`](Self::Label), [`Branch`](Self::Branch) and [`Exit`](Self::Exit). A flat body, which has one of them,
+/// has no [`Loop`](Self::Loop) and [`Break`](Self::Break), and its [`If`](Self::If)s are guarded instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// An instruction executed by every active thread.
@@ -85,7 +70,7 @@ pub enum Statement {
         site: SourceSite,
     },
     /// Threads where `cond` is true run `then`, the others run `otherwise`. They reconverge after the
-    /// statement.
+    /// statement. In a flat body the blocks hold instructions only: `@cond inst`.
     If {
         /// A predicate.
         cond: Operand,
@@ -113,9 +98,28 @@ pub enum Statement {
     /// A named part of the body: a warp role or a phase. It affects only comments and reports.
     Scope {
         /// The name.
-        name: &'static str,
+        name: Name,
         /// The statements.
         body: Vec<Statement>,
+    },
+    /// A place that branches name, in a flat body. ISA "Labels".
+    Label(Name),
+    /// Threads where the guard holds, or all without one, continue at a label, which may stand before or after the
+    /// branch. Where they reconverge with the others is not stated. ISA "bra".
+    Branch {
+        /// Which threads branch.
+        guard: Option<Guard>,
+        /// The label.
+        target: Name,
+        /// Where it was written.
+        site: SourceSite,
+    },
+    /// Threads where the guard holds, or all without one, end. ISA "exit", "ret" (of an entry).
+    Exit {
+        /// Which threads end.
+        guard: Option<Guard>,
+        /// Where it was written.
+        site: SourceSite,
     },
 }
 
@@ -125,7 +129,11 @@ impl Statement {
         match self {
             Self::If { then, otherwise, .. } => [then, otherwise],
             Self::Loop { body, .. } | Self::Scope { body, .. } => [body, &[]],
-            Self::Inst { .. } | Self::Break { .. } => [&[], &[]],
+            Self::Inst { .. }
+            | Self::Break { .. }
+            | Self::Label(_)
+            | Self::Branch { .. }
+            | Self::Exit { .. } => [&[], &[]],
         }
     }
 
@@ -160,7 +168,7 @@ fn any(statements: &[Statement], found: &dyn Fn(&Inst) -> bool) -> bool {
     })
 }
 
-/// One kernel: parameters, registers and a structured body. Build it with [`Function::build`].
+/// One kernel: parameters, registers and a body. Build it with [`Function::build`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// The entry's name: a C identifier.
@@ -171,15 +179,24 @@ pub struct Function {
     pub params: Vec<Param>,
     /// The type of each register.
     pub registers: Vec<Type>,
-    /// The number of threads per CTA (one-dimensional).
-    pub threads: u32,
+    /// The registers' names, in the order of the registers, if the program has names of its own: `%r12`. A program that was built has
+    /// none, and its registers are named by their types and numbers.
+    pub names: Vec<Name>,
+    /// The number of threads per CTA along x, y and z.
+    pub block: [u32; 3],
+    /// Bytes of shared memory per CTA before dynamic shared memory, those between them included: the variables of the program.
+    pub static_shared: u32,
     /// Bytes of dynamic shared memory per CTA that a launch provides.
     pub shared_bytes: u32,
+    /// Bytes of local memory per thread.
+    pub local_bytes: u32,
     /// CTAs per cluster along x, y and z; all 1 without clusters.
     pub cluster: [u32; 3],
     /// The statements.
     pub body: Vec<Statement>,
-    /// Names of parts of dynamic shared memory, stated by
+    /// Variables in global memory. The last parameters are their addresses, in this order.
+    pub variables: Vec<Variable>,
+    /// Names of parts of shared memory, stated by
     /// [`Builder::name_shared`](crate::Builder::name_shared).
     pub regions: Vec<Region>,
     /// Violations stated by [`Builder::refuse`](crate::Builder::refuse). The verifier reports them.
@@ -187,6 +204,36 @@ pub struct Function {
 }
 
 impl Function {
+    /// The number of threads per CTA.
+    pub const fn threads(&self) -> u32 {
+        let [x, y, z] = self.block;
+        x.saturating_mul(y).saturating_mul(z)
+    }
+
+    /// Bytes of shared memory per CTA: the program's variables, and dynamic shared memory after them.
+    pub const fn all_shared(&self) -> u32 {
+        self.static_shared.saturating_add(self.shared_bytes)
+    }
+
+    /// The name of a register. `None` if there is no such register.
+    pub fn register_name(&self, reg: Reg) -> Option<String> {
+        let (index, ty) = (reg.0 as usize, self.registers.get(reg.0 as usize)?);
+        Some(match self.names.get(index) {
+            Some(name) => name.to_string(),
+            None if self.names.is_empty() => format!("%{}{index}", ty.class()),
+            // It was added to a program with names of its own.
+            None => format!("%added_{index}"),
+        })
+    }
+
+    /// Whether the body is flat: it has labels, branches or ends of threads.
+    pub fn is_flat(&self) -> bool {
+        let flat = |statement: &&Statement| {
+            matches!(statement, Statement::Label(_) | Statement::Branch { .. } | Statement::Exit { .. })
+        };
+        Statement::all(&self.body).iter().any(flat)
+    }
+
     /// Whether the function has a `griddepcontrol.wait`. Such a kernel may be launched before the kernels
     /// that it depends on have ended (programmatic dependent launch).
     pub fn waits_for_grids(&self) -> bool {
@@ -204,7 +251,7 @@ impl Function {
         newest.get()
     }
 
-    /// What the byte at `offset` of dynamic shared memory belongs to: the smallest region that holds it.
+    /// What the byte at `offset` of shared memory belongs to: the smallest region that holds it.
     pub fn region(&self, offset: u32) -> Option<String> {
         let named = self.regions.iter().filter_map(|region| Some((region.bytes, region.at(offset)?)));
         named.min_by_key(|&(bytes, _)| bytes).map(|(_, name)| name)

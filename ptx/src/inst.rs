@@ -11,7 +11,7 @@
 //! // What a builder appends; programs are searched and changed as such values.
 //! let add = Inst::Binary { op: BinaryOp::Add, ty: u32::TYPE, dst: Reg(2), a: Operand::Reg(Reg(0)), b: Operand::Imm(1) };
 //! assert_eq!(add.name(), "arithmetic");
-//! let operands = add.operands(|_| Some(u32::TYPE));
+//! let operands = add.operands();
 //! assert_eq!((operands.reads.len(), operands.writes.len()), (2, 1));
 //! ```
 
@@ -68,6 +68,8 @@ pub enum Operand {
 pub enum Inst {
     /// `mov` between registers of the same width; the types may differ (a bit cast). ISA "mov".
     Move {
+        /// The type of an immediate, or any type of the width.
+        ty: Type,
         /// Receives the bits.
         dst: Reg,
         /// The bits.
@@ -147,12 +149,14 @@ pub enum Inst {
         /// A predicate.
         cond: Operand,
     },
-    /// `cvt`: between the scalar types of `dst` and `from`. Float to float and int to float round to nearest
+    /// `cvt`: between scalar types. Float to float and int to float round to nearest
     /// even, float to int truncates and saturates. ISA "cvt".
     Convert {
         /// Type of `src`.
         from: Type,
-        /// Receives the value; its type is the target type.
+        /// Type of the result.
+        to: Type,
+        /// Receives the value.
         dst: Reg,
         /// The value.
         src: Operand,
@@ -218,24 +222,51 @@ pub enum Inst {
     /// `trap`: aborts the grid. ISA "trap".
     Trap,
 
-    /// `ld.param`. ISA "ld".
+    /// `ld.param`, of 1, 2 or 4 elements. ISA "ld".
     LoadParam {
-        /// Receives the value; its type is the parameter's.
-        dst: Reg,
+        /// Element type.
+        ty: Type,
+        /// 1, 2 or 4 registers.
+        dst: Vec<Reg>,
         /// Index into [`Function::params`](crate::Function::params).
         param: u32,
+        /// Bytes from the beginning of the parameter to the first element.
+        offset: u32,
     },
-    /// `cvta.param.u64`: the generic address of a tensor map parameter. ISA "cvta".
+    /// `cvta.param.u64`: the generic address of a parameter. ISA "cvta".
     ParamAddress {
         /// A `.u64` register.
         dst: Reg,
         /// Index into [`Function::params`](crate::Function::params).
         param: u32,
+        /// Bytes that are added to the address.
+        offset: u32,
     },
-    /// `mov.u32 dst, smem`: the shared address of the function's dynamic shared memory. ISA "mov".
+    /// `mov.u32 dst, smem`: the shared address of a byte of the function's shared memory. ISA "mov".
     SharedBase {
         /// A `.u32` register.
         dst: Reg,
+        /// Bytes from the beginning of shared memory. Dynamic shared memory begins after
+        /// [`Function::static_shared`](crate::Function::static_shared) bytes.
+        offset: u32,
+    },
+    /// `mov.u64 dst, stack`: the address in [`Space::Local`] of a byte of the thread's local memory. ISA "mov".
+    LocalBase {
+        /// A `.u64` register.
+        dst: Reg,
+        /// Bytes from the beginning of local memory.
+        offset: u32,
+    },
+    /// `cvta{.to}.<space>.u64`: the generic address of an address of a state space, or back. ISA "cvta".
+    ConvertAddress {
+        /// The state space: not [`Space::Generic`].
+        space: Space,
+        /// Whether a generic address becomes one of the space (`.to`); otherwise the other way.
+        to: bool,
+        /// A `.u64` register. An address in shared memory is zero-extended.
+        dst: Reg,
+        /// The address, a `.u64`.
+        src: Operand,
     },
     /// `ld`, of 1, 2 or 4 elements. ISA "ld".
     Load {
@@ -514,8 +545,8 @@ impl Inst {
             Self::TensorMap(map) => map.check(),
             Self::Bulk(bulk) => bulk.check(self.name()),
             Self::MbarrierArrive(arrival) => arrival.check(),
-            Self::MbarrierTransact { space: Space::Global, .. } => {
-                Err("an mbarrier in global memory".to_owned())
+            Self::MbarrierTransact { space, .. } if !space.is_shared() => {
+                Err("an mbarrier that is not in shared memory".to_owned())
             }
             Self::MbarrierTransact { scope, .. } => mbarrier::check_scope(*scope),
             Self::MbarrierTest(MbarrierTest { order, .. }) | Self::MbarrierWait { order, .. } => {

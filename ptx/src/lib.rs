@@ -49,12 +49,16 @@
 pub mod abi;
 mod asynchronous;
 mod builder;
+mod flat;
 mod fold;
 mod function;
 pub mod inst;
 pub mod mutate;
+mod name;
+mod param;
 mod print;
 pub mod read;
+mod site;
 mod target;
 mod types;
 mod value;
@@ -62,12 +66,15 @@ mod verify;
 
 pub use asynchronous::{WgmmaOperands, WgmmaSource};
 pub use builder::{Builder, BulkLoad, Entry, Location, MapChange, MapPlace, TensorLoad};
-pub use function::{Function, Param, ParamKind, Region, SourceSite, Statement};
+pub use function::{Function, Guard, Region, Statement};
 pub use inst::{
     AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, MbarrierOrder, Operand, ProxySpace, Reg, Scope,
     Special, StoreOrder, WgmmaSparse, WgmmaTypes,
 };
+pub use name::Name;
+pub use param::{Param, ParamKind, Variable};
 pub use print::module_text;
+pub use site::SourceSite;
 pub use target::{Target, TargetLimits};
 pub use types::{Integer, Number, Scalar, Space, Type};
 pub use value::{Bits, Source, Value, Var};

@@ -41,8 +41,10 @@ use core::fmt;
 
 pub use changes::computes;
 
-use crate::function::{Function, SourceSite, Statement};
+use crate::function::{Function, Statement};
 use crate::inst::{BinaryOp, CompareOp, Inst, Operand, Special};
+use crate::name::Name;
+use crate::site::SourceSite;
 use crate::types::Type;
 
 use flow::Flow;
@@ -110,7 +112,7 @@ pub struct Mutation {
     /// The change.
     pub change: Change,
     /// The scopes around the statement, outermost first.
-    pub scopes: Vec<&'static str>,
+    pub scopes: Vec<Name>,
     /// Where the statement was built.
     pub site: SourceSite,
     /// The number of the statement in the function, in pre-order, as in [`numbered`].
@@ -125,7 +127,7 @@ impl fmt::Display for Mutation {
         if !self.scopes.is_empty() {
             write!(f, " in {}", self.scopes.join(" / "))?;
         }
-        write!(f, " ({}:{})", self.site.file(), self.site.line())
+        write!(f, " ({})", self.site)
     }
 }
 
@@ -150,16 +152,17 @@ struct Walk<'a> {
     within: Option<usize>,
     /// Whether some lanes of a warp may be elsewhere.
     apart: bool,
-    scopes: Vec<&'static str>,
+    scopes: Vec<Name>,
     flow: &'a Flow,
     found: &'a mut Vec<Mutation>,
 }
 
 impl Walk<'_> {
-    fn add(&mut self, target: &'static str, site: SourceSite, changes: &[Change]) {
+    fn add(&mut self, target: &'static str, site: &SourceSite, changes: &[Change]) {
         let (index, within) = (self.index, self.within);
         for &change in changes {
-            self.found.push(Mutation { target, change, scopes: self.scopes.clone(), site, index, within });
+            let (scopes, site) = (self.scopes.clone(), site.clone());
+            self.found.push(Mutation { target, change, scopes, site, index, within });
         }
     }
 
@@ -196,10 +199,13 @@ impl Walk<'_> {
                     self.block(body);
                     self.within = outer;
                 }
-                Statement::Break { .. } => self.index += 1,
+                Statement::Break { .. }
+                | Statement::Label(_)
+                | Statement::Branch { .. }
+                | Statement::Exit { .. } => self.index += 1,
                 Statement::Scope { name, body } => {
                     self.index += 1;
-                    self.scopes.push(name);
+                    self.scopes.push(name.clone());
                     self.block(body);
                     self.scopes.pop();
                 }
@@ -264,28 +270,28 @@ impl Mutation {
     pub fn trap(&self, function: &Function) -> Function {
         let mut trapping = function.clone();
         let mut left = self.index;
-        replace(&mut trapping.body, &mut left, Edit::Trap(self.site), &mut trapping.registers);
+        replace(&mut trapping.body, &mut left, Edit::Trap(&self.site), &mut trapping.registers);
         trapping
     }
 }
 
 /// What becomes of a statement.
 #[derive(Clone, Copy)]
-enum Edit {
+enum Edit<'a> {
     /// It is changed.
     Change(Change),
     /// A trap stands before it.
-    Trap(SourceSite),
+    Trap(&'a SourceSite),
 }
 
 /// Edits statement number `left` of a block, counted in pre-order. Returns whether the block has that statement.
-fn replace(block: &mut Vec<Statement>, left: &mut usize, edit: Edit, registers: &mut Vec<Type>) -> bool {
+fn replace(block: &mut Vec<Statement>, left: &mut usize, edit: Edit<'_>, registers: &mut Vec<Type>) -> bool {
     for at in 0..block.len() {
         if *left == 0 {
             let change = match edit {
                 Edit::Change(change) => change,
                 Edit::Trap(site) => {
-                    block.insert(at, Statement::Inst { inst: Inst::Trap, site });
+                    block.insert(at, Statement::Inst { inst: Inst::Trap, site: site.clone() });
                     return true;
                 }
             };
@@ -307,7 +313,11 @@ fn replace(block: &mut Vec<Statement>, left: &mut usize, edit: Edit, registers: 
             Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
                 replace(body, left, edit, registers)
             }
-            Statement::Inst { .. } | Statement::Break { .. } => false,
+            Statement::Inst { .. }
+            | Statement::Break { .. }
+            | Statement::Label(_)
+            | Statement::Branch { .. }
+            | Statement::Exit { .. } => false,
         };
         if found {
             return true;
@@ -330,8 +340,8 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
             }
         }
         (Statement::Inst { inst, site }, Change::Operand { name, op, by }) => {
-            let ty = changes::operand_type(inst, name, registers);
-            let site = *site;
+            let ty = changes::operand_type(inst, name);
+            let site = site.clone();
             if let Some(operand) = changes::operand(inst, name) {
                 match *operand {
                     Operand::Imm(bits) => *operand = Operand::Imm(fold(op, ty, bits, by.into())),
@@ -350,7 +360,10 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
             | Statement::If { .. }
             | Statement::Loop { .. }
             | Statement::Break { .. }
-            | Statement::Scope { .. },
+            | Statement::Scope { .. }
+            | Statement::Label(_)
+            | Statement::Branch { .. }
+            | Statement::Exit { .. },
             Change::Force(_)
             | Change::Relax
             | Change::Narrow
@@ -364,7 +377,7 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
 }
 
 /// A wait that lane 0 executes alone. In the other lanes a wait that may fail counts as successful.
-fn in_one_lane(inst: &Inst, site: SourceSite, registers: &mut Vec<Type>) -> Vec<Statement> {
+fn in_one_lane(inst: &Inst, site: &SourceSite, registers: &mut Vec<Type>) -> Vec<Statement> {
     let mut register = |ty| {
         registers.push(ty);
         crate::inst::Reg(u32::try_from(registers.len() - 1).unwrap_or(u32::MAX))
@@ -375,10 +388,11 @@ fn in_one_lane(inst: &Inst, site: SourceSite, registers: &mut Vec<Type>) -> Vec<
         Inst::ReadSpecial { dst: lane, special: Special::Lane },
         Inst::Compare { op, ty, dst: first, a, b },
     ];
-    all.extend(changes::success(inst).map(|dst| Inst::Move { dst, src: Operand::Imm(1) }));
-    let mut all: Vec<Statement> = all.into_iter().map(|inst| Statement::Inst { inst, site }).collect();
-    let then = vec![Statement::Inst { inst: inst.clone(), site }];
-    all.push(Statement::If { cond: Operand::Reg(first), then, otherwise: Vec::new(), site });
+    all.extend(changes::success(inst).map(|dst| Inst::Move { ty: Type::Pred, dst, src: Operand::Imm(1) }));
+    let here = |inst| Statement::Inst { inst, site: site.clone() };
+    let mut all: Vec<Statement> = all.into_iter().map(here).collect();
+    let then = vec![here(inst.clone())];
+    all.push(Statement::If { cond: Operand::Reg(first), then, otherwise: Vec::new(), site: site.clone() });
     all
 }
 

@@ -1,20 +1,28 @@
 //! The printer: a verified function as PTX text.
 //!
-//! The printer relies on the verifier's checks. Scopes become comments, and a conditional block of one plain
-//! instruction becomes a guarded instruction instead of a branch.
+//! The printer relies on the verifier's checks. It writes the flat form of the function, line by line; scopes become comments.
 
 use core::fmt::{self, Write};
+use std::collections::BTreeSet;
 
-use crate::function::{Function, ParamKind, Statement};
-use crate::inst::spell::Sink;
-use crate::inst::{Expect, Inst, MbarrierArrive, Operand, Reg};
+use crate::function::{Function, Guard, Statement};
+use crate::inst::spell::{LOCAL, Plus, Sink};
+use crate::inst::{Expect, Inst, Operand, Reg};
+use crate::name::Name;
+use crate::param::ParamKind;
 use crate::types::Type;
 use crate::verify::Verified;
 
 /// The PTX module of one kernel: `.version`, `.target` and the entry. Pass it to the driver or to an
 /// assembler.
 pub fn module_text(function: &Verified) -> String {
-    let mut printer = Printer { function, out: String::new(), labels: 0, loops: Vec::new() };
+    let function = function.flattened();
+    let targets = Statement::all(&function.body).into_iter().filter_map(|statement| match statement {
+        Statement::Branch { target, .. } => Some(&**target),
+        _ => None,
+    });
+    let targets = targets.collect();
+    let mut printer = Printer { function: &function, out: String::new(), targets, wait: None, skipped: 0 };
     printer.module();
     printer.out
 }
@@ -22,15 +30,20 @@ pub fn module_text(function: &Verified) -> String {
 struct Printer<'a> {
     function: &'a Function,
     out: String,
-    labels: u32,
-    /// Exit labels of the open loops, innermost last.
-    loops: Vec<u32>,
+    /// The labels that branches name.
+    targets: BTreeSet<&'a str>,
+    /// The label of the next wait.
+    wait: Option<Name>,
+    /// Number of guarded instructions so far that are several lines.
+    skipped: u32,
 }
 
-/// Alignment of dynamic shared memory in bytes: the period of the widest swizzle.
+/// Alignment of shared memory in bytes: the period of the widest swizzle.
 const SHARED_ALIGNMENT: u32 = 1024;
+/// The names of the program's shared memory: its variables, and dynamic shared memory.
+const SHARED: [&str; 2] = ["static_shared", "dynamic_shared"];
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
     fn line(&mut self, text: &str) {
         self.out.push('\t');
         self.out.push_str(text);
@@ -42,106 +55,128 @@ impl Printer<'_> {
         let (major, minor) = function.version();
         let name = function.target.name();
         let _ = writeln!(self.out, ".version {major}.{minor}\n.target {name}\n.address_size 64\n");
-        let _ = writeln!(self.out, ".extern .shared .align {SHARED_ALIGNMENT} .b8 dynamic_shared[];\n");
+        let [variables, dynamic] = SHARED;
+        if function.static_shared > 0 {
+            let bytes = function.static_shared;
+            let _ = writeln!(self.out, ".shared .align {SHARED_ALIGNMENT} .b8 {variables}[{bytes}];");
+        }
+        let _ = writeln!(self.out, ".extern .shared .align {SHARED_ALIGNMENT} .b8 {dynamic}[];\n");
         let _ = writeln!(self.out, ".visible .entry {}(", function.name);
         for (i, param) in function.params.iter().enumerate() {
             let comma = if i + 1 < function.params.len() { "," } else { "" };
-            let name = param.name;
+            let name = &param.name;
             let _ = match param.kind {
                 ParamKind::Scalar(ty) => writeln!(self.out, "\t.param .{ty} {name}{comma}"),
-                ParamKind::TensorMap => writeln!(self.out, "\t.param .align 64 .b8 {name}[128]{comma}"),
+                kind @ (ParamKind::TensorMap | ParamKind::Bytes { .. }) => {
+                    let (alignment, bytes) = (kind.alignment(), kind.bytes());
+                    writeln!(self.out, "\t.param .align {alignment} .b8 {name}[{bytes}]{comma}")
+                }
             };
         }
+        let [x, y, z] = function.block;
+        let _ = writeln!(self.out, ")\n.maxntid {x}, {y}, {z}\n.minnctapersm 1");
         let [x, y, z] = function.cluster;
-        let _ = writeln!(self.out, ")\n.maxntid {}, 1, 1\n.minnctapersm 1", function.threads);
         if [x, y, z] != [1, 1, 1] {
             let _ = writeln!(self.out, ".reqnctapercluster {x}, {y}, {z}");
         }
         self.out.push_str("{\n");
         self.registers();
+        if function.local_bytes > 0 {
+            let _ = writeln!(self.out, "\t.local .align 16 .b8 {LOCAL}[{}];", function.local_bytes);
+        }
         self.block(&function.body);
-        self.line("ret;");
+        if !matches!(function.body.last(), Some(Statement::Exit { guard: None, .. })) {
+            self.line("ret;");
+        }
         self.out.push_str("}\n");
     }
 
-    /// Declares the registers, a run of equal types in one line. Each register keeps its number.
+    /// Declares the registers, those of equal types in one line. Each register keeps its number or its name.
     fn registers(&mut self) {
+        let function = self.function;
         for (class, declared) in
             [("p", "pred"), ("h", "b16"), ("r", "b32"), ("f", "f32"), ("d", "b64"), ("e", "f64")]
         {
-            let of_class = |ty: &Type| register_class(*ty) == class;
-            if let Some(last) = self.function.registers.iter().rposition(of_class) {
+            let of_class = |ty: &Type| ty.class() == class;
+            let Some(last) = function.registers.iter().rposition(of_class) else { continue };
+            if function.names.is_empty() {
                 let _ = writeln!(self.out, "\t.reg .{declared} %{class}<{}>;", last + 1);
+                continue;
             }
+            let registers = (0u32..).zip(&function.registers).filter(|(_, ty)| of_class(ty));
+            let names: Vec<String> = registers.map(|(index, _)| self.register(Reg(index))).collect();
+            let _ = writeln!(self.out, "\t.reg .{declared} {};", names.join(", "));
         }
     }
 
-    fn block(&mut self, statements: &[Statement]) {
-        for statement in statements {
-            self.statement(statement);
-        }
-    }
-
-    fn statement(&mut self, statement: &Statement) {
-        match statement {
-            Statement::Inst { inst, .. } => self.inst(inst),
-            Statement::If { cond, then, otherwise, .. } => self.if_(*cond, then, otherwise),
-            Statement::Loop { body, .. } => {
-                let exit = self.label();
-                let _ = writeln!(self.out, "$loop_{exit}:");
-                self.loops.push(exit);
-                self.block(body);
-                self.loops.pop();
-                let _ = writeln!(self.out, "\tbra $loop_{exit};\n$exit_{exit}:");
-            }
-            Statement::Break { cond, .. } => {
-                if let Some(&exit) = self.loops.last() {
-                    match *cond {
-                        Operand::Imm(0) => {}
-                        Operand::Imm(_) => self.line(&format!("bra $exit_{exit};")),
-                        Operand::Reg(reg) => {
-                            let guard = self.register(reg);
-                            self.line(&format!("@{guard} bra $exit_{exit};"));
-                        }
+    fn block(&mut self, statements: &'a [Statement]) {
+        for (at, statement) in statements.iter().enumerate() {
+            match statement {
+                Statement::Label(name) => {
+                    let next = statements.get(at + 1).and_then(Statement::inst);
+                    if matches!(next, Some(Inst::MbarrierWait { .. })) && !self.targets.contains(&**name) {
+                        self.wait = Some(name.clone());
+                    } else {
+                        let _ = writeln!(self.out, "{name}:");
                     }
                 }
-            }
-            Statement::Scope { name, body } => {
-                let _ = writeln!(self.out, "\t// {name} {{");
-                self.block(body);
-                let _ = writeln!(self.out, "\t// }} {name}");
+                Statement::Branch { guard, target, .. } => {
+                    self.guarded_line(*guard, &format!("bra {target};"))
+                }
+                Statement::Exit { guard, .. } => self.guarded_line(*guard, "ret;"),
+                Statement::Inst { inst, .. } => self.inst(inst),
+                Statement::If { cond, then, otherwise, .. } => {
+                    for (block, negated) in [(then, false), (otherwise, true)] {
+                        let guard = Guard { cond: *cond, negated };
+                        block.iter().filter_map(Statement::inst).for_each(|inst| self.guarded(guard, inst));
+                    }
+                }
+                Statement::Scope { name, body } => {
+                    let _ = writeln!(self.out, "\t// {name} {{");
+                    self.block(body);
+                    let _ = writeln!(self.out, "\t// }} {name}");
+                }
+                // The flat form has none.
+                Statement::Loop { .. } | Statement::Break { .. } => {}
             }
         }
     }
 
-    fn if_(&mut self, cond: Operand, then: &[Statement], otherwise: &[Statement]) {
-        let Operand::Reg(cond) = cond else {
-            let taken = if cond == Operand::Imm(0) { otherwise } else { then };
-            return self.block(taken);
-        };
-        let cond = self.register(cond);
-        if let ([Statement::Inst { inst, .. }], []) = (then, otherwise)
-            && can_guard(inst)
-        {
-            let start = self.out.len();
-            self.inst(inst);
-            self.out.insert_str(start + 1, &format!("@{cond} "));
-            return;
+    /// `@p ` or `@!p `; empty where every thread is meant. `None` where no thread is.
+    fn prefix(&self, guard: Option<Guard>) -> Option<String> {
+        let Some(guard) = guard else { return Some(String::new()) };
+        match (guard.always(), guard.cond) {
+            (Some(false), _) => None,
+            (None, Operand::Reg(reg)) => {
+                let not = if guard.negated { "!" } else { "" };
+                Some(format!("@{not}{} ", self.register(reg)))
+            }
+            _ => Some(String::new()),
         }
-        let label = self.label();
-        let skip = if otherwise.is_empty() { "endif" } else { "else" };
-        self.line(&format!("@!{cond} bra ${skip}_{label};"));
-        self.block(then);
-        if !otherwise.is_empty() {
-            self.line(&format!("bra $endif_{label};"));
-            let _ = writeln!(self.out, "$else_{label}:");
-            self.block(otherwise);
+    }
+
+    fn guarded_line(&mut self, guard: Option<Guard>, text: &str) {
+        if let Some(prefix) = self.prefix(guard) {
+            self.line(&format!("{prefix}{text}"));
         }
-        let _ = writeln!(self.out, "$endif_{label}:");
+    }
+
+    fn guarded(&mut self, guard: Guard, inst: &Inst) {
+        let Some(prefix) = self.prefix(Some(guard)) else { return };
+        let start = self.out.len() + 1;
+        self.inst(inst);
+        if prefix.is_empty() || !self.out[start..].starts_with('{') {
+            return self.out.insert_str(start, &prefix);
+        }
+        // Several lines, which the other threads jump over.
+        self.skipped += 1;
+        let Some(other) = self.prefix(Some(Guard { negated: !guard.negated, ..guard })) else { return };
+        self.out.insert_str(start, &format!("{other}bra $over_{};\n\t", self.skipped));
+        let _ = writeln!(self.out, "$over_{}:", self.skipped);
     }
 
     fn register(&self, reg: Reg) -> String {
-        format!("%{}{}", register_class(self.function.registers[reg.0 as usize]), reg.0)
+        self.function.register_name(reg).unwrap_or_default()
     }
 
     fn inst(&mut self, inst: &Inst) {
@@ -171,41 +206,20 @@ impl Sink for Printer<'_> {
         self.out.push_str(&self.register(reg));
     }
 
-    fn declared(&self, reg: Reg) -> Option<Type> {
-        self.function.registers.get(reg.0 as usize).copied()
+    fn param(&self, param: u32) -> Name {
+        self.function.params.get(param as usize).map_or(Name::new(""), |param| param.name.clone())
     }
 
-    fn param(&self, param: u32) -> &'static str {
-        self.function.params[param as usize].name
+    fn shared(&self, offset: u32) -> Name {
+        let [variables, dynamic] = SHARED;
+        match offset.checked_sub(self.function.static_shared) {
+            Some(offset) => format!("{dynamic}{}", Plus(offset)).into(),
+            None => format!("{variables}{}", Plus(offset)).into(),
+        }
     }
 
-    fn label(&mut self) -> u32 {
-        self.labels += 1;
-        self.labels
-    }
-}
-
-/// Whether a conditional block of this instruction alone may be printed as a guarded instruction.
-fn can_guard(inst: &Inst) -> bool {
-    matches!(
-        inst,
-        Inst::Move { .. }
-            | Inst::Binary { .. }
-            | Inst::Load { .. }
-            | Inst::Store { .. }
-            | Inst::MbarrierArrive(MbarrierArrive { state: None, drop: false, .. })
-            | Inst::Trap
-    )
-}
-
-fn register_class(ty: Type) -> &'static str {
-    match ty {
-        Type::Pred => "p",
-        Type::U8 | Type::U16 | Type::F16 | Type::Bf16 => "h",
-        Type::U32 | Type::S32 => "r",
-        Type::F32 => "f",
-        Type::U64 | Type::S64 => "d",
-        Type::F64 => "e",
+    fn label(&mut self) -> Name {
+        self.wait.take().unwrap_or(Name::new("$wait"))
     }
 }
 
@@ -213,7 +227,9 @@ fn register_class(ty: Type) -> &'static str {
 fn immediate(bits: u64, ty: Type) -> String {
     match ty {
         Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::U64 => bits.to_string(),
+        Type::B8 | Type::B16 | Type::B32 | Type::B64 => bits.to_string(),
         Type::F16 | Type::Bf16 => format!("{bits:#06x}"),
+        Type::S8 | Type::S16 => ty.extend(bits).to_string(),
         #[expect(clippy::cast_possible_truncation, reason = "the operand's type is 32 bits wide")]
         Type::S32 => (bits as u32).cast_signed().to_string(),
         Type::S64 => bits.cast_signed().to_string(),

@@ -1,7 +1,8 @@
 //! Scalar types of registers and instructions, and the Rust types that stand for them.
 //!
 //! In PTX the type of a register and the type as which an instruction reads it may differ. Here each register
-//! has one type. [`Value::bits_as`](crate::Value::bits_as) reads a value as another type of the same width.
+//! has one type. [`Value::bits_as`](crate::Value::bits_as) reads a value as another type of the same width. A program that is read has
+//! registers of the untyped widths ([`Type::is_untyped`]), which hold any type of their width.
 
 use core::fmt;
 
@@ -14,8 +15,12 @@ pub enum Type {
     Pred,
     /// `.u8`, in a 16-bit register. It can be loaded, stored, selected and converted; it has no arithmetic.
     U8,
+    /// `.s8`, as `.u8`.
+    S8,
     /// `.u16`.
     U16,
+    /// `.s16`.
+    S16,
     /// `.u32`.
     U32,
     /// `.s32`.
@@ -32,6 +37,14 @@ pub enum Type {
     F32,
     /// `.f64`, IEEE binary64.
     F64,
+    /// `.b8`: 8 bits of any type.
+    B8,
+    /// `.b16`: 16 bits of any type.
+    B16,
+    /// `.b32`: 32 bits of any type.
+    B32,
+    /// `.b64`: 64 bits of any type.
+    B64,
 }
 
 impl Type {
@@ -40,10 +53,10 @@ impl Type {
     pub const fn bits(self) -> u32 {
         match self {
             Self::Pred => 1,
-            Self::U8 => 8,
-            Self::U16 | Self::F16 | Self::Bf16 => 16,
-            Self::U32 | Self::S32 | Self::F32 => 32,
-            Self::U64 | Self::S64 | Self::F64 => 64,
+            Self::U8 | Self::S8 | Self::B8 => 8,
+            Self::U16 | Self::S16 | Self::F16 | Self::Bf16 | Self::B16 => 16,
+            Self::U32 | Self::S32 | Self::F32 | Self::B32 => 32,
+            Self::U64 | Self::S64 | Self::F64 | Self::B64 => 64,
         }
     }
 
@@ -55,19 +68,63 @@ impl Type {
     /// Whether this is an integer type with arithmetic.
     #[inline]
     pub const fn is_integer(self) -> bool {
-        matches!(self, Self::U16 | Self::U32 | Self::S32 | Self::U64 | Self::S64)
+        matches!(self, Self::U16 | Self::S16 | Self::U32 | Self::S32 | Self::U64 | Self::S64)
     }
 
     /// Whether this is a signed integer type.
     #[inline]
     pub const fn is_signed(self) -> bool {
-        matches!(self, Self::S32 | Self::S64)
+        matches!(self, Self::S8 | Self::S16 | Self::S32 | Self::S64)
     }
 
     /// Whether this is a floating-point type.
     #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
+    }
+
+    /// Whether this is bits without a type: `.b8` to `.b64`.
+    #[inline]
+    pub const fn is_untyped(self) -> bool {
+        matches!(self, Self::B8 | Self::B16 | Self::B32 | Self::B64)
+    }
+
+    /// The type of the same width that holds any type.
+    pub const fn untyped(self) -> Self {
+        match self.bits() {
+            1 => Self::Pred,
+            8 => Self::B8,
+            16 => Self::B16,
+            32 => Self::B32,
+            _ => Self::B64,
+        }
+    }
+
+    /// Whether a register of this type is one where `wanted` is needed: the types are the same, or one of them is bits of the
+    /// width of the other. ISA "Operands", "Type Checking".
+    pub const fn fits(self, wanted: Self) -> bool {
+        self as u8 == wanted as u8
+            || self.bits() == wanted.bits() && (self.is_untyped() || wanted.is_untyped())
+    }
+
+    /// Whether a register of this type holds a value of the type `held`: it [fits](Self::fits), or it is untyped and wider. Loads, stores
+    /// and conversions accept such registers, and extend what they write. ISA "Operand Size Exceeding Instruction-Type Size".
+    pub const fn holds(self, held: Self) -> bool {
+        self.fits(held) || self.is_untyped() && self.bits() > held.bits() && held.bits() > 1
+    }
+
+    /// The letter of the registers of the type in printed programs.
+    pub(crate) const fn class(self) -> &'static str {
+        match self {
+            Self::Pred => "p",
+            Self::U8 | Self::S8 | Self::B8 | Self::U16 | Self::S16 | Self::F16 | Self::Bf16 | Self::B16 => {
+                "h"
+            }
+            Self::U32 | Self::S32 | Self::B32 => "r",
+            Self::F32 => "f",
+            Self::U64 | Self::S64 | Self::B64 => "d",
+            Self::F64 => "e",
+        }
     }
 
     /// The low bits of a number that fit into the type.
@@ -91,7 +148,9 @@ impl Type {
         match self {
             Self::Pred => "pred",
             Self::U8 => "u8",
+            Self::S8 => "s8",
             Self::U16 => "u16",
+            Self::S16 => "s16",
             Self::U32 => "u32",
             Self::S32 => "s32",
             Self::U64 => "u64",
@@ -100,6 +159,10 @@ impl Type {
             Self::Bf16 => "bf16",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::B8 => "b8",
+            Self::B16 => "b16",
+            Self::B32 => "b32",
+            Self::B64 => "b64",
         }
     }
 }
@@ -119,22 +182,36 @@ pub enum Space {
     Shared,
     /// `.shared::cluster`, 32-bit addresses of any CTA of the cluster.
     SharedCluster,
+    /// `.local`, 64-bit addresses of the executing thread's own memory.
+    Local,
+    /// `.param`, 64-bit addresses in the block of the kernel's parameters, which are only read.
+    Param,
+    /// Generic addresses, of 64 bits: each names a byte of one of the other spaces.
+    Generic,
 }
 
 impl Space {
-    /// PTX's name.
+    /// PTX's name; empty for generic addresses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
             Self::Shared => "shared::cta",
             Self::SharedCluster => "shared::cluster",
+            Self::Local => "local",
+            Self::Param => "param",
+            Self::Generic => "",
         }
+    }
+
+    /// Whether it is the shared memory of the CTA or of the cluster.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared | Self::SharedCluster)
     }
 
     /// The type of an address in this space.
     pub const fn address_type(self) -> Type {
         match self {
-            Self::Global => Type::U64,
+            Self::Global | Self::Local | Self::Param | Self::Generic => Type::U64,
             Self::Shared | Self::SharedCluster => Type::U32,
         }
     }

@@ -85,13 +85,13 @@ impl<'f, T: Scalar> Var<'f, T> {
     /// Reads the variable: appends a `mov` of its present content to a new register.
     #[track_caller]
     pub fn get(self) -> Value<'f, T> {
-        self.builder.define(|dst| Inst::Move { dst, src: Operand::Reg(self.reg) })
+        self.builder.define(|dst| Inst::Move { ty: T::TYPE, dst, src: Operand::Reg(self.reg) })
     }
 
     /// Writes the variable: appends a `mov`.
     #[track_caller]
     pub fn set(self, value: impl Source<'f, T>) {
-        self.builder.emit(Inst::Move { dst: self.reg, src: value.operand() });
+        self.builder.emit(Inst::Move { ty: T::TYPE, dst: self.reg, src: value.operand() });
     }
 }
 
@@ -126,7 +126,9 @@ impl<'f, T: Scalar> Value<'f, T> {
             Operand::Imm(bits) if widens && U::TYPE.bits() >= T::TYPE.bits() => {
                 Value::new(self.builder, Operand::Imm(bits))
             }
-            src if T::TYPE != U::TYPE => self.builder.define(|dst| Inst::Convert { from: T::TYPE, dst, src }),
+            src if T::TYPE != U::TYPE => {
+                self.builder.define(|dst| Inst::Convert { from: T::TYPE, to: U::TYPE, dst, src })
+            }
             Operand::Imm(_) | Operand::Reg(_) => Value::new(self.builder, self.operand),
         }
     }
@@ -134,7 +136,7 @@ impl<'f, T: Scalar> Value<'f, T> {
     /// The same bits read as another type of the same width.
     #[track_caller]
     pub fn bits_as<U: Scalar>(self) -> Value<'f, U> {
-        self.builder.define(|dst| Inst::Move { dst, src: self.operand })
+        self.builder.define(|dst| Inst::Move { ty: U::TYPE, dst, src: self.operand })
     }
 
     /// `self` where `cond` holds, else `other`.

@@ -4,10 +4,11 @@
 //! 1. *Names*: the names of the entry and of all parameters are C identifiers; parameter names are distinct.
 //! 2. *Limits*: threads, shared memory and cluster fit the target.
 //! 3. *Registers*: each register exists, and is read and written as its own type.
-//! 4. *Definition*: on each path, a register is written before it is read. Exception: accumulators of
-//!    `wgmma`. Whether the instruction reads or overwrites them is known only at run time, where the
+//! 4. *Definition*: on each path, a register is written before it is read; in a flat body, on some path to the read, or the read is a
+//!    `mov`. Exception: accumulators of `wgmma`. Whether the instruction reads or overwrites them is known only at run time, where the
 //!    emulator checks it.
-//! 5. *Structure*: a break is inside a loop; conditions are predicates.
+//! 5. *Structure*: a break is inside a loop; conditions are predicates. In a flat body, each branch has its label, each label stands
+//!    once, and guards are those of instructions.
 //! 6. *Forms*: each instruction exists in PTX: vector widths, ranges of immediates, `wgmma` shapes, types of
 //!    operations.
 //!
@@ -16,9 +17,11 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::function::{Function, ParamKind, SourceSite, Statement};
-use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, OrderedInst, Reg, UnaryOp};
-use crate::types::Type;
+use crate::function::{Function, Statement};
+use crate::inst::{BarrierReduce, BinaryOp, CompareOp, Expect, Inst, Operand, OrderedInst, Reg, UnaryOp};
+use crate::param::ParamKind;
+use crate::site::SourceSite;
+use crate::types::{Space, Type};
 
 /// A function that has passed [`Function::verify`]. It can be printed and executed.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +45,8 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.site {
-            Some(site) => write!(f, "{}:{}: {}", site.file(), site.line(), self.message),
+        match &self.site {
+            Some(site) => write!(f, "{site}: {}", self.message),
             None => f.write_str(&self.message),
         }
     }
@@ -74,11 +77,16 @@ impl Function {
     /// # Errors
     /// All violations that were found.
     pub fn verify(self) -> Result<Verified, VerifyError> {
-        let mut checker = Checker { function: &self, violations: self.refusals.clone(), site: None };
+        let is_flat = self.is_flat();
+        let mut checker = Checker { function: &self, is_flat, violations: self.refusals.clone(), site: None };
         checker.function_as_a_whole();
         let mut defined = vec![false; self.registers.len()];
         accumulators(&self.body, &mut defined);
-        checker.block(&self.body, &mut defined, &mut None);
+        if is_flat {
+            checker.flat(defined);
+        } else {
+            checker.block(&self.body, &mut defined, &mut None);
+        }
         let violations = checker.violations;
         if violations.is_empty() {
             Ok(Verified(self))
@@ -90,6 +98,7 @@ impl Function {
 
 struct Checker<'a> {
     function: &'a Function,
+    is_flat: bool,
     violations: Vec<Violation>,
     site: Option<SourceSite>,
 }
@@ -107,6 +116,11 @@ fn is_identifier(name: &str) -> bool {
 /// Whether arithmetic and comparisons of a whole register exist for a type.
 fn is_number(ty: Type) -> bool {
     ty.is_integer() || matches!(ty, Type::F32 | Type::F64)
+}
+
+/// Whether a type is bits that can be combined and compared.
+fn is_bits(ty: Type) -> bool {
+    ty.is_untyped() && ty != Type::B8
 }
 
 fn meet(into: &mut [bool], other: &[bool]) {
@@ -131,14 +145,18 @@ fn accumulators(statements: &[Statement], marked: &mut [bool]) {
                 accumulators(otherwise, marked);
             }
             Statement::Loop { body, .. } | Statement::Scope { body, .. } => accumulators(body, marked),
-            Statement::Inst { .. } | Statement::Break { .. } => {}
+            Statement::Inst { .. }
+            | Statement::Break { .. }
+            | Statement::Label(_)
+            | Statement::Branch { .. }
+            | Statement::Exit { .. } => {}
         }
     }
 }
 
 impl Checker<'_> {
     fn fail(&mut self, message: String) {
-        self.violations.push(Violation { site: self.site, message });
+        self.violations.push(Violation { site: self.site.clone(), message });
     }
 
     fn require(&mut self, holds: bool, message: impl FnOnce() -> String) {
@@ -154,7 +172,7 @@ impl Checker<'_> {
             format!("the entry's name `{}` is not an identifier", function.name)
         });
         for (i, param) in function.params.iter().enumerate() {
-            self.require(is_identifier(param.name), || {
+            self.require(is_identifier(&param.name), || {
                 format!("parameter name `{}` is not an identifier", param.name)
             });
             let repeated = function.params[..i].iter().any(|other| other.name == param.name);
@@ -162,11 +180,27 @@ impl Checker<'_> {
             let storable = !matches!(param.kind, ParamKind::Scalar(Type::Pred));
             self.require(storable, || format!("parameter `{}` is a predicate", param.name));
         }
-        let threads = function.threads;
-        self.require(threads.is_multiple_of(32) && (32..=limits.threads).contains(&threads), || {
-            format!("{threads} threads per CTA, not a multiple of 32 in 32..={}", limits.threads)
+        let (threads, [x, y, z]) = (function.threads(), function.block);
+        let (least, step) = if self.is_flat { (1, 1) } else { (32, 32) };
+        let legal = threads.is_multiple_of(step) && (least..=limits.threads).contains(&threads) && z <= 64;
+        self.require(legal, || {
+            let multiple = if step == 1 { "" } else { "a multiple of 32 in " };
+            let block = if [y, z] == [1, 1] {
+                String::new()
+            } else {
+                format!(" ({x} x {y} x {z}, 64 at most along z)")
+            };
+            format!("{threads} threads per CTA{block}, not {multiple}{least}..={}", limits.threads)
         });
-        let bytes = function.shared_bytes;
+        let (names, registers) = (function.names.len(), function.registers.len());
+        self.require(names == 0 || names == registers, || format!("{names} names of {registers} registers"));
+        let addresses = function.params.iter().rev().map(|param| &param.name);
+        let named =
+            addresses.zip(function.variables.iter().rev()).all(|(name, variable)| *name == variable.name);
+        self.require(named && function.variables.len() <= function.params.len(), || {
+            "the last parameters are not the addresses of the variables".to_owned()
+        });
+        let bytes = function.all_shared();
         self.require(bytes <= limits.shared_bytes, || {
             format!("{bytes} B of shared memory, a CTA has {} B", limits.shared_bytes)
         });
@@ -180,11 +214,11 @@ impl Checker<'_> {
         for statement in statements {
             match statement {
                 Statement::Inst { inst, site } => {
-                    self.site = Some(site);
+                    self.site = Some(site.clone());
                     self.inst(inst, defined);
                 }
                 Statement::If { cond, then, otherwise, site } => {
-                    self.site = Some(site);
+                    self.site = Some(site.clone());
                     self.read(*cond, Expect::Type(Type::Pred), defined);
                     let mut other = defined.clone();
                     self.block(then, defined, exit);
@@ -192,7 +226,7 @@ impl Checker<'_> {
                     meet(defined, &other);
                 }
                 Statement::Loop { body, site } => {
-                    self.site = Some(site);
+                    self.site = Some(site.clone());
                     let mut inner: Exit = Some(None);
                     self.block(body, defined, &mut inner);
                     if let Some(Some(left)) = inner {
@@ -200,7 +234,7 @@ impl Checker<'_> {
                     }
                 }
                 Statement::Break { cond, site } => {
-                    self.site = Some(site);
+                    self.site = Some(site.clone());
                     self.read(*cond, Expect::Type(Type::Pred), defined);
                     match exit {
                         None => self.fail("a break outside every loop".to_owned()),
@@ -209,6 +243,8 @@ impl Checker<'_> {
                     }
                 }
                 Statement::Scope { body, .. } => self.block(body, defined, exit),
+                // Bodies with one of these are flat.
+                Statement::Label(_) | Statement::Branch { .. } | Statement::Exit { .. } => {}
             }
         }
     }
@@ -219,18 +255,14 @@ impl Checker<'_> {
 
     fn fits(&mut self, reg: Reg, expect: Expect) {
         let Some(ty) = self.ty(reg) else { return self.fail(format!("register {} does not exist", reg.0)) };
-        match expect {
-            Expect::Type(wanted) => {
-                self.require(ty == wanted, || {
-                    format!("register {} is .{ty} where .{wanted} is needed", reg.0)
-                });
-            }
-            Expect::Bits(bits) => self.require(ty.bits() == bits, || {
-                format!("register {} is .{ty} where {bits} bits are needed", reg.0)
-            }),
-            Expect::Accumulator => self.require(ty.bits() == 32, || {
-                format!("accumulator {} is .{ty} where 32 bits are needed", reg.0)
-            }),
+        let (fits, wanted) = match expect {
+            Expect::Type(wanted) => (ty.fits(wanted), wanted),
+            Expect::Holds(wanted) => (ty.holds(wanted), wanted),
+            Expect::Accumulator => (ty.bits() == 32, Type::B32),
+        };
+        if !fits {
+            let register = self.function.register_name(reg).unwrap_or_default();
+            self.fail(format!("register {register} is .{ty} where .{wanted} is needed"));
         }
     }
 
@@ -238,12 +270,16 @@ impl Checker<'_> {
         if let Operand::Reg(reg) = operand {
             self.fits(reg, expect);
             let known = defined.get(reg.0 as usize).copied().unwrap_or(true);
-            self.require(known, || format!("register {} is read where a path has not written it", reg.0));
+            if !known {
+                let register = self.function.register_name(reg).unwrap_or_default();
+                let paths = if self.is_flat { "no path has" } else { "a path has not" };
+                self.fail(format!("register {register} is read where {paths} written it"));
+            }
         }
     }
 
     fn inst(&mut self, inst: &Inst, defined: &mut [bool]) {
-        let operands = inst.operands(|reg| self.ty(reg));
+        let operands = inst.operands();
         for (operand, expect) in operands.reads {
             self.read(operand, expect, defined);
         }
@@ -262,11 +298,12 @@ impl Checker<'_> {
             Inst::Binary { op, ty, .. } => self.binary(*op, *ty),
             Inst::MulAdd { ty, .. } => self.number(*ty, |ty| format!("mad does not exist for .{ty}")),
             Inst::Unary { op, ty, .. } => self.unary(*op, *ty),
+            Inst::Compare { op: CompareOp::Eq | CompareOp::Ne, ty, .. } if is_bits(*ty) => {}
             Inst::Compare { ty, .. } => self.number(*ty, |ty| format!("setp is not offered for .{ty}")),
             Inst::Select { ty, .. } => {
                 self.require(*ty != Type::Pred, || "selp does not exist for .pred".to_owned());
             }
-            Inst::Convert { from, dst, .. } => self.convert(*from, *dst),
+            Inst::Convert { from, to, .. } => self.convert(*from, *to),
             Inst::Pack { ty, .. } => {
                 let legal = matches!(ty, Type::F16 | Type::Bf16);
                 self.require(legal, || format!("two floats do not pack as .{ty}"));
@@ -278,8 +315,12 @@ impl Checker<'_> {
                 let legal = (24..=256).contains(count) && count.is_multiple_of(8);
                 self.require(legal, || format!("setmaxnreg {count} is not a multiple of 8 in 24..=256"));
             }
-            Inst::LoadParam { dst, param } => self.load_param(*dst, *param),
+            Inst::LoadParam { ty, dst, param, offset } => self.load_param((*ty, dst.len()), *param, *offset),
             Inst::ParamAddress { param, .. } => self.param_address(*param),
+            Inst::ConvertAddress { space, .. } => {
+                self.require(*space != Space::Generic, || "cvta of a generic address to itself".to_owned());
+            }
+            Inst::Store { space: Space::Param, .. } => self.fail("a store to parameters".to_owned()),
             Inst::Load { ty, dst, .. } => self.vector(dst.len(), *ty),
             Inst::Store { ty, src, .. } => self.vector(src.len(), *ty),
             Inst::BarrierSync { id, threads }
@@ -319,6 +360,7 @@ impl Checker<'_> {
             | Inst::Trap
             | Inst::GridDependency { .. }
             | Inst::SharedBase { .. }
+            | Inst::LocalBase { .. }
             | Inst::MapShared { .. }
             | Inst::WarpSync
             | Inst::ClusterArrive { .. }
@@ -339,8 +381,11 @@ impl Checker<'_> {
 
     fn binary(&mut self, op: BinaryOp, ty: Type) {
         let legal = match op {
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => ty.is_integer() || ty == Type::Pred,
-            BinaryOp::Rem | BinaryOp::MulHigh | BinaryOp::Shl | BinaryOp::Shr => ty.is_integer(),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => {
+                ty.is_integer() || is_bits(ty) || ty == Type::Pred
+            }
+            BinaryOp::Shl | BinaryOp::Shr => ty.is_integer() || is_bits(ty),
+            BinaryOp::Rem | BinaryOp::MulHigh => ty.is_integer(),
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min | BinaryOp::Max => {
                 is_number(ty)
             }
@@ -354,32 +399,46 @@ impl Checker<'_> {
 
     fn unary(&mut self, op: UnaryOp, ty: Type) {
         let legal = match op {
-            UnaryOp::Not => ty.is_integer() || ty == Type::Pred,
+            UnaryOp::Not => ty.is_integer() || is_bits(ty) || ty == Type::Pred,
             UnaryOp::Neg | UnaryOp::Abs => ty.is_integer() || ty.is_float(),
         };
         self.require(legal, || format!("{op:?} does not exist for .{ty}"));
     }
 
-    fn convert(&mut self, from: Type, dst: Reg) {
-        let to = self.ty(dst).unwrap_or(Type::Pred);
-        let legal = from != Type::Pred && to != Type::Pred && from != to;
-        let both_half = from.bits() == 16 && to.bits() == 16;
-        let byte_and_brain = matches!((from, to), (Type::U8, Type::Bf16) | (Type::Bf16, Type::U8));
+    fn convert(&mut self, from: Type, to: Type) {
+        let typed = |ty: Type| ty != Type::Pred && !ty.is_untyped();
+        let legal = typed(from) && typed(to) && from != to;
+        let both_half = from.is_float() && to.is_float() && from.bits() == 16 && to.bits() == 16;
+        let half_and_integer =
+            |half: Type, integer: Type| half.bits() == 16 && half.is_float() && integer.bits() == 16;
+        let both_half = both_half || half_and_integer(from, to) || half_and_integer(to, from);
+        let byte_and_brain = |a: Type, b: Type| a.bits() == 8 && b == Type::Bf16;
+        let byte_and_brain = byte_and_brain(from, to) || byte_and_brain(to, from);
         self.require(legal && !both_half && !byte_and_brain, || {
             format!("cvt from .{from} to .{to} does not exist")
         });
     }
 
-    fn load_param(&mut self, dst: Reg, param: u32) {
+    fn load_param(&mut self, (ty, count): (Type, usize), param: u32, offset: u32) {
+        self.vector(count, ty);
         let kind = self.kind(param);
-        let legal = self.ty(dst).is_some_and(|ty| kind == Some(ParamKind::Scalar(ty)));
-        self.require(legal, || format!("parameter {param} is {kind:?}, not what is loaded"));
+        let whole =
+            matches!(kind, Some(ParamKind::Scalar(held)) if ty.fits(held) && count == 1 && offset == 0);
+        // A program that is read may load any part of a parameter, of any type.
+        let part = self.is_flat || matches!(kind, Some(ParamKind::Bytes { .. }));
+        let end = offset as usize + count * ty.bytes() as usize;
+        let inside = kind.is_some_and(|kind| end <= kind.bytes());
+        self.require(whole || part && inside, || {
+            format!("parameter {param} is {kind:?}, not what is loaded: {count} x .{ty} at byte {offset}")
+        });
     }
 
     fn param_address(&mut self, param: u32) {
         let kind = self.kind(param);
-        let legal = kind == Some(ParamKind::TensorMap);
-        self.require(legal, || format!("parameter {param} is {kind:?}, not a tensor map"));
+        let structured = matches!(kind, Some(ParamKind::TensorMap | ParamKind::Bytes { .. }));
+        self.require(structured || self.is_flat && kind.is_some(), || {
+            format!("parameter {param} is {kind:?}, not a tensor map")
+        });
     }
 
     /// The kind of a parameter. `None` if there is no such parameter.
@@ -392,7 +451,7 @@ impl Checker<'_> {
             let barriers = self.function.target.limits().barriers;
             self.require(id < barriers.into(), || format!("barrier {id} is not below {barriers}"));
         }
-        let all = self.function.threads;
+        let all = self.function.threads().next_multiple_of(32);
         self.require(threads.is_multiple_of(32) && (32..=all).contains(&threads), || {
             format!("{threads} threads at a barrier, not a multiple of 32 in 32..={all}")
         });
@@ -410,6 +469,7 @@ impl Checker<'_> {
     }
 }
 
+mod flat;
 mod wgmma;
 
 #[cfg(test)]

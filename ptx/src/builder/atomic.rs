@@ -43,8 +43,8 @@ impl Location {
     }
 }
 
-/// The atomic type for a scalar. A predicate has none: it becomes a `.u32`, and the verifier refuses the
-/// operand.
+/// The atomic type for a scalar. A predicate and a narrow integer have none: they become a `.u32`, and the verifier
+/// refuses the operand.
 fn atomic_type(ty: Type) -> AtomicType {
     match ty {
         Type::S32 => AtomicType::S32,
@@ -54,7 +54,16 @@ fn atomic_type(ty: Type) -> AtomicType {
         Type::F64 => AtomicType::F64,
         Type::F16 => AtomicType::F16,
         Type::Bf16 => AtomicType::Bf16,
-        Type::U32 | Type::U16 | Type::U8 | Type::Pred => AtomicType::U32,
+        Type::U32
+        | Type::U16
+        | Type::S16
+        | Type::U8
+        | Type::S8
+        | Type::Pred
+        | Type::B8
+        | Type::B16
+        | Type::B32
+        | Type::B64 => AtomicType::U32,
     }
 }
 

@@ -17,7 +17,7 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::spell::{Line, bits_spelling, memory_type, width};
+use super::spell::{In, Line, bits_spelling, memory_type, width};
 use super::{Address, Operand, Reg, Scope};
 use crate::types::{Space, Type};
 
@@ -261,10 +261,10 @@ impl AtomicInst {
     pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
         let Self { op, ty, space, sem, scope, dst, address, src, swap } = self;
         let (register, noftz) = (ty.register(), if ty.is_half() { ".noftz" } else { "" });
-        let (sem, scope, space_name, wide) = (sem.suffix(), scope.suffix(), space.name(), width(src.len()));
+        let (sem, scope, wide) = (sem.suffix(), scope.suffix(), width(src.len()));
         let of = op.element(*ty);
         let (name, op) = (self.name(), op.name());
-        let line = line.op(name, format_args!(".{sem}.{scope}.{space_name}.{op}{noftz}{wide}.{of}"));
+        let line = line.op(name, format_args!(".{sem}.{scope}{}.{op}{noftz}{wide}.{of}", In(*space)));
         let line = if dst.is_empty() { line } else { line.set_vector(dst, register) };
         line.address(*address, *space).vector(src, register).option(*swap, register)
     }
@@ -284,6 +284,9 @@ impl AtomicInst {
             if elements == 1 { self.op.allows(self.ty) } else { self.op.allows_vector(self.ty, elements) };
         if !exists {
             return Err(format!("{name}.{op} of {elements} x .{ty} does not exist"));
+        }
+        if matches!(self.space, Space::Local | Space::Param) {
+            return Err(format!("{name}.{op} in .{} memory does not exist", self.space.name()));
         }
         if elements > 1 && self.space != Space::Global {
             return Err(format!("{name}.{op} of {elements} elements exists in global memory only"));
@@ -385,7 +388,7 @@ impl OrderedInst {
         let named = |line: Line<'l>, name, scope: Option<Scope>, space: Space, elements, ty| {
             let (dot, scope) = scope.map_or(("", ""), |scope| (".", scope.suffix()));
             let (wide, ty) = (width(elements), memory_type(ty));
-            line.op(name, format_args!("{dot}{scope}.{}{wide}.{ty}", space.name()))
+            line.op(name, format_args!("{dot}{scope}{}{wide}.{ty}", In(space)))
         };
         match self {
             Self::Load { order, space, ty, dst, address } => {
@@ -395,7 +398,7 @@ impl OrderedInst {
                     LoadOrder::Acquire(scope) => ("ld.acquire", Some(*scope)),
                 };
                 named(line, name, scope, *space, dst.len(), *ty)
-                    .set_vector(dst, *ty)
+                    .set_vector_extended(dst, *ty)
                     .address(*address, *space)
             }
             Self::Store { order, space, ty, src, address } => {
@@ -404,7 +407,9 @@ impl OrderedInst {
                     StoreOrder::Relaxed(scope) => ("st.relaxed", Some(*scope)),
                     StoreOrder::Release(scope) => ("st.release", Some(*scope)),
                 };
-                named(line, name, scope, *space, src.len(), *ty).address(*address, *space).vector(src, *ty)
+                named(line, name, scope, *space, src.len(), *ty)
+                    .address(*address, *space)
+                    .vector_low(src, *ty)
             }
         }
     }

@@ -77,11 +77,35 @@ pub enum Special {
     Clock64,
     /// `%globaltimer`, `.u64`: the global timer in nanoseconds.
     GlobalTimer,
+    /// `%tid.y`.
+    ThreadY,
+    /// `%tid.z`.
+    ThreadZ,
+    /// `%ntid.y`.
+    ThreadsY,
+    /// `%ntid.z`.
+    ThreadsZ,
+    /// `%clusterid.y`.
+    ClusterY,
+    /// `%clusterid.z`.
+    ClusterZ,
+    /// `%nclusterid.y`.
+    ClustersY,
+    /// `%nclusterid.z`.
+    ClustersZ,
+    /// `%cluster_nctaid.x`.
+    ClusterCtasX,
+    /// `%cluster_nctaid.y`.
+    ClusterCtasY,
+    /// `%cluster_nctaid.z`.
+    ClusterCtasZ,
+    /// `%total_smem_size`: bytes of shared memory of the CTA, static and dynamic.
+    SharedBytes,
 }
 
 impl Special {
     /// Each register with PTX's name, in the order of the variants.
-    const NAMES: [(Self, &'static str); 28] = [
+    const NAMES: [(Self, &'static str); 40] = [
         (Self::ThreadX, "%tid.x"),
         (Self::CtaX, "%ctaid.x"),
         (Self::CtaY, "%ctaid.y"),
@@ -110,11 +134,23 @@ impl Special {
         (Self::Clock, "%clock"),
         (Self::Clock64, "%clock64"),
         (Self::GlobalTimer, "%globaltimer"),
+        (Self::ThreadY, "%tid.y"),
+        (Self::ThreadZ, "%tid.z"),
+        (Self::ThreadsY, "%ntid.y"),
+        (Self::ThreadsZ, "%ntid.z"),
+        (Self::ClusterY, "%clusterid.y"),
+        (Self::ClusterZ, "%clusterid.z"),
+        (Self::ClustersY, "%nclusterid.y"),
+        (Self::ClustersZ, "%nclusterid.z"),
+        (Self::ClusterCtasX, "%cluster_nctaid.x"),
+        (Self::ClusterCtasY, "%cluster_nctaid.y"),
+        (Self::ClusterCtasZ, "%cluster_nctaid.z"),
+        (Self::SharedBytes, "%total_smem_size"),
     ];
 
     /// All special registers.
-    pub const ALL: [Self; 28] = {
-        let mut all = [Self::ThreadX; 28];
+    pub const ALL: [Self; 40] = {
+        let mut all = [Self::ThreadX; 40];
         let mut i = 0;
         while i < all.len() {
             all[i] = Self::NAMES[i].0;

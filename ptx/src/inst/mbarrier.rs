@@ -188,7 +188,7 @@ impl MbarrierArrive {
     /// The rule that is broken, as a sentence.
     pub fn check(self) -> Result<(), String> {
         match (self.space, self.arrival) {
-            (Space::Global, _) => Err("an mbarrier in global memory".to_owned()),
+            (space, _) if !space.is_shared() => Err("an mbarrier that is not in shared memory".to_owned()),
             (Space::SharedCluster, _) if self.state.is_some() => {
                 Err("an arrival at an mbarrier of the cluster returns no state".to_owned())
             }

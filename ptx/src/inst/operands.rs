@@ -6,7 +6,7 @@
 //! use ptx::Scalar;
 //!
 //! let shift = Inst::Binary { op: BinaryOp::Shl, ty: u64::TYPE, dst: Reg(1), a: Operand::Reg(Reg(0)), b: Operand::Imm(3) };
-//! let operands = shift.operands(|_| None);
+//! let operands = shift.operands();
 //! assert_eq!(operands.writes, [(Reg(1), Expect::Type(u64::TYPE))]);
 //! // The count of a shift is a `.u32`, whatever is shifted.
 //! assert_eq!(operands.reads[1], (Operand::Imm(3), Expect::Type(u32::TYPE)));
@@ -18,10 +18,10 @@ use crate::types::Type;
 /// What an instruction accepts as an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// A register of exactly this type, or an immediate.
+    /// A register that [fits](Type::fits) this type, or an immediate.
     Type(Type),
-    /// A register of this width in bits, of any type, or an immediate.
-    Bits(u32),
+    /// A register that [holds](Type::holds) this type, or an immediate.
+    Holds(Type),
     /// An accumulator register of 32 bits, updated in place. It is not read if the instruction overwrites it.
     Accumulator,
 }

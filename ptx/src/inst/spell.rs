@@ -8,9 +8,12 @@ mod copies;
 mod memory;
 mod synchronise;
 
+pub(crate) use memory::LOCAL;
+
 use core::fmt::{self, Display};
 
 use super::{Address, Expect, Inst, MbarrierOrder, Operand, OperandList, Reg};
+use crate::name::Name;
 use crate::types::{Space, Type};
 
 /// What is made of a spelling.
@@ -23,12 +26,12 @@ pub(crate) trait Sink {
     fn read(&mut self, operand: Operand, expect: Expect, ty: Type);
     /// Takes a register that is written.
     fn write(&mut self, reg: Reg, expect: Expect);
-    /// The type of a register. `None` if there is no such register.
-    fn declared(&self, reg: Reg) -> Option<Type>;
     /// The name of a parameter.
-    fn param(&self, param: u32) -> &'static str;
-    /// A label of its own.
-    fn label(&mut self) -> u32;
+    fn param(&self, param: u32) -> Name;
+    /// The name of a byte of shared memory, given its offset from the beginning.
+    fn shared(&self, offset: u32) -> Name;
+    /// The label of a wait.
+    fn label(&mut self) -> Name;
 }
 
 /// The line of an instruction: its name with modifiers, then its operands with commas between them.
@@ -84,9 +87,14 @@ impl<'s> Line<'s> {
         self.gives(reg, Expect::Type(ty))
     }
 
-    /// A register that is written, of any type of this width in bits.
-    pub(super) fn set_bits(self, reg: Reg, bits: u32) -> Self {
-        self.gives(reg, Expect::Bits(bits))
+    /// A register that is written, of any type as wide as `ty`.
+    pub(super) fn set_bits(self, reg: Reg, ty: Type) -> Self {
+        self.gives(reg, Expect::Type(ty.untyped()))
+    }
+
+    /// A register that is written and may be wider than `ty`.
+    pub(super) fn set_extended(self, reg: Reg, ty: Type) -> Self {
+        self.gives(reg, Expect::Holds(ty))
     }
 
     /// An operand of this type.
@@ -101,12 +109,12 @@ impl<'s> Line<'s> {
 
     /// An operand of any type as wide as `ty`.
     pub(super) fn bits(self, operand: Operand, ty: Type) -> Self {
-        self.takes(operand, Expect::Bits(ty.bits()), ty)
+        self.takes(operand, Expect::Type(ty.untyped()), ty)
     }
 
-    /// An operand of any type of 32 bits; as an immediate it is a `ty`.
-    pub(super) fn word(self, operand: Operand, ty: Type) -> Self {
-        self.takes(operand, Expect::Bits(32), ty)
+    /// An operand of this type, which may be the low bits of a register.
+    pub(super) fn read_low(self, operand: Operand, ty: Type) -> Self {
+        self.takes(operand, Expect::Holds(ty), ty)
     }
 
     /// An operand in brackets: an address.
@@ -141,6 +149,16 @@ impl<'s> Line<'s> {
         if let [one] = operands { self.read(*one, ty) } else { self.group(operands, ty) }
     }
 
+    /// The same, where the operands may be the low bits of registers.
+    pub(super) fn vector_low(self, operands: &[Operand], ty: Type) -> Self {
+        if let [one] = operands {
+            return self.read_low(*one, ty);
+        }
+        let line = self.also("{").glue("");
+        let line = operands.iter().fold(line, |line, &operand| line.read_low(operand, ty));
+        line.raw("}").glue(", ")
+    }
+
     /// Registers in braces that are written.
     pub(super) fn set_group(self, regs: &[Reg], expect: Expect) -> Self {
         let line = self.also("{").glue("");
@@ -153,6 +171,11 @@ impl<'s> Line<'s> {
         if let [one] = regs { self.set(*one, ty) } else { self.set_group(regs, Expect::Type(ty)) }
     }
 
+    /// The same, where the registers may be wider than `ty`.
+    pub(super) fn set_vector_extended(self, regs: &[Reg], ty: Type) -> Self {
+        if let [one] = regs { self.set_extended(*one, ty) } else { self.set_group(regs, Expect::Holds(ty)) }
+    }
+
     /// An operand that may be left out.
     pub(super) fn option(self, operand: Option<Operand>, ty: Type) -> Self {
         operand.into_iter().fold(self, |line, operand| line.read(operand, ty))
@@ -161,11 +184,6 @@ impl<'s> Line<'s> {
     /// The policy of a copy with [`hinted`] in its name.
     pub(super) fn policy(self, hint: Option<u64>) -> Self {
         hint.into_iter().fold(self, |line, policy| line.also(format_args!("{policy:#x}")))
-    }
-
-    /// The type of a register.
-    pub(super) fn declared(&self, reg: Reg) -> Type {
-        self.sink.declared(reg).unwrap_or(Type::Pred)
     }
 }
 
@@ -215,19 +233,43 @@ pub(super) const fn memory_type(ty: Type) -> &'static str {
     if ty.bits() == 16 { "b16" } else { ty.suffix() }
 }
 
+/// The modifier of an access that says its state space.
+pub(super) struct In(pub(super) Space);
+
+impl Display for In {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Space::Generic => Ok(()),
+            space => write!(f, ".{}", space.name()),
+        }
+    }
+}
+
+/// An offset after a name.
+pub(crate) struct Plus(pub(crate) u32);
+
+impl Display for Plus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            offset => write!(f, "+{offset}"),
+        }
+    }
+}
+
 impl Inst {
     /// Spells the instruction.
     pub(crate) fn spell(&self, sink: &mut dyn Sink) {
         let line = Line { sink, gap: "" };
         let line = match self {
-            Self::Move { dst, src } => line.copy(*dst, *src),
+            Self::Move { ty, dst, src } => line.copy(*ty, *dst, *src),
             Self::Binary { op, ty, dst, a, b } => line.binary((*op, *ty), *dst, [*a, *b]),
             Self::MulAdd { ty, dst, a, b, c } => line.mul_add(*ty, *dst, [*a, *b, *c]),
             Self::MulWide { dst, a, b } => line.mul_wide(*dst, [*a, *b]),
             Self::Unary { op, ty, dst, a } => line.unary((*op, *ty), *dst, *a),
             Self::Compare { op, ty, dst, a, b } => line.compare((*op, *ty), *dst, [*a, *b]),
             Self::Select { ty, dst, a, b, cond } => line.select(*ty, *dst, [*a, *b], *cond),
-            Self::Convert { from, dst, src } => line.convert(*from, *dst, *src),
+            Self::Convert { from, to, dst, src } => line.convert((*from, *to), *dst, *src),
             Self::Pack { ty, dst, low, high } => line.pack(*ty, *dst, [*low, *high]),
             Self::Unpack { low, high, src } => line.unpack([*low, *high], *src),
             Self::ReadSpecial { dst, special } => line.read_special(*dst, *special),
@@ -237,9 +279,11 @@ impl Inst {
             Self::SetMaxRegisters { grow, count } => line.set_max_registers(*grow, *count),
             Self::Trap => line.op("trap", ""),
             Self::GridDependency { wait } => line.grid_dependency(*wait),
-            Self::LoadParam { dst, param } => line.load_param(*dst, *param),
-            Self::ParamAddress { dst, param } => line.param_address(*dst, *param),
-            Self::SharedBase { dst } => line.op("mov", ".u32").set(*dst, Type::U32).also("dynamic_shared"),
+            Self::LoadParam { ty, dst, param, offset } => line.load_param(*ty, dst, (*param, *offset)),
+            Self::ParamAddress { dst, param, offset } => line.param_address(*dst, (*param, *offset)),
+            Self::SharedBase { dst, offset } => line.shared_base(*dst, *offset),
+            Self::LocalBase { dst, offset } => line.local_base(*dst, *offset),
+            Self::ConvertAddress { space, to, dst, src } => line.convert_address((*space, *to), *dst, *src),
             Self::Load { space, ty, dst, address } => line.load((*space, *ty), dst, *address),
             Self::Store { space, ty, src, address } => line.store((*space, *ty), src, *address),
             Self::MapShared { dst, address, rank } => line.map_shared(*dst, [*address, *rank]),
@@ -299,27 +343,27 @@ impl Inst {
 
     /// The kind of the instruction in reports: PTX's name without modifiers, or `arithmetic`.
     pub fn name(&self) -> &'static str {
-        let mut list = List { types: &|_| None, operands: OperandList::default(), name: "" };
+        let mut list = List::default();
         self.spell(&mut list);
         list.name
     }
 
-    /// The instruction's operands; `types` gives the type of a register.
-    pub fn operands(&self, types: impl Fn(Reg) -> Option<Type>) -> OperandList {
-        let mut list = List { types: &types, operands: OperandList::default(), name: "" };
+    /// The instruction's operands.
+    pub fn operands(&self) -> OperandList {
+        let mut list = List::default();
         self.spell(&mut list);
         list.operands
     }
 }
 
 /// Collects the operands of a spelling, and the name.
-struct List<'a> {
-    types: &'a dyn Fn(Reg) -> Option<Type>,
+#[derive(Default)]
+struct List {
     operands: OperandList,
     name: &'static str,
 }
 
-impl Sink for List<'_> {
+impl Sink for List {
     fn name(&mut self, name: &'static str) {
         self.name = name;
     }
@@ -334,16 +378,16 @@ impl Sink for List<'_> {
         self.operands.writes.push((reg, expect));
     }
 
-    fn declared(&self, reg: Reg) -> Option<Type> {
-        (self.types)(reg)
+    fn param(&self, _: u32) -> Name {
+        Name::new("")
     }
 
-    fn param(&self, _: u32) -> &'static str {
-        ""
+    fn shared(&self, _: u32) -> Name {
+        Name::new("")
     }
 
-    fn label(&mut self) -> u32 {
-        0
+    fn label(&mut self) -> Name {
+        Name::new("")
     }
 }
 

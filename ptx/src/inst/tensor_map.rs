@@ -192,9 +192,10 @@ impl MapInst {
     pub fn check(&self) -> Result<(), String> {
         let Self::Replace { space, field, value, .. } = self else { return Ok(()) };
         let name = field.name();
-        if *space == Space::SharedCluster {
+        if !matches!(space, Space::Shared | Space::Global) {
             return Err(format!(
-                "tensormap.replace.{name} in another CTA's shared memory: the own, or global"
+                "tensormap.replace.{name} in .{}: in the own shared memory, or in global memory",
+                space.name()
             ));
         }
         let last = if matches!(field, MapField::Stride(_)) { 3 } else { 4 };

@@ -196,10 +196,9 @@ impl WarpInst {
                     Shuffle::Butterfly => (".bfly.b32", segment | 31),
                     Shuffle::Index => (".idx.b32", segment | 31),
                 };
-                let ty = line.declared(*dst);
-                let line = line.op("shfl.sync", mode).set_bits(*dst, 32);
+                let line = line.op("shfl.sync", mode).set(*dst, Type::B32);
                 let line = found.iter().fold(line, |line, &found| line.glue("|").set(found, pred));
-                line.word(*src, ty).read(*lane, u32).also(clamp).read(*members, u32)
+                line.read(*src, Type::B32).read(*lane, u32).also(clamp).read(*members, u32)
             }
             Self::ActiveMask { dst } => line.op("activemask", ".b32").set(*dst, u32),
             Self::Sleep { nanoseconds } => line.op("nanosleep", ".u32").read(*nanoseconds, u32),

@@ -132,6 +132,8 @@ pub fn computes(inst: &Inst) -> bool {
             | Inst::ReadSpecial { .. }
             | Inst::MapShared { .. }
             | Inst::SharedBase { .. }
+            | Inst::LocalBase { .. }
+            | Inst::ConvertAddress { .. }
     )
 }
 
@@ -210,6 +212,8 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         | Inst::LoadParam { .. }
         | Inst::ParamAddress { .. }
         | Inst::SharedBase { .. }
+        | Inst::LocalBase { .. }
+        | Inst::ConvertAddress { .. }
         | Inst::Load { .. }
         | Inst::Store { .. }
         | Inst::TensorLoad { .. }
@@ -370,11 +374,9 @@ pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Oper
 
 /// The type of the operand with a name.
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other operand is a .u32")]
-pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type {
+pub(super) fn operand_type(inst: &Inst, name: &str) -> Type {
     match inst {
-        Inst::Move { dst, .. } if name == "src" => {
-            registers.get(dst.0 as usize).copied().unwrap_or(Type::U32)
-        }
+        Inst::Move { ty, .. } if name == "src" => *ty,
         Inst::Compare { ty, .. } => *ty,
         Inst::Atomic(atomic) => atomic.ty.register(),
         Inst::Ordered(OrderedInst::Store { ty, .. }) => *ty,

@@ -26,7 +26,7 @@ impl Flow {
         let edges: Vec<(Vec<usize>, Vec<usize>)> = instructions
             .iter()
             .map(|inst| {
-                let operands = inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+                let operands = inst.operands();
                 let reads = operands.reads.iter().filter_map(|(operand, _)| index(*operand, registers));
                 let writes = operands.writes.iter().map(|(reg, _)| reg.0 as usize);
                 (reads.collect(), writes.filter(|&reg| reg < registers).collect())

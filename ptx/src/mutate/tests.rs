@@ -204,14 +204,12 @@ fn a_step_that_comes_after_the_next_is_moved_whole() {
     let function = Function::build(entry(), pair);
     let swap = mutations(&function).into_iter().find(|one| one.change == Change::Swap).unwrap();
     let names = |function: &Function| {
-        let steps = function.body.iter().filter_map(|statement| match statement {
-            Statement::Inst { inst, .. } if changes::is_step(inst) => Some(inst.name()),
-            Statement::Inst { .. }
-            | Statement::If { .. }
-            | Statement::Loop { .. }
-            | Statement::Break { .. }
-            | Statement::Scope { .. } => None,
-        });
+        let steps = function
+            .body
+            .iter()
+            .filter_map(Statement::inst)
+            .filter(|inst| changes::is_step(inst))
+            .map(Inst::name);
         steps.collect::<Vec<_>>()
     };
     let (before, after) = (names(&function), names(&swap.apply(&function)));

@@ -280,6 +280,6 @@ fn a_violation_names_the_line_that_built_it() {
         f.wgmma_wait(9);
     };
     let error = Function::build(entry(), build).verify().unwrap_err();
-    assert_eq!(error.violations[0].site.map(|site| site.line()), Some(line.get()));
+    assert_eq!(error.violations[0].site.as_ref().map(crate::SourceSite::line), Some(line.get()));
     assert!(error.to_string().contains(file!()), "{error}");
 }

@@ -5,11 +5,10 @@ use crate::inst::{BinaryOp, CompareOp, Expect, Operand, Reg, Special, UnaryOp};
 use crate::types::Type;
 
 impl Line<'_> {
-    pub(super) fn copy(self, dst: Reg, src: Operand) -> Self {
-        let ty = self.declared(dst);
+    pub(super) fn copy(self, ty: Type, dst: Reg, src: Operand) -> Self {
         let number = matches!(src, Operand::Imm(_)) && ty != Type::U8;
         let spelling = if number || ty == Type::Pred { memory_type(ty) } else { register_bits(ty) };
-        self.op("mov", format_args!(".{spelling}")).set_bits(dst, ty.bits()).bits(src, ty)
+        self.op("mov", format_args!(".{spelling}")).set_bits(dst, ty).bits(src, ty)
     }
 
     pub(super) fn binary(self, (op, ty): (BinaryOp, Type), dst: Reg, [a, b]: [Operand; 2]) -> Self {
@@ -48,8 +47,7 @@ impl Line<'_> {
         line.reads(&operands, ty).read(cond, Type::Pred)
     }
 
-    pub(super) fn convert(self, from: Type, dst: Reg, src: Operand) -> Self {
-        let to = self.declared(dst);
+    pub(super) fn convert(self, (from, to): (Type, Type), dst: Reg, src: Operand) -> Self {
         let rounding = match (from.is_float(), to.is_float()) {
             (true, true) if to.bits() < from.bits() => ".rn",
             (false, true) => ".rn",
@@ -57,7 +55,7 @@ impl Line<'_> {
             _ => "",
         };
         let line = self.op("cvt", format_args!("{rounding}.{to}.{from}"));
-        line.set_bits(dst, to.bits()).read(src, from)
+        line.set_extended(dst, to).read_low(src, from)
     }
 
     pub(super) fn pack(self, ty: Type, dst: Reg, [low, high]: [Operand; 2]) -> Self {
@@ -66,7 +64,7 @@ impl Line<'_> {
     }
 
     pub(super) fn unpack(self, halves: [Reg; 2], src: Operand) -> Self {
-        self.op("mov", ".b32").set_group(&halves, Expect::Bits(16)).bits(src, Type::U32)
+        self.op("mov", ".b32").set_group(&halves, Expect::Type(Type::B16)).bits(src, Type::U32)
     }
 
     pub(super) fn read_special(self, dst: Reg, special: Special) -> Self {
@@ -75,15 +73,13 @@ impl Line<'_> {
     }
 
     pub(super) fn shuffle_index(self, dst: Reg, src: Operand, lane: Operand) -> Self {
-        let ty = self.declared(dst);
-        let line = self.op("shfl.sync", ".idx.b32").set_bits(dst, 32);
-        line.word(src, ty).read(lane, Type::U32).also("31, -1")
+        let line = self.op("shfl.sync", ".idx.b32").set(dst, Type::B32);
+        line.read(src, Type::B32).read(lane, Type::U32).also("31, -1")
     }
 
     pub(super) fn shuffle_xor(self, dst: Reg, src: Operand, mask: u32) -> Self {
-        let ty = self.declared(dst);
-        let line = self.op("shfl.sync", ".bfly.b32").set_bits(dst, 32);
-        line.word(src, ty).also(mask).also("31, -1")
+        let line = self.op("shfl.sync", ".bfly.b32").set(dst, Type::B32);
+        line.read(src, Type::B32).also(mask).also("31, -1")
     }
 }
 

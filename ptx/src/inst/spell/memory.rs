@@ -1,31 +1,46 @@
 //! The lines of parameters, and of loads and stores by threads.
 
-use super::{Line, memory_type, width};
+use super::{In, Line, Plus, memory_type, width};
 use crate::inst::{Address, Operand, Reg};
 use crate::types::{Space, Type};
 
 impl Line<'_> {
-    pub(super) fn load_param(self, dst: Reg, param: u32) -> Self {
-        let (ty, name) = (self.declared(dst), self.sink.param(param));
-        let line = self.op("ld.param", format_args!(".{}", memory_type(ty)));
-        line.set_bits(dst, ty.bits()).also(format_args!("[{name}]"))
+    pub(super) fn load_param(self, ty: Type, dst: &[Reg], (param, offset): (u32, u32)) -> Self {
+        let name = self.sink.param(param);
+        let line = self.op("ld.param", format_args!("{}.{}", width(dst.len()), memory_type(ty)));
+        line.set_vector_extended(dst, ty).also(format_args!("[{name}{}]", Plus(offset)))
     }
 
-    pub(super) fn param_address(self, dst: Reg, param: u32) -> Self {
+    pub(super) fn param_address(self, dst: Reg, (param, offset): (u32, u32)) -> Self {
         let name = self.sink.param(param);
-        self.op("cvta.param", ".u64").set(dst, Type::U64).also(name)
+        self.op("cvta.param", ".u64").set(dst, Type::U64).also(format_args!("{name}{}", Plus(offset)))
+    }
+
+    pub(super) fn shared_base(self, dst: Reg, offset: u32) -> Self {
+        let name = self.sink.shared(offset);
+        self.op("mov", ".u32").set(dst, Type::U32).also(name)
+    }
+
+    pub(super) fn local_base(self, dst: Reg, offset: u32) -> Self {
+        self.op("mov", ".u64").set(dst, Type::U64).also(format_args!("{LOCAL}{}", Plus(offset)))
+    }
+
+    pub(super) fn convert_address(self, (space, to): (Space, bool), dst: Reg, src: Operand) -> Self {
+        let way = if to { ".to" } else { "" };
+        let line = self.op("cvta", format_args!("{way}.{}.u64", space.name()));
+        line.set(dst, Type::U64).read(src, Type::U64)
     }
 
     pub(super) fn load(self, (space, ty): (Space, Type), dst: &[Reg], address: Address) -> Self {
-        let ((name, cta), wide) = (in_space(space, ["ld.global", "ld.shared"]), width(dst.len()));
-        let line = self.op(name, format_args!("{cta}{wide}.{}", memory_type(ty)));
-        line.set_vector(dst, ty).address(address, space)
+        let wide = width(dst.len());
+        let line = self.named(access(space).0, format_args!("ld{}{wide}.{}", In(space), memory_type(ty)));
+        line.set_vector_extended(dst, ty).address(address, space)
     }
 
     pub(super) fn store(self, (space, ty): (Space, Type), src: &[Operand], address: Address) -> Self {
-        let ((name, cta), wide) = (in_space(space, ["st.global", "st.shared"]), width(src.len()));
-        let line = self.op(name, format_args!("{cta}{wide}.{}", memory_type(ty)));
-        line.address(address, space).vector(src, ty)
+        let wide = width(src.len());
+        let line = self.named(access(space).1, format_args!("st{}{wide}.{}", In(space), memory_type(ty)));
+        line.address(address, space).vector_low(src, ty)
     }
 
     pub(super) fn map_shared(self, dst: Reg, place: [Operand; 2]) -> Self {
@@ -40,11 +55,16 @@ impl Line<'_> {
     }
 }
 
-/// The name of an access, of global or of shared memory, and the rest of the space's name.
-const fn in_space(space: Space, [global, shared]: [&'static str; 2]) -> (&'static str, &'static str) {
+/// The names of a load and of a store in reports.
+const fn access(space: Space) -> (&'static str, &'static str) {
     match space {
-        Space::Global => (global, ""),
-        Space::Shared => (shared, "::cta"),
-        Space::SharedCluster => (shared, "::cluster"),
+        Space::Global => ("ld.global", "st.global"),
+        Space::Shared | Space::SharedCluster => ("ld.shared", "st.shared"),
+        Space::Local => ("ld.local", "st.local"),
+        Space::Param => ("ld.param", "st.param"),
+        Space::Generic => ("ld", "st"),
     }
 }
+
+/// The name of the program's local memory.
+pub(crate) const LOCAL: &str = "local_memory";

@@ -48,11 +48,11 @@ impl Line<'_> {
     /// A loop of tests, which is several lines.
     pub(super) fn mbarrier_wait(self, barrier: Operand, parity: Operand, order: MbarrierOrder) {
         let (label, order) = (self.sink.label(), order.spelled("acquire"));
-        let line = self.named("mbarrier.try_wait", "{\n\t.reg .pred %done;\n$wait_");
+        let line = self.named("mbarrier.try_wait", "{\n\t.reg .pred %done;\n");
         let line = line.raw(format_args!("{label}:\n\tmbarrier.try_wait.parity{order}"));
         let line = line.raw(".shared::cta.b64 %done").glue(", ");
         let line = line.at(barrier, Type::U32).read(parity, Type::U32);
-        line.raw(format_args!(";\n\t@!%done bra $wait_{label};\n\t}}"));
+        line.raw(format_args!(";\n\t@!%done bra {label};\n\t}}"));
     }
 
     pub(super) fn fence_proxy_async(self, space: ProxySpace) -> Self {
