@@ -31,7 +31,10 @@ fn main() {
             match read.map(ptx::Function::verify) {
                 Ok(Ok(program)) => {
                     let statements = program.body.len();
-                    println!("{file}: `{name}`: {statements} statements, {} registers", program.registers.len());
+                    println!(
+                        "{file}: `{name}`: {statements} statements, {} registers",
+                        program.registers.len()
+                    );
                 }
                 Ok(Err(error)) => {
                     println!("{error}");
