@@ -4,6 +4,7 @@
 //! may ask again) change nothing and are left out. Instructions that the program has no form for become several ones that do the same.
 
 mod calls;
+mod composed;
 mod control;
 mod copies;
 mod emit;
@@ -76,6 +77,8 @@ struct Translator<'m, 't> {
     calls: Vec<(&'t str, Name)>,
     /// Number of calls so far.
     inlined: u32,
+    /// The carry of the last sum that gives one.
+    carry: Option<Reg>,
     /// What is known of the program since it was translated the first time.
     plan: Plan,
 }
@@ -101,6 +104,7 @@ impl<'m, 't> Translator<'m, 't> {
             cells: Vec::new(),
             calls: Vec::new(),
             inlined: 0,
+            carry: None,
             plan,
         }
     }

@@ -52,6 +52,35 @@ fn instructions() {
 /// Instructions, and what they become.
 const FORMS: &[(&str, &str)] = &[
     (
+        "add.cc.u32 %r0, %r1, %r2; addc.u32 %r3, %r4, %r5;",
+        "add.u32 %t1, %r1, %r2; setp.lt.u32 %t2, %t1, %r1; mov.pred %t3, %t2; mov.b32 %r0, %t1; add.u32 %t4, %r4, %r5; setp.lt.u32 %t5, %t4, %r4; selp.b32 %t6, 1, 0, %t3; add.u32 %t7, %t4, %t6; setp.lt.u32 %t8, %t7, %t4; or.pred %t9, %t5, %t8; mov.b32 %r3, %t7;",
+    ),
+    (
+        "sub.cc.s64 %d0, %d1, %d2; subc.cc.s64 %d3, %d4, 0;",
+        "sub.u64 %t1, %d1, %d2; setp.lt.u64 %t2, %d1, %d2; mov.pred %t3, %t2; mov.b64 %d0, %t1; sub.u64 %t4, %d4, 0; setp.lt.u64 %t5, %d4, 0; selp.b64 %t6, 1, 0, %t3; sub.u64 %t7, %t4, %t6; setp.lt.u64 %t8, %t4, %t6; or.pred %t9, %t5, %t8; mov.pred %t3, %t9; mov.b64 %d3, %t7;",
+    ),
+    (
+        "mad.lo.cc.u32 %r0, %r1, %r2, %r3;",
+        "mul.lo.u32 %t1, %r1, %r2; add.u32 %t2, %t1, %r3; setp.lt.u32 %t3, %t2, %t1; mov.pred %t4, %t3; mov.b32 %r0, %t2;",
+    ),
+    (
+        "sad.u32 %r0, %r1, %r2, %r3;",
+        "max.u32 %t1, %r1, %r2; min.u32 %t2, %r1, %r2; sub.u32 %t3, %t1, %t2; add.u32 %r0, %t3, %r3;",
+    ),
+    (
+        "dp4a.u32.s32 %r0, %r1, %r2, %r3;",
+        "bfe.u32 %t1, %r1, 0, 8; bfe.s32 %t2, %r2, 0, 8; mad.lo.u32 %t3, %t1, %t2, %r3; bfe.u32 %t4, %r1, 8, 8; bfe.s32 %t5, %r2, 8, 8; mad.lo.u32 %t6, %t4, %t5, %t3; bfe.u32 %t7, %r1, 16, 8; bfe.s32 %t8, %r2, 16, 8; mad.lo.u32 %t9, %t7, %t8, %t6; bfe.u32 %t10, %r1, 24, 8; bfe.s32 %t11, %r2, 24, 8; mad.lo.u32 %t12, %t10, %t11, %t9; mov.b32 %r0, %t12;",
+    ),
+    (
+        "testp.subnormal.f32 %p0, %f0;",
+        "mov.b32 %t1, %f0; and.b32 %t2, %t1, 2147483647; setp.ge.u32 %t3, %t2, 1; setp.lt.u32 %t4, %t2, 8388608; and.pred %p0, %t3, %t4;",
+    ),
+    (
+        "add.rn.sat.f16x2 %r0, %r1, %r2;",
+        "add.rn.f16x2 %r0, %r1, %r2; mov.b32 %t1, 0; max.f16x2 %r0, %r0, %t1; mov.b32 %t2, 1006648320; min.f16x2 %r0, %r0, %t2;",
+    ),
+    ("ex2.approx.ftz.bf16x2 %r0, %r1;", "ex2.approx.ftz.bf16x2 %r0, %r1;"),
+    (
         "add.sat.s32 %r0, %r1, %r2;",
         "cvt.s64.s32 %t1, %r1; cvt.s64.s32 %t2, %r2; add.s64 %t3, %t1, %t2; min.s64 %t3, %t3, 2147483647; max.s64 %t3, %t3, -2147483648; cvt.s32.s64 %r0, %t3;",
     ),

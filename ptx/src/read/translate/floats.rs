@@ -106,7 +106,7 @@ impl<'t> Translator<'_, 't> {
     /// Arithmetic of 16-bit floats.
     pub(super) fn halves(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
         let ty = form.need("a type", &HALVES)?;
-        let relu = form.takes("relu");
+        let (relu, saturate) = (form.takes("relu"), form.takes("sat"));
         let nan = form.takes("NaN");
         // To nearest is the only rounding.
         form.ignore(&["rn"]);
@@ -120,7 +120,15 @@ impl<'t> Translator<'_, 't> {
             "neg" | "abs" => return self.alu(AluOp::HalfSign { ty, negate: name == "neg" }, form),
             _ => return form.wrong("this instruction is not read for 16-bit floats"),
         };
-        self.alu(AluOp::Half { op, ty, nan, relu }, form)
+        let dst = form.peek();
+        self.alu(AluOp::Half { op, ty, nan, relu }, form)?;
+        match dst {
+            Some(word) if saturate => {
+                let dst = self.result(word, ty.register())?;
+                self.limited(ty, dst, form)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Functions of one float, most of them approximated.
@@ -134,6 +142,7 @@ impl<'t> Translator<'_, 't> {
             "sin" => ApproxOp::Sin,
             "cos" => ApproxOp::Cos,
             "tanh" => ApproxOp::Tanh,
+            "testp" => return self.class_of(form),
             "copysign" => {
                 let ty = form.last_type()?;
                 return self.alu(AluOp::CopySign(ty), form);
@@ -158,6 +167,9 @@ impl<'t> Translator<'_, 't> {
         }
         let word = form.last_word()?;
         if let Some((_, ty)) = HALVES.iter().find(|(half, _)| *half == word) {
+            if flush && !matches!(ty, HalfType::Bf16 | HalfType::Bf16x2) {
+                return form.wrong("`.ftz` of .f16 is not read");
+            }
             return self.alu(AluOp::ApproxHalf(op, *ty), form);
         }
         match scalar(word) {

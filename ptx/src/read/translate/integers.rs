@@ -12,6 +12,9 @@ use crate::types::Type;
 impl<'t> Translator<'_, 't> {
     /// `add sub mul mad fma div rem min max neg abs` of any type.
     pub(super) fn arithmetic(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
+        if form.left().contains(&"cc") {
+            return self.with_carry(name, form);
+        }
         match form.peek_last() {
             "f16" | "bf16" | "f16x2" | "bf16x2" => return self.halves(name, form),
             "f32" | "f64" => return self.floats(name, form),
@@ -159,6 +162,9 @@ impl<'t> Translator<'_, 't> {
                 Ok(())
             }
             "bfind" => self.find_bit(form),
+            "addc" | "subc" | "madc" => self.with_carry(name, form),
+            "sad" => self.distance(form),
+            "dp4a" => self.product_of_bytes(form),
             _ => self.field(name, form),
         }
     }
