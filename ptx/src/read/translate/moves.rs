@@ -87,6 +87,10 @@ impl<'t> Translator<'_, 't> {
         let (inst, width) = match meaning {
             Some(Meaning::Shared(start)) => (place(start).map(|offset| Inst::SharedBase { dst, offset }), 32),
             Some(Meaning::Local(start)) => (place(start).map(|offset| Inst::LocalBase { dst, offset }), 64),
+            Some(Meaning::Param(param)) => {
+                let inst = |offset| Inst::ParamAddress { generic: false, dst, param, offset };
+                (place(0).map(inst), 64)
+            }
             Some(Meaning::Global(param)) if offset == 0 => {
                 (Some(Inst::LoadParam { ty: Type::U64, dst: vec![dst], param, offset: 0 }), 64)
             }
@@ -166,7 +170,7 @@ impl<'t> Translator<'_, 't> {
                 let Ok(offset) = u32::try_from(offset) else {
                     return form.wrong("an offset before the parameter");
                 };
-                self.emit(Inst::ParamAddress { dst, param, offset });
+                self.emit(Inst::ParamAddress { generic: true, dst, param, offset });
                 Ok(())
             }
             _ => self.cvta_of(word, (space, to), dst),

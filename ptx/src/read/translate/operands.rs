@@ -268,15 +268,8 @@ impl<'t> Translator<'_, 't> {
             }
             Meaning::Param(param) => {
                 let Some(offset) = place(0) else { return outside() };
-                let generic = self.names.fresh(Type::B64)?;
-                self.emit(Inst::ParamAddress { dst: generic, param, offset });
                 let dst = self.names.fresh(Type::B64)?;
-                self.emit(Inst::ConvertAddress {
-                    space: Space::Param,
-                    to: true,
-                    dst,
-                    src: Operand::Reg(generic),
-                });
+                self.emit(Inst::ParamAddress { generic: false, dst, param, offset });
                 (dst, 64)
             }
             Meaning::Global(param) => {
