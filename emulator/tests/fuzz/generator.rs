@@ -7,8 +7,8 @@ mod asynchronous;
 
 use ptx::inst::{
     Address, Alu, AluOp, ApproxOp, AtomicInst, AtomicOp, AtomicSem, AtomicType, BinaryOp, BitOp, CompareOp,
-    Cvt, Division, FloatOp, FloatRelation, HalfType, LoadOrder, OrderedInst, ProxySpace, ReduceOp, Rounding, Scope, Shuffle,
-    StoreOrder, UnaryOp, Vote, WarpInst,
+    Cvt, Division, FloatOp, FloatRelation, HalfType, LoadOrder, OrderedInst, ProxySpace, ReduceOp, Rounding,
+    Scope, Shuffle, StoreOrder, UnaryOp, Vote, WarpInst,
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type, Value};
 

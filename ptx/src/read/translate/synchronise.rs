@@ -14,7 +14,9 @@ use crate::types::{Space, Type};
 
 /// The `bar.red` of a block that compares two numbers for its predicate, as the printer writes one whose predicate is known.
 pub(super) fn known_reduction<'t>(items: &[Item<'t>]) -> Option<Instruction<'t>> {
-    let [Item::Registers(_), Item::Instruction(compare), Item::Instruction(reduce)] = items else { return None };
+    let [Item::Registers(_), Item::Instruction(compare), Item::Instruction(reduce)] = items else {
+        return None;
+    };
     let zero = |operand: &Word<'t>| matches!(operand.kind, OperandKind::Number(Number::Integer(0, _)));
     let (OperandKind::Name(set), [_, a, b]) = (&compare.operands.first()?.kind, &compare.operands[..]) else {
         return None;
