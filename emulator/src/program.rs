@@ -52,8 +52,8 @@ pub(crate) enum Action {
     Branch { guard: Option<Guard>, edge: Edge },
     /// The beginning of a block to which several paths lead: lanes wait for others that may still come.
     Meet,
-    /// Ends the lanes.
-    Exit,
+    /// Ends the lanes. The end of the program is not stated, a `ret` is.
+    Exit { stated: bool },
 }
 
 /// Where a branch leads.
@@ -119,7 +119,7 @@ impl Action {
     pub(crate) const fn inst(&self) -> Option<&Inst> {
         match self {
             Self::Inst(inst) | Self::Guarded(_, inst) => Some(inst),
-            Self::Branch { .. } | Self::Meet | Self::Exit => None,
+            Self::Branch { .. } | Self::Meet | Self::Exit { .. } => None,
         }
     }
 
@@ -128,7 +128,7 @@ impl Action {
         match self {
             Self::Inst(inst) | Self::Guarded(_, inst) => inst.name(),
             Self::Branch { .. } | Self::Meet => "bra",
-            Self::Exit => "exit",
+            Self::Exit { .. } => "exit",
         }
     }
 }

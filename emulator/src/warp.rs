@@ -412,6 +412,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) missed: Option<Fault>,
     /// The mbarrier and parity of the last poll that failed.
     pub(crate) polled: Option<(u32, u32)>,
+    /// Number of operations since that poll.
+    pub(crate) since_poll: u32,
 }
 
 impl<'p> Warp<'p> {
@@ -419,6 +421,8 @@ impl<'p> Warp<'p> {
         // The last warp of a CTA may have fewer threads.
         let threads = program.function.threads().saturating_sub(index * 32);
         let alive = if threads < 32 { (1 << threads) - 1 } else { ALL };
+        let mut views = Views::new(place, cta as u32);
+        views.end(!alive);
         Self {
             cta,
             index,
@@ -443,7 +447,7 @@ impl<'p> Warp<'p> {
             held,
             resized: Vec::new(),
             cluster_arrival: None,
-            views: Views::new(place, cta as u32),
+            views,
             unsettled: Vec::new(),
             maps: Vec::new(),
             acquired: [None; 32],
@@ -452,6 +456,7 @@ impl<'p> Warp<'p> {
             reduces: None,
             missed: None,
             polled: None,
+            since_poll: u32::MAX,
         }
     }
 

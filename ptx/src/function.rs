@@ -142,6 +142,11 @@ impl Statement {
         if let Self::Inst { inst, .. } = self { Some(inst) } else { None }
     }
 
+    /// The label that it branches to.
+    pub fn target(&self) -> Option<&Name> {
+        if let Self::Branch { target, .. } = self { Some(target) } else { None }
+    }
+
     /// The statements of a block and of the blocks in it, in pre-order.
     pub fn all(block: &[Self]) -> Vec<&Self> {
         fn push<'a>(block: &'a [Statement], all: &mut Vec<&'a Statement>) {

@@ -18,6 +18,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, Statement};
+use crate::inst::barrier::EVERYONE;
 use crate::inst::{BarrierReduce, BinaryOp, CompareOp, Expect, Inst, Operand, OrderedInst, Reg, UnaryOp};
 use crate::param::ParamKind;
 use crate::site::SourceSite;
@@ -323,6 +324,8 @@ impl Checker<'_> {
             Inst::Store { space: Space::Param, .. } => self.fail("a store to parameters".to_owned()),
             Inst::Load { ty, dst, .. } => self.vector(dst.len(), *ty),
             Inst::Store { ty, src, .. } => self.vector(src.len(), *ty),
+            Inst::BarrierSync { id, threads: EVERYONE }
+            | Inst::BarrierReduce(BarrierReduce { id, threads: EVERYONE, .. }) => self.barrier(*id, 32),
             Inst::BarrierSync { id, threads }
             | Inst::BarrierArrive { id, threads }
             | Inst::BarrierReduce(BarrierReduce { id, threads, .. }) => self.barrier(*id, *threads),

@@ -126,7 +126,15 @@ pub(super) fn binary(
             let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
             registers.write_wide(dst, &double(op, &a, &b))
         }
-        _ => {
+        Type::U8
+        | Type::S8
+        | Type::U16
+        | Type::S16
+        | Type::U32
+        | Type::S32
+        | Type::B8
+        | Type::B16
+        | Type::B32 => {
             let (a, b) = (registers.read(a)?, registers.read(b)?);
             registers.write(dst, &narrow(op, ty, &a, &b))
         }

@@ -7,12 +7,12 @@ use crate::lanes::lanes;
 use crate::trap::Fault;
 use crate::warp::{Registers, Warp};
 
-/// The member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
-/// of them.
+/// The lanes of the member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
+/// of them. Lanes that have ended do not count (ISA "vote.sync": non-exited threads).
 fn members(registers: &mut Registers<'_>, operand: Operand) -> Result<u32, Fault> {
     let members = registers.uniform(operand, "member mask")?;
     let active = registers.active;
-    if members == active { Ok(members) } else { Err(Fault::Members { members, active }) }
+    if members & registers.alive == active { Ok(active) } else { Err(Fault::Members { members, active }) }
 }
 
 /// The lane that a lane's value comes from, and whether it is in range. If not, it is the lane itself.

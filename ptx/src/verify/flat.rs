@@ -32,10 +32,8 @@ impl<'a> Graph<'a> {
         graph.add(body);
         let last = graph.blocks.len() - 1;
         for (at, block) in graph.blocks.iter_mut().enumerate() {
-            let target = match block.statements.last() {
-                Some(Statement::Branch { target, .. }) => graph.labels.get(&**target).copied(),
-                _ => None,
-            };
+            let target = block.statements.last().and_then(|statement| statement.target());
+            let target = target.and_then(|target| graph.labels.get(&**target).copied());
             let falls = match block.statements.last() {
                 Some(Statement::Branch { guard, .. } | Statement::Exit { guard, .. }) => {
                     guard.is_some_and(|guard| guard.always() != Some(true))
@@ -49,16 +47,13 @@ impl<'a> Graph<'a> {
 
     fn add(&mut self, statements: &'a [Statement]) {
         for statement in statements {
-            match statement {
-                Statement::Scope { body, .. } => {
-                    self.add(body);
-                    continue;
-                }
-                Statement::Label(name) => {
-                    self.blocks.push(Block::default());
-                    self.labels.entry(name).or_insert(self.blocks.len() - 1);
-                }
-                _ => {}
+            if let Statement::Scope { body, .. } = statement {
+                self.add(body);
+                continue;
+            }
+            if let Statement::Label(name) = statement {
+                self.blocks.push(Block::default());
+                self.labels.entry(name).or_insert(self.blocks.len() - 1);
             }
             if let Some(block) = self.blocks.last_mut() {
                 block.statements.push(statement);
