@@ -111,6 +111,18 @@ impl<'p> Registers<'p> {
         Ok(self.slot(reg))
     }
 
+    /// The active lanes in which a register was never written and that may copy it nevertheless, and the fault of a use.
+    pub(crate) fn unwritten(&self, operand: Operand) -> Option<(u32, Fault)> {
+        let Operand::Reg(reg) = operand else { return None };
+        let missing = self.active & !self.access[reg.0 as usize].written;
+        if missing == 0 || !self.program.leaves_unwritten {
+            return None;
+        }
+        let undefined = self.undefined.get(&reg.0).filter(|(lanes, _)| lanes & missing != 0);
+        let unwritten = Fault::RegisterUninitialised { register: reg.0 };
+        Some((missing, undefined.map_or(unwritten, |(_, fault)| fault.clone())))
+    }
+
     fn may_write(&mut self, reg: Reg) -> Result<usize, Fault> {
         let access = &mut self.access[reg.0 as usize];
         if access.in_flight > 0 {

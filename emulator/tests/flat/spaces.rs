@@ -1,7 +1,7 @@
 //! Parameters that are structures, local memory, generic addresses, registers without a type, names of registers.
 
 use ptx::abi::Structure;
-use ptx::{Name, Param, ParamKind};
+use ptx::{Name, Param, ParamKind, Variable};
 
 use super::*;
 
@@ -150,6 +150,56 @@ fn mistakes_with_local_memory_and_parameters() {
         flat.exit(None);
         let failure = flat.run(&Options::default()).expect_err(wanted);
         assert!(failure.to_string().contains(wanted), "{failure}");
+    }
+}
+
+/// Variables of the module are allocated and filled by whoever launches, and passed as the last arguments.
+#[test]
+fn variables_are_parameters() {
+    let mut flat = Flat::new(32);
+    let table = Name::from("table");
+    let kind = ParamKind::Scalar(Type::U64);
+    flat.function.params.push(Param { name: table.clone(), kind, number: false });
+    let content = (0..32u32).flat_map(|lane| (lane * lane).to_le_bytes()).collect();
+    flat.function.variables.push(Variable { name: table, content, alignment: 4, constant: true });
+    let (base, own, value) = (flat.register(Type::B64), flat.register(Type::B64), flat.register(Type::B32));
+    flat.inst(Inst::LoadParam { ty: Type::B64, dst: vec![base], param: 1, offset: 0 });
+    let (lane, ty) = (flat.lane, Type::U64);
+    flat.inst(Inst::MulWide { dst: own, a: Operand::Reg(lane), b: Operand::Imm(4) });
+    flat.inst(Inst::Binary { op: BinaryOp::Add, ty, dst: base, a: Operand::Reg(base), b: Operand::Reg(own) });
+    flat.inst(Inst::Load { space: Space::Global, ty: Type::B32, dst: vec![value], address: at(base, 0) });
+    flat.store(value);
+    flat.exit(None);
+    let mut memory = Memory::new();
+    let out = memory.upload(&[0; 128]);
+    let mut arguments: Vec<Argument> = vec![out.into()];
+    arguments.extend(flat.program().upload_variables(&mut memory));
+    flat.launch(&arguments, &memory, &Options::default()).unwrap();
+    assert_eq!(memory.read(out + 4 * 31, 4).unwrap(), (31u32 * 31).to_le_bytes());
+}
+
+/// A `mov` may copy what nothing has written, as compilers leave it; a use of the copy may not.
+#[test]
+fn what_nothing_has_written_may_be_copied() {
+    for used in [false, true] {
+        let mut flat = Flat::new(32);
+        let (never, copy) = (flat.register(Type::B32), flat.register(Type::B32));
+        let lane = flat.lane;
+        flat.set(copy, Operand::Reg(never));
+        let upper = flat.compare(CompareOp::Ge, lane, if used { 31 } else { 0 });
+        flat.branch(Some((upper, true)), "$end");
+        flat.set(copy, Operand::Imm(5));
+        flat.label("$end");
+        flat.binary(BinaryOp::Add, copy, copy, 1);
+        flat.store(copy);
+        flat.exit(None);
+        match flat.run(&Options::default()) {
+            Ok(got) => assert_eq!((used, got), (false, vec![6; 32])),
+            Err(failure) => {
+                let wanted = format!("register {} is read before anything has written it", never.0);
+                assert!(used && failure.to_string().contains(&wanted), "{failure}");
+            }
+        }
     }
 }
 
