@@ -49,11 +49,21 @@ pub(crate) struct Kind {
     disputed: bool,
     /// Whether it adds a floating-point number to a sum that has to be made in order.
     sums: bool,
+    /// Whether it is a read of memory that nobody may write while the kernel runs (`ld.global.nc`).
+    constant: bool,
 }
 
 impl Kind {
-    pub(crate) const READ: Self =
-        Self { write: false, atomic: None, size: 0, asynchronous: false, disputed: false, sums: false };
+    pub(crate) const READ: Self = Self {
+        write: false,
+        atomic: None,
+        size: 0,
+        asynchronous: false,
+        disputed: false,
+        sums: false,
+        constant: false,
+    };
+    pub(crate) const CONSTANT: Self = Self { constant: true, ..Self::READ };
     pub(crate) const WRITE: Self = Self { write: true, ..Self::READ };
 
     /// An access of elements of `size` bytes, each in one step.
@@ -162,6 +172,8 @@ pub(crate) struct Conflict {
     pub(crate) unfenced: bool,
     /// Whether both add to a sum that has to be made in order.
     pub(crate) sums: bool,
+    /// Whether one of them is a read of constant memory, which the other one writes, in whatever order.
+    pub(crate) constant: bool,
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Machine<'_> {
             }
             Action::Branch { guard, edge } => Ok(control::branch(&mut self.warps[warp], *guard, *edge)?),
             Action::Meet => Ok(control::join(&mut self.warps[warp])),
-            Action::Exit => self.exit(warp),
+            Action::Exit { stated } => self.exit(warp, *stated),
         }
     }
 
@@ -89,6 +89,8 @@ impl Machine<'_> {
             Inst::Convert { from, to, dst, src } => arith::convert(registers, (*from, *to), *dst, *src)?,
             Inst::Pack { ty, dst, low, high } => arith::pack(registers, *ty, *dst, *low, *high)?,
             Inst::Unpack { low, high, src } => arith::unpack(registers, *low, *high, *src)?,
+            Inst::Split { ty, dst, src } => arith::split(registers, *ty, dst, *src)?,
+            Inst::Join { ty, dst, src } => arith::join(registers, *ty, *dst, src)?,
             Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
             Inst::Elect { dst } => control::elect(state, *dst, &self.options)?,
@@ -99,7 +101,7 @@ impl Machine<'_> {
             Inst::Alu(inst) => alu::alu(registers, inst)?,
             Inst::Warp(inst) => {
                 let apart = self.apart();
-                exchange::exchange(&mut self.warps[warp], inst, apart)?;
+                exchange::exchange(&mut self.warps[warp], inst, (&self.options, apart))?;
             }
             Inst::CopyAsync(copy) => return self.copy_async(warp, copy),
             Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),
@@ -122,6 +124,12 @@ impl Machine<'_> {
             }
             Inst::Load { space, ty, dst, address } => return self.load(warp, *space, *ty, dst, *address),
             Inst::Store { space, ty, src, address } => return self.store(warp, *space, *ty, src, *address),
+            Inst::LoadConstant { ty, dst, address } => {
+                return self.load_constant(warp, *ty, dst, *address);
+            }
+            Inst::IsSpace { space, dst, src } => return self.is_space(warp, *space, *dst, *src),
+            Inst::CtaRank { dst, address } => return self.cta_rank(warp, *dst, *address),
+            Inst::Loose(barrier) => return self.loose(warp, *barrier),
             Inst::MapShared { dst, address, rank } => return self.map_shared(warp, *dst, *address, *rank),
             Inst::StoreMatrix { address, src, transpose } => {
                 return self.store_matrix(warp, *address, src, *transpose);

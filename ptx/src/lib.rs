@@ -57,6 +57,7 @@ pub mod mutate;
 mod name;
 mod param;
 mod print;
+pub mod read;
 mod site;
 mod target;
 mod types;

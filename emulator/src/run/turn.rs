@@ -1,6 +1,6 @@
 //! One turn of a warp: which of its lanes run, how far, and when they have to wait.
 
-use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, OrderedInst, Scope};
+use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, OrderedInst, Scope, WarpInst};
 
 use crate::lanes::ALL;
 use crate::machine::Machine;
@@ -8,7 +8,7 @@ use crate::program::Action;
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::step::Flow;
-use crate::trap::Trap;
+use crate::trap::{Fault, Stop, Trap};
 use crate::warp::{Blocked, Warp};
 
 /// Number of consecutive polls without a new value, after which other lanes of the warp run.
@@ -53,6 +53,17 @@ fn hands_on(action: &Action) -> bool {
     )
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other fault says that lanes are missing")]
+/// Whether lanes wait at an operation for others of their warp, which come to it later.
+fn gathers(action: &Action, stop: &Stop) -> bool {
+    let missing = match *stop.fault {
+        Fault::Divergence { .. } => true,
+        Fault::Members { members, active } => active & !members == 0,
+        _ => false,
+    };
+    missing && matches!(action.inst(), Some(Inst::Loose(_) | Inst::Warp(WarpInst::Sync { .. })))
+}
+
 impl Machine<'_> {
     /// Executes up to `quantum` operations of a warp that is ready.
     pub(super) fn turn(&mut self, warp: usize, quantum: u32) -> Result<Turn, Box<Trap>> {
@@ -71,12 +82,14 @@ impl Machine<'_> {
             }
             let flow = self.step_together(warp)?;
             let state = &mut self.warps[warp];
+            state.since_poll = state.since_poll.saturating_add(1);
             let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
             match flow {
                 Flow::Next => state.pc += 1,
                 Flow::Jump(target) => state.pc = target,
                 Flow::Yield => {
                     state.pc += 1;
+                    state.since_poll = 0;
                     self.observe_wait(warp, pc);
                     let _some = self.warps[warp].fork();
                     self.rotate(warp);
@@ -119,19 +132,24 @@ impl Machine<'_> {
             }
         }
         self.rotate(warp);
-        Ok(Turn::Long)
+        // A loop around a poll is no more than the poll.
+        Ok(if self.warps[warp].since_poll < SPINS { Turn::Idle } else { Turn::Long })
     }
 
     /// Executes an operation. If it needs lanes that are elsewhere, it waits for them.
     fn step_together(&mut self, warp: usize) -> Result<Flow, Box<Trap>> {
         let pc = self.warps[warp].pc;
         match self.step(warp) {
-            Err(stop) if self.warps[warp].may_converge(&stop) => {
+            Err(stop)
+                if self.warps[warp].may_converge(&stop) || gathers(&self.program.ops[pc].action, &stop) =>
+            {
                 let state = &mut self.warps[warp];
+                let before = state.registers.active;
                 state.converge();
-                let whole = state.registers.active == state.registers.alive;
+                let active = state.registers.active;
+                let whole = active == state.registers.alive;
                 state.ahead &= !(whole && state.strands.is_empty());
-                Ok(if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) })
+                Ok(if whole || active != before { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) })
             }
             flow => flow.map_err(|stop| self.trap(warp, stop)),
         }

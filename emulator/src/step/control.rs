@@ -74,7 +74,7 @@ pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32
 
 /// The lane that a schedule elects among some lanes. It may be any of them, but always the same one for the
 /// same lanes. ISA "elect.sync".
-fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
+pub(super) fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
     let chosen = match schedule {
         Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
         Schedule::Latest => among.count_ones() as usize - 1,
@@ -223,8 +223,8 @@ impl Machine<'_> {
     }
 
     /// Ends a warp. None of its asynchronous work may be in flight.
-    pub(super) fn exit(&mut self, index: usize) -> Result<Flow, Stop> {
-        if self.warps[index].end_lanes() {
+    pub(super) fn exit(&mut self, index: usize, stated: bool) -> Result<Flow, Stop> {
+        if self.warps[index].end_lanes(stated) {
             // The last lanes end the warp.
             return Ok(Flow::Join);
         }
@@ -248,6 +248,7 @@ impl Machine<'_> {
             let letter = self.warps[index].views.publish(ALL).write(team);
             self.launch.common.has_done(self.launch.gpu, &letter);
         }
+        self.barriers_exit(cta);
         let last = self.warps.iter().filter(|warp| warp.cta == cta).all(|warp| warp.exited);
         if last {
             self.ctas[cta].exited = true;

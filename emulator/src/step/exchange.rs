@@ -3,16 +3,18 @@
 use ptx::Type;
 use ptx::inst::{Operand, ReduceOp, Shuffle, Vote, WarpInst};
 
+use super::control::leader;
 use crate::lanes::lanes;
+use crate::schedule::Options;
 use crate::trap::Fault;
 use crate::warp::{Registers, Warp};
 
-/// The member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
-/// of them.
+/// The lanes of the member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
+/// of them. Lanes that have ended do not count (ISA "vote.sync": non-exited threads).
 fn members(registers: &mut Registers<'_>, operand: Operand) -> Result<u32, Fault> {
     let members = registers.uniform(operand, "member mask")?;
     let active = registers.active;
-    if members == active { Ok(members) } else { Err(Fault::Members { members, active }) }
+    if members & registers.alive == active { Ok(active) } else { Err(Fault::Members { members, active }) }
 }
 
 /// The lane that a lane's value comes from, and whether it is in range. If not, it is the lane itself.
@@ -45,16 +47,20 @@ fn reduced(op: ReduceOp, ty: Type, a: u32, b: u32) -> u32 {
 
 /// Executes the instruction. Lanes that name different masks execute it apart. `apart`: lanes that `activemask` does not
 /// find together with the others.
-pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst, apart: u32) -> Result<(), Fault> {
+pub(super) fn exchange(
+    warp: &mut Warp<'_>,
+    inst: &WarpInst,
+    (options, apart): (&Options<'_>, u32),
+) -> Result<(), Fault> {
     let active = warp.registers.active;
-    let Some(mask) = inst.members() else { return together(warp, inst, apart) };
+    let Some(mask) = inst.members() else { return together(warp, inst, (options, apart)) };
     let masks = warp.registers.read(mask)?;
     let mut left = active;
     while left != 0 {
         let first = masks[left.trailing_zeros() as usize];
         let group = lanes(left).filter(|&lane| masks[lane] == first).fold(0, |all, lane| all | 1 << lane);
         warp.registers.active = group;
-        let done = together(warp, inst, apart);
+        let done = together(warp, inst, (options, apart));
         warp.registers.active = active;
         done?;
         left &= !group;
@@ -62,7 +68,11 @@ pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst, apart: u32) -> Resu
     Ok(())
 }
 
-fn together(warp: &mut Warp<'_>, inst: &WarpInst, apart: u32) -> Result<(), Fault> {
+fn together(
+    warp: &mut Warp<'_>,
+    inst: &WarpInst,
+    (options, apart): (&Options<'_>, u32),
+) -> Result<(), Fault> {
     let registers = &mut warp.registers;
     match inst {
         WarpInst::Vote { vote, dst, src, members: mask } => {
@@ -118,6 +128,19 @@ fn together(warp: &mut Warp<'_>, inst: &WarpInst, apart: u32) -> Result<(), Faul
             }
             registers.write(*dst, &taken)?;
             found.map_or(Ok(()), |found| registers.write_predicate(found, there))
+        }
+        WarpInst::Elect { dst, lane, members: mask } => {
+            let mask = members(registers, *mask)?;
+            let chosen = leader(mask, options.schedule, options.seed);
+            if let Some(lane) = lane {
+                registers.write(*lane, &[chosen.trailing_zeros() & 31; 32])?;
+            }
+            registers.write_predicate(*dst, chosen)
+        }
+        WarpInst::Sync { members: mask } => {
+            let mask = members(registers, *mask)?;
+            warp.views.meet(mask);
+            Ok(())
         }
         WarpInst::ActiveMask { dst } => {
             // Nothing says which of the lanes execute it together. ISA "activemask".

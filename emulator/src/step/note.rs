@@ -133,10 +133,12 @@ impl Machine<'_> {
     }
 
     pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
-        let Conflict { address, warp, lane, pc, wrote, unfenced, sums } = conflict;
+        let Conflict { address, warp, lane, pc, wrote, unfenced, sums, constant } = conflict;
         let other = Box::new(self.place_of(warp, Some(lane), pc));
         if sums {
             Fault::SumsUnordered { address, other }
+        } else if constant {
+            Fault::ConstantWritten { address, write: kind.write, other }
         } else if unfenced {
             Fault::GlobalUnfenced { address, other }
         } else {
@@ -145,7 +147,7 @@ impl Machine<'_> {
     }
 
     fn shared_race(&self, cta: usize, conflict: Conflict, write: bool) -> Fault {
-        let Conflict { address, warp, lane, pc, wrote, unfenced, sums: _ } = conflict;
+        let Conflict { address, warp, lane, pc, wrote, unfenced, sums: _, constant: _ } = conflict;
         let other = Box::new(self.place_of(warp, Some(lane), pc));
         if unfenced {
             let writer = warp % self.team.per_cta.max(1) * 32 + lane;
