@@ -22,9 +22,10 @@ pub(crate) struct NamedBarrier {
     pub(crate) warps: u32,
     /// The warp that arrived last, and its operation.
     pub(crate) last: (usize, usize),
-    /// Number of threads that arrived with a true predicate.
-    pub(crate) trues: u32,
-    /// For past rounds, by generation: the number of true predicates, and the number of threads.
+    /// Number of threads that arrived with a true predicate, and with any. Threads that have ended are counted with their warp, but
+    /// have no predicate.
+    pub(crate) votes: (u32, u32),
+    /// For past rounds, by generation: the number of true predicates, and of all.
     pub(crate) results: BTreeMap<u64, (u32, u32)>,
     /// What the threads that have arrived know.
     pub(crate) gathered: View,
@@ -40,7 +41,7 @@ impl NamedBarrier {
         }
         let released = core::mem::take(&mut self.gathered);
         let mut results = core::mem::take(&mut self.results);
-        results.insert(self.generation, (self.trues, self.arrived));
+        results.insert(self.generation, self.votes);
         if results.len() > RESULTS {
             results.pop_first();
         }

@@ -126,6 +126,11 @@ impl Tile {
         address ^ (line & (width - 1)) << 4
     }
 
+    /// The row of A, or the column of B, to which chunk `index` belongs; for an MN-major operand, the first of eight.
+    pub(crate) fn row(&self, index: u32) -> u32 {
+        if self.transposed { 8 * self.column(index).1 } else { index / self.units }
+    }
+
     /// The row k and the block of 8 elements of a chunk of an MN-major operand.
     pub(crate) fn column(&self, index: u32) -> (u32, u32) {
         let blocks = self.extent / 8;

@@ -63,6 +63,20 @@ impl Graph {
         graph
     }
 
+    /// The blocks to which lanes may come at different times: by several edges, counting the one by which the program comes to its
+    /// first block, or by one that leaves a loop, in different rounds.
+    pub(crate) fn met(&self) -> Vec<bool> {
+        let mut edges = vec![0; self.next.len()];
+        edges[0] = 1;
+        for (from, next) in self.next.iter().enumerate() {
+            for &to in next {
+                let stays = self.loops[to].starts_with(&self.loops[from]);
+                edges[to] += if stays { 1 } else { 2 };
+            }
+        }
+        edges.into_iter().map(|edges| edges > 1).collect()
+    }
+
     /// Whether a block begins a loop.
     pub(crate) fn begins_loop(&self, block: usize) -> bool {
         self.first[block].is_some()

@@ -1,6 +1,6 @@
 //! Lowers the flat form of a function: a linear list of operations, and the graph of its blocks.
 //!
-//! A block at which several paths meet begins with an operation at which lanes wait for others of their warp
+//! A block to which lanes may come at different times begins with an operation at which lanes wait for others of their warp
 //! ([`Action::Meet`]). Lanes come to the first block of a loop by branches only, which count its rounds.
 
 use std::collections::BTreeMap;
@@ -136,9 +136,6 @@ impl Lowering {
             block_of.push(blocks - 1);
         }
         let mut next = vec![Vec::new(); blocks];
-        let mut paths = vec![0u32; blocks];
-        // The program itself begins with the first block.
-        paths[0] = 1;
         for (at, (step, ..)) in self.steps.iter().enumerate() {
             let last = at + 1 == count || begins[at + 1];
             let (target, falls) = match step {
@@ -149,16 +146,16 @@ impl Lowering {
             let falls = (last && falls && at + 1 < count).then(|| block_of[at] + 1);
             for to in target.into_iter().chain(falls) {
                 next[block_of[at]].push(to);
-                paths[to] += 1;
             }
         }
         let graph = Graph::new(next);
-        self.operations((&begins, &block_of, &paths), graph)
+        self.operations((&begins, &block_of), graph)
     }
 
-    fn operations(self, (begins, block_of, paths): (&[bool], &[usize], &[u32]), graph: Graph) -> Lowered {
+    fn operations(self, (begins, block_of): (&[bool], &[usize]), graph: Graph) -> Lowered {
+        let met = graph.met();
         let mut ops: Vec<Operation> = Vec::with_capacity(self.steps.len());
-        let mut starts = vec![0; paths.len()];
+        let mut starts = vec![0; met.len()];
         let targets: Vec<Option<usize>> = self
             .steps
             .iter()
@@ -180,7 +177,7 @@ impl Lowering {
                 }
                 starts[block] = ops.len();
                 // Who comes to a stated end does not wait.
-                if paths[block] > 1 && !matches!(step, Step::Exit(true)) {
+                if met[block] && !matches!(step, Step::Exit(true)) {
                     ops.push(Operation { action: Action::Meet, site: site.clone(), scope, block });
                 }
             }

@@ -95,8 +95,9 @@ pub(crate) struct Shared {
     counted: BTreeMap<u32, (u32, u32)>,
     /// `None` outside a machine.
     places: Option<Places>,
-    /// By warpgroup and granule: the number of the last multiply that reads the granule, plus one.
-    multiplied: Vec<Vec<u32>>,
+    /// By warpgroup and granule: the number of the last multiply that reads the granule, plus one, and the warps of the
+    /// warpgroup that read it, one bit each.
+    multiplied: Vec<Vec<(u32, u8)>>,
 }
 
 /// The clock indices of one CTA.
@@ -491,25 +492,34 @@ impl Shared {
         let Some((group, table)) = group.and_then(|group| Some((group, self.multiplied.get(group)?))) else {
             return Ok(());
         };
-        let last = table.get(Self::range(offset, bytes)).unwrap_or_default().iter().max();
-        let last = last.copied().unwrap_or(0);
-        let known = |warp: usize| self.waited(warp).is_none_or(|place| view.executed(place) >= last);
-        if last > 0 && !(4 * group..4 * group + 4).all(known) {
-            return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
+        for &(last, readers) in table.get(Self::range(offset, bytes)).unwrap_or_default() {
+            let waited = |warp: usize| self.waited(warp).is_none_or(|place| view.executed(place) >= last);
+            if (0..4).any(|quarter| readers >> quarter & 1 == 1 && !waited(4 * group + quarter)) {
+                return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
+            }
         }
         Ok(())
     }
 
-    /// Remembers the chunks that a multiply of a warpgroup reads. `number` is the number of the multiply.
-    pub(crate) fn multiply(&mut self, group: usize, number: u64, chunks: &[u32]) {
+    /// Remembers the chunks that a multiply of a warpgroup reads. `number` is the number of the multiply; `readers` has the warps
+    /// that read the chunk with an index, one bit each.
+    pub(crate) fn multiply(
+        &mut self,
+        group: usize,
+        number: u64,
+        chunks: &[u32],
+        readers: impl Fn(u32) -> u8,
+    ) {
         if self.multiplied.len() <= group {
             self.multiplied.resize(group + 1, Vec::new());
         }
         let table = &mut self.multiplied[group];
-        table.resize(self.granules.len(), 0);
-        for &chunk in chunks {
+        table.resize(self.granules.len(), (0, 0));
+        for (&chunk, index) in chunks.iter().zip(0..) {
             if let Some(last) = table.get_mut((chunk / GRANULE) as usize) {
-                *last = number as u32 + 1;
+                // Within one multiply, A and B may be the same bytes.
+                let before = if last.0 == number as u32 + 1 { last.1 } else { 0 };
+                *last = (number as u32 + 1, before | readers(index));
             }
         }
     }
@@ -518,8 +528,9 @@ impl Shared {
     /// waited for.
     fn multiplied(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
         for (group, table) in self.multiplied.iter().enumerate() {
-            let last = table.get(Self::range(offset, bytes)).unwrap_or_default().iter().max();
-            let (last, place) = (last.copied().unwrap_or(0), self.multiplies(group));
+            let last =
+                table.get(Self::range(offset, bytes)).unwrap_or_default().iter().map(|(last, _)| *last).max();
+            let (last, place) = (last.unwrap_or(0), self.multiplies(group));
             if place.is_some_and(|place| view.executed(place) < last) {
                 return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
             }

@@ -22,7 +22,7 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         self.warps[warp].converged()?;
         let id = self.warps[warp].registers.uniform(id, "barrier number")?;
-        self.come_to_barrier(warp, id, threads, wait, 0)
+        self.come_to_barrier(warp, id, threads, wait, (0, 0))
     }
 
     /// A barrier without `.aligned`. Lanes of a warp wait there for the others, and come to it together.
@@ -40,9 +40,10 @@ impl Machine<'_> {
         let BarrierReduce { op, id, threads, dst, src } = reduce;
         self.warps[index].converged()?;
         let registers = &mut self.warps[index].registers;
-        let (id, trues) =
-            (registers.uniform(*id, "barrier number")?, registers.predicate(*src)?.count_ones());
-        let flow = self.come_to_barrier(index, id, *threads, true, trues)?;
+        let active = registers.active;
+        let (id, trues) = (registers.uniform(*id, "barrier number")?, registers.predicate(*src)? & active);
+        let votes = (trues.count_ones(), active.count_ones());
+        let flow = self.come_to_barrier(index, id, *threads, true, votes)?;
         let warp = &mut self.warps[index];
         if matches!(flow, Flow::Block(_)) {
             warp.reduces = Some((*op, *dst));
@@ -60,7 +61,7 @@ impl Machine<'_> {
         id: u32,
         threads: u32,
         wait: bool,
-        trues: u32,
+        (trues, voters): (u32, u32),
     ) -> Result<Flow, Stop> {
         let view = self.publish(warp);
         let index = warp;
@@ -81,7 +82,7 @@ impl Machine<'_> {
         barrier.warps |= bit;
         barrier.last = (index, warp.pc);
         barrier.arrived += 32;
-        barrier.trues += trues;
+        barrier.votes = (barrier.votes.0 + trues, barrier.votes.1 + voters);
         barrier.gathered.join(&view);
         let generation = barrier.generation;
         let complete = barrier.complete();

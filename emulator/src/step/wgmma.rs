@@ -164,9 +164,11 @@ impl Machine<'_> {
         let tiles = tiles(inst, (multiply.a, multiply.b))?;
         multiply.operands = tiles.map(|tile| Some(self.scratch.chunks(tile?)));
         let cta = &mut self.ctas[cta];
-        for chunks in multiply.operands.iter().flatten() {
+        for (is_a, chunks) in [true, false].into_iter().zip(&multiply.operands) {
+            let Some(chunks) = chunks else { continue };
             take(&mut cta.shared, &chunks.chunks)?;
-            cta.shared.multiply(group, sequence, &chunks.chunks);
+            let readers = |index: u32| if is_a { 1 << (chunks.tile.row(index) / 16) } else { WHOLE };
+            cta.shared.multiply(group, sequence, &chunks.chunks, readers);
             cta.shared.marks(&chunks.chunks, &mut multiply.landed);
             if !chunks.pages.iter().all(|&page| cta.races.untouched(page, 1)) {
                 let accessed = |chunk: &u32| !cta.races.untouched(*chunk, 16);

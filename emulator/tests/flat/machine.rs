@@ -2,7 +2,7 @@
 
 use emulator::Fault;
 use ptx::inst::barrier::EVERYONE;
-use ptx::inst::{MbarrierOrder, MbarrierPhase, MbarrierTest, Shuffle};
+use ptx::inst::{BarrierOp, BarrierReduce, MbarrierOrder, MbarrierPhase, MbarrierTest, Shuffle};
 
 use super::*;
 
@@ -52,6 +52,30 @@ fn lanes_meet_behind_a_block_that_may_leave_the_loop() {
     flat.label("$end");
     flat.store(seen);
     for options in schedules().filter(tells_who_is_there) {
+        assert_eq!(flat.run(&options).unwrap(), [u32::MAX; 32]);
+    }
+}
+
+/// Lanes leave a loop in different rounds, by its only exit, in a loop around it.
+#[test]
+fn lanes_meet_behind_a_loop_in_a_loop() {
+    let mut flat = Flat::new(32);
+    let (i, j, seen, lane) = (flat.number(0), flat.number(0), flat.number(u32::MAX), flat.lane);
+    flat.label("$outer");
+    flat.binary(BinaryOp::Add, i, i, 1);
+    flat.binary(BinaryOp::Rem, j, lane, 5);
+    flat.label("$inner");
+    let done = flat.compare(CompareOp::Eq, j, 0);
+    flat.branch(Some((done, false)), "$behind");
+    flat.binary(BinaryOp::Sub, j, j, 1);
+    flat.branch(None, "$inner");
+    flat.label("$behind");
+    let active = flat.active();
+    flat.binary(BinaryOp::And, seen, seen, active);
+    let again = flat.compare(CompareOp::Lt, i, 3);
+    flat.branch(Some((again, false)), "$outer");
+    flat.store(seen);
+    for options in schedules() {
         assert_eq!(flat.run(&options).unwrap(), [u32::MAX; 32]);
     }
 }
@@ -116,7 +140,11 @@ fn threads_that_have_ended_are_not_waited_for() {
         }
         let other = shuffled(&mut flat, lane, ALL);
         flat.inst(Inst::BarrierSync { id: Operand::Imm(0), threads: EVERYONE });
-        flat.binary(BinaryOp::Add, result, other, 100);
+        let (id, threads, src, dst) = (Operand::Imm(1), EVERYONE, Operand::Imm(1), flat.register(Type::Pred));
+        flat.inst(Inst::BarrierReduce(BarrierReduce { op: BarrierOp::And, id, threads, dst, src }));
+        let (ty, a, b, cond) = (Type::U32, Operand::Imm(100), Operand::Imm(0), Operand::Reg(dst));
+        flat.inst(Inst::Select { ty, dst: result, a, b, cond });
+        flat.binary(BinaryOp::Add, result, other, result);
         flat.store(result);
         flat.label("$end");
         flat.exit(None);

@@ -1,6 +1,6 @@
 //! Parameters that are structures, local memory, generic addresses, registers without a type, names of registers.
 
-use ptx::abi::Structure;
+use ptx::abi::{Promotion, Structure, TensorElement, TensorMap, TensorSwizzle};
 use ptx::{Name, Param, ParamKind, Variable};
 
 use super::*;
@@ -48,6 +48,47 @@ fn structures_are_loaded_in_parts() {
     assert_eq!(memory.read(out, 4).unwrap(), want.to_le_bytes());
     let short = flat.launch(&[out.into(), Structure::new(20).into()], &memory, &Options::default());
     assert!(short.unwrap_err().to_string().contains("`params`"));
+}
+
+/// A tensor map may be anywhere in a structure, at a multiple of 64 bytes.
+#[test]
+fn structures_hold_tensor_maps() {
+    for (place, offset, wanted) in [
+        (64, 64, None),
+        (64, 0, Some("there is no tensor map")),
+        (32, 32, Some("tensor map at byte 32 of `params`")),
+        (128, 128, Some("tensor map at byte 128 of `params`")),
+    ] {
+        let mut flat = Flat::new(32);
+        let kind = ParamKind::Bytes { bytes: 192, alignment: 64 };
+        flat.function.params.push(Param { name: "params".into(), kind, number: false });
+        let map = flat.register(Type::B64);
+        flat.inst(Inst::ParamAddress { generic: true, dst: map, param: 1, offset });
+        flat.inst(Inst::PrefetchTensorMap { map: Operand::Reg(map) });
+        flat.exit(None);
+        let mut memory = Memory::new();
+        let address = memory.upload(&[0; 4096]);
+        let mut params = Structure::new(192);
+        params.tiled.push((
+            place,
+            TensorMap {
+                element: TensorElement::Bf16,
+                address,
+                dims: vec![64, 8],
+                strides: vec![128],
+                box_dims: vec![64, 8],
+                swizzle: TensorSwizzle::B128,
+                promotion: Promotion::default(),
+                reach: None,
+            },
+        ));
+        let result = flat.launch(&[address.into(), params.into()], &memory, &Options::default());
+        match (result, wanted) {
+            (Ok(()), None) => {}
+            (Err(failure), Some(wanted)) => assert!(failure.to_string().contains(wanted), "{failure}"),
+            (result, _) => panic!("{place}: {result:?}"),
+        }
+    }
 }
 
 /// Each lane has its own local memory; a generic pointer selects it, shared or global memory per lane.
