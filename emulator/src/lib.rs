@@ -143,4 +143,4 @@ pub use numerics::Numerics;
 pub use program::Program;
 pub use schedule::{Options, Schedule};
 pub use trace::{Activity, Class, Event, Lane, Phase, Recorder, SharedAccess, Trace, Track};
-pub use trap::{Fault, Owner, Place, TensorFault, Trap, Wait, Waiting};
+pub use trap::{Fault, Owner, Place, Rule, TensorFault, Trap, Wait, Waiting};

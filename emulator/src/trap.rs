@@ -2,11 +2,13 @@
 
 mod display;
 mod fault;
+mod rule;
 mod tensor;
 
 use ptx::SourceSite;
 
 pub use fault::{Fault, Owner};
+pub use rule::Rule;
 pub use tensor::TensorFault;
 
 /// A fault and its place. Its `Display` text is the report that users read.
