@@ -22,6 +22,8 @@ pub mod atomic;
 pub mod barrier;
 pub mod bulk;
 pub mod control;
+pub mod convert;
+pub mod float;
 pub mod mbarrier;
 pub mod memory;
 pub mod operands;
@@ -32,13 +34,15 @@ pub mod tma;
 pub mod warp;
 pub mod wgmma;
 
-pub use alu::{Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
+pub use alu::{Alu, AluOp, ApproxOp, BitOp, FloatOp, HalfType, Rounding};
 pub use ampere::{CopyAsync, MmaTypes, WarpMatrix};
 pub use arith::{BinaryOp, CompareOp, UnaryOp};
 pub use atomic::{AtomicInst, AtomicOp, AtomicSem, AtomicType, LoadOrder, OrderedInst, StoreOrder};
-pub use barrier::{FenceSem, ProxySpace, Scope};
+pub use barrier::{FenceSem, LooseBarrier, ProxySpace, Scope};
 pub use bulk::{Bulk, Reduction};
 pub use control::Special;
+pub use convert::Cvt;
+pub use float::{Division, FloatRelation};
 pub use mbarrier::{
     Arrival, BarrierOp, BarrierReduce, MbarrierArrive, MbarrierOrder, MbarrierPhase, MbarrierTest,
 };
@@ -181,6 +185,24 @@ pub enum Inst {
         /// A 32-bit operand.
         src: Operand,
     },
+    /// `mov {a, b, ..}, src`: the parts of a register, the lowest first. ISA "mov".
+    Split {
+        /// Type of `src`: [`Type::B16`], [`Type::B32`] or [`Type::B64`].
+        ty: Type,
+        /// 2, 4 or 8 registers of 8, 16 or 32 bits, which are together as wide as `src`.
+        dst: Vec<Reg>,
+        /// The operand.
+        src: Operand,
+    },
+    /// `mov dst, {a, b, ..}`: a register of parts, the lowest first. ISA "mov".
+    Join {
+        /// Type of `dst`: [`Type::B16`], [`Type::B32`] or [`Type::B64`].
+        ty: Type,
+        /// The register.
+        dst: Reg,
+        /// 2, 4 or 8 operands of 8, 16 or 32 bits, which are together as wide as `dst`.
+        src: Vec<Operand>,
+    },
     /// `mov dst, %special`. ISA "Special Registers".
     ReadSpecial {
         /// A `.u32` register, or `.u64` for a 64-bit special register.
@@ -268,6 +290,24 @@ pub enum Inst {
         /// The address, a `.u64`.
         src: Operand,
     },
+    /// `isspacep.<space>`: whether a generic address is one of a state space. ISA "isspacep".
+    IsSpace {
+        /// The state space: not [`Space::Generic`].
+        space: Space,
+        /// A predicate register.
+        dst: Reg,
+        /// A generic address, a `.u64`.
+        src: Operand,
+    },
+    /// `ld.global.nc`, of 1, 2 or 4 elements: a load of memory that nobody writes while the kernel runs. ISA "ld.global.nc".
+    LoadConstant {
+        /// Element type.
+        ty: Type,
+        /// 1, 2 or 4 registers.
+        dst: Vec<Reg>,
+        /// Global address, aligned to the total number of bytes loaded.
+        address: Address,
+    },
     /// `ld`, of 1, 2 or 4 elements. ISA "ld".
     Load {
         /// State space of the address.
@@ -301,6 +341,16 @@ pub enum Inst {
         rank: Operand,
     },
 
+    /// `getctarank.shared::cluster.u32`: the rank of the CTA of the cluster whose shared memory an address names. ISA "getctarank".
+    CtaRank {
+        /// A `.u32` register.
+        dst: Reg,
+        /// A shared address in any CTA of the cluster.
+        address: Operand,
+    },
+
+    /// Barriers to which the lanes of a warp may come one after the other. ISA "bar", "barrier.cluster".
+    Loose(LooseBarrier),
     /// `bar.sync id, threads`. ISA "bar".
     BarrierSync {
         /// Named barrier, 0..16.
@@ -425,8 +475,8 @@ pub enum Inst {
         barrier: Operand,
         /// Mask of the CTA ranks that receive the box, one bit per rank; a `.u16`. `None` for this CTA only.
         multicast: Option<Operand>,
-        /// L2 cache policy; `None` for the default.
-        hint: Option<u64>,
+        /// L2 cache policy, a `.u64`; `None` for the default.
+        hint: Option<Operand>,
     },
     /// `cp{.reduce}.async.bulk.tensor.<d>d.global.shared::cta{.<op>}.{tile|im2col_no_offs}.bulk_group`. ISA
     /// "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor".
@@ -441,8 +491,8 @@ pub enum Inst {
         im2col: bool,
         /// Shared address of the box.
         src: Operand,
-        /// L2 cache policy; `None` for the default.
-        hint: Option<u64>,
+        /// L2 cache policy, a `.u64`; `None` for the default.
+        hint: Option<Operand>,
     },
     /// `cp.async.bulk.prefetch.tensor.<d>d.L2.global.{tile|im2col}`. ISA "cp.async.bulk.prefetch.tensor".
     TensorPrefetch {

@@ -3,16 +3,21 @@
 //! Source: PTX ISA.
 
 mod error;
+mod launch;
 mod lex;
 mod parse;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod translate;
 
 pub use error::ReadError;
+pub use launch::Launch;
 
 use error::{At, Lines, Mistake};
 use syntax::Text;
+
+use crate::function::Function;
 
 /// A text of PTX: kernels, and the functions and variables that they use.
 #[derive(Clone, Debug)]
@@ -39,6 +44,20 @@ impl<'t> Module<'t> {
     pub fn entries(&self) -> Vec<&'t str> {
         let entries = self.text.functions.iter().filter(|function| function.entry && function.body.is_some());
         entries.map(|entry| entry.name.text).collect()
+    }
+
+    /// The program of a kernel, for a launch. Its name is one of [`entries`](Self::entries).
+    ///
+    /// # Errors
+    /// There is no such kernel, the launch is not what its text requires, or the first instruction that is not read.
+    pub fn entry(&self, name: &str, launch: &Launch) -> Result<Function, ReadError> {
+        let entry = self.text.functions.iter().find(|function| function.entry && function.name.text == name);
+        let Some(entry) = entry.filter(|entry| entry.body.is_some()) else {
+            let message = format!("there is no kernel `{name}`, only {:?}", self.entries());
+            return Err(placed(&self.file, &self.lines, Mistake { at: At(0), message }));
+        };
+        let read = translate::translate((&self.text, &self.lines, &self.file), entry, launch);
+        read.map_err(|mistake| placed(&self.file, &self.lines, mistake))
     }
 }
 

@@ -18,7 +18,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, Statement};
-use crate::inst::{BarrierReduce, BinaryOp, CompareOp, Expect, Inst, Operand, OrderedInst, Reg, UnaryOp};
+use crate::inst::{BarrierReduce, BinaryOp, CompareOp, Expect, Inst, LooseBarrier, Operand, OrderedInst, Reg, UnaryOp};
 use crate::param::ParamKind;
 use crate::site::SourceSite;
 use crate::types::{Space, Type};
@@ -321,9 +321,15 @@ impl Checker<'_> {
                 self.require(*space != Space::Generic, || "cvta of a generic address to itself".to_owned());
             }
             Inst::Store { space: Space::Param, .. } => self.fail("a store to parameters".to_owned()),
-            Inst::Load { ty, dst, .. } => self.vector(dst.len(), *ty),
+            Inst::IsSpace { space, .. } => {
+                self.require(*space != Space::Generic, || "isspacep of no state space".to_owned());
+            }
+            Inst::Split { ty, dst: parts, .. } => self.parts(*ty, parts.len()),
+            Inst::Join { ty, src: parts, .. } => self.parts(*ty, parts.len()),
+            Inst::Load { ty, dst, .. } | Inst::LoadConstant { ty, dst, .. } => self.vector(dst.len(), *ty),
             Inst::Store { ty, src, .. } => self.vector(src.len(), *ty),
             Inst::BarrierSync { id, threads }
+            | Inst::Loose(LooseBarrier::Sync { id, threads } | LooseBarrier::Arrive { id, threads })
             | Inst::BarrierArrive { id, threads }
             | Inst::BarrierReduce(BarrierReduce { id, threads, .. }) => self.barrier(*id, *threads),
             Inst::Atomic(_)
@@ -362,7 +368,9 @@ impl Checker<'_> {
             | Inst::SharedBase { .. }
             | Inst::LocalBase { .. }
             | Inst::MapShared { .. }
+            | Inst::CtaRank { .. }
             | Inst::WarpSync
+            | Inst::Loose(LooseBarrier::ClusterArrive { .. } | LooseBarrier::ClusterWait)
             | Inst::ClusterArrive { .. }
             | Inst::ClusterWait
             | Inst::MbarrierInit { .. }
@@ -455,6 +463,15 @@ impl Checker<'_> {
         self.require(threads.is_multiple_of(32) && (32..=all).contains(&threads), || {
             format!("{threads} threads at a barrier, not a multiple of 32 in 32..={all}")
         });
+    }
+
+    /// Checks that a register has so many parts.
+    fn parts(&mut self, ty: Type, count: usize) {
+        let legal = matches!(
+            (ty, count),
+            (Type::B16 | Type::B32 | Type::B64, 2) | (Type::B32 | Type::B64, 4) | (Type::B64, 8)
+        );
+        self.require(legal, || format!("{count} parts of a .{ty}"));
     }
 
     fn store_matrix(&mut self, count: usize) {

@@ -1,7 +1,7 @@
 //! Builder methods for bulk copies and asynchronous stores.
 
 use super::{Builder, operands};
-use crate::inst::{AtomicOp, AtomicType, Bulk, Inst, Reduction};
+use crate::inst::{AtomicOp, AtomicType, Bulk, Inst, Operand, Reduction};
 use crate::types::Scalar;
 use crate::value::{Source, Value};
 
@@ -30,7 +30,7 @@ impl Builder {
             bytes: bytes.operand(),
             barrier: load.barrier.operand(),
             multicast: load.multicast.map(Value::operand),
-            hint: load.hint,
+            hint: load.hint.map(Operand::Imm),
         }));
     }
 

@@ -43,7 +43,7 @@ impl Builder {
     #[track_caller]
     fn load_tensor(&self, load: TensorLoad<'_>, coords: Vec<Operand>, im2col: Option<Vec<Operand>>) {
         let (map, dst, barrier) = (load.map.operand(), load.dst.operand(), load.barrier.operand());
-        let (multicast, hint) = (load.multicast.map(Value::operand), load.hint);
+        let (multicast, hint) = (load.multicast.map(Value::operand), load.hint.map(Operand::Imm));
         self.emit(Inst::TensorLoad { map, coords, im2col, dst, barrier, multicast, hint });
     }
 

@@ -20,8 +20,9 @@
 
 use core::fmt;
 
+use super::convert::Cvt;
 use super::spell::{Line, bits_spelling};
-use super::{Operand, Reg};
+use super::{Division, FloatRelation, Operand, Reg};
 use crate::types::Type;
 
 /// An operation on the bits of one integer.
@@ -138,72 +139,6 @@ impl HalfType {
     }
 }
 
-/// A conversion between formats that [`Convert`](super::Inst::Convert) does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cvt {
-    /// `cvt.rn.satfinite{.relu}.{e4m3x2|e5m2x2}.f32 d, high, low`: two `.f32` into a `.u16`.
-    PackFp8 {
-        /// Whether the format is E5M2; otherwise E4M3.
-        e5m2: bool,
-        /// Whether negative values become 0.
-        relu: bool,
-    },
-    /// `cvt.rn.satfinite{.relu}.{e4m3x2|e5m2x2}.f16x2`: a pair of `.f16` into a `.u16`.
-    NarrowFp8 {
-        /// Whether the format is E5M2; otherwise E4M3.
-        e5m2: bool,
-        /// Whether negative values become 0.
-        relu: bool,
-    },
-    /// `cvt.rn{.relu}.f16x2.{e4m3x2|e5m2x2}`: a `.u16` into a pair of `.f16`, exactly.
-    WidenFp8 {
-        /// Whether the format is E5M2; otherwise E4M3.
-        e5m2: bool,
-        /// Whether negative values become 0.
-        relu: bool,
-    },
-    /// `cvt.{rn|rz}{.relu}.{f16x2|bf16x2}.f32 d, high, low`.
-    PackHalf {
-        /// Whether the format is `.bf16x2`; otherwise `.f16x2`.
-        bf16: bool,
-        /// Whether to round toward zero; otherwise to nearest even.
-        toward_zero: bool,
-        /// Whether negative values become 0.
-        relu: bool,
-    },
-    /// `cvt.rna.tf32.f32`: rounds to 10 mantissa bits, to nearest, ties away from zero, into a `.u32`.
-    Tf32,
-    /// `cvt.{rni|rzi|rmi|rpi}.f32.f32`: rounds to an integral value.
-    Integral(Rounding),
-    /// `cvt.{rni|rzi|rmi|rpi}.s32.f32`, saturated.
-    ToSigned(Rounding),
-    /// `cvt.{rni|rzi|rmi|rpi}.u32.f32`, saturated.
-    ToUnsigned(Rounding),
-    /// `cvt.pack.sat.{s8|u8}.s32.b32 d, a, b, c`: saturates a and b to 8 bits in the low half of d; the high
-    /// half is the low half of c.
-    PackInt8 {
-        /// Whether the format is `.s8`; otherwise `.u8`.
-        signed: bool,
-    },
-}
-
-impl Cvt {
-    /// The types of the sources, and the type of the result.
-    pub const fn types(self) -> (&'static [Type], Type) {
-        match self {
-            Self::PackFp8 { .. } => (&[Type::F32, Type::F32], Type::U16),
-            Self::NarrowFp8 { .. } => (&[Type::U32], Type::U16),
-            Self::WidenFp8 { .. } => (&[Type::U16], Type::U32),
-            Self::PackHalf { .. } => (&[Type::F32, Type::F32], Type::U32),
-            Self::Tf32 => (&[Type::F32], Type::U32),
-            Self::Integral(_) => (&[Type::F32], Type::F32),
-            Self::ToSigned(_) => (&[Type::F32], Type::S32),
-            Self::ToUnsigned(_) => (&[Type::F32], Type::U32),
-            Self::PackInt8 { .. } => (&[Type::S32, Type::S32, Type::U32], Type::U32),
-        }
-    }
-}
-
 /// An arithmetic operation: a pure function of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AluOp {
@@ -269,6 +204,39 @@ pub enum AluOp {
         /// Whether it is the maximum; otherwise the minimum.
         max: bool,
     },
+    /// `{rcp|sqrt}.<rounding>.ftz.f32`: subnormal operands and results become zeros with the same sign. ISA "rcp", "sqrt".
+    ExactFlush {
+        /// Whether it is the reciprocal; otherwise the square root.
+        reciprocal: bool,
+        /// Rounding mode of the result.
+        rounding: Rounding,
+    },
+    /// `{min|max}.ftz{.NaN}.f32`. ISA "min", "max".
+    FlushExtreme {
+        /// Whether it is the maximum; otherwise the minimum.
+        max: bool,
+        /// `.NaN`: whether the result is NaN if either operand is NaN.
+        nan: bool,
+    },
+    /// `div.{approx|full|<rounding>}{.ftz}` of `.f32`, or `.f64` with a rounding. ISA "div".
+    Divide {
+        /// How exact the quotient is.
+        division: Division,
+        /// `.f32` or `.f64`.
+        ty: Type,
+        /// `.ftz`: whether subnormals become zeros; of `.f32` only.
+        flush: bool,
+    },
+    /// `setp.<relation>{.ftz}` of floats, for what [`Compare`](super::Inst::Compare) does not have: relations of numbers without an order,
+    /// 16-bit floats, `.ftz`. The result is a predicate. ISA "setp".
+    FloatCompare {
+        /// The relation.
+        relation: FloatRelation,
+        /// `.f16`, `.bf16`, `.f32` or `.f64`.
+        ty: Type,
+        /// `.ftz`: whether subnormal operands count as zeros; not of `.bf16` and `.f64`.
+        flush: bool,
+    },
     /// `copysign d, a, b` of `.f32` or `.f64`: |b| with the sign of a. ISA "copysign".
     CopySign(Type),
     /// `{add|sub|mul|fma|min|max}` of 16-bit floats; subnormals are kept. ISA "Half Precision".
@@ -326,6 +294,12 @@ impl AluOp {
             Self::ApproxHalf(ApproxOp::Tanh | ApproxOp::Exp2, ty) => (vec![ty.register()], ty.register()),
             Self::Exact { ty: F64, rounding, .. } if rounding != Rounding::Nearest => return None,
             Self::Exact { ty: ty @ (F32 | F64), .. } => (vec![ty], ty),
+            Self::ExactFlush { .. } => (vec![F32], F32),
+            Self::FlushExtreme { .. } => (vec![F32; 2], F32),
+            Self::Divide { division: Division::Exact(_), ty: F64, flush: false } => (vec![F64; 2], F64),
+            Self::Divide { ty: F32, .. } => (vec![F32; 2], F32),
+            Self::FloatCompare { ty: Type::Bf16 | F64, flush: true, .. } => return None,
+            Self::FloatCompare { ty, .. } if ty.is_float() => (vec![ty; 2], Type::Pred),
             Self::Float { op: FloatOp::Min | FloatOp::Max, .. } => return None,
             Self::Float { ty: F64, flush, saturate, rounding, .. }
                 if flush || saturate || rounding != Rounding::Nearest =>
@@ -346,6 +320,7 @@ impl AluOp {
                 (vec![ty.register(); if op == FloatOp::Fma { 3 } else { 2 }], ty.register())
             }
             Self::HalfSign { ty, .. } => (vec![ty.register()], ty.register()),
+            Self::Cvt(cvt) if !cvt.exists() => return None,
             Self::Cvt(cvt) => {
                 let (sources, result) = cvt.types();
                 (sources.to_vec(), result)
@@ -359,6 +334,8 @@ impl AluOp {
             | Self::ApproxHalf(..)
             | Self::Exact { .. }
             | Self::Float { .. }
+            | Self::Divide { .. }
+            | Self::FloatCompare { .. }
             | Self::CopySign(_) => return None,
         })
     }
@@ -379,8 +356,12 @@ impl AluOp {
             Self::MadWide(_) => "mad.wide",
             Self::MadHigh(_) => "mad.hi",
             Self::Approx(op) | Self::ApproxFlush(op) | Self::ApproxHalf(op, _) => op.name(),
-            Self::Exact { reciprocal: true, .. } => "rcp",
-            Self::Exact { reciprocal: false, .. } => "sqrt",
+            Self::Exact { reciprocal: true, .. } | Self::ExactFlush { reciprocal: true, .. } => "rcp",
+            Self::Exact { reciprocal: false, .. } | Self::ExactFlush { reciprocal: false, .. } => "sqrt",
+            Self::FlushExtreme { max: true, .. } => "max",
+            Self::FlushExtreme { max: false, .. } => "min",
+            Self::Divide { .. } => "div",
+            Self::FloatCompare { .. } => "setp",
             Self::Float { op, .. } | Self::Half { op, .. } => op.name(),
             Self::NanExtreme { max: true } => "max.NaN",
             Self::NanExtreme { max: false } => "min.NaN",
@@ -420,6 +401,14 @@ impl fmt::Display for AluOp {
                 let (flush, saturate) = (if flush { ".ftz" } else { "" }, if saturate { ".sat" } else { "" });
                 write!(f, "{name}.{}{flush}{saturate}.{ty}", rounding.suffix())
             }
+            Self::ExactFlush { rounding, .. } => write!(f, "{name}.{}.ftz.f32", rounding.suffix()),
+            Self::FlushExtreme { nan, .. } => write!(f, "{name}.ftz{}.f32", if nan { ".NaN" } else { "" }),
+            Self::Divide { division, ty, flush } => {
+                write!(f, "{name}.{}{}.{ty}", division.suffix(), if flush { ".ftz" } else { "" })
+            }
+            Self::FloatCompare { relation, ty, flush } => {
+                write!(f, "{name}.{}{}.{ty}", relation.suffix(), if flush { ".ftz" } else { "" })
+            }
             Self::NanExtreme { .. } => write!(f, "{name}.f32"),
             Self::Half { op: FloatOp::Min | FloatOp::Max, ty, nan, .. } => {
                 write!(f, "{name}{}.{}", if nan { ".NaN" } else { "" }, ty.suffix())
@@ -431,34 +420,7 @@ impl fmt::Display for AluOp {
     }
 }
 
-impl fmt::Display for Cvt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fp8 = |e5m2: bool| if e5m2 { "e5m2x2" } else { "e4m3x2" };
-        match *self {
-            Self::PackFp8 { e5m2, relu } => {
-                write!(f, "cvt.rn.satfinite{}.{}.f32", rectified(relu), fp8(e5m2))
-            }
-            Self::NarrowFp8 { e5m2, relu } => {
-                write!(f, "cvt.rn.satfinite{}.{}.f16x2", rectified(relu), fp8(e5m2))
-            }
-            Self::WidenFp8 { e5m2, relu } => write!(f, "cvt.rn{}.f16x2.{}", rectified(relu), fp8(e5m2)),
-            Self::PackHalf { bf16, toward_zero, relu } => {
-                let (rounding, half) =
-                    (if toward_zero { "rz" } else { "rn" }, if bf16 { "bf16x2" } else { "f16x2" });
-                write!(f, "cvt.{rounding}{}.{half}.f32", rectified(relu))
-            }
-            Self::Tf32 => f.write_str("cvt.rna.tf32.f32"),
-            Self::Integral(rounding) => write!(f, "cvt.{}i.f32.f32", rounding.suffix()),
-            Self::ToSigned(rounding) => write!(f, "cvt.{}i.s32.f32", rounding.suffix()),
-            Self::ToUnsigned(rounding) => write!(f, "cvt.{}i.u32.f32", rounding.suffix()),
-            Self::PackInt8 { signed } => {
-                write!(f, "cvt.pack.sat.{}.s32.b32", if signed { "s8" } else { "u8" })
-            }
-        }
-    }
-}
-
-const fn rectified(relu: bool) -> &'static str {
+pub(super) const fn rectified(relu: bool) -> &'static str {
     if relu { ".relu" } else { "" }
 }
 
@@ -512,6 +474,9 @@ impl Alu {
         let line = line.named(self.op.name(), self.op);
         // A form that does not exist has no operands either.
         let Some((sources, result)) = self.op.types() else { return line };
+        if let (AluOp::Cvt(Cvt::Scalar { .. }), [src], [from]) = (self.op, &self.src[..], &sources[..]) {
+            return line.set_extended(self.dst, result).read_low(*src, *from);
+        }
         let line = line.set(self.dst, result);
         let line = self.src.iter().zip(sources).fold(line, |line, (&src, ty)| line.read(src, ty));
         if let AluOp::Logic3(table) = self.op { line.also(format_args!("{table:#04x}")) } else { line }

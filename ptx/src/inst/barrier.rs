@@ -18,6 +18,48 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
+use super::Operand;
+use super::spell::Line;
+
+/// A barrier without `.aligned`, to which the lanes of a warp may come one after the other, from different places of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LooseBarrier {
+    /// `barrier.sync id, threads`.
+    Sync {
+        /// Named barrier, 0..16.
+        id: Operand,
+        /// Number of threads that take part, a multiple of 32.
+        threads: u32,
+    },
+    /// `barrier.arrive id, threads`.
+    Arrive {
+        /// Named barrier, 0..16.
+        id: Operand,
+        /// Number of threads that take part, a multiple of 32.
+        threads: u32,
+    },
+    /// `barrier.cluster.arrive{.relaxed}`.
+    ClusterArrive {
+        /// Whether it is `.relaxed`, without release semantics.
+        relaxed: bool,
+    },
+    /// `barrier.cluster.wait`.
+    ClusterWait,
+}
+
+impl LooseBarrier {
+    pub(super) fn spell(self, line: Line<'_>) -> Line<'_> {
+        match self {
+            Self::Sync { id, threads } => line.named_barrier("barrier.sync", id, threads),
+            Self::Arrive { id, threads } => line.named_barrier("barrier.arrive", id, threads),
+            Self::ClusterArrive { relaxed } => {
+                line.op("barrier.cluster.arrive", if relaxed { ".relaxed" } else { "" })
+            }
+            Self::ClusterWait => line.op("barrier.cluster.wait", ".acquire"),
+        }
+    }
+}
+
 /// The state space of a `fence.proxy.async`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProxySpace {

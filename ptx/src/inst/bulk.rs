@@ -51,8 +51,8 @@ pub enum Bulk {
         /// Mask of the CTA ranks that receive the bytes, one bit per rank; a `.u16`. `None` for this CTA
         /// only.
         multicast: Option<Operand>,
-        /// L2 cache policy; `None` for the default.
-        hint: Option<u64>,
+        /// L2 cache policy, a `.u64`; `None` for the default.
+        hint: Option<Operand>,
     },
     /// `cp{.reduce}.async.bulk.global.shared::cta.bulk_group`. ISA "cp.async.bulk", "cp.reduce.async.bulk".
     Store {
@@ -64,8 +64,8 @@ pub enum Bulk {
         bytes: Operand,
         /// The reduction; `None` to store the bytes.
         reduce: Option<Reduction>,
-        /// L2 cache policy; `None` for the default.
-        hint: Option<u64>,
+        /// L2 cache policy, a `.u64`; `None` for the default.
+        hint: Option<Operand>,
     },
     /// `cp{.reduce}.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes`. ISA
     /// "cp.async.bulk", "cp.reduce.async.bulk".

@@ -182,8 +182,11 @@ impl<'s> Line<'s> {
     }
 
     /// The policy of a copy with [`hinted`] in its name.
-    pub(super) fn policy(self, hint: Option<u64>) -> Self {
-        hint.into_iter().fold(self, |line, policy| line.also(format_args!("{policy:#x}")))
+    pub(super) fn policy(self, hint: Option<Operand>) -> Self {
+        match hint {
+            Some(Operand::Imm(policy)) => self.also(format_args!("{policy:#x}")),
+            _ => self.option(hint, Type::U64),
+        }
     }
 }
 
@@ -191,7 +194,7 @@ impl<'s> Line<'s> {
 pub(super) const BYTES: &str = "mbarrier::complete_tx::bytes";
 
 /// The modifier of a copy with an L2 cache policy.
-pub(super) const fn hinted(hint: Option<u64>) -> &'static str {
+pub(super) const fn hinted(hint: Option<Operand>) -> &'static str {
     if hint.is_some() { ".L2::cache_hint" } else { "" }
 }
 
@@ -272,6 +275,8 @@ impl Inst {
             Self::Convert { from, to, dst, src } => line.convert((*from, *to), *dst, *src),
             Self::Pack { ty, dst, low, high } => line.pack(*ty, *dst, [*low, *high]),
             Self::Unpack { low, high, src } => line.unpack([*low, *high], *src),
+            Self::Split { ty, dst, src } => line.split(*ty, dst, *src),
+            Self::Join { ty, dst, src } => line.join(*ty, *dst, src),
             Self::ReadSpecial { dst, special } => line.read_special(*dst, *special),
             Self::ShuffleIndex { dst, src, lane } => line.shuffle_index(*dst, *src, *lane),
             Self::ShuffleXor { dst, src, mask } => line.shuffle_xor(*dst, *src, *mask),
@@ -284,9 +289,13 @@ impl Inst {
             Self::SharedBase { dst, offset } => line.shared_base(*dst, *offset),
             Self::LocalBase { dst, offset } => line.local_base(*dst, *offset),
             Self::ConvertAddress { space, to, dst, src } => line.convert_address((*space, *to), *dst, *src),
+            Self::IsSpace { space, dst, src } => line.is_space(*space, *dst, *src),
+            Self::LoadConstant { ty, dst, address } => line.load_constant(*ty, dst, *address),
             Self::Load { space, ty, dst, address } => line.load((*space, *ty), dst, *address),
             Self::Store { space, ty, src, address } => line.store((*space, *ty), src, *address),
             Self::MapShared { dst, address, rank } => line.map_shared(*dst, [*address, *rank]),
+            Self::CtaRank { dst, address } => line.cta_rank(*dst, *address),
+            Self::Loose(barrier) => barrier.spell(line),
             Self::BarrierSync { id, threads } => line.named_barrier("bar.sync", *id, *threads),
             Self::BarrierArrive { id, threads } => line.named_barrier("bar.arrive", *id, *threads),
             Self::WarpSync => line.op("bar.warp.sync", "").also(-1),

@@ -141,6 +141,20 @@ pub enum WarpInst {
         /// The lanes that take part.
         members: Operand,
     },
+    /// `elect.sync dst|p, members`: one of the lanes, and whether it is this one.
+    Elect {
+        /// A predicate register.
+        dst: Reg,
+        /// A `.u32` register that receives the number of the lane.
+        lane: Option<Reg>,
+        /// The lanes that take part.
+        members: Operand,
+    },
+    /// `bar.warp.sync members`: waits for these lanes of the warp.
+    Sync {
+        /// The lanes that take part.
+        members: Operand,
+    },
     /// `activemask.b32`: a mask of the lanes that execute it.
     ActiveMask {
         /// A `.u32` register.
@@ -200,6 +214,15 @@ impl WarpInst {
                 let line = found.iter().fold(line, |line, &found| line.glue("|").set(found, pred));
                 line.read(*src, Type::B32).read(*lane, u32).also(clamp).read(*members, u32)
             }
+            Self::Elect { dst, lane, members } => {
+                let line = line.op("elect.sync", "");
+                let line = match lane {
+                    Some(lane) => line.set(*lane, u32),
+                    None => line.also("_"),
+                };
+                line.glue("|").set(*dst, pred).read(*members, u32)
+            }
+            Self::Sync { members } => line.op("bar.warp.sync", "").read(*members, u32),
             Self::ActiveMask { dst } => line.op("activemask", ".b32").set(*dst, u32),
             Self::Sleep { nanoseconds } => line.op("nanosleep", ".u32").read(*nanoseconds, u32),
         }
@@ -232,6 +255,8 @@ impl WarpInst {
             | Self::MatchAll { .. }
             | Self::Reduce { .. }
             | Self::Shuffle { .. }
+            | Self::Elect { .. }
+            | Self::Sync { .. }
             | Self::ActiveMask { .. }
             | Self::Sleep { .. } => Ok(()),
         }

@@ -177,6 +177,7 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         Inst::MapShared { .. } => &[OTHER_RANK],
         Inst::WarpSync
         | Inst::GridDependency { .. }
+        | Inst::Loose(_)
         | Inst::ClusterArrive { .. }
         | Inst::ClusterWait
         | Inst::MbarrierInvalidate { .. }
@@ -205,6 +206,8 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         | Inst::Convert { .. }
         | Inst::Pack { .. }
         | Inst::Unpack { .. }
+        | Inst::Split { .. }
+        | Inst::Join { .. }
         | Inst::ReadSpecial { .. }
         | Inst::ShuffleIndex { .. }
         | Inst::ShuffleXor { .. }
@@ -214,6 +217,9 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         | Inst::SharedBase { .. }
         | Inst::LocalBase { .. }
         | Inst::ConvertAddress { .. }
+        | Inst::IsSpace { .. }
+        | Inst::CtaRank { .. }
+        | Inst::LoadConstant { .. }
         | Inst::Load { .. }
         | Inst::Store { .. }
         | Inst::TensorLoad { .. }

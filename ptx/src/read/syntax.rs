@@ -110,6 +110,8 @@ pub(crate) enum Item<'t> {
 #[derive(Clone, Debug)]
 pub(crate) struct Registers<'t> {
     pub(crate) ty: Name<'t>,
+    /// Elements of each, if they are vectors; otherwise 1.
+    pub(crate) vector: usize,
     /// Each name, and how many registers have it with a number after it.
     pub(crate) names: Vec<(Name<'t>, Option<u64>)>,
 }

@@ -1,3 +1,4 @@
 //! Tests of the reader.
 
+mod printed;
 mod syntax;

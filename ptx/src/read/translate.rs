@@ -19,6 +19,7 @@ mod memory;
 mod moves;
 mod names;
 mod operands;
+mod plan;
 mod synchronise;
 mod waits;
 mod warp;
@@ -36,6 +37,7 @@ use crate::param::Param;
 use form::Form;
 use layout::Layout;
 use names::{Meaning, Names};
+use plan::Plan;
 
 /// The program of a kernel for a launch.
 pub(super) fn translate<'t>(
@@ -45,36 +47,12 @@ pub(super) fn translate<'t>(
 ) -> Read<Function> {
     let shape = launch::shape(kernel, launch)?;
     let layout = Layout::new(text, kernel)?;
-    // Which registers are constants is known after the first time.
-    let mut constants = HashMap::new();
-    loop {
-        let mut translator = Translator {
-            text,
-            lines,
-            file: Name::from(file.to_owned()),
-            block: shape.block,
-            layout: &layout,
-            names: Names::default(),
-            params: Vec::new(),
-            out: Vec::new(),
-            at: kernel.name.at,
-            origin: None,
-            cells: Vec::new(),
-            calls: Vec::new(),
-            constants: &constants,
-            asked: false,
-        };
-        translator.kernel(kernel)?;
-        let (asked, body) = (translator.asked, core::mem::take(&mut translator.out));
-        let again = asked && constants.is_empty();
-        if again {
-            constants = emit::constants(&translator.names, &body);
-            if !constants.is_empty() {
-                continue;
-            }
-        }
-        return Ok(translator.finish(kernel, &shape, waits::folded(body)));
-    }
+    let first = Translator::new((text, lines, file), &layout, shape.block, Plan::default());
+    let (names, body) = first.kernel(kernel)?;
+    let plan = Plan::new(kernel, &names.names, &waits::folded(body));
+    let second = Translator::new((text, lines, file), &layout, shape.block, plan);
+    let (done, body) = second.kernel(kernel)?;
+    Ok(done.finish(kernel, &shape, waits::folded(body)))
 }
 
 /// What is translated, and the program so far.
@@ -96,31 +74,54 @@ struct Translator<'m, 't> {
     cells: Vec<HashMap<(i64, u32), Reg>>,
     /// The open calls, innermost last: the function, and the label after the call.
     calls: Vec<(&'t str, Name)>,
-    /// Registers that hold one number wherever they are read, by name.
-    constants: &'m HashMap<Name, u64>,
-    /// Whether a number was needed where a register stands.
-    asked: bool,
+    /// What is known of the program since it was translated the first time.
+    plan: Plan,
 }
 
-impl<'t> Translator<'_, 't> {
-    fn kernel(&mut self, kernel: &Kernel<'t>) -> Read<()> {
+impl<'m, 't> Translator<'m, 't> {
+    fn new(
+        (text, lines, file): (&'m Text<'t>, &'m Lines<'t>, &str),
+        layout: &'m Layout,
+        block: [u32; 3],
+        plan: Plan,
+    ) -> Self {
+        Self {
+            text,
+            lines,
+            file: Name::from(file.to_owned()),
+            block,
+            layout,
+            names: Names::new(&plan),
+            params: Vec::new(),
+            out: Vec::new(),
+            at: At::default(),
+            origin: None,
+            cells: Vec::new(),
+            calls: Vec::new(),
+            plan,
+        }
+    }
+
+    fn kernel(mut self, kernel: &Kernel<'t>) -> Read<(Self, Vec<Statement>)> {
         self.names.open();
         self.declare_params(kernel)?;
         self.declare_globals()?;
-        let Some(body) = &kernel.body else { return Ok(()) };
-        self.block(body)
+        if let Some(body) = &kernel.body {
+            self.block(body)?;
+        }
+        let body = core::mem::take(&mut self.out);
+        Ok((self, body))
     }
 
     /// The finished program.
-    fn finish(mut self, kernel: &Kernel<'t>, shape: &launch::Shape, body: Vec<Statement>) -> Function {
-        let own = core::mem::take(&mut self.names);
-        let (registers, names, body) = emit::named_anew(kernel, own, body);
+    fn finish(self, kernel: &Kernel<'t>, shape: &launch::Shape, body: Vec<Statement>) -> Function {
+        let Plan { types, names, named, .. } = self.plan;
         Function {
             name: launch::identifier(kernel.name.text),
             target: crate::target::Target::Sm90a,
             params: self.params,
-            registers,
-            names,
+            registers: types,
+            names: if named { names } else { Vec::new() },
             block: shape.block,
             static_shared: self.layout.static_shared,
             shared_bytes: shape.shared_bytes,

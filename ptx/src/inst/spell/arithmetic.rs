@@ -67,6 +67,15 @@ impl Line<'_> {
         self.op("mov", ".b32").set_group(&halves, Expect::Type(Type::B16)).bits(src, Type::U32)
     }
 
+    pub(super) fn split(self, ty: Type, dst: &[Reg], src: Operand) -> Self {
+        let part = part(ty, dst.len());
+        self.op("mov", format_args!(".{ty}")).set_group(dst, Expect::Type(part)).read(src, ty)
+    }
+
+    pub(super) fn join(self, ty: Type, dst: Reg, src: &[Operand]) -> Self {
+        self.op("mov", format_args!(".{ty}")).set(dst, ty).group(src, part(ty, src.len()))
+    }
+
     pub(super) fn read_special(self, dst: Reg, special: Special) -> Self {
         let ty = special.ty();
         self.op("mov", format_args!(".{ty}")).set(dst, ty).also(special.name())
@@ -80,6 +89,15 @@ impl Line<'_> {
     pub(super) fn shuffle_xor(self, dst: Reg, src: Operand, mask: u32) -> Self {
         let line = self.op("shfl.sync", ".bfly.b32").set(dst, Type::B32);
         line.read(src, Type::B32).also(mask).also("31, -1")
+    }
+}
+
+/// The type of one of so many parts.
+const fn part(ty: Type, count: usize) -> Type {
+    match ty.bits() as usize / if count == 0 { 1 } else { count } {
+        32 => Type::B32,
+        16 => Type::B16,
+        _ => Type::B8,
     }
 }
 

@@ -13,7 +13,7 @@ impl Line<'_> {
         (map, coords, im2col): Tensor<'_>,
         (dst, barrier): (Operand, Operand),
         mask: Option<Operand>,
-        hint: Option<u64>,
+        hint: Option<Operand>,
     ) -> Self {
         let (rank, mode) = (coords.len(), if im2col.is_some() { "im2col" } else { "tile" });
         let line = self.op("cp.async.bulk.tensor", format_args!(".{rank}d.shared::cluster.global"));
@@ -29,7 +29,7 @@ impl Line<'_> {
         reduce: Option<AtomicOp>,
         (map, coords, im2col): (Operand, &[Operand], bool),
         src: Operand,
-        hint: Option<u64>,
+        hint: Option<Operand>,
     ) -> Self {
         let (rank, mode) = (coords.len(), if im2col { "im2col_no_offs" } else { "tile" });
         let (name, dot, op) = match reduce {

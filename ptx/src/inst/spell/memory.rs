@@ -31,6 +31,16 @@ impl Line<'_> {
         line.set(dst, Type::U64).read(src, Type::U64)
     }
 
+    pub(super) fn is_space(self, space: Space, dst: Reg, src: Operand) -> Self {
+        let line = self.op("isspacep", format_args!(".{}", space.name()));
+        line.set(dst, Type::Pred).read(src, Type::U64)
+    }
+
+    pub(super) fn load_constant(self, ty: Type, dst: &[Reg], address: Address) -> Self {
+        let line = self.op("ld.global.nc", format_args!("{}.{}", width(dst.len()), memory_type(ty)));
+        line.set_vector_extended(dst, ty).address(address, Space::Global)
+    }
+
     pub(super) fn load(self, (space, ty): (Space, Type), dst: &[Reg], address: Address) -> Self {
         let wide = width(dst.len());
         let line = self.named(access(space).0, format_args!("ld{}{wide}.{}", In(space), memory_type(ty)));
@@ -46,6 +56,10 @@ impl Line<'_> {
     pub(super) fn map_shared(self, dst: Reg, place: [Operand; 2]) -> Self {
         let line = self.op("mapa", ".shared::cluster.u32").set(dst, Type::U32);
         line.reads(&place, Type::U32)
+    }
+
+    pub(super) fn cta_rank(self, dst: Reg, address: Operand) -> Self {
+        self.op("getctarank", ".shared::cluster.u32").set(dst, Type::U32).read(address, Type::U32)
     }
 
     pub(super) fn store_matrix(self, address: Operand, src: &[Operand], transpose: bool) -> Self {

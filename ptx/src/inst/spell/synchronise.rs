@@ -14,7 +14,7 @@ impl Line<'_> {
         self.op("griddepcontrol", if wait { ".wait" } else { ".launch_dependents" })
     }
 
-    pub(super) fn named_barrier(self, name: &'static str, id: Operand, threads: u32) -> Self {
+    pub(in crate::inst) fn named_barrier(self, name: &'static str, id: Operand, threads: u32) -> Self {
         self.op(name, "").read(id, Type::U32).also(threads)
     }
 

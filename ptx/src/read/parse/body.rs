@@ -72,6 +72,11 @@ impl<'t> Parser<'_, 't> {
 
     fn registers(&mut self) -> Read<Registers<'t>> {
         self.next();
+        let vector = match (self.takes_dot("v2"), self.takes_dot("v4")) {
+            (true, _) => 2,
+            (_, true) => 4,
+            _ => 1,
+        };
         let Kind::Dot(ty) = self.peek().kind else {
             return self.unexpected("the type of registers, such as `.b32`, was needed");
         };
@@ -92,7 +97,7 @@ impl<'t> Parser<'_, 't> {
             }
         }
         self.expect(';', "the end of registers")?;
-        Ok(Registers { ty, names })
+        Ok(Registers { ty, vector, names })
     }
 
     /// `.loc 1 23 5`, perhaps with `, function_name …, inlined_at …`, which are left out.

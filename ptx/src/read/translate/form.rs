@@ -164,15 +164,6 @@ impl<'i, 't> Form<'i, 't> {
         u32::try_from(value).or_else(|_| at.wrong(format!("{what} is {value}, not a number of 32 bits")))
     }
 
-    /// Takes the next operand, several ones in braces or one without.
-    pub(super) fn vector(&mut self) -> Read<&'i [Operand<'t>]> {
-        let operand = self.operand()?;
-        Ok(match &operand.kind {
-            OperandKind::Vector(elements) => elements,
-            _ => core::slice::from_ref(operand),
-        })
-    }
-
     /// Checks that nothing is left.
     pub(super) fn done(&self) -> Read<()> {
         if let Some(modifier) = self.modifiers.first() {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::super::error::{At, Read};
 use super::super::syntax::{Name as Word, Registers};
 use super::form::scalar;
+use super::plan::Plan;
 use crate::inst::Reg;
 use crate::name::Name;
 use crate::types::Type;
@@ -13,6 +14,8 @@ use crate::types::Type;
 #[derive(Clone, Debug)]
 pub(super) enum Meaning<'t> {
     Register(Reg),
+    /// A vector of registers: `.x`, `.y` and so on.
+    Vector(Vec<Reg>),
     Label(Name),
     /// A list of labels, for `brx.idx`.
     Targets(Vec<Word<'t>>),
@@ -49,16 +52,27 @@ pub(super) struct Names<'t> {
     pub(super) types: Vec<Type>,
     /// The name of each register.
     pub(super) names: Vec<Name>,
+    /// The numbers that registers have, by name.
+    numbers: HashMap<Name, Reg>,
     /// Names that are used in the program that is made.
     used: HashSet<String>,
     /// Number of registers that the text does not have.
     extra: u32,
 }
 
+/// The names of the elements of a vector.
+pub(super) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+
 /// More registers than a function can use in practice, so that a wrong number is no use of memory.
 const MOST: usize = 1 << 20;
 
 impl<'t> Names<'t> {
+    /// No names, and the registers that the program is known to have.
+    pub(super) fn new(plan: &Plan) -> Self {
+        let Plan { types, names, numbers, .. } = plan;
+        Self { types: types.clone(), names: names.clone(), numbers: numbers.clone(), ..Self::default() }
+    }
+
     pub(super) fn open(&mut self) {
         self.scopes.push(Scope::default());
     }
@@ -84,6 +98,9 @@ impl<'t> Names<'t> {
     /// Declares registers in the innermost block.
     pub(super) fn declare(&mut self, registers: &Registers<'t>) -> Read<()> {
         let ty = register_type(registers.ty)?;
+        if registers.vector > 1 {
+            return self.declare_vectors(registers, ty);
+        }
         for &(name, count) in &registers.names {
             let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
             let again = match count {
@@ -93,6 +110,19 @@ impl<'t> Names<'t> {
             if again {
                 return name.at.wrong(format!("`{}` is declared twice in this block", name.text));
             }
+        }
+        Ok(())
+    }
+
+    fn declare_vectors(&mut self, registers: &Registers<'t>, ty: Type) -> Read<()> {
+        for &(name, count) in &registers.names {
+            if count.is_some() {
+                return name.at.wrong("vectors of registers with numbers are not read");
+            }
+            let elements = COMPONENTS.iter().take(registers.vector);
+            let elements = elements.map(|component| self.named(&format!("{}_{component}", name.text), ty));
+            let elements = elements.collect::<Read<Vec<_>>>()?;
+            self.define(name, Meaning::Vector(elements))?;
         }
         Ok(())
     }
@@ -136,8 +166,11 @@ impl<'t> Names<'t> {
         if self.types.len() >= MOST {
             return At::default().wrong(format!("more than {MOST} registers"));
         }
-        let reg = Reg(u32::try_from(self.types.len()).unwrap_or(u32::MAX));
         let name = self.unique(name);
+        if let Some(&reg) = self.numbers.get(&name) {
+            return Ok(reg);
+        }
+        let reg = Reg(u32::try_from(self.types.len()).unwrap_or(u32::MAX));
         self.types.push(ty);
         self.names.push(name);
         Ok(reg)

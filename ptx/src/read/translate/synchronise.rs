@@ -1,0 +1,166 @@
+//! Barriers of a CTA and of a cluster, fences, and what a thread says about itself.
+
+use super::super::error::Read;
+use super::Translator;
+use super::form::Form;
+use super::integers::is_all;
+use super::memory::SCOPES;
+use crate::inst::{
+    BarrierOp, BarrierReduce, FenceSem, Inst, LooseBarrier, MapInst, Operand, ProxySpace, Scope, WarpInst,
+};
+use crate::types::{Space, Type};
+
+impl<'t> Translator<'_, 't> {
+    /// `bar` and `barrier`. `bar.sync` is `barrier.sync.aligned`.
+    pub(super) fn barrier(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
+        if form.first("cluster") {
+            return self.cluster_barrier(form);
+        }
+        if form.first("warp") {
+            return self.warp_barrier(form);
+        }
+        form.takes("cta");
+        let aligned = form.takes("aligned") || name == "bar";
+        let kind = form.need("an operation", &[("sync", 0), ("arrive", 1), ("red", 2)])?;
+        if kind == 2 {
+            return self.barrier_reduction(form);
+        }
+        let id = self.src(form, Type::U32)?;
+        let threads = if form.more() { self.constant(form, "the number of threads", 32)? } else { self.all_threads() };
+        self.emit(match (kind, aligned) {
+            (0, true) => Inst::BarrierSync { id, threads },
+            (0, false) => Inst::Loose(LooseBarrier::Sync { id, threads }),
+            (_, true) => Inst::BarrierArrive { id, threads },
+            (_, false) => Inst::Loose(LooseBarrier::Arrive { id, threads }),
+        });
+        Ok(())
+    }
+
+    /// The number of threads at a barrier that does not say it: those of the CTA, in whole warps.
+    fn all_threads(&self) -> u32 {
+        let [x, y, z] = self.block;
+        x.saturating_mul(y).saturating_mul(z).next_multiple_of(32)
+    }
+
+    fn barrier_reduction(&mut self, form: &mut Form<'_, 't>) -> Read<()> {
+        let ops = [("popc", BarrierOp::Population), ("and", BarrierOp::And), ("or", BarrierOp::Or)];
+        let op = form.need("a reduction", &ops)?;
+        let ty = form.last_type()?;
+        let dst = self.dst(form, ty)?;
+        let id = self.src(form, Type::U32)?;
+        let threads = if form.count() > 1 { self.constant(form, "the number of threads", 32)? } else { self.all_threads() };
+        let src = self.src(form, Type::Pred)?;
+        self.emit(Inst::BarrierReduce(BarrierReduce { op, id, threads, dst, src }));
+        Ok(())
+    }
+
+    fn warp_barrier(&mut self, form: &mut Form<'_, 't>) -> Read<()> {
+        form.takes("sync");
+        let all = is_all(form.peek());
+        let members = self.src(form, Type::U32)?;
+        self.emit(if all || members == Operand::Imm(u32::MAX.into()) {
+            Inst::WarpSync
+        } else {
+            Inst::Warp(WarpInst::Sync { members })
+        });
+        Ok(())
+    }
+
+    fn cluster_barrier(&mut self, form: &mut Form<'_, 't>) -> Read<()> {
+        let arrive = form.need("an operation", &[("arrive", true), ("wait", false)])?;
+        let aligned = form.takes("aligned");
+        let relaxed = arrive && form.takes("relaxed");
+        form.takes(if arrive { "release" } else { "acquire" });
+        self.emit(match (arrive, aligned) {
+            (true, true) => Inst::ClusterArrive { relaxed },
+            (false, true) => Inst::ClusterWait,
+            (true, false) => Inst::Loose(LooseBarrier::ClusterArrive { relaxed }),
+            (false, false) => Inst::Loose(LooseBarrier::ClusterWait),
+        });
+        Ok(())
+    }
+
+    /// `fence` and `membar`.
+    pub(super) fn fence(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
+        if name == "membar" && !form.left().contains(&"proxy") {
+            // `membar.<level>` is `fence.sc.<scope>`.
+            let levels = [("cta", Scope::Cta), ("gl", Scope::Gpu), ("sys", Scope::System)];
+            let scope = form.need("a level", &levels)?;
+            self.emit(Inst::Fence { sem: FenceSem::SequentiallyConsistent, scope });
+            return Ok(());
+        }
+        if form.first("mbarrier_init") {
+            if !form.first_ones(&["release", "cluster"]) {
+                return form.wrong("`.release.cluster` was needed");
+            }
+            self.emit(Inst::FenceMbarrierInit);
+            return Ok(());
+        }
+        if form.first("proxy") {
+            return self.proxy_fence(form);
+        }
+        let sems = [("acq_rel", FenceSem::AcquireRelease), ("sc", FenceSem::SequentiallyConsistent)];
+        // A fence that acquires or releases is one that does both, which orders more.
+        let sem = form.need("a memory ordering", &sems)?;
+        let scope = form.need("a scope", &SCOPES)?;
+        self.emit(Inst::Fence { sem, scope });
+        Ok(())
+    }
+
+    fn proxy_fence(&mut self, form: &mut Form<'_, 't>) -> Read<()> {
+        if form.first("async") {
+            let space = form.choose(&[
+                ("shared::cta", ProxySpace::Shared),
+                ("shared::cluster", ProxySpace::SharedCluster),
+                ("global", ProxySpace::Global),
+            ]);
+            self.emit(Inst::FenceProxyAsync { space: space.unwrap_or(ProxySpace::All) });
+            return Ok(());
+        }
+        if !form.first("tensormap::generic") {
+            return form.wrong("of proxies, `.async` and `.tensormap::generic` are read");
+        }
+        let release = form.need("a memory ordering", &[("release", true), ("acquire", false)])?;
+        let scope = form.need("a scope", &SCOPES)?;
+        if release {
+            self.emit(Inst::TensorMap(MapInst::Release { scope }));
+            return Ok(());
+        }
+        let map = self.at(form, Space::Generic)?;
+        let bytes = form.number("the size of a tensor map")?;
+        if bytes != 128 {
+            return form.wrong(format!("{bytes} B, a tensor map has 128"));
+        }
+        self.emit(Inst::TensorMap(MapInst::Acquire { map, scope }));
+        Ok(())
+    }
+
+    /// Instructions of a thread that compute nothing.
+    pub(super) fn thread(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
+        match name {
+            "griddepcontrol" => {
+                let wait = form.need("an operation", &[("wait", true), ("launch_dependents", false)])?;
+                self.emit(Inst::GridDependency { wait });
+            }
+            "setmaxnreg" => {
+                let grow = form.need("a direction", &[("inc", true), ("dec", false)])?;
+                form.ignore(&["sync", "aligned", "u32"]);
+                let count = form.count_of("a number of registers")?;
+                self.emit(Inst::SetMaxRegisters { grow, count });
+            }
+            "nanosleep" => {
+                form.last_type()?;
+                let nanoseconds = self.src(form, Type::U32)?;
+                self.emit(Inst::Warp(WarpInst::Sleep { nanoseconds }));
+            }
+            // A profiler counts it.
+            "pmevent" => {
+                form.takes("mask");
+                form.number("an event")?;
+            }
+            // Without a debugger, a breakpoint ends the program too.
+            _ => self.emit(Inst::Trap),
+        }
+        Ok(())
+    }
+}
