@@ -116,6 +116,7 @@ pub use kernel::driver::matmul;
 
 #[cfg(all(feature = "measure", feature = "tune"))]
 pub mod bench;
+pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "explore")]

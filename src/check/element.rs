@@ -74,6 +74,11 @@ impl Element {
         })
     }
 
+    /// Whether it is a type of integers.
+    pub fn is_integer(self) -> bool {
+        self.float().is_none()
+    }
+
     fn is_signed(self) -> bool {
         matches!(self, Self::S8 | Self::S16 | Self::S32 | Self::S64)
     }
@@ -82,7 +87,7 @@ impl Element {
     fn range(self) -> Option<[i128; 2]> {
         let bits = self.bytes() * 8;
         let whole = 1i128 << bits;
-        (self.float().is_none()).then(|| if self.is_signed() { [-(whole / 2), whole / 2 - 1] } else { [0, whole - 1] })
+        self.is_integer().then(|| if self.is_signed() { [-(whole / 2), whole / 2 - 1] } else { [0, whole - 1] })
     }
 
     /// The value of an element in memory: the first [`bytes`](Self::bytes) of the slice, little-endian.
