@@ -173,3 +173,6 @@ pub enum CheckError {
     #[error("the check was stopped")]
     Stopped,
 }
+
+#[cfg(test)]
+mod tests;

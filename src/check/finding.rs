@@ -74,8 +74,8 @@ pub struct Finding {
     pub first: (Schedule, u64),
     /// How many schedules found it.
     pub schedules: u64,
-    /// The same for the same finding in PTX whose lines and neighbours are others: made of rule, kernel, text of the statement, and its
-    /// number among equal ones.
+    /// The same for the same finding in PTX whose lines and neighbours are others: made of rule, kernel, text of the statement (of a
+    /// race, of both), and its number among equal ones.
     pub fingerprint: String,
 }
 
@@ -97,12 +97,7 @@ pub(super) fn collect(
         let mut seen = Vec::new();
         for fact in &outcome.facts {
             let finding = made(launch, placed, names, fact, *by);
-            let others: Vec<Spot> = finding.related.iter().map(|(_, spot)| spot.clone()).collect();
-            // Hangs at one place are one, whoever else waits.
-            let others = if matches!(finding.rule.name, "hang" | "fuel") { Vec::new() } else { others };
-            let text = if finding.spot.is_none() { finding.fingerprint.clone() } else { String::new() };
-            let key = (finding.rule.name, finding.kernel.clone(), finding.spot.clone(), others, text);
-            let number = *known.entry(key).or_insert_with(|| {
+            let number = *known.entry(finding.fingerprint.clone()).or_insert_with(|| {
                 findings.push(finding);
                 findings.len() - 1
             });
@@ -124,16 +119,18 @@ fn made(launch: &Launch, placed: &Placed<'_>, names: &[String], fact: &Fact, fir
             let rule = trap.fault.rule();
             let severity = if *warning { Severity::Warning } else { Severity::Error };
             let places = places(&launch.kernels, trap);
-            let text = places.first().map_or(String::new(), |(_, spot)| {
-                format!("{}\n{}", spot.text, source::ordinal(&kernel.text, spot.line, spot.column))
-            });
+            // A race is the same one whichever access comes first; a hang at one place is one, whoever else waits.
+            let is_race = matches!(trap.fault, Fault::SharedRace { .. } | Fault::GlobalRace { .. });
+            let same = places.iter().take(if is_race { 2 } else { 1 });
+            let mut texts: Vec<String> = same.map(|(_, spot)| identity(kernel, spot)).collect();
+            texts.sort_unstable();
             let mut places = places.into_iter();
             let spot = places.next().map(|(_, spot)| spot);
             Finding {
                 rule,
                 severity,
                 status: Status::New,
-                fingerprint: fingerprint(rule, &name, &text),
+                fingerprint: fingerprint(rule, &name, &texts.join("\n")),
                 kernel: name,
                 message: message(trap, placed),
                 spot,
@@ -262,6 +259,14 @@ fn thread(place: &Place) -> String {
     let [x, y, z] = place.cta;
     let lane = place.lane.map_or(String::new(), |lane| format!(", lane {lane}"));
     format!("CTA ({x}, {y}, {z}), warp {}{lane}", place.warp)
+}
+
+/// What stays the same of a place when lines are renumbered.
+fn identity(kernel: &Kernel, spot: &Spot) -> String {
+    match source::ordinal(&kernel.text, spot.line, spot.column) {
+        Some(ordinal) => format!("{} {ordinal}", spot.text),
+        None => format!("{} {} {}", spot.text, spot.file, spot.line),
+    }
 }
 
 /// 64 bits of what stays the same when lines are renumbered.

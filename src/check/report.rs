@@ -18,7 +18,7 @@ pub struct Report {
     pub launches: u32,
     /// The number of schedules.
     pub schedules: u64,
-    /// Warp instructions under the first schedule.
+    /// Warp instructions that ended under the first schedule.
     pub instructions: u64,
     /// What was found: errors first.
     pub findings: Vec<Finding>,
@@ -72,7 +72,11 @@ impl fmt::Display for Report {
         }
         let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
         let launches = plural(self.launches as usize, "launch").replace("launchs", "launches");
-        writeln!(f, "ran       {launches} under {} schedules, {} warp instructions", self.schedules, self.instructions)?;
+        write!(f, "ran       {launches} under {} schedules", self.schedules)?;
+        if self.instructions > 0 {
+            write!(f, ", {} warp instructions", self.instructions)?;
+        }
+        writeln!(f)?;
         for finding in self.news() {
             self.finding(f, finding)?;
         }

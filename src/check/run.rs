@@ -293,7 +293,8 @@ pub(super) fn each<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            let _joined = scope.spawn(one);
+            // If the host has no more threads, the others do the work.
+            let _joined = std::thread::Builder::new().spawn_scoped(scope, one);
         }
         one();
     });

@@ -13,11 +13,11 @@ pub(super) fn statement(text: &str, line: u32, column: u32) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// How many statements of the same text come before a place.
-pub(super) fn ordinal(text: &str, line: u32, column: u32) -> usize {
-    let (Some(wanted), Some(at)) = (statement(text, line, column), offset(text, line, column)) else { return 0 };
-    let before = text.get(..at).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-    before.matches(&wanted).count()
+/// How many statements of the same text come before a place. `None` if there is no statement.
+pub(super) fn ordinal(text: &str, line: u32, column: u32) -> Option<usize> {
+    let wanted = statement(text, line, column)?;
+    let before = text.get(..offset(text, line, column)?)?.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(before.matches(&wanted).count())
 }
 
 fn offset(text: &str, line: u32, column: u32) -> Option<usize> {
@@ -51,6 +51,6 @@ mod tests {
         ] {
             assert_eq!(statement(TEXT, line, column).as_deref(), want, "{line}:{column}");
         }
-        assert_eq!((ordinal(TEXT, 2, 2), ordinal(TEXT, 5, 2)), (0, 1));
+        assert_eq!((ordinal(TEXT, 2, 2), ordinal(TEXT, 5, 2), ordinal(TEXT, 9, 1)), (Some(0), Some(1), None));
     }
 }
