@@ -120,10 +120,12 @@ pub use baseline::{Baseline, Known};
 pub use description::DescriptionError;
 pub use element::{Element, Number};
 pub use finding::{Finding, Severity, Spot, Status};
-pub use launch::{Argument, Buffer, Content, Data, Expect, Fetch, Kernel, Launch, Map, MapKind, Pointer, Want};
+pub use launch::{
+    Argument, Buffer, Content, Data, Expect, Fetch, Kernel, Launch, Map, MapKind, Pointer, Want,
+};
 pub use report::{Ran, Report};
 pub use rules::all as rules;
-pub use run::{Options, check};
+pub use run::{Options, check, trace};
 pub use sarif::Sarif;
 pub use suppress::Suppression;
 

@@ -24,7 +24,8 @@ impl Launch {
     /// # Errors
     /// The place of the first mistake: a key that does not exist, a value of another type, a buffer that does not exist.
     pub fn read(text: &str) -> Result<Self, DescriptionError> {
-        toml::from_str(text).map_err(|error| DescriptionError { message: error.to_string().trim_end().to_owned() })
+        toml::from_str(text)
+            .map_err(|error| DescriptionError { message: error.to_string().trim_end().to_owned() })
     }
 }
 
@@ -146,7 +147,8 @@ impl<'de> Deserialize<'de> for Launch {
 
 impl RawLaunch {
     fn launch(self) -> Result<Launch, DescriptionError> {
-        let suppressions = self.suppress.iter().map(|text| text.parse::<Suppression>()).collect::<Result<_, _>>();
+        let suppressions =
+            self.suppress.iter().map(|text| text.parse::<Suppression>()).collect::<Result<_, _>>();
         let suppressions = suppressions.map_err(|why| wrong("suppress", why))?;
         let buffers = self.buffer.into_iter().map(RawBuffer::buffer).collect::<Result<Vec<_>, _>>()?;
         let alone = [
@@ -193,7 +195,9 @@ impl Launch {
     /// Fails where a name is that of no buffer, or of two.
     fn check_names(&self) -> Result<(), DescriptionError> {
         let names: Vec<&str> = self.buffers.iter().map(|buffer| buffer.name.as_str()).collect();
-        if let Some(name) = names.iter().enumerate().find_map(|(i, name)| names[..i].contains(name).then_some(name)) {
+        if let Some(name) =
+            names.iter().enumerate().find_map(|(i, name)| names[..i].contains(name).then_some(name))
+        {
             return Err(wrong("buffer", format!("two are named `{name}`")));
         }
         let exists = |pointer: &Pointer| match &pointer.buffer {
@@ -266,7 +270,8 @@ impl RawBuffer {
             self.range.map(|RawRange { from, step }| Content::Range { from, step }),
             data.map(Content::Data),
         ];
-        let content = only(contents, "`zeros`, `random`, `range`, `file` and `hex`")?.unwrap_or(Content::Unwritten);
+        let content =
+            only(contents, "`zeros`, `random`, `range`, `file` and `hex`")?.unwrap_or(Content::Unwritten);
         if let Content::Random { low, high, .. } = content {
             if !(low <= high && low.is_finite() && high.is_finite()) {
                 return Err(format!("random numbers from {low} to {high}"));
@@ -311,7 +316,11 @@ fn bytes_of(hex: &str) -> Result<Vec<u8>, String> {
         let text = core::str::from_utf8(pair).ok().filter(|text| text.len() == 2)?;
         text.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u8::from_str_radix(text, 16).ok())?
     };
-    digits.chunks(2).map(pair).collect::<Option<_>>().ok_or_else(|| format!("`{hex}` is not bytes in hexadecimal"))
+    digits
+        .chunks(2)
+        .map(pair)
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("`{hex}` is not bytes in hexadecimal"))
 }
 
 impl RawWant {

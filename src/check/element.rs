@@ -87,7 +87,8 @@ impl Element {
     fn range(self) -> Option<[i128; 2]> {
         let bits = self.bytes() * 8;
         let whole = 1i128 << bits;
-        self.is_integer().then(|| if self.is_signed() { [-(whole / 2), whole / 2 - 1] } else { [0, whole - 1] })
+        self.is_integer()
+            .then(|| if self.is_signed() { [-(whole / 2), whole / 2 - 1] } else { [0, whole - 1] })
     }
 
     /// The value of an element in memory: the first [`bytes`](Self::bytes) of the slice, little-endian.
@@ -160,7 +161,9 @@ impl Number {
             (Self::Integer(got), Self::Integer(want)) => got.abs_diff(want) as f64 <= bound,
             (got, want) => {
                 let (got, want) = (got.as_f64(), want.as_f64());
-                got == want || got.is_nan() && want.is_nan() || want.is_finite() && (got - want).abs() <= bound
+                got == want
+                    || got.is_nan() && want.is_nan()
+                    || want.is_finite() && (got - want).abs() <= bound
             }
         }
     }
@@ -210,8 +213,14 @@ mod tests {
     fn tolerances_are_of_the_wanted_number() {
         let is = |got, want, rtol, atol| Number::Float(got).is(Number::Float(want), rtol, atol);
         assert!(is(1.01, 1.0, 0.011, 0.0) && !is(1.02, 1.0, 0.011, 0.0));
-        assert!(is(f64::NAN, f64::NAN, 0.0, 0.0) && !is(f64::NAN, 1.0, 9.0, 9.0) && !is(1.0, f64::NAN, 9.0, 9.0));
+        assert!(
+            is(f64::NAN, f64::NAN, 0.0, 0.0) && !is(f64::NAN, 1.0, 9.0, 9.0) && !is(1.0, f64::NAN, 9.0, 9.0)
+        );
         assert!(is(f64::INFINITY, f64::INFINITY, 0.0, 0.0) && !is(1.0, f64::INFINITY, 1.0, 1.0));
-        assert!(!Number::Integer(i128::from(u64::MAX)).is(Number::Integer(i128::from(u64::MAX) - 1), 0.0, 0.0));
+        assert!(!Number::Integer(i128::from(u64::MAX)).is(
+            Number::Integer(i128::from(u64::MAX) - 1),
+            0.0,
+            0.0
+        ));
     }
 }

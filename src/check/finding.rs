@@ -112,7 +112,13 @@ pub(super) fn collect(
 }
 
 /// The finding that a fact is.
-fn made(launch: &Launch, placed: &Placed<'_>, names: &[String], fact: &Fact, first: (Schedule, u64)) -> Finding {
+fn made(
+    launch: &Launch,
+    placed: &Placed<'_>,
+    names: &[String],
+    fact: &Fact,
+    first: (Schedule, u64),
+) -> Finding {
     let (kernel, name) = (&launch.kernels[fact.kernel()], names[fact.kernel()].clone());
     match fact {
         Fact::Trap { launch: number, trap, warning, .. } => {
@@ -196,7 +202,9 @@ fn address(fault: &Fault) -> Option<u64> {
 /// The other access of a fault, and what it is.
 fn other(fault: &Fault) -> Option<(&'static str, &Place)> {
     match fault {
-        Fault::GlobalRace { other, .. } | Fault::SharedRace { other, .. } => Some(("the other access", other)),
+        Fault::GlobalRace { other, .. } | Fault::SharedRace { other, .. } => {
+            Some(("the other access", other))
+        }
         Fault::GlobalUnfenced { other, .. } | Fault::Tensor(TensorFault::MapUnfenced { other, .. }) => {
             Some(("written by", other))
         }

@@ -265,14 +265,21 @@ impl Launch {
 
 impl Data {
     /// Fetches the file.
-    fn load(&mut self, (whose, bytes): (&str, u64), fetch: &Fetch<'_>) -> Result<(), super::DescriptionError> {
+    fn load(
+        &mut self,
+        (whose, bytes): (&str, u64),
+        fetch: &Fetch<'_>,
+    ) -> Result<(), super::DescriptionError> {
         if let Self::File { file, at } = self {
             let all = fetch(file).map_err(|why| wrong(whose, format!("{file}: {why}")))?;
             let end = at.checked_add(bytes).and_then(|end| usize::try_from(end).ok());
             let start = usize::try_from(*at).unwrap_or(usize::MAX);
             let Some(part) = end.and_then(|end| all.get(start..end)) else {
                 let length = all.len();
-                return Err(wrong(whose, format!("{file} has {length} B, {bytes} B from byte {at} on were needed")));
+                return Err(wrong(
+                    whose,
+                    format!("{file} has {length} B, {bytes} B from byte {at} on were needed"),
+                ));
             };
             *self = Self::Bytes(part.to_vec());
         }

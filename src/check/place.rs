@@ -154,7 +154,8 @@ impl<'l> Placed<'l> {
     /// What an address belongs to: a buffer, and the offset of its byte.
     pub(super) fn owner(&self, address: u64) -> Option<(&str, u64)> {
         let inside = |place: &Place| address >= place.address && address < place.address + place.bytes as u64;
-        let (buffer, place) = self.launch.buffers.iter().zip(&self.buffers).find(|(_, place)| inside(place))?;
+        let (buffer, place) =
+            self.launch.buffers.iter().zip(&self.buffers).find(|(_, place)| inside(place))?;
         Some((&buffer.name, address - place.address))
     }
 
@@ -231,7 +232,8 @@ impl<'l> Placed<'l> {
         let needed = function.params.len() - variables.len();
         if arguments.len() != needed {
             let params = function.params.iter().take(needed);
-            let listed: Vec<String> = params.map(|param| format!("{} ({})", param.name, told(param.kind))).collect();
+            let listed: Vec<String> =
+                params.map(|param| format!("{} ({})", param.name, told(param.kind))).collect();
             return Err(CheckError::Argument(format!(
                 "`{}` has {needed} parameters, {} arguments were given; they are: {}",
                 function.name,

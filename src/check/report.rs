@@ -70,7 +70,8 @@ impl fmt::Display for Report {
         for Ran { file, kernel } in &self.kernels {
             writeln!(f, "kernel    {kernel} of {file}")?;
         }
-        let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+        let plural =
+            |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
         let launches = plural(self.launches as usize, "launch").replace("launchs", "launches");
         write!(f, "ran       {launches} under {} schedules", self.schedules)?;
         if self.instructions > 0 {

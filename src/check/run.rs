@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trap};
+use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trace, Trap};
 use ptx::Function;
 use ptx::abi::Grid;
 use ptx::read::Module;
@@ -67,6 +67,22 @@ pub fn check(launch: &Launch, options: &Options<'_>) -> Result<Report, CheckErro
     Trial::new(launch, functions)?.report(options)
 }
 
+/// Records what a kernel does under a schedule, or under `paced`: the one that has the first fault, in the launch in which it has it; if
+/// there is none, the last kernel in the first launch.
+///
+/// # Errors
+/// As for [`check`].
+pub fn trace(launch: &Launch, by: Option<(Schedule, u64)>) -> Result<Trace, CheckError> {
+    let functions = launch.kernels.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let (trial, by) = (Trial::new(launch, functions)?, by.unwrap_or((Schedule::Paced, 0)));
+    let fuel = emulator::Options::default().fuel;
+    let failed = trial.run(by, fuel, (None, None))?.facts.first().map(|fact| (fact.kernel(), fact.launch()));
+    let which = failed.unwrap_or((launch.kernels.len() - 1, 1));
+    let recorder = Recorder::default();
+    trial.run(by, fuel, (None, Some((which, &recorder))))?;
+    Ok(recorder.into_trace())
+}
+
 /// Reads the program of a kernel.
 fn read(kernel: &Kernel) -> Result<Function, CheckError> {
     let module = Module::parse(&kernel.text, &kernel.file)?;
@@ -80,7 +96,9 @@ fn read(kernel: &Kernel) -> Result<Function, CheckError> {
         (Some(name), all) if all.contains(&name.as_str()) => name.as_str(),
         (Some(name), _) => return Err(unknown(format!("there is no kernel `{name}`"))),
         (None, [only]) => only,
-        (None, all) => return Err(unknown(format!("`entry` was needed, the module has {} kernels", all.len()))),
+        (None, all) => {
+            return Err(unknown(format!("`entry` was needed, the module has {} kernels", all.len())));
+        }
     };
     let launch =
         ptx::read::Launch { threads: kernel.threads, shared_bytes: kernel.shared, cluster: kernel.cluster };
@@ -110,6 +128,12 @@ impl Fact {
         let (Self::Trap { kernel, .. } | Self::Buffer { kernel, .. }) = self;
         *kernel
     }
+
+    /// The number of the launch, from 1 on.
+    fn launch(&self) -> u32 {
+        let (Self::Trap { launch, .. } | Self::Buffer { launch, .. }) = self;
+        *launch
+    }
 }
 
 /// What happened under a schedule.
@@ -132,7 +156,8 @@ impl<'l> Trial<'l> {
             let error = |error| CheckError::Verify { file: kernel.file.clone(), error };
             Ok(Program::new(&verified.map_err(error)?))
         };
-        let programs = functions.into_iter().zip(&launch.kernels).map(verified).collect::<Result<_, CheckError>>()?;
+        let programs =
+            functions.into_iter().zip(&launch.kernels).map(verified).collect::<Result<_, CheckError>>()?;
         Ok(Self { launch, placed, programs, names })
     }
 
@@ -154,7 +179,8 @@ impl<'l> Trial<'l> {
             outcomes.push((*by, outcome?));
         }
         self.compare(&mut outcomes);
-        let ran = |(kernel, name): (&Kernel, &String)| Ran { file: kernel.file.clone(), kernel: name.clone() };
+        let ran =
+            |(kernel, name): (&Kernel, &String)| Ran { file: kernel.file.clone(), kernel: name.clone() };
         Ok(Report {
             kernels: self.launch.kernels.iter().zip(&self.names).map(ran).collect(),
             launches: self.launch.launches,
@@ -176,7 +202,7 @@ impl<'l> Trial<'l> {
         &self,
         (schedule, seed): (Schedule, u64),
         fuel: u64,
-        (stop, trace): (Option<&AtomicBool>, Option<&Recorder>),
+        (stop, trace): (Option<&AtomicBool>, Option<((usize, u32), &Recorder)>),
     ) -> Result<Outcome, CheckError> {
         let mut memory = self.placed.memory()?;
         let mut outcome = Outcome::default();
@@ -192,7 +218,9 @@ impl<'l> Trial<'l> {
                     threads: 1,
                     dependent: kernel.dependent,
                     stop,
-                    trace,
+                    trace: trace
+                        .filter(|(which, _)| *which == (number, launch))
+                        .map(|(_, recorder)| recorder),
                     ..emulator::Options::default()
                 };
                 let grid = Grid { ctas: kernel.grid };
@@ -228,13 +256,19 @@ impl<'l> Trial<'l> {
                 outcome.facts.push(Fact::Buffer { kernel, launch, rule, buffer, message });
             };
             if let Some(offset) = self.placed.outside(memory, number) {
-                add(&rules::OUTSIDE, format!("byte {offset} from the beginning of buffer `{}` was written", buffer.name));
+                add(
+                    &rules::OUTSIDE,
+                    format!("byte {offset} from the beginning of buffer `{}` was written", buffer.name),
+                );
             }
             let compared = match &buffer.expect {
-                Expect::Values(want) => Some((&rules::WRONG_RESULT, want.element, want.data.bytes()?, want.rtol, want.atol)),
-                Expect::Unchanged => {
-                    self.placed.before(number).map(|before| (&rules::CHANGED, buffer.element, before, 0.0, 0.0))
+                Expect::Values(want) => {
+                    Some((&rules::WRONG_RESULT, want.element, want.data.bytes()?, want.rtol, want.atol))
                 }
+                Expect::Unchanged => self
+                    .placed
+                    .before(number)
+                    .map(|before| (&rules::CHANGED, buffer.element, before, 0.0, 0.0)),
                 Expect::Same | Expect::Anything => None,
             };
             let Some((rule, element, want, rtol, atol)) = compared else { continue };
@@ -242,16 +276,25 @@ impl<'l> Trial<'l> {
             if rule.name == rules::CHANGED.name && held.bytes == want {
                 continue;
             }
-            let got = held.bytes.chunks_exact(buffer.element.bytes()).map(|bytes| buffer.element.value(bytes));
+            let got =
+                held.bytes.chunks_exact(buffer.element.bytes()).map(|bytes| buffer.element.value(bytes));
             let want = want.chunks_exact(element.bytes()).map(|bytes| element.value(bytes));
-            let wrong: Vec<_> = got.zip(want).enumerate().filter(|(_, (got, want))| !got.is(*want, rtol, atol)).collect();
+            let wrong: Vec<_> =
+                got.zip(want).enumerate().filter(|(_, (got, want))| !got.is(*want, rtol, atol)).collect();
             let place = |index: u64| format!("element {} of buffer `{}`", buffer.index(index), buffer.name);
             match (held.missing, wrong.first()) {
                 (Some(missing), _) => add(rule, format!("{} was never written", place(missing))),
                 (None, Some((index, (got, want)))) => {
                     let (wrong, all) = (wrong.len(), buffer.count());
-                    let wanted = if rule.name == rules::CHANGED.name { "was there before" } else { "was wanted" };
-                    add(rule, format!("{} is {got}, {want} {wanted}; {wrong} of {all} differ", place(*index as u64)));
+                    let wanted =
+                        if rule.name == rules::CHANGED.name { "was there before" } else { "was wanted" };
+                    add(
+                        rule,
+                        format!(
+                            "{} is {got}, {want} {wanted}; {wrong} of {all} differ",
+                            place(*index as u64)
+                        ),
+                    );
                 }
                 (None, None) => {}
             }
@@ -272,7 +315,10 @@ impl<'l> Trial<'l> {
                         launch: self.launch.launches,
                         rule: &rules::VARIES,
                         buffer: buffer.name.clone(),
-                        message: format!("buffer `{}` holds other bytes than under the first schedule", buffer.name),
+                        message: format!(
+                            "buffer `{}` holds other bytes than under the first schedule",
+                            buffer.name
+                        ),
                     });
                 }
             }
@@ -286,7 +332,9 @@ pub(super) fn each<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(
     let threads = if threads == 0 { all } else { threads }.min(items.len());
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let one = || {
-        while let Some(item) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < items.len()) {
+        while let Some(item) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < items.len())
+        {
             let result = work(&items[item]);
             done.lock().unwrap_or_else(PoisonError::into_inner).push((item, result));
         }

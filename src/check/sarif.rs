@@ -17,7 +17,8 @@ pub struct Sarif {
     runs: [Run; 1],
 }
 
-const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const HOME: &str = env!("CARGO_PKG_REPOSITORY");
 
 #[derive(Clone, Debug, Serialize)]
@@ -156,9 +157,9 @@ impl Sarif {
             information_uri: HOME,
             rules: described.collect(),
         };
-        let results = reports.iter().flat_map(|report| report.findings.iter().map(|finding| result(report, finding)));
-        let run =
-            Run { tool: Tool { driver }, column_kind: "unicodeCodePoints", results: results.collect() };
+        let results =
+            reports.iter().flat_map(|report| report.findings.iter().map(|finding| result(report, finding)));
+        let run = Run { tool: Tool { driver }, column_kind: "unicodeCodePoints", results: results.collect() };
         Self { schema: SCHEMA, version: "2.1.0", runs: [run] }
     }
 }
@@ -167,7 +168,10 @@ fn result(report: &Report, finding: &Finding) -> Outcome {
     let file = report.kernels.iter().find(|ran| ran.kernel == finding.kernel).map(|ran| ran.file.clone());
     let (main, ptx) = match &finding.spot {
         Some(spot) => located(spot),
-        None => (file.map(|file| Physical { artifact_location: Artifact { uri: uri(&file) }, region: None }), None),
+        None => (
+            file.map(|file| Physical { artifact_location: Artifact { uri: uri(&file) }, region: None }),
+            None,
+        ),
     };
     let locations = main.map(|physical_location| Location {
         id: None,
@@ -238,9 +242,9 @@ fn located(spot: &Spot) -> (Option<Physical>, Option<Physical>) {
 /// A path as a reference: relative paths stay relative.
 fn uri(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    let escaped = path.bytes().map(|byte| {
-        if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    });
+    let escaped = path
+        .bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
     let prefix = if path.starts_with('/') { "file://" } else { "" };
     format!("{prefix}{}", escaped.collect::<String>())
 }

@@ -8,7 +8,9 @@ use super::launch::Kernel;
 pub(super) fn statement(text: &str, line: u32, column: u32) -> Option<String> {
     let at = offset(text, line, column)?;
     let rest = text.get(at..)?;
-    let end = rest.find([';', '\n']).map_or(rest.len(), |end| if rest[end..].starts_with(';') { end + 1 } else { end });
+    let end = rest
+        .find([';', '\n'])
+        .map_or(rest.len(), |end| if rest[end..].starts_with(';') { end + 1 } else { end });
     let words: Vec<&str> = rest[..end].split_whitespace().collect();
     (!words.is_empty()).then(|| words.join(" "))
 }

@@ -42,7 +42,8 @@ impl FromStr for Suppression {
             None => (text, None),
         };
         let rule = rules::all().find(|rule| rule.name == name);
-        let rule = rule.ok_or_else(|| format!("there is no rule `{name}`: `falchion check --rules` lists them"))?;
+        let rule =
+            rule.ok_or_else(|| format!("there is no rule `{name}`: `falchion check --rules` lists them"))?;
         let lines = lines.map(|lines| {
             let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
             let number = |text: &str| text.trim().parse::<u32>().ok();

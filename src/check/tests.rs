@@ -91,8 +91,18 @@ fn a_race_is_one_finding_with_both_places() {
 #[test]
 fn what_is_wrong_with_results_is_named() {
     for (why, want, rules, told) in [
-        ("a wrong number", r#"want = { hex = "HEX" }"#, "wrong-result", "element [1, 1] of buffer `y` is 33, 34 was wanted; 1 of 64 differ"),
-        ("the right numbers of another type", r#"want = { hex = "HEX", element = "s32" }"#, "wrong-result", "1 of 64 differ"),
+        (
+            "a wrong number",
+            r#"want = { hex = "HEX" }"#,
+            "wrong-result",
+            "element [1, 1] of buffer `y` is 33, 34 was wanted; 1 of 64 differ",
+        ),
+        (
+            "the right numbers of another type",
+            r#"want = { hex = "HEX", element = "s32" }"#,
+            "wrong-result",
+            "1 of 64 differ",
+        ),
     ] {
         let copy = kernel("copy", |f, [x, y]| {
             let offset = f.special(Special::ThreadX).mul_wide(4);
@@ -116,8 +126,14 @@ fn what_is_wrong_with_results_is_named() {
     let report = report(half, &format!("want = {{ hex = \"{}\" }}", "00".repeat(256)));
     let (names, message) = rules_of(&report);
     assert_eq!(names, ["changed", "wrong-result"], "{report}");
-    assert!(message.contains("element [0] of buffer `x` is 1, 0 was there before; 40 of 64 differ"), "{message}");
-    assert!(report.findings[1].message.contains("element [1, 8] of buffer `y` was never written"), "{report}");
+    assert!(
+        message.contains("element [0] of buffer `x` is 1, 0 was there before; 40 of 64 differ"),
+        "{message}"
+    );
+    assert!(
+        report.findings[1].message.contains("element [1, 8] of buffer `y` was never written"),
+        "{report}"
+    );
 }
 
 #[test]

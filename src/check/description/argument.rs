@@ -113,11 +113,16 @@ impl RawArgument {
                 let mut data = data.unwrap_or_else(zeros);
                 for RawValue { at, scalar, value } in &self.values {
                     let memory = value.memory(*scalar)?;
-                    let Data::Bytes(all) = &mut data else { return Err("`values` are not written into a `file`".into()) };
+                    let Data::Bytes(all) = &mut data else {
+                        return Err("`values` are not written into a `file`".into());
+                    };
                     let place = usize::try_from(*at).ok().and_then(|at| all.get_mut(at..at + memory.len()));
-                    place.ok_or_else(|| format!("the value at byte {at} is beyond the {bytes} B"))?.copy_from_slice(&memory);
+                    place
+                        .ok_or_else(|| format!("the value at byte {at} is beyond the {bytes} B"))?
+                        .copy_from_slice(&memory);
                 }
-                let mut maps = self.tensor_maps.into_iter().map(RawTiled::map).collect::<Result<Vec<_>, _>>()?;
+                let mut maps =
+                    self.tensor_maps.into_iter().map(RawTiled::map).collect::<Result<Vec<_>, _>>()?;
                 maps.extend(self.im2col_maps.into_iter().map(RawIm2col::map).collect::<Result<Vec<_>, _>>()?);
                 let pointers = self.pointers.into_iter().map(RawPointer::pointer).collect();
                 Some(Argument::Structure { data, bytes, pointers, maps })

@@ -104,7 +104,9 @@ enum RawFill {
 fn modelled(interleave: RawInterleave, fill: RawFill) -> Result<(), String> {
     match (interleave, fill) {
         (RawInterleave::None, RawFill::Zero) => Ok(()),
-        (RawInterleave::B16 | RawInterleave::B32, _) => Err("interleaved tensor maps are not modelled".into()),
+        (RawInterleave::B16 | RawInterleave::B32, _) => {
+            Err("interleaved tensor maps are not modelled".into())
+        }
         (RawInterleave::None, RawFill::Nan) => Err("tensor maps that fill with NaN are not modelled".into()),
     }
 }
@@ -126,7 +128,8 @@ fn tensor_element(name: &str) -> Result<TensorElement, String> {
     let element = TensorElement::ALL.iter().find(known).copied();
     let element = element.or((name == "tf32").then_some(TensorElement::F32));
     element.ok_or_else(|| {
-        let names: Vec<String> = TensorElement::ALL.iter().map(|one| format!("{one:?}").to_lowercase()).collect();
+        let names: Vec<String> =
+            TensorElement::ALL.iter().map(|one| format!("{one:?}").to_lowercase()).collect();
         format!("`{name}` is no element of a tensor map, these are: {}, tf32", names.join(", "))
     })
 }

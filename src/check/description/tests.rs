@@ -67,7 +67,10 @@ fn every_key_has_its_meaning() {
     let launch = Launch::read(LAUNCH).expect("a description");
     assert_eq!((launch.launches, launch.suppressions.len()), (3, 2));
     let kernel = &launch.kernels[0];
-    assert_eq!((kernel.grid, kernel.threads, kernel.cluster), ([4, 2, 1], Some([128, 1, 1]), Some([2, 1, 1])));
+    assert_eq!(
+        (kernel.grid, kernel.threads, kernel.cluster),
+        ([4, 2, 1], Some([128, 1, 1]), Some([2, 1, 1]))
+    );
     assert_eq!((kernel.shared, kernel.dependent, kernel.file.as_str()), (49152, true, "k.ptx"));
     let [a, table, o] = &launch.buffers[..] else { panic!("three buffers") };
     assert_eq!((a.bytes(), a.align, &a.expect), (16384, 256, &Expect::Unchanged));
@@ -75,14 +78,21 @@ fn every_key_has_its_meaning() {
     assert_eq!((table.element, table.bytes(), table.align, table.restore), (Element::U8, 64, 64, true));
     assert_eq!(table.pointers, [(8, Pointer { buffer: Some("a".into()), offset: 256 })]);
     assert!(matches!(&o.expect, Expect::Values(want) if want.rtol == 1e-2 && want.element == Element::F16));
-    assert!(matches!(&kernel.arguments[0], Argument::Map(Map { kind: MapKind::Tiled(map), .. }) if map.dims == [128, 64]));
+    assert!(
+        matches!(&kernel.arguments[0], Argument::Map(Map { kind: MapKind::Tiled(map), .. }) if map.dims == [128, 64])
+    );
     let scalars = kernel.arguments.iter().filter_map(|argument| match argument {
         Argument::Scalar(bytes) => Some(&bytes[..]),
         Argument::Pointer(_) | Argument::Map(_) | Argument::Structure { .. } => None,
     });
-    assert_eq!(scalars.collect::<Vec<_>>(), [&(-7i32).to_le_bytes()[..], &[0xFF; 8], &f32::INFINITY.to_le_bytes()]);
+    assert_eq!(
+        scalars.collect::<Vec<_>>(),
+        [&(-7i32).to_le_bytes()[..], &[0xFF; 8], &f32::INFINITY.to_le_bytes()]
+    );
     assert_eq!(kernel.arguments[2], Argument::Pointer(Pointer::default()));
-    let Argument::Structure { data: Data::Bytes(bytes), .. } = &kernel.arguments[6] else { panic!("a structure") };
+    let Argument::Structure { data: Data::Bytes(bytes), .. } = &kernel.arguments[6] else {
+        panic!("a structure")
+    };
     assert_eq!(bytes[8..10], [2, 1]);
 }
 
@@ -98,7 +108,11 @@ fn mistakes_are_named() {
         ("element = \"bf16\"\nshape", "element = \"half\"\nshape", "unknown variant `half`"),
         ("shape = [64, 128]", "", "buffer `a`: one of `count`, `shape` and `bytes` was needed"),
         ("at = 16\nunchanged", "zeros = true\nunchanged", "buffer `a`: only one of `zeros`"),
-        ("unchanged = true", "unchanged = true\nscratch = true", "only one of `want`, `unchanged` and `scratch`"),
+        (
+            "unchanged = true",
+            "unchanged = true\nscratch = true",
+            "only one of `want`, `unchanged` and `scratch`",
+        ),
         ("unchanged = true", "unchangd = true", "unknown field `unchangd`"),
         ("align = 64", "align = 48", "align is 48, a power of two"),
         ("name = \"table\"", "name = \"a\"", "two are named `a`"),
@@ -109,15 +123,27 @@ fn mistakes_are_named() {
         ("value = -7", "value = 2147483648", "argument 3: 2147483648 is no s32"),
         ("value = \"inf\"", "value = \"infinite\"", "argument 5: `infinite` is no number"),
         ("null = true", "", "argument 2: one of `buffer`, `null`"),
-        ("null = true", "null = true\nscalar = \"s32\"\nvalue = 1", "argument 2: only one of `buffer`, `null`"),
+        (
+            "null = true",
+            "null = true\nscalar = \"s32\"\nvalue = 1",
+            "argument 2: only one of `buffer`, `null`",
+        ),
         ("null = true", "null = true\noffset = 8", "argument 2: `offset` needs `buffer`"),
         ("bytes = 16", "bytes = 9", "the value at byte 8 is beyond the 9 B"),
         ("swizzle = \"128B\"", "swizzle = \"256B\"", "unknown variant `256B`"),
-        ("swizzle = \"128B\"", "fill = \"nan\"", "argument 0: tensor maps that fill with NaN are not modelled"),
+        (
+            "swizzle = \"128B\"",
+            "fill = \"nan\"",
+            "argument 0: tensor maps that fill with NaN are not modelled",
+        ),
         ("swizzle = \"128B\"", "interleave = \"16B\"", "interleaved tensor maps are not modelled"),
         ("box = [64, 64]", "box = [64, 512]", "argument 0: box extent 512"),
         ("element = \"bf16\", dims", "element = \"e4m3\", dims", "`e4m3` is no element of a tensor map"),
-        ("[[argument]]\nname", "[[kernel]]\ngrid = [1, 1, 1]\n\n[[argument]]\nname", "`ptx` must be in one of them"),
+        (
+            "[[argument]]\nname",
+            "[[kernel]]\ngrid = [1, 1, 1]\n\n[[argument]]\nname",
+            "`ptx` must be in one of them",
+        ),
     ] {
         let text = LAUNCH.replacen(from, to, 1);
         assert_ne!(text, LAUNCH, "{from}");
@@ -138,7 +164,9 @@ fn files_are_fetched_and_measured() {
     assert_eq!(launch.kernels[0].text, ".version 8.0");
     assert!(launch.is_loaded());
     let mut launch = Launch::read(LAUNCH).expect("a description");
-    let error = launch.load(&|file| fetch(file).map(|bytes| bytes[..bytes.len().min(100)].to_vec())).expect_err("short");
+    let error = launch
+        .load(&|file| fetch(file).map(|bytes| bytes[..bytes.len().min(100)].to_vec()))
+        .expect_err("short");
     assert_eq!(error.to_string(), "buffer `a`: a.bin has 100 B, 16384 B from byte 16 on were needed");
     let error = launch.load(&|_| Err("it is not there".to_owned())).expect_err("no file");
     assert!(error.to_string().contains("it is not there"), "{error}");
