@@ -77,6 +77,8 @@ impl Machine<'_> {
             Inst::Convert { from, dst, src } => arith::convert(registers, *from, types, *dst, *src)?,
             Inst::Pack { ty, dst, low, high } => arith::pack(registers, *ty, *dst, *low, *high)?,
             Inst::Unpack { low, high, src } => arith::unpack(registers, *low, *high, *src)?,
+            Inst::Split { ty, dst, src } => arith::split(registers, *ty, dst, *src)?,
+            Inst::Join { ty, dst, src } => arith::join(registers, *ty, *dst, src)?,
             Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
             Inst::Elect { dst } => control::elect(state, *dst, &self.options)?,
@@ -97,6 +99,12 @@ impl Machine<'_> {
             Inst::SharedBase { dst } => return self.shared_base(warp, *dst),
             Inst::Load { space, ty, dst, address } => return self.load(warp, *space, *ty, dst, *address),
             Inst::Store { space, ty, src, address } => return self.store(warp, *space, *ty, src, *address),
+            Inst::LoadConstant { ty, dst, address } => {
+                return self.load_constant(warp, *ty, dst, *address);
+            }
+            Inst::IsSpace { space, dst, src } => return self.is_space(warp, *space, *dst, *src),
+            Inst::CtaRank { dst, address } => arith::cta_rank(registers, *dst, *address)?,
+            Inst::Loose(barrier) => return self.loose(warp, barrier),
             Inst::MapShared { dst, address, rank } => return self.map_shared(warp, *dst, *address, *rank),
             Inst::StoreMatrix { address, src, transpose } => {
                 return self.store_matrix(warp, *address, src, *transpose);

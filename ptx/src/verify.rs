@@ -18,7 +18,9 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, Statement};
-use crate::inst::{BarrierReduce, BinaryOp, CompareOp, Expect, Inst, LooseBarrier, Operand, OrderedInst, Reg, UnaryOp};
+use crate::inst::{
+    BarrierReduce, BinaryOp, CompareOp, Expect, Inst, LooseBarrier, Operand, OrderedInst, Reg, UnaryOp,
+};
 use crate::param::ParamKind;
 use crate::site::SourceSite;
 use crate::types::{Space, Type};

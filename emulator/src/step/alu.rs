@@ -5,7 +5,7 @@
 
 use float8::{F8E4M3, F8E5M2};
 use ptx::Type;
-use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
+use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, Division, FloatOp, HalfType, Rounding};
 
 use crate::float::{self, bits32, from_bf16, from_f16, max32, min32};
 use crate::lanes::Lanes;
@@ -13,8 +13,14 @@ use crate::numerics::flushed;
 use crate::trap::Fault;
 use crate::warp::Registers;
 
+mod scalar;
+
 pub(super) fn alu(registers: &mut Registers<'_>, alu: &Alu) -> Result<(), Fault> {
     let Some((types, result)) = alu.op.types() else { return Ok(()) };
+    if let (AluOp::Cvt(cvt @ Cvt::Scalar { from, to, .. }), &[src]) = (alu.op, &alu.src[..]) {
+        let values = registers.read_low(from, src)?;
+        return registers.write_extended(to, alu.dst, &values.map(|bits| scalar::convert(cvt, bits)));
+    }
     let mut sources: [Lanes<u64>; 4] = [[0; 32]; 4];
     for ((values, &src), &ty) in sources.iter_mut().zip(&alu.src).zip(&types) {
         *values = registers.read_as(ty, src)?;
@@ -55,6 +61,33 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             if reciprocal { x.recip() } else { x.sqrt() }.to_bits()
         }
         AluOp::Exact { reciprocal, rounding, .. } => bits32(exact(reciprocal, f(a), rounding)).into(),
+        AluOp::ExactFlush { reciprocal, rounding } => {
+            bits32(flushed(exact(reciprocal, flushed(f(a)), rounding))).into()
+        }
+        AluOp::FlushExtreme { max, nan } => {
+            let (x, y) = (flushed(f(a)), flushed(f(b)));
+            let value = if max { max32(x, y) } else { min32(x, y) };
+            bits32(if nan && (x.is_nan() || y.is_nan()) { f32::NAN } else { value }).into()
+        }
+        AluOp::Divide { division, ty: Type::F64, .. } => {
+            quotient(division, [a, b].map(f64::from_bits)).to_bits()
+        }
+        AluOp::Divide { division, flush, .. } => {
+            let keep = |x: f32| if flush { flushed(x) } else { x };
+            bits32(keep(single_quotient(division, [keep(f(a)), keep(f(b))]))).into()
+        }
+        AluOp::FloatCompare { relation, ty, flush } => {
+            let number = |bits: u64| match ty {
+                Type::F16 => from_f16(bits as u16).into(),
+                Type::Bf16 => from_bf16(bits as u16).into(),
+                Type::F64 => f64::from_bits(bits),
+                _ => f(bits).into(),
+            };
+            // The least number that is not subnormal.
+            let least = if ty == Type::F16 { 2f64.powi(-14) } else { f64::from(f32::MIN_POSITIVE) };
+            let keep = |x: f64| if flush && x.abs() < least { 0.0 } else { x };
+            relation.holds(keep(number(a)), keep(number(b))).into()
+        }
         AluOp::Float { op, ty: Type::F64, .. } => double(op, [a, b, c].map(f64::from_bits)).to_bits(),
         AluOp::Float { op, rounding, flush, saturate, .. } => {
             let keep = |x: f32| if flush { flushed(x) } else { x };
@@ -232,6 +265,39 @@ fn exact(reciprocal: bool, x: f32, rounding: Rounding) -> f32 {
     rounded(odd(near, rest), rounding)
 }
 
+/// The quotient, rounded once.
+fn quotient(division: Division, [x, y]: [f64; 2]) -> f64 {
+    let near = x / y;
+    let rest = (-near).mul_add(y, x) * y.signum();
+    let Division::Exact(rounding) = division else { return near };
+    if rest == 0.0 || !rest.is_finite() || !near.is_finite() {
+        return near;
+    }
+    match (rounding, rest > 0.0) {
+        (Rounding::Down, false) => near.next_down(),
+        (Rounding::Up, true) => near.next_up(),
+        (Rounding::Zero, false) if near > 0.0 => near.next_down(),
+        (Rounding::Zero, true) if near < 0.0 => near.next_up(),
+        _ => near,
+    }
+}
+
+/// The quotient of `.f32`. An approximate one is 0 for large divisors.
+fn single_quotient(division: Division, [x, y]: [f32; 2]) -> f32 {
+    let large = y.is_finite() && y.abs() > 2f32.powi(126);
+    let rounding = match division {
+        Division::Approximate if large && x.is_infinite() => return f32::NAN,
+        Division::Approximate if large && !x.is_nan() => {
+            return if x.is_sign_negative() == y.is_sign_negative() { 0.0 } else { -0.0 };
+        }
+        Division::Approximate | Division::Full => Rounding::Nearest,
+        Division::Exact(rounding) => rounding,
+    };
+    let [x, y] = [x, y].map(f64::from);
+    let near = x / y;
+    rounded(odd(near, (-near).mul_add(y, x) * y.signum()), rounding)
+}
+
 fn double(op: FloatOp, [x, y, z]: [f64; 3]) -> f64 {
     match op {
         FloatOp::Add => x + y,
@@ -359,6 +425,7 @@ fn convert(cvt: Cvt, [a, b, c]: [u64; 3]) -> u64 {
         Cvt::Integral(rounding) => bits32(whole(rounding)).into(),
         Cvt::ToSigned(rounding) => u64::from((whole(rounding) as i32).cast_unsigned()),
         Cvt::ToUnsigned(rounding) => u64::from(whole(rounding) as u32),
+        Cvt::Scalar { .. } => scalar::convert(cvt, a),
         Cvt::PackInt8 { signed } => {
             let one = |bits: u64| {
                 let value = (bits as u32).cast_signed();

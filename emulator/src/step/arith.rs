@@ -52,6 +52,36 @@ pub(super) fn unpack(registers: &mut Registers<'_>, low: Reg, high: Reg, src: Op
     registers.write(high, &map(&src, |bits| bits >> 16))
 }
 
+/// `mov {a, b}, src`: the parts of a register, the low one first.
+pub(super) fn split(registers: &mut Registers<'_>, ty: Type, dst: &[Reg], src: Operand) -> Result<(), Fault> {
+    let values = registers.read_as(ty, src)?;
+    let part = part(ty, dst.len());
+    for (&reg, shift) in dst.iter().zip((0..).step_by(part.bits() as usize)) {
+        registers.write_as(part, reg, &map(&values, |bits| part.wrap(bits >> shift)))?;
+    }
+    Ok(())
+}
+
+/// `mov dst, {a, b}`.
+pub(super) fn join(registers: &mut Registers<'_>, ty: Type, dst: Reg, src: &[Operand]) -> Result<(), Fault> {
+    let part = part(ty, src.len());
+    let mut joined = [0; 32];
+    for (&operand, shift) in src.iter().zip((0..).step_by(part.bits() as usize)) {
+        let values = registers.read_as(part, operand)?;
+        joined = map2(&joined, &values, |all, bits| all | part.wrap(bits) << shift);
+    }
+    registers.write_as(ty, dst, &joined)
+}
+
+/// The type of one of so many parts of a register.
+fn part(ty: Type, count: usize) -> Type {
+    match ty.bits() as usize / count.max(1) {
+        32 => Type::B32,
+        16 => Type::B16,
+        _ => Type::B8,
+    }
+}
+
 pub(super) fn copy(
     registers: &mut Registers<'_>,
     types: &[Type],

@@ -110,7 +110,12 @@ impl Cvt {
         };
         let single = from == Type::F32 || to == Type::F32;
         let rectified = !relu || from == Type::F32 && to.is_float() && to.bits() == 16;
-        number(from) && number(to) && rounded && rectified && (!flush || single) && !(saturate && of_float && !to_float)
+        number(from)
+            && number(to)
+            && rounded
+            && rectified
+            && (!flush || single)
+            && !(saturate && of_float && !to_float)
     }
 }
 

@@ -231,9 +231,13 @@ pub(super) const fn bits_spelling(ty: Type) -> &'static str {
     }
 }
 
-/// The type of an access to memory: halves are moved as bits.
+/// The type of an access to memory: halves are moved as bits, unless a wider register gets their sign.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are spelled as they are")]
 pub(super) const fn memory_type(ty: Type) -> &'static str {
-    if ty.bits() == 16 { "b16" } else { ty.suffix() }
+    match ty {
+        Type::U16 | Type::F16 | Type::Bf16 | Type::B16 => "b16",
+        _ => ty.suffix(),
+    }
 }
 
 /// The modifier of an access that says its state space.
@@ -289,7 +293,7 @@ impl Inst {
             Self::SharedBase { dst, offset } => line.shared_base(*dst, *offset),
             Self::LocalBase { dst, offset } => line.local_base(*dst, *offset),
             Self::ConvertAddress { space, to, dst, src } => line.convert_address((*space, *to), *dst, *src),
-            Self::IsSpace { space, dst, src } => line.is_space(*space, *dst, *src),
+            Self::IsSpace { space, dst, src } => line.in_space(*space, *dst, *src),
             Self::LoadConstant { ty, dst, address } => line.load_constant(*ty, dst, *address),
             Self::Load { space, ty, dst, address } => line.load((*space, *ty), dst, *address),
             Self::Store { space, ty, src, address } => line.store((*space, *ty), src, *address),

@@ -29,25 +29,26 @@ struct Parser<'p, 't> {
 impl<'t> Parser<'_, 't> {
     fn text(&mut self) -> Read<Text<'t>> {
         self.expect_dot("version", "a text begins with `.version`")?;
-        let version = self.version()?;
+        self.version()?;
         self.expect_dot("target", "`.target` follows `.version`")?;
-        let target = self.name("the name of a target")?;
+        self.name("the name of a target")?;
         while self.takes(',') {
             self.name("an option of the target")?;
         }
-        let mut text =
-            Text { version, target, files: Vec::new(), variables: Vec::new(), functions: Vec::new() };
+        let mut text = Text { files: Vec::new(), variables: Vec::new(), functions: Vec::new() };
         while self.peek().kind != Kind::End {
             self.declaration(&mut text)?;
         }
         Ok(text)
     }
 
-    fn version(&mut self) -> Read<(u32, u32)> {
+    /// Instructions say more than the version and the target do: those that Hopper does not have are not read.
+    fn version(&mut self) -> Read<()> {
         let token = self.next();
-        let parts = token.text.split_once('.').map(|(major, minor)| (major.parse(), minor.parse()));
+        let parts =
+            token.text.split_once('.').map(|(major, minor)| (major.parse::<u32>(), minor.parse::<u32>()));
         match parts {
-            Some((Ok(major), Ok(minor))) => Ok((major, minor)),
+            Some((Ok(_), Ok(_))) => Ok(()),
             _ => token.at.wrong(format!("{}, a version such as 8.4 was needed", found(&token))),
         }
     }

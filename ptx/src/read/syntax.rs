@@ -15,9 +15,6 @@ pub(crate) struct Name<'t> {
 /// A whole text.
 #[derive(Clone, Debug)]
 pub(crate) struct Text<'t> {
-    pub(crate) version: (u32, u32),
-    /// The first name of `.target`.
-    pub(crate) target: Name<'t>,
     /// The names of source files, by number (`.file`).
     pub(crate) files: Vec<(u64, &'t str)>,
     pub(crate) variables: Vec<Variable<'t>>,
@@ -59,13 +56,9 @@ pub(crate) struct Variable<'t> {
 #[derive(Clone, Debug)]
 pub(crate) enum Initial<'t> {
     Number(Number, At),
-    /// An address: of a name, so many bytes after it, as a generic address or as one of its space.
-    Address {
-        name: Name<'t>,
-        offset: i64,
-        generic: bool,
-    },
-    List(Vec<Initial<'t>>, At),
+    /// The address of a name, or of a place after it.
+    Address(Name<'t>),
+    List(Vec<Initial<'t>>),
 }
 
 /// A kernel or a function.
@@ -103,7 +96,7 @@ pub(crate) enum Item<'t> {
         labels: Vec<Name<'t>>,
     },
     /// `name: .callprototype …;` or `.calltargets`, which say nothing that is needed here.
-    Prototype(Name<'t>),
+    Prototype,
 }
 
 /// `.reg .b32 %r<8>, %x;`

@@ -4,6 +4,7 @@
 //! may ask again) change nothing and are left out. Instructions that the program has no form for become several ones that do the same.
 
 mod calls;
+mod composed;
 mod control;
 mod copies;
 mod emit;
@@ -74,6 +75,10 @@ struct Translator<'m, 't> {
     cells: Vec<HashMap<(i64, u32), Reg>>,
     /// The open calls, innermost last: the function, and the label after the call.
     calls: Vec<(&'t str, Name)>,
+    /// Number of calls so far.
+    inlined: u32,
+    /// The carry of the last sum that gives one.
+    carry: Option<Reg>,
     /// What is known of the program since it was translated the first time.
     plan: Plan,
 }
@@ -98,6 +103,8 @@ impl<'m, 't> Translator<'m, 't> {
             origin: None,
             cells: Vec::new(),
             calls: Vec::new(),
+            inlined: 0,
+            carry: None,
             plan,
         }
     }
@@ -158,7 +165,7 @@ impl<'m, 't> Translator<'m, 't> {
                 | Item::Variable(_)
                 | Item::Line(_)
                 | Item::Instruction(_)
-                | Item::Prototype(_) => {}
+                | Item::Prototype => {}
             }
         }
         items.iter().try_for_each(|item| self.item(item))
@@ -182,7 +189,7 @@ impl<'m, 't> Translator<'m, 't> {
                 Ok(())
             }
             Item::Instruction(instruction) => self.guarded(instruction),
-            Item::Targets { .. } | Item::Prototype(_) => Ok(()),
+            Item::Targets { .. } | Item::Prototype => Ok(()),
         }
     }
 
@@ -237,10 +244,9 @@ impl<'m, 't> Translator<'m, 't> {
             "add" | "sub" | "mul" | "mad" | "fma" | "div" | "rem" | "min" | "max" | "neg" | "abs" => {
                 self.arithmetic(instruction.name, form)
             }
-            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "lop3" | "shf" | "prmt" | "bfe" | "bfi" | "bfind"
-            | "popc" | "clz" | "brev" | "fns" | "sad" | "mul24" | "mad24" | "bmsk" | "szext" | "addc" | "subc" | "madc" | "dp4a" => {
-                self.bits(instruction.name, form)
-            }
+            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "lop3" | "shf" | "prmt" | "bfe"
+            | "bfi" | "bfind" | "popc" | "clz" | "brev" | "fns" | "sad" | "mul24" | "mad24" | "bmsk"
+            | "szext" | "addc" | "subc" | "madc" | "dp4a" => self.bits(instruction.name, form),
             "setp" => self.setp(form),
             "set" => self.set(form),
             "selp" => self.selp(form),

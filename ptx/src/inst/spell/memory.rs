@@ -31,7 +31,7 @@ impl Line<'_> {
         line.set(dst, Type::U64).read(src, Type::U64)
     }
 
-    pub(super) fn is_space(self, space: Space, dst: Reg, src: Operand) -> Self {
+    pub(super) fn in_space(self, space: Space, dst: Reg, src: Operand) -> Self {
         let line = self.op("isspacep", format_args!(".{}", space.name()));
         line.set(dst, Type::Pred).read(src, Type::U64)
     }

@@ -62,7 +62,7 @@ impl<'t> Parser<'_, 't> {
             }
             Kind::Dot("callprototype" | "calltargets") => {
                 self.until_semicolon()?;
-                Ok(Item::Prototype(name))
+                Ok(Item::Prototype)
             }
             Kind::Word | Kind::Dot(_) | Kind::Number(_) | Kind::Text(_) | Kind::Sign(_) | Kind::End => {
                 Ok(Item::Label(name))

@@ -265,7 +265,7 @@ impl<'t> Parser<'_, 't> {
                     }
                     list.push(parser.initial()?);
                 }
-                Ok(Initial::List(list, token.at))
+                Ok(Initial::List(list))
             });
         }
         if token.kind != Kind::Word {
@@ -273,10 +273,10 @@ impl<'t> Parser<'_, 't> {
         }
         let name = self.name("a name")?;
         if name.text == "generic" && self.takes('(') {
-            let name = self.name("the name of a variable")?;
+            self.name("the name of a variable")?;
             self.expect(')', "the end of `generic(`")?;
-            return Ok(Initial::Address { name, offset: self.offset()?, generic: true });
         }
-        Ok(Initial::Address { name, offset: self.offset()?, generic: false })
+        self.offset()?;
+        Ok(Initial::Address(name))
     }
 }

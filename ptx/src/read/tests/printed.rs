@@ -1,13 +1,13 @@
 //! What the printer writes is read as the same program: printing that gives the same text.
 
+use crate::inst::{
+    Alu, AluOp, ApproxOp, BinaryOp, BitOp, CompareOp, Cvt, FloatOp, HalfType, ReduceOp, Rounding, Shuffle,
+    UnaryOp, Vote, WarpInst,
+};
 use crate::read::{Launch, Module};
 use crate::{
-    AtomicOp, AtomicSem, Builder, Entry, Function, Inst, Location, MapChange, Operand, ProxySpace, Scope, Special,
-    Target, TensorLoad, Type, WgmmaOperands, WgmmaSource, WgmmaTypes, module_text,
-};
-use crate::inst::{
-    Alu, AluOp, ApproxOp, BinaryOp, BitOp, CompareOp, Cvt, FloatOp, HalfType, ReduceOp, Rounding, Shuffle, UnaryOp, Vote,
-    WarpInst,
+    AtomicOp, AtomicSem, Builder, Entry, Function, Inst, Location, MapChange, Operand, ProxySpace, Scope,
+    Special, Target, TensorLoad, Type, WgmmaOperands, WgmmaSource, WgmmaTypes, module_text,
 };
 
 /// The lines of a text without comments, where integers are decimal.
@@ -18,10 +18,16 @@ pub(super) fn lines(text: &str) -> Vec<String> {
     };
     let plain = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim_end());
     let plain = plain.filter(|line| !line.is_empty());
-    plain.map(|line| line.split_inclusive([' ', ',', ';', '[', '+']).map(|part| {
-        let end = part.len() - usize::from(part.ends_with([' ', ',', ';', '[', '+']));
-        format!("{}{}", number(&part[..end]), &part[end..])
-    }).collect()).collect()
+    plain
+        .map(|line| {
+            line.split_inclusive([' ', ',', ';', '[', '+'])
+                .map(|part| {
+                    let end = part.len() - usize::from(part.ends_with([' ', ',', ';', '[', '+']));
+                    format!("{}{}", number(&part[..end]), &part[end..])
+                })
+                .collect()
+        })
+        .collect()
 }
 
 /// Reads what the printer writes of a function.
@@ -40,7 +46,11 @@ fn survives(name: &str, build: impl FnOnce(&Builder)) {
     let verified = Function::build(entry(name), build).verify().expect("legal");
     let text = module_text(&verified);
     let read = again(&text, verified.shared_bytes);
-    assert_eq!((read.block, read.cluster, read.shared_bytes), (verified.block, verified.cluster, 4096), "{name}");
+    assert_eq!(
+        (read.block, read.cluster, read.shared_bytes),
+        (verified.block, verified.cluster, 4096),
+        "{name}"
+    );
     let printed = module_text(&read.verify().unwrap_or_else(|error| panic!("{error}\n{text}")));
     let (before, after) = (lines(&text), lines(&printed));
     for (before, after) in before.iter().zip(&after) {
@@ -56,7 +66,11 @@ fn control() {
         let thread = f.special(Special::ThreadX);
         f.scope("first", || {
             f.repeat(count, |i| {
-                f.if_else(i.less_than(thread), || f.store_global(out, 0, [i]), || f.store_global(out, 8, [i + 1]));
+                f.if_else(
+                    i.less_than(thread),
+                    || f.store_global(out, 0, [i]),
+                    || f.store_global(out, 8, [i + 1]),
+                );
                 f.if_(i.equals(7), || f.warp_sync());
                 f.break_if(i.more_than(100));
             });
@@ -86,7 +100,13 @@ fn memory() {
         f.atomic(AtomicOp::Add, Location::global(out, 8), f.constant(1u32), order);
         f.fence_proxy_async(ProxySpace::Shared);
         f.fence(Scope::Cluster);
-        let load = TensorLoad { map, dst: shared, barrier: shared + 1024, multicast: Some(f.constant(3)), hint: Some(7) };
+        let load = TensorLoad {
+            map,
+            dst: shared,
+            barrier: shared + 1024,
+            multicast: Some(f.constant(3)),
+            hint: Some(7),
+        };
         f.tensor_load(load, [0, 5].map(|at: i32| f.constant(at)));
         f.replace_tensor_map(out, MapChange::Address(out));
         f.prefetch_tensor_map(map);
@@ -125,7 +145,9 @@ fn arithmetic() {
             for op in [UnaryOp::Neg, UnaryOp::Abs] {
                 f.emit(Inst::Unary { op, ty, dst, a });
             }
-            for op in [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge] {
+            for op in
+                [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge]
+            {
                 f.emit(Inst::Compare { op, ty, dst: cond, a, b });
             }
             f.emit(Inst::MulAdd { ty, dst, a, b, c: a });
@@ -160,7 +182,14 @@ fn operations() -> Vec<AluOp> {
     let flags = [false, true];
     for ty in [Type::U32, Type::S32, Type::U64, Type::S64, Type::F32, Type::F64] {
         all.extend([BitOp::Population, BitOp::LeadingZeros, BitOp::Reverse].map(|op| AluOp::Bits(op, ty)));
-        all.extend([AluOp::Extract(ty), AluOp::Insert(ty), AluOp::MulWide(ty), AluOp::MadWide(ty), AluOp::MadHigh(ty), AluOp::CopySign(ty)]);
+        all.extend([
+            AluOp::Extract(ty),
+            AluOp::Insert(ty),
+            AluOp::MulWide(ty),
+            AluOp::MadWide(ty),
+            AluOp::MadHigh(ty),
+            AluOp::CopySign(ty),
+        ]);
         for rounding in Rounding::ALL {
             all.extend(flags.map(|reciprocal| AluOp::Exact { reciprocal, ty, rounding }));
             for (op, flush) in FloatOp::ALL.into_iter().flat_map(|op| flags.map(|flush| (op, flush))) {
@@ -182,18 +211,23 @@ fn operations() -> Vec<AluOp> {
         }
     }
     for (one, relu) in flags.into_iter().flat_map(|one| flags.map(|relu| (one, relu))) {
-        all.extend([
-            Cvt::PackFp8 { e5m2: one, relu },
-            Cvt::NarrowFp8 { e5m2: one, relu },
-            Cvt::WidenFp8 { e5m2: one, relu },
-            Cvt::PackHalf { bf16: one, toward_zero: true, relu },
-            Cvt::PackHalf { bf16: one, toward_zero: false, relu },
-            Cvt::PackInt8 { signed: one },
-            Cvt::Tf32,
-        ].map(AluOp::Cvt));
+        all.extend(
+            [
+                Cvt::PackFp8 { e5m2: one, relu },
+                Cvt::NarrowFp8 { e5m2: one, relu },
+                Cvt::WidenFp8 { e5m2: one, relu },
+                Cvt::PackHalf { bf16: one, toward_zero: true, relu },
+                Cvt::PackHalf { bf16: one, toward_zero: false, relu },
+                Cvt::PackInt8 { signed: one },
+                Cvt::Tf32,
+            ]
+            .map(AluOp::Cvt),
+        );
     }
     for rounding in Rounding::ALL {
-        all.extend([Cvt::Integral(rounding), Cvt::ToSigned(rounding), Cvt::ToUnsigned(rounding)].map(AluOp::Cvt));
+        all.extend(
+            [Cvt::Integral(rounding), Cvt::ToSigned(rounding), Cvt::ToUnsigned(rounding)].map(AluOp::Cvt),
+        );
     }
     all.retain(|op| op.types().is_some());
     all
@@ -210,7 +244,13 @@ fn warps_and_matrices() {
         }
         f.emit(Inst::Warp(WarpInst::Ballot { dst, src: yes, members }));
         f.emit(Inst::Warp(WarpInst::MatchAny { ty: Type::U32, dst, src, members }));
-        f.emit(Inst::Warp(WarpInst::MatchAll { ty: Type::U32, dst, all: f.register(Type::Pred), src, members }));
+        f.emit(Inst::Warp(WarpInst::MatchAll {
+            ty: Type::U32,
+            dst,
+            all: f.register(Type::Pred),
+            src,
+            members,
+        }));
         for op in [ReduceOp::Add, ReduceOp::Min, ReduceOp::Max, ReduceOp::And, ReduceOp::Or, ReduceOp::Xor] {
             f.emit(Inst::Warp(WarpInst::Reduce { op, ty: Type::U32, dst, src, members }));
         }
@@ -236,7 +276,10 @@ fn warps_and_matrices() {
                     f.wgmma(WgmmaOperands { transpose_b: true, negate_a: true, ..plain }, &sums);
                 }
                 if types.sparse_selectors().is_some() {
-                    f.wgmma(WgmmaOperands { sparse: Some((fragment[0], 0)), accumulate: lane.equals(1), ..plain }, &sums);
+                    f.wgmma(
+                        WgmmaOperands { sparse: Some((fragment[0], 0)), accumulate: lane.equals(1), ..plain },
+                        &sums,
+                    );
                 }
             }
         }

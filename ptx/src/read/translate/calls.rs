@@ -4,15 +4,17 @@ use std::collections::HashMap;
 
 use super::super::error::{At, Read};
 use super::super::syntax::{Function as Called, Name as Word, Operand as Argument, OperandKind, Space};
+use super::Translator;
 use super::form::Form;
 use super::names::Meaning;
-use super::Translator;
 use crate::function::Statement;
 use crate::inst::{Inst, Operand, Reg};
 use crate::types::Type;
 
 /// Calls inside of calls.
 const DEEPEST: usize = 32;
+/// Calls of one kernel.
+const MOST: u32 = 10_000;
 
 impl<'t> Translator<'_, 't> {
     /// `call (results), function, (arguments);`, where results and arguments may be left out.
@@ -24,7 +26,9 @@ impl<'t> Translator<'_, 't> {
             form.operand()?;
         }
         let word = form.operand()?;
-        let OperandKind::Name(name) = word.kind else { return word.at.wrong("the name of a function was needed") };
+        let OperandKind::Name(name) = word.kind else {
+            return word.at.wrong("the name of a function was needed");
+        };
         let mut arguments: &[Argument<'t>] = &[];
         if let Some(OperandKind::List(list)) = form.peek().map(|operand| &operand.kind) {
             arguments = list;
@@ -34,12 +38,15 @@ impl<'t> Translator<'_, 't> {
             // The prototype of a call of a register.
             form.operand()?;
         }
-        let functions = self.text.functions.iter().filter(|function| !function.entry && function.name.text == name);
+        let functions =
+            self.text.functions.iter().filter(|function| !function.entry && function.name.text == name);
         let functions: Vec<_> = functions.collect();
         match (functions.iter().find(|function| function.body.is_some()), functions.is_empty()) {
             (Some(function), _) => self.inlined(function, (results, arguments), word.at),
             (None, false) => self.external(name, (results, arguments), word.at),
-            (None, true) => word.at.wrong(format!("`{name}` is not a function of this text: calls of addresses are not read")),
+            (None, true) => word
+                .at
+                .wrong(format!("`{name}` is not a function of this text: calls of addresses are not read")),
         }
     }
 
@@ -56,6 +63,10 @@ impl<'t> Translator<'_, 't> {
         if self.calls.len() == DEEPEST {
             return at.wrong(format!("more than {DEEPEST} calls inside of each other"));
         }
+        if self.inlined > MOST {
+            return at.wrong(format!("more than {MOST} calls: each is put where it stands"));
+        }
+        self.inlined += 1;
         let given = self.given(arguments, &function.params, (name, "parameters"), at)?;
         let taken = self.given(results, &function.returns, (name, "results"), at)?;
         let end = self.names.unique(&format!("$after_{name}"));
@@ -117,7 +128,11 @@ impl<'t> Translator<'_, 't> {
                     self.emit(Inst::Move { ty, dst, src });
                     Meaning::Register(dst)
                 }
-                _ => return word.at.wrong(format!("a parameter of a call for `{}` was needed", param.name.text)),
+                _ => {
+                    return word
+                        .at
+                        .wrong(format!("a parameter of a call for `{}` was needed", param.name.text));
+                }
             };
             given.push(meaning);
         }
@@ -146,7 +161,9 @@ impl<'t> Translator<'_, 't> {
                 self.out.push(Statement::Scope { name: "a failed assertion".into(), body: vec![trap] });
                 Ok(())
             }
-            _ => at.wrong(format!("`{name}` is defined elsewhere: of such functions, `vprintf` and `__assertfail` are read")),
+            _ => at.wrong(format!(
+                "`{name}` is defined elsewhere: of such functions, `vprintf` and `__assertfail` are read"
+            )),
         }
     }
 
@@ -156,7 +173,11 @@ impl<'t> Translator<'_, 't> {
     pub(super) fn cell(&self, cells: usize, (offset, bits): (i64, u32), name: &str, at: At) -> Read<Reg> {
         let held = self.cells.get(cells).and_then(|cells| cells.get(&(offset, bits)));
         held.copied().map_or_else(
-            || at.wrong(format!("`{name}` at {offset}: {bits} bits are read where nothing so wide was written")),
+            || {
+                at.wrong(format!(
+                    "`{name}` at {offset}: {bits} bits are read where nothing so wide was written"
+                ))
+            },
             Ok,
         )
     }

@@ -2,9 +2,9 @@
 
 use super::super::error::Read;
 use super::super::syntax::{Operand as Word, OperandKind};
+use super::Translator;
 use super::form::Form;
 use super::names::Meaning;
-use super::Translator;
 use crate::function::{Guard, Statement};
 use crate::inst::{CompareOp, Inst, Operand};
 use crate::name::Name;

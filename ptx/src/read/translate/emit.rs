@@ -40,10 +40,9 @@ impl Translator<'_, '_> {
             return Ok(());
         }
         let mut cond = guard.cond;
-        let changes = body.iter().filter_map(Statement::inst).any(|inst| {
-            inst.operands().writes.iter().any(|&(reg, _)| Operand::Reg(reg) == cond)
-        });
-        if changes && body.len() > 1 {
+        let before_last = body.iter().rev().skip(1).filter_map(Statement::inst);
+        let changes = |inst: &Inst| inst.operands().writes.iter().any(|&(reg, _)| Operand::Reg(reg) == cond);
+        if before_last.into_iter().any(changes) {
             // The guard holds as it was before the first of them.
             let dst = self.names.fresh(Type::Pred)?;
             self.emit(Inst::Move { ty: Type::Pred, dst, src: cond });

@@ -106,7 +106,7 @@ impl<'t> Translator<'_, 't> {
     /// Arithmetic of 16-bit floats.
     pub(super) fn halves(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
         let ty = form.need("a type", &HALVES)?;
-        let relu = form.takes("relu");
+        let (relu, saturate) = (form.takes("relu"), form.takes("sat"));
         let nan = form.takes("NaN");
         // To nearest is the only rounding.
         form.ignore(&["rn"]);
@@ -120,7 +120,15 @@ impl<'t> Translator<'_, 't> {
             "neg" | "abs" => return self.alu(AluOp::HalfSign { ty, negate: name == "neg" }, form),
             _ => return form.wrong("this instruction is not read for 16-bit floats"),
         };
-        self.alu(AluOp::Half { op, ty, nan, relu }, form)
+        let dst = form.peek();
+        self.alu(AluOp::Half { op, ty, nan, relu }, form)?;
+        match dst {
+            Some(word) if saturate => {
+                let dst = self.result(word, ty.register())?;
+                self.limited(ty, dst, form)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Functions of one float, most of them approximated.
@@ -134,6 +142,7 @@ impl<'t> Translator<'_, 't> {
             "sin" => ApproxOp::Sin,
             "cos" => ApproxOp::Cos,
             "tanh" => ApproxOp::Tanh,
+            "testp" => return self.class_of(form),
             "copysign" => {
                 let ty = form.last_type()?;
                 return self.alu(AluOp::CopySign(ty), form);
@@ -158,6 +167,9 @@ impl<'t> Translator<'_, 't> {
         }
         let word = form.last_word()?;
         if let Some((_, ty)) = HALVES.iter().find(|(half, _)| *half == word) {
+            if flush && !matches!(ty, HalfType::Bf16 | HalfType::Bf16x2) {
+                return form.wrong("`.ftz` of .f16 is not read");
+            }
             return self.alu(AluOp::ApproxHalf(op, *ty), form);
         }
         match scalar(word) {
@@ -271,7 +283,9 @@ impl<'t> Translator<'_, 't> {
                 form.ignore(&["rn"]);
                 self.alu(AluOp::Cvt(Cvt::WidenFp8 { e5m2, relu }), form)
             }
-            ("f32", "tf32") if form.takes("rna") && !relu && !satfinite => self.alu(AluOp::Cvt(Cvt::Tf32), form),
+            ("f32", "tf32") if form.takes("rna") && !relu && !satfinite => {
+                self.alu(AluOp::Cvt(Cvt::Tf32), form)
+            }
             _ if satfinite => form.wrong("`.satfinite` is not read here"),
             _ => match (scalar(from), scalar(to)) {
                 (Some(from), Some(to)) => self.converted_scalar((from, to), relu, form),
@@ -280,11 +294,19 @@ impl<'t> Translator<'_, 't> {
         }
     }
 
-    fn packed_halves(&mut self, bf16: bool, rounding: Rounding, relu: bool, form: &mut Form<'_, 't>) -> Read<()> {
+    fn packed_halves(
+        &mut self,
+        bf16: bool,
+        rounding: Rounding,
+        relu: bool,
+        form: &mut Form<'_, 't>,
+    ) -> Read<()> {
         let toward_zero = match rounding {
             Rounding::Nearest => false,
             Rounding::Zero => true,
-            Rounding::Down | Rounding::Up => return form.wrong("halves are rounded to nearest or toward zero"),
+            Rounding::Down | Rounding::Up => {
+                return form.wrong("halves are rounded to nearest or toward zero");
+            }
         };
         if toward_zero || relu {
             return self.alu(AluOp::Cvt(Cvt::PackHalf { bf16, toward_zero, relu }), form);
@@ -308,7 +330,12 @@ impl<'t> Translator<'_, 't> {
         self.alu(AluOp::Cvt(Cvt::PackInt8 { signed }), form)
     }
 
-    fn converted_scalar(&mut self, (from, to): (Type, Type), relu: bool, form: &mut Form<'_, 't>) -> Read<()> {
+    fn converted_scalar(
+        &mut self,
+        (from, to): (Type, Type),
+        relu: bool,
+        form: &mut Form<'_, 't>,
+    ) -> Read<()> {
         let flush = form.takes("ftz");
         let saturate = form.takes("sat");
         let (rounding, integral) = match form.choose(&INTEGRAL) {
@@ -324,7 +351,8 @@ impl<'t> Translator<'_, 't> {
             Some(Rounding::Nearest) => narrows && !integral,
             Some(Rounding::Down | Rounding::Up) => false,
         };
-        let exists = from != to && !(from.bits() == 16 && to.bits() == 16 && (from.is_float() || to.is_float()));
+        let exists =
+            from != to && !(from.bits() == 16 && to.bits() == 16 && (from.is_float() || to.is_float()));
         let byte_and_brain = |a: Type, b: Type| a.bits() == 8 && b == Type::Bf16;
         let exists = exists && !byte_and_brain(from, to) && !byte_and_brain(to, from);
         // Conversions of floats to integers saturate in any case.
@@ -336,7 +364,9 @@ impl<'t> Translator<'_, 't> {
             return Ok(());
         }
         let cvt = match (from, to, rounding) {
-            (Type::F32, Type::F32, Some(rounding)) if integral && !flush && !saturate => Cvt::Integral(rounding),
+            (Type::F32, Type::F32, Some(rounding)) if integral && !flush && !saturate => {
+                Cvt::Integral(rounding)
+            }
             (Type::F32, Type::S32, Some(rounding)) if !flush => Cvt::ToSigned(rounding),
             (Type::F32, Type::U32, Some(rounding)) if !flush => Cvt::ToUnsigned(rounding),
             _ if from == to && !from.is_float() && rounding.is_none() && !saturate => {
@@ -362,7 +392,9 @@ impl<'t> Translator<'_, 't> {
             (_, true) => Type::S16,
             (_, false) => Type::U16,
         };
-        if wide.bits() == ty.bits() && matches!(src, Operand::Reg(reg) if self.names.ty(reg).bits() == ty.bits()) {
+        if wide.bits() == ty.bits()
+            && matches!(src, Operand::Reg(reg) if self.names.ty(reg).bits() == ty.bits())
+        {
             self.emit(Inst::Move { ty: ty.untyped(), dst, src });
         } else if wide.bits() == ty.bits() {
             // Only the low bits of a wider register are moved.

@@ -23,7 +23,10 @@ impl<'i, 't> Form<'i, 't> {
 
     /// The instruction as it stands in the text, without operands.
     pub(super) fn spelled(&self) -> String {
-        core::iter::once(self.inst.name).chain(self.inst.modifiers.iter().copied()).collect::<Vec<_>>().join(".")
+        core::iter::once(self.inst.name)
+            .chain(self.inst.modifiers.iter().copied())
+            .collect::<Vec<_>>()
+            .join(".")
     }
 
     pub(super) fn wrong<T>(&self, message: impl core::fmt::Display) -> Read<T> {
@@ -111,6 +114,11 @@ impl<'i, 't> Form<'i, 't> {
     /// The last modifier.
     pub(super) fn peek_last(&self) -> &'t str {
         self.modifiers.last().copied().unwrap_or("")
+    }
+
+    /// Takes all modifiers that are left.
+    pub(super) fn rest(&mut self) -> String {
+        core::mem::take(&mut self.modifiers).join(".")
     }
 
     /// The modifiers that are left.

@@ -12,6 +12,9 @@ use crate::types::Type;
 impl<'t> Translator<'_, 't> {
     /// `add sub mul mad fma div rem min max neg abs` of any type.
     pub(super) fn arithmetic(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
+        if form.left().contains(&"cc") {
+            return self.with_carry(name, form);
+        }
         match form.peek_last() {
             "f16" | "bf16" | "f16x2" | "bf16x2" => return self.halves(name, form),
             "f32" | "f64" => return self.floats(name, form),
@@ -159,6 +162,9 @@ impl<'t> Translator<'_, 't> {
                 Ok(())
             }
             "bfind" => self.find_bit(form),
+            "addc" | "subc" | "madc" => self.with_carry(name, form),
+            "sad" => self.distance(form),
+            "dp4a" => self.product_of_bytes(form),
             _ => self.field(name, form),
         }
     }
@@ -236,7 +242,9 @@ impl<'t> Translator<'_, 't> {
         let dst = self.dst(form, Type::U32)?;
         let src = self.srcs::<3>(form, Type::U32)?.to_vec();
         let table = form.number("a table of 8 bits")?;
-        let Ok(table) = u8::try_from(table) else { return form.wrong(format!("the table {table} has more than 8 bits")) };
+        let Ok(table) = u8::try_from(table) else {
+            return form.wrong(format!("the table {table} has more than 8 bits"));
+        };
         self.emit(Inst::Alu(Alu { op: AluOp::Logic3(table), dst, src }));
         Ok(())
     }
@@ -341,7 +349,10 @@ impl<'t> Translator<'_, 't> {
         let plain = match relation {
             FloatRelation::Ordered(op) if op != CompareOp::Ne => Some(op),
             FloatRelation::Unordered(CompareOp::Ne) => Some(CompareOp::Ne),
-            FloatRelation::Ordered(_) | FloatRelation::Unordered(_) | FloatRelation::Numbers | FloatRelation::Nan => None,
+            FloatRelation::Ordered(_)
+            | FloatRelation::Unordered(_)
+            | FloatRelation::Numbers
+            | FloatRelation::Nan => None,
         };
         match plain {
             Some(op) if !flush && ty.bits() >= 32 => self.emit(Inst::Compare { op, ty, dst, a, b }),
@@ -388,7 +399,13 @@ impl<'t> Translator<'_, 't> {
             self.emit(Inst::Binary { op, ty: Type::Pred, dst: cond, a, b });
         }
         let ty = unsigned(to);
-        self.emit(Inst::Select { ty, dst, a: Operand::Imm(yes), b: Operand::Imm(0), cond: Operand::Reg(cond) });
+        self.emit(Inst::Select {
+            ty,
+            dst,
+            a: Operand::Imm(yes),
+            b: Operand::Imm(0),
+            cond: Operand::Reg(cond),
+        });
         Ok(())
     }
 

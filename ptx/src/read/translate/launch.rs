@@ -3,10 +3,10 @@
 use super::super::error::{At, Read};
 use super::super::launch::Launch;
 use super::super::syntax::{Directive, Function as Kernel, Name as Word, Variable};
+use super::Translator;
 use super::form::scalar;
 use super::layout::{alignment, bytes};
 use super::names::Meaning;
-use super::Translator;
 use crate::name::Name;
 use crate::param::{Param, ParamKind};
 use crate::types::Type;
@@ -30,7 +30,9 @@ pub(super) fn shape(kernel: &Kernel<'_>, launch: &Launch) -> Read<Shape> {
     let most = stated("maxntid").map(extents).transpose()?;
     let block = match (required, launch.threads, most) {
         (Some(required), Some(given), _) if required != given => {
-            return at.wrong(format!("a launch of {given:?} threads: the text requires {required:?} (`.reqntid`)"));
+            return at.wrong(format!(
+                "a launch of {given:?} threads: the text requires {required:?} (`.reqntid`)"
+            ));
         }
         (Some(required), ..) => required,
         (None, Some(given), Some(most)) if product(given) > product(most) => {
@@ -39,7 +41,8 @@ pub(super) fn shape(kernel: &Kernel<'_>, launch: &Launch) -> Read<Shape> {
         (None, Some(given), _) => given,
         (None, None, Some(most)) => most,
         (None, None, None) => {
-            return at.wrong(format!("`{}` does not say its number of threads: a launch must", kernel.name.text));
+            return at
+                .wrong(format!("`{}` does not say its number of threads: a launch must", kernel.name.text));
         }
     };
     let required = stated("reqnctapercluster").map(extents).transpose()?;
@@ -58,8 +61,8 @@ pub(super) fn shape(kernel: &Kernel<'_>, launch: &Launch) -> Read<Shape> {
 /// Refuses directives that are not known. What a compiler is told about registers and occupancy says nothing about what is computed.
 fn known(directive: &Directive<'_>) -> Read<()> {
     match directive.name.text {
-        "reqntid" | "maxntid" | "minnctapersm" | "maxnctapersm" | "maxnreg" | "reqnctapercluster" | "explicitcluster"
-        | "maxclusterrank" | "noreturn" | "unique" | "blocksareclusters" => Ok(()),
+        "reqntid" | "maxntid" | "minnctapersm" | "maxnctapersm" | "maxnreg" | "reqnctapercluster"
+        | "explicitcluster" | "maxclusterrank" | "noreturn" | "unique" | "blocksareclusters" => Ok(()),
         other => directive.name.at.wrong(format!("the directive `.{other}` is not read")),
     }
 }
@@ -77,7 +80,12 @@ fn extents(directive: &Directive<'_>) -> Read<[u32; 3]> {
     for (extent, &value) in extents.iter_mut().zip(&directive.values) {
         match u32::try_from(value) {
             Ok(value) if (1..=1 << 16).contains(&value) => *extent = value,
-            _ => return directive.name.at.wrong(format!("`.{} {value}` is not in 1..=65536", directive.name.text)),
+            _ => {
+                return directive
+                    .name
+                    .at
+                    .wrong(format!("`.{} {value}` is not in 1..=65536", directive.name.text));
+            }
         }
     }
     Ok(extents)

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::error::{At, Read};
 use super::super::lex::Number;
-use super::super::syntax::{Base, Function, Initial, Instruction, Item, OperandKind, Operand, Space, Text, Variable};
+use super::super::syntax::{
+    Base, Function, Initial, Instruction, Item, Operand, OperandKind, Space, Text, Variable,
+};
 use crate::name::Name;
 use crate::param;
 
@@ -124,7 +126,7 @@ fn item_names<'t>(item: &Item<'t>, used: &mut HashSet<&'t str>) {
         | Item::Label(_)
         | Item::Line(_)
         | Item::Targets { .. }
-        | Item::Prototype(_) => {}
+        | Item::Prototype => {}
     }
 }
 
@@ -154,7 +156,7 @@ fn declared<'b, 't>(items: &'b [Item<'t>], variables: &mut Vec<&'b Variable<'t>>
             | Item::Line(_)
             | Item::Instruction(_)
             | Item::Targets { .. }
-            | Item::Prototype(_) => {}
+            | Item::Prototype => {}
         }
     }
 }
@@ -173,7 +175,8 @@ pub(super) fn element(variable: &Variable<'_>) -> Read<u64> {
 
 /// Bytes of a variable. One without an extent has none.
 pub(super) fn bytes(variable: &Variable<'_>) -> Read<u64> {
-    let count = variable.extents.iter().try_fold(1u64, |count, extent| count.checked_mul(extent.unwrap_or(0)));
+    let count =
+        variable.extents.iter().try_fold(1u64, |count, extent| count.checked_mul(extent.unwrap_or(0)));
     let bytes = element(variable)?.checked_mul(variable.vector).zip(count);
     match bytes.and_then(|(element, count)| element.checked_mul(count)) {
         Some(bytes) => Ok(bytes),
@@ -198,11 +201,15 @@ pub(super) fn alignment(variable: &Variable<'_>) -> Read<u64> {
 fn fill(initial: &Initial<'_>, element: u64, content: &mut Vec<u8>) -> Read<()> {
     let element = usize::try_from(element).unwrap_or(0);
     match initial {
-        Initial::List(list, _) => list.iter().try_for_each(|inner| fill(inner, element as u64, content))?,
+        Initial::List(list) => list.iter().try_for_each(|inner| fill(inner, element as u64, content))?,
         Initial::Number(number, at) => {
             let bits = match (*number, element) {
                 (Number::Integer(value, negative), _) => {
-                    if negative { value.wrapping_neg() } else { value }
+                    if negative {
+                        value.wrapping_neg()
+                    } else {
+                        value
+                    }
                 }
                 (Number::Single(bits), 4) => bits.into(),
                 (Number::Single(bits), 8) => f64::from(f32::from_bits(bits)).to_bits(),
@@ -217,7 +224,7 @@ fn fill(initial: &Initial<'_>, element: u64, content: &mut Vec<u8>) -> Read<()> 
             let bytes = bits.to_le_bytes().into_iter().chain(zeros).take(element);
             content.extend(bytes);
         }
-        Initial::Address { name, .. } => {
+        Initial::Address(name) => {
             return name.at.wrong(format!("`{}` as a first value: addresses are not read there", name.text));
         }
     }

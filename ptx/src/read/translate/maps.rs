@@ -45,10 +45,18 @@ impl<'t> Translator<'_, 't> {
     }
 
     /// A field whose new value is a number with a meaning.
-    fn named_field(&mut self, name: &str, (space, map): (Space, Operand), form: &mut Form<'_, 't>) -> Read<()> {
+    fn named_field(
+        &mut self,
+        name: &str,
+        (space, map): (Space, Operand),
+        form: &mut Form<'_, 't>,
+    ) -> Read<()> {
         let code = form.count_of("a code")?;
         let field = match name {
-            "elemtype" => TensorElement::ALL.into_iter().map(MapField::Element).find(|field| field.named() == Some(code)),
+            "elemtype" => TensorElement::ALL
+                .into_iter()
+                .map(MapField::Element)
+                .find(|field| field.named() == Some(code)),
             "swizzle_mode" => {
                 let all = [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128];
                 all.into_iter().map(MapField::Swizzle).find(|field| field.named() == Some(code))
@@ -57,7 +65,9 @@ impl<'t> Translator<'_, 't> {
             "fill_mode" if code == 0 => return Ok(()),
             _ => None,
         };
-        let Some(field) = field else { return form.wrong(format!("the code {code} of this field is not read")) };
+        let Some(field) = field else {
+            return form.wrong(format!("the code {code} of this field is not read"));
+        };
         self.emit(Inst::TensorMap(MapInst::Replace { space, map, field, value: Operand::Imm(0) }));
         Ok(())
     }

@@ -46,10 +46,11 @@ impl<'t> Translator<'_, 't> {
         if !form.first_ones(&["row", "col"]) {
             return form.wrong("`.row.col` was needed");
         }
-        let types = form.left().join(".");
-        form.ignore(&form.left().to_vec());
+        let types = form.rest();
         let types = mma_types(&types, saturate).filter(|types| shape == format!("m16n8k{}", types.k()));
-        let Some(types) = types else { return form.wrong("products of this shape and these types are not read") };
+        let Some(types) = types else {
+            return form.wrong("products of this shape and these types are not read");
+        };
         let ((ty, _), of) = (types.accumulators(), types.operand());
         let d = self.vector(form)?.iter().map(|word| self.result(word, ty)).collect::<Read<Vec<_>>>()?;
         let [a, b] = [self.elements(form, of)?, self.elements(form, of)?];
@@ -91,17 +92,19 @@ impl<'t> Translator<'_, 't> {
             Some(shape) => shape,
             None => return form.wrong(format!("`.{shape}`: a shape such as m64n128k16 was needed")),
         };
-        let spelled = form.left().join(".");
-        form.ignore(&form.left().to_vec());
+        let spelled = form.rest();
         let types = WgmmaTypes::all().find(|types| types.suffix() == spelled);
         let types = types.filter(|types| k == types.k() * (1 + u32::from(sparse)));
-        let Some(types) = types else { return form.wrong("products of this shape and these types are not read") };
+        let Some(types) = types else {
+            return form.wrong("products of this shape and these types are not read");
+        };
         let words = self.vector(form)?;
         let d = words.iter().map(|word| self.result(word, Type::B32)).collect::<Read<Vec<Reg>>>()?;
         let a = match form.peek().map(|word| &word.kind) {
             Some(OperandKind::Vector(_)) => {
                 let words = self.vector(form)?;
-                let regs = words.iter().map(|word| self.result(word, Type::B32)).collect::<Read<Vec<Reg>>>()?;
+                let regs =
+                    words.iter().map(|word| self.result(word, Type::B32)).collect::<Read<Vec<Reg>>>()?;
                 match regs.try_into() {
                     Ok(regs) => WgmmaA::Registers(regs),
                     Err(_) => return form.wrong("four registers of A were needed"),
@@ -127,7 +130,19 @@ impl<'t> Translator<'_, 't> {
         if types.allows_transpose() {
             transpose_b = flag(form)?;
         }
-        self.emit(Inst::Wgmma { types, n, sparse, d, a, b, accumulate, negate_a, negate_b, transpose_a, transpose_b });
+        self.emit(Inst::Wgmma {
+            types,
+            n,
+            sparse,
+            d,
+            a,
+            b,
+            accumulate,
+            negate_a,
+            negate_b,
+            transpose_a,
+            transpose_b,
+        });
         Ok(())
     }
 }
@@ -157,9 +172,9 @@ fn flag(form: &mut Form<'_, '_>) -> Read<bool> {
 }
 
 fn mma_types(types: &str, saturate: bool) -> Option<MmaTypes> {
-    let integers = [false, true].into_iter().flat_map(|signed_a| {
-        [false, true].map(|signed_b| MmaTypes::Int8 { signed_a, signed_b, saturate })
-    });
+    let integers = [false, true]
+        .into_iter()
+        .flat_map(|signed_a| [false, true].map(|signed_b| MmaTypes::Int8 { signed_a, signed_b, saturate }));
     let floats = [MmaTypes::Bf16F32, MmaTypes::F16F32, MmaTypes::F16F16, MmaTypes::Tf32F32, MmaTypes::F64];
     let all = floats.into_iter().filter(|_| !saturate).chain(integers);
     all.into_iter().find(|known| known.suffix() == types)

@@ -13,9 +13,30 @@ use crate::types::{Space, Type};
 
 /// Modifiers that say where data is kept, which changes nothing.
 const CACHES: [&str; 24] = [
-    "ca", "cg", "cs", "lu", "wb", "wt", "weak", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
-    "L1::evict_last", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "L2::evict_last", "L2::evict_normal",
-    "L2::evict_first", "unified", "mmio", "cta_group::1", "L2::fractional", "L1::normal", "L2::normal",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "wb",
+    "wt",
+    "weak",
+    "L1::evict_normal",
+    "L1::evict_unchanged",
+    "L1::evict_first",
+    "L1::evict_last",
+    "L1::no_allocate",
+    "L2::64B",
+    "L2::128B",
+    "L2::256B",
+    "L2::evict_last",
+    "L2::evict_normal",
+    "L2::evict_first",
+    "unified",
+    "mmio",
+    "cta_group::1",
+    "L2::fractional",
+    "L1::normal",
+    "L2::normal",
 ];
 
 pub(super) const SCOPES: [(&str, Scope); 4] =
@@ -229,8 +250,12 @@ impl<'t> Translator<'_, 't> {
     /// Prefetches and policies: the program goes on without them. `createpolicy` gives L2's default policy.
     pub(super) fn hints(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
         if name == "prefetch" && form.takes("tensormap") {
-            form.ignore(&["param", "const"]);
-            let map = self.at(form, Space::Generic)?;
+            let space = form.choose(&SPACES).unwrap_or(Space::Generic);
+            let at = form.at;
+            let mut map = self.at(form, space)?;
+            if let (Space::Param, Operand::Reg(address)) = (space, map) {
+                map = Operand::Reg(self.generic(address, space, at)?);
+            }
             self.emit(Inst::PrefetchTensorMap { map });
             return Ok(());
         }
@@ -314,6 +339,7 @@ impl<'t> Translator<'_, 't> {
         let address = match (shared, ty.bits()) {
             (true, 32) => src,
             (true, _) => self.converted(Type::U64, Type::U32, src)?,
+            (false, 32) => return form.wrong("generic addresses have 64 bits"),
             (false, _) => {
                 let wide = self.names.fresh(Type::B64)?;
                 self.emit(Inst::ConvertAddress { space: Space::SharedCluster, to: true, dst: wide, src });

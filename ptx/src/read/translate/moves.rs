@@ -163,7 +163,9 @@ impl<'t> Translator<'_, 't> {
         match self.names.find(name)? {
             // The program states the generic address of a parameter as it is.
             Some(Meaning::Param(param)) if space == Space::Param && !to => {
-                let Ok(offset) = u32::try_from(offset) else { return form.wrong("an offset before the parameter") };
+                let Ok(offset) = u32::try_from(offset) else {
+                    return form.wrong("an offset before the parameter");
+                };
                 self.emit(Inst::ParamAddress { dst, param, offset });
                 Ok(())
             }

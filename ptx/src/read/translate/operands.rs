@@ -3,9 +3,9 @@
 use super::super::error::{At, Read};
 use super::super::lex::Number;
 use super::super::syntax::{Base, Operand as Word, OperandKind};
+use super::Translator;
 use super::form::Form;
 use super::names::{COMPONENTS, Meaning};
-use super::Translator;
 use crate::inst::{Address, BinaryOp, Inst, Operand, Reg, Special, UnaryOp};
 use crate::types::{Space, Type};
 
@@ -111,8 +111,7 @@ impl<'t> Translator<'_, 't> {
     pub(super) fn dst_pair(&mut self, form: &mut Form<'_, 't>, ty: Type) -> Read<(Reg, Option<Reg>)> {
         let word = form.operand()?;
         let OperandKind::Pair(first, second) = word.kind else { return Ok((self.result(word, ty)?, None)) };
-        let [first, second] =
-            [first, second].map(|name| Word { at: word.at, kind: OperandKind::Name(name) });
+        let [first, second] = [first, second].map(|name| Word { at: word.at, kind: OperandKind::Name(name) });
         Ok((self.result(&first, ty)?, Some(self.result(&second, Type::Pred)?)))
     }
 
@@ -208,11 +207,14 @@ impl<'t> Translator<'_, 't> {
         let bits = match self.source(word, Type::U32)? {
             Operand::Imm(bits) => bits,
             Operand::Reg(reg) => {
-                let known = self.names.names.get(reg.0 as usize).and_then(|name| self.plan.constants.get(name));
+                let known =
+                    self.names.names.get(reg.0 as usize).and_then(|name| self.plan.constants.get(name));
                 match known {
                     Some(&bits) => bits,
-                    None if self.plan.types.is_empty() => guess.into(),
-                    None => return form.wrong(format!("{what} must be a number, or a register that holds one")),
+                    None if !self.plan.known => guess.into(),
+                    None => {
+                        return form.wrong(format!("{what} must be a number, or a register that holds one"));
+                    }
                 }
             }
         };
@@ -245,7 +247,12 @@ impl<'t> Translator<'_, 't> {
                 let generic = self.names.fresh(Type::B64)?;
                 self.emit(Inst::ParamAddress { dst: generic, param, offset });
                 let dst = self.names.fresh(Type::B64)?;
-                self.emit(Inst::ConvertAddress { space: Space::Param, to: true, dst, src: Operand::Reg(generic) });
+                self.emit(Inst::ConvertAddress {
+                    space: Space::Param,
+                    to: true,
+                    dst,
+                    src: Operand::Reg(generic),
+                });
                 (dst, 64)
             }
             Meaning::Global(param) => {
@@ -258,8 +265,12 @@ impl<'t> Translator<'_, 't> {
                 (self.plus(reg, if width == 64 { Type::U64 } else { Type::U32 }, offset)?, width)
             }
             Meaning::Vector(_) => return at.wrong(format!("`{name}` is a vector, one register was needed")),
-            Meaning::Cells(_) => return at.wrong(format!("the address of `{name}`, a parameter of a call, is not read")),
-            Meaning::Label(_) | Meaning::Targets(_) => return at.wrong(format!("`{name}` is a label, not an operand")),
+            Meaning::Cells(_) => {
+                return at.wrong(format!("the address of `{name}`, a parameter of a call, is not read"));
+            }
+            Meaning::Label(_) | Meaning::Targets(_) => {
+                return at.wrong(format!("`{name}` is a label, not an operand"));
+            }
         };
         self.as_wide(dst, width, ty, at)
     }
@@ -305,7 +316,10 @@ impl<'t> Translator<'_, 't> {
         let ty = space.address_type();
         let name = match base {
             Base::Number(number) => {
-                return Ok(Address { base: Operand::Imm(ty.wrap(number.wrapping_add_signed(offset))), offset: 0 });
+                return Ok(Address {
+                    base: Operand::Imm(ty.wrap(number.wrapping_add_signed(offset))),
+                    offset: 0,
+                });
             }
             Base::Name(name) => name,
         };
@@ -425,6 +439,8 @@ fn immediate(number: Number, ty: Type, at: At) -> Read<u64> {
         (Number::Double(bits), Type::F64 | Type::B64 | Type::U64 | Type::S64) => Ok(bits),
         #[expect(clippy::cast_possible_truncation, reason = "a number of this type is rounded")]
         (Number::Double(bits), Type::F32 | Type::B32) => Ok((f64::from_bits(bits) as f32).to_bits().into()),
-        (Number::Single(_) | Number::Double(_), _) => at.wrong(format!("a floating-point number where a .{ty} is needed")),
+        (Number::Single(_) | Number::Double(_), _) => {
+            at.wrong(format!("a floating-point number where a .{ty} is needed"))
+        }
     }
 }

@@ -12,6 +12,8 @@ use crate::types::Type;
 /// What is known about a program.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
+    /// Whether the program was translated once.
+    pub(super) known: bool,
     /// The registers that are used, by name.
     pub(super) numbers: HashMap<Name, Reg>,
     /// The type of each register.
@@ -28,49 +30,53 @@ impl Plan {
     /// What is known about a program, given its registers and its statements.
     pub(super) fn new(kernel: &Kernel<'_>, names: &Names<'_>, body: &[Statement]) -> Self {
         let used = used(body);
-        let used = || (0u32..).zip(names.names.iter().zip(&names.types)).filter(|(index, _)| used.contains(&Reg(*index)));
+        let used = || {
+            (0u32..)
+                .zip(names.names.iter().zip(&names.types))
+                .filter(|(index, _)| used.contains(&Reg(*index)))
+        };
         let constants = constants(names, body);
         let all: Vec<(&Name, Type)> = used().map(|(_, (name, ty))| (name, *ty)).collect();
         if let Some(types) = printed(kernel, &all) {
             let number = |name: &Name| name.get(2..)?.parse().ok().map(Reg);
             let numbers = all.iter().filter_map(|(name, _)| Some(((*name).clone(), number(name)?))).collect();
-            let names = (0..types.len()).zip(&types).map(|(index, ty)| format!("%{}{index}", ty.class()).into());
+            let names =
+                (0..types.len()).zip(&types).map(|(index, ty)| format!("%{}{index}", ty.class()).into());
             let names = names.collect();
-            return Self { numbers, types, names, named: false, constants };
+            return Self { known: true, numbers, types, names, named: false, constants };
         }
         let numbers = (0u32..).zip(&all).map(|(index, (name, _))| ((*name).clone(), Reg(index))).collect();
         let (names, types) = all.into_iter().map(|(name, ty)| (name.clone(), ty)).unzip();
-        Self { numbers, types, names, named: true, constants }
+        Self { known: true, numbers, types, names, named: true, constants }
     }
 }
 
 /// The registers that statements read or write.
 fn used(body: &[Statement]) -> HashSet<Reg> {
-    let mut used = HashSet::new();
-    let mut read = |operand: Operand, used: &mut HashSet<Reg>| {
+    let writes = |inst: &Inst| inst.operands().writes.into_iter().map(|(reg, _)| reg);
+    let mut used: HashSet<Reg> = Statement::instructions(body).into_iter().flat_map(writes).collect();
+    each_read(body, &mut |operand| {
         if let Operand::Reg(reg) = operand {
             used.insert(reg);
         }
-    };
+    });
+    used
+}
+
+/// Goes through the operands that statements read, those of guards among them.
+pub(super) fn each_read(body: &[Statement], read: &mut dyn FnMut(Operand)) {
     for statement in Statement::all(body) {
         match statement {
             Statement::Inst { inst, .. } => {
-                let operands = inst.operands();
-                operands.reads.iter().for_each(|&(operand, _)| read(operand, &mut used));
-                used.extend(operands.writes.iter().map(|&(reg, _)| reg));
+                inst.operands().reads.iter().for_each(|&(operand, _)| read(operand));
             }
-            Statement::If { cond, .. } | Statement::Break { cond, .. } => read(*cond, &mut used),
-            Statement::Branch { guard: Some(guard), .. } | Statement::Exit { guard: Some(guard), .. } => {
-                read(guard.cond, &mut used);
+            Statement::If { cond, .. } | Statement::Break { cond, .. } => read(*cond),
+            Statement::Branch { guard, .. } | Statement::Exit { guard, .. } => {
+                guard.iter().for_each(|guard| read(guard.cond));
             }
-            Statement::Branch { guard: None, .. }
-            | Statement::Exit { guard: None, .. }
-            | Statement::Label(_)
-            | Statement::Loop { .. }
-            | Statement::Scope { .. } => {}
+            Statement::Label(_) | Statement::Loop { .. } | Statement::Scope { .. } => {}
         }
     }
-    used
 }
 
 /// The registers that one instruction of the whole program writes, and which it gives a number.

@@ -26,7 +26,8 @@ impl<'t> Translator<'_, 't> {
             return self.barrier_reduction(form);
         }
         let id = self.src(form, Type::U32)?;
-        let threads = if form.more() { self.constant(form, "the number of threads", 32)? } else { self.all_threads() };
+        let threads =
+            if form.more() { self.constant(form, "the number of threads", 32)? } else { self.all_threads() };
         self.emit(match (kind, aligned) {
             (0, true) => Inst::BarrierSync { id, threads },
             (0, false) => Inst::Loose(LooseBarrier::Sync { id, threads }),
@@ -48,7 +49,11 @@ impl<'t> Translator<'_, 't> {
         let ty = form.last_type()?;
         let dst = self.dst(form, ty)?;
         let id = self.src(form, Type::U32)?;
-        let threads = if form.count() > 1 { self.constant(form, "the number of threads", 32)? } else { self.all_threads() };
+        let threads = if form.count() > 1 {
+            self.constant(form, "the number of threads", 32)?
+        } else {
+            self.all_threads()
+        };
         let src = self.src(form, Type::Pred)?;
         self.emit(Inst::BarrierReduce(BarrierReduce { op, id, threads, dst, src }));
         Ok(())

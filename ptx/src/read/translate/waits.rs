@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::plan::each_read;
 use crate::function::{Guard, Statement};
 use crate::inst::{Inst, MbarrierPhase, MbarrierTest, Operand, Reg};
 
@@ -44,30 +45,27 @@ fn target(statement: &Statement) -> Option<&str> {
 /// How often each register is read.
 fn reads(body: &[Statement]) -> HashMap<Reg, u32> {
     let mut reads = HashMap::new();
-    let mut read = |operand: Operand| {
+    each_read(body, &mut |operand| {
         if let Operand::Reg(reg) = operand {
             *reads.entry(reg).or_insert(0u32) += 1;
         }
-    };
-    for statement in Statement::all(body) {
-        match statement {
-            Statement::Inst { inst, .. } => inst.operands().reads.iter().for_each(|&(operand, _)| read(operand)),
-            Statement::If { cond, .. } | Statement::Break { cond, .. } => read(*cond),
-            Statement::Branch { guard, .. } | Statement::Exit { guard, .. } => {
-                guard.iter().for_each(|guard| read(guard.cond));
-            }
-            Statement::Label(_) | Statement::Loop { .. } | Statement::Scope { .. } => {}
-        }
-    }
+    });
     reads
 }
 
 /// The wait at the beginning of statements: what stands for it after its first label, and how many statements it is.
 fn wait(body: &[Statement], reads: &HashMap<Reg, u32>) -> Option<(Vec<Statement>, usize)> {
-    let [Statement::Label(again), Statement::Inst { inst: Inst::MbarrierTest(test), site }, branch, rest @ ..] = body else {
+    let [
+        Statement::Label(again),
+        Statement::Inst { inst: Inst::MbarrierTest(test), site },
+        branch,
+        rest @ ..,
+    ] = body
+    else {
         return None;
     };
-    let MbarrierTest { dst, barrier, phase: MbarrierPhase::Parity(parity), patient: true, order } = *test else {
+    let MbarrierTest { dst, barrier, phase: MbarrierPhase::Parity(parity), patient: true, order } = *test
+    else {
         return None;
     };
     let Statement::Branch { guard: Some(Guard { cond, negated }), target, .. } = branch else { return None };
@@ -85,11 +83,15 @@ fn wait(body: &[Statement], reads: &HashMap<Reg, u32>) -> Option<(Vec<Statement>
         }
         _ => return None,
     };
-    let mut folded = vec![Statement::Inst { inst: Inst::MbarrierWait { barrier, parity, order }, site: site.clone() }];
+    let mut folded =
+        vec![Statement::Inst { inst: Inst::MbarrierWait { barrier, parity, order }, site: site.clone() }];
     if reads.get(&dst).is_some_and(|&reads| reads > 1) {
         // The answer is used once more: it was yes.
         let src = Operand::Imm(1);
-        folded.push(Statement::Inst { inst: Inst::Move { ty: crate::types::Type::Pred, dst, src }, site: site.clone() });
+        folded.push(Statement::Inst {
+            inst: Inst::Move { ty: crate::types::Type::Pred, dst, src },
+            site: site.clone(),
+        });
     }
     Some((folded, length))
 }

@@ -6,7 +6,7 @@ use super::Translator;
 use super::form::Form;
 use super::integers::is_all;
 use super::operands::unsigned;
-use crate::inst::{Inst, Operand, Reg, ReduceOp, Shuffle, Vote, WarpInst};
+use crate::inst::{Inst, Operand, ReduceOp, Reg, Shuffle, Vote, WarpInst};
 use crate::types::Type;
 
 impl<'t> Translator<'_, 't> {
@@ -29,7 +29,9 @@ impl<'t> Translator<'_, 't> {
 
     fn elect(&mut self, form: &mut Form<'_, 't>) -> Read<()> {
         let word = form.operand()?;
-        let OperandKind::Pair(lane, dst) = word.kind else { return word.at.wrong("two results were needed: `d|p`") };
+        let OperandKind::Pair(lane, dst) = word.kind else {
+            return word.at.wrong("two results were needed: `d|p`");
+        };
         let dst = self.register(dst, word.at)?;
         self.fits(dst, Type::Pred, word.at)?;
         let all = is_all(form.peek());
@@ -70,7 +72,9 @@ impl<'t> Translator<'_, 't> {
             _ => {
                 let width = 32u32.saturating_sub(clamp >> 8 & 31);
                 if clamp & 31 != usual || !width.is_power_of_two() {
-                    return form.wrong(format!("segments of {clamp:#x}: those of 1 to 32 lanes, a power of two, are read"));
+                    return form.wrong(format!(
+                        "segments of {clamp:#x}: those of 1 to 32 lanes, a power of two, are read"
+                    ));
                 }
                 Inst::Warp(WarpInst::Shuffle { mode, dst, found, src, lane, width, members })
             }
@@ -79,7 +83,12 @@ impl<'t> Translator<'_, 't> {
     }
 
     fn vote(&mut self, form: &mut Form<'_, 't>) -> Read<()> {
-        let votes = [("all", Some(Vote::All)), ("any", Some(Vote::Any)), ("uni", Some(Vote::Uniform)), ("ballot", None)];
+        let votes = [
+            ("all", Some(Vote::All)),
+            ("any", Some(Vote::Any)),
+            ("uni", Some(Vote::Uniform)),
+            ("ballot", None),
+        ];
         let vote = form.need("a vote", &votes)?;
         let ty = form.last_type()?;
         let dst = self.dst(form, if vote.is_some() { Type::Pred } else { ty })?;
