@@ -27,9 +27,7 @@ pub(crate) fn signed_anew(ty: Type, bits: u64, negate: bool) -> u64 {
         Type::F16 => (0x8000, 0x7C00, NAN16.into()),
         Type::Bf16 => (0x8000, 0x7F80, NAN16.into()),
         Type::F64 => (1 << 63, 0x7FF << 52, bits),
-        Type::F32 | Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {
-            (1 << 31, 0x7F80_0000, NAN32.into())
-        }
+        _ => (1 << 31, 0x7F80_0000, NAN32.into()),
     };
     match (bits & !sign > infinity, negate) {
         (true, _) => nan,
@@ -155,15 +153,7 @@ fn kept_nan(from: Type, to: Type, bits: u64) -> Option<u64> {
     let nan = match from {
         Type::F64 => f64::from_bits(bits).is_nan(),
         Type::Bf16 => bits & 0x7FFF > 0x7F80,
-        Type::Pred
-        | Type::U8
-        | Type::U16
-        | Type::U32
-        | Type::S32
-        | Type::U64
-        | Type::S64
-        | Type::F16
-        | Type::F32 => false,
+        _ => false,
     };
     let (sign, payload) = (bits >> 63, bits & ((1 << 52) - 1));
     match (from, to) {
@@ -183,22 +173,14 @@ pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
     }
     let low = bits as u32;
     let number = match from {
-        Type::Pred => Number::Unsigned(bits & 1),
-        Type::U8 => Number::Unsigned(bits & 0xFF),
-        Type::U16 => Number::Unsigned(bits & 0xFFFF),
-        Type::U32 => Number::Unsigned(low.into()),
-        Type::U64 => Number::Unsigned(bits),
-        Type::S32 => Number::Signed(low.cast_signed().into()),
-        Type::S64 => Number::Signed(bits.cast_signed()),
         Type::F16 => Number::Single(from_f16(low as u16)),
         Type::Bf16 => Number::Single(from_bf16(low as u16)),
         Type::F32 => Number::Single(f32::from_bits(low)),
         Type::F64 => Number::Double(f64::from_bits(bits)),
+        integer if integer.is_signed() => Number::Signed(integer.extend(bits)),
+        integer => Number::Unsigned(integer.wrap(bits)),
     };
     match to {
-        Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {
-            to_integer(&number, to)
-        }
         Type::F64 => match number {
             Number::Unsigned(n) => n as f64,
             Number::Signed(n) => n as f64,
@@ -215,6 +197,7 @@ pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
         .into(),
         Type::F16 => to_f16(odd_single(&number)).into(),
         Type::Bf16 => to_bf16(odd_single(&number)).into(),
+        integer => to_integer(&number, integer),
     }
 }
 
@@ -245,11 +228,13 @@ fn to_integer(number: &Number, to: Type) -> u64 {
     match to {
         Type::Pred => u64::from(real != 0.0),
         Type::U8 => u64::from(real as u8),
+        Type::S8 => u64::from((real as i8).cast_unsigned()),
         Type::U16 => u64::from(real as u16),
+        Type::S16 => u64::from((real as i16).cast_unsigned()),
         Type::U32 => u64::from(real as u32),
         Type::S32 => u64::from((real as i32).cast_unsigned()),
         Type::U64 => real as u64,
-        Type::S64 | Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => (real as i64).cast_unsigned(),
+        _ => (real as i64).cast_unsigned(),
     }
 }
 

@@ -4,8 +4,12 @@ use crate::progress::Progress;
 use crate::race::Races;
 use crate::tensor_map::Map;
 
-/// Generic address of the parameter block. No allocation reaches this address.
+/// Generic address of the parameter block. No allocation reaches this address and the following ones.
 pub(crate) const PARAMETERS: u64 = 0xF000_0000_0000_0000;
+/// Generic address of the shared window: the low 32 bits are a shared address.
+pub(crate) const SHARED: u64 = 0xE000_0000_0000_0000;
+/// Generic address of each thread's local memory.
+pub(crate) const LOCAL: u64 = 0xD000_0000_0000_0000;
 
 /// State that the clusters of a launch share.
 #[derive(Debug)]

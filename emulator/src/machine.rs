@@ -12,7 +12,7 @@ use crate::flight::{Arrival, Load};
 use crate::launch::{Launch, Report};
 use crate::memory::Memory;
 use crate::multiply::{Scratch, Warpgroup};
-use crate::program::{Action, Program};
+use crate::program::Program;
 use crate::progress::Standing;
 use crate::race::SharedRaces;
 use crate::schedule::{Options, Random, Schedule};
@@ -126,9 +126,9 @@ pub(crate) enum Completion {
 /// requests.
 fn entry_registers(program: &Program) -> u32 {
     let function = &program.function;
-    let all = function.target.limits().registers / function.threads.max(1);
+    let all = function.target.limits().registers / function.threads().max(1);
     let asked = program.ops.iter().filter_map(|operation| {
-        let Action::Inst(Inst::SetMaxRegisters { grow: true, count }) = &operation.action else {
+        let Some(Inst::SetMaxRegisters { grow: true, count }) = operation.action.inst() else {
             return None;
         };
         Some(*count)
@@ -160,13 +160,13 @@ impl<'p> Machine<'p> {
         let function = &program.function;
         let [cx, cy, cz] = function.cluster;
         let held = entry_registers(program);
-        let warps_per_cta = function.threads / 32;
+        let warps_per_cta = function.threads().div_ceil(32);
         let all = cx * cy * cz * warps_per_cta;
         let groups = warps_per_cta.div_ceil(4);
         let cta = |rank: u32| Cta {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
-            shared: Shared::new(function.shared_bytes).counted(Places {
+            shared: Shared::new(function.all_shared()).counted(Places {
                 multiplies: all + rank * groups,
                 barriers: all + cx * cy * cz * groups + rank,
                 step: cx * cy * cz,

@@ -18,7 +18,7 @@ use crate::trap::Wait;
 
 /// The class of an operation, derived from its name.
 fn class(action: &Action) -> Class {
-    let Action::Inst(inst) = action else { return Class::Compute };
+    let Some(inst) = action.inst() else { return Class::Compute };
     let name = inst.name();
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     match () {
@@ -39,8 +39,9 @@ impl Machine<'_> {
         tracer.now += u64::from(tracer.serial);
         tracer.before = [self.loads.len(), self.warps[warp].stores.len()];
         let pc = self.warps[warp].pc;
-        if let Action::Inst(inst) = &self.program.ops[pc].action
-            && let Some((taken, ideal)) = self.conflicts(warp, inst)
+        let action = &self.program.ops[pc].action;
+        if let Some(inst) = action.inst()
+            && let Some((taken, ideal)) = self.conflicts((warp, self.executing(warp, action)), inst)
             && let Some(tracer) = &mut self.tracer
         {
             let counts = tracer.shared.entry(pc).or_default();
@@ -105,7 +106,7 @@ impl Machine<'_> {
         let state = &self.warps[warp];
         let (cta, group) = (state.cta, (state.index / 4) as usize);
         let mut stage = None;
-        if let Action::Inst(Inst::Wgmma { b, .. }) = &self.program.ops[pc].action {
+        if let Some(Inst::Wgmma { b, .. }) = self.program.ops[pc].action.inst() {
             let descriptor = state.registers.peek_wide(*b)[0];
             let start = ((descriptor & 0x3FFF) as u32) << 4;
             let landed = self.tracer.as_ref().map(|tracer| &tracer.landed);
@@ -122,7 +123,7 @@ impl Machine<'_> {
         for store in state.stores.iter().skip(stores) {
             tracer.copies.entry((warp, pc, store.lane, cta)).or_default().push_back(tracer.now);
         }
-        let multiplies = matches!(&self.program.ops[pc].action, Action::Inst(Inst::Wgmma { .. }));
+        let multiplies = matches!(self.program.ops[pc].action.inst(), Some(Inst::Wgmma { .. }));
         if multiplies && state.index.is_multiple_of(4) {
             let issued = Issued { pc, start: tracer.now, stage };
             tracer.multiplies.entry((cta, group)).or_default().0.push_back(issued);
@@ -172,7 +173,7 @@ impl Machine<'_> {
                 let Some(Issued { pc, start, stage }) = waiting.pop_front() else { return };
                 let start = start.max(*last);
                 *last = now;
-                if let Action::Inst(Inst::Wgmma { n, .. }) = &self.program.ops[pc].action {
+                if let Some(Inst::Wgmma { n, .. }) = self.program.ops[pc].action.inst() {
                     let track = Track::Multiplies(u32::try_from(group).unwrap_or(u32::MAX));
                     self.record(cta, track, Activity::Multiply { n: *n }, pc, (start, now), stage);
                 }
@@ -205,7 +206,7 @@ impl Machine<'_> {
         for (pc, [executed, wavefronts, ideal]) in tracer.shared {
             let operation = &self.program.ops[pc];
             let access = recorded.shared.entry(pc).or_insert_with(|| SharedAccess {
-                site: operation.site,
+                site: operation.site.clone(),
                 instruction: operation.action.name(),
                 scopes: self.program.scope_path(operation),
                 executed: 0,
@@ -242,7 +243,7 @@ impl Machine<'_> {
         stage: Option<u32>,
     ) {
         let operation = &self.program.ops[pc];
-        let (scopes, site) = (self.program.scope_path(operation), operation.site);
+        let (scopes, site) = (self.program.scope_path(operation), operation.site.clone());
         let cta = self.ctas[cta].id;
         if let Some(tracer) = &mut self.tracer
             && end > start
@@ -262,10 +263,18 @@ impl Machine<'_> {
         u32::try_from(below.count()).ok()
     }
 
+    /// The lanes that will execute an operation of a warp.
+    fn executing(&self, warp: usize, action: &Action) -> u32 {
+        let registers = &self.warps[warp].registers;
+        let Action::Guarded(guard, _) = action else { return registers.active };
+        let cond = registers.peek_predicate(guard.cond);
+        registers.active & if guard.negated { !cond } else { cond }
+    }
+
     /// The wavefronts of an instruction's accesses to shared memory, and the ideal number; `None` if it makes
     /// none.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others do not go through the banks by lanes")]
-    fn conflicts(&self, warp: usize, inst: &Inst) -> Option<(u64, u64)> {
+    fn conflicts(&self, (warp, active): (usize, u32), inst: &Inst) -> Option<(u64, u64)> {
         let registers = &self.warps[warp].registers;
         let vector = |ty: &Type, count: usize| ty.bytes() * u32::try_from(count).unwrap_or(0);
         let (base, offset, bytes) = match inst {
@@ -283,7 +292,7 @@ impl Machine<'_> {
         };
         let addresses = registers.peek(base);
         let mut places = [None; 32];
-        for lane in lanes(registers.active) {
+        for lane in lanes(active) {
             places[lane] = Some(addresses[lane].wrapping_add_signed(offset) & 0xFF_FFFF);
         }
         Some(wavefronts(&places, bytes, together(bytes)))

@@ -1,17 +1,21 @@
 //! A function lowered once for every launch: a linear list of operations, so a warp can stop and resume at
 //! any of them.
 //!
-//! Structured control flow becomes operations on a stack of lane masks ([`crate::warp`] executes them). Every
-//! block has an operation to jump to when no lane is left in it, so inactive lanes cost nothing.
+//! The function is lowered in its flat form ([`Function::flattened`]), whatever form it has.
 
-use ptx::inst::{Inst, Operand};
-use ptx::{Function, ParamKind, SourceSite, Statement, Type, Verified};
+use ptx::inst::Inst;
+use ptx::{Function, Guard, Name, SourceSite, Type, Verified};
+
+use crate::graph::Graph;
+use crate::lower::{Lowered, lower};
 
 /// A function ready to be launched on the emulator.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) function: Function,
     pub(crate) ops: Vec<Operation>,
+    /// The blocks of the operations.
+    pub(crate) graph: Graph,
     /// Scopes by index; 0 is the whole function.
     scopes: Vec<Scope>,
     /// Index of each register in the register file of its class.
@@ -23,9 +27,9 @@ pub struct Program {
 }
 
 #[derive(Clone, Debug)]
-struct Scope {
-    name: &'static str,
-    parent: usize,
+pub(crate) struct Scope {
+    pub(crate) name: Name,
+    pub(crate) parent: usize,
 }
 
 /// An operation and its place in the source.
@@ -34,113 +38,41 @@ pub(crate) struct Operation {
     pub(crate) action: Action,
     pub(crate) site: Option<SourceSite>,
     pub(crate) scope: usize,
+    pub(crate) block: usize,
 }
 
-/// What a warp does. Jump targets are indices of operations.
+/// What a warp does.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// An instruction.
     Inst(Inst),
-    /// Opens an `if`. Jumps to `otherwise` if no lane takes the first branch.
-    If { cond: Operand, otherwise: usize },
-    /// Switches to the second branch. Jumps to `end` if no lane takes it.
-    Else { end: usize },
-    /// Closes an `if`. Jumps to `exit` if no lane is left.
-    EndIf { exit: usize },
-    /// Opens a loop.
-    Loop,
-    /// Lanes leave the innermost loop. Jumps to `exit` if none is left.
-    Break { cond: Operand, exit: usize },
-    /// Jumps back to `start`, or closes the loop if no lane is left.
-    EndLoop { start: usize },
-    /// Ends the warp.
+    /// An instruction of the lanes for which a guard holds. The others go on with them.
+    Guarded(Guard, Inst),
+    /// The lanes for which the guard holds, or all without one, continue elsewhere.
+    Branch { guard: Option<Guard>, edge: Edge },
+    /// The beginning of a block to which several paths lead: lanes wait for others that may still come.
+    Meet,
+    /// Ends the lanes.
     Exit,
 }
 
-struct Lowering {
-    ops: Vec<Operation>,
-    scopes: Vec<Scope>,
-    scope: usize,
-    /// For each open block, innermost last: the operations with an `exit` that is the end of the block.
-    leaving: Vec<Vec<usize>>,
-}
-
-impl Lowering {
-    fn push(&mut self, action: Action, site: Option<SourceSite>) -> usize {
-        self.ops.push(Operation { action, site, scope: self.scope });
-        self.ops.len() - 1
-    }
-
-    /// Pushes an operation that jumps to the end of its block if no lane is left.
-    fn push_leaving(&mut self, action: Action, site: Option<SourceSite>) {
-        let at = self.push(action, site);
-        if let Some(block) = self.leaving.last_mut() {
-            block.push(at);
-        }
-    }
-
-    fn inner(&mut self, statements: &[Statement]) {
-        self.leaving.push(Vec::new());
-        self.block(statements);
-        let end = self.ops.len();
-        for at in self.leaving.pop().unwrap_or_default() {
-            match &mut self.ops[at].action {
-                Action::EndIf { exit } | Action::Break { exit, .. } => *exit = end,
-                Action::Inst(_)
-                | Action::If { .. }
-                | Action::Else { .. }
-                | Action::Loop
-                | Action::EndLoop { .. }
-                | Action::Exit => {}
-            }
-        }
-    }
-
-    fn block(&mut self, statements: &[Statement]) {
-        for statement in statements {
-            match statement {
-                Statement::Inst { inst, site } => {
-                    self.push(Action::Inst(inst.clone()), Some(*site));
-                }
-                Statement::If { cond, then, otherwise, site } => {
-                    let open = self.push(Action::If { cond: *cond, otherwise: 0 }, Some(*site));
-                    self.inner(then);
-                    let turn = self.push(Action::Else { end: 0 }, Some(*site));
-                    self.inner(otherwise);
-                    let end = self.ops.len();
-                    self.push_leaving(Action::EndIf { exit: 0 }, Some(*site));
-                    self.ops[open].action = Action::If { cond: *cond, otherwise: turn };
-                    self.ops[turn].action = Action::Else { end };
-                }
-                Statement::Loop { body, site } => {
-                    let open = self.push(Action::Loop, Some(*site));
-                    self.inner(body);
-                    self.push(Action::EndLoop { start: open + 1 }, Some(*site));
-                }
-                Statement::Break { cond, site } => {
-                    self.push_leaving(Action::Break { cond: *cond, exit: 0 }, Some(*site));
-                }
-                Statement::Scope { name, body } => {
-                    let outer = self.scope;
-                    self.scopes.push(Scope { name, parent: outer });
-                    self.scope = self.scopes.len() - 1;
-                    self.block(body);
-                    self.scope = outer;
-                }
-            }
-        }
-    }
+/// Where a branch leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    /// The block of the branch.
+    pub(crate) from: usize,
+    /// The block that it leads to.
+    pub(crate) to: usize,
+    /// The first operation of that block.
+    pub(crate) target: usize,
 }
 
 impl Program {
     /// Lowers a verified function for the emulator.
     pub fn new(function: &Verified) -> Self {
+        let flat = function.flattened();
+        let Lowered { ops, scopes, graph } = lower(&flat.body);
         let function: Function = (**function).clone();
-        let root = Scope { name: "", parent: 0 };
-        let mut lowering =
-            Lowering { ops: Vec::new(), scopes: vec![root], scope: 0, leaving: vec![Vec::new()] };
-        lowering.block(&function.body);
-        lowering.push(Action::Exit, None);
         let mut files = [0; 3];
         let slots = function
             .registers
@@ -152,7 +84,7 @@ impl Program {
             })
             .collect();
         let params = function.param_offsets();
-        Self { ops: lowering.ops, scopes: lowering.scopes, slots, files, params, function }
+        Self { ops, graph, scopes, slots, files, params, function }
     }
 
     /// The function's name.
@@ -161,41 +93,41 @@ impl Program {
     }
 
     /// The names of the scopes around an operation, outermost first.
-    pub(crate) fn scope_path(&self, operation: &Operation) -> Vec<&'static str> {
+    pub(crate) fn scope_path(&self, operation: &Operation) -> Vec<Name> {
         let mut path = Vec::new();
         let mut at = operation.scope;
         while let Some(scope) = self.scopes.get(at).filter(|_| at != 0) {
-            path.push(scope.name);
+            path.push(scope.name.clone());
             at = scope.parent;
         }
         path.reverse();
         path
     }
-
-    /// Offsets of the tensor maps in the parameter block.
-    pub(crate) fn tensor_map_offsets(&self) -> impl Iterator<Item = usize> + '_ {
-        let params = self.function.params.iter().zip(&self.params.0);
-        params.filter(|(param, _)| param.kind == ParamKind::TensorMap).map(|(_, offset)| *offset)
-    }
 }
 
 /// The index of a type's register file: 0 for predicates, 1 for up to 32 bits, 2 for 64 bits.
-pub(crate) fn class(ty: Type) -> usize {
-    match ty {
-        Type::Pred => 0,
-        Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::F16 | Type::Bf16 | Type::F32 => 1,
-        Type::U64 | Type::S64 | Type::F64 => 2,
+pub(crate) const fn class(ty: Type) -> usize {
+    match ty.bits() {
+        1 => 0,
+        64 => 2,
+        _ => 1,
     }
 }
 
 impl Action {
+    /// The instruction that it is.
+    pub(crate) const fn inst(&self) -> Option<&Inst> {
+        match self {
+            Self::Inst(inst) | Self::Guarded(_, inst) => Some(inst),
+            Self::Branch { .. } | Self::Meet | Self::Exit => None,
+        }
+    }
+
     /// The name in reports.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Inst(inst) => inst.name(),
-            Self::If { .. } | Self::Else { .. } | Self::EndIf { .. } => "if",
-            Self::Loop | Self::EndLoop { .. } => "loop",
-            Self::Break { .. } => "break",
+            Self::Inst(inst) | Self::Guarded(_, inst) => inst.name(),
+            Self::Branch { .. } | Self::Meet => "bra",
             Self::Exit => "exit",
         }
     }

@@ -40,7 +40,8 @@ impl Program {
         options: &Options<'_>,
     ) -> Result<Report, Failure> {
         let block = abi::parameter_bytes(&self.function, arguments, |map| Ok::<_, Failure>(encode(map)))?;
-        let maps = self.tensor_map_offsets().filter_map(|offset| {
+        let offsets = abi::tensor_map_offsets(&self.function, arguments).into_iter();
+        let maps = offsets.filter_map(|offset| {
             let map = decode(block.get(offset..offset + abi::TENSOR_MAP_BYTES)?)?.ok()?;
             Some((PARAMETERS + offset as u64, map))
         });

@@ -15,12 +15,16 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod note;
+mod own;
 mod tensor_map;
 mod tma;
 mod wgmma;
 
+pub(crate) use own::Local;
+
 use ptx::inst::Inst;
 
+use crate::launch::LOCAL;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
@@ -51,30 +55,38 @@ impl Machine<'_> {
         let program = self.program;
         match &program.ops[self.warps[warp].pc].action {
             Action::Inst(inst) => self.instruction(warp, inst),
-            action @ (Action::If { .. }
-            | Action::Else { .. }
-            | Action::EndIf { .. }
-            | Action::Loop
-            | Action::Break { .. }
-            | Action::EndLoop { .. }) => Ok(control::flow(&mut self.warps[warp], action)?),
+            Action::Guarded(guard, inst) => {
+                let taken = control::guarded(&mut self.warps[warp], *guard)?;
+                if taken == 0 {
+                    return Ok(Flow::Next);
+                }
+                let all = core::mem::replace(&mut self.warps[warp].registers.active, taken);
+                let flow = self.instruction(warp, inst);
+                self.warps[warp].registers.active = all;
+                flow
+            }
+            Action::Branch { guard, edge } => Ok(control::branch(&mut self.warps[warp], *guard, *edge)?),
+            Action::Meet => Ok(control::join(&mut self.warps[warp])),
             Action::Exit => self.exit(warp),
         }
     }
 
     fn instruction(&mut self, warp: usize, inst: &Inst) -> Result<Flow, Stop> {
         self.counts.instructions += 1;
-        let types = &self.program.function.registers;
+        if let Some((access, address)) = own::generic(inst) {
+            return self.by_generic(warp, access, address);
+        }
         let state = &mut self.warps[warp];
         let registers = &mut state.registers;
         match inst {
-            Inst::Move { dst, src } => arith::copy(registers, types, *dst, *src)?,
+            Inst::Move { ty, dst, src } => arith::copy(registers, *ty, *dst, *src)?,
             Inst::Binary { op, ty, dst, a, b } => arith::binary(registers, (*op, *ty), *dst, *a, *b)?,
             Inst::MulAdd { ty, dst, a, b, c } => arith::mul_add(registers, *ty, *dst, [*a, *b, *c])?,
             Inst::MulWide { dst, a, b } => arith::mul_wide(registers, *dst, *a, *b)?,
             Inst::Unary { op, ty, dst, a } => arith::unary(registers, *op, *ty, *dst, *a)?,
             Inst::Compare { op, ty, dst, a, b } => arith::compare(registers, (*op, *ty), *dst, *a, *b)?,
             Inst::Select { ty, dst, a, b, cond } => arith::select(registers, *ty, *dst, [*a, *b, *cond])?,
-            Inst::Convert { from, dst, src } => arith::convert(registers, *from, types, *dst, *src)?,
+            Inst::Convert { from, to, dst, src } => arith::convert(registers, (*from, *to), *dst, *src)?,
             Inst::Pack { ty, dst, low, high } => arith::pack(registers, *ty, *dst, *low, *high)?,
             Inst::Unpack { low, high, src } => arith::unpack(registers, *low, *high, *src)?,
             Inst::Split { ty, dst, src } => arith::split(registers, *ty, dst, *src)?,
@@ -94,9 +106,19 @@ impl Machine<'_> {
             Inst::Ordered(access) => return self.ordered(warp, access),
             Inst::GridDependency { wait } => return Ok(self.grid_dependency(warp, *wait)),
             Inst::Trap => return Err(Fault::Trapped.into()),
-            Inst::LoadParam { dst, param } => return self.load_param(warp, *dst, *param),
-            Inst::ParamAddress { dst, param } => return self.param_address(warp, *dst, *param),
-            Inst::SharedBase { dst } => return self.shared_base(warp, *dst),
+            Inst::LoadParam { ty, dst, param, offset } => {
+                return self.load_param(warp, *ty, dst, (*param, *offset));
+            }
+            Inst::ParamAddress { dst, param, offset, .. } => {
+                return self.param_address(warp, *dst, (*param, *offset));
+            }
+            Inst::SharedBase { dst, offset } => return self.shared_base(warp, *dst, *offset),
+            Inst::LocalBase { dst, offset } => {
+                registers.write_wide(*dst, &[LOCAL + u64::from(*offset); 32])?;
+            }
+            Inst::ConvertAddress { space, to, dst, src } => {
+                own::convert_address(registers, (*space, *to), *dst, *src)?;
+            }
             Inst::Load { space, ty, dst, address } => return self.load(warp, *space, *ty, dst, *address),
             Inst::Store { space, ty, src, address } => return self.store(warp, *space, *ty, src, *address),
             Inst::LoadConstant { ty, dst, address } => {

@@ -45,7 +45,7 @@ pub(crate) use tracer::{Issued, Run, Tracer};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use ptx::SourceSite;
+use ptx::{Name, SourceSite};
 
 use crate::trap::Wait;
 
@@ -106,7 +106,7 @@ pub struct Event {
     pub stage: Option<u32>,
     /// The scopes around the statement, outermost first. For asynchronous work: those of the instruction that
     /// issued it.
-    pub scopes: Vec<&'static str>,
+    pub scopes: Vec<Name>,
     /// The statement, or the first one of several. For asynchronous work: the statement that issued it.
     pub site: Option<SourceSite>,
     /// The step in which the activity began.
@@ -187,7 +187,7 @@ pub struct SharedAccess {
     /// The instruction's name.
     pub instruction: &'static str,
     /// The scopes around it, outermost first.
-    pub scopes: Vec<&'static str>,
+    pub scopes: Vec<Name>,
     /// Number of executions, counted per warp.
     pub executed: u64,
     /// Total number of wavefronts.

@@ -2,12 +2,14 @@
 
 mod display;
 mod fault;
+mod own;
 mod rule;
 mod tensor;
 
-use ptx::SourceSite;
+use ptx::{Name, SourceSite};
 
 pub use fault::{Fault, Owner};
+pub use own::OwnFault;
 pub use rule::Rule;
 pub use tensor::TensorFault;
 
@@ -21,6 +23,8 @@ pub struct Trap {
     /// The name of the shared memory at fault, if the program names it
     /// ([`Builder::name_shared`](ptx::Builder::name_shared)).
     pub region: Option<String>,
+    /// The name of the register at fault, if the program has names for its registers ([`Function::names`](ptx::Function::names)).
+    pub register: Option<String>,
     /// The warp and instruction at fault; `None` if no instruction is, as in a hang.
     pub place: Option<Place>,
 }
@@ -41,7 +45,7 @@ pub struct Place {
     /// The lane at fault; `None` if it is not a single lane.
     pub lane: Option<u32>,
     /// The enclosing scopes, outermost first.
-    pub scopes: Vec<&'static str>,
+    pub scopes: Vec<Name>,
 }
 
 /// What one waiting warp waits for.
@@ -53,7 +57,7 @@ pub struct Waiting {
     pub on: Wait,
 }
 
-/// What a warp can wait for. Offsets are bytes from the beginning of the CTA's dynamic shared memory.
+/// What a warp can wait for. Offsets are bytes from the beginning of the CTA's shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
@@ -152,6 +156,17 @@ impl Fault {
             return None;
         };
         Some(*offset)
+    }
+
+    /// The number of the register at fault; `None` if the fault is about other things.
+    pub(crate) fn register(&self) -> Option<u32> {
+        let (Self::RegisterUninitialised { register }
+        | Self::RegisterInFlight { register, .. }
+        | Self::MissingWgmmaFence { register }) = self
+        else {
+            return None;
+        };
+        Some(*register)
     }
 
     /// The fault of one lane.

@@ -1,4 +1,4 @@
-//! A warp: 32 lanes that execute together, a stack of lane masks and a register file.
+//! A warp: up to 32 lanes that execute together, and a register file.
 
 mod strand;
 
@@ -10,33 +10,12 @@ use ptx::Type;
 use ptx::inst::{MbarrierOrder, Operand, Reg};
 
 use crate::flight::{MapRead, Store, ThreadCopy};
+use crate::graph::Rounds;
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::program::{Program, class};
+use crate::step::Local;
 use crate::trap::Fault;
 use crate::views::Views;
-
-/// An open block of the program: an `if` or a loop.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Frame {
-    /// The lanes that entered, the lanes that take the second branch, and the operation where that branch
-    /// begins.
-    If { id: u64, entered: u32, other: u32, otherwise: usize },
-    /// The lanes that entered, the first operation, and the number of rounds so far.
-    Loop { id: u64, entered: u32, start: usize, round: u64 },
-}
-
-impl Frame {
-    /// A number that identifies the block and this execution of it.
-    pub(crate) fn id(&self) -> u64 {
-        let (Self::If { id, .. } | Self::Loop { id, .. }) = self;
-        *id
-    }
-
-    pub(crate) fn entered(&mut self) -> &mut u32 {
-        let (Self::If { entered, .. } | Self::Loop { entered, .. }) = self;
-        entered
-    }
-}
 
 /// Why a warp cannot continue.
 #[derive(Clone, Debug)]
@@ -91,12 +70,14 @@ pub(crate) struct Registers<'p> {
     undefined: BTreeMap<u32, (u32, Fault)>,
     /// The lanes that execute the current instruction.
     pub(crate) active: u32,
+    /// The lanes that are there and have not ended.
+    pub(crate) alive: u32,
     /// Number of `wgmma.fence` instructions executed.
     fences: u32,
 }
 
 impl<'p> Registers<'p> {
-    fn new(program: &'p Program) -> Self {
+    fn new(program: &'p Program, alive: u32) -> Self {
         let [predicates, narrow, wide] = program.files;
         Self {
             program,
@@ -105,7 +86,8 @@ impl<'p> Registers<'p> {
             wide: vec![[0; 32]; wide],
             access: vec![Access::default(); program.slots.len()],
             undefined: BTreeMap::new(),
-            active: ALL,
+            active: alive,
+            alive,
             fences: 0,
         }
     }
@@ -185,11 +167,42 @@ impl<'p> Registers<'p> {
         })
     }
 
+    fn ty(&self, reg: Reg) -> Type {
+        self.program.function.registers[reg.0 as usize]
+    }
+
+    /// Whether an operand is a register of 64 bits.
+    pub(crate) fn is_wide(&self, operand: Operand) -> bool {
+        matches!(operand, Operand::Reg(reg) if class(self.ty(reg)) == 2)
+    }
+
+    /// Reads the bits of a value of this type from a register that may be wider.
+    pub(crate) fn read_low(&mut self, ty: Type, operand: Operand) -> Result<Lanes<u64>, Fault> {
+        if class(ty) == 1 && self.is_wide(operand) {
+            return self.read_wide(operand);
+        }
+        self.read_as(ty, operand)
+    }
+
     /// A value of up to 32 bits, without the checks and effects of a read.
     pub(crate) fn peek(&self, operand: Operand) -> Lanes<u32> {
         match operand {
             Operand::Imm(bits) => [bits as u32; 32],
             Operand::Reg(reg) => self.narrow.get(self.slot(reg)).copied().unwrap_or([0; 32]),
+        }
+    }
+
+    /// A predicate, without the checks and effects of a read.
+    pub(crate) fn peek_predicate(&self, operand: Operand) -> u32 {
+        match operand {
+            Operand::Imm(bits) => {
+                if bits == 0 {
+                    0
+                } else {
+                    ALL
+                }
+            }
+            Operand::Reg(reg) => self.predicates.get(self.slot(reg)).copied().unwrap_or(0),
         }
     }
 
@@ -243,6 +256,17 @@ impl<'p> Registers<'p> {
         }
     }
 
+    /// Writes a value of this type to a register that may be wider: it is extended, with its sign if the type has one.
+    pub(crate) fn write_extended(&mut self, ty: Type, reg: Reg, values: &Lanes<u64>) -> Result<(), Fault> {
+        let own = self.ty(reg);
+        if own.bits() <= ty.bits() || ty == Type::Pred {
+            return self.write_as(ty, reg, values);
+        }
+        let extended =
+            |value| if ty.is_signed() { own.wrap(ty.extend(value).cast_unsigned()) } else { value };
+        self.write_as(own, reg, &values.map(extended))
+    }
+
     /// Marks a lane's register as undefined, as it was loaded from memory that was never written. A use of
     /// the register is refused with `fault`. The load itself is legal (ISA "ld").
     pub(crate) fn undefine(&mut self, reg: Reg, lane: usize, fault: Fault) {
@@ -267,7 +291,7 @@ impl<'p> Registers<'p> {
         if fences == 0 || access.touched == fences + 1 || other_shape {
             return Err(Fault::MissingWgmmaFence { register: reg.0 });
         }
-        if needs_value && access.written != ALL {
+        if needs_value && self.alive & !access.written != 0 {
             return Err(Fault::RegisterUninitialised { register: reg.0 });
         }
         access.in_flight += 1;
@@ -286,7 +310,7 @@ impl<'p> Registers<'p> {
         if fences == 0 || access.touched == fences + 1 {
             return Err(Fault::MissingWgmmaFence { register: reg.0 });
         }
-        if access.written != ALL {
+        if self.alive & !access.written != 0 {
             return Err(Fault::RegisterUninitialised { register: reg.0 });
         }
         access.in_flight += 1;
@@ -331,11 +355,10 @@ pub(crate) struct Warp<'p> {
     pub(crate) index: u32,
     /// Index of the next operation.
     pub(crate) pc: usize,
-    pub(crate) frames: Vec<Frame>,
+    /// The rounds of the loops that the current lanes are in.
+    pub(crate) rounds: Rounds,
     /// Lanes that are elsewhere in the program.
     pub(crate) strands: Vec<Strand>,
-    /// The block at the end of which the current lanes wait for others.
-    pub(crate) joins: Option<u64>,
     /// Whether lanes have gone ahead alone instead of waiting for others.
     pub(crate) ahead: bool,
     /// Number of consecutive polls of words that did not find a new value.
@@ -344,6 +367,8 @@ pub(crate) struct Warp<'p> {
     /// lock.
     pub(crate) own_word: bool,
     pub(crate) registers: Registers<'p>,
+    /// The local memory of its lanes.
+    pub(crate) local: Local,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) exited: bool,
     /// Number of multiplies issued.
@@ -391,17 +416,20 @@ pub(crate) struct Warp<'p> {
 
 impl<'p> Warp<'p> {
     pub(crate) fn new(program: &'p Program, (cta, index): (usize, u32), place: usize, held: u32) -> Self {
+        // The last warp of a CTA may have fewer threads.
+        let threads = program.function.threads().saturating_sub(index * 32);
+        let alive = if threads < 32 { (1 << threads) - 1 } else { ALL };
         Self {
             cta,
             index,
             pc: 0,
-            frames: Vec::new(),
+            rounds: Rounds::new(),
             strands: Vec::new(),
-            joins: None,
             ahead: false,
             fruitless: 0,
             own_word: false,
-            registers: Registers::new(program),
+            registers: Registers::new(program, alive),
+            local: Local::new(program.function.local_bytes),
             blocked: None,
             exited: false,
             multiplies: 0,
@@ -427,6 +455,10 @@ impl<'p> Warp<'p> {
         }
     }
 
+    pub(crate) fn program(&self) -> &'p Program {
+        self.registers.program
+    }
+
     /// The index of a lane's thread in the CTA.
     pub(crate) fn thread(&self, lane: usize) -> u16 {
         self.index.wrapping_mul(32).wrapping_add(lane as u32) as u16
@@ -447,10 +479,11 @@ impl<'p> Warp<'p> {
         self.stores.iter().all(|store| store.done || !self.covers(pending, store))
     }
 
-    /// Refuses an instruction that the whole warp must execute together, if some lanes are inactive.
+    /// Refuses an instruction that the whole warp must execute together, if some lanes do not. Lanes that have ended do not count:
+    /// the instructions wait for the threads that have not exited (ISA "shfl.sync", "barrier", "exit").
     pub(crate) fn converged(&self) -> Result<(), Fault> {
         match self.registers.active {
-            ALL => Ok(()),
+            active if active == self.registers.alive => Ok(()),
             active => Err(Fault::Divergence { active }),
         }
     }

@@ -2,6 +2,7 @@
 
 mod launch;
 
+use ptx::Name;
 use ptx::abi::ArgumentError;
 
 use crate::host::{bytes_in_words, free_in_words};
@@ -172,7 +173,7 @@ pub enum EngineError {
         /// The name of the program's entry.
         kernel: String,
         /// The parameter's name.
-        parameter: &'static str,
+        parameter: Name,
         /// The device address.
         address: u64,
         /// Bytes that the kernel accesses from there; 1 if only the first byte is known.
@@ -229,9 +230,9 @@ pub enum EngineError {
         /// The name of the program's entry.
         kernel: String,
         /// The names that the program declares, in order.
-        declared: Vec<&'static str>,
+        declared: Vec<Name>,
         /// The names that the interface of the call states.
-        given: Vec<&'static str>,
+        given: Vec<Name>,
     },
     /// A kernel has another number of programs than were loaded.
     #[error(

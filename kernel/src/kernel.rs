@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ptx::{Builder, VerifyError};
+use ptx::{Builder, Name, VerifyError};
 
 use crate::buffer::Buffer;
 use crate::demand::Demand;
@@ -208,8 +208,8 @@ pub(crate) fn as_stated<C: Clone>(
     call: &C,
     Launch { arguments, places, .. }: &Launch,
 ) -> Result<(), EngineError> {
-    let (name, given) = (program.name(), places.iter().map(|place| place.name));
-    let declared = program.function().params.iter().map(|param| param.name);
+    let (name, given) = (program.name(), places.iter().map(|place| Name::from(place.name)));
+    let declared = program.function().params.iter().map(|param| param.name.clone());
     if !declared.clone().eq(given.clone()) {
         let (declared, given) = (declared.collect(), given.collect());
         return Err(EngineError::Parameters { kernel: name.to_owned(), declared, given });

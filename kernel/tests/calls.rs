@@ -186,7 +186,7 @@ fn small_tiles_fetch_single_lines() {
         let launch = gemm.launch(&call, 132).expect("legal").expect("rows");
         let maps = launch.arguments.iter().filter_map(|argument| match argument {
             Argument::TensorMap(map) => Some(map.promotion),
-            Argument::Scalar(..) | Argument::Im2colMap(_) => None,
+            Argument::Scalar(..) | Argument::Im2colMap(_) | Argument::Bytes(_) => None,
         });
         maps.take(2).collect::<Vec<_>>()
     };

@@ -395,7 +395,7 @@ fn records_name_buffers_alone() {
             let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
             match gpu.prepare(&program, launch.grid, &launch.arguments) {
                 Ok(_) => assert!(legal, "{why}"),
-                Err(EngineError::Foreign { parameter: "records", address, .. }) => {
+                Err(EngineError::Foreign { parameter, address, .. }) if parameter == "records" => {
                     assert_eq!((legal, address), (false, host), "{why}");
                 }
                 Err(error) => panic!("{why}: {error}"),

@@ -102,7 +102,7 @@ fn a_parameter_that_is_not_stated_is_an_error() {
     let error =
         Kernel::run(&AnyGemm::of::<Forgetful>("forgets"), &mut engine, &call).expect_err("one too few");
     let EngineError::Parameters { declared, given, .. } = &error else { panic!("{error}") };
-    let stated: Vec<_> = declared.iter().copied().filter(|name| *name != "forgotten").collect();
+    let stated: Vec<_> = declared.iter().filter(|name| **name != "forgotten").cloned().collect();
     assert!(stated == *given && declared.len() == given.len() + 1, "{error}");
 }
 

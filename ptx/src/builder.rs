@@ -105,7 +105,7 @@ impl Builder {
     // ---- registers, parameters, constants ----
 
     /// A new register of type `ty`, not written yet.
-    pub(crate) fn register(&self, ty: Type) -> Reg {
+    pub fn register(&self, ty: Type) -> Reg {
         let mut state = self.state.borrow_mut();
         state.registers.push(ty);
         Reg(u32::try_from(state.registers.len() - 1).unwrap_or(u32::MAX))
@@ -208,9 +208,9 @@ impl Builder {
         }
         const { assert!(TENSOR_MAP_BYTES == 128) };
         let operand = match (kind, ty) {
-            (Some(ParamKind::TensorMap), _) => {
-                self.define::<u64>(|dst| Inst::ParamAddress { dst, param, offset: 0 }).operand()
-            }
+            (Some(ParamKind::TensorMap), _) => self
+                .define::<u64>(|dst| Inst::ParamAddress { generic: true, dst, param, offset: 0 })
+                .operand(),
             (Some(ParamKind::Scalar(Type::U32)), Type::Pred) => {
                 self.param_value::<u32>(param).differs_from(0).operand()
             }

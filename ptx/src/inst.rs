@@ -255,8 +255,10 @@ pub enum Inst {
         /// Bytes from the beginning of the parameter to the first element.
         offset: u32,
     },
-    /// `cvta.param.u64`: the generic address of a parameter. ISA "cvta".
+    /// `cvta.param.u64` or `mov.u64`: the address of a parameter, generic or in [`Space::Param`]. ISA "cvta", "mov".
     ParamAddress {
+        /// Whether the address is generic.
+        generic: bool,
         /// A `.u64` register.
         dst: Reg,
         /// Index into [`Function::params`](crate::Function::params).

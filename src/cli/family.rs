@@ -171,7 +171,7 @@ fn explain<K: Family>(kernel: &K) -> Result<(), Failure> {
     let [x, y, z] = function.cluster;
     let own = [
         ("cluster", format!("{x}x{y}x{z}"), "CTAs"),
-        ("threads", function.threads.to_string(), "per CTA"),
+        ("threads", function.threads().to_string(), "per CTA"),
         ("shared bytes", function.shared_bytes.to_string(), "of the 232448 that a CTA can have"),
     ];
     writeln!(out(), "{} ({})", name(kernel), program.name())?;

@@ -205,7 +205,7 @@ fn waits(events: &[Event]) -> Vec<(&'static str, f64)> {
 fn conflicts(access: &SharedAccess, instructions: u64) -> String {
     let SharedAccess { instruction, executed, wavefronts, ideal, scopes, site } = access;
     let factor = *wavefronts as f64 / (*ideal).max(1) as f64;
-    let place = site.map_or(String::new(), |site| format!(" ({}:{})", site.file(), site.line()));
+    let place = site.as_ref().map_or(String::new(), |site| format!(" ({site})"));
     let scopes = scopes.join(" / ");
     format!(
         "{factor:.2} x the wavefronts without conflicts ({wavefronts} of {ideal}): {instructions} {instruction} in \

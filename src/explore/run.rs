@@ -163,7 +163,7 @@ fn shown(event: &Event, lane: i64, ring: Option<RingPlan>, words: &mut Words) ->
         Activity::Multiply { n } => (format!("64 x {n} sums"), -1),
         _ => (String::new(), -1),
     };
-    let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
+    let site = event.site.as_ref().map_or_else(String::new, ToString::to_string);
     // The trace names barriers by their number of arrivals; the plan says which barrier it is.
     let stage = if let Activity::Wait(Wait::Mbarrier { offset, .. }) = &event.activity {
         stage(ring, *offset).or(event.stage)
@@ -183,7 +183,7 @@ pub fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)> {
     let mut sums: Vec<(SharedAccess, u64)> = Vec::new();
     for access in accesses {
         let same = |(sum, _): &&mut (SharedAccess, u64)| {
-            (sum.site, sum.instruction, &sum.scopes) == (access.site, access.instruction, &access.scopes)
+            (&sum.site, sum.instruction, &sum.scopes) == (&access.site, access.instruction, &access.scopes)
         };
         match sums.iter_mut().find(same) {
             Some((sum, instructions)) => {

@@ -158,7 +158,9 @@ const REASONS: &[Reason] = &[
     Reason {
         name: "fresh-stage",
         targets: &["mbarrier.try_wait"],
-        covers: |_, mutation| mutation.within.is_none() && mutation.scopes.contains(&"producer"),
+        covers: |_, mutation| {
+            mutation.within.is_none() && mutation.scopes.iter().any(|scope| scope == "producer")
+        },
         why: "It is executed once, before the producer has filled a stage of the ring: nothing is in the stage, \
               and the wait does not wait.",
     },
@@ -179,7 +181,8 @@ const REASONS: &[Reason] = &[
         name: "own-multiplies",
         targets: &["wgmma.wait_group"],
         covers: |function, mutation| {
-            function.threads == 128 && matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. }))
+            function.threads() == 128
+                && matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. }))
         },
         why: "The CTA is one warpgroup: every thread that has passed both statements has waited for the \
               multiplies of the whole CTA.",

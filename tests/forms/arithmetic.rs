@@ -100,15 +100,15 @@ fn bytes() {
         let src = written(f, Type::U8, 1)[0];
         let cond = written(f, Type::Pred, 1)[0];
         let fresh = |ty| registers(f, ty, 1)[0];
-        forms.add(Inst::Move { dst: fresh(Type::U8), src }, Ok(()));
+        forms.add(Inst::Move { ty: Type::U8, dst: fresh(Type::U8), src }, Ok(()));
         forms.add(
             Inst::Select { ty: Type::U8, dst: fresh(Type::U8), a: src, b: Operand::Imm(7), cond },
             Ok(()),
         );
         for ty in TYPES.into_iter().filter(|ty| !matches!(ty, Type::Pred | Type::Bf16)) {
-            forms.add(Inst::Convert { from: Type::U8, dst: fresh(ty), src }, Ok(()));
+            forms.add(Inst::Convert { from: Type::U8, to: ty, dst: fresh(ty), src }, Ok(()));
             let src = written(f, ty, 1)[0];
-            forms.add(Inst::Convert { from: ty, dst: fresh(Type::U8), src }, Ok(()));
+            forms.add(Inst::Convert { from: ty, to: Type::U8, dst: fresh(Type::U8), src }, Ok(()));
         }
         for (space, address) in addresses(f) {
             for count in [1, 2, 4] {
@@ -177,5 +177,5 @@ fn special_registers() {
             forms.add(Inst::ReadSpecial { dst, special }, Ok(()));
         }
     });
-    assert_eq!(count, 28);
+    assert_eq!(count, 40);
 }

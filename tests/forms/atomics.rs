@@ -3,30 +3,18 @@
 use ptx::inst::{Address, AtomicInst, AtomicOp, AtomicSem, AtomicType, LoadOrder, OrderedInst, StoreOrder};
 use ptx::{Builder, Inst, Operand, Reg, Scope, Space, Type};
 
-use crate::{assembled, fresh};
+use crate::assembled;
 
 /// New registers of a type.
 pub(crate) fn registers(f: &Builder, ty: Type, count: usize) -> Vec<Reg> {
-    match ty {
-        Type::Pred => fresh::<bool>(f, count),
-        Type::U8 => fresh::<u8>(f, count),
-        Type::U16 => fresh::<u16>(f, count),
-        Type::U32 => fresh::<u32>(f, count),
-        Type::S32 => fresh::<i32>(f, count),
-        Type::U64 => fresh::<u64>(f, count),
-        Type::S64 => fresh::<i64>(f, count),
-        Type::F16 => fresh::<half::f16>(f, count),
-        Type::Bf16 => fresh::<half::bf16>(f, count),
-        Type::F32 => fresh::<f32>(f, count),
-        Type::F64 => fresh::<f64>(f, count),
-    }
+    (0..count).map(|_| f.register(ty)).collect()
 }
 
 /// Initialised registers of a type.
 pub(crate) fn written(f: &Builder, ty: Type, count: usize) -> Vec<Operand> {
     let registers = registers(f, ty, count);
     for &dst in &registers {
-        f.emit(Inst::Move { dst, src: Operand::Imm(0) });
+        f.emit(Inst::Move { ty, dst, src: Operand::Imm(0) });
     }
     registers.into_iter().map(Operand::Reg).collect()
 }

@@ -9,7 +9,7 @@ mod assembler;
 mod atomics;
 mod matrices;
 
-use ptx::{Builder, Entry, Function, Inst, Reg, Scalar, Target};
+use ptx::{Builder, Entry, Function, Inst, Target};
 
 /// The sources of operands for the instructions of a family.
 struct Forms<'f> {
@@ -21,11 +21,6 @@ struct Forms<'f> {
 /// Whether the verifier accepts a function with this instruction, its operands taken from `build`'s builder.
 fn entry(name: &str) -> Entry {
     Entry { name: name.into(), target: Target::Sm90a, threads: 256, shared_bytes: 65536, cluster: [2, 1, 1] }
-}
-
-/// Registers that an instruction may write.
-fn fresh<T: Scalar>(f: &Builder, count: usize) -> Vec<Reg> {
-    (0..count).map(|_| f.uninitialised::<T>().reg()).collect()
 }
 
 impl Forms<'_> {

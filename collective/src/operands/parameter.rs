@@ -138,7 +138,7 @@ impl dyn Visit + '_ {
 ///     interface(&mut Declares(f), None);
 ///     f.store_global(f.parameter::<u64>("d"), 0, [f.parameter::<u32>("rows")]);
 /// });
-/// assert_eq!(function.params.iter().map(|param| param.name).collect::<Vec<_>>(), ["d", "rows"]);
+/// assert_eq!(function.params.iter().map(|param| &*param.name).collect::<Vec<_>>(), ["d", "rows"]);
 /// # function.verify().expect("a legal program");
 /// ```
 #[derive(Debug)]
@@ -159,6 +159,6 @@ impl Visit for Declares<'_> {
             Kind::Signed => (ParamKind::Scalar(Type::U32), false, Type::S32),
             Kind::Number(ty) => (ParamKind::Scalar(ty), ty == Type::U64, ty),
         };
-        self.0.declare(Param { name, kind, number }, ty);
+        self.0.declare(Param { name: name.into(), kind, number }, ty);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn run<const N: usize>(
     };
     let function = Function::build(entry, |f: &Builder| {
         let (inputs, outputs) = (f.param::<u64>("x"), f.param::<u64>("y"));
-        let scalars = NAMES[..scalars.len()].iter().map(|name| f.param(name)).collect();
+        let scalars = NAMES[..scalars.len()].iter().map(|&name| f.param(name)).collect();
         let thread = f.special(Special::CtaX) * 128 + f.special(Special::ThreadX);
         let at = inputs + thread.mul_wide(4 * N as u32);
         let x = core::array::from_fn(|i| f.load_global::<f32>(at, 4 * i as i32));

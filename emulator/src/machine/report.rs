@@ -11,7 +11,7 @@ impl Machine<'_> {
         let cta = &self.ctas[warp.cta];
         let operation = &self.program.ops[pc];
         Place {
-            site: operation.site,
+            site: operation.site.clone(),
             instruction: operation.action.name(),
             cta: cta.id,
             rank: cta.rank,
@@ -29,7 +29,7 @@ impl Machine<'_> {
         let last = self.program.ops.len() - 1;
         let operation = &self.program.ops[(pc as usize).min(last)];
         Place {
-            site: operation.site,
+            site: operation.site.clone(),
             instruction: operation.action.name(),
             cta: coordinates(function.cluster, self.launch.grid, cluster.into(), rank),
             rank,
@@ -43,7 +43,15 @@ impl Machine<'_> {
         let (warp, pc) = stop.by.unwrap_or((warp, self.warps[warp].pc));
         let place = Some(self.place(warp, pc, stop.lane));
         let region = stop.fault.offset().and_then(|offset| self.program.function.region(offset));
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault: *stop.fault, region, place })
+        let named = |&register: &u32| self.program.function.names.get(register as usize);
+        let register = stop.fault.register().as_ref().and_then(named).map(|name| name.to_string());
+        Box::new(Trap {
+            kernel: self.program.function.name.clone(),
+            fault: *stop.fault,
+            region,
+            register,
+            place,
+        })
     }
 
     pub(crate) fn hang(&self) -> Box<Trap> {
@@ -57,13 +65,17 @@ impl Machine<'_> {
             return self.trap(warp, Fault::Divergence { active }.by(warp, pc, None));
         }
         let exited = self.warps.iter().filter(|warp| warp.exited).count() as u32;
-        let fault = Fault::Hang { waiting: self.waiting(), exited };
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault, region: None, place: None })
+        self.everywhere(Fault::Hang { waiting: self.waiting(), exited })
     }
 
     pub(crate) fn out_of_fuel(&self) -> Box<Trap> {
-        let fault = Fault::Fuel { limit: self.options.fuel, warps: self.waiting() };
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault, region: None, place: None })
+        self.everywhere(Fault::Fuel { limit: self.options.fuel, warps: self.waiting() })
+    }
+
+    /// The trap of a fault that is no single instruction's.
+    fn everywhere(&self, fault: Fault) -> Box<Trap> {
+        let kernel = self.program.function.name.clone();
+        Box::new(Trap { kernel, fault, region: None, register: None, place: None })
     }
 
     /// For every warp that has not exited: where it is, and what it waits for.
@@ -73,9 +85,9 @@ impl Machine<'_> {
         for index in alive {
             let warp = &self.warps[index];
             // Lanes that wait for other lanes of their warp are not the cause of a hang.
-            let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge | Blocked::Meet));
-            let other = warp.strands.iter().find(|strand| own && !strand.waits_for_own());
-            let (pc, blocked, polled) = match other {
+            let own = warp.waits_for_own(None);
+            let other = (0..warp.strands.len()).find(|&strand| own && !warp.waits_for_own(Some(strand)));
+            let (pc, blocked, polled) = match other.map(|index| &warp.strands[index]) {
                 Some(strand) => (strand.pc, strand.blocked.as_ref(), strand.polled),
                 None => (warp.pc, warp.blocked.as_ref(), warp.polled),
             };

@@ -8,7 +8,6 @@ use ptx::inst::Inst;
 use super::rounds::{IDLE_ROUNDS, LOOKS, Outcome};
 use super::turn::Turn;
 use crate::machine::{Completion, Machine, Pace};
-use crate::program::Action;
 use crate::trap::Trap;
 
 /// Number of steps before the first byte of a copy arrives.
@@ -170,7 +169,7 @@ impl Pace {
 /// The number of columns of the next multiply of a warpgroup.
 fn columns(machine: &Machine<'_>, cta: usize, group: usize) -> u64 {
     let pc = machine.ctas[cta].warpgroups[group].next();
-    if let Some(Action::Inst(Inst::Wgmma { n, .. })) = pc.map(|pc| &machine.program.ops[pc].action) {
+    if let Some(Inst::Wgmma { n, .. }) = pc.and_then(|pc| machine.program.ops[pc].action.inst()) {
         (*n).into()
     } else {
         0

@@ -186,7 +186,7 @@ impl Machine<'_> {
     /// then stores.
     pub(super) fn completions(&self) -> impl DoubleEndedIterator<Item = Completion> + '_ {
         let loads = (0..self.loads.len()).map(Completion::Load);
-        let groups = self.program.function.threads.div_ceil(128) as usize;
+        let groups = self.program.function.threads().div_ceil(128) as usize;
         let groups = (0..self.ctas.len()).flat_map(move |cta| (0..groups).map(move |group| (cta, group)));
         let multiplies = groups.filter_map(|(cta, group)| {
             let undone = self.multiplied(cta, group) < self.multipliable(cta, group);
@@ -230,7 +230,7 @@ impl Machine<'_> {
             }
             Completion::Multiply { cta, group } => {
                 let until = self.multiplied(cta, group) + 1;
-                let warp = cta * (self.program.function.threads / 32) as usize + group * 4;
+                let warp = cta * self.program.function.threads().div_ceil(32) as usize + group * 4;
                 self.multiply_until(cta, group, until).map_err(|fault| self.trap(warp, fault.into()))
             }
             Completion::Store { warp, index } => {

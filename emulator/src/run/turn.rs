@@ -9,7 +9,7 @@ use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::step::Flow;
 use crate::trap::Trap;
-use crate::warp::Blocked;
+use crate::warp::{Blocked, Warp};
 
 /// Number of consecutive polls without a new value, after which other lanes of the warp run.
 const SPINS: u32 = 64;
@@ -29,8 +29,8 @@ pub(super) enum Turn {
 
 /// Whether an operation changes a word that other CTAs may wait for.
 fn signals(action: &Action) -> bool {
-    matches!(action, Action::Inst(Inst::Ordered(OrderedInst::Store { order, .. })) if order.scope() != Scope::Cta)
-        || matches!(action, Action::Inst(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
+    matches!(action.inst(), Some(Inst::Ordered(OrderedInst::Store { order, .. })) if order.scope() != Scope::Cta)
+        || matches!(action.inst(), Some(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
 }
 
 /// Whether other warps in the cluster may wait for an operation. After such an operation a random schedule
@@ -38,8 +38,8 @@ fn signals(action: &Action) -> bool {
 fn hands_on(action: &Action) -> bool {
     // An arrival that announces bytes completes no phase.
     matches!(
-        action,
-        Action::Inst(
+        action.inst(),
+        Some(
             Inst::TensorLoad { .. }
                 | Inst::TensorStore { reduce: Some(_), .. }
                 | Inst::Bulk(_)
@@ -70,14 +70,8 @@ impl Machine<'_> {
                 self.observe(warp);
             }
             let flow = self.step_together(warp)?;
-            let apart = self.options.schedule == Schedule::Random && self.warps[warp].registers.active != ALL;
-            let random = apart.then(|| self.random.next());
             let state = &mut self.warps[warp];
             let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
-            if random.is_some_and(|number| number.is_multiple_of(8)) {
-                // Branches of a warp may run in any order.
-                let _some = state.fork();
-            }
             match flow {
                 Flow::Next => state.pc += 1,
                 Flow::Jump(target) => state.pc = target,
@@ -105,15 +99,19 @@ impl Machine<'_> {
                 }
                 Flow::Exit => return Ok(Turn::Progress),
             }
+            let apart = !self.warps[warp].strands.is_empty();
+            if self.options.schedule == Schedule::Random && apart && self.random.next().is_multiple_of(8) {
+                // Branches of a warp may run in any order.
+                let _some = self.warps[warp].fork();
+            }
             if traced {
                 self.observed(warp, pc);
             }
             if self.warps[warp].fruitless >= SPINS {
                 // The value that it polls for may come from its own lanes.
-                let program = self.program;
                 let state = &mut self.warps[warp];
                 state.fruitless = 0;
-                let _some = state.fork() || state.own_word && state.go_ahead(program);
+                let _some = state.fork().is_some() || state.own_word && state.go_ahead();
                 break;
             }
             if self.options.schedule == Schedule::Random && self.gives_way(pc) {
@@ -131,7 +129,7 @@ impl Machine<'_> {
             Err(stop) if self.warps[warp].may_converge(&stop) => {
                 let state = &mut self.warps[warp];
                 state.converge();
-                let whole = state.registers.active == ALL;
+                let whole = state.registers.active == state.registers.alive;
                 state.ahead &= !(whole && state.strands.is_empty());
                 Ok(if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) })
             }
@@ -153,7 +151,7 @@ impl Machine<'_> {
     /// Switches to other lanes of a warp, if some are elsewhere in the program.
     fn rotate(&mut self, warp: usize) {
         let free = self.warps[warp].free_strands();
-        let must = self.warps[warp].joins.is_some();
+        let must = self.warps[warp].waits_for_others(None);
         let choice = match self.options.schedule {
             Schedule::Random => self.random.next() as usize,
             Schedule::Default | Schedule::Earliest | Schedule::Latest | Schedule::Paced => 0,
@@ -183,20 +181,18 @@ impl Machine<'_> {
             }
             self.warps[index].swap(other);
         }
-        if self.warps[index].fork() {
-            let newest = self.warps[index].strands.len() - 1;
-            self.warps[index].swap(newest);
-            return true;
+        let forked = self.warps[index].fork();
+        if let Some(other) = forked {
+            self.warps[index].swap(other);
         }
-        false
+        forked.is_some()
     }
 
     /// Lets lanes that wait for others of their warp go ahead alone, as nothing else can run. Returns whether
     /// there are any.
     pub(super) fn go_ahead(&mut self) -> bool {
-        let program = self.program;
         let mut waiting = self.warps.iter_mut().filter(|warp| !warp.exited);
-        let found = waiting.any(|warp| warp.go_ahead(program));
+        let found = waiting.any(Warp::go_ahead);
         if found {
             self.stuck = 0;
             self.idle = 0;

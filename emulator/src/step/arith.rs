@@ -23,10 +23,6 @@ fn mask_of(flags: &Lanes<bool>) -> u32 {
     flags.iter().rev().fold(0, |mask, &flag| mask << 1 | u32::from(flag))
 }
 
-fn type_of(types: &[Type], reg: Reg) -> Type {
-    types[reg.0 as usize]
-}
-
 pub(super) fn mul_wide(registers: &mut Registers<'_>, dst: Reg, a: Operand, b: Operand) -> Result<(), Fault> {
     let (a, b) = (registers.read(a)?, registers.read(b)?);
     registers.write_wide(dst, &map2(&a, &b, |a, b| u64::from(a) * u64::from(b)))
@@ -82,13 +78,8 @@ fn part(ty: Type, count: usize) -> Type {
     }
 }
 
-pub(super) fn copy(
-    registers: &mut Registers<'_>,
-    types: &[Type],
-    dst: Reg,
-    src: Operand,
-) -> Result<(), Fault> {
-    match class(type_of(types, dst)) {
+pub(super) fn copy(registers: &mut Registers<'_>, ty: Type, dst: Reg, src: Operand) -> Result<(), Fault> {
+    match class(ty) {
         0 => {
             let values = registers.predicate(src)?;
             registers.write_predicate(dst, values)
@@ -131,14 +122,12 @@ pub(super) fn select(
 
 pub(super) fn convert(
     registers: &mut Registers<'_>,
-    from: Type,
-    types: &[Type],
+    (from, to): (Type, Type),
     dst: Reg,
     src: Operand,
 ) -> Result<(), Fault> {
-    let to = type_of(types, dst);
-    let values = registers.read_as(from, src)?;
-    registers.write_as(to, dst, &map(&values, |bits| float::convert(from, to, bits)))
+    let values = registers.read_low(from, src)?;
+    registers.write_extended(to, dst, &map(&values, |bits| float::convert(from, to, bits)))
 }
 
 pub(super) fn binary(
@@ -154,15 +143,11 @@ pub(super) fn binary(
             let (a, b) = (registers.predicate(a)?, registers.predicate(b)?);
             registers.write_predicate(dst, predicates(op, a, b))
         }
-        Type::U8 | Type::U16 | Type::U32 | Type::S32 => {
-            let (a, b) = (registers.read(a)?, registers.read(b)?);
-            registers.write(dst, &narrow(op, ty, &a, &b))
-        }
         Type::F32 | Type::F16 | Type::Bf16 => {
             let (a, b) = (registers.read(a)?, registers.read(b)?);
             registers.write(dst, &single(op, &a, &b))
         }
-        Type::U64 | Type::S64 => {
+        Type::U64 | Type::S64 | Type::B64 => {
             let a = registers.read_wide(a)?;
             let b = if shift { map(&registers.read(b)?, u64::from) } else { registers.read_wide(b)? };
             registers.write_wide(dst, &wide(op, ty, &a, &b))
@@ -170,6 +155,10 @@ pub(super) fn binary(
         Type::F64 => {
             let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
             registers.write_wide(dst, &double(op, &a, &b))
+        }
+        _ => {
+            let (a, b) = (registers.read(a)?, registers.read(b)?);
+            registers.write(dst, &narrow(op, ty, &a, &b))
         }
     }
 }
@@ -186,7 +175,7 @@ fn predicates(op: BinaryOp, a: u32, b: u32) -> u32 {
 /// Executes a binary operation on all lanes: the common operations in a form that vectorises, others one lane
 /// at a time.
 fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
-    let mask = if ty == Type::U16 { 0xFFFF } else { u32::MAX };
+    let mask = if ty.bits() == 16 { 0xFFFF } else { u32::MAX };
     match op {
         BinaryOp::Add => map2(a, b, |a, b| a.wrapping_add(b) & mask),
         BinaryOp::Sub => map2(a, b, |a, b| a.wrapping_sub(b) & mask),
@@ -195,7 +184,9 @@ fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> 
         BinaryOp::Or => map2(a, b, |a, b| a | b),
         BinaryOp::Xor => map2(a, b, |a, b| a ^ b),
         BinaryOp::Shl if ty.bits() == 32 => map2(a, b, |a, b| a.checked_shl(b).unwrap_or(0)),
-        BinaryOp::Shr if ty == Type::U32 => map2(a, b, |a, b| a.checked_shr(b).unwrap_or(0)),
+        BinaryOp::Shr if matches!(ty, Type::U32 | Type::B32) => {
+            map2(a, b, |a, b| a.checked_shr(b).unwrap_or(0))
+        }
         BinaryOp::Min if ty == Type::U32 => map2(a, b, |a, b| a.min(b)),
         BinaryOp::Max if ty == Type::U32 => map2(a, b, |a, b| a.max(b)),
         BinaryOp::Div if ty == Type::U32 => map2(a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX)),
@@ -220,7 +211,9 @@ fn wide(op: BinaryOp, ty: Type, a: &Lanes<u64>, b: &Lanes<u64>) -> Lanes<u64> {
         BinaryOp::Or => map2(a, b, |a, b| a | b),
         BinaryOp::Xor => map2(a, b, |a, b| a ^ b),
         BinaryOp::Shl => map2(a, b, |a, b| if b < 64 { a << b } else { 0 }),
-        BinaryOp::Shr if ty == Type::U64 => map2(a, b, |a, b| if b < 64 { a >> b } else { 0 }),
+        BinaryOp::Shr if matches!(ty, Type::U64 | Type::B64) => {
+            map2(a, b, |a, b| if b < 64 { a >> b } else { 0 })
+        }
         BinaryOp::MulHigh | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min | BinaryOp::Max | BinaryOp::Shr => {
             map2(a, b, |a, b| op.of_integers(ty, a, b))
         }
@@ -273,20 +266,12 @@ pub(super) fn mul_add(
 ) -> Result<(), Fault> {
     if class(ty) == 2 {
         let (a, b, c) = (registers.read_wide(a)?, registers.read_wide(b)?, registers.read_wide(c)?);
-        let one = |lane: usize| match ty {
-            Type::F64 => {
-                f64::from_bits(a[lane]).mul_add(f64::from_bits(b[lane]), f64::from_bits(c[lane])).to_bits()
+        let one = |lane: usize| {
+            if ty == Type::F64 {
+                let sum = f64::from_bits(a[lane]).mul_add(f64::from_bits(b[lane]), f64::from_bits(c[lane]));
+                return sum.to_bits();
             }
-            Type::U64
-            | Type::S64
-            | Type::Pred
-            | Type::U8
-            | Type::U16
-            | Type::U32
-            | Type::S32
-            | Type::F16
-            | Type::Bf16
-            | Type::F32 => a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]),
+            a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane])
         };
         return registers.write_wide(dst, &core::array::from_fn(one));
     }
@@ -296,7 +281,7 @@ pub(super) fn mul_add(
             |lane: usize| f32::from_bits(a[lane]).mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
         core::array::from_fn(|lane| bits32(fma(lane)))
     } else {
-        let mask = if ty == Type::U16 { 0xFFFF } else { u32::MAX };
+        let mask = if ty.bits() == 16 { 0xFFFF } else { u32::MAX };
         core::array::from_fn(|lane| a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]) & mask)
     };
     registers.write(dst, &values)
@@ -352,7 +337,7 @@ pub(super) fn compare(
         if ty == Type::F32 {
             map2(&a, &b, |a, b| op.holds(f32::from_bits(a), f32::from_bits(b)))
         } else if ty.is_signed() {
-            map2(&a, &b, |a, b| op.holds(a.cast_signed(), b.cast_signed()))
+            map2(&a, &b, |a, b| op.holds(ty.extend(a.into()), ty.extend(b.into())))
         } else {
             map2(&a, &b, |a, b| op.holds(a, b))
         }

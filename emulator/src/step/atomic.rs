@@ -276,7 +276,7 @@ impl Machine<'_> {
                 }
                 let registers = &mut self.warps[warp].registers;
                 for (&reg, values) in dst.iter().zip(&values) {
-                    registers.write_as(*ty, reg, values)?;
+                    registers.write_extended(*ty, reg, values)?;
                 }
                 self.looked(warp, Some((&addresses, bytes)), &values);
                 Ok(Flow::Next)

@@ -1,92 +1,56 @@
 //! Control flow, plain shuffles, special registers, `setmaxnreg`, and the end of a warp.
 
-use ptx::Special;
 use ptx::inst::{Operand, Reg};
+use ptx::{Guard, Special};
 
 use super::Flow;
 use crate::barrier::NamedBarrier;
 use crate::clock::{Counts, View};
-use crate::lanes::{ALL, lanes, mix};
+use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::{Cta, Machine};
-use crate::program::Action;
+use crate::program::Edge;
 use crate::schedule::{Options, Random, Schedule};
 use crate::trap::{Fault, Stop};
-use crate::warp::{Blocked, Frame, Warp};
+use crate::warp::{Blocked, Warp};
 
 /// Number of SMs of an H200.
 const MULTIPROCESSORS: u32 = 132;
 
-/// Executes a control-flow operation on the stack of lane masks.
-pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> {
-    let active = warp.registers.active;
-    Ok(match action {
-        Action::If { cond, otherwise } => {
-            let taken = warp.registers.predicate(*cond)? & active;
-            let (id, other) = (warp.block(), active & !taken);
-            warp.frames.push(Frame::If { id, entered: active, other, otherwise: *otherwise });
-            warp.registers.active = taken;
-            if taken == 0 { Flow::Jump(*otherwise) } else { Flow::Next }
-        }
-        Action::Else { end } => {
-            let other = match warp.frames.last_mut() {
-                Some(Frame::If { other, .. }) => core::mem::take(other),
-                Some(Frame::Loop { .. }) | None => 0,
-            };
-            warp.registers.active = other;
-            if other == 0 { Flow::Jump(*end) } else { Flow::Next }
-        }
-        Action::EndIf { .. } if !warp.joined() => Flow::Join,
-        Action::EndIf { exit } => {
-            warp.registers.active = warp.frames.pop().map_or(ALL, |mut frame| *frame.entered());
-            if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
-        }
-        Action::Loop => {
-            let (id, start) = (warp.block(), warp.pc + 1);
-            warp.frames.push(Frame::Loop { id, entered: active, start, round: 0 });
-            Flow::Next
-        }
-        Action::Break { cond, exit } => {
-            let left = warp.registers.predicate(*cond)? & active;
-            for frame in warp.frames.iter_mut().rev() {
-                match frame {
-                    Frame::If { entered, .. } => *entered &= !left,
-                    Frame::Loop { .. } => break,
-                }
-            }
-            warp.registers.active = active & !left;
-            if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
-        }
-        Action::EndLoop { start } if active != 0 => {
-            if let Some(Frame::Loop { round, .. }) = warp.frames.last_mut() {
-                *round += 1;
-            }
-            Flow::Jump(*start)
-        }
-        Action::EndLoop { .. } if !warp.joined() => Flow::Join,
-        Action::EndLoop { .. } => {
-            warp.registers.active = warp.frames.pop().map_or(ALL, |mut frame| *frame.entered());
-            Flow::Next
-        }
-        Action::Inst(_) | Action::Exit => Flow::Next,
-    })
+/// The lanes for which a guard holds, of those that execute.
+pub(super) fn guarded(warp: &mut Warp<'_>, guard: Guard) -> Result<u32, Fault> {
+    let cond = warp.registers.predicate(guard.cond)?;
+    Ok(if guard.negated { !cond } else { cond } & warp.registers.active)
 }
 
-impl Warp<'_> {
-    /// The number of the block that the current lanes enter. Lanes that enter the same block one after the
-    /// other get the same number, if they are in the same enclosing blocks and the same rounds of the loops.
-    fn block(&self) -> u64 {
-        let (around, round) = match self.frames.last() {
-            None => (0, 0),
-            Some(Frame::If { id, .. }) => (*id, 0),
-            Some(Frame::Loop { id, round, .. }) => (*id, *round),
-        };
-        mix(mix(around, round), self.pc as u64 + 1)
+/// Lanes for which the guard holds go where a branch leads, the others go on.
+pub(super) fn branch(warp: &mut Warp<'_>, guard: Option<Guard>, edge: Edge) -> Result<Flow, Fault> {
+    let active = warp.registers.active;
+    let taken = guard.map_or(Ok(active), |guard| guarded(warp, guard))?;
+    if taken == 0 {
+        return Ok(Flow::Next);
+    }
+    if taken == active {
+        warp.program().graph.go(&mut warp.rounds, edge.from, edge.to);
+        return Ok(Flow::Jump(edge.target));
+    }
+    warp.part(taken, edge);
+    Ok(Flow::Jump(warp.pc))
+}
+
+/// Several paths meet: lanes wait for others that may still come.
+pub(super) fn join(warp: &mut Warp<'_>) -> Flow {
+    if warp.met() {
+        Flow::Next
+    } else if warp.waits_for_others(None) {
+        Flow::Join
+    } else {
+        Flow::Jump(warp.pc)
     }
 }
 
 /// `bar.warp.sync` of all lanes. They may come to it at different places.
 pub(super) fn meet(warp: &mut Warp<'_>) -> Flow {
-    if warp.registers.active != ALL && !warp.meet() {
+    if warp.registers.active != warp.registers.alive && !warp.meet() {
         return Flow::Block(Blocked::Meet);
     }
     warp.views.meet(ALL);
@@ -122,7 +86,7 @@ fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
 /// Elects a lane.
 pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg, options: &Options<'_>) -> Result<(), Fault> {
     warp.converged()?;
-    warp.registers.write_predicate(dst, leader(ALL, options.schedule, options.seed))
+    warp.registers.write_predicate(dst, leader(warp.registers.alive, options.schedule, options.seed))
 }
 
 impl Machine<'_> {
@@ -130,14 +94,19 @@ impl Machine<'_> {
         let (number, warps) = (self.number(warp), self.team.per_cta.max(1));
         // The clock registers count the instructions of the cluster.
         let time = self.counts.instructions;
-        let across = self.program.function.cluster.map(|extent| extent.max(1));
+        let function = &self.program.function;
+        let across = function.cluster.map(|extent| extent.max(1));
+        let across_threads = function.block.map(|extent| extent.max(1));
         let warp = &mut self.warps[warp];
         let cta = &self.ctas[warp.cta];
         let [grid_x, grid_y, grid_z] = self.launch.grid;
         let same = |value: u32| [value; 32];
-        let lane = core::array::from_fn(|lane| lane as u32);
+        let lane: Lanes<u32> = core::array::from_fn(|lane| lane as u32);
+        let thread = lane.map(|lane| warp.index * 32 + lane);
         let values = match special {
-            Special::ThreadX => lane.map(|lane| warp.index * 32 + lane),
+            Special::ThreadX => thread.map(|thread| thread % across_threads[0]),
+            Special::ThreadY => thread.map(|thread| thread / across_threads[0] % across_threads[1]),
+            Special::ThreadZ => thread.map(|thread| thread / across_threads[0] / across_threads[1]),
             Special::CtaX => same(cta.id[0]),
             Special::CtaY => same(cta.id[1]),
             Special::CtaZ => same(cta.id[2]),
@@ -146,13 +115,22 @@ impl Machine<'_> {
             Special::GridZ => same(grid_z),
             Special::Lane => lane,
             Special::ClusterRank => same(cta.rank),
-            Special::ClusterSize => same(self.program.function.cluster.iter().product()),
+            Special::ClusterSize => same(function.cluster.iter().product()),
             Special::ClusterX => same(cta.id[0] / across[0]),
+            Special::ClusterY => same(cta.id[1] / across[1]),
+            Special::ClusterZ => same(cta.id[2] / across[2]),
             Special::ClustersX => same(grid_x / across[0]),
+            Special::ClustersY => same(grid_y / across[1]),
+            Special::ClustersZ => same(grid_z / across[2]),
+            Special::ClusterCtasX => same(across[0]),
+            Special::ClusterCtasY => same(across[1]),
+            Special::ClusterCtasZ => same(across[2]),
             Special::ClusterCtaX => same(cta.id[0] % across[0]),
             Special::ClusterCtaY => same(cta.id[1] % across[1]),
             Special::ClusterCtaZ => same(cta.id[2] % across[2]),
-            Special::ThreadsX => same(self.program.function.threads),
+            Special::ThreadsX => same(across_threads[0]),
+            Special::ThreadsY => same(across_threads[1]),
+            Special::ThreadsZ => same(across_threads[2]),
             Special::WarpSlot => same(warp.index),
             // As if the CTAs were assigned to the SMs in turn.
             Special::Multiprocessor => same(number / warps % MULTIPROCESSORS),
@@ -162,7 +140,8 @@ impl Machine<'_> {
             Special::LaneMaskLe => lane.map(|lane| u32::MAX >> (31 - lane)),
             Special::LaneMaskGt => lane.map(|lane| !(u32::MAX >> (31 - lane))),
             Special::LaneMaskGe => lane.map(|lane| u32::MAX << lane),
-            Special::DynamicSharedBytes => same(self.program.function.shared_bytes),
+            Special::DynamicSharedBytes => same(function.shared_bytes),
+            Special::SharedBytes => same(function.all_shared()),
             Special::Clock | Special::Clock64 | Special::GlobalTimer => same(time as u32),
         };
         if special.ty() == ptx::Type::U64 {
@@ -223,11 +202,8 @@ impl Machine<'_> {
 
     /// Ends a warp. None of its asynchronous work may be in flight.
     pub(super) fn exit(&mut self, index: usize) -> Result<Flow, Stop> {
-        if let Some(&other) = self.warps[index].free_strands().first() {
-            // Other lanes are still running; they will end the warp.
-            let warp = &mut self.warps[index];
-            warp.swap(other);
-            let _ended = warp.strands.swap_remove(other);
+        if self.warps[index].end_lanes() {
+            // The last lanes end the warp.
             return Ok(Flow::Join);
         }
         if let Some(pc) = self.unfinished_multiply(index) {

@@ -110,7 +110,7 @@ impl Machine<'_> {
         let (own, active, pc) = (warp.cta, warp.registers.active, warp.pc);
         for lane in lanes(active) {
             let place = match space {
-                Space::Shared | Space::Global => {
+                Space::Shared | Space::Global | Space::Local | Space::Param | Space::Generic => {
                     self.ctas[own].own(barriers[lane]).map(|offset| (own, offset))
                 }
                 Space::SharedCluster => self.anywhere(barriers[lane], self.ctas[own].rank),

@@ -1,4 +1,4 @@
-//! Parameters, generic loads and stores, `stmatrix`.
+//! Loads and stores of global and shared memory, `stmatrix`.
 
 use ptx::inst::{Address, Operand, Reg};
 use ptx::{Space, Type};
@@ -6,7 +6,6 @@ use ptx::{Space, Type};
 use super::Flow;
 use crate::clock::View;
 use crate::lanes::{Lanes, lanes};
-use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
 use crate::race::Kind;
 use crate::shared::{BASE, RANK_SHIFT, Shared, split};
@@ -34,24 +33,9 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn load_param(&mut self, warp: usize, dst: Reg, param: u32) -> Result<Flow, Stop> {
-        let program = self.program;
-        let offset = program.params.0[param as usize];
-        let ty = program.function.registers[dst.0 as usize];
-        let value = from_bytes(&self.launch.block[offset..offset + ty.bytes() as usize]);
-        self.warps[warp].registers.write_as(ty, dst, &[value; 32])?;
-        Ok(Flow::Next)
-    }
-
-    pub(super) fn param_address(&mut self, warp: usize, dst: Reg, param: u32) -> Result<Flow, Stop> {
-        let address = PARAMETERS + self.program.params.0[param as usize] as u64;
-        self.warps[warp].registers.write_wide(dst, &[address; 32])?;
-        Ok(Flow::Next)
-    }
-
-    pub(super) fn shared_base(&mut self, warp: usize, dst: Reg) -> Result<Flow, Stop> {
+    pub(super) fn shared_base(&mut self, warp: usize, dst: Reg, offset: u32) -> Result<Flow, Stop> {
         let warp = &mut self.warps[warp];
-        let address = self.ctas[warp.cta].rank << RANK_SHIFT | BASE;
+        let address = (self.ctas[warp.cta].rank << RANK_SHIFT | BASE).wrapping_add(offset);
         warp.registers.write(dst, &[address; 32])?;
         Ok(Flow::Next)
     }
@@ -84,9 +68,14 @@ impl Machine<'_> {
     ) -> Result<Lanes<u64>, Fault> {
         let registers = &mut self.warps[warp].registers;
         Ok(match space {
-            Space::Global => {
+            Space::Global | Space::Local | Space::Param | Space::Generic => {
                 let offset = i64::from(address.offset).cast_unsigned();
                 registers.read_wide(address.base)?.map(|base| base.wrapping_add(offset))
+            }
+            // The address is a generic one in the shared window.
+            Space::Shared | Space::SharedCluster if registers.is_wide(address.base) => {
+                let offset = address.offset.cast_unsigned();
+                registers.read_wide(address.base)?.map(|base| (base as u32).wrapping_add(offset).into())
             }
             Space::Shared | Space::SharedCluster => {
                 let offset = address.offset.cast_unsigned();
@@ -119,7 +108,9 @@ impl Machine<'_> {
     pub(super) fn shared_place(&self, cta: usize, space: Space, address: u64) -> Result<(usize, u32), Fault> {
         let address = address as u32;
         match space {
-            Space::Global | Space::Shared => Ok((cta, self.ctas[cta].own(address)?)),
+            Space::Global | Space::Shared | Space::Local | Space::Param | Space::Generic => {
+                Ok((cta, self.ctas[cta].own(address)?))
+            }
             Space::SharedCluster => self.anywhere(address, self.ctas[cta].rank),
         }
     }
@@ -133,6 +124,9 @@ impl Machine<'_> {
         address: Address,
     ) -> Result<Flow, Stop> {
         let addresses = self.addresses(warp, space, address)?;
+        if matches!(space, Space::Local | Space::Param) {
+            return self.load_own(warp, space, (ty, dst), &addresses);
+        }
         let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
         let size = ty.bytes() as usize;
         let bytes = (size * dst.len()) as u32;
@@ -146,7 +140,7 @@ impl Machine<'_> {
             let mut buffer = [0u8; 16];
             let buffer = &mut buffer[..bytes as usize];
             match space {
-                Space::Global => {
+                Space::Global | Space::Local | Space::Param | Space::Generic => {
                     let memory = self.memory;
                     let loaded = in_parts(buffer, size, |at, part| {
                         memory.load(addresses[lane].wrapping_add(at as u64), part)
@@ -179,7 +173,7 @@ impl Machine<'_> {
         }
         let registers = &mut self.warps[warp].registers;
         for (&reg, values) in dst.iter().zip(&values) {
-            registers.write_as(ty, reg, values)?;
+            registers.write_extended(ty, reg, values)?;
         }
         for (element, lane, fault) in undefined {
             if let Some(&reg) = dst.get(element) {
@@ -198,6 +192,9 @@ impl Machine<'_> {
         address: Address,
     ) -> Result<Flow, Stop> {
         let addresses = self.addresses(warp, space, address)?;
+        if matches!(space, Space::Local | Space::Param) {
+            return self.store_own(warp, space, (ty, src), &addresses);
+        }
         let values = self.stored_values(warp, ty, src)?;
         let size = ty.bytes() as usize;
         let bytes = (size * src.len()) as u32;
@@ -214,7 +211,7 @@ impl Machine<'_> {
                 element.copy_from_slice(&values[lane].to_le_bytes()[..size]);
             }
             match space {
-                Space::Global => {
+                Space::Global | Space::Local | Space::Param | Space::Generic => {
                     self.memory.store(addresses[lane], buffer).lane(lane)?;
                 }
                 Space::Shared | Space::SharedCluster => {
@@ -243,7 +240,7 @@ impl Machine<'_> {
         let registers = &mut self.warps[warp].registers;
         let mut values = [[0u64; 32]; 4];
         for (values, &operand) in values.iter_mut().zip(src) {
-            *values = registers.read_as(ty, operand)?;
+            *values = registers.read_low(ty, operand)?;
         }
         Ok(values)
     }

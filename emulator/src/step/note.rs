@@ -46,7 +46,7 @@ impl Machine<'_> {
     /// The target of a lane's address.
     pub(super) fn target(&self, warp: usize, space: Space, address: u64) -> Result<Target, Fault> {
         Ok(match space {
-            Space::Global => Target::Global(address),
+            Space::Global | Space::Local | Space::Param | Space::Generic => Target::Global(address),
             Space::Shared | Space::SharedCluster => {
                 let (cta, offset) = self.shared_place(self.warps[warp].cta, space, address)?;
                 Target::Shared(cta, offset)
@@ -78,19 +78,7 @@ impl Machine<'_> {
         self.note_who(Who { until, ..who }, ranges, Kind::READ.asynchronous())
     }
 
-    /// Records an access of a lane to global memory. Refuses it if it races with an earlier access.
-    pub(crate) fn note(
-        &self,
-        warp: usize,
-        lane: usize,
-        address: u64,
-        bytes: u64,
-        kind: Kind,
-    ) -> Result<(), Fault> {
-        self.note_by(warp, By::lane(lane), (address, bytes), kind)
-    }
-
-    /// As [`Machine::note`], for the lanes in `by`.
+    /// Records an access of the lanes in `by` to global memory. Refuses it if it races with an earlier access.
     pub(crate) fn note_by(
         &self,
         warp: usize,
@@ -201,7 +189,7 @@ impl Machine<'_> {
         let own = self.warps[warp].cta;
         let place = |address: u64| match (space, split(address as u32)) {
             (Space::SharedCluster, (rank, offset)) => (rank as usize, offset),
-            (Space::Global | Space::Shared, (_, offset)) => (own, offset),
+            (_, (_, offset)) => (own, offset),
         };
         let runs = self.all_runs(warp, addresses, bytes, active);
         self.note_runs(warp, &runs, kind, place)

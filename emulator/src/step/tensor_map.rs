@@ -8,14 +8,13 @@
 
 use ptx::Space;
 use ptx::abi::TENSOR_MAP_BYTES;
-use ptx::inst::{Address, MapField, MapInst, Operand, Reg, Scope};
+use ptx::inst::{Address, MapField, MapInst, Operand, Scope};
 
 use super::Flow;
 use super::barrier::alike;
 use super::memory::aligned_lanes;
 use crate::clock::{Clock, NEVER, View};
 use crate::lanes::{ALL, lanes};
-use crate::launch::PARAMETERS;
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Who};
 use crate::tensor_map::{Map, decode, replaced};
@@ -107,14 +106,13 @@ impl Machine<'_> {
 
     pub(super) fn map_instruction(&mut self, warp: usize, inst: &MapInst) -> Result<Flow, Stop> {
         match inst {
-            MapInst::Word { dst, address } => self.map_word(warp, *dst, *address)?,
             MapInst::Replace { space, map, field, value } => {
                 let base = *map;
                 let places = self.addresses(warp, *space, Address { base, offset: 0 })?;
                 let values = self.field_values(warp, *field, *value)?;
                 for lane in lanes(self.warps[warp].registers.active) {
                     let replaced = match space {
-                        Space::Global => {
+                        Space::Global | Space::Local | Space::Param | Space::Generic => {
                             self.replace_global((warp, lane), places[lane], *field, values[lane])
                         }
                         Space::Shared | Space::SharedCluster => {
@@ -150,27 +148,6 @@ impl Machine<'_> {
             }
         }
         Ok(Flow::Next)
-    }
-
-    fn map_word(&mut self, warp: usize, dst: Reg, address: Operand) -> Result<(), Stop> {
-        let registers = &mut self.warps[warp].registers;
-        let (addresses, active) = (registers.read_wide(address)?, registers.active);
-        aligned_lanes(&addresses, 4, active)?;
-        let mut words = [0; 32];
-        for lane in lanes(active) {
-            let mut bytes = [0; 4];
-            let at = addresses[lane].checked_sub(PARAMETERS).and_then(|offset| usize::try_from(offset).ok());
-            match at.and_then(|at| self.launch.block.get(at..at.checked_add(4)?)) {
-                Some(word) => bytes.copy_from_slice(word),
-                None => {
-                    let noted = self.note(warp, lane, addresses[lane], 4, Kind::READ);
-                    noted.and_then(|()| self.memory.load(addresses[lane], &mut bytes)).lane(lane)?;
-                }
-            }
-            words[lane] = u32::from_le_bytes(bytes);
-        }
-        self.warps[warp].registers.write(dst, &words)?;
-        Ok(())
     }
 
     fn field_values(&mut self, warp: usize, field: MapField, value: Operand) -> Result<[u64; 32], Fault> {

@@ -59,7 +59,7 @@ impl Machine<'_> {
 
     /// The warpgroup of a warp, and the warp's bit in it.
     pub(super) fn warpgroup(&self, warp: usize) -> Result<(usize, u8), Fault> {
-        let warps = self.program.function.threads / 32;
+        let warps = self.program.function.threads().div_ceil(32);
         let index = self.warps[warp].index;
         if index / 4 * 4 + 4 > warps {
             return Err(Fault::NoWarpgroup { warps });
@@ -78,7 +78,7 @@ impl Machine<'_> {
         match group.collectives.get_mut(at) {
             Some((other, warps)) if *other == pc => *warps |= bit,
             Some((other, _)) => {
-                let other = self.program.ops[*other].site;
+                let other = self.program.ops[*other].site.clone();
                 return Err(Fault::WarpgroupDisagrees { sequence, other, operand: "instruction" });
             }
             None => group.collectives.push_back((pc, bit)),
@@ -100,9 +100,10 @@ impl Machine<'_> {
             WgmmaA::Registers(_) => 0,
         };
         let b = warp.registers.uniform_wide(*b, "descriptor of B")?;
-        let accumulate = match warp.registers.predicate(*accumulate)? {
+        let alive = warp.registers.alive;
+        let accumulate = match warp.registers.predicate(*accumulate)? & alive {
             0 => false,
-            ALL => true,
+            all if all == alive => true,
             _ => return Err(Fault::NotUniform { operand: "scale-d" }.into()),
         };
         let (accumulators, inputs) = lent(inst);
@@ -122,7 +123,7 @@ impl Machine<'_> {
         match warpgroup.multiplies.get_mut(at) {
             Some(known) => {
                 if let Some(operand) = disagreement(known, pc, (a, b), accumulate) {
-                    let other = self.program.ops[known.pc].site;
+                    let other = self.program.ops[known.pc].site.clone();
                     return Err(Fault::WarpgroupDisagrees { sequence, other, operand }.into());
                 }
                 known.issued |= bit;
@@ -227,7 +228,7 @@ impl Machine<'_> {
                     continue;
                 };
                 multiply.retired |= bit;
-                if let crate::program::Action::Inst(inst) = &program.ops[multiply.pc].action {
+                if let Some(inst) = program.ops[multiply.pc].action.inst() {
                     let (accumulators, inputs) = lent(inst);
                     for &reg in accumulators.iter().chain(inputs.into_iter().flatten()) {
                         self.warps[index].registers.give_back(reg);
@@ -263,14 +264,14 @@ impl Machine<'_> {
     /// Executes the multiplies before `until`.
     pub(crate) fn multiply_until(&mut self, cta: usize, group: usize, until: u64) -> Result<(), Fault> {
         let program = self.program;
-        let warps = (program.function.threads / 32) as usize;
+        let warps = (program.function.threads().div_ceil(32)) as usize;
         let first_warp = cta * warps + group * 4;
         while self.ctas[cta].warpgroups[group].done < until {
             let warpgroup = &mut self.ctas[cta].warpgroups[group];
             let at = (warpgroup.done - warpgroup.first) as usize;
             warpgroup.done += 1;
             let Some(multiply) = warpgroup.multiplies.get(at) else { return Ok(()) };
-            let crate::program::Action::Inst(inst) = &program.ops[multiply.pc].action else { continue };
+            let Some(inst) = program.ops[multiply.pc].action.inst() else { continue };
             let Inst::Wgmma { types, n, sparse, d, a, negate_a, negate_b, .. } = inst else { continue };
             let (operands, accumulate) = (multiply.operands.clone(), multiply.accumulate);
             let metadata = multiply.metadata.clone();

@@ -69,8 +69,8 @@ fn complete(text: &mut String, event: &Event, process: usize, thread: usize) -> 
         event.label(),
         Quoted(&event.scopes.join(" / "))
     )?;
-    if let Some(site) = event.site {
-        write!(text, ",\"site\":{}", Quoted(&format!("{}:{}", site.file(), site.line())))?;
+    if let Some(site) = &event.site {
+        write!(text, ",\"site\":{}", Quoted(&site.to_string()))?;
     }
     match &event.activity {
         Activity::Run { instructions, .. } => write!(text, ",\"instructions\":{instructions}")?,

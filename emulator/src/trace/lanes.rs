@@ -45,7 +45,7 @@ fn name(track: Track, events: &[Event]) -> String {
         Track::Warp(index) => {
             let mut roles: Vec<(&str, usize)> = Vec::new();
             for role in events.iter().filter_map(|event| event.scopes.first()) {
-                match roles.iter_mut().find(|(known, _)| known == role) {
+                match roles.iter_mut().find(|(known, _)| **role == **known) {
                     Some((_, count)) => *count += 1,
                     None => roles.push((role, 1)),
                 }

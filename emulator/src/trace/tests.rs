@@ -45,7 +45,7 @@ fn waits_are_as_long_as_what_is_waited_for() {
     let on_warp =
         |warp| trace.events.iter().filter(move |e| e.cta == [1, 0, 0] && e.track == Track::Warp(warp));
     let wait = on_warp(3).find(|event| event.label() == "wait for mbarrier").unwrap();
-    assert_eq!((wait.scopes.as_slice(), wait.stage), (&["early"][..], Some(0)));
+    assert_eq!((wait.scopes.join(" / "), wait.stage), ("early".to_owned(), Some(0)));
     assert!(matches!(
         wait.activity,
         Activity::Wait(Wait::Mbarrier { offset: 64, parity: 0, pending: 1, .. })

@@ -60,8 +60,8 @@ impl Place {
             write!(f, " [{}]", self.scopes.join(" > "))?;
         }
         write!(f, ", {}", self.instruction)?;
-        match self.site {
-            Some(site) => write!(f, " at {}:{}", site.file(), site.line()),
+        match &self.site {
+            Some(site) => write!(f, " at {site}"),
             None => Ok(()),
         }
     }
@@ -77,7 +77,8 @@ impl fmt::Display for List<'_> {
             let alike = |other: &&Waiting| {
                 let (a, b) = (&first.place, &other.place);
                 first.on == other.on
-                    && (a.cta, a.site, a.instruction, &a.scopes) == (b.cta, b.site, b.instruction, &b.scopes)
+                    && (a.cta, &a.site, a.instruction, &a.scopes)
+                        == (b.cta, &b.site, b.instruction, &b.scopes)
             };
             let (group, others): (Vec<&Waiting>, Vec<&Waiting>) = rest.iter().copied().partition(alike);
             rest = others;
@@ -110,7 +111,7 @@ pub(super) fn nearest(address: u64, near: &Option<(u64, u64)>) -> String {
 
 /// What another warp executed.
 pub(super) fn executed(other: &Option<SourceSite>) -> String {
-    other.map_or_else(String::new, |site| format!(": another warp executed {}:{}", site.file(), site.line()))
+    other.as_ref().map_or_else(String::new, |site| format!(": another warp executed {site}"))
 }
 
 /// What is missing between the change of a tensor map and the copy.
@@ -128,6 +129,9 @@ impl fmt::Display for Trap {
         write!(f, "kernel `{}`: {}", self.kernel, self.fault)?;
         if let (Some(region), Some(offset)) = (&self.region, self.fault.offset()) {
             write!(f, "\n  byte {offset} belongs to: {region}")?;
+        }
+        if let (Some(name), Some(register)) = (&self.register, self.fault.register()) {
+            write!(f, "\n  register {register} is {name}")?;
         }
         match &self.place {
             Some(place) => write!(f, "\n  {place}"),

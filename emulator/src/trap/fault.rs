@@ -3,7 +3,7 @@
 use ptx::SourceSite;
 
 use super::display::{List, does, done, executed, nearest};
-use super::{Place, TensorFault, Waiting};
+use super::{OwnFault, Place, TensorFault, Waiting};
 
 /// The kind of asynchronous work that owns bytes of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum Owner {
     AsyncRead,
 }
 
-/// What a program did wrong. Offsets are bytes from the beginning of the CTA's dynamic shared memory.
+/// What a program did wrong. Offsets are bytes from the beginning of the CTA's shared memory.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -127,7 +127,7 @@ pub enum Fault {
         offset: i64,
         /// Number of bytes.
         bytes: u32,
-        /// Size of the CTA's dynamic shared memory in bytes.
+        /// Size of the CTA's shared memory in bytes.
         size: u32,
     },
     /// A shared address that is not a multiple of the alignment that the instruction needs.
@@ -463,6 +463,9 @@ pub enum Fault {
     /// What is wrong with a tensor copy or its map.
     #[error(transparent)]
     Tensor(#[from] TensorFault),
+    /// What is wrong with an access to a thread's local memory or to parameters.
+    #[error(transparent)]
+    Own(#[from] OwnFault),
     /// A bulk copy with a size that is not a multiple of 16 bytes.
     #[error("a bulk copy of {bytes} B, which is not a multiple of 16")]
     BulkSize {

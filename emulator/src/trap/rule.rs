@@ -8,12 +8,12 @@
 //! assert!(Rule::ALL.contains(rule));
 //! ```
 
-use super::{Fault, TensorFault};
+use super::{Fault, OwnFault, TensorFault};
 
 /// What a kind of fault breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// The name of the fault's variant in kebab case, that of a [`TensorFault`] after `tensor-`. Other tools may keep it.
+    /// The name of the fault's variant in kebab case, that of a [`TensorFault`] after `tensor-` and of an [`OwnFault`] after `own-`. Other tools may keep it.
     pub name: &'static str,
     /// What is wrong, as a sentence without the numbers of a case.
     pub meaning: &'static str,
@@ -153,6 +153,16 @@ rules! {
         "A copy in im2col mode with a base outside the bounding box.";
     Fault::Tensor(TensorFault::Im2colOffset { .. }) => "tensor-im2col-offset", "Tensors: im2col mode",
         "A filter offset with more bits than the rank of its map allows.";
+    Fault::Own(OwnFault::OutOfBounds { .. }) => "own-out-of-bounds", "State Spaces",
+        "An access outside a thread's local memory, or outside the kernel's parameters.";
+    Fault::Own(OwnFault::Misaligned { .. }) => "own-misaligned", "Addresses as Operands: alignment",
+        "An address of local memory or parameters that is not aligned as its access needs.";
+    Fault::Own(OwnFault::Uninitialised { .. }) => "own-uninitialised", "ld: undefined value",
+        "A read of local memory that the thread has not written.";
+    Fault::Own(OwnFault::ReadOnly { .. }) => "own-read-only", "Parameter State Space",
+        "A store to the kernel's parameters.";
+    Fault::Own(OwnFault::Atomic { .. }) => "own-atomic", "atom",
+        "An atomic operation in memory that no other thread has.";
     Fault::BulkSize { .. } => "bulk-size", "cp.async.bulk",
         "A bulk copy with a size that is not a multiple of 16 bytes.";
     Fault::Multicast { .. } => "multicast", "cp.async.bulk.tensor",

@@ -1,142 +1,185 @@
 //! Independent thread scheduling: lanes of a warp that are at different places in the program.
 //!
-//! The branches of an `if` run one after the other until one of them has to wait. From then on each branch is
-//! a strand with its own program counter. The strands run alternately, so one branch may wait for another. At
-//! the end of the block they join again.
+//! Lanes that take different ways at a branch part. Those that are first in the program's order ([`crate::graph`]) run until they
+//! have to wait. From then on the others are a strand with its own program counter. The strands run alternately, so one branch may
+//! wait for another. Where ways meet, lanes wait for those that may still come, and join them.
 //!
 //! Every thread makes progress (CUDA programming guide, "Independent Thread Scheduling"). So if nothing else
-//! in the cluster can run, lanes go ahead alone that wait at the end of a block, or that have left a loop
-//! while others stay in it. Such a strand waits for the rest of its warp before an instruction that needs the
+//! in the cluster can run, lanes go ahead alone that wait for others at such a place: behind an `if`, or behind a loop
+//! in which others stay. Such a strand waits for the rest of its warp before an instruction that needs the
 //! whole warp.
 
-use crate::lanes::ALL;
-use crate::program::{Action, Program};
+use crate::graph::{Place, Rounds};
+use crate::program::{Action, Edge};
 use crate::trap::{Fault, Stop};
-use crate::warp::{Blocked, Frame, Warp};
+use crate::warp::{Blocked, Warp};
 
 /// Lanes with a program counter of their own, while other lanes of their warp are the current ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Strand {
     pub(crate) pc: usize,
-    frames: Vec<Frame>,
-    active: u32,
+    rounds: Rounds,
+    pub(crate) active: u32,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) polled: Option<(u32, u32)>,
     look: Option<(usize, u64)>,
-    /// The block at the end of which it waits for other lanes of its warp.
-    joins: Option<u64>,
+    /// Whether it runs only when the lanes that it parted from have to wait.
+    pending: bool,
 }
 
-impl Strand {
-    /// Whether it only waits for other strands of its warp.
-    pub(crate) fn waits_for_own(&self) -> bool {
-        self.joins.is_some() || matches!(self.blocked, Some(Blocked::Converge | Blocked::Meet))
+impl<'p> Warp<'p> {
+    fn place_of<'a>(&self, pc: usize, rounds: &'a Rounds) -> Place<'a> {
+        Place { block: self.program().ops[pc].block, pc, rounds }
     }
 
-    fn is_in(&self, id: u64) -> bool {
-        self.frames.iter().any(|frame| frame.id() == id)
+    /// The place of a strand; of the current lanes for `None`.
+    fn place(&self, index: Option<usize>) -> Place<'_> {
+        match index {
+            Some(index) => self.place_of(self.strands[index].pc, &self.strands[index].rounds),
+            None => self.place_of(self.pc, &self.rounds),
+        }
     }
-}
 
-impl Warp<'_> {
+    fn everyone(&self) -> impl Iterator<Item = Option<usize>> + use<> {
+        core::iter::once(None).chain((0..self.strands.len()).map(Some))
+    }
+
+    /// Whether a strand waits for others of its warp that may still come to where it is; the current lanes for `None`.
+    pub(crate) fn waits_for_others(&self, index: Option<usize>) -> bool {
+        let (pc, blocked) = match index {
+            Some(index) => (self.strands[index].pc, &self.strands[index].blocked),
+            None => (self.pc, &self.blocked),
+        };
+        if self.strands.is_empty()
+            || blocked.is_some()
+            || !matches!(self.program().ops[pc].action, Action::Meet)
+        {
+            return false;
+        }
+        let (graph, here) = (&self.program().graph, self.place(index));
+        self.everyone().any(|other| other != index && graph.may_come(self.place(other), here))
+    }
+
+    /// Whether a strand only waits for other strands of its warp; the current lanes for `None`.
+    pub(crate) fn waits_for_own(&self, index: Option<usize>) -> bool {
+        let blocked = match index {
+            Some(index) => &self.strands[index].blocked,
+            None => &self.blocked,
+        };
+        matches!(blocked, Some(Blocked::Converge | Blocked::Meet)) || self.waits_for_others(index)
+    }
+
     /// Makes another strand the current one.
     pub(crate) fn swap(&mut self, index: usize) {
         let Some(strand) = self.strands.get_mut(index) else { return };
         core::mem::swap(&mut self.pc, &mut strand.pc);
-        core::mem::swap(&mut self.frames, &mut strand.frames);
+        core::mem::swap(&mut self.rounds, &mut strand.rounds);
         core::mem::swap(&mut self.registers.active, &mut strand.active);
         core::mem::swap(&mut self.blocked, &mut strand.blocked);
         core::mem::swap(&mut self.polled, &mut strand.polled);
         core::mem::swap(&mut self.look, &mut strand.look);
-        core::mem::swap(&mut self.joins, &mut strand.joins);
+        strand.pending = false;
     }
 
     /// Whether some of its lanes are not blocked.
     pub(crate) fn may_run(&self) -> bool {
-        let free = |strand: &Strand| strand.joins.is_none() && strand.blocked.is_none();
-        self.blocked.is_none() || self.strands.iter().any(free)
+        let free = |&index: &usize| self.strands[index].blocked.is_none();
+        self.blocked.is_none() || self.free_strands().iter().any(free)
     }
 
     /// The indices of strands that do not wait for other lanes of the warp.
     pub(crate) fn free_strands(&self) -> Vec<usize> {
-        (0..self.strands.len()).filter(|&index| self.strands[index].joins.is_none()).collect()
+        let free = |&index: &usize| !self.strands[index].pending && !self.waits_for_others(Some(index));
+        (0..self.strands.len()).filter(free).collect()
     }
 
-    /// Makes a strand of the lanes that still have to run the second branch of the innermost such `if`.
-    /// Returns whether there are any.
-    pub(crate) fn fork(&mut self) -> bool {
-        let pending = |frame: &Frame| matches!(frame, Frame::If { other, .. } if *other != 0);
-        let Some(at) = self.frames.iter().rposition(pending) else { return false };
-        let Frame::If { entered, other, otherwise, .. } = self.frames[at] else { return false };
-        if entered & !other == 0 {
-            // No lane would stay: all of them take the second branch.
-            return false;
-        }
-        let frames = self.cut(at + 1, other);
-        if let Some(Frame::If { other, .. }) = self.frames.get_mut(at) {
-            *other = 0;
-        }
-        self.add(frames, otherwise, other);
-        if let Some(Frame::If { other: own, .. }) =
-            self.strands.last_mut().and_then(|strand| strand.frames.last_mut())
-        {
-            *own = other;
-        }
-        true
+    /// Of strands that meet a condition, the first in the order.
+    fn first(&self, meets: impl Fn(usize) -> bool) -> Option<usize> {
+        let graph = &self.program().graph;
+        let all = (0..self.strands.len()).filter(|&index| meets(index));
+        all.min_by(|&a, &b| graph.order(self.place(Some(a)), self.place(Some(b))))
     }
 
-    /// A copy of the outermost `count` blocks for some lanes. The current strand no longer includes these
-    /// lanes.
-    fn cut(&mut self, count: usize, lanes: u32) -> Vec<Frame> {
-        let mine = self.frames.iter_mut().take(count);
-        mine.map(|frame| {
-            *frame.entered() &= !lanes;
-            let mut theirs = *frame;
-            *theirs.entered() = lanes;
-            if let Frame::If { other, .. } = &mut theirs {
-                *other = 0;
-            }
-            theirs
-        })
-        .collect()
+    /// The lanes that are to run when the current ones have to wait, and that wait for no others.
+    fn next_pending(&self) -> Option<usize> {
+        self.first(|index| self.strands[index].pending && !self.waits_for_others(Some(index)))
     }
 
-    fn add(&mut self, frames: Vec<Frame>, pc: usize, active: u32) {
-        let strand = Strand { pc, frames, active, blocked: None, polled: None, look: None, joins: None };
-        self.strands.push(strand);
+    /// Lets lanes run beside the current ones that were to run after them. Returns the strand, if there is one.
+    pub(crate) fn fork(&mut self) -> Option<usize> {
+        let index = self.next_pending()?;
+        self.strands[index].pending = false;
+        Some(index)
     }
 
-    /// Called at the end of the innermost block. Joins the strands that wait there and returns `true`, or
-    /// returns `false` if other strands are still in the block.
-    pub(crate) fn joined(&mut self) -> bool {
-        let Some(id) = self.frames.last().map(Frame::id) else { return true };
-        self.joins = None;
-        if self.strands.is_empty() {
-            return true;
+    /// Lanes take different ways: `taken` go where the branch leads. Those that are first in the order are the current ones
+    /// afterwards.
+    pub(crate) fn part(&mut self, taken: u32, edge: Edge) {
+        let (next, mut rounds) = (self.pc + 1, self.rounds.clone());
+        let graph = &self.program().graph;
+        graph.go(&mut rounds, edge.from, edge.to);
+        let there = Place { block: edge.to, pc: edge.target, rounds: &rounds };
+        let taken_first = graph.order(there, self.place_of(next, &self.rounds)).is_lt();
+        let others = self.registers.active & !taken;
+        if taken_first {
+            let here = core::mem::replace(&mut self.rounds, rounds);
+            self.leave(next, here, others);
+            (self.pc, self.registers.active) = (edge.target, taken);
+        } else {
+            self.leave(edge.target, rounds, taken);
+            (self.pc, self.registers.active) = (next, others);
         }
-        if self.strands.iter().any(|strand| strand.joins != Some(id) && strand.is_in(id)) {
-            self.joins = Some(id);
-            return false;
+    }
+
+    /// Leaves lanes at a place, where others may be already.
+    fn leave(&mut self, pc: usize, rounds: Rounds, active: u32) {
+        let graph = &self.program().graph;
+        let here = self.place_of(pc, &rounds);
+        let same = |strand: &Strand| {
+            strand.blocked.is_none() && graph.order(self.place_of(strand.pc, &strand.rounds), here).is_eq()
+        };
+        match self.strands.iter().position(same) {
+            Some(index) => self.strands[index].active |= active,
+            None => self.strands.push(Strand {
+                pc,
+                rounds,
+                active,
+                blocked: None,
+                polled: None,
+                look: None,
+                pending: true,
+            }),
         }
+    }
+
+    /// Takes in the strands that are where the current lanes are, and of which `meets` is true.
+    fn take_in(&mut self, meets: impl Fn(&Strand) -> bool) {
         let mut index = 0;
         while index < self.strands.len() {
-            if self.strands[index].joins == Some(id) {
-                let strand = self.strands.swap_remove(index);
-                self.take_in(&strand.frames);
+            let graph = &self.program().graph;
+            let there = graph.order(self.place(Some(index)), self.place(None)).is_eq();
+            if there && meets(&self.strands[index]) {
+                self.registers.active |= self.strands.swap_remove(index).active;
             } else {
                 index += 1;
             }
         }
-        true
     }
 
-    fn take_in(&mut self, frames: &[Frame]) {
-        for (mine, theirs) in self.frames.iter_mut().zip(frames) {
-            *mine.entered() |= *theirs.clone().entered();
-            if let (Frame::If { other, .. }, Frame::If { other: more, .. }) = (mine, theirs) {
-                *other |= more;
-            }
+    /// Called where ways meet. Joins the lanes that wait there. Returns `false` if others may still come; then lanes that do not
+    /// wait are the current ones afterwards, if there are any.
+    pub(crate) fn met(&mut self) -> bool {
+        if self.strands.is_empty() {
+            return true;
         }
+        self.take_in(|strand| strand.blocked.is_none());
+        if !self.waits_for_others(None) {
+            return true;
+        }
+        if let Some(index) = self.next_pending() {
+            self.swap(index);
+        }
+        false
     }
 
     /// Whether a fault of an instruction that needs the whole warp may disappear later: lanes have gone
@@ -147,19 +190,7 @@ impl Warp<'_> {
 
     /// Called before an instruction of the whole warp. Joins the strands that wait for it at the same place.
     pub(crate) fn converge(&mut self) {
-        let ids: Vec<u64> = self.frames.iter().map(Frame::id).collect();
-        let mut index = 0;
-        while index < self.strands.len() {
-            let strand = &self.strands[index];
-            let there = strand.pc == self.pc && matches!(strand.blocked, Some(Blocked::Converge));
-            if there && strand.frames.iter().map(Frame::id).eq(ids.iter().copied()) {
-                let strand = self.strands.swap_remove(index);
-                self.registers.active |= strand.active;
-                self.take_in(&strand.frames);
-            } else {
-                index += 1;
-            }
-        }
+        self.take_in(|strand| matches!(strand.blocked, Some(Blocked::Converge)));
     }
 
     /// Called at a `bar.warp.sync` of some lanes. If all others wait at one, wherever that is, lets them
@@ -167,78 +198,33 @@ impl Warp<'_> {
     pub(crate) fn meet(&mut self) -> bool {
         let waits = |strand: &Strand| matches!(strand.blocked, Some(Blocked::Meet));
         let here = self.strands.iter().filter(|strand| waits(strand));
-        if here.fold(self.registers.active, |all, strand| all | strand.active) != ALL {
+        if here.fold(self.registers.active, |all, strand| all | strand.active) != self.registers.alive {
             return false;
         }
-        let ids: Vec<u64> = self.frames.iter().map(Frame::id).collect();
-        for mut strand in core::mem::take(&mut self.strands) {
-            strand.blocked = None;
-            let there = strand.pc == self.pc + 1;
-            if there && strand.frames.iter().map(Frame::id).eq(ids.iter().copied()) {
-                self.registers.active |= strand.active;
-                self.take_in(&strand.frames);
-            } else {
-                self.strands.push(strand);
-            }
-        }
+        self.strands.iter_mut().for_each(|strand| strand.blocked = None);
+        // Those that wait are behind the instruction.
+        self.pc += 1;
+        self.take_in(|_| true);
+        self.pc -= 1;
         true
     }
 
-    /// Lets lanes that wait for others of the warp at the end of a block go ahead alone. Returns whether
-    /// there are any.
-    pub(crate) fn go_ahead(&mut self, program: &Program) -> bool {
-        let found = self.release_joined(program) || self.release_dormant(program);
-        self.ahead |= found;
-        found
-    }
-
-    fn release_joined(&mut self, program: &Program) -> bool {
-        let Some(index) = self.strands.iter().position(|strand| strand.joins.is_some()) else { return false };
+    /// Lets lanes go ahead alone that wait for others of the warp: the first ones in the order. Returns whether there are any.
+    pub(crate) fn go_ahead(&mut self) -> bool {
+        let waiting = self.first(|index| self.waits_for_others(Some(index)));
+        let Some(index) = waiting else { return false };
         let strand = &mut self.strands[index];
-        strand.joins = None;
-        let entered = strand.frames.pop().map_or(0, |mut frame| *frame.entered());
-        strand.active = entered;
-        strand.pc = if let (0, Action::EndIf { exit }) = (entered, &program.ops[strand.pc].action) {
-            *exit
-        } else {
-            strand.pc + 1
-        };
+        (strand.pc, strand.pending) = (strand.pc + 1, false);
+        self.ahead = true;
         true
     }
 
-    /// The same for lanes that have left a loop, or that have finished their branch while the other branch
-    /// runs.
-    fn release_dormant(&mut self, program: &Program) -> bool {
-        let active = self.registers.active;
-        for at in (0..self.frames.len()).rev() {
-            let alive = self.frames.get(at + 1).map_or(active, |frame| *frame.clone().entered());
-            if alive == 0 {
-                // All lanes are at the end of the block and leave it together.
-                continue;
-            }
-            let (waiting, end) = match self.frames[at] {
-                Frame::Loop { entered, start, .. } => {
-                    let closes =
-                        |action: &Action| matches!(action, Action::EndLoop { start: of } if *of == start);
-                    let mut ends = (start..program.ops.len()).filter(|&pc| closes(&program.ops[pc].action));
-                    (entered & !alive, ends.next())
-                }
-                Frame::If { entered, other, otherwise, .. } => {
-                    let end = if let Action::Else { end } = program.ops[otherwise].action {
-                        Some(end)
-                    } else {
-                        None
-                    };
-                    (entered & !alive & !other, end)
-                }
-            };
-            if let (true, Some(end)) = (waiting != 0, end) {
-                let frames = self.cut(at, waiting);
-                *self.frames[at].entered() &= !waiting;
-                self.add(frames, end + 1, waiting);
-                return true;
-            }
-        }
-        false
+    /// Ends the current lanes. Returns whether there are others; those that are first in the order are then the current ones.
+    pub(crate) fn end_lanes(&mut self) -> bool {
+        self.registers.alive &= !self.registers.active;
+        let Some(first) = self.first(|_| true) else { return false };
+        self.swap(first);
+        self.strands.swap_remove(first);
+        true
     }
 }

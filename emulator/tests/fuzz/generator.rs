@@ -79,7 +79,7 @@ pub(crate) fn generated(bytes: &[u8]) -> Function {
         };
         for ty in TYPES {
             let dst = generator.fresh(ty);
-            f.emit(Inst::Move { dst, src: Operand::Imm(u64::from(choice)) });
+            f.emit(Inst::Move { ty, dst, src: Operand::Imm(u64::from(choice)) });
             generator.keep(ty, dst);
         }
         for value in [number, f.special(Special::ThreadX), f.special(Special::Lane)] {
@@ -128,20 +128,7 @@ impl<'f> Generator<'_, 'f> {
     // ---- operands ----
 
     fn fresh(&mut self, ty: Type) -> Reg {
-        let f = self.f;
-        match ty {
-            Type::Pred => f.uninitialised::<bool>().reg(),
-            Type::U8 => f.uninitialised::<u8>().reg(),
-            Type::U16 => f.uninitialised::<u16>().reg(),
-            Type::U32 => f.uninitialised::<u32>().reg(),
-            Type::S32 => f.uninitialised::<i32>().reg(),
-            Type::U64 => f.uninitialised::<u64>().reg(),
-            Type::S64 => f.uninitialised::<i64>().reg(),
-            Type::F16 => f.uninitialised::<half::f16>().reg(),
-            Type::Bf16 => f.uninitialised::<half::bf16>().reg(),
-            Type::F32 => f.uninitialised::<f32>().reg(),
-            Type::F64 => f.uninitialised::<f64>().reg(),
-        }
+        self.f.register(ty)
     }
 
     fn keep(&mut self, ty: Type, reg: Reg) {
@@ -167,7 +154,7 @@ impl<'f> Generator<'_, 'f> {
             Operand::Reg(reg) => reg,
             Operand::Imm(_) => {
                 let reg = self.fresh(ty);
-                self.f.emit(Inst::Move { dst: reg, src: Operand::Imm(1) });
+                self.f.emit(Inst::Move { ty, dst: reg, src: Operand::Imm(1) });
                 reg
             }
         }
@@ -332,7 +319,7 @@ impl<'f> Generator<'_, 'f> {
                     return;
                 }
                 let src = self.operand(ty);
-                self.result(to, |dst| Inst::Convert { from: ty, dst, src });
+                self.result(to, |dst| Inst::Convert { from: ty, to, dst, src });
             }
             _ => {
                 let special = self.pick(&Special::ALL);

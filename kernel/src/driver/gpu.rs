@@ -141,7 +141,7 @@ impl Gpu {
     ) -> Result<(DeviceMemory, Vec<DeviceMemory>), EngineError> {
         let bytes = u64::from(count) * u64::from(Record::BYTES[0]);
         let foreign = || {
-            let (kernel, parameter) = (program.name().to_owned(), "records");
+            let (kernel, parameter) = (program.name().to_owned(), "records".into());
             EngineError::Foreign { kernel, parameter, address, bytes }
         };
         let there = self.memories.containing(address, bytes).ok_or_else(foreign)?;

@@ -29,7 +29,7 @@ pub struct LoadedProgram {
     name: Arc<str>,
     origin: Origin,
     warnings: Vec<CacheError>,
-    threads: u32,
+    block: [u32; 3],
     shared_bytes: u32,
     cluster: [u32; 3],
     /// Whether the kernel itself waits for the kernels before it (`griddepcontrol.wait`).
@@ -95,7 +95,7 @@ impl LoadedProgram {
             name: program.name().into(),
             origin,
             warnings,
-            threads: entry.threads,
+            block: entry.block,
             shared_bytes: entry.shared_bytes,
             cluster: entry.cluster,
             overlaps: entry.waits_for_grids(),
@@ -250,7 +250,7 @@ impl LoadedProgram {
     fn config(&self, grid: Grid, stream: RawStream, attributes: &mut [LaunchAttribute]) -> LaunchConfig {
         LaunchConfig {
             grid: grid.ctas,
-            block: [self.threads, 1, 1],
+            block: self.block,
             shared_bytes: self.shared_bytes,
             stream,
             attributes: attributes.as_mut_ptr(),

@@ -1,8 +1,8 @@
 //! The memory that a launch's arguments point to, and whether it may be used.
 
 use collective::Record;
-use ptx::Scalar;
 use ptx::abi::{Argument, Im2colMap, TensorElement, TensorMap};
+use ptx::{Name, Scalar};
 
 use super::memory::{DeviceMemory, Memories};
 use crate::error::EngineError;
@@ -32,7 +32,7 @@ pub(super) fn records(program: &Program, arguments: &[Argument]) -> Option<(usiz
         let index = program.function().params.iter().position(|param| param.name == name)?;
         match arguments.get(index)? {
             Argument::Scalar(_, bits) => Some((index, *bits)),
-            Argument::TensorMap(_) | Argument::Im2colMap(_) => None,
+            Argument::TensorMap(_) | Argument::Im2colMap(_) | Argument::Bytes(_) => None,
         }
     };
     let ((_, count), (index, address)) = (of("groups")?, of("records")?);
@@ -58,7 +58,7 @@ pub(super) fn check_records(
             match memories.containing(address, 1) {
                 Some(memory) => held.push(memory),
                 None if needed => {
-                    let (kernel, parameter) = (kernel.to_owned(), "records");
+                    let (kernel, parameter) = (kernel.to_owned(), Name::new("records"));
                     return Err(EngineError::Foreign { kernel, parameter, address, bytes: 1 });
                 }
                 None => record[place..place + 8].fill(0),
@@ -73,22 +73,23 @@ pub(super) fn check_records(
 fn addresses<'a>(
     program: &'a Program,
     arguments: &'a [Argument],
-) -> impl Iterator<Item = (&'static str, u64, u64)> + 'a {
+) -> impl Iterator<Item = (Name, u64, u64)> + 'a {
     let given = program.function().params.iter().zip(arguments);
     let reached = given.filter_map(|(param, argument)| match argument {
         Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => {
-            Some((param.name, *bits, 1))
+            Some((param.name.clone(), *bits, 1))
         }
-        Argument::Scalar(..) => None,
+        // What a structure holds, the program does not say.
+        Argument::Scalar(..) | Argument::Bytes(_) => None,
         Argument::TensorMap(TensorMap { address, reach: Some([first, end]), .. }) => {
-            Some((param.name, address.wrapping_add(*first), end.saturating_sub(*first)))
+            Some((param.name.clone(), address.wrapping_add(*first), end.saturating_sub(*first)))
         }
         Argument::TensorMap(TensorMap { element, address, dims, strides, .. })
         | Argument::Im2colMap(Im2colMap { element, address, dims, strides, .. }) => {
-            Some((param.name, *address, tensor_bytes(*element, dims, strides)))
+            Some((param.name.clone(), *address, tensor_bytes(*element, dims, strides)))
         }
     });
-    reached.filter(|&(_, address, _)| address != 0)
+    reached.filter(|(_, address, _)| *address != 0)
 }
 
 /// Bytes from a tensor's first element to its last.

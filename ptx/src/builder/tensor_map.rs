@@ -2,8 +2,8 @@
 
 use super::Builder;
 use crate::abi::{TensorElement, TensorSwizzle};
-use crate::inst::{Inst, MapField, MapInst, Operand, Scope, Special};
-use crate::types::Space;
+use crate::inst::{Address, Inst, MapField, MapInst, Operand, Scope, Special};
+use crate::types::{Space, Type};
 use crate::value::Value;
 
 /// The address of a tensor map in memory that a kernel can change, a multiple of 128 bytes.
@@ -55,15 +55,21 @@ impl Builder {
     pub fn copy_tensor_map<'f>(&'f self, map: Value<'f, u64>, shared: Value<'f, u32>) {
         let lane = self.special(Special::Lane);
         let address = (map + lane.mul_wide(4)).operand();
-        let word = self.define::<u32>(|dst| Inst::TensorMap(MapInst::Word { dst, address }));
+        let word = self.load_word(address);
         self.store_shared(shared + lane * 4, 0, [word]);
     }
 
     /// Loads one 32-bit word of a tensor map (a parameter, or in global memory): lane `i` gets word `i`.
     #[track_caller]
     pub fn tensor_map_word<'f>(&'f self, map: Value<'f, u64>) -> Value<'f, u32> {
-        let address = (map + self.special(Special::Lane).mul_wide(4)).operand();
-        self.define(|dst| Inst::TensorMap(MapInst::Word { dst, address }))
+        self.load_word((map + self.special(Special::Lane).mul_wide(4)).operand())
+    }
+
+    /// The 32 bits at a generic address.
+    #[track_caller]
+    fn load_word(&self, base: Operand) -> Value<'_, u32> {
+        let (space, ty, address) = (Space::Generic, Type::B32, Address { base, offset: 0 });
+        self.define(|dst| Inst::Load { space, ty, dst: vec![dst], address })
     }
 
     /// `tensormap.replace`: replaces a field of a tensor map in memory.

@@ -1,6 +1,6 @@
 //! The PTX version in which each instruction appeared.
 
-use super::{Bulk, Inst, MapInst, WgmmaTypes};
+use super::{Bulk, Inst, WgmmaTypes};
 
 impl Inst {
     /// The oldest PTX version, as (major, minor), in which `sm_90a` has the instruction.
@@ -14,8 +14,6 @@ impl Inst {
             Self::Wgmma { sparse: Some(_), .. } => (8, 2),
             Self::Atomic(atomic) if atomic.src.len() > 1 => (8, 1),
             Self::Bulk(Bulk::AsyncStore { .. } | Bulk::AsyncReduce { .. }) => (8, 1),
-            // A word of a tensor map is an ordinary load.
-            Self::TensorMap(MapInst::Word { .. }) => (8, 0),
             Self::TensorMap(_) => (8, 3),
             _ if self.mbarrier_order().is_some_and(|order| !order.synchronises()) => (8, 6),
             _ => (8, 0),

@@ -289,7 +289,9 @@ impl Inst {
             Self::Trap => line.op("trap", ""),
             Self::GridDependency { wait } => line.grid_dependency(*wait),
             Self::LoadParam { ty, dst, param, offset } => line.load_param(*ty, dst, (*param, *offset)),
-            Self::ParamAddress { dst, param, offset } => line.param_address(*dst, (*param, *offset)),
+            Self::ParamAddress { generic, dst, param, offset } => {
+                line.param_address(*generic, *dst, (*param, *offset))
+            }
             Self::SharedBase { dst, offset } => line.shared_base(*dst, *offset),
             Self::LocalBase { dst, offset } => line.local_base(*dst, *offset),
             Self::ConvertAddress { space, to, dst, src } => line.convert_address((*space, *to), *dst, *src),

@@ -24,7 +24,7 @@
 //! ```
 
 use super::spell::Line;
-use super::{Operand, Reg, Scope};
+use super::{Operand, Scope};
 use crate::abi::{TENSOR_MAP_BYTES, TensorElement, TensorSwizzle};
 use crate::types::{Space, Type};
 
@@ -50,16 +50,9 @@ pub enum MapField {
     Swizzle(TensorSwizzle),
 }
 
-/// Instructions that read, change and publish tensor maps.
+/// Instructions that change and publish tensor maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapInst {
-    /// `ld.b32` by generic address: four bytes of a map among the parameters or in global memory. ISA "ld".
-    Word {
-        /// A `.u32` register.
-        dst: Reg,
-        /// Generic address, a multiple of 4.
-        address: Operand,
-    },
     /// `tensormap.replace.tile.<field>.{shared::cta|global}.b1024`. ISA "tensormap.replace".
     Replace {
         /// [`Space::Shared`] or [`Space::Global`].
@@ -156,7 +149,6 @@ impl MapField {
 impl MapInst {
     pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
         match self {
-            Self::Word { dst, address } => line.op("ld", ".b32").set(*dst, Type::U32).at(*address, Type::U64),
             Self::Replace { space, map, field, value } => {
                 let (name, space_name, bits) = (field.name(), space.name(), field.ty().bits());
                 let line =

@@ -227,7 +227,6 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         | Inst::TensorPrefetch { .. }
         | Inst::PrefetchTensorMap { .. }
         | Inst::Bulk(_)
-        | Inst::TensorMap(MapInst::Word { .. })
         | Inst::Wgmma { .. }
         | Inst::StoreMatrix { .. }
         | Inst::Atomic(_)

@@ -33,7 +33,7 @@ pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
         "family": K::NAME,
         "name": name(&kernel),
         "entry": program.name(),
-        "threads": function.threads,
+        "threads": function.threads(),
         "shared_bytes": function.shared_bytes,
         "cluster": function.cluster,
         // Name, value and note.
@@ -62,7 +62,7 @@ fn drawn(Blocks { of, axes, block, needed, products, turns }: &Blocks) -> Value 
 fn statements(trace: &Trace) -> Vec<Value> {
     let mut counts = BTreeMap::<(String, String), u64>::new();
     for event in &trace.events {
-        let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
+        let site = event.site.as_ref().map_or_else(String::new, ToString::to_string);
         let what = if let Activity::Multiply { n } = &event.activity {
             format!("wgmma, 64 x {n} sums")
         } else if let Activity::Wait(on) = &event.activity

@@ -1,6 +1,6 @@
 //! Checks of the program for reasons about barriers of a CTA's threads.
 
-use ptx::inst::{Arrival, BarrierReduce, CompareOp, Inst, MapInst, MbarrierArrive, Operand};
+use ptx::inst::{Arrival, BarrierReduce, CompareOp, Inst, MbarrierArrive, Operand};
 use ptx::mutate::{Mutation, chooses_threads, computes, numbered};
 use ptx::{Function, Space, Statement};
 
@@ -26,7 +26,7 @@ fn takes(statement: &Statement, number: u64) -> bool {
 fn meets_all(function: &Function, statement: &Statement) -> bool {
     let all = matches!(
         statement,
-        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(_), threads }, .. } if *threads == function.threads
+        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(_), threads }, .. } if *threads == function.threads()
     );
     all && function.body.iter().any(|other| core::ptr::eq(other, statement))
 }
@@ -53,7 +53,7 @@ pub(super) fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
     else {
         return false;
     };
-    *threads == function.threads
+    *threads == function.threads()
         && of_all(function, &function.body, all[mutation.index])
         && !all.iter().any(|statement| takes(statement, own + 1))
 }
@@ -66,7 +66,7 @@ fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bo
         let same = match other {
             Statement::Loop { body, .. } => !body.iter().any(chooses),
             Statement::If { cond, .. } => !chooses_threads(function, *cond),
-            Statement::Scope { .. } | Statement::Inst { .. } | Statement::Break { .. } => true,
+            _ => true,
         };
         let inside = || other.blocks().into_iter().any(|inner| of_all(function, inner, statement));
         core::ptr::eq(other, statement) || same && inside()
@@ -95,9 +95,7 @@ pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> boo
     let initialises = |inst: &Inst| {
         matches!(inst, Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. })
     };
-    let apart = |inst: &Inst| {
-        matches!(inst, Inst::Load { .. } | Inst::Store { .. } | Inst::TensorMap(MapInst::Word { .. }))
-    };
+    let apart = |inst: &Inst| matches!(inst, Inst::Load { .. } | Inst::Store { .. });
     let only = |block, this: fn(&Inst) -> bool| {
         Statement::instructions(block).into_iter().all(|inst| quiet(&inst) && !uses(inst) || this(inst))
     };
@@ -112,10 +110,11 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
         matches!(
             statement,
             Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(0), threads }, .. }
-                if *threads == function.threads
+                if *threads == function.threads()
         )
     };
-    let consumers = |statement: &&&Statement| matches!(statement, Statement::Scope { name: "consumer", .. });
+    let consumers =
+        |statement: &&&Statement| matches!(statement, Statement::Scope { name, .. } if name == "consumer");
     let Some([consumers, _]) = all.iter().find(consumers).map(|scope| scope.blocks()) else { return false };
     let theirs = |statement: &Statement| {
         matches!(
@@ -124,7 +123,7 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
         ) && of_all(function, consumers, statement)
     };
     // One producer warpgroup and one consumer warpgroup.
-    let two = function.threads == 256 && chosen_by_halves(function, consumers);
+    let two = function.threads() == 256 && chosen_by_halves(function, consumers);
     let itself = all.get(mutation.index).is_some_and(|statement| theirs(statement));
     two && itself
         && all
@@ -136,21 +135,22 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
 /// Whether all consumer threads, those after the first warpgroup, execute all barriers but those of the whole CTA, in one order.
 pub(super) fn in_order_of_consumers(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let consumers = |statement: &&&Statement| matches!(statement, Statement::Scope { name: "consumer", .. });
+    let consumers =
+        |statement: &&&Statement| matches!(statement, Statement::Scope { name, .. } if name == "consumer");
     let Some([consumers, _]) = all.iter().find(consumers).map(|scope| scope.blocks()) else { return false };
     let is_of = |statement: &Statement, of: u32| {
         matches!(statement, Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(id), threads }, .. }
-            if *threads == of && (*id == 0) == (of == function.threads))
+            if *threads == of && (*id == 0) == (of == function.threads()))
     };
     let theirs = |statement: &Statement| {
-        is_of(statement, function.threads - 128) && of_all(function, consumers, statement)
+        is_of(statement, function.threads() - 128) && of_all(function, consumers, statement)
     };
     chosen_by_halves(function, consumers)
         && all.get(mutation.index).is_some_and(|statement| theirs(statement))
         && all
             .iter()
             .filter(|statement| barrier(statement).is_some())
-            .all(|other| theirs(other) || is_of(other, function.threads))
+            .all(|other| theirs(other) || is_of(other, function.threads()))
 }
 
 /// Whether a block is the `otherwise` branch of a condition that is true for the first four warps (the
@@ -176,7 +176,7 @@ pub(super) fn behind_another(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(&statement) = all.get(mutation.index) else { return false };
     let Some(Operand::Imm(own)) = barrier(statement) else { return false };
-    let whole = |other: &Statement| matches!(other, Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. } if *threads == function.threads);
+    let whole = |other: &Statement| matches!(other, Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. } if *threads == function.threads());
     let taken = |block: &[Statement]| Statement::all(block).into_iter().any(|other| takes(other, own + 1));
     let arrives = |inst: &Inst| matches!(inst, Inst::BarrierArrive { .. });
     let Some(blocks) = around(&function.body, statement) else { return false };
@@ -200,7 +200,7 @@ pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
     };
     let meets = |other: &Statement| {
         if let Some(Inst::BarrierSync { id, threads }) = other.inst() {
-            return *threads == function.threads || threads == these && same_number(function, *id, *own);
+            return *threads == function.threads() || threads == these && same_number(function, *id, *own);
         }
         matches!(other.inst(), Some(Inst::ClusterWait))
     };
@@ -297,7 +297,7 @@ fn ends_with<'a>(
         }
         Statement::Scope { body, .. } => ends_with(body, meets, into),
         // A loop may be left at once, and anywhere.
-        Statement::Inst { .. } | Statement::Loop { .. } | Statement::Break { .. } => {
+        _ => {
             into.extend(Statement::instructions(core::slice::from_ref(statement)));
             false
         }
@@ -311,7 +311,7 @@ pub(super) fn in_one_order(function: &Function) -> bool {
     barriers.all(|statement| {
         matches!(
             statement,
-            Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. } if *threads == function.threads
+            Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. } if *threads == function.threads()
         ) && of_all(function, &function.body, statement)
     })
 }
@@ -336,7 +336,7 @@ pub(super) fn behind_a_multiply(function: &Function, mutation: &Mutation) -> boo
                 | Inst::BarrierSync { .. }
         )
     };
-    function.threads == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))
+    function.threads() == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))
 }
 
 /// Whether, in a CTA without roles, all threads reach the barrier after a wait for copies, and only single
@@ -357,7 +357,7 @@ pub(super) fn behind_own_copies(function: &Function, mutation: &Mutation) -> boo
         }
         !matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_))
     };
-    *threads == function.threads
+    *threads == function.threads()
         && !has_roles
         && before.iter().any(waits)
         && of_all(function, &function.body, all[mutation.index])

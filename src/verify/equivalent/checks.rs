@@ -51,7 +51,7 @@ pub(super) fn fenced_already(function: &Function, mutation: &Mutation) -> bool {
     let fence = |other: &Statement| matches!(other.inst(), Some(Inst::WgmmaFence));
     let Some(before) = block[..at].iter().rposition(fence) else { return false };
     let registers = |inst: &Inst| -> Vec<Operand> {
-        let operands = inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+        let operands = inst.operands();
         let written = operands.writes.into_iter().map(|(reg, _)| Operand::Reg(reg));
         written.chain(operands.reads.into_iter().map(|(read, _)| read)).collect()
     };
@@ -74,13 +74,13 @@ pub(super) fn fenced_already(function: &Function, mutation: &Mutation) -> bool {
 /// Whether the statement writes a register outside of loops, and no later one reads it.
 pub(super) fn not_read_again(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let operands = |inst: &Inst| inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+    let operands = |inst: &Inst| inst.operands();
     let Some(own) = all.get(mutation.index).and_then(|statement| statement.inst()) else { return false };
     let written: Vec<Operand> = operands(own).writes.into_iter().map(|(reg, _)| Operand::Reg(reg)).collect();
     let reads = |statement: &&Statement| match statement {
         Statement::Inst { inst, .. } => operands(inst).reads.iter().any(|(read, _)| written.contains(read)),
         Statement::If { cond, .. } | Statement::Break { cond, .. } => written.contains(cond),
-        Statement::Loop { .. } | Statement::Scope { .. } => false,
+        _ => false,
     };
     mutation.within.is_none() && !all[mutation.index + 1..].iter().any(reads)
 }
@@ -117,13 +117,13 @@ pub(super) fn untouched(function: &Function, mutation: &Mutation) -> bool {
                 // A must be in shared memory: fragments of A in registers are written by other instructions.
                 matches!(a, WgmmaA::Shared(_)) && d.iter().all(|&reg| shape(reg) == Some(*n))
             } else {
-                uses(function, inst).into_iter().all(|reg| shape(reg).is_none())
+                uses(inst).into_iter().all(|reg| shape(reg).is_none())
             }
         })
 }
 
-fn uses(function: &Function, inst: &Inst) -> Vec<Reg> {
-    let operands = inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+fn uses(inst: &Inst) -> Vec<Reg> {
+    let operands = inst.operands();
     let reads = operands.reads.iter().filter_map(|(operand, _)| match operand {
         Operand::Reg(reg) => Some(*reg),
         Operand::Imm(_) => None,
@@ -269,12 +269,8 @@ pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool
 pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
     let all = instructions(function);
     let of = |wanted: Reg| {
-        let writes = all.iter().filter(move |inst| {
-            inst.operands(|reg| function.registers.get(reg.0 as usize).copied())
-                .writes
-                .iter()
-                .any(|(reg, _)| *reg == wanted)
-        });
+        let writes =
+            all.iter().filter(move |inst| inst.operands().writes.iter().any(|(reg, _)| *reg == wanted));
         writes.copied().collect::<Vec<_>>()
     };
     let is = |operand: Operand, bits: u64| match operand {

@@ -40,7 +40,7 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
     };
     // Warpgroup by warpgroup, in every CTA.
     (0..size).all(|cta| {
-        (0..function.threads).step_by(128).all(|first| {
+        (0..function.threads()).step_by(128).all(|first| {
             let told = |changed: u64| {
                 let threads = first..first + 128;
                 let ranks = threads.map(|thread| {
@@ -76,7 +76,7 @@ pub(super) fn may_repeat(function: &Function, mutation: &Mutation) -> bool {
         let lane = |lane| Registers { writes: &writes, thread: warp * 32 + lane, cta: 0 }.value(*cond);
         (0..32).any(|number| lane(number) == Some(1))
     };
-    otherwise.is_empty() && inside.iter().all(repeats) && (0..function.threads / 32).all(chosen)
+    otherwise.is_empty() && inside.iter().all(repeats) && (0..function.threads() / 32).all(chosen)
 }
 
 /// Whether a value is the extreme over all lanes of a warp: exchanged with the lane at each distance in `seen` or
@@ -131,7 +131,10 @@ fn first_access(function: &Function, writes: &Writes<'_>, block: &[Statement]) -
             Statement::Inst { inst: Inst::BarrierSync { .. }, .. } => Next::Meets,
             Statement::Inst { inst, .. } if quiet(&inst) || computes(inst) => Next::Continues,
             Statement::Inst { .. } => Next::Accesses,
-            Statement::Break { .. } => Next::Continues,
+            Statement::Break { .. }
+            | Statement::Label(_)
+            | Statement::Branch { .. }
+            | Statement::Exit { .. } => Next::Continues,
             Statement::Scope { body, .. } => next(body),
             // It may be left before the barrier.
             Statement::Loop { body, .. } => match next(body) {
@@ -140,7 +143,8 @@ fn first_access(function: &Function, writes: &Writes<'_>, block: &[Statement]) -
             },
             Statement::If { cond, then, otherwise, .. } => {
                 let chosen = |thread| Registers { writes, thread, cta: 0 }.value(*cond) != Some(0);
-                let of_first_lanes = (0..function.threads).all(|thread| thread % 32 == 0 || !chosen(thread));
+                let of_first_lanes =
+                    (0..function.threads()).all(|thread| thread % 32 == 0 || !chosen(thread));
                 match (of_first_lanes, next(then), next(otherwise)) {
                     (true, _, otherwise) => otherwise,
                     (false, Next::Accesses, _) | (false, _, Next::Accesses) => Next::Accesses,
@@ -214,7 +218,7 @@ pub(super) type Writes<'a> = BTreeMap<Reg, Option<&'a Inst>>;
 pub(super) fn writes(function: &Function) -> Writes<'_> {
     let mut writes = Writes::new();
     for inst in instructions(function) {
-        let written = inst.operands(|reg| function.registers.get(reg.0 as usize).copied()).writes;
+        let written = inst.operands().writes;
         for (reg, _) in written {
             writes.entry(reg).and_modify(|only| *only = None).or_insert(Some(inst));
         }

@@ -26,19 +26,8 @@ type Mend = fn(&mut [u64]);
 
 /// A register of a type.
 pub(super) fn fresh(f: &Builder, ty: Type) -> Reg {
-    match ty {
-        Type::Pred => f.uninitialised::<bool>().reg(),
-        Type::U32 => f.uninitialised::<u32>().reg(),
-        Type::S32 => f.uninitialised::<i32>().reg(),
-        Type::U64 => f.uninitialised::<u64>().reg(),
-        Type::S64 => f.uninitialised::<i64>().reg(),
-        Type::F16 => f.uninitialised::<half::f16>().reg(),
-        Type::Bf16 => f.uninitialised::<half::bf16>().reg(),
-        Type::F32 => f.uninitialised::<f32>().reg(),
-        Type::F64 => f.uninitialised::<f64>().reg(),
-        // Bytes are in 16-bit registers, and no form here has a byte operand.
-        Type::U8 | Type::U16 => f.uninitialised::<u16>().reg(),
-    }
+    // Bytes are in 16-bit registers, and no form here has a byte operand.
+    f.register(if ty == Type::U8 { Type::U16 } else { ty })
 }
 
 /// Loads a value from global memory.
@@ -64,7 +53,19 @@ pub(super) fn value(ty: Type, random: &mut fastrand::Rng, special: bool) -> u64 
         Type::Bf16 => (7, 255),
         Type::F32 => (23, 255),
         Type::F64 => (52, 2047),
-        Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {
+        Type::Pred
+        | Type::U8
+        | Type::S8
+        | Type::U16
+        | Type::S16
+        | Type::U32
+        | Type::S32
+        | Type::U64
+        | Type::S64
+        | Type::B8
+        | Type::B16
+        | Type::B32
+        | Type::B64 => {
             let some = [0, 1, 2, 7, 16, 31, 32, 33, 64, mask, mask >> 1, (mask >> 1) + 1, mask - 1];
             return if special { some[random.usize(..some.len())] & mask } else { all };
         }
@@ -252,7 +253,7 @@ fn plain() -> Vec<InstructionForm> {
     for from in NUMBERS.into_iter().chain(floats) {
         for to in NUMBERS.into_iter().chain(floats) {
             let named = ("cvt", format!("cvt.{to}.{from}"));
-            all.push(simple(named, [from], to, move |dst, [src]| Inst::Convert { from, dst, src }));
+            all.push(simple(named, [from], to, move |dst, [src]| Inst::Convert { from, to, dst, src }));
         }
     }
     for ty in floats {

@@ -41,12 +41,12 @@ fn skeleton(function: &Function, mutations: &[Mutation]) -> String {
     for mutation in mutations.iter().filter(|one| !of_copy(&all, one)) {
         mutated[mutation.index] = true;
     }
-    let mut decides = Decides { function, registers: vec![false; function.registers.len()] };
+    let mut decides = Decides { registers: vec![false; function.registers.len()] };
     decides.seed(&function.body, &mutated);
     while decides.grow(&function.body) {}
     let mut printer = Printer { decides: &decides, numbers: HashMap::new() };
     let lines = printer.block(&function.body, &mutated);
-    format!("{} threads, clusters of {:?}\n{}\n", function.threads, function.cluster, lines.join("\n"))
+    format!("{} threads, clusters of {:?}\n{}\n", function.threads(), function.cluster, lines.join("\n"))
 }
 
 /// Whether it is a mutant of a copy. The skeleton has the mbarrier and the receivers of a copy once, however
@@ -79,12 +79,11 @@ fn inside<'s, 'm>((statement, mutated): Flagged<'s, 'm>) -> [(&'s [Statement], &
 }
 
 /// The registers from which the effect of synchronising statements is computed.
-struct Decides<'f> {
-    function: &'f Function,
+struct Decides {
     registers: Vec<bool>,
 }
 
-impl Decides<'_> {
+impl Decides {
     fn mark(&mut self, operands: impl IntoIterator<Item = Operand>) -> bool {
         let mut new = false;
         for operand in operands {
@@ -97,13 +96,13 @@ impl Decides<'_> {
     }
 
     fn reads(&self, inst: &Inst) -> Vec<Operand> {
-        let operands = inst.operands(|reg| self.function.registers.get(reg.0 as usize).copied());
+        let operands = inst.operands();
         operands.reads.into_iter().map(|(operand, _)| operand).collect()
     }
 
     /// Whether an instruction writes one of the registers.
     fn hold(&self, inst: &Inst) -> bool {
-        let operands = inst.operands(|reg| self.function.registers.get(reg.0 as usize).copied());
+        let operands = inst.operands();
         operands.writes.iter().any(|(reg, _)| self.registers.get(reg.0 as usize).copied().unwrap_or(false))
     }
 
@@ -116,7 +115,7 @@ impl Decides<'_> {
                 Statement::Inst { inst, .. } => self.reads(inst),
                 _ if !mutated.contains(&true) => Vec::new(),
                 Statement::If { .. } | Statement::Loop { .. } => conditions(statement),
-                Statement::Scope { .. } | Statement::Break { .. } => Vec::new(),
+                _ => Vec::new(),
             };
             self.mark(reads);
             inside((statement, mutated)).into_iter().for_each(|(block, mutated)| self.seed(block, mutated));
@@ -135,7 +134,7 @@ impl Decides<'_> {
                 Statement::If { .. } | Statement::Loop { .. } => {
                     self.written_in(core::slice::from_ref(statement)) && self.mark(conditions(statement))
                 }
-                Statement::Scope { .. } | Statement::Break { .. } => inside,
+                _ => inside,
             };
         }
         new
@@ -151,7 +150,7 @@ fn conditions(statement: &Statement) -> Vec<Operand> {
     match statement {
         Statement::If { cond, .. } => vec![*cond],
         Statement::Loop { body, .. } => leaves(body),
-        Statement::Scope { .. } | Statement::Inst { .. } | Statement::Break { .. } => Vec::new(),
+        _ => Vec::new(),
     }
 }
 
@@ -167,7 +166,7 @@ fn leaves(body: &[Statement]) -> Vec<Operand> {
                 found.extend(inside);
             }
             Statement::Scope { body, .. } => found.extend(leaves(body)),
-            Statement::Inst { .. } | Statement::Loop { .. } => {}
+            _ => {}
         }
     }
     found
@@ -184,7 +183,7 @@ fn credited(inst: &Inst) -> Vec<Operand> {
 
 /// Prints the skeleton: one text per statement, of several lines if there are statements inside.
 struct Printer<'a> {
-    decides: &'a Decides<'a>,
+    decides: &'a Decides,
     /// The number of each register that has appeared.
     numbers: HashMap<u32, usize>,
 }
@@ -211,6 +210,8 @@ impl Printer<'_> {
                     let cond = self.decided(*cond);
                     (!cond.is_empty()).then(|| format!("break if {cond}"))
                 }
+                // The kernels that are classed are structured.
+                Statement::Label(_) | Statement::Branch { .. } | Statement::Exit { .. } => None,
             };
             let Some(line) = line else { continue };
             // Statements that synchronise or decide are kept, also if they are repeated.

@@ -351,7 +351,7 @@ mod tests {
             target: "mapa",
             change,
             scopes: Vec::new(),
-            site: std::panic::Location::caller(),
+            site: ptx::SourceSite::caller(),
             index: 0,
             within: None,
         };

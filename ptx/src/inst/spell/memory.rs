@@ -11,9 +11,11 @@ impl Line<'_> {
         line.set_vector_extended(dst, ty).also(format_args!("[{name}{}]", Plus(offset)))
     }
 
-    pub(super) fn param_address(self, dst: Reg, (param, offset): (u32, u32)) -> Self {
+    pub(super) fn param_address(self, generic: bool, dst: Reg, (param, offset): (u32, u32)) -> Self {
         let name = self.sink.param(param);
-        self.op("cvta.param", ".u64").set(dst, Type::U64).also(format_args!("{name}{}", Plus(offset)))
+        self.op(if generic { "cvta.param" } else { "mov" }, ".u64")
+            .set(dst, Type::U64)
+            .also(format_args!("{name}{}", Plus(offset)))
     }
 
     pub(super) fn shared_base(self, dst: Reg, offset: u32) -> Self {

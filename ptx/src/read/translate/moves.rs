@@ -166,7 +166,7 @@ impl<'t> Translator<'_, 't> {
                 let Ok(offset) = u32::try_from(offset) else {
                     return form.wrong("an offset before the parameter");
                 };
-                self.emit(Inst::ParamAddress { dst, param, offset });
+                self.emit(Inst::ParamAddress { generic: true, dst, param, offset });
                 Ok(())
             }
             _ => self.cvta_of(word, (space, to), dst),

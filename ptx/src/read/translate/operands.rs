@@ -245,7 +245,7 @@ impl<'t> Translator<'_, 't> {
             Meaning::Param(param) => {
                 let Some(offset) = place(0) else { return outside() };
                 let generic = self.names.fresh(Type::B64)?;
-                self.emit(Inst::ParamAddress { dst: generic, param, offset });
+                self.emit(Inst::ParamAddress { generic: true, dst: generic, param, offset });
                 let dst = self.names.fresh(Type::B64)?;
                 self.emit(Inst::ConvertAddress {
                     space: Space::Param,
