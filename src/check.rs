@@ -108,6 +108,7 @@ mod description;
 mod element;
 mod finding;
 mod launch;
+mod mutants;
 mod place;
 mod report;
 mod rules;
@@ -123,6 +124,7 @@ pub use finding::{Finding, Severity, Spot, Status};
 pub use launch::{
     Argument, Buffer, Content, Data, Expect, Fetch, Kernel, Launch, Map, MapKind, Pointer, Want,
 };
+pub use mutants::{Mutant, Mutants, Verdict, mutants};
 pub use report::{Ran, Report};
 pub use rules::all as rules;
 pub use run::{Options, check, trace};

@@ -249,7 +249,7 @@ fn places(kernels: &[Kernel], trap: &Trap) -> Vec<(String, Spot)> {
 }
 
 /// A place in a text.
-fn spot(kernels: &[Kernel], site: &SourceSite, instruction: &str) -> Spot {
+pub(super) fn spot(kernels: &[Kernel], site: &SourceSite, instruction: &str) -> Spot {
     let (line, column) = (site.line(), site.column());
     let kernel = source::kernel(kernels, site);
     let text = kernel.and_then(|kernel| source::statement(&kernel.text, line, column));

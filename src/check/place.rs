@@ -113,11 +113,14 @@ impl<'l> Placed<'l> {
         Ok(memory)
     }
 
-    /// Writes again what buffers hold before each launch.
+    /// Writes again what buffers hold before each launch. Results that nothing was in before become bytes that are none, so that a
+    /// launch which writes nothing is found.
     pub(super) fn restore(&self, memory: &mut Memory) -> Result<(), CheckError> {
         for ((buffer, place), content) in self.launch.buffers.iter().zip(&self.buffers).zip(&self.contents) {
-            if let (true, Some(content)) = (buffer.restore, content) {
-                memory.write(place.address, content)?;
+            match (content, &buffer.expect) {
+                (Some(content), _) if buffer.restore => memory.write(place.address, content)?,
+                (None, Expect::Values(_)) => memory.write(place.address, &vec![0xFF; place.bytes])?,
+                _ => {}
             }
         }
         Ok(())

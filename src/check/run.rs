@@ -1,14 +1,14 @@
 //! Runs a launch under many schedules.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trace, Trap};
 use ptx::Function;
 use ptx::abi::Grid;
 use ptx::read::Module;
 
-use super::finding::collect;
+use super::finding::{Spot, collect};
 use super::launch::{Expect, Kernel, Launch};
 use super::place::{Placed, is_free};
 use super::report::{Ran, Report};
@@ -50,7 +50,7 @@ impl core::fmt::Debug for Options<'_> {
 
 impl Options<'_> {
     /// The schedules: the four fixed ones, then the random ones.
-    fn sweep(&self) -> Vec<(Schedule, u64)> {
+    pub(super) fn sweep(&self) -> Vec<(Schedule, u64)> {
         let moved = |(schedule, seed)| {
             (schedule, if schedule == Schedule::Random { self.seed.wrapping_add(seed) } else { seed })
         };
@@ -63,8 +63,8 @@ impl Options<'_> {
 /// # Errors
 /// The launch cannot be run: a file that was not fetched, PTX that is not read, arguments that do not fit.
 pub fn check(launch: &Launch, options: &Options<'_>) -> Result<Report, CheckError> {
-    let functions = launch.kernels.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    Trial::new(launch, functions)?.report(options)
+    let functions = read(launch)?;
+    Trial::new(launch, &functions)?.report(options)
 }
 
 /// Records what a kernel does under a schedule, or under `paced`: the one that has the first fault, in the launch in which it has it; if
@@ -73,8 +73,8 @@ pub fn check(launch: &Launch, options: &Options<'_>) -> Result<Report, CheckErro
 /// # Errors
 /// As for [`check`].
 pub fn trace(launch: &Launch, by: Option<(Schedule, u64)>) -> Result<Trace, CheckError> {
-    let functions = launch.kernels.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let (trial, by) = (Trial::new(launch, functions)?, by.unwrap_or((Schedule::Paced, 0)));
+    let functions = read(launch)?;
+    let (trial, by) = (Trial::new(launch, &functions)?, by.unwrap_or((Schedule::Paced, 0)));
     let fuel = emulator::Options::default().fuel;
     let failed = trial.run(by, fuel, (None, None))?.facts.first().map(|fact| (fact.kernel(), fact.launch()));
     let which = failed.unwrap_or((launch.kernels.len() - 1, 1));
@@ -83,8 +83,12 @@ pub fn trace(launch: &Launch, by: Option<(Schedule, u64)>) -> Result<Trace, Chec
     Ok(recorder.into_trace())
 }
 
-/// Reads the program of a kernel.
-fn read(kernel: &Kernel) -> Result<Function, CheckError> {
+/// Reads the programs of a launch.
+pub(super) fn read(launch: &Launch) -> Result<Vec<Function>, CheckError> {
+    launch.kernels.iter().map(read_one).collect()
+}
+
+fn read_one(kernel: &Kernel) -> Result<Function, CheckError> {
     let module = Module::parse(&kernel.text, &kernel.file)?;
     let entries = module.entries();
     let unknown = |why: String| CheckError::Entry {
@@ -107,8 +111,8 @@ fn read(kernel: &Kernel) -> Result<Function, CheckError> {
 
 /// A launch whose programs are ready to run.
 pub(super) struct Trial<'l> {
-    launch: &'l Launch,
-    placed: Placed<'l>,
+    pub(super) launch: &'l Launch,
+    placed: Arc<Placed<'l>>,
     programs: Vec<Program>,
     names: Vec<String>,
 }
@@ -147,18 +151,29 @@ pub(super) struct Outcome {
 }
 
 impl<'l> Trial<'l> {
-    pub(super) fn new(launch: &'l Launch, functions: Vec<Function>) -> Result<Self, CheckError> {
+    pub(super) fn new(launch: &'l Launch, functions: &[Function]) -> Result<Self, CheckError> {
         debug_assert!(launch.is_loaded(), "`Launch::load` fetches the files");
-        let placed = Placed::new(launch, &functions)?;
+        let placed = Arc::new(Placed::new(launch, functions)?);
         let names = functions.iter().map(|function| function.name.clone()).collect();
-        let verified = |(function, kernel): (Function, &Kernel)| {
-            let verified = function.verify();
+        let verified = |(function, kernel): (&Function, &Kernel)| {
+            let verified = function.clone().verify();
             let error = |error| CheckError::Verify { file: kernel.file.clone(), error };
             Ok(Program::new(&verified.map_err(error)?))
         };
-        let programs =
-            functions.into_iter().zip(&launch.kernels).map(verified).collect::<Result<_, CheckError>>()?;
+        let programs = functions.iter().zip(&launch.kernels).map(verified).collect::<Result<_, CheckError>>()?;
         Ok(Self { launch, placed, programs, names })
+    }
+
+    /// The same launch with another program for one of its kernels.
+    pub(super) fn with(&self, kernel: usize, program: Program) -> Self {
+        let mut programs = self.programs.clone();
+        programs[kernel] = program;
+        Self { launch: self.launch, placed: Arc::clone(&self.placed), programs, names: self.names.clone() }
+    }
+
+    /// The places of a program's statements are in this launch's texts.
+    pub(super) fn spot(&self, site: &ptx::SourceSite, instruction: &str) -> Spot {
+        super::finding::spot(&self.launch.kernels, site, instruction)
     }
 
     /// Runs all schedules.
@@ -307,22 +322,23 @@ impl<'l> Trial<'l> {
         let ended = outcomes.iter().find(|(_, outcome)| !outcome.ends.is_empty());
         let Some(ends) = ended.map(|(_, outcome)| outcome.ends.clone()) else { return };
         for (_, outcome) in outcomes.iter_mut() {
-            let all = self.launch.buffers.iter().zip(&ends).zip(outcome.ends.clone());
-            for ((buffer, first), end) in all.filter(|((buffer, _), _)| is_free(buffer)) {
-                if *first != end {
-                    outcome.facts.push(Fact::Buffer {
-                        kernel: self.programs.len() - 1,
-                        launch: self.launch.launches,
-                        rule: &rules::VARIES,
-                        buffer: buffer.name.clone(),
-                        message: format!(
-                            "buffer `{}` holds other bytes than under the first schedule",
-                            buffer.name
-                        ),
-                    });
-                }
+            for name in self.varying(&ends, outcome) {
+                outcome.facts.push(Fact::Buffer {
+                    kernel: self.programs.len() - 1,
+                    launch: self.launch.launches,
+                    rule: &rules::VARIES,
+                    message: format!("buffer `{name}` holds other bytes than under the first schedule"),
+                    buffer: name,
+                });
             }
         }
+    }
+
+    /// The buffers that nothing is compared with, and that do not end as another run has ended.
+    pub(super) fn varying(&self, ends: &[u64], outcome: &Outcome) -> Vec<String> {
+        let all = self.launch.buffers.iter().zip(ends).zip(&outcome.ends);
+        let differ = all.filter(|((buffer, first), end)| is_free(buffer) && first != end);
+        differ.map(|((buffer, _), _)| buffer.name.clone()).collect()
     }
 }
 

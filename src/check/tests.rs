@@ -2,7 +2,6 @@
 
 use ptx::{Builder, Entry, Function, Special, Target};
 
-use super::run::Trial;
 use super::*;
 
 /// A kernel of 64 threads with the parameters `x` and `y`, of 64 words each.
@@ -48,7 +47,7 @@ fn launch(function: &Function, want: &str) -> Launch {
 fn report(function: Function, want: &str) -> Report {
     let launch = launch(&function, want);
     let options = Options { schedules: 6, threads: 2, ..Options::default() };
-    Trial::new(&launch, vec![function]).and_then(|trial| trial.report(&options)).expect("it runs")
+    check(&launch, &options).expect("it runs")
 }
 
 /// The rules of a report, and the text of its first finding.
@@ -177,4 +176,24 @@ fn known_and_expected_findings_are_no_news() {
     assert_eq!(second.count(Severity::Error), 1);
     second.suppress(&expected(Some((line - 1, line))));
     assert_eq!((second.count(Severity::Error), second.findings[0].status), (0, Status::Suppressed));
+}
+
+#[test]
+fn every_barrier_that_is_needed_is_missed_when_it_is_left_out() {
+    let exchange = kernel("exchange", |f, [_, y]| {
+        let thread = f.special(Special::ThreadX);
+        f.store_shared(f.shared_base() + thread * 4, 0, [thread]);
+        f.barrier_sync(0, 64);
+        let [other] =
+            f.load_shared_vector::<u32, 1>(f.shared_base() + (f.constant(63u32) - thread) * 4, 0);
+        f.store_global(y + thread.mul_wide(4), 0, [other]);
+        f.barrier_sync(0, 64);
+    });
+    let launch = launch(&exchange, "");
+    let options = Options { schedules: 6, threads: 2, ..Options::default() };
+    let mutants = mutants(&launch, &options, false).expect("it runs");
+    let verdicts: Vec<&Verdict> = mutants.mutants.iter().map(|mutant| &mutant.verdict).collect();
+    assert!(matches!(verdicts[..], [Verdict::Found(_), Verdict::Missed]), "{mutants}");
+    assert!(mutants.to_string().ends_with("measured  1 of 2 mutants that are executed, 50.0 %"), "{mutants}");
+    assert!(mutants.mutants[0].spot.text.contains("0, 64;"), "{mutants}");
 }

@@ -1,12 +1,13 @@
 //! `falchion check`: proves PTX that anybody wrote.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::check::{
-    self, Baseline, CheckError, Launch, Options, Report, Sarif, Severity, Suppression, check,
+    self, Baseline, CheckError, Launch, Mutants, Options, Report, Sarif, Severity, Suppression, check,
 };
 use crate::cli::engine::Progress;
 use crate::cli::options::{Given, Verb};
@@ -41,7 +42,7 @@ fn run(given: &Given) -> Result<(), Failure> {
     let [json, sarif, trace, svg] = ["json", "sarif", "trace", "svg"].map(|name| given.get::<PathBuf>(name));
     let [baseline, kept] = ["baseline", "write-baseline"].map(|name| given.get::<PathBuf>(name));
     let (schedules, seed) = (given.value("schedules"), given.value("seed"));
-    let is_strict = given.flag("deny-warnings");
+    let (is_strict, mutate) = (given.flag("deny-warnings"), given.flag("mutate"));
     given.finish("a check")?;
     if paths.is_empty() {
         refuse!("at least one FILE was needed, of PTX or a description of a launch; or --rules");
@@ -55,13 +56,18 @@ fn run(given: &Given) -> Result<(), Failure> {
         Some(path) => parsed(path)?,
         None => Baseline::default(),
     };
-    let mut reports = Vec::new();
+    let (mut reports, mut broken) = (Vec::new(), Vec::new());
     for path in &paths {
         let launch = launch(path, description.as_deref())?;
         let about = |error: CheckError| usage!("{}: {error}", path.display());
-        let bar = Progress::new("checking");
+        let bar = Progress::new(if mutate { "breaking" } else { "checking" });
         let show = |done, total| bar.show(done, total);
         let options = Options { schedules, seed, progress: Some(&show), ..Options::default() };
+        if mutate {
+            broken.push(check::mutants(&launch, &options, false).map_err(about)?);
+            print(&broken[broken.len() - 1], broken.len() > 1)?;
+            continue;
+        }
         let mut report = check(&launch, &options).map_err(about)?;
         report.suppress(&[&launch.suppressions[..], &suppressions[..]].concat());
         report.compare(&known);
@@ -77,7 +83,7 @@ fn run(given: &Given) -> Result<(), Failure> {
         reports.push(report);
     }
     if let Some(path) = &json {
-        write(path, &pretty(&Log { version: env!("CARGO_PKG_VERSION"), reports: &reports })?)?;
+        write(path, &pretty(&Log { version: env!("CARGO_PKG_VERSION"), reports: &reports, mutants: &broken })?)?;
     }
     if let Some(path) = &sarif {
         write(path, &pretty(&Sarif::new(&reports))?)?;
@@ -87,7 +93,9 @@ fn run(given: &Given) -> Result<(), Failure> {
         write(path, &pretty(&known)?)?;
         return Ok(());
     }
-    let count = |severity| reports.iter().map(|report| report.count(severity)).sum::<usize>();
+    let unbroken = broken.iter().map(|mutants| &mutants.unbroken);
+    let all: Vec<&Report> = reports.iter().chain(unbroken).collect();
+    let count = |severity| all.iter().map(|report| report.count(severity)).sum::<usize>();
     let wrong = count(Severity::Error) + if is_strict { count(Severity::Warning) } else { 0 };
     if wrong > 0 { Err(Failure::Wrong) } else { Ok(()) }
 }
@@ -159,10 +167,13 @@ fn pretty(value: &impl Serialize) -> Result<String, Failure> {
 #[derive(Serialize)]
 struct Log<'a> {
     version: &'static str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     reports: &'a [Report],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    mutants: &'a [Mutants],
 }
 
-fn print(report: &Report, is_next: bool) -> Result<(), Failure> {
+fn print(report: &impl Display, is_next: bool) -> Result<(), Failure> {
     let out = &mut out();
     if is_next {
         writeln!(out)?;

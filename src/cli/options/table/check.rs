@@ -47,6 +47,14 @@ pub(super) const ROWS: &[Row] = &[
         &[(Verb::CHECK, None)],
         "Exit with 1 for warnings too.",
     ),
+    row(
+        "mutate",
+        SWITCH,
+        &[(Verb::CHECK, None)],
+        "Measure how much a check finds: leave out each synchronising instruction, one at a time, and print which of these broken \
+         kernels no schedule finds.",
+    )
+    .excludes(&["sarif", "baseline", "write-baseline", "trace", "svg", "suppress", "deny-warnings", "rules"]),
     row("rules", SWITCH, &[(Verb::CHECK, None)], "List the rules that findings name, instead of checking."),
     row("sarif", FILE, &[(Verb::CHECK, None)], "Write the findings as SARIF 2.1.0."),
     row(
