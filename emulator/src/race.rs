@@ -45,11 +45,14 @@ pub(crate) struct Kind {
     /// Whether lanes of the instruction write different values to the same address. Then no lane knows that
     /// its own value is the one that stays.
     disputed: bool,
+    /// Whether it is a read of memory that nobody may write while the kernel runs (`ld.global.nc`).
+    constant: bool,
 }
 
 impl Kind {
     pub(crate) const READ: Self =
-        Self { write: false, atomic: None, size: 0, asynchronous: false, disputed: false };
+        Self { write: false, atomic: None, size: 0, asynchronous: false, disputed: false, constant: false };
+    pub(crate) const CONSTANT: Self = Self { constant: true, ..Self::READ };
     pub(crate) const WRITE: Self = Self { write: true, ..Self::READ };
 
     /// An access of elements of `size` bytes, each in one step.
@@ -152,6 +155,8 @@ pub(crate) struct Conflict {
     /// Whether the accesses are ordered, but no proxy fence separates the earlier store from the asynchronous
     /// access.
     pub(crate) unfenced: bool,
+    /// Whether one of them is a read of constant memory, which the other one writes, in whatever order.
+    pub(crate) constant: bool,
 }
 
 #[cfg(test)]

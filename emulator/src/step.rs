@@ -99,7 +99,7 @@ impl Machine<'_> {
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
             Inst::Alu(inst) => alu::alu(registers, inst)?,
-            Inst::Warp(inst) => exchange::exchange(state, inst)?,
+            Inst::Warp(inst) => exchange::exchange(state, inst, &self.options)?,
             Inst::CopyAsync(copy) => return self.copy_async(warp, copy),
             Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),
             Inst::Atomic(atomic) => return self.atomic(warp, atomic),
@@ -125,8 +125,8 @@ impl Machine<'_> {
                 return self.load_constant(warp, *ty, dst, *address);
             }
             Inst::IsSpace { space, dst, src } => return self.is_space(warp, *space, *dst, *src),
-            Inst::CtaRank { dst, address } => arith::cta_rank(registers, *dst, *address)?,
-            Inst::Loose(barrier) => return self.loose(warp, barrier),
+            Inst::CtaRank { dst, address } => return self.cta_rank(warp, *dst, *address),
+            Inst::Loose(barrier) => return self.loose(warp, *barrier),
             Inst::MapShared { dst, address, rank } => return self.map_shared(warp, *dst, *address, *rank),
             Inst::StoreMatrix { address, src, transpose } => {
                 return self.store_matrix(warp, *address, src, *transpose);

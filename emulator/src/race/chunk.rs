@@ -227,6 +227,11 @@ impl Record {
             return Ok(());
         }
         let both = self.mask & mask;
+        // ISA "ld.global.nc": what the kernel writes is not read so, however the accesses are ordered.
+        if self.kind.constant && kind.write || kind.constant && self.kind.write {
+            let lanes = self.by.lanes(both);
+            return Err(Conflict { constant: true, ..self.conflict(lanes, false) });
+        }
         let unknown = self.unknown(both, kind, who);
         let conflicts = self.kind.write || kind.write;
         let atomic = match (self.kind.atomic, kind.atomic) {
@@ -260,6 +265,7 @@ impl Record {
             (Some(new), Some(old)) => old >= new && self.kind.size == kind.size,
             (Some(_), None) => false,
         };
+        let stands = stands && (kind.constant || !self.kind.constant);
         if unknown == 0 && stands && (kind.write || !self.kind.write) {
             self.mask &= !mask;
         }
@@ -280,7 +286,7 @@ impl Record {
 
     fn conflict(&self, lanes: u32, unfenced: bool) -> Conflict {
         let (warp, lane) = (self.issuer(), lanes.trailing_zeros());
-        Conflict { address: 0, warp, lane, pc: self.pc, wrote: self.kind.write, unfenced }
+        Conflict { address: 0, warp, lane, pc: self.pc, wrote: self.kind.write, unfenced, constant: false }
     }
 
     /// The number of the warp that made or issued the access.

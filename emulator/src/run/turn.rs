@@ -1,6 +1,6 @@
 //! One turn of a warp: which of its lanes run, how far, and when they have to wait.
 
-use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, OrderedInst, Scope};
+use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, OrderedInst, Scope, WarpInst};
 
 use crate::lanes::ALL;
 use crate::machine::Machine;
@@ -8,7 +8,7 @@ use crate::program::Action;
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::step::Flow;
-use crate::trap::Trap;
+use crate::trap::{Fault, Stop, Trap};
 use crate::warp::{Blocked, Warp};
 
 /// Number of consecutive polls without a new value, after which other lanes of the warp run.
@@ -51,6 +51,17 @@ fn hands_on(action: &Action) -> bool {
                 | Inst::MbarrierTest(MbarrierTest { patient: false, .. })
         )
     )
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other fault says that lanes are missing")]
+/// Whether lanes wait at an operation for others of their warp, which come to it later.
+fn gathers(action: &Action, stop: &Stop) -> bool {
+    let missing = match *stop.fault {
+        Fault::Divergence { .. } => true,
+        Fault::Members { members, active } => active & !members == 0,
+        _ => false,
+    };
+    missing && matches!(action.inst(), Some(Inst::Loose(_) | Inst::Warp(WarpInst::Sync { .. })))
 }
 
 impl Machine<'_> {
@@ -126,12 +137,14 @@ impl Machine<'_> {
     fn step_together(&mut self, warp: usize) -> Result<Flow, Box<Trap>> {
         let pc = self.warps[warp].pc;
         match self.step(warp) {
-            Err(stop) if self.warps[warp].may_converge(&stop) => {
+            Err(stop) if self.warps[warp].may_converge(&stop) || gathers(&self.program.ops[pc].action, &stop) => {
                 let state = &mut self.warps[warp];
+                let before = state.registers.active;
                 state.converge();
-                let whole = state.registers.active == state.registers.alive;
+                let active = state.registers.active;
+                let whole = active == state.registers.alive;
                 state.ahead &= !(whole && state.strands.is_empty());
-                Ok(if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) })
+                Ok(if whole || active != before { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) })
             }
             flow => flow.map_err(|stop| self.trap(warp, stop)),
         }

@@ -1,7 +1,7 @@
 //! Named barriers, the cluster barrier, mbarriers and fences.
 
 use ptx::Scope;
-use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
+use ptx::inst::{BarrierOp, BarrierReduce, LooseBarrier, Operand, ProxySpace, Reg};
 
 use super::Flow;
 use crate::barrier::{ClusterBarrier, NamedBarrier};
@@ -25,6 +25,16 @@ impl Machine<'_> {
         self.warps[warp].converged()?;
         let id = self.warps[warp].registers.uniform(id, "barrier number")?;
         self.come_to_barrier(warp, id, threads, wait, 0)
+    }
+
+    /// A barrier without `.aligned`. Lanes of a warp wait there for the others, and come to it together.
+    pub(super) fn loose(&mut self, warp: usize, barrier: LooseBarrier) -> Result<Flow, Stop> {
+        match barrier {
+            LooseBarrier::Sync { id, threads } => self.named_barrier(warp, id, threads, true),
+            LooseBarrier::Arrive { id, threads } => self.named_barrier(warp, id, threads, false),
+            LooseBarrier::ClusterArrive { relaxed } => self.cluster_arrive(warp, relaxed),
+            LooseBarrier::ClusterWait => self.cluster_wait(warp),
+        }
     }
 
     /// `bar.red`: the result is written when the warp continues.

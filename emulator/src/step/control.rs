@@ -74,7 +74,7 @@ pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32
 
 /// The lane that a schedule elects among some lanes. It may be any of them, but always the same one for the
 /// same lanes. ISA "elect.sync".
-fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
+pub(super) fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
     let chosen = match schedule {
         Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
         Schedule::Latest => among.count_ones() as usize - 1,

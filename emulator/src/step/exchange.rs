@@ -3,16 +3,18 @@
 use ptx::Type;
 use ptx::inst::{Operand, ReduceOp, Shuffle, Vote, WarpInst};
 
+use super::control::leader;
 use crate::lanes::lanes;
+use crate::schedule::Options;
 use crate::trap::Fault;
 use crate::warp::{Registers, Warp};
 
-/// The member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
-/// of them.
+/// The member mask, without lanes that have ended. It must name exactly the lanes that execute the instruction now, and be the same
+/// in all of them.
 fn members(registers: &mut Registers<'_>, operand: Operand) -> Result<u32, Fault> {
     let members = registers.uniform(operand, "member mask")?;
-    let active = registers.active;
-    if members == active { Ok(members) } else { Err(Fault::Members { members, active }) }
+    let (active, alive) = (registers.active, registers.alive);
+    if members & alive == active { Ok(active) } else { Err(Fault::Members { members, active }) }
 }
 
 /// The lane that a lane's value comes from, and whether it is in range. If not, it is the lane itself.
@@ -43,7 +45,7 @@ fn reduced(op: ReduceOp, ty: Type, a: u32, b: u32) -> u32 {
     }
 }
 
-pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst) -> Result<(), Fault> {
+pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst, options: &Options<'_>) -> Result<(), Fault> {
     let registers = &mut warp.registers;
     match inst {
         WarpInst::Vote { vote, dst, src, members: mask } => {
@@ -99,6 +101,19 @@ pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst) -> Result<(), Fault
             }
             registers.write(*dst, &taken)?;
             found.map_or(Ok(()), |found| registers.write_predicate(found, there))
+        }
+        WarpInst::Elect { dst, lane, members: mask } => {
+            let mask = members(registers, *mask)?;
+            let chosen = leader(mask, options.schedule, options.seed);
+            if let Some(lane) = lane {
+                registers.write(*lane, &[chosen.trailing_zeros() & 31; 32])?;
+            }
+            registers.write_predicate(*dst, chosen)
+        }
+        WarpInst::Sync { members: mask } => {
+            let mask = members(registers, *mask)?;
+            warp.views.meet(mask);
+            Ok(())
         }
         WarpInst::ActiveMask { dst } => {
             let active = registers.active;

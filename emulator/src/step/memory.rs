@@ -40,6 +40,14 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
+    /// `getctarank`: the rank of the CTA whose shared memory an address names.
+    pub(super) fn cta_rank(&mut self, warp: usize, dst: Reg, address: Operand) -> Result<Flow, Stop> {
+        let registers = &mut self.warps[warp].registers;
+        let addresses = registers.read(address)?;
+        registers.write(dst, &addresses.map(|address| split(address).0))?;
+        Ok(Flow::Next)
+    }
+
     pub(super) fn map_shared(
         &mut self,
         warp: usize,
@@ -181,6 +189,21 @@ impl Machine<'_> {
             }
         }
         Ok(Flow::Next)
+    }
+
+    /// `ld.global.nc`: a load of memory that nobody writes while the kernel runs.
+    pub(super) fn load_constant(
+        &mut self,
+        warp: usize,
+        ty: Type,
+        dst: &[Reg],
+        address: Address,
+    ) -> Result<Flow, Stop> {
+        let addresses = self.addresses(warp, Space::Global, address)?;
+        let bytes = ty.bytes() * dst.len() as u32;
+        aligned_lanes(&addresses, bytes, self.warps[warp].registers.active)?;
+        self.note_lanes(warp, Space::Global, (&addresses, bytes), Kind::CONSTANT)?;
+        self.load(warp, Space::Global, ty, dst, address)
     }
 
     pub(super) fn store(

@@ -120,9 +120,11 @@ impl Machine<'_> {
     }
 
     pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
-        let Conflict { address, warp, lane, pc, wrote, unfenced } = conflict;
+        let Conflict { address, warp, lane, pc, wrote, unfenced, constant } = conflict;
         let other = Box::new(self.place_of(warp, Some(lane), pc));
-        if unfenced {
+        if constant {
+            Fault::ConstantWritten { address, write: kind.write, other }
+        } else if unfenced {
             Fault::GlobalUnfenced { address, other }
         } else {
             Fault::GlobalRace { address, write: kind.write, other_write: wrote, other }
@@ -130,7 +132,7 @@ impl Machine<'_> {
     }
 
     fn shared_race(&self, cta: usize, conflict: Conflict, write: bool) -> Fault {
-        let Conflict { address, warp, lane, pc, wrote, unfenced } = conflict;
+        let Conflict { address, warp, lane, pc, wrote, unfenced, constant: _ } = conflict;
         let other = Box::new(self.place_of(warp, Some(lane), pc));
         if unfenced {
             let writer = warp % self.team.per_cta.max(1) * 32 + lane;

@@ -8,6 +8,7 @@ use super::Flow;
 use crate::lanes::{Lanes, lanes};
 use crate::launch::{LOCAL, PARAMETERS, SHARED};
 use crate::machine::Machine;
+use crate::shared::split;
 use crate::trap::{Fault, InLane, OwnFault, Stop};
 use crate::warp::Registers;
 use crate::word::from_bytes;
@@ -88,6 +89,21 @@ pub(super) fn convert_address(
         (false, _) => address,
     });
     registers.write_wide(dst, &converted)
+}
+
+impl Machine<'_> {
+    /// `isspacep`: whether generic addresses are those of a state space.
+    pub(super) fn is_space(&mut self, warp: usize, space: Space, dst: Reg, src: Operand) -> Result<Flow, Stop> {
+        let own = self.ctas[self.warps[warp].cta].rank;
+        let registers = &mut self.warps[warp].registers;
+        let is = |address: u64| match (space, space_of(address)) {
+            (Space::Shared, Space::SharedCluster) => split(address as u32).0 == own,
+            (space, named) => space == named,
+        };
+        let flags = registers.read_wide(src)?.map(is);
+        registers.write_predicate(dst, (0..32).fold(0, |mask, lane| mask | u32::from(flags[lane]) << lane))?;
+        Ok(Flow::Next)
+    }
 }
 
 /// An access by generic address.

@@ -80,6 +80,20 @@ pub enum Fault {
         /// The earlier access.
         other: Box<Place>,
     },
+    /// A load of constant memory (`ld.global.nc`), which the same kernel writes, in whatever order.
+    #[error(
+        "global address {address:#x} is read by ld.global.nc, and the same kernel writes it: this access {} it\n  the other \
+         access: {other}",
+        does(*.write)
+    )]
+    ConstantWritten {
+        /// Address of a byte that both access.
+        address: u64,
+        /// Whether this access writes.
+        write: bool,
+        /// The earlier access.
+        other: Box<Place>,
+    },
     /// A dependent grid ([`Options::dependent`](crate::Options::dependent)) accesses global memory before
     /// `griddepcontrol.wait`, while earlier grids may still run.
     #[error(

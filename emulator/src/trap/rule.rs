@@ -49,6 +49,8 @@ rules! {
         "A read of global memory that nothing has written.";
     Fault::GlobalRace { .. } => "global-race", "Memory Consistency Model, Conflict and data-races",
         "Two accesses to global memory, at least one of which writes, that nothing orders.";
+    Fault::ConstantWritten { .. } => "constant-written", "ld.global.nc",
+        "A load of constant memory (ld.global.nc) that the same kernel writes.";
     Fault::GridNotAwaited { .. } => "grid-not-awaited", "griddepcontrol.wait",
         "A dependent grid accesses global memory before it has waited for the grids before it.";
     Fault::GlobalUnfenced { .. } => "global-unfenced", "Memory Consistency Model, Proxies",

@@ -33,7 +33,7 @@ use super::syntax::{Function as Kernel, Instruction, Item, Line, Text, Variable}
 use crate::function::{Function, Guard, Statement};
 use crate::inst::{Operand, Reg};
 use crate::name::Name;
-use crate::param::Param;
+use crate::param::{self, Param};
 
 use form::Form;
 use layout::Layout;
@@ -48,10 +48,10 @@ pub(super) fn translate<'t>(
 ) -> Read<Function> {
     let shape = launch::shape(kernel, launch)?;
     let layout = Layout::new(text, kernel)?;
-    let first = Translator::new((text, lines, file), &layout, shape.block, Plan::default());
+    let first = Translator::new((text, lines, file), &layout, &shape, Plan::default());
     let (names, body) = first.kernel(kernel)?;
     let plan = Plan::new(kernel, &names.names, &waits::folded(body));
-    let second = Translator::new((text, lines, file), &layout, shape.block, plan);
+    let second = Translator::new((text, lines, file), &layout, &shape, plan);
     let (done, body) = second.kernel(kernel)?;
     Ok(done.finish(kernel, &shape, waits::folded(body)))
 }
@@ -62,6 +62,8 @@ struct Translator<'m, 't> {
     lines: &'m Lines<'t>,
     file: Name,
     block: [u32; 3],
+    /// Whether the kernel is launched in clusters.
+    in_clusters: bool,
     layout: &'m Layout,
     names: Names<'t>,
     params: Vec<Param>,
@@ -87,14 +89,15 @@ impl<'m, 't> Translator<'m, 't> {
     fn new(
         (text, lines, file): (&'m Text<'t>, &'m Lines<'t>, &str),
         layout: &'m Layout,
-        block: [u32; 3],
+        shape: &launch::Shape,
         plan: Plan,
     ) -> Self {
         Self {
             text,
             lines,
             file: Name::from(file.to_owned()),
-            block,
+            block: shape.block,
+            in_clusters: shape.in_clusters,
             layout,
             names: Names::new(&plan),
             params: Vec::new(),
@@ -110,9 +113,7 @@ impl<'m, 't> Translator<'m, 't> {
     }
 
     fn kernel(mut self, kernel: &Kernel<'t>) -> Read<(Self, Vec<Statement>)> {
-        self.names.open();
-        self.declare_params(kernel)?;
-        self.declare_globals()?;
+        self.declare(kernel)?;
         if let Some(body) = &kernel.body {
             self.block(body)?;
         }
@@ -123,6 +124,12 @@ impl<'m, 't> Translator<'m, 't> {
     /// The finished program.
     fn finish(self, kernel: &Kernel<'t>, shape: &launch::Shape, body: Vec<Statement>) -> Function {
         let Plan { types, names, named, .. } = self.plan;
+        let globals = &self.layout.globals;
+        let named_so =
+            self.params.iter().skip(self.params.len() - globals.len()).map(|param| param.name.clone());
+        let variables = globals.iter().zip(named_so);
+        let variables =
+            variables.map(|((_, variable), name)| param::Variable { name, ..variable.clone() }).collect();
         Function {
             name: launch::identifier(kernel.name.text),
             target: crate::target::Target::Sm90a,
@@ -135,7 +142,7 @@ impl<'m, 't> Translator<'m, 't> {
             local_bytes: self.layout.local,
             cluster: shape.cluster,
             body,
-            variables: self.layout.globals.iter().map(|(_, variable)| variable.clone()).collect(),
+            variables,
             regions: Vec::new(),
             refusals: Vec::new(),
         }

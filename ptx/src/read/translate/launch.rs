@@ -2,7 +2,7 @@
 
 use super::super::error::{At, Read};
 use super::super::launch::Launch;
-use super::super::syntax::{Directive, Function as Kernel, Name as Word, Variable};
+use super::super::syntax::{Directive, Function as Kernel, Variable};
 use super::Translator;
 use super::form::scalar;
 use super::layout::{alignment, bytes};
@@ -17,6 +17,8 @@ pub(super) struct Shape {
     pub(super) block: [u32; 3],
     pub(super) shared_bytes: u32,
     pub(super) cluster: [u32; 3],
+    /// Whether the text or the launch states clusters, of one CTA or more.
+    pub(super) in_clusters: bool,
 }
 
 /// The shape of a launch of a kernel: what its text requires, and what the launch says.
@@ -55,7 +57,8 @@ pub(super) fn shape(kernel: &Kernel<'_>, launch: &Launch) -> Read<Shape> {
         (Some(required), _) => required,
         (None, given) => given.unwrap_or([1; 3]),
     };
-    Ok(Shape { block, shared_bytes: launch.shared_bytes, cluster })
+    let in_clusters = required.is_some() || launch.cluster.is_some() || stated("explicitcluster").is_some();
+    Ok(Shape { block, shared_bytes: launch.shared_bytes, cluster, in_clusters })
 }
 
 /// Refuses directives that are not known. What a compiler is told about registers and occupancy says nothing about what is computed.
@@ -98,24 +101,29 @@ pub(super) fn identifier(name: &str) -> String {
 }
 
 impl<'t> Translator<'_, 't> {
-    pub(super) fn declare_params(&mut self, kernel: &Kernel<'t>) -> Read<()> {
+    /// Declares the kernel's parameters, and the variables of the module that it uses.
+    pub(super) fn declare(&mut self, kernel: &Kernel<'t>) -> Read<()> {
         for variable in &kernel.params {
             let (kind, number) = (kind(variable)?, !variable.pointer);
-            let index = u32::try_from(self.params.len()).unwrap_or(u32::MAX);
-            let name = self.param_name(variable.name);
+            let name = self.param_name(variable.name.text);
             self.params.push(Param { name, kind, number });
+        }
+        for (_, variable) in &self.layout.globals {
+            let name = self.param_name(&variable.name);
+            self.params.push(Param { name, kind: ParamKind::Scalar(Type::U64), number: false });
+        }
+        self.names.open();
+        self.declare_variables()?;
+        // A parameter hides a variable of its name.
+        self.names.open();
+        for (index, variable) in (0..).zip(&kernel.params) {
             self.names.define(variable.name, Meaning::Param(index))?;
         }
         Ok(())
     }
 
-    /// Declares the variables of the module that the kernel uses.
-    pub(super) fn declare_globals(&mut self) -> Read<()> {
+    fn declare_variables(&mut self) -> Read<()> {
         use super::super::syntax::Space;
-        for (_, variable) in &self.layout.globals {
-            let name = Name::from(identifier(&variable.name));
-            self.params.push(Param { name, kind: ParamKind::Scalar(Type::U64), number: false });
-        }
         for variable in &self.text.variables {
             let meaning = match variable.space {
                 Space::Shared => Meaning::Shared(self.layout.offset(variable)),
@@ -138,8 +146,8 @@ impl<'t> Translator<'_, 't> {
         u32::try_from(self.params.len() - self.layout.globals.len() + index).ok()
     }
 
-    fn param_name(&self, name: Word<'t>) -> Name {
-        let mut plain = identifier(name.text);
+    fn param_name(&self, name: &str) -> Name {
+        let mut plain = identifier(name);
         while self.params.iter().any(|param| param.name == *plain) {
             plain.push('_');
         }

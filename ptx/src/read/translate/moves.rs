@@ -87,6 +87,10 @@ impl<'t> Translator<'_, 't> {
         let (inst, width) = match meaning {
             Some(Meaning::Shared(start)) => (place(start).map(|offset| Inst::SharedBase { dst, offset }), 32),
             Some(Meaning::Local(start)) => (place(start).map(|offset| Inst::LocalBase { dst, offset }), 64),
+            Some(Meaning::Param(param)) => {
+                let inst = |offset| Inst::ParamAddress { generic: false, dst, param, offset };
+                (place(0).map(inst), 64)
+            }
             Some(Meaning::Global(param)) if offset == 0 => {
                 (Some(Inst::LoadParam { ty: Type::U64, dst: vec![dst], param, offset: 0 }), 64)
             }

@@ -186,6 +186,9 @@ impl<'t> Translator<'_, 't> {
     /// The special register of a name.
     fn special(&mut self, (name, component): (&str, Option<&str>), ty: Type, at: At) -> Read<Operand> {
         let spelled = component.map_or(name.to_owned(), |component| format!("{name}.{component}"));
+        if let Some(half) = self.half_of_special(&spelled, ty)? {
+            return Ok(half);
+        }
         let Some(special) = special(&spelled) else {
             return at.wrong(format!("`{spelled}` is not declared, nor a special register that is read"));
         };
@@ -199,6 +202,27 @@ impl<'t> Translator<'_, 't> {
         let dst = self.names.fresh(ty.untyped())?;
         self.emit(Inst::Convert { from: of, to: unsigned(ty), dst, src: Operand::Reg(wide) });
         Ok(Operand::Reg(dst))
+    }
+
+    /// Special registers that are a half of another one, or known from the launch.
+    fn half_of_special(&mut self, name: &str, ty: Type) -> Read<Option<Operand>> {
+        let (special, high) = match name {
+            "%clock_hi" => (Special::Clock64, true),
+            "%globaltimer_lo" => (Special::GlobalTimer, false),
+            "%globaltimer_hi" => (Special::GlobalTimer, true),
+            "%is_explicit_cluster" if ty == Type::Pred => {
+                return Ok(Some(Operand::Imm(self.in_clusters.into())));
+            }
+            _ => return Ok(None),
+        };
+        if ty.bits() != 32 {
+            return Ok(None);
+        }
+        let wide = self.names.fresh(Type::B64)?;
+        self.emit(Inst::ReadSpecial { dst: wide, special });
+        let [low, top] = [self.names.fresh(Type::B32)?, self.names.fresh(Type::B32)?];
+        self.emit(Inst::Split { ty: Type::B64, dst: vec![low, top], src: Operand::Reg(wide) });
+        Ok(Some(Operand::Reg(if high { top } else { low })))
     }
 
     /// A number where PTX also takes a register that holds one. The first time that a program is translated, it is `guess`.
@@ -244,15 +268,8 @@ impl<'t> Translator<'_, 't> {
             }
             Meaning::Param(param) => {
                 let Some(offset) = place(0) else { return outside() };
-                let generic = self.names.fresh(Type::B64)?;
-                self.emit(Inst::ParamAddress { generic: true, dst: generic, param, offset });
                 let dst = self.names.fresh(Type::B64)?;
-                self.emit(Inst::ConvertAddress {
-                    space: Space::Param,
-                    to: true,
-                    dst,
-                    src: Operand::Reg(generic),
-                });
+                self.emit(Inst::ParamAddress { generic: false, dst, param, offset });
                 (dst, 64)
             }
             Meaning::Global(param) => {
