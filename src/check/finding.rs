@@ -126,7 +126,7 @@ fn made(
             let severity = if *warning { Severity::Warning } else { Severity::Error };
             let places = places(&launch.kernels, trap);
             // A race is the same one whichever access comes first; a hang at one place is one, whoever else waits.
-            let is_race = matches!(trap.fault, Fault::SharedRace { .. } | Fault::GlobalRace { .. });
+            let is_race = other(&trap.fault).is_some_and(|(what, _)| what == ACCESS);
             let same = places.iter().take(if is_race { 2 } else { 1 });
             let mut texts: Vec<String> = same.map(|(_, spot)| identity(kernel, spot)).collect();
             texts.sort_unstable();
@@ -187,6 +187,7 @@ fn address(fault: &Fault) -> Option<u64> {
     let (Fault::GlobalMisaligned { address, .. }
     | Fault::GlobalUninitialised { address, .. }
     | Fault::GlobalRace { address, .. }
+    | Fault::ConstantWritten { address, .. }
     | Fault::GridNotAwaited { address }
     | Fault::GlobalUnfenced { address, .. }
     | Fault::Tensor(TensorFault::MapUnfenced { address, .. } | TensorFault::MapInFlight { address })) = fault
@@ -199,12 +200,15 @@ fn address(fault: &Fault) -> Option<u64> {
     Some(*address)
 }
 
+/// What the other access of a race is called: either may come first.
+const ACCESS: &str = "the other access";
+
 /// The other access of a fault, and what it is.
 fn other(fault: &Fault) -> Option<(&'static str, &Place)> {
     match fault {
-        Fault::GlobalRace { other, .. } | Fault::SharedRace { other, .. } => {
-            Some(("the other access", other))
-        }
+        Fault::GlobalRace { other, .. }
+        | Fault::SharedRace { other, .. }
+        | Fault::ConstantWritten { other, .. } => Some((ACCESS, other)),
         Fault::GlobalUnfenced { other, .. } | Fault::Tensor(TensorFault::MapUnfenced { other, .. }) => {
             Some(("written by", other))
         }
