@@ -262,7 +262,10 @@ pub(super) fn spot(kernels: &[Kernel], site: &SourceSite, instruction: &str) -> 
         line,
         column,
         text: text.unwrap_or_else(|| instruction.to_owned()),
-        origin: site.origin().map(|(file, line)| (file.to_owned(), line)),
+        origin: site.origin().map(|(file, stated)| {
+            let line = kernel.map_or(stated, |kernel| source::origin(&kernel.text, line, stated));
+            (file.to_owned(), line)
+        }),
     }
 }
 

@@ -22,6 +22,21 @@ pub(super) fn ordinal(text: &str, line: u32, column: u32) -> Option<usize> {
     Some(before.matches(&wanted).count())
 }
 
+/// The line of the source that a line of the PTX was made from, where the last `.loc` before it states `stated`. LLVM counts the lines of
+/// an inline assembly on from its own: what is true of all of them is the first.
+pub(super) fn origin(text: &str, line: u32, stated: u32) -> u32 {
+    let before: Vec<&str> = text.lines().take(line as usize).collect();
+    let is = |line: &str, what: &str| line.trim_start().starts_with(what);
+    let Some(begin) = before.iter().rposition(|line| is(line, "// begin inline asm")) else { return stated };
+    let inside = &before[begin..];
+    if inside.iter().any(|line| is(line, "// end inline asm")) {
+        return stated;
+    }
+    let numbers = inside.iter().filter_map(|line| line.trim_start().strip_prefix(".loc"));
+    let mut lines = numbers.filter_map(|line| line.split_whitespace().nth(1)?.parse().ok());
+    lines.next().unwrap_or(stated)
+}
+
 fn offset(text: &str, line: u32, column: u32) -> Option<usize> {
     let mut start = 0;
     for _ in 1..line {
@@ -39,6 +54,12 @@ pub(super) fn kernel<'k>(kernels: &'k [Kernel], site: &SourceSite) -> Option<&'k
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inline_assembly_is_of_its_first_line() {
+        let text = ".loc 1 7 2\n// begin inline asm\n\t.loc\t1 7 2\nmov;\n\t.loc 1 8 2\nld;\n// end inline asm\n.loc 1 9 2\nst;";
+        assert_eq!((origin(text, 4, 7), origin(text, 6, 8), origin(text, 9, 9)), (7, 7, 9));
+    }
 
     const TEXT: &str = "{\n\tbar.sync  0;\n\tld.shared.b32 %r1,\n [%r2]; mov.b32 %r3, %r1;\n\tbar.sync 0;\n}";
 
