@@ -70,6 +70,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "whatever else stands in a text is refused")]
 
+mod agree;
 mod error;
 mod launch;
 mod lex;
@@ -79,6 +80,7 @@ mod syntax;
 mod tests;
 mod translate;
 
+pub use agree::agree;
 pub use error::ReadError;
 pub use launch::Launch;
 

@@ -137,7 +137,9 @@ impl Machine<'_> {
     fn step_together(&mut self, warp: usize) -> Result<Flow, Box<Trap>> {
         let pc = self.warps[warp].pc;
         match self.step(warp) {
-            Err(stop) if self.warps[warp].may_converge(&stop) || gathers(&self.program.ops[pc].action, &stop) => {
+            Err(stop)
+                if self.warps[warp].may_converge(&stop) || gathers(&self.program.ops[pc].action, &stop) =>
+            {
                 let state = &mut self.warps[warp];
                 let before = state.registers.active;
                 state.converge();

@@ -93,7 +93,13 @@ pub(super) fn convert_address(
 
 impl Machine<'_> {
     /// `isspacep`: whether generic addresses are those of a state space.
-    pub(super) fn is_space(&mut self, warp: usize, space: Space, dst: Reg, src: Operand) -> Result<Flow, Stop> {
+    pub(super) fn is_space(
+        &mut self,
+        warp: usize,
+        space: Space,
+        dst: Reg,
+        src: Operand,
+    ) -> Result<Flow, Stop> {
         let own = self.ctas[self.warps[warp].cta].rank;
         let registers = &mut self.warps[warp].registers;
         let is = |address: u64| match (space, space_of(address)) {
@@ -101,7 +107,8 @@ impl Machine<'_> {
             (space, named) => space == named,
         };
         let flags = registers.read_wide(src)?.map(is);
-        registers.write_predicate(dst, (0..32).fold(0, |mask, lane| mask | u32::from(flags[lane]) << lane))?;
+        registers
+            .write_predicate(dst, (0..32).fold(0, |mask, lane| mask | u32::from(flags[lane]) << lane))?;
         Ok(Flow::Next)
     }
 }

@@ -7,8 +7,8 @@ mod asynchronous;
 
 use ptx::inst::{
     Address, Alu, AluOp, ApproxOp, AtomicInst, AtomicOp, AtomicSem, AtomicType, BinaryOp, BitOp, CompareOp,
-    Cvt, FloatOp, HalfType, LoadOrder, OrderedInst, ProxySpace, ReduceOp, Rounding, Scope, Shuffle,
-    StoreOrder, UnaryOp, Vote, WarpInst,
+    Cvt, Division, FloatOp, FloatRelation, HalfType, LoadOrder, OrderedInst, ProxySpace, ReduceOp, Rounding,
+    Scope, Shuffle, StoreOrder, UnaryOp, Vote, WarpInst,
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type, Value};
 
@@ -79,7 +79,7 @@ pub(crate) fn generated(bytes: &[u8]) -> Function {
         };
         for ty in TYPES {
             let dst = generator.fresh(ty);
-            f.emit(Inst::Move { ty, dst, src: Operand::Imm(u64::from(choice)) });
+            f.emit(Inst::Move { ty, dst, src: Operand::Imm(ty.wrap(choice.into())) });
             generator.keep(ty, dst);
         }
         for value in [number, f.special(Special::ThreadX), f.special(Special::Lane)] {
@@ -335,6 +335,15 @@ impl<'f> Generator<'_, 'f> {
         let bits = self.pick(&[BitOp::Population, BitOp::LeadingZeros, BitOp::Reverse]);
         let approximation: ApproxOp = self.pick(&ApproxOp::ALL);
         let table = self.byte();
+        let (from, to) = (self.pick(&TYPES), self.pick(&TYPES));
+        let [flush, saturate, relu] = [0; 3].map(|_| self.below(4) == 0);
+        let relation = self.pick(&[
+            FloatRelation::Ordered(CompareOp::Ne),
+            FloatRelation::Unordered(CompareOp::Lt),
+            FloatRelation::Numbers,
+            FloatRelation::Nan,
+        ]);
+        let division = self.pick(&[Division::Approximate, Division::Full, Division::Exact(rounding)]);
         let cvt = self.pick(&[
             Cvt::PackFp8 { e5m2: one, relu: two },
             Cvt::NarrowFp8 { e5m2: one, relu: two },
@@ -345,6 +354,7 @@ impl<'f> Generator<'_, 'f> {
             Cvt::ToSigned(rounding),
             Cvt::ToUnsigned(rounding),
             Cvt::PackInt8 { signed: one },
+            Cvt::Scalar { from, to, rounding: one.then_some(rounding), integral: two, flush, saturate, relu },
         ]);
         let op = self.pick(&[
             AluOp::Bits(bits, ty),
@@ -364,6 +374,10 @@ impl<'f> Generator<'_, 'f> {
             AluOp::Float { op: float, ty, rounding, flush: one, saturate: two },
             AluOp::NanExtreme { max: one },
             AluOp::CopySign(ty),
+            AluOp::ExactFlush { reciprocal: one, rounding },
+            AluOp::FlushExtreme { max: one, nan: two },
+            AluOp::Divide { division, ty, flush: one },
+            AluOp::FloatCompare { relation, ty, flush: one },
             AluOp::Half { op: float, ty: half, nan: one, relu: two },
             AluOp::HalfSign { ty: half, negate: one },
             AluOp::Cvt(cvt),

@@ -1,5 +1,5 @@
 //! A fuzz test: the emulator runs every program that the verifier accepts to its end or to a trap. Neither
-//! the emulator nor the printer panics.
+//! the emulator nor the printer panics. What the printer writes is read as the same program.
 //!
 //! Programs are built from strings of bytes ([`generator`]). A short run with fixed strings is part of the
 //! normal tests. A long run: `FUZZ_SECONDS=600 cargo test -p falchion-emulator --release --test fuzz --
@@ -47,6 +47,9 @@ fn try_one(bytes: &[u8], tally: &mut Tally) {
         return;
     };
     assert!(ptx::module_text(&verified).contains(".entry fuzz"));
+    if let Err(error) = ptx::read::agree(&verified) {
+        panic!("{error}");
+    }
     let program = Program::new(&verified);
     let mut memory = Memory::new();
     let (data, out) = (memory.upload(&vec![1; DATA_BYTES]), memory.allocate(DATA_BYTES));

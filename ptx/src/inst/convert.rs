@@ -109,7 +109,8 @@ impl Cvt {
             None => !narrows && (!of_float || to_float) && !integral,
         };
         let single = from == Type::F32 || to == Type::F32;
-        let rectified = !relu || from == Type::F32 && to.is_float() && to.bits() == 16;
+        let changes = from != to || of_float;
+        let rectified = changes && (!relu || from == Type::F32 && to.is_float() && to.bits() == 16);
         number(from)
             && number(to)
             && rounded

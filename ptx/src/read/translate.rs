@@ -150,6 +150,9 @@ impl<'m, 't> Translator<'m, 't> {
 
     /// Translates a block, whose names end with it.
     fn block(&mut self, items: &[Item<'t>]) -> Read<()> {
+        if let Some(reduction) = synchronise::known_reduction(items) {
+            return self.guarded(&reduction);
+        }
         self.names.open();
         self.items(items)?;
         self.names.close();

@@ -37,7 +37,9 @@ pub(super) fn convert(cvt: Cvt, bits: u64) -> u64 {
     let rounding = rounding.unwrap_or(Rounding::Nearest);
     let exact = match exact {
         Exact::Real(value) if relu && value < 0.0 => Exact::Real(0.0),
-        Exact::Real(value) if saturate => Exact::Real(if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 }),
+        Exact::Real(value) if saturate => {
+            Exact::Real(if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 })
+        }
         Exact::Integer(value) if saturate => Exact::Integer(value.clamp(0, 1)),
         other => other,
     };

@@ -139,7 +139,7 @@ const FORMS: &[(&str, &str)] = &[
     ),
     (
         "mov.u64 %d0, map; cvta.param.u64 %d1, map; ld.param.u32 %r0, [parts+12]; ld.param.v2.b64 {%d2, %d3}, [parts];",
-        "cvta.param.u64 %t1, map; cvta.to.param.u64 %t2, %t1; mov.b64 %d0, %t2; cvta.param.u64 %d1, map; ld.param.u32 %r0, [parts+12]; ld.param.v2.b64 {%d2, %d3}, [parts];",
+        "mov.u64 %d0, map; cvta.param.u64 %d1, map; ld.param.u32 %r0, [parts+12]; ld.param.v2.b64 {%d2, %d3}, [parts];",
     ),
     (
         "ld.param.u32 %r0, [%d0+4]; prefetch.param.tensormap [%d0]; prefetch.tensormap [%d1];",

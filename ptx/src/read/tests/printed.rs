@@ -4,31 +4,11 @@ use crate::inst::{
     Alu, AluOp, ApproxOp, BinaryOp, BitOp, CompareOp, Cvt, FloatOp, HalfType, ReduceOp, Rounding, Shuffle,
     UnaryOp, Vote, WarpInst,
 };
-use crate::read::{Launch, Module};
+use crate::read::{Launch, Module, agree};
 use crate::{
     AtomicOp, AtomicSem, Builder, Entry, Function, Inst, Location, MapChange, Operand, ProxySpace, Scope,
-    Special, Target, TensorLoad, Type, WgmmaOperands, WgmmaSource, WgmmaTypes, module_text,
+    Special, Target, TensorLoad, Type, WgmmaOperands, WgmmaSource, WgmmaTypes,
 };
-
-/// The lines of a text without comments, where integers are decimal.
-pub(super) fn lines(text: &str) -> Vec<String> {
-    let number = |word: &str| {
-        let digits = word.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        digits.map_or_else(|| word.to_owned(), |value| value.to_string())
-    };
-    let plain = text.lines().map(|line| line.split("//").next().unwrap_or_default().trim_end());
-    let plain = plain.filter(|line| !line.is_empty());
-    plain
-        .map(|line| {
-            line.split_inclusive([' ', ',', ';', '[', '+'])
-                .map(|part| {
-                    let end = part.len() - usize::from(part.ends_with([' ', ',', ';', '[', '+']));
-                    format!("{}{}", number(&part[..end]), &part[end..])
-                })
-                .collect()
-        })
-        .collect()
-}
 
 /// Reads what the printer writes of a function.
 pub(super) fn again(text: &str, shared_bytes: u32) -> Function {
@@ -44,19 +24,9 @@ fn entry(name: &str) -> Entry {
 
 fn survives(name: &str, build: impl FnOnce(&Builder)) {
     let verified = Function::build(entry(name), build).verify().expect("legal");
-    let text = module_text(&verified);
-    let read = again(&text, verified.shared_bytes);
-    assert_eq!(
-        (read.block, read.cluster, read.shared_bytes),
-        (verified.block, verified.cluster, 4096),
-        "{name}"
-    );
-    let printed = module_text(&read.verify().unwrap_or_else(|error| panic!("{error}\n{text}")));
-    let (before, after) = (lines(&text), lines(&printed));
-    for (before, after) in before.iter().zip(&after) {
-        assert_eq!(before, after, "{name}:\n{text}\n{printed}");
+    if let Err(error) = agree(&verified) {
+        panic!("{name}: {error}");
     }
-    assert_eq!(before.len(), after.len(), "{name}:\n{text}\n{printed}");
 }
 
 #[test]

@@ -117,7 +117,13 @@ impl<'t> Translator<'_, 't> {
             "fma" => FloatOp::Fma,
             "min" => FloatOp::Min,
             "max" => FloatOp::Max,
-            "neg" | "abs" => return self.alu(AluOp::HalfSign { ty, negate: name == "neg" }, form),
+            "neg" | "abs" => match ty {
+                HalfType::F16 => return self.signed(name == "neg", (Type::F16, false), form),
+                HalfType::Bf16 => return self.signed(name == "neg", (Type::Bf16, false), form),
+                HalfType::F16x2 | HalfType::Bf16x2 => {
+                    return self.alu(AluOp::HalfSign { ty, negate: name == "neg" }, form);
+                }
+            },
             _ => return form.wrong("this instruction is not read for 16-bit floats"),
         };
         let dst = form.peek();

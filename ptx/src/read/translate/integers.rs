@@ -264,7 +264,7 @@ impl<'t> Translator<'_, 't> {
 
     /// Puts a number into a register, for operations on 16-bit floats, which take registers only.
     fn in_register(&mut self, op: AluOp, operand: Operand, ty: Type) -> Read<Operand> {
-        let halves = matches!(op, AluOp::Half { .. } | AluOp::HalfSign { .. } | AluOp::ApproxHalf(..));
+        let halves = matches!(op, AluOp::Half { .. } | AluOp::HalfSign { .. });
         if !halves || matches!(operand, Operand::Reg(_)) {
             return Ok(operand);
         }
@@ -327,15 +327,7 @@ impl<'t> Translator<'_, 't> {
             None => (form.need("a relation", &INTEGERS)?, ty),
         };
         let [a, b] = self.srcs(form, ty)?;
-        if let (Operand::Imm(a), Operand::Imm(b)) = (a, b) {
-            let holds = match ty.is_signed() {
-                true => op.holds(ty.extend(a), ty.extend(b)),
-                false => op.holds(a, b),
-            };
-            self.emit(Inst::Move { ty: Type::Pred, dst, src: Operand::Imm(holds.into()) });
-        } else {
-            self.emit(Inst::Compare { op, ty, dst, a, b });
-        }
+        self.emit(Inst::Compare { op, ty, dst, a, b });
         Ok(())
     }
 

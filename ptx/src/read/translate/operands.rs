@@ -333,10 +333,10 @@ impl<'t> Translator<'_, 't> {
         let ty = space.address_type();
         let name = match base {
             Base::Number(number) => {
-                return Ok(Address {
-                    base: Operand::Imm(ty.wrap(number.wrapping_add_signed(offset))),
-                    offset: 0,
-                });
+                let far = i32::try_from(offset).is_err();
+                let number = if far { number.wrapping_add_signed(offset) } else { number };
+                let offset = i32::try_from(offset).unwrap_or(0);
+                return Ok(Address { base: Operand::Imm(ty.wrap(number)), offset });
             }
             Base::Name(name) => name,
         };

@@ -1,6 +1,8 @@
 //! Barriers of a CTA and of a cluster, fences, and what a thread says about itself.
 
 use super::super::error::Read;
+use super::super::lex::Number;
+use super::super::syntax::{Instruction, Item, Operand as Word, OperandKind};
 use super::Translator;
 use super::form::Form;
 use super::integers::is_all;
@@ -9,6 +11,30 @@ use crate::inst::{
     BarrierOp, BarrierReduce, FenceSem, Inst, LooseBarrier, MapInst, Operand, ProxySpace, Scope, WarpInst,
 };
 use crate::types::{Space, Type};
+
+/// The `bar.red` of a block that compares two numbers for its predicate, as the printer writes one whose predicate is known.
+pub(super) fn known_reduction<'t>(items: &[Item<'t>]) -> Option<Instruction<'t>> {
+    let [Item::Registers(_), Item::Instruction(compare), Item::Instruction(reduce)] = items else {
+        return None;
+    };
+    let zero = |operand: &Word<'t>| matches!(operand.kind, OperandKind::Number(Number::Integer(0, _)));
+    let (OperandKind::Name(set), [_, a, b]) = (&compare.operands.first()?.kind, &compare.operands[..]) else {
+        return None;
+    };
+    let holds = match (compare.name, &compare.modifiers[..]) {
+        ("setp", ["eq", "u32"]) => 1,
+        ("setp", ["ne", "u32"]) => 0,
+        _ => return None,
+    };
+    let OperandKind::Name(read) = reduce.operands.last()?.kind else { return None };
+    let known = reduce.name == "bar" && reduce.modifiers.first() == Some(&"red") && *set == read;
+    if !known || !zero(a) || !zero(b) || compare.guard.is_some() {
+        return None;
+    }
+    let mut reduce = reduce.clone();
+    reduce.operands.last_mut()?.kind = OperandKind::Number(Number::Integer(holds, false));
+    Some(reduce)
+}
 
 impl<'t> Translator<'_, 't> {
     /// `bar` and `barrier`. `bar.sync` is `barrier.sync.aligned`.
