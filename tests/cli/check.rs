@@ -18,7 +18,6 @@ pub(crate) const PTX: &str = ".version 8.0
 	.shared .align 4 .b8 words[256];
 	.reg .b32 %r<6>;
 	.reg .b64 %rd<4>;
-	.file 1 \"exchange.cu\"
 	ld.param.u64 %rd1, [exchange_y];
 	mov.u32 %r1, %tid.x;
 	mov.u32 %r2, words;
@@ -35,6 +34,7 @@ pub(crate) const PTX: &str = ".version 8.0
 	st.global.b32 [%rd3], %r5;
 	ret;
 }
+.file 1 \"exchange.cu\"
 ";
 
 pub(crate) const LAUNCH: &str = "grid = [1, 1, 1]
@@ -72,8 +72,8 @@ fn findings_have_lines() {
     let late = falchion(&["check", &path(&folder, "late.launch.toml"), "--schedules", "4"]);
     assert_eq!(late.code, Some(1), "{}{}", late.stdout, late.stderr);
     for words in [
-        "late.ptx:19:2: st.shared.b32 [%r3], %r1; (exchange.cu:7)",
-        "late.ptx:23:2: ld.shared.b32 %r5, [%r4]; (exchange.cu:9)",
+        "late.ptx:18:2: st.shared.b32 [%r3], %r1; (exchange.cu:7)",
+        "late.ptx:22:2: ld.shared.b32 %r5, [%r4]; (exchange.cu:9)",
         "by CTA (0, 0, 0), warp",
         "in launch 1",
     ] {
@@ -173,7 +173,7 @@ fn what_is_not_read_is_refused_with_its_place() {
         "check",
         &[
             ("nothing", &[], &["at least one FILE was needed"]),
-            ("an instruction", &[&broken], &["broken.ptx:19:2", "st.nowhere.b32"]),
+            ("an instruction", &[&broken], &["broken.ptx:18:2", "st.nowhere.b32"]),
             ("no description", &[&alone], &["what", "alone.ptx is launched with is not known", "alone.launch.toml"]),
             ("a key", &[&right, "--launch", &key], &["key.toml", "unknown field `grids`"]),
             ("two arguments", &[&right, "--launch", &count], &["`exchange` has 1 parameters, 2 arguments were given"]),

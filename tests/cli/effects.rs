@@ -32,7 +32,7 @@ const CONDITIONS: [(&str, &str); 13] = [
 const VERDICTS: [&str; 3] = ["seed", "repeat", "exact"];
 
 /// Options that are accepted in no line: one word is the subject, and a record is written by a GPU.
-const NOWHERE: [&str; 3] = ["layout expr", "verify record", "verify replay"];
+const NOWHERE: [&str; 4] = ["layout expr", "verify record", "verify replay", "check rules"];
 
 /// Commands that need a GPU, that list, or that delete.
 const ELSEWHERE: [&str; 7] = ["bench", "tune", "calibrate", "chart", "trim", "clear", "configs"];
