@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::clock::View;
 
+/// Number of past rounds of a named barrier with results kept for warps that have not continued yet.
+const RESULTS: usize = 64;
+
 /// A named barrier of a CTA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamedBarrier {
@@ -11,6 +14,8 @@ pub(crate) struct NamedBarrier {
     pub(crate) generation: u64,
     /// Number of threads of the current round. Set by the first warp that arrives.
     pub(crate) threads: u32,
+    /// Whether these are all threads of the CTA that have not exited.
+    pub(crate) everyone: bool,
     /// Number of threads that have arrived.
     pub(crate) arrived: u32,
     /// Warps that have arrived, one bit each.
@@ -25,6 +30,23 @@ pub(crate) struct NamedBarrier {
     pub(crate) gathered: View,
     /// What the threads of the last round knew.
     pub(crate) released: View,
+}
+
+impl NamedBarrier {
+    /// Completes the round, if all its threads have arrived. Returns whether they have.
+    pub(crate) fn complete(&mut self) -> bool {
+        if self.arrived == 0 || self.arrived < self.threads {
+            return false;
+        }
+        let released = core::mem::take(&mut self.gathered);
+        let mut results = core::mem::take(&mut self.results);
+        results.insert(self.generation, (self.trues, self.arrived));
+        if results.len() > RESULTS {
+            results.pop_first();
+        }
+        *self = Self { generation: self.generation + 1, released, results, ..Self::default() };
+        true
+    }
 }
 
 /// The barrier of a cluster.

@@ -10,6 +10,25 @@ use half::{bf16, f16};
 use ptx::Type;
 use ptx::inst::{Fp8, Int8, WgmmaElement};
 
+/// The pattern of the types that are not floats.
+macro_rules! not_float {
+    () => {
+        Type::Pred
+            | Type::U8
+            | Type::S8
+            | Type::U16
+            | Type::S16
+            | Type::U32
+            | Type::S32
+            | Type::U64
+            | Type::S64
+            | Type::B8
+            | Type::B16
+            | Type::B32
+            | Type::B64
+    };
+}
+
 /// The NaN that `.f32` instructions return.
 pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
 /// The NaN that conversions to `.f16` and `.bf16` return.
@@ -27,7 +46,7 @@ pub(crate) fn signed_anew(ty: Type, bits: u64, negate: bool) -> u64 {
         Type::F16 => (0x8000, 0x7C00, NAN16.into()),
         Type::Bf16 => (0x8000, 0x7F80, NAN16.into()),
         Type::F64 => (1 << 63, 0x7FF << 52, bits),
-        _ => (1 << 31, 0x7F80_0000, NAN32.into()),
+        Type::F32 | not_float!() => (1 << 31, 0x7F80_0000, NAN32.into()),
     };
     match (bits & !sign > infinity, negate) {
         (true, _) => nan,
@@ -153,7 +172,7 @@ fn kept_nan(from: Type, to: Type, bits: u64) -> Option<u64> {
     let nan = match from {
         Type::F64 => f64::from_bits(bits).is_nan(),
         Type::Bf16 => bits & 0x7FFF > 0x7F80,
-        _ => false,
+        Type::F16 | Type::F32 | not_float!() => false,
     };
     let (sign, payload) = (bits >> 63, bits & ((1 << 52) - 1));
     match (from, to) {
@@ -177,8 +196,8 @@ pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
         Type::Bf16 => Number::Single(from_bf16(low as u16)),
         Type::F32 => Number::Single(f32::from_bits(low)),
         Type::F64 => Number::Double(f64::from_bits(bits)),
-        integer if integer.is_signed() => Number::Signed(integer.extend(bits)),
-        integer => Number::Unsigned(integer.wrap(bits)),
+        not_float!() if from.is_signed() => Number::Signed(from.extend(bits)),
+        not_float!() => Number::Unsigned(from.wrap(bits)),
     };
     match to {
         Type::F64 => match number {
@@ -197,7 +216,7 @@ pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
         .into(),
         Type::F16 => to_f16(odd_single(&number)).into(),
         Type::Bf16 => to_bf16(odd_single(&number)).into(),
-        integer => to_integer(&number, integer),
+        not_float!() => to_integer(&number, to),
     }
 }
 
@@ -227,14 +246,14 @@ fn to_integer(number: &Number, to: Type) -> u64 {
     }
     match to {
         Type::Pred => u64::from(real != 0.0),
-        Type::U8 => u64::from(real as u8),
+        Type::U8 | Type::B8 => u64::from(real as u8),
         Type::S8 => u64::from((real as i8).cast_unsigned()),
-        Type::U16 => u64::from(real as u16),
+        Type::U16 | Type::B16 => u64::from(real as u16),
         Type::S16 => u64::from((real as i16).cast_unsigned()),
-        Type::U32 => u64::from(real as u32),
+        Type::U32 | Type::B32 => u64::from(real as u32),
         Type::S32 => u64::from((real as i32).cast_unsigned()),
-        Type::U64 => real as u64,
-        _ => (real as i64).cast_unsigned(),
+        Type::U64 | Type::B64 => real as u64,
+        Type::S64 | Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => (real as i64).cast_unsigned(),
     }
 }
 

@@ -17,7 +17,8 @@ enum Step {
     /// An instruction of the lanes for which a condition holds.
     Guarded(Guard, Inst),
     Branch(Option<Guard>, Target),
-    Exit,
+    /// The end of the program, or one that is stated.
+    Exit(bool),
 }
 
 enum Target {
@@ -45,7 +46,7 @@ pub(crate) fn lower(body: &[Statement]) -> Lowered {
     let root = Scope { name: Name::new(""), parent: 0 };
     let mut lowering = Lowering { scopes: vec![root], ..Lowering::default() };
     lowering.block(body);
-    lowering.push(Step::Exit, None);
+    lowering.push(Step::Exit(false), None);
     lowering.finish()
 }
 
@@ -74,8 +75,8 @@ impl Lowering {
                         Some((_, Some(true))) | None => self.push(Step::Branch(None, target), Some(site)),
                     }
                 }
-                Statement::Exit { guard: None, site } => self.push(Step::Exit, Some(site)),
-                Statement::Exit { guard: Some(guard), site } => self.guarded(*guard, Step::Exit, site),
+                Statement::Exit { guard: None, site } => self.push(Step::Exit(true), Some(site)),
+                Statement::Exit { guard: Some(guard), site } => self.guarded(*guard, Step::Exit(true), site),
                 Statement::Label(name) => {
                     self.labels.insert(name.clone(), self.steps.len());
                 }
@@ -124,7 +125,7 @@ impl Lowering {
             if let Step::Branch(_, target) = step {
                 begins[self.target(target)] = true;
             }
-            if let (Step::Branch(..) | Step::Exit, true) = (step, at + 1 < count) {
+            if let (Step::Branch(..) | Step::Exit(_), true) = (step, at + 1 < count) {
                 begins[at + 1] = true;
             }
         }
@@ -142,7 +143,7 @@ impl Lowering {
             let last = at + 1 == count || begins[at + 1];
             let (target, falls) = match step {
                 Step::Branch(guard, target) => (Some(block_of[self.target(target)]), guard.is_some()),
-                Step::Exit => (None, false),
+                Step::Exit(_) => (None, false),
                 Step::Inst(_) | Step::Guarded(..) => (None, true),
             };
             let falls = (last && falls && at + 1 < count).then(|| block_of[at] + 1);
@@ -163,7 +164,7 @@ impl Lowering {
             .iter()
             .map(|(step, ..)| match step {
                 Step::Branch(_, target) => Some(block_of[self.target(target)]),
-                Step::Inst(_) | Step::Guarded(..) | Step::Exit => None,
+                Step::Inst(_) | Step::Guarded(..) | Step::Exit(_) => None,
             })
             .collect();
         let mut falls = false;
@@ -178,12 +179,13 @@ impl Lowering {
                     );
                 }
                 starts[block] = ops.len();
-                if paths[block] > 1 {
+                // Who comes to a stated end does not wait.
+                if paths[block] > 1 && !matches!(step, Step::Exit(true)) {
                     ops.push(Operation { action: Action::Meet, site: site.clone(), scope, block });
                 }
             }
             let mut push = |action| ops.push(Operation { action, site: site.clone(), scope, block });
-            falls = !matches!(step, Step::Exit | Step::Branch(None, _));
+            falls = !matches!(step, Step::Exit(_) | Step::Branch(None, _));
             match (step, targets[at]) {
                 (Step::Inst(inst), _) => push(Action::Inst(inst)),
                 (Step::Guarded(guard, inst), _) => push(Action::Guarded(guard, inst)),
@@ -191,7 +193,7 @@ impl Lowering {
                     let edge = Edge { from: block, to: to.unwrap_or(block), target: 0 };
                     push(Action::Branch { guard, edge });
                 }
-                (Step::Exit, _) => push(Action::Exit),
+                (Step::Exit(stated), _) => push(Action::Exit { stated }),
             }
         }
         for op in &mut ops {

@@ -3,11 +3,13 @@
 //!
 //! The function is lowered in its flat form ([`Function::flattened`]), whatever form it has.
 
+use ptx::abi::Argument;
 use ptx::inst::Inst;
 use ptx::{Function, Guard, Name, SourceSite, Type, Verified};
 
 use crate::graph::Graph;
 use crate::lower::{Lowered, lower};
+use crate::memory::Memory;
 
 /// A function ready to be launched on the emulator.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct Program {
     pub(crate) ops: Vec<Operation>,
     /// The blocks of the operations.
     pub(crate) graph: Graph,
+    /// Whether registers may be unwritten on some paths, as compilers leave them.
+    pub(crate) leaves_unwritten: bool,
     /// Scopes by index; 0 is the whole function.
     scopes: Vec<Scope>,
     /// Index of each register in the register file of its class.
@@ -52,8 +56,8 @@ pub(crate) enum Action {
     Branch { guard: Option<Guard>, edge: Edge },
     /// The beginning of a block to which several paths lead: lanes wait for others that may still come.
     Meet,
-    /// Ends the lanes.
-    Exit,
+    /// Ends the lanes. The end of the program is not stated, a `ret` is.
+    Exit { stated: bool },
 }
 
 /// Where a branch leads.
@@ -84,7 +88,13 @@ impl Program {
             })
             .collect();
         let params = function.param_offsets();
-        Self { ops, graph, scopes, slots, files, params, function }
+        Self { ops, graph, leaves_unwritten: function.is_flat(), scopes, slots, files, params, function }
+    }
+
+    /// Writes the variables of the function into memory, and returns their addresses: the arguments after those that the program was
+    /// written with.
+    pub fn upload_variables(&self, memory: &mut Memory) -> Vec<Argument> {
+        self.function.variables.iter().map(|variable| memory.upload(&variable.content).into()).collect()
     }
 
     /// The function's name.
@@ -119,7 +129,7 @@ impl Action {
     pub(crate) const fn inst(&self) -> Option<&Inst> {
         match self {
             Self::Inst(inst) | Self::Guarded(_, inst) => Some(inst),
-            Self::Branch { .. } | Self::Meet | Self::Exit => None,
+            Self::Branch { .. } | Self::Meet | Self::Exit { .. } => None,
         }
     }
 
@@ -128,7 +138,7 @@ impl Action {
         match self {
             Self::Inst(inst) | Self::Guarded(_, inst) => inst.name(),
             Self::Branch { .. } | Self::Meet => "bra",
-            Self::Exit => "exit",
+            Self::Exit { .. } => "exit",
         }
     }
 }

@@ -67,7 +67,7 @@ impl Machine<'_> {
             }
             Action::Branch { guard, edge } => Ok(control::branch(&mut self.warps[warp], *guard, *edge)?),
             Action::Meet => Ok(control::join(&mut self.warps[warp])),
-            Action::Exit => self.exit(warp),
+            Action::Exit { stated } => self.exit(warp, *stated),
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Views {
     pub(crate) count: u32,
     /// Masks of lanes with equal views. Each lane is in one group.
     groups: Vec<(u32, View)>,
+    /// The lanes that have not ended.
+    alive: u32,
     fences: Vec<Fence>,
     /// The releases that relaxed reads have seen, until a fence, or an acquire of the same word, acquires them.
     seen: Vec<Seen>,
@@ -60,7 +62,7 @@ impl Views {
     /// The views of a warp with this index in its cluster, in a CTA of this rank.
     pub(crate) fn new(index: usize, rank: u32) -> Self {
         let groups = vec![(ALL, View { started: 1 << rank, ..View::default() })];
-        Self { index, count: 1, groups, fences: Vec::new(), seen: Vec::new(), waits: Vec::new() }
+        Self { index, count: 1, groups, alive: ALL, fences: Vec::new(), seen: Vec::new(), waits: Vec::new() }
     }
 
     /// What a lane knows of other threads. Its own accesses are not included.
@@ -78,7 +80,12 @@ impl Views {
     /// What every lane knows of other threads. An access that the warp makes as a whole must come after what
     /// it conflicts with in each of its threads.
     pub(crate) fn common(&self) -> Cow<'_, View> {
-        self.common_of(ALL)
+        self.common_of(self.alive)
+    }
+
+    /// Lanes have ended: the warp's accesses are no longer theirs.
+    pub(crate) fn end(&mut self, lanes: u32) {
+        self.alive &= !lanes;
     }
 
     /// What every lane of a mask knows of other threads.

@@ -111,6 +111,18 @@ impl<'p> Registers<'p> {
         Ok(self.slot(reg))
     }
 
+    /// The active lanes in which a register was never written and that may copy it nevertheless, and the fault of a use.
+    pub(crate) fn unwritten(&self, operand: Operand) -> Option<(u32, Fault)> {
+        let Operand::Reg(reg) = operand else { return None };
+        let missing = self.active & !self.access[reg.0 as usize].written;
+        if missing == 0 || !self.program.leaves_unwritten {
+            return None;
+        }
+        let undefined = self.undefined.get(&reg.0).filter(|(lanes, _)| lanes & missing != 0);
+        let unwritten = Fault::RegisterUninitialised { register: reg.0 };
+        Some((missing, undefined.map_or(unwritten, |(_, fault)| fault.clone())))
+    }
+
     fn may_write(&mut self, reg: Reg) -> Result<usize, Fault> {
         let access = &mut self.access[reg.0 as usize];
         if access.in_flight > 0 {
@@ -412,6 +424,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) missed: Option<Fault>,
     /// The mbarrier and parity of the last poll that failed.
     pub(crate) polled: Option<(u32, u32)>,
+    /// Number of operations since that poll.
+    pub(crate) since_poll: u32,
 }
 
 impl<'p> Warp<'p> {
@@ -419,6 +433,8 @@ impl<'p> Warp<'p> {
         // The last warp of a CTA may have fewer threads.
         let threads = program.function.threads().saturating_sub(index * 32);
         let alive = if threads < 32 { (1 << threads) - 1 } else { ALL };
+        let mut views = Views::new(place, cta as u32);
+        views.end(!alive);
         Self {
             cta,
             index,
@@ -443,7 +459,7 @@ impl<'p> Warp<'p> {
             held,
             resized: Vec::new(),
             cluster_arrival: None,
-            views: Views::new(place, cta as u32),
+            views,
             unsettled: Vec::new(),
             maps: Vec::new(),
             acquired: [None; 32],
@@ -452,6 +468,7 @@ impl<'p> Warp<'p> {
             reduces: None,
             missed: None,
             polled: None,
+            since_poll: u32::MAX,
         }
     }
 

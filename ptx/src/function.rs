@@ -142,6 +142,11 @@ impl Statement {
         if let Self::Inst { inst, .. } = self { Some(inst) } else { None }
     }
 
+    /// The label that it branches to.
+    pub fn target(&self) -> Option<&Name> {
+        if let Self::Branch { target, .. } = self { Some(target) } else { None }
+    }
+
     /// The statements of a block and of the blocks in it, in pre-order.
     pub fn all(block: &[Self]) -> Vec<&Self> {
         fn push<'a>(block: &'a [Statement], all: &mut Vec<&'a Statement>) {
@@ -220,10 +225,16 @@ impl Function {
         let (index, ty) = (reg.0 as usize, self.registers.get(reg.0 as usize)?);
         Some(match self.names.get(index) {
             Some(name) => name.to_string(),
-            None if self.names.is_empty() => format!("%{}{index}", ty.class()),
-            // It was added to a program with names of its own.
-            None => format!("%added_{index}"),
+            None => format!("%{}{index}", ty.class()),
         })
+    }
+
+    /// Names registers that were added to a program with names of its own.
+    pub(crate) fn name_added(&mut self) {
+        if !self.names.is_empty() {
+            let added = self.names.len()..self.registers.len();
+            self.names.extend(added.map(|index| Name::from(format!("%added_{index}"))));
+        }
     }
 
     /// Whether the body is flat: it has labels, branches or ends of threads.

@@ -353,11 +353,12 @@ pub enum Inst {
 
     /// Barriers to which the lanes of a warp may come one after the other. ISA "bar", "barrier.cluster".
     Loose(LooseBarrier),
-    /// `bar.sync id, threads`. ISA "bar".
+    /// `bar.sync id{, threads}`. ISA "bar".
     BarrierSync {
         /// Named barrier, 0..16.
         id: Operand,
-        /// Number of threads that take part, those of `bar.sync` and of `bar.arrive`: a multiple of 32.
+        /// Number of threads that take part, those of `bar.sync` and of `bar.arrive`: a multiple of 32. [`EVERYONE`](barrier::EVERYONE)
+        /// for all threads of the CTA that have not exited.
         threads: u32,
     },
     /// `bar.arrive id, threads`. ISA "bar".

@@ -5,8 +5,9 @@
 //!
 //! # The rules of the language
 //!
-//! * A program is a [`Function`]: parameters, typed registers and a *structured* body. Threads diverge at
-//!   [`Builder::if_`] and reconverge after it. [`Builder::break_if`] leaves a loop. There is no `goto`.
+//! * A program is a [`Function`]: parameters, typed registers and a body. The builder makes a *structured* body: threads diverge at
+//!   [`Builder::if_`] and reconverge after it, and [`Builder::break_if`] leaves a loop. The *flat* form of a program
+//!   ([`Function::flattened`]), with labels and branches, is what is printed, and what programs from elsewhere have.
 //! * A [`Value`] is a `Copy` handle to a constant, or to the content of a register at the time it was read.
 //!   Operators on values append instructions. Operators on integer constants are evaluated on the host and
 //!   emit nothing.

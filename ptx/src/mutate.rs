@@ -1,7 +1,7 @@
 //! Mutants: copies of a program with one synchronising statement broken. Use them to test a tool that finds
 //! hangs and races: it has to find the ones that are known.
 //!
-//! [`mutations`] lists the ways to break one synchronising statement of a function: delete it; change a
+//! [`mutations`] lists the ways to break one synchronising statement of a function, structured or flat: delete it; change a
 //! number, the barrier, the receivers, the memory ordering or the scope that it depends on; let one lane wait
 //! for the whole warp; or swap it with the next such statement. [`Mutation::apply`] makes the broken function, which can be verified and run as
 //! any other.
@@ -36,6 +36,7 @@
 
 mod changes;
 mod flow;
+mod ways;
 
 use core::fmt;
 
@@ -135,8 +136,16 @@ impl fmt::Display for Mutation {
 pub fn mutations(function: &Function) -> Vec<Mutation> {
     let flow = Flow::new(function);
     let mut found = Vec::new();
-    let mut walk =
-        Walk { index: 0, within: None, apart: false, scopes: Vec::new(), flow: &flow, found: &mut found };
+    let around = ways::apart(&function.body, &flow);
+    let mut walk = Walk {
+        index: 0,
+        within: None,
+        apart: false,
+        around: &around,
+        scopes: Vec::new(),
+        flow: &flow,
+        found: &mut found,
+    };
     walk.block(&function.body);
     found
 }
@@ -152,6 +161,8 @@ struct Walk<'a> {
     within: Option<usize>,
     /// Whether some lanes of a warp may be elsewhere.
     apart: bool,
+    /// The same for each statement of a flat body.
+    around: &'a [bool],
     scopes: Vec<Name>,
     flow: &'a Flow,
     found: &'a mut Vec<Mutation>,
@@ -171,7 +182,8 @@ impl Walk<'_> {
             match statement {
                 Statement::Inst { inst, site } => {
                     self.add(inst.name(), site, &changes::of(inst));
-                    if !self.apart && changes::waits(inst) && !meets_next(statements, at) {
+                    let apart = self.apart || self.around.get(self.index).copied().unwrap_or(false);
+                    if !apart && changes::waits(inst) && !meets_next(statements, at) {
                         self.add(inst.name(), site, &[Change::OneLane]);
                     }
                     if next_step(statements, at).is_some() {
@@ -223,6 +235,11 @@ fn next_step(statements: &[Statement], at: usize) -> Option<usize> {
         return None;
     }
     for (place, statement) in statements.iter().enumerate().skip(at + 1) {
+        let next = statements.get(place + 1).and_then(Statement::inst);
+        if let (Statement::Label(_), Some(Inst::MbarrierWait { .. })) = (statement, next) {
+            // The label of the wait moves with it.
+            continue;
+        }
         let Statement::Inst { inst: other, .. } = statement else { return None };
         if changes::is_step(other) {
             return (inst.name() != other.name()).then_some(place);
@@ -261,6 +278,7 @@ impl Mutation {
         let mut mutant = function.clone();
         let mut left = self.index;
         replace(&mut mutant.body, &mut left, Edit::Change(self.change), &mut mutant.registers);
+        mutant.name_added();
         mutant
     }
 

@@ -17,11 +17,8 @@ use crate::verify::Verified;
 /// assembler.
 pub fn module_text(function: &Verified) -> String {
     let function = function.flattened();
-    let targets = Statement::all(&function.body).into_iter().filter_map(|statement| match statement {
-        Statement::Branch { target, .. } => Some(&**target),
-        _ => None,
-    });
-    let targets = targets.collect();
+    let targets = Statement::all(&function.body).into_iter().filter_map(Statement::target);
+    let targets = targets.map(Name::as_str).collect();
     let mut printer = Printer { function: &function, out: String::new(), targets, wait: None, skipped: 0 };
     printer.module();
     printer.out
@@ -121,7 +118,7 @@ impl<'a> Printer<'a> {
                     }
                 }
                 Statement::Branch { guard, target, .. } => {
-                    self.guarded_line(*guard, &format!("bra {target};"))
+                    self.guarded_line(*guard, &format!("bra {target};"));
                 }
                 Statement::Exit { guard, .. } => self.guarded_line(*guard, "ret;"),
                 Statement::Inst { inst, .. } => self.inst(inst),

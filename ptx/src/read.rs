@@ -11,7 +11,6 @@
 //! * Hints are left out: cache operators, eviction priorities, prefetches, for how long `mbarrier.try_wait` waits, `.pragma`,
 //!   `.minnctapersm`. `createpolicy` gives the policy that is known for it, or else L2's default.
 //! * `add.f32`, `mul.f32` and the like without a rounding are to nearest. An assembler may also contract a product and a sum.
-//! * `@p bar.sync 0` and other barriers that do not say their number of threads wait for the threads of the launch.
 //! * A loop that asks an mbarrier until a phase is over is one [`MbarrierWait`](crate::Inst::MbarrierWait).
 //! * A call of a function of the text is its body, with registers of its own. `vprintf` evaluates its arguments, prints nothing, and its
 //!   result is 0. `__assertfail` is a trap. Other functions of elsewhere, calls of addresses, and recursion are refused.

@@ -18,6 +18,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, Statement};
+use crate::inst::barrier::EVERYONE;
 use crate::inst::{
     BarrierReduce, BinaryOp, CompareOp, Expect, Inst, LooseBarrier, Operand, OrderedInst, Reg, UnaryOp,
 };
@@ -330,6 +331,9 @@ impl Checker<'_> {
             Inst::Join { ty, src: parts, .. } => self.parts(*ty, parts.len()),
             Inst::Load { ty, dst, .. } | Inst::LoadConstant { ty, dst, .. } => self.vector(dst.len(), *ty),
             Inst::Store { ty, src, .. } => self.vector(src.len(), *ty),
+            Inst::BarrierSync { id, threads: EVERYONE }
+            | Inst::Loose(LooseBarrier::Sync { id, threads: EVERYONE })
+            | Inst::BarrierReduce(BarrierReduce { id, threads: EVERYONE, .. }) => self.barrier(*id, 32),
             Inst::BarrierSync { id, threads }
             | Inst::Loose(LooseBarrier::Sync { id, threads } | LooseBarrier::Arrive { id, threads })
             | Inst::BarrierArrive { id, threads }

@@ -35,8 +35,8 @@ impl Machine<'_> {
     /// may also stop at other moments. After [`Outcome::Waits`] and [`Outcome::Yields`] it can be called
     /// again.
     pub(crate) fn run(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
-        // Whatever the warps waited for in an earlier run may have happened.
-        (self.fruitless, self.idle) = (0, 0);
+        // Another cluster may have written the words that warps poll. It completes no phase of an mbarrier of this one.
+        self.fruitless = 0;
         match self.options.schedule {
             Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
             Schedule::Paced => self.run_paced(),

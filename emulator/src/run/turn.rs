@@ -82,12 +82,14 @@ impl Machine<'_> {
             }
             let flow = self.step_together(warp)?;
             let state = &mut self.warps[warp];
+            state.since_poll = state.since_poll.saturating_add(1);
             let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
             match flow {
                 Flow::Next => state.pc += 1,
                 Flow::Jump(target) => state.pc = target,
                 Flow::Yield => {
                     state.pc += 1;
+                    state.since_poll = 0;
                     self.observe_wait(warp, pc);
                     let _some = self.warps[warp].fork();
                     self.rotate(warp);
@@ -130,7 +132,8 @@ impl Machine<'_> {
             }
         }
         self.rotate(warp);
-        Ok(Turn::Long)
+        // A loop around a poll is no more than the poll.
+        Ok(if self.warps[warp].since_poll < SPINS { Turn::Idle } else { Turn::Long })
     }
 
     /// Executes an operation. If it needs lanes that are elsewhere, it waits for them.

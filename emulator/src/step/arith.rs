@@ -4,7 +4,7 @@ use ptx::Type;
 use ptx::inst::{BinaryOp, CompareOp, Operand, Reg, UnaryOp};
 
 use crate::float::{self, bits32, max32, max64, min32, min64};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, lanes};
 use crate::program::class;
 use crate::trap::Fault;
 use crate::warp::Registers;
@@ -78,7 +78,20 @@ fn part(ty: Type, count: usize) -> Type {
     }
 }
 
+/// `mov`. It may copy what nothing has written, if a compiler may have left it so; a use of the copy is refused.
 pub(super) fn copy(registers: &mut Registers<'_>, ty: Type, dst: Reg, src: Operand) -> Result<(), Fault> {
+    let all = registers.active;
+    let unwritten = registers.unwritten(src);
+    registers.active = all & !unwritten.as_ref().map_or(0, |(lanes, _)| *lanes);
+    let copied = copy_written(registers, ty, dst, src);
+    registers.active = all;
+    if let Some((missing, fault)) = unwritten {
+        lanes(missing).for_each(|lane| registers.undefine(dst, lane, fault.clone()));
+    }
+    copied
+}
+
+fn copy_written(registers: &mut Registers<'_>, ty: Type, dst: Reg, src: Operand) -> Result<(), Fault> {
     match class(ty) {
         0 => {
             let values = registers.predicate(src)?;
@@ -156,7 +169,15 @@ pub(super) fn binary(
             let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
             registers.write_wide(dst, &double(op, &a, &b))
         }
-        _ => {
+        Type::U8
+        | Type::S8
+        | Type::U16
+        | Type::S16
+        | Type::U32
+        | Type::S32
+        | Type::B8
+        | Type::B16
+        | Type::B32 => {
             let (a, b) = (registers.read(a)?, registers.read(b)?);
             registers.write(dst, &narrow(op, ty, &a, &b))
         }

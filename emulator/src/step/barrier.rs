@@ -1,17 +1,15 @@
 //! Named barriers, the cluster barrier, mbarriers and fences.
 
 use ptx::Scope;
+use ptx::inst::barrier::EVERYONE;
 use ptx::inst::{BarrierOp, BarrierReduce, LooseBarrier, Operand, ProxySpace, Reg};
 
 use super::Flow;
-use crate::barrier::{ClusterBarrier, NamedBarrier};
+use crate::barrier::ClusterBarrier;
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
 use crate::trap::{Fault, Stop};
 use crate::warp::Blocked;
-
-/// Number of past rounds of a named barrier with results kept for warps that have not continued yet.
-const RESULTS: usize = 64;
 
 impl Machine<'_> {
     /// `bar.sync` and `bar.arrive`: every warp counts all its threads.
@@ -66,11 +64,13 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         let view = self.publish(warp);
         let index = warp;
+        let everyone = threads == EVERYONE;
+        let threads = if everyone { self.not_exited(self.warps[index].cta) } else { threads };
         let warp = &mut self.warps[index];
         let barriers = &mut self.ctas[warp.cta].named;
         let barrier = barriers.get_mut(id as usize).ok_or(Fault::BarrierId { id })?;
         if barrier.arrived == 0 {
-            barrier.threads = threads;
+            (barrier.threads, barrier.everyone) = (threads, everyone);
         } else if barrier.threads != threads {
             return Err(Fault::BarrierThreads { id, first: barrier.threads, this: threads }.into());
         }
@@ -84,22 +84,27 @@ impl Machine<'_> {
         barrier.trues += trues;
         barrier.gathered.join(&view);
         let generation = barrier.generation;
-        if barrier.arrived >= barrier.threads {
-            let released = core::mem::take(&mut barrier.gathered);
-            if wait {
-                warp.views.learn(ALL, &released);
-            }
-            let mut results = core::mem::take(&mut barrier.results);
-            results.insert(generation, (barrier.trues, barrier.arrived));
-            if results.len() > RESULTS {
-                results.pop_first();
-            }
-            *barrier =
-                NamedBarrier { generation: generation + 1, released, results, ..NamedBarrier::default() };
+        let complete = barrier.complete();
+        if complete && wait {
+            warp.views.learn(ALL, &barrier.released);
         } else if wait {
             return Ok(Flow::Block(Blocked::Named { id: id as usize, generation }));
         }
         Ok(Flow::Next)
+    }
+
+    /// Number of threads of a CTA that have not exited, in whole warps.
+    fn not_exited(&self, cta: usize) -> u32 {
+        self.warps.iter().filter(|warp| warp.cta == cta && !warp.exited).map(|_| 32).sum()
+    }
+
+    /// Called when a warp of a CTA has exited: barriers of all its threads no longer wait for it. ISA "exit".
+    pub(super) fn barriers_exit(&mut self, cta: usize) {
+        let threads = self.not_exited(cta);
+        for barrier in self.ctas[cta].named.iter_mut().filter(|barrier| barrier.everyone) {
+            barrier.threads = threads;
+            let _all = barrier.complete();
+        }
     }
 
     pub(super) fn cluster_arrive(&mut self, index: usize, relaxed: bool) -> Result<Flow, Stop> {

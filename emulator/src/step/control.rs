@@ -201,8 +201,8 @@ impl Machine<'_> {
     }
 
     /// Ends a warp. None of its asynchronous work may be in flight.
-    pub(super) fn exit(&mut self, index: usize) -> Result<Flow, Stop> {
-        if self.warps[index].end_lanes() {
+    pub(super) fn exit(&mut self, index: usize, stated: bool) -> Result<Flow, Stop> {
+        if self.warps[index].end_lanes(stated) {
             // The last lanes end the warp.
             return Ok(Flow::Join);
         }
@@ -221,6 +221,7 @@ impl Machine<'_> {
         }
         warp.exited = true;
         let cta = warp.cta;
+        self.barriers_exit(cta);
         let last = self.warps.iter().filter(|warp| warp.cta == cta).all(|warp| warp.exited);
         if last {
             self.ctas[cta].exited = true;

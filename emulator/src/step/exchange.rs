@@ -9,12 +9,12 @@ use crate::schedule::Options;
 use crate::trap::Fault;
 use crate::warp::{Registers, Warp};
 
-/// The member mask, without lanes that have ended. It must name exactly the lanes that execute the instruction now, and be the same
-/// in all of them.
+/// The lanes of the member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
+/// of them. Lanes that have ended do not count (ISA "vote.sync": non-exited threads).
 fn members(registers: &mut Registers<'_>, operand: Operand) -> Result<u32, Fault> {
     let members = registers.uniform(operand, "member mask")?;
-    let (active, alive) = (registers.active, registers.alive);
-    if members & alive == active { Ok(active) } else { Err(Fault::Members { members, active }) }
+    let active = registers.active;
+    if members & registers.alive == active { Ok(active) } else { Err(Fault::Members { members, active }) }
 }
 
 /// The lane that a lane's value comes from, and whether it is in range. If not, it is the lane itself.

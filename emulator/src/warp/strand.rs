@@ -10,6 +10,7 @@
 //! whole warp.
 
 use crate::graph::{Place, Rounds};
+use crate::lanes::ALL;
 use crate::program::{Action, Edge};
 use crate::trap::{Fault, Stop};
 use crate::warp::{Blocked, Warp};
@@ -121,6 +122,19 @@ impl<'p> Warp<'p> {
         let there = Place { block: edge.to, pc: edge.target, rounds: &rounds };
         let taken_first = graph.order(there, self.place_of(next, &self.rounds)).is_lt();
         let others = self.registers.active & !taken;
+        match (self.ends(next), self.ends(edge.target)) {
+            (true, false) => {
+                self.retire(others);
+                (self.pc, self.rounds, self.registers.active) = (edge.target, rounds, taken);
+                return;
+            }
+            (false, true) => {
+                self.retire(taken);
+                (self.pc, self.registers.active) = (next, others);
+                return;
+            }
+            (true, true) | (false, false) => {}
+        }
         if taken_first {
             let here = core::mem::replace(&mut self.rounds, rounds);
             self.leave(next, here, others);
@@ -219,12 +233,42 @@ impl<'p> Warp<'p> {
         true
     }
 
+    /// Whether an operation is a stated end.
+    fn ends(&self, pc: usize) -> bool {
+        matches!(self.program().ops[pc].action, Action::Exit { stated: true })
+    }
+
+    /// Lanes have come to a stated end. Those that wait for them wait no longer. Lanes that reach the end of the program while others
+    /// wait for them still count: nothing says that they are not to come.
+    fn retire(&mut self, lanes: u32) {
+        self.registers.alive &= !lanes;
+        self.views.end(lanes);
+    }
+
     /// Ends the current lanes. Returns whether there are others; those that are first in the order are then the current ones.
-    pub(crate) fn end_lanes(&mut self) -> bool {
-        self.registers.alive &= !self.registers.active;
+    pub(crate) fn end_lanes(&mut self, stated: bool) -> bool {
+        if stated {
+            self.retire(self.registers.active);
+        }
         let Some(first) = self.first(|_| true) else { return false };
         self.swap(first);
         self.strands.swap_remove(first);
+        self.resume();
         true
+    }
+
+    /// Lets lanes continue that waited for lanes which have ended.
+    fn resume(&mut self) {
+        let waiting = |blocked: &Option<Blocked>| matches!(blocked, Some(Blocked::Meet));
+        if waiting(&self.blocked) {
+            self.pc -= 1;
+            if self.meet() {
+                self.blocked = None;
+                self.views.meet(ALL);
+            }
+            self.pc += 1;
+        } else if matches!(self.blocked, Some(Blocked::Converge)) && self.strands.is_empty() {
+            self.blocked = None;
+        }
     }
 }

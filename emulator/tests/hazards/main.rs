@@ -46,7 +46,9 @@ mod weak;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use ptx::abi::{Argument, Grid, Im2colMap, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
-use ptx::{Builder, Entry, Function, Special, Target, TensorLoad, Value, Var, WgmmaOperands, WgmmaTypes};
+use ptx::{
+    Builder, Entry, Function, Special, Target, TensorLoad, Value, Var, Verified, WgmmaOperands, WgmmaTypes,
+};
 
 /// What a hazard program works with.
 #[derive(Clone, Copy)]
@@ -125,7 +127,23 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
             broken,
         });
     });
-    let program = Program::new(&function.verify().unwrap());
+    let verified = function.verify().unwrap();
+    let result = execute(case, &verified, options);
+    if options.schedule == Schedule::Default {
+        // A program with labels and branches has the same fault, or none.
+        let flat = verified.flattened().verify().unwrap();
+        assert_eq!(ptx::module_text(&flat), ptx::module_text(&verified), "{}", case.why);
+        let same = execute(case, &flat, options);
+        assert_eq!(
+            same.map_err(|failure| failure.to_string()),
+            result.as_ref().map_err(ToString::to_string).copied()
+        );
+    }
+    result
+}
+
+fn execute(case: &Case, function: &Verified, options: &Options<'_>) -> Result<(), Failure> {
+    let program = Program::new(function);
     let mut memory = Memory::new();
     let data = memory.upload(&[0x3F; BOX_BYTES as usize]);
     let out = memory.allocate(BOX_BYTES as usize);

@@ -1,4 +1,4 @@
-//! Scopes, memory orderings and proxies of fences.
+//! Scopes, memory orderings and proxies of fences; the number of threads at a barrier.
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -59,6 +59,10 @@ impl LooseBarrier {
         }
     }
 }
+
+/// The number of threads of a named barrier for all threads of the CTA that have not exited: the number that is not stated. ISA "bar",
+/// "exit".
+pub const EVERYONE: u32 = 0;
 
 /// The state space of a `fence.proxy.async`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

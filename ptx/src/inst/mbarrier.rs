@@ -247,7 +247,7 @@ pub struct BarrierReduce {
     pub op: BarrierOp,
     /// Named barrier, 0..16.
     pub id: Operand,
-    /// Number of threads that take part, a multiple of 32.
+    /// Number of threads that take part, a multiple of 32, or [`EVERYONE`](super::barrier::EVERYONE).
     pub threads: u32,
     /// A `.u32` register for the population count, otherwise a predicate register.
     pub dst: Reg,
@@ -272,7 +272,7 @@ impl BarrierReduce {
                 line.raw(format_args!("setp.{relation}.u32 %src, 0, 0;\n\tbar.red.{op}"))
             }
         };
-        let line = line.set(*dst, result).read(*id, Type::U32).also(threads);
+        let line = line.set(*dst, result).read(*id, Type::U32).threads(*threads);
         if let Operand::Reg(_) = src {
             return Some(line.read(*src, Type::Pred));
         }

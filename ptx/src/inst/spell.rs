@@ -245,10 +245,8 @@ pub(super) struct In(pub(super) Space);
 
 impl Display for In {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Space::Generic => Ok(()),
-            space => write!(f, ".{}", space.name()),
-        }
+        let Self(space) = self;
+        if *space == Space::Generic { Ok(()) } else { write!(f, ".{}", space.name()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table of changes per instruction. Add the mutants of a new instruction here.
 
+use crate::inst::barrier::EVERYONE;
 use crate::inst::{
     Arrival, AtomicInst, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Inst, LoadOrder,
     MapInst, MbarrierArrive, MbarrierOrder, MbarrierPhase, MbarrierTest, Operand, OrderedInst, Reg, Scope,
@@ -40,6 +41,8 @@ const RESIZED: &[Change] = &[plus("bytes", 16), minus("bytes", 16)];
 const RENAMED: &[Change] = &[plus("id", 1), grow("threads", 32), grow("threads", -32)];
 const WAITED: &[Change] = &[Change::Delete, FLIP];
 const NAMED: &[Change] = &[Change::Delete, plus("id", 1), grow("threads", 32), grow("threads", -32)];
+const OTHER_BARRIER: &[Change] = &[plus("id", 1)];
+const NUMBERED: &[Change] = &[Change::Delete, plus("id", 1)];
 const PENDING: &[Change] = &[Change::Delete, grow("pending", 1), grow("pending", -1)];
 const LAST: &[Change] = &[Change::Delete, grow("pending", 1)];
 const END: &[Change] = &[plus("end", 1), minus("end", 1)];
@@ -165,9 +168,11 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         Inst::MbarrierTransact { .. } => ANNOUNCED,
         Inst::MbarrierTest(MbarrierTest { phase: MbarrierPhase::Parity(_), .. }) => &[FLIP],
         Inst::MbarrierTest(_) | Inst::MbarrierPending { .. } => &[],
+        Inst::BarrierReduce(BarrierReduce { threads: EVERYONE, .. }) => OTHER_BARRIER,
         Inst::BarrierReduce(_) => RENAMED,
         Inst::MbarrierWait { .. } => WAITED,
         // Deleting a single try would leave its result undefined, which the verifier refuses.
+        Inst::BarrierSync { threads: EVERYONE, .. } => NUMBERED,
         Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } => NAMED,
         Inst::CopyAsync(CopyAsync::Wait { pending: 0 })
         | Inst::BulkWait { pending: 0, .. }

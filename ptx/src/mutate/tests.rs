@@ -241,3 +241,27 @@ fn a_trap_stands_where_the_mutation_is() {
         assert!(trapping.verify().is_ok(), "{mutation}");
     }
 }
+
+/// A flat program has the mutants of the structured one, but those of conditions of blocks; each can be printed, and is another program.
+#[test]
+fn flat_programs_have_the_same_mutants() {
+    let (function, found) = listed(|f| {
+        ring(f);
+        pair(f);
+        f.if_(f.elect(), || {
+            f.mbarrier_wait(f.shared_base(), 0);
+            f.mbarrier_arrive(f.shared_base());
+        });
+    });
+    let flat = function.flattened();
+    let text = |mutation: &Mutation| mutation.to_string();
+    let of_blocks: Vec<String> = found.iter().filter(|one| one.target != "if").map(text).collect();
+    let of_flat = mutations(&flat);
+    assert_eq!(of_flat.iter().map(text).collect::<Vec<_>>(), of_blocks);
+    let whole = crate::module_text(&flat.clone().verify().unwrap());
+    for mutation in of_flat {
+        // A deleted arrival may leave a register without a write.
+        let Ok(mutant) = mutation.apply(&flat).verify() else { continue };
+        assert_ne!(crate::module_text(&mutant), whole, "{mutation}");
+    }
+}

@@ -61,7 +61,6 @@ struct Translator<'m, 't> {
     text: &'m Text<'t>,
     lines: &'m Lines<'t>,
     file: Name,
-    block: [u32; 3],
     /// Whether the kernel is launched in clusters.
     in_clusters: bool,
     layout: &'m Layout,
@@ -96,7 +95,6 @@ impl<'m, 't> Translator<'m, 't> {
             text,
             lines,
             file: Name::from(file.to_owned()),
-            block: shape.block,
             in_clusters: shape.in_clusters,
             layout,
             names: Names::new(&plan),

@@ -32,10 +32,8 @@ impl<'a> Graph<'a> {
         graph.add(body);
         let last = graph.blocks.len() - 1;
         for (at, block) in graph.blocks.iter_mut().enumerate() {
-            let target = match block.statements.last() {
-                Some(Statement::Branch { target, .. }) => graph.labels.get(&**target).copied(),
-                _ => None,
-            };
+            let target = block.statements.last().and_then(|statement| statement.target());
+            let target = target.and_then(|target| graph.labels.get(&**target).copied());
             let falls = match block.statements.last() {
                 Some(Statement::Branch { guard, .. } | Statement::Exit { guard, .. }) => {
                     guard.is_some_and(|guard| guard.always() != Some(true))
@@ -49,16 +47,13 @@ impl<'a> Graph<'a> {
 
     fn add(&mut self, statements: &'a [Statement]) {
         for statement in statements {
-            match statement {
-                Statement::Scope { body, .. } => {
-                    self.add(body);
-                    continue;
-                }
-                Statement::Label(name) => {
-                    self.blocks.push(Block::default());
-                    self.labels.entry(name).or_insert(self.blocks.len() - 1);
-                }
-                _ => {}
+            if let Statement::Scope { body, .. } = statement {
+                self.add(body);
+                continue;
+            }
+            if let Statement::Label(name) = statement {
+                self.blocks.push(Block::default());
+                self.labels.entry(name).or_insert(self.blocks.len() - 1);
             }
             if let Some(block) = self.blocks.last_mut() {
                 block.statements.push(statement);
@@ -204,5 +199,131 @@ impl Checker<'_> {
             *mark = true;
         }
         self.inst(inst, written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Builder, Entry, Function, Guard, Inst, Name, Operand, Reg, SourceSite, Statement, Target, Type,
+    };
+
+    /// A program whose first register is a predicate that is written, and whose second one is a number that is not.
+    fn program(flat: Vec<Statement>) -> Function {
+        let entry = Entry {
+            name: "probe".into(),
+            target: Target::Sm90a,
+            threads: 32,
+            shared_bytes: 0,
+            cluster: [1, 1, 1],
+        };
+        let mut function = Function::build(entry, |f: &Builder| {
+            let _first = f.variable(true);
+            let _second = f.uninitialised::<u32>();
+        });
+        function.body.extend(flat);
+        function
+    }
+
+    fn inst(inst: Inst) -> Statement {
+        Statement::Inst { inst, site: SourceSite::caller() }
+    }
+
+    fn label(name: &'static str) -> Statement {
+        Statement::Label(Name::new(name))
+    }
+
+    fn branch(guard: Option<Guard>, target: &'static str) -> Statement {
+        Statement::Branch { guard, target: Name::new(target), site: SourceSite::caller() }
+    }
+
+    fn write() -> Statement {
+        inst(Inst::Move { ty: Type::U32, dst: Reg(1), src: Operand::Imm(0) })
+    }
+
+    fn read() -> Statement {
+        inst(Inst::Warp(crate::inst::WarpInst::Sleep { nanoseconds: Operand::Reg(Reg(1)) }))
+    }
+
+    const GUARD: Option<Guard> = Some(Guard { cond: Operand::Reg(Reg(0)), negated: false });
+
+    #[test]
+    fn paths_that_write_are_enough() {
+        let site = SourceSite::caller;
+        for (why, wanted, body) in [
+            ("written on one of two paths", None, vec![branch(GUARD, "a"), write(), label("a"), read()]),
+            ("written in the round before", None, vec![label("a"), read(), write(), branch(GUARD, "a")]),
+            ("no path writes it", Some("no path has written it"), vec![label("a"), read()]),
+            ("written behind", Some("no path has written it"), vec![label("a"), read(), write()]),
+            ("no path comes here", None, vec![branch(None, "a"), read(), label("a")]),
+            (
+                "the path that writes it ends",
+                Some("no path has written it"),
+                vec![
+                    branch(GUARD, "a"),
+                    write(),
+                    Statement::Exit { guard: None, site: site() },
+                    label("a"),
+                    read(),
+                ],
+            ),
+            (
+                "a copy",
+                None,
+                vec![label("a"), inst(Inst::Move { ty: Type::U32, dst: Reg(1), src: Operand::Reg(Reg(1)) })],
+            ),
+        ] {
+            let result = program(body).verify();
+            match (&result, wanted) {
+                (Ok(_), None) => {}
+                (Err(error), Some(wanted)) => assert!(error.to_string().contains(wanted), "{why}: {error}"),
+                _ => panic!("{why}: {result:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn forms_of_flat_bodies() {
+        let site = SourceSite::caller;
+        let guarded = |then: Vec<Statement>| Statement::If {
+            cond: Operand::Reg(Reg(0)),
+            then,
+            otherwise: Vec::new(),
+            site: site(),
+        };
+        let changes = || inst(Inst::Move { ty: Type::Pred, dst: Reg(0), src: Operand::Imm(0) });
+        for (wanted, body) in [
+            ("there is no label `b`", vec![label("a"), branch(None, "b")]),
+            ("label `a` stands twice", vec![label("a"), label("a")]),
+            (
+                "a loop or a break among labels",
+                vec![label("a"), Statement::Loop { body: Vec::new(), site: site() }],
+            ),
+            ("a guard of something else than instructions", vec![guarded(vec![label("a")])]),
+            ("changes the guard of the next", vec![label("a"), guarded(vec![changes(), write()])]),
+            (
+                "register %r1 is .u32 where .pred is needed",
+                vec![label("a"), branch(Some(Guard { cond: Operand::Reg(Reg(1)), negated: true }), "a")],
+            ),
+        ] {
+            let error = program(body).verify().expect_err(wanted);
+            assert!(error.to_string().contains(wanted), "{wanted}: {error}");
+        }
+        let legal = vec![label("a"), guarded(vec![write(), changes()])];
+        let text = crate::module_text(&program(legal).verify().expect("the last one may change it"));
+        assert!(text.contains("@%p0 mov.u32 %r1, 0;\n\t@%p0 mov.pred %p0, 0;"), "{text}");
+    }
+
+    /// What is printed as several lines cannot be guarded: the other threads jump over it.
+    #[test]
+    fn several_lines_are_jumped_over() {
+        let order = crate::MbarrierOrder::CTA;
+        let wait = Inst::MbarrierWait { barrier: Operand::Imm(0), parity: Operand::Imm(0), order };
+        let then = vec![inst(wait)];
+        let cond = Operand::Reg(Reg(0));
+        let guarded = Statement::If { cond, then, otherwise: Vec::new(), site: SourceSite::caller() };
+        let text = crate::module_text(&program(vec![label("a"), guarded]).verify().expect("legal"));
+        assert!(text.contains("\t@!%p0 bra $over_1;\n\t{\n\t.reg .pred %done;\n$wait:\n"), "{text}");
+        assert!(text.contains("\t@!%done bra $wait;\n\t}\n$over_1:\n"), "{text}");
     }
 }

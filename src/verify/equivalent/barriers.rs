@@ -66,7 +66,12 @@ fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bo
         let same = match other {
             Statement::Loop { body, .. } => !body.iter().any(chooses),
             Statement::If { cond, .. } => !chooses_threads(function, *cond),
-            _ => true,
+            Statement::Scope { .. }
+            | Statement::Inst { .. }
+            | Statement::Break { .. }
+            | Statement::Label(_)
+            | Statement::Branch { .. }
+            | Statement::Exit { .. } => true,
         };
         let inside = || other.blocks().into_iter().any(|inner| of_all(function, inner, statement));
         core::ptr::eq(other, statement) || same && inside()
@@ -297,7 +302,12 @@ fn ends_with<'a>(
         }
         Statement::Scope { body, .. } => ends_with(body, meets, into),
         // A loop may be left at once, and anywhere.
-        _ => {
+        Statement::Inst { .. }
+        | Statement::Loop { .. }
+        | Statement::Break { .. }
+        | Statement::Label(_)
+        | Statement::Branch { .. }
+        | Statement::Exit { .. } => {
             into.extend(Statement::instructions(core::slice::from_ref(statement)));
             false
         }

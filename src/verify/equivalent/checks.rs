@@ -80,7 +80,10 @@ pub(super) fn not_read_again(function: &Function, mutation: &Mutation) -> bool {
     let reads = |statement: &&Statement| match statement {
         Statement::Inst { inst, .. } => operands(inst).reads.iter().any(|(read, _)| written.contains(read)),
         Statement::If { cond, .. } | Statement::Break { cond, .. } => written.contains(cond),
-        _ => false,
+        Statement::Branch { guard, .. } | Statement::Exit { guard, .. } => {
+            guard.is_some_and(|guard| written.contains(&guard.cond))
+        }
+        Statement::Loop { .. } | Statement::Scope { .. } | Statement::Label(_) => false,
     };
     mutation.within.is_none() && !all[mutation.index + 1..].iter().any(reads)
 }

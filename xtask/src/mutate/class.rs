@@ -115,7 +115,12 @@ impl Decides {
                 Statement::Inst { inst, .. } => self.reads(inst),
                 _ if !mutated.contains(&true) => Vec::new(),
                 Statement::If { .. } | Statement::Loop { .. } => conditions(statement),
-                _ => Vec::new(),
+                // The kernels that are classed are structured.
+                Statement::Scope { .. }
+                | Statement::Break { .. }
+                | Statement::Label(_)
+                | Statement::Branch { .. }
+                | Statement::Exit { .. } => Vec::new(),
             };
             self.mark(reads);
             inside((statement, mutated)).into_iter().for_each(|(block, mutated)| self.seed(block, mutated));
@@ -134,7 +139,11 @@ impl Decides {
                 Statement::If { .. } | Statement::Loop { .. } => {
                     self.written_in(core::slice::from_ref(statement)) && self.mark(conditions(statement))
                 }
-                _ => inside,
+                Statement::Scope { .. }
+                | Statement::Break { .. }
+                | Statement::Label(_)
+                | Statement::Branch { .. }
+                | Statement::Exit { .. } => inside,
             };
         }
         new
@@ -150,7 +159,12 @@ fn conditions(statement: &Statement) -> Vec<Operand> {
     match statement {
         Statement::If { cond, .. } => vec![*cond],
         Statement::Loop { body, .. } => leaves(body),
-        _ => Vec::new(),
+        Statement::Scope { .. }
+        | Statement::Inst { .. }
+        | Statement::Break { .. }
+        | Statement::Label(_)
+        | Statement::Branch { .. }
+        | Statement::Exit { .. } => Vec::new(),
     }
 }
 
@@ -166,7 +180,11 @@ fn leaves(body: &[Statement]) -> Vec<Operand> {
                 found.extend(inside);
             }
             Statement::Scope { body, .. } => found.extend(leaves(body)),
-            _ => {}
+            Statement::Inst { .. }
+            | Statement::Loop { .. }
+            | Statement::Label(_)
+            | Statement::Branch { .. }
+            | Statement::Exit { .. } => {}
         }
     }
     found
@@ -177,7 +195,12 @@ fn leaves(body: &[Statement]) -> Vec<Operand> {
 fn credited(inst: &Inst) -> Vec<Operand> {
     match inst {
         Inst::TensorLoad { barrier, multicast, .. } => core::iter::once(*barrier).chain(*multicast).collect(),
-        _ => Vec::new(),
+        Statement::Scope { .. }
+        | Statement::Inst { .. }
+        | Statement::Break { .. }
+        | Statement::Label(_)
+        | Statement::Branch { .. }
+        | Statement::Exit { .. } => Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The lines of barriers, mbarriers and fences, and of what else a CTA does as a whole.
 
 use super::Line;
+use crate::inst::barrier::EVERYONE;
 use crate::inst::{FenceSem, MbarrierOrder, Operand, ProxySpace, Reg, Scope};
 use crate::types::{Space, Type};
 
@@ -15,7 +16,12 @@ impl Line<'_> {
     }
 
     pub(in crate::inst) fn named_barrier(self, name: &'static str, id: Operand, threads: u32) -> Self {
-        self.op(name, "").read(id, Type::U32).also(threads)
+        self.op(name, "").read(id, Type::U32).threads(threads)
+    }
+
+    /// The number of threads that take part in a barrier.
+    pub(in crate::inst) fn threads(self, threads: u32) -> Self {
+        if threads == EVERYONE { self } else { self.also(threads) }
     }
 
     pub(super) fn cluster_arrive(self, relaxed: bool) -> Self {

@@ -183,11 +183,11 @@ const FORMS: &[(&str, &str)] = &[
     ),
     (
         "bar.sync 0; barrier.sync 1, 64; bar.arrive %r0, 32; barrier.cta.sync.aligned 2; bar.warp.sync 0xffffffff; bar.warp.sync 15;",
-        "bar.sync 0, 96; barrier.sync 1, 64; bar.arrive %r0, 32; bar.sync 2, 96; bar.warp.sync -1; bar.warp.sync 15;",
+        "bar.sync 0; barrier.sync 1, 64; bar.arrive %r0, 32; bar.sync 2; bar.warp.sync -1; bar.warp.sync 15;",
     ),
     (
         "bar.red.popc.u32 %r0, 0, 96, %p0; bar.red.or.pred %p0, 0, !%p1;",
-        "bar.red.popc.u32 %r0, 0, 96, %p0; not.pred %t1, %p1; bar.red.or.pred %p0, 0, 96, %t1;",
+        "bar.red.popc.u32 %r0, 0, 96, %p0; not.pred %t1, %p1; bar.red.or.pred %p0, 0, %t1;",
     ),
     ("mov.u32 %r9, 64; bar.sync %r1, %r9;", "mov.u32 %r9, 64; bar.sync %r1, 64;"),
     (

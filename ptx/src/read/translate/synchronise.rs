@@ -7,6 +7,7 @@ use super::Translator;
 use super::form::Form;
 use super::integers::is_all;
 use super::memory::SCOPES;
+use crate::inst::barrier::EVERYONE;
 use crate::inst::{
     BarrierOp, BarrierReduce, FenceSem, Inst, LooseBarrier, MapInst, Operand, ProxySpace, Scope, WarpInst,
 };
@@ -52,8 +53,10 @@ impl<'t> Translator<'_, 't> {
             return self.barrier_reduction(form);
         }
         let id = self.src(form, Type::U32)?;
-        let threads =
-            if form.more() { self.constant(form, "the number of threads", 32)? } else { self.all_threads() };
+        let threads = if form.more() { self.constant(form, "the number of threads", 32)? } else { EVERYONE };
+        if threads == EVERYONE && kind == 1 {
+            return form.wrong("an arrival says how many threads take part");
+        }
         self.emit(match (kind, aligned) {
             (0, true) => Inst::BarrierSync { id, threads },
             (0, false) => Inst::Loose(LooseBarrier::Sync { id, threads }),
@@ -63,23 +66,14 @@ impl<'t> Translator<'_, 't> {
         Ok(())
     }
 
-    /// The number of threads at a barrier that does not say it: those of the CTA, in whole warps.
-    fn all_threads(&self) -> u32 {
-        let [x, y, z] = self.block;
-        x.saturating_mul(y).saturating_mul(z).next_multiple_of(32)
-    }
-
     fn barrier_reduction(&mut self, form: &mut Form<'_, 't>) -> Read<()> {
         let ops = [("popc", BarrierOp::Population), ("and", BarrierOp::And), ("or", BarrierOp::Or)];
         let op = form.need("a reduction", &ops)?;
         let ty = form.last_type()?;
         let dst = self.dst(form, ty)?;
         let id = self.src(form, Type::U32)?;
-        let threads = if form.count() > 1 {
-            self.constant(form, "the number of threads", 32)?
-        } else {
-            self.all_threads()
-        };
+        let threads =
+            if form.count() > 1 { self.constant(form, "the number of threads", 32)? } else { EVERYONE };
         let src = self.src(form, Type::Pred)?;
         self.emit(Inst::BarrierReduce(BarrierReduce { op, id, threads, dst, src }));
         Ok(())
