@@ -158,6 +158,8 @@ fn counts_are_those_of_the_records() {
     let always = found.iter().filter(|schedules| **schedules == 54).count();
     // Two lines are the head of the table.
     let legal = legal.lines().filter(|line| line.starts_with('|')).count() - 2;
+    let races = include_str!("../docs/races.md");
+    let [races, found_races] = ["\n## ", "\n**Found** by "].map(|begin| races.matches(begin).count());
     let plain = kernel::catalogue().len() + kernel::several().len();
     let fused = falchion::verify::fused_catalogue().len();
     for (text, page) in [
@@ -167,6 +169,8 @@ fn counts_are_those_of_the_records() {
         (format!("{always} of them under all 54"), words(FEATURES)),
         (format!("{legal} unusual legal programs"), words(FEATURES)),
         (format!("{killed:.2} %"), words(README)),
+        (format!("{found_races} of {races} [races"), words(README)),
+        (format!("{races} races and hangs that other libraries shipped"), words(FEATURES)),
         (format!("{plain} plain kernels of the catalogue"), proof.to_owned()),
         (format!("{fused} kernels with a fused"), proof.to_owned()),
     ] {

@@ -265,6 +265,21 @@ pub(crate) struct Team {
     pub(crate) warps: u32,
     /// Warps of one CTA.
     pub(crate) per_cta: u32,
+    /// The GPU of each launch that runs at the same time, by slot; `None` if a launch runs alone.
+    pub(crate) gpus: Option<Gpus>,
+}
+
+/// Number of bits of a warp's number within its launch, if several launches run at the same time.
+pub(crate) const SLOT_SHIFT: u32 = 24;
+/// Largest number of launches that run at the same time.
+pub(crate) const SLOTS: usize = 16;
+
+/// The GPU of each launch, by slot, with four bits each.
+pub(crate) type Gpus = u64;
+
+/// The number of the first warp of a launch.
+pub(crate) const fn first_of(slot: u32) -> u32 {
+    slot << SLOT_SHIFT
 }
 
 /// Marks a number in the grid that is not a warp's: it counts multiplies or phases.
@@ -277,17 +292,55 @@ impl Team {
     /// Whether scope `a` of one warp includes the other warp, and scope `b` of the other warp includes the first. Warps are
     /// numbered in the grid.
     pub(crate) fn together(self, a: Scope, b: Scope, (one, other): (u32, u32)) -> bool {
+        let Some(gpus) = self.gpus else {
+            let both = |scope: Scope| match scope {
+                Scope::Cta => one / self.per_cta.max(1) == other / self.per_cta.max(1),
+                Scope::Cluster => one / self.warps.max(1) == other / self.warps.max(1),
+                Scope::Gpu | Scope::System => true,
+            };
+            return both(a) && both(b);
+        };
+        let slots = [one, other].map(|number| number >> SLOT_SHIFT);
+        let within = [one, other].map(|number| number & ((1 << SLOT_SHIFT) - 1));
+        let same = |by: u32| slots[0] == slots[1] && within[0] / by.max(1) == within[1] / by.max(1);
+        let gpu = |slot: u32| gpus >> (4 * slot) & 0xF;
         let both = |scope: Scope| match scope {
-            Scope::Cta => one / self.per_cta.max(1) == other / self.per_cta.max(1),
-            Scope::Cluster => one / self.warps.max(1) == other / self.warps.max(1),
-            Scope::Gpu | Scope::System => true,
+            Scope::Cta => same(self.per_cta),
+            Scope::Cluster => same(self.warps),
+            Scope::Gpu => gpu(slots[0]) == gpu(slots[1]),
+            Scope::System => true,
         };
         both(a) && both(b)
     }
 
+    /// The narrowest scope that includes all threads.
+    pub(crate) fn widest(self) -> Scope {
+        if self.gpus.is_some() { Scope::System } else { Scope::Gpu }
+    }
+
+    /// The number of a warp's CTA, which is another for each CTA of all launches.
+    pub(crate) fn cta(self, number: u32) -> u32 {
+        match self.gpus {
+            None => number / self.per_cta.max(1),
+            Some(_) => {
+                let first = number >> SLOT_SHIFT << SLOT_SHIFT;
+                first + (number - first) / self.per_cta.max(1)
+            }
+        }
+    }
+
     /// The cluster's index, modulo the number of clusters that such numbers can distinguish.
     fn cluster(self) -> u32 {
-        (self.first / self.warps.max(1)) & ((COUNTER - 1) >> COUNTER_BITS)
+        let all = (COUNTER - 1) >> COUNTER_BITS;
+        match self.gpus {
+            None => (self.first / self.warps.max(1)) & all,
+            Some(_) => {
+                let slot = self.first >> SLOT_SHIFT;
+                let bits = all.count_ones() - SLOTS.ilog2();
+                let index = (self.first - first_of(slot)) / self.warps.max(1);
+                slot << bits | index & ((1 << bits) - 1)
+            }
+        }
     }
 
     /// The number in the grid of a clock index; `None` if the index is too large for one.

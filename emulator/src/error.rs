@@ -24,6 +24,16 @@ pub enum EmulatorError {
         /// The cluster in CTAs.
         cluster: [u32; 3],
     },
+    /// Launches that cannot run together.
+    #[error(
+        "{launches} launches together, on GPUs up to {gpu}: 1 to 16 launches on GPUs 0 to 15 can run together"
+    )]
+    Together {
+        /// Number of launches.
+        launches: usize,
+        /// The largest number of a GPU.
+        gpu: u32,
+    },
     /// The description of a tensor map is not valid.
     #[error("a tensor map in memory: {0}")]
     TensorMap(#[source] TensorMapError),

@@ -7,19 +7,20 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use ptx::inst::Inst;
 
 use crate::barrier::{ClusterBarrier, NamedBarrier};
-use crate::clock::Team;
+use crate::clock::{Team, first_of};
 use crate::flight::{Arrival, Load};
+use crate::lanes::ALL;
 use crate::launch::{Launch, Report};
 use crate::memory::Memory;
 use crate::multiply::{Scratch, Warpgroup};
 use crate::program::Program;
 use crate::progress::Standing;
 use crate::race::SharedRaces;
+use crate::run::Temper;
 use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Places, Shared};
 use crate::trace::Tracer;
 use crate::warp::Warp;
-use crate::word::Word;
 
 /// One CTA.
 #[derive(Debug)]
@@ -33,8 +34,6 @@ pub(crate) struct Cta {
     pub(crate) warpgroups: Vec<Warpgroup>,
     /// Accesses of threads to its shared memory.
     pub(crate) races: SharedRaces,
-    /// The words of its shared memory that atomic or ordered accesses use, by offset.
-    pub(crate) words: BTreeMap<u32, Word>,
     /// The last accesses by threads of other CTAs, by warp and lanes: the warp's count, and the operation.
     pub(crate) touched: BTreeMap<(usize, u32), (u32, usize)>,
     /// The last arrivals by threads of other CTAs at each mbarrier, by warp, lanes and offset.
@@ -59,7 +58,7 @@ pub(crate) struct Arrived {
 #[derive(Debug)]
 pub(crate) struct Machine<'p> {
     pub(crate) program: &'p Program,
-    pub(crate) launch: &'p Launch,
+    pub(crate) launch: &'p Launch<'p>,
     pub(crate) memory: &'p Memory,
     pub(crate) options: Options<'p>,
     pub(crate) ctas: Vec<Cta>,
@@ -89,8 +88,10 @@ pub(crate) struct Machine<'p> {
     pub(crate) random: Random,
     /// Whether the last turn of a warp ended with an operation that other clusters may wait for.
     pub(crate) signalled: bool,
-    /// The priorities of the warps under random schedules with odd seeds; the lowest value runs first.
-    pub(crate) ranks: Vec<u64>,
+    /// Whether it only looks for a moment, as none of the words that it polls has changed.
+    pub(crate) brief: bool,
+    /// How a random schedule treats the warps.
+    pub(crate) temper: Temper,
     pub(crate) fuel: u64,
 }
 
@@ -152,7 +153,7 @@ impl<'p> Machine<'p> {
     /// Creates the cluster with index `cluster` in the grid of clusters.
     pub(crate) fn new(
         program: &'p Program,
-        launch: &'p Launch,
+        launch: &'p Launch<'p>,
         memory: &'p Memory,
         options: Options<'p>,
         cluster: u64,
@@ -167,12 +168,12 @@ impl<'p> Machine<'p> {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
             shared: Shared::new(function.all_shared()).counted(Places {
-                multiplies: all + rank * groups,
-                barriers: all + cx * cy * cz * groups + rank,
+                multiplies: all + rank * (groups + warps_per_cta),
+                groups,
+                barriers: all + cx * cy * cz * (groups + warps_per_cta) + rank,
                 step: cx * cy * cz,
             }),
             races: SharedRaces::new(rank),
-            words: BTreeMap::new(),
             touched: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             named: Default::default(),
@@ -186,8 +187,15 @@ impl<'p> Machine<'p> {
             (0..warps_per_cta)
                 .map(move |index| Warp::new(program, (cta, index), cta * per_cta + index as usize, held))
         };
-        let warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
-        let team = Team { first: (cluster as u32).wrapping_mul(all), warps: all, per_cta: warps_per_cta };
+        let mut warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
+        let common = launch.common;
+        let gpus = common.is_several().then(|| launch.gpus());
+        let first = first_of(launch.slot).wrapping_add((cluster as u32).wrapping_mul(all));
+        let team = Team { first, warps: all, per_cta: warps_per_cta, gpus };
+        if let (true, Some(done)) = (common.is_several(), common.done(launch.gpu)) {
+            // Launches of one GPU run one after the other.
+            warps.iter_mut().for_each(|warp| warp.views.change(ALL, |_, view| view.read(&done, team)));
+        }
         let serial = options.schedule != Schedule::Paced;
         let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
         Self {
@@ -212,7 +220,8 @@ impl<'p> Machine<'p> {
             tracer,
             random: Random::new(options.seed, cluster),
             signalled: false,
-            ranks: Vec::new(),
+            brief: false,
+            temper: Temper::default(),
             fuel: options.fuel,
         }
     }

@@ -93,9 +93,9 @@ pub(crate) struct Mbarrier {
     pub(crate) tx: i64,
     /// The thread that initialised it.
     pub(crate) by: u16,
-    /// Whether that thread has fenced the initialisation.
-    pub(crate) fenced: bool,
-    /// The initialisation, and whether a cluster barrier has completed after its fence.
+    /// The fences of its initialisation: by the thread that initialised it, and proxy fences of others that knew of it.
+    pub(crate) fences: Vec<Used>,
+    /// The initialisation, and whether a cluster barrier has completed after a fence of it.
     pub(crate) made: Used,
     pub(crate) public: bool,
     /// The last use by each thread. Lanes that used it in one instruction share an entry.
@@ -126,7 +126,7 @@ impl Mbarrier {
             pending,
             tx: 0,
             by,
-            fenced: false,
+            fences: Vec::new(),
             made: Used::default(),
             public: false,
             users: Vec::new(),

@@ -28,6 +28,9 @@ pub struct Memory {
 
 struct Allocation {
     base: u64,
+    /// The GPU whose memory it is, and whether other GPUs may access it.
+    gpu: u32,
+    peers: bool,
     len: usize,
     words: Vec<AtomicU32>,
     /// One bit per byte: whether it has been written.
@@ -124,12 +127,19 @@ impl Memory {
     /// A program that reads a byte before it is written traps. At least 16 MiB after the allocation stay
     /// unused, so an access shortly past the end traps too.
     pub fn allocate(&mut self, bytes: usize) -> u64 {
+        self.allocate_on(0, bytes, false)
+    }
+
+    /// The same in the memory of one of several GPUs ([`launch_together`](crate::launch_together)). `peers`: the other
+    /// GPUs may access it too, at the same address.
+    pub fn allocate_on(&mut self, gpu: u32, bytes: usize, peers: bool) -> u64 {
         let base = self.next;
         let size = u64::try_from(bytes).unwrap_or(u64::MAX);
         let end = base.saturating_add(size).checked_next_multiple_of(ALIGNMENT);
         self.next = end.and_then(|end| end.checked_add(GUARD)).unwrap_or(u64::MAX);
         let written = zeroed(bytes.div_ceil(32));
-        self.allocations.push(Allocation { base, len: bytes, words: zeroed(bytes.div_ceil(4)), written });
+        let words = zeroed(bytes.div_ceil(4));
+        self.allocations.push(Allocation { base, gpu, peers, len: bytes, words, written });
         base
     }
 
@@ -205,6 +215,11 @@ impl Memory {
     /// Size in bytes of the allocation that begins at an address; `None` if none does.
     pub fn size(&self, address: u64) -> Option<usize> {
         self.below(address).filter(|one| one.base == address).map(|one| one.len)
+    }
+
+    /// The GPU whose memory an address is in, and whether other GPUs may access it.
+    pub(crate) fn owner(&self, address: u64) -> Option<(u32, bool)> {
+        self.find(address, 1).map(|(allocation, _)| (allocation.gpu, allocation.peers))
     }
 
     /// The allocation that begins at or below an address.

@@ -20,6 +20,7 @@ mod global;
 mod history;
 #[cfg(test)]
 mod model;
+mod observed;
 mod runs;
 mod shared;
 
@@ -29,8 +30,9 @@ use crate::clock::{Team, View};
 
 pub(crate) use chunk::Claim;
 pub(crate) use global::Races;
+pub(crate) use observed::{Link, Observed};
 pub(crate) use runs::{Run, runs};
-pub(crate) use shared::SharedRaces;
+pub(crate) use shared::{SharedRaces, is_global, key};
 
 /// How memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,13 +47,22 @@ pub(crate) struct Kind {
     /// Whether lanes of the instruction write different values to the same address. Then no lane knows that
     /// its own value is the one that stays.
     disputed: bool,
+    /// Whether it adds a floating-point number to a sum that has to be made in order.
+    sums: bool,
     /// Whether it is a read of memory that nobody may write while the kernel runs (`ld.global.nc`).
     constant: bool,
 }
 
 impl Kind {
-    pub(crate) const READ: Self =
-        Self { write: false, atomic: None, size: 0, asynchronous: false, disputed: false, constant: false };
+    pub(crate) const READ: Self = Self {
+        write: false,
+        atomic: None,
+        size: 0,
+        asynchronous: false,
+        disputed: false,
+        sums: false,
+        constant: false,
+    };
     pub(crate) const CONSTANT: Self = Self { constant: true, ..Self::READ };
     pub(crate) const WRITE: Self = Self { write: true, ..Self::READ };
 
@@ -62,6 +73,10 @@ impl Kind {
 
     pub(crate) const fn asynchronous(self) -> Self {
         Self { asynchronous: true, ..self }
+    }
+
+    pub(crate) const fn sums(self, sums: bool) -> Self {
+        Self { sums, ..self }
     }
 
     pub(crate) const fn disputed(self, disputed: bool) -> Self {
@@ -155,6 +170,8 @@ pub(crate) struct Conflict {
     /// Whether the accesses are ordered, but no proxy fence separates the earlier store from the asynchronous
     /// access.
     pub(crate) unfenced: bool,
+    /// Whether both add to a sum that has to be made in order.
+    pub(crate) sums: bool,
     /// Whether one of them is a read of constant memory, which the other one writes, in whatever order.
     pub(crate) constant: bool,
 }
@@ -164,8 +181,8 @@ mod tests {
     use super::*;
     use crate::clock::NEVER;
 
-    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1 };
-    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1 };
+    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1, gpus: None };
+    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1, gpus: None };
 
     fn who(warp: u32, view: &View) -> Who<'_> {
         let team = if warp < 2 { TEAM } else { OTHER };
@@ -214,7 +231,7 @@ mod tests {
     /// No reader of a word is forgotten, however many there are: a write to it, or to a part of it, must come after each read.
     #[test]
     fn many_readers_are_all_remembered() {
-        const MANY: Team = Team { first: 0, warps: 64, per_cta: 1 };
+        const MANY: Team = Team { first: 0, warps: 64, per_cta: 1, gpus: None };
         let stranger = View::default();
         let of = |warp: u32| Who { team: MANY, pc: 1, ..who(warp, &stranger) };
         let knows = |all: core::ops::Range<usize>| {
@@ -265,16 +282,16 @@ mod tests {
         }
         let write = |view| races.access(0x4000, 4, Kind::WRITE, who(1, view));
         assert_eq!(write(&stranger).unwrap_err().lane, 0);
-        // An atomic access stands for an earlier one of the same size that it comes after.
+        // An atomic access stands for an earlier one of the same size that it comes after, in the same CTA.
         let knows = |warp: usize| {
             let mut view = View::default();
             view.known.raise(warp, 1);
             view
         };
-        for (sizes, orders) in [([4u32, 4], true), ([8, 4], false)] {
+        for (sizes, per_cta, orders) in [([4u32, 4], 4, true), ([8, 4], 4, false), ([4, 4], 1, false)] {
             let races = Races::new();
             let atomic = |size: u32| Kind::WRITE.atomic(Scope::Gpu, size);
-            let team = Team { first: 0, warps: 4, per_cta: 1 };
+            let team = Team { first: 0, warps: 4, per_cta, gpus: None };
             races
                 .access(0x4000, sizes[0].into(), atomic(sizes[0]), Who { team, ..who(0, &stranger) })
                 .unwrap();

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::numerics::Numerics;
 use crate::trace::Recorder;
+use crate::trap::Warnings;
 
 /// The order in which warps run, and the moment at which asynchronous work completes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -76,6 +77,8 @@ pub struct Options<'a> {
     /// Ends the launch soon after it becomes true, with [`Failure::Stopped`](crate::Failure::Stopped): for example
     /// when a user interrupts it. Memory is then written in part. Default: `None`.
     pub stop: Option<&'a AtomicBool>,
+    /// Collects debatable faults, which then do not end the launch. Default: `None`; they end it as any other.
+    pub warnings: Option<&'a Warnings>,
     /// Records everything that happens. Default: `None`, which records nothing.
     pub trace: Option<&'a Recorder>,
 }
@@ -91,6 +94,7 @@ impl Default for Options<'_> {
             dependent: false,
             progress: None,
             stop: None,
+            warnings: None,
             trace: None,
         }
     }
@@ -114,6 +118,7 @@ impl fmt::Debug for Options<'_> {
             .field("dependent", &self.dependent)
             .field("progress", &self.progress.is_some())
             .field("stop", &self.stop)
+            .field("warnings", &self.warnings.is_some())
             .field("trace", &self.trace.is_some())
             .finish()
     }

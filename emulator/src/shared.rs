@@ -102,8 +102,11 @@ pub(crate) struct Shared {
 /// The clock indices of one CTA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
-    /// Index of the multiplies that the first warpgroup has waited for. The other warpgroups follow.
+    /// Index of the multiplies that the first warpgroup has waited for. The other warpgroups follow, then each warp of
+    /// the CTA with those that it has waited for itself.
     pub(crate) multiplies: u32,
+    /// Number of warpgroups.
+    pub(crate) groups: u32,
     /// Index of the first mbarrier's phases, and the distance to the index of the next mbarrier.
     pub(crate) barriers: u32,
     pub(crate) step: u32,
@@ -137,6 +140,12 @@ impl Shared {
     /// The clock index of the multiplies that a warpgroup has waited for.
     pub(crate) fn multiplies(&self, group: usize) -> Option<usize> {
         Some(self.places?.multiplies as usize + group)
+    }
+
+    /// The clock index of the multiplies that a warp of the CTA has waited for.
+    pub(crate) fn waited(&self, warp: usize) -> Option<usize> {
+        let Places { multiplies, groups, .. } = self.places?;
+        Some((multiplies + groups) as usize + warp)
     }
 
     /// Checks that a range is inside the memory and begins at a multiple of `alignment`.
@@ -198,13 +207,6 @@ impl Shared {
         mark(granule, mask);
         self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
         Ok(())
-    }
-
-    /// Marks the mbarriers that a thread initialised as fenced.
-    pub(crate) fn fence_barriers(&mut self, thread: u16) {
-        for barrier in self.barriers.values_mut().filter(|barrier| barrier.by == thread) {
-            barrier.fenced = true;
-        }
     }
 
     /// Takes ownership of a 16-byte chunk for an asynchronous read. `wanted` says whether its content is
@@ -386,15 +388,6 @@ impl Shared {
         self.barriers.get_mut(&offset).ok_or(Fault::MbarrierUninitialised { offset: reported(offset) })
     }
 
-    /// An mbarrier for the async proxy or another CTA. Its initialisation must have been fenced.
-    pub(crate) fn fenced_barrier(&mut self, offset: u32) -> Result<&mut Mbarrier, Fault> {
-        let barrier = self.barrier(offset)?;
-        if !barrier.fenced {
-            return Err(Fault::MbarrierNotFenced { offset: reported(offset), by: barrier.by.into() });
-        }
-        Ok(barrier)
-    }
-
     /// Marks bytes as written by asynchronous work that a phase of the mbarrier at `through` completed. `adds`: by
     /// reductions, which leave what was there before them part of the value.
     fn mark_landed(&mut self, (offset, bytes): (u32, u32), landed: (u32, u32), through: u32, adds: bool) {
@@ -485,10 +478,26 @@ impl Shared {
         self.multiplied(offset, bytes, view)
     }
 
-    /// The same check for a thread that writes.
-    pub(crate) fn may_write(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
+    /// The same check for a thread that writes, in a warpgroup of this CTA if it has one. Its warp's own wait for a multiply
+    /// is about the warp's own part of it, and the other three warps of the warpgroup may still read.
+    pub(crate) fn may_write(
+        &self,
+        (offset, bytes): (u32, u32),
+        view: &View,
+        group: Option<usize>,
+    ) -> Result<(), Fault> {
         self.observed(offset, bytes, &view.known)?;
-        self.multiplied(offset, bytes, view)
+        self.multiplied(offset, bytes, view)?;
+        let Some((group, table)) = group.and_then(|group| Some((group, self.multiplied.get(group)?))) else {
+            return Ok(());
+        };
+        let last = table.get(Self::range(offset, bytes)).unwrap_or_default().iter().max();
+        let last = last.copied().unwrap_or(0);
+        let known = |warp: usize| self.waited(warp).is_none_or(|place| view.executed(place) >= last);
+        if last > 0 && !(4 * group..4 * group + 4).all(known) {
+            return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
+        }
+        Ok(())
     }
 
     /// Remembers the chunks that a multiply of a warpgroup reads. `number` is the number of the multiply.

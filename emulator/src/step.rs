@@ -99,7 +99,10 @@ impl Machine<'_> {
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
             Inst::Alu(inst) => alu::alu(registers, inst)?,
-            Inst::Warp(inst) => exchange::exchange(state, inst, &self.options)?,
+            Inst::Warp(inst) => {
+                let apart = self.apart();
+                exchange::exchange(&mut self.warps[warp], inst, (&self.options, apart))?;
+            }
             Inst::CopyAsync(copy) => return self.copy_async(warp, copy),
             Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),
             Inst::Atomic(atomic) => return self.atomic(warp, atomic),

@@ -80,14 +80,16 @@ impl Raw {
         bytes
     }
 
-    /// `None` if the emulator did not make the bytes.
+    /// Zeros are a map without values, whose fields can be replaced. `None` for other bytes that the emulator did not
+    /// make.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut words = [0u64; 16];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().ok()?);
         }
         let [magic, head, address, boxes, d0, d1, d2, d3, d4, s1, s2, s3, s4, steps, lower, upper] = words;
-        (magic == MAGIC && bytes.len() == TENSOR_MAP_BYTES).then_some(Self {
+        let made = magic == MAGIC || words.iter().all(|&word| word == 0);
+        (made && bytes.len() == TENSOR_MAP_BYTES).then_some(Self {
             rank: head & 0xFF,
             element: head >> 8 & 0xFF,
             swizzle: head >> 16 & 0x3,
@@ -385,7 +387,8 @@ mod tests {
             }
         );
         assert_eq!(u64::from(map.box_bytes()), description.box_bytes());
-        assert_eq!(decode(&[0; 128]), None);
+        assert_eq!(decode(&[1; 128]), None);
+        assert!(decode(&[0; 128]).unwrap().is_err(), "zeros are a map without values");
         assert_eq!(decode(&[]), None);
     }
 
@@ -432,7 +435,24 @@ mod tests {
             let map = decode(&replaced(&bytes, field, value).unwrap()).unwrap();
             assert!(map.is_err(), "{why}: {map:?}");
         }
-        assert_eq!(replaced(&[0; 128], Rank, 1), None);
+        assert_eq!(replaced(&[1; 128], Rank, 1), None);
+        // From zeros, field by field.
+        let fields = [
+            (Rank, 1),
+            (Element(TensorElement::Bf16), 0),
+            (Address, 0x1000),
+            (Extent(0), 64),
+            (Extent(1), 8),
+            (Stride(1), 128),
+            (Box(0), 64),
+            (Box(1), 8),
+            (ElementStride(0), 1),
+            (ElementStride(1), 1),
+        ];
+        let made =
+            fields.into_iter().fold([0; 128], |map, (field, value)| replaced(&map, field, value).unwrap());
+        let made = decode(&made).unwrap().unwrap();
+        assert_eq!((made.rank, made.box_bytes()), (2, 1024));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod fault;
 mod own;
 mod rule;
 mod tensor;
+mod warnings;
 
 use ptx::{Name, SourceSite};
 
@@ -12,6 +13,7 @@ pub use fault::{Fault, Owner};
 pub use own::OwnFault;
 pub use rule::Rule;
 pub use tensor::TensorFault;
+pub use warnings::Warnings;
 
 /// A fault and its place. Its `Display` text is the report that users read.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +38,8 @@ pub struct Place {
     pub site: Option<SourceSite>,
     /// The instruction's name.
     pub instruction: &'static str,
+    /// The GPU, if several run together.
+    pub gpu: Option<u32>,
     /// The CTA's coordinates in the grid.
     pub cta: [u32; 3],
     /// The CTA's rank in its cluster.

@@ -167,6 +167,12 @@ impl Views {
         self.change(mask, |_, view| view.join(released));
     }
 
+    /// Begins an instruction that accesses memory: it gets a count of its own.
+    pub(crate) fn begin(&mut self) -> u32 {
+        self.count += 1;
+        self.count
+    }
+
     /// The union of what the lanes of a mask know, including what they did so far. Starts a new count.
     pub(crate) fn publish(&mut self, mask: u32) -> View {
         let all = self.told(mask);
@@ -293,7 +299,7 @@ impl Views {
 mod tests {
     use super::*;
 
-    const TEAM: Team = Team { first: 0, warps: 4, per_cta: 2 };
+    const TEAM: Team = Team { first: 0, warps: 4, per_cta: 2, gpus: None };
 
     #[test]
     fn lanes_know_of_each_other_after_they_met() {

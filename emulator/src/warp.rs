@@ -481,6 +481,11 @@ impl<'p> Warp<'p> {
         self.index.wrapping_mul(32).wrapping_add(lane as u32) as u16
     }
 
+    /// Its warpgroup, if it is in the CTA with this index in the cluster.
+    pub(crate) fn group_in(&self, cta: usize) -> Option<usize> {
+        (self.cta == cta).then_some((self.index / 4) as usize)
+    }
+
     /// Whether a wait of the active lanes for all except the newest `pending` groups covers a store.
     pub(crate) fn covers(&self, pending: u32, store: &Store) -> bool {
         self.waits_for(pending, store.lane, store.group)

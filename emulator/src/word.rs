@@ -9,7 +9,7 @@
 //! atomicity); Kang et al., "A promising semantics for relaxed-memory concurrency", POPL 2017, without
 //! promises: a read never returns a write of which the execution is still to come (load buffering).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use ptx::Scope;
@@ -17,6 +17,7 @@ use ptx::inst::{AtomicOp, AtomicType};
 
 use crate::clock::{Letter, Team, View};
 use crate::numerics::changed;
+use crate::race::Link;
 
 /// A release: its scope, the releasing warp, and what the releasing thread knew.
 pub(crate) type Release = (Scope, u32, Arc<Letter>);
@@ -28,6 +29,8 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> u64 {
 
 /// Number of values that are kept, including the last one.
 const KEPT: usize = 8;
+/// Number of writes of one thread that can be told apart, when another thread has seen one of them.
+const MADE: usize = 4;
 /// Number of consecutive accesses of a thread that may miss the last write. The next one sees it.
 const PATIENCE: u32 = 4;
 
@@ -81,7 +84,8 @@ impl Releases {
 
     /// What an acquire in a scope by a warp gets to know.
     pub(crate) fn visible(&self, scope: Scope, warp: u32, team: Team) -> impl Iterator<Item = &Arc<Letter>> {
-        let all = scope >= Scope::Gpu;
+        // With several GPUs, no scope below the system's includes all.
+        let all = scope >= Scope::Gpu && team.gpus.is_none();
         let wide = self.wide.iter().filter(move |_| all);
         let each = self.each.iter().flat_map(|each| each.iter());
         let each = each.filter(move |((by_scope, by), _)| {
@@ -106,6 +110,8 @@ impl Releases {
 #[derive(Clone, Debug)]
 pub(crate) struct Publishes {
     pub(crate) scope: Scope,
+    /// Whether the access also acquires.
+    pub(crate) acquires: bool,
     pub(crate) release: Option<Arc<Letter>>,
     pub(crate) fences: Vec<(Scope, Arc<Letter>)>,
 }
@@ -132,12 +138,14 @@ pub(crate) struct Done {
     pub(crate) old: u64,
     /// What an atomic operation with a result may acquire. A reduction acquires nothing (PTX ISA "red").
     pub(crate) releases: Releases,
+    /// The write that it has seen.
+    pub(crate) observed: Option<Link>,
     /// The value that the word has now; `None` if there was no write.
     pub(crate) new: Option<u64>,
 }
 
 /// A write, and what it releases.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Write {
     /// Its number. Numbers do not follow the coherence order.
     id: u64,
@@ -147,11 +155,14 @@ struct Write {
     warp: u32,
     lane: u32,
     count: u32,
+    scope: Scope,
     /// What its own thread releases with it.
     own: Vec<Release>,
     releases: Releases,
     /// Whether it is part of an atomic operation.
     atomic: bool,
+    /// Whether it and all writes of its chain before it are releases: who acquires it knows them all.
+    released: bool,
     /// The reduction that made it, while no read has returned it.
     reduce: Option<Reduce>,
 }
@@ -197,6 +208,8 @@ pub(crate) struct Word {
     /// The last release of each thread by an access to this word, by warp, lane and scope. Later strong writes
     /// of the thread to the word release it too (PTX ISA 8.8 "Release and acquire patterns").
     released: BTreeMap<(u32, u32, Scope), Arc<Letter>>,
+    /// The last writes of each thread, by warp and lane: the warp's count, and the write.
+    made: HashMap<(u32, u32), VecDeque<(u32, Link)>>,
 }
 
 impl Word {
@@ -209,7 +222,23 @@ impl Word {
             self.readers.clear();
             self.next += 1;
             let releases = Releases { chain: self.next, ..Releases::default() };
-            self.writes.push_back(Write { id: self.next, value, releases, ..Write::default() });
+            let (own, scope) = (Vec::new(), Scope::System);
+            let (atomic, released, reduce) = (false, false, None);
+            let id = self.next;
+            let write = Write {
+                id,
+                value,
+                warp: 0,
+                lane: 0,
+                count: 0,
+                scope,
+                own,
+                releases,
+                atomic,
+                released,
+                reduce,
+            };
+            self.writes.push_back(write);
         }
     }
 
@@ -262,8 +291,31 @@ impl Word {
         self.readers.insert(key, Reader { count: who.count, write, stale });
     }
 
-    /// A read. Returns the number of the write that it sees, its value and its releases.
-    pub(crate) fn read(&mut self, who: Visitor<'_>, choice: Choice) -> (u64, u64, &Releases) {
+    /// The strong write that a lane of a warp made at this count of the warp.
+    pub(crate) fn made(&self, (warp, lane, count): (u32, u32, u32)) -> Option<Link> {
+        let made = self.made.get(&(warp, lane))?;
+        made.iter().rev().find(|(at, _)| *at == count).map(|(_, link)| *link)
+    }
+
+    /// What a thread that reads in a scope has seen, if it returns the write at a position: nothing, if the two
+    /// are not atomic with respect to each other.
+    /// With an acquire, nothing is left to see of a chain of releases.
+    fn observed(&self, who: Visitor<'_>, (scope, acquires): (Scope, bool), at: usize) -> Option<Link> {
+        let write = self.writes.get(at).filter(|write| !(acquires && write.released))?;
+        let strong = write.count > 0 && who.team.together(scope, write.scope, (who.warp, write.warp));
+        let chain = write.releases.chain;
+        let of_chain = |write: &&Write| write.releases.chain == chain;
+        let last = self.writes.range(..=at).filter(of_chain).map(|write| write.id).max()?;
+        strong.then_some((chain, last))
+    }
+
+    /// A read. Returns the number of the write that it sees, its value and its releases, and what it has seen.
+    pub(crate) fn read(
+        &mut self,
+        who: Visitor<'_>,
+        (scope, acquires): (Scope, bool),
+        choice: Choice,
+    ) -> (u64, u64, &Releases, Option<Link>) {
         let mut at = self.last();
         if self.writes.len() > 1 {
             if choice != Choice::Newest {
@@ -272,8 +324,9 @@ impl Word {
             }
             self.sees(who, at);
         }
+        let observed = self.observed(who, (scope, acquires), at);
         let write = &self.writes[at];
-        (write.id, write.value, &write.releases)
+        (write.id, write.value, &write.releases, observed)
     }
 
     /// The positions that a new write of a thread may take.
@@ -304,6 +357,7 @@ impl Word {
             Made::Stored(value) => value,
             Made::Changed(change) => {
                 done.releases = before.releases.clone();
+                done.observed = self.observed(who, (publishes.scope, publishes.acquires), at - 1);
                 if history {
                     self.sees(who, at - 1);
                 }
@@ -315,6 +369,7 @@ impl Word {
             Made::Reduced((op, ty, flush, b)) => changed(op, ty, flush, old, b),
         };
         let reduce = if let Made::Reduced(reduce) = made { Some(reduce) } else { None };
+        let (scope, is_release) = (publishes.scope, publishes.release.is_some());
         let own = self.published(who, publishes);
         self.next += 1;
         let write = Write {
@@ -323,13 +378,22 @@ impl Word {
             warp: who.warp,
             lane: who.lanes.trailing_zeros(),
             count: who.count,
+            scope,
             own,
             releases: Releases::default(),
             atomic: !matches!(made, Made::Stored(_)),
+            released: is_release,
             reduce,
         };
         self.writes.insert(at, write);
         self.carry_on(at, history);
+        let link =
+            self.writes.get(at).map_or((self.next, self.next), |write| (write.releases.chain, write.id));
+        let made = self.made.entry((who.warp, who.lanes.trailing_zeros())).or_default();
+        made.push_back((who.count, link));
+        if made.len() > MADE {
+            made.pop_front();
+        }
         while self.writes.len() > if history { KEPT } else { 1 } {
             self.writes.pop_front();
         }
@@ -339,7 +403,7 @@ impl Word {
     /// The releases of a write. With a write that is no release itself, its thread releases again what it has
     /// released by earlier accesses to this word.
     fn published(&mut self, who: Visitor<'_>, publishes: Publishes) -> Vec<Release> {
-        let Publishes { scope, release, fences } = publishes;
+        let Publishes { scope, acquires: _, release, fences } = publishes;
         let (warp, lane) = (who.warp, who.lanes.trailing_zeros());
         if let Some(letter) = release {
             self.released.insert((warp, lane, scope), Arc::clone(&letter));
@@ -362,6 +426,7 @@ impl Word {
             if let (true, Some((op, ty, flush, b))) = (at > first, write.reduce) {
                 write.value = changed(op, ty, flush, before.value, b);
             }
+            write.released &= !write.atomic || before.released;
             write.releases = match (write.atomic, history) {
                 (false, _) => Releases { chain: write.id, ..Releases::default() },
                 (true, true) => before.releases.clone(),
@@ -378,9 +443,10 @@ impl Word {
 mod tests {
     use super::*;
 
-    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1 };
-    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1 };
-    const SILENT: Publishes = Publishes { scope: Scope::Gpu, release: None, fences: Vec::new() };
+    const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1, gpus: None };
+    const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1, gpus: None };
+    const SILENT: Publishes =
+        Publishes { scope: Scope::Gpu, acquires: false, release: None, fences: Vec::new() };
 
     fn visitor(warp: u32, count: u32, view: &View) -> Visitor<'_> {
         let team = if warp < 2 { TEAM } else { OTHER };
@@ -410,7 +476,8 @@ mod tests {
         view.known.raise(0, 9);
         let stranger = View::default();
         let acquired = |word: &mut Word, scope, warp, team| {
-            let (_, _, releases) = word.read(visitor(warp, 1, &stranger), Choice::Newest);
+            let (_, _, releases, _) =
+                word.read(visitor(warp, 1, &stranger), (Scope::Gpu, false), Choice::Newest);
             let mut mine = View::default();
             releases.visible(scope, warp, team).for_each(|letter| mine.read(letter, team));
             mine.known.of(0, team)
@@ -427,7 +494,8 @@ mod tests {
                 word.holds(0, 4);
                 let last = (Choice::Newest, history);
                 let letter = Some(Arc::new(view.write(TEAM)));
-                let publishes = Publishes { scope: release, release: letter, fences: Vec::new() };
+                let publishes =
+                    Publishes { scope: release, acquires: false, release: letter, fences: Vec::new() };
                 word.write(Made::Stored(1), visitor(0, 9, &view), publishes, last);
                 assert_eq!(acquired(&mut word, acquire, warp, team), want, "{why}");
                 word.write(Made::Changed(&|_| Some(2)), visitor(1, 1, &stranger), SILENT, last);
@@ -444,7 +512,8 @@ mod tests {
     fn old_values_are_seen_as_far_as_nothing_hides_them() {
         let stranger = View::default();
         let mut word = word(&[1, 2, 3], &stranger);
-        let mut read = |warp, view: &View, choice| word.read(visitor(warp, 9, view), choice).1;
+        let mut read =
+            |warp, view: &View, choice| word.read(visitor(warp, 9, view), (Scope::Gpu, false), choice).1;
         assert_eq!(read(0, &stranger, Choice::Oldest), 3, "its own writes");
         assert_eq!(read(1, &stranger, Choice::Oldest), 0);
         assert_eq!(read(1, &stranger, Choice::Newest), 3);
@@ -462,10 +531,16 @@ mod tests {
     fn who_looks_again_and_again_sees_the_last_write() {
         let stranger = View::default();
         let mut word = word(&[1], &stranger);
-        let reads: Vec<u64> = (0..8).map(|_| word.read(visitor(1, 1, &stranger), Choice::Oldest).1).collect();
+        let reads: Vec<u64> = (0..8)
+            .map(|_| word.read(visitor(1, 1, &stranger), (Scope::Gpu, false), Choice::Oldest).1)
+            .collect();
         assert_eq!(reads, [0, 0, 0, 0, 1, 1, 1, 1]);
         word.holds(7, 4);
-        assert_eq!(word.read(visitor(1, 1, &stranger), Choice::Oldest).1, 7, "a plain store hides all");
+        assert_eq!(
+            word.read(visitor(1, 1, &stranger), (Scope::Gpu, false), Choice::Oldest).1,
+            7,
+            "a plain store hides all"
+        );
     }
 
     #[test]
@@ -479,7 +554,7 @@ mod tests {
         assert_eq!(add(&mut sums, 1, (8, given), Choice::Oldest), (7, Some(15)), "after its own");
         let mut stored = word(&[5], &stranger);
         assert_eq!(add(&mut stored, 1, (1, given), Choice::Oldest), (0, Some(5)), "the store comes last");
-        let read = stored.read(visitor(2, 9, &stranger), Choice::Oldest).1;
+        let read = stored.read(visitor(2, 9, &stranger), (Scope::Gpu, false), Choice::Oldest).1;
         assert_eq!(read, 0);
         assert_eq!(add(&mut stored, 1, (1, given), Choice::Oldest), (1, Some(5)));
         // A lock: taken by warp 1, given back by a store, and taken by warp 2.

@@ -72,7 +72,7 @@ fn a_long_chain_shares_what_it_knows() {
     let start = Instant::now();
     run(3000, Schedule::Default);
     let time = start.elapsed();
-    assert!(time < Duration::from_secs(10), "{time:?}");
+    assert!(time < Duration::from_secs(20), "{time:?}");
 }
 
 fn built(name: &str, threads: u32, body: impl FnOnce(&Builder)) -> Program {

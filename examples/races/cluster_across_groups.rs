@@ -1,6 +1,6 @@
 //! Groups with an odd number of tiles, computed by clusters of two CTAs: one cluster gets the last tile of a
-//! first of the next. Its leader sees that they share no operand and loads for itself; the other CTA waits for the
-//! leader's multicast.
+//! group and the first tile of the next. Its leader sees that the two tiles share no operand, and loads only
+//! its own. The other CTA waits for the leader's multicast.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -19,6 +19,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 2,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

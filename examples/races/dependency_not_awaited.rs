@@ -1,4 +1,5 @@
 //! A programmatic dependent launch: the kernel may begin before the kernel that writes its operands has
+//! ended. It loads the operands immediately.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -16,6 +17,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 1,
     dependent: true,
+    silent: None,
     arguments,
     program,
 };

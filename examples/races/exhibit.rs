@@ -29,6 +29,8 @@ pub(crate) struct Exhibit {
     pub(crate) cluster: u32,
     /// Whether the grid may begin before the previous grid has ended.
     pub(crate) dependent: bool,
+    /// Why the emulator reports nothing, if it does not. `None` for the others, which it must find.
+    pub(crate) silent: Option<&'static str>,
     /// Fills memory, and returns the kernel's arguments.
     pub(crate) arguments: fn(&mut Memory) -> Vec<Argument>,
     /// Emits the kernel. The flag selects the twin.
@@ -42,7 +44,7 @@ impl Exhibit {
             name: self.name.replace('-', "_"),
             target: Target::Sm90a,
             threads: self.threads,
-            shared_bytes: 8192,
+            shared_bytes: 16384,
             cluster: [self.cluster, 1, 1],
         };
         Ok(Program::new(&Function::build(entry, |f| (self.program)(f, mended)).verify()?))

@@ -1,4 +1,5 @@
 //! A `wgmma` whose A comes from registers is still running when the next fragments are loaded into the same
+//! registers.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -17,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 128,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

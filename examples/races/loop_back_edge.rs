@@ -1,5 +1,5 @@
 //! All threads store a tile that two warpgroups multiply. A barrier is missing at the loop's back edge: the
-//! warpgroup stores the next tile while the other's multiply reads.
+//! faster warpgroup stores the next tile while the other warpgroup's `wgmma` still reads the old one.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 256,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

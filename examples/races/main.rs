@@ -1,5 +1,5 @@
-//! Races that other libraries shipped. Each is a one-page program with a twin without the bug; the emulator
-//! finds the bug.
+//! Bugs that other libraries shipped: races and hangs. Each is a one-page program with a twin without the bug; the
+//! emulator finds the bug, or the program says why it reports nothing.
 //!
 //! `cargo run --release --example races` lists them; `-- NAME` runs one of them, `-- all` runs all. No GPU is
 //! needed. `docs/races.md` shows all of them on one page.
@@ -39,7 +39,7 @@ fn show(one: &exhibit::Exhibit) -> Result<(), Box<dyn Error>> {
                 bug.found, bug.runs
             );
         }
-        None => println!("\nnone of {} schedules finds it", bug.runs),
+        None => println!("\nnone of {} schedules finds it: {}", bug.runs, one.silent.unwrap_or("it must")),
     }
     match twin.first {
         None => println!("\nthe twin passes all of {}\n", twin.runs),

@@ -1,5 +1,5 @@
 //! The epilogue's staging buffer is the memory of the operands. The leader of a cluster multicasts the next
-//! operand when its own epilogue is done; its peer's epilogue may still read.
+//! tile's operand when its own epilogue is done, but its peer's epilogue may still read the buffer.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 2,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

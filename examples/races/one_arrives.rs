@@ -1,5 +1,5 @@
 //! 32 lanes store to shared memory, and one of them arrives at the mbarrier for all. Its arrival releases
-//! stores, not those of the other lanes.
+//! only its own stores, not those of the other lanes.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -17,6 +17,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 64,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

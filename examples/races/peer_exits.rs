@@ -1,5 +1,5 @@
 //! The first CTA of a cluster adds up partial sums in the shared memory of its peers. A peer that has nothing
-//! ends, and its shared memory with it.
+//! more to do exits, and its shared memory is released.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -17,6 +17,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 2,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

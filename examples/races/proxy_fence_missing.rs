@@ -1,5 +1,5 @@
 //! Threads store a tile to shared memory, wait at a barrier, and then a tensor store copies the tile to
-//! it may read what was there before.
+//! global memory. Without a proxy fence the copy may read old bytes.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 128,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

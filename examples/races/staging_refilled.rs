@@ -1,5 +1,5 @@
 //! The staging buffer of a persistent kernel's epilogue. One thread waits until the tensor store has read the
-//! do not wait for that thread, and fill it for the next tile.
+//! buffer. The other threads do not wait for that thread, and refill the buffer for the next tile.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 64,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

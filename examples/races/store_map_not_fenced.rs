@@ -1,5 +1,5 @@
 //! A grouped GEMM whose output has a tensor map per group. One warp writes the map of the next group and
-//! warp that stores through it never acquires it.
+//! releases it. The warp that stores through the map never acquires it.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 64,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

@@ -1,5 +1,5 @@
 //! A grouped GEMM keeps one tensor map in global memory. It changes the map to the next group's operand while
-//! group before still read through it.
+//! the copies of the previous group still read through it.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 32,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

@@ -1,5 +1,5 @@
 //! Two warpgroups multiply with the same tile of B. Each waits for its own `wgmma`. Then the first warpgroup
-//! tile there with cp.async, while the second one's multiply may still read.
+//! copies the next tile over it with cp.async, while the second warpgroup's `wgmma` may still read.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -18,6 +18,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     threads: 256,
     cluster: 1,
     dependent: false,
+    silent: None,
     arguments,
     program,
 };

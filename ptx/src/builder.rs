@@ -64,6 +64,7 @@ struct State {
     /// The line that statements are attributed to, within [`Builder::for_caller`].
     site: Option<SourceSite>,
     regions: Vec<Region>,
+    ordered_sums: bool,
     /// Registers that hold addresses in dynamic shared memory, with the offset of each in bytes.
     shared: BTreeMap<Reg, u32>,
 }
@@ -89,6 +90,7 @@ impl Function {
             registers: state.registers,
             refusals: state.refusals,
             regions: state.regions,
+            ordered_sums: state.ordered_sums,
             names: Vec::new(),
             variables: Vec::new(),
             block: [threads, 1, 1],
@@ -330,6 +332,13 @@ impl Builder {
             let region = Region { offset: base.wrapping_add(region.offset), ..region };
             self.state.borrow_mut().regions.push(region);
         }
+    }
+
+    /// Promises that the floating-point numbers added to a word of global memory, by whichever threads and copies, are added
+    /// in a fixed order, so that a sum has the same bits in each run. The emulator refuses a program that breaks the
+    /// promise. It does not change the text.
+    pub fn order_sums(&self) {
+        self.state.borrow_mut().ordered_sums = true;
     }
 
     // ---- control flow ----

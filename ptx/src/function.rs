@@ -204,6 +204,9 @@ pub struct Function {
     /// Names of parts of shared memory, stated by
     /// [`Builder::name_shared`](crate::Builder::name_shared).
     pub regions: Vec<Region>,
+    /// Whether the program promises that each sum of floating-point numbers in global memory is made in a fixed order
+    /// ([`Builder::order_sums`](crate::Builder::order_sums)). The emulator finds additions to a word that nothing orders.
+    pub ordered_sums: bool,
     /// Violations stated by [`Builder::refuse`](crate::Builder::refuse). The verifier reports them.
     pub refusals: Vec<Violation>,
 }

@@ -8,7 +8,7 @@ use ptx::Function;
 use ptx::mutate::{Change, Mutation, mutations};
 use serde::Serialize;
 
-use super::finding::Spot;
+use super::finding::{Finding, Spot};
 use super::launch::Launch;
 use super::run::{Fact, Options, Trial, each, read};
 use super::{CheckError, Report};
@@ -91,7 +91,14 @@ pub(super) fn mutated(
         for &by in &sweep {
             let outcome = trial.run(by, fuel, (options.stop, None))?;
             let other = || trial.varying(&first.ends, &outcome).iter().any(|name| !varies(name));
-            match outcome.facts.first() {
+            // A warning that the unbroken kernel has says nothing, either.
+            let known = |fact: &&Fact| {
+                let Fact::Trap { trap, warning: true, .. } = fact else { return false };
+                let line = trap.place.as_ref().and_then(|place| Some(place.site.as_ref()?.line()));
+                let same = |of: &Finding| of.rule == trap.fault.rule() && of.line() == line;
+                unbroken.findings.iter().any(same)
+            };
+            match outcome.facts.iter().find(|fact| !known(fact)) {
                 Some(Fact::Trap { trap, .. }) => return Ok(Some(trap.fault.rule().name)),
                 Some(Fact::Buffer { rule, .. }) => return Ok(Some(rule.name)),
                 None if other() => return Ok(Some(super::rules::VARIES.name)),

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trace, Trap};
+use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
 use ptx::Function;
 use ptx::abi::Grid;
 use ptx::read::Module;
@@ -76,7 +76,9 @@ pub fn trace(launch: &Launch, by: Option<(Schedule, u64)>) -> Result<Trace, Chec
     let functions = read(launch)?;
     let (trial, by) = (Trial::new(launch, &functions)?, by.unwrap_or((Schedule::Paced, 0)));
     let fuel = emulator::Options::default().fuel;
-    let failed = trial.run(by, fuel, (None, None))?.facts.first().map(|fact| (fact.kernel(), fact.launch()));
+    let facts = trial.run(by, fuel, (None, None))?.facts;
+    let failed = facts.iter().find(|fact| !fact.is_warning()).or(facts.first());
+    let failed = failed.map(|fact| (fact.kernel(), fact.launch()));
     let which = failed.unwrap_or((launch.kernels.len() - 1, 1));
     let recorder = Recorder::default();
     trial.run(by, fuel, (None, Some((which, &recorder))))?;
@@ -131,6 +133,11 @@ impl Fact {
     pub(super) fn kernel(&self) -> usize {
         let (Self::Trap { kernel, .. } | Self::Buffer { kernel, .. }) = self;
         *kernel
+    }
+
+    /// Whether the run went on after it.
+    pub(super) fn is_warning(&self) -> bool {
+        matches!(self, Self::Trap { warning: true, .. })
     }
 
     /// The number of the launch, from 1 on.
@@ -226,7 +233,9 @@ impl<'l> Trial<'l> {
                 self.placed.restore(&mut memory)?;
             }
             for (number, (kernel, program)) in self.launch.kernels.iter().zip(&self.programs).enumerate() {
+                let warnings = Warnings::new();
                 let options = emulator::Options {
+                    warnings: Some(&warnings),
                     schedule,
                     seed,
                     fuel,
@@ -239,7 +248,14 @@ impl<'l> Trial<'l> {
                     ..emulator::Options::default()
                 };
                 let grid = Grid { ctas: kernel.grid };
-                match program.launch(grid, &self.placed.arguments[number], &memory, &options) {
+                let ran = program.launch(grid, &self.placed.arguments[number], &memory, &options);
+                outcome.facts.extend(warnings.list().into_iter().map(|trap| Fact::Trap {
+                    kernel: number,
+                    launch,
+                    trap: Box::new(trap),
+                    warning: true,
+                }));
+                match ran {
                     Ok(report) => outcome.instructions += report.instructions,
                     Err(Failure::Trap(trap)) => {
                         outcome.facts.push(Fact::Trap { kernel: number, launch, trap, warning: false });
@@ -252,7 +268,7 @@ impl<'l> Trial<'l> {
                 }
             }
             self.results(&memory, launch, &mut outcome)?;
-            if !outcome.facts.is_empty() {
+            if outcome.facts.iter().any(|fact| !fact.is_warning()) {
                 return Ok(outcome);
             }
         }

@@ -6,8 +6,8 @@ use super::*;
 
 #[test]
 fn what_is_known_travels_and_nothing_else() {
-    let near = Team { first: 4, warps: 4, per_cta: 4 };
-    let far = Team { first: 8, warps: 4, per_cta: 4 };
+    let near = Team { first: 4, warps: 4, per_cta: 4, gpus: None };
+    let far = Team { first: 8, warps: 4, per_cta: 4, gpus: None };
     let mut writer = View::default();
     writer.known.raise(1, 7);
     writer.known.raise(5, 3);
@@ -40,7 +40,7 @@ fn what_is_known_travels_and_nothing_else() {
 
 #[test]
 fn what_both_know_is_what_each_lane_knows_of_each_lane() {
-    let team = Team { first: 4, warps: 4, per_cta: 4 };
+    let team = Team { first: 4, warps: 4, per_cta: 4, gpus: None };
     let (mut one, mut other) = (View::default(), View::default());
     one.known.raise(1, 7);
     one.known.raise_lanes(2, 0b11, 5);
@@ -60,7 +60,7 @@ fn what_both_know_is_what_each_lane_knows_of_each_lane() {
 
 #[test]
 fn clocks_that_know_the_same_share_it() {
-    let teams = [0u32, 4, 8].map(|first| Team { first, warps: 4, per_cta: 4 });
+    let teams = [0u32, 4, 8].map(|first| Team { first, warps: 4, per_cta: 4, gpus: None });
     let mut letter = Letter::default();
     for (team, count) in teams.into_iter().zip(1..) {
         let mut view = View::default();

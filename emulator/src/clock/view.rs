@@ -8,6 +8,7 @@ use ptx::Scope;
 use super::foreign::Foreign;
 use super::{Clock, Counts, Team};
 use crate::lanes::lanes;
+use crate::race::{Observed, is_global};
 
 /// What a thread knows, and which part of it asynchronous work may rely on: everything before a proxy fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct View {
     pub(crate) maps: Maps,
     /// CTAs of the cluster that are known to have started, one bit per rank.
     pub(crate) started: u32,
+    /// The strong writes that it has seen, though it does not know what their threads did before.
+    pub(crate) observed: Observed,
 }
 
 /// The clock that knows nothing.
@@ -65,6 +68,8 @@ pub(crate) struct Letter {
     clusters: BTreeMap<u32, Inside>,
     /// What has been released through the tensormap proxy, by scope.
     maps: Vec<(Scope, Counts)>,
+    /// Words of global memory only.
+    observed: Observed,
 }
 
 /// What is known of the CTAs of one cluster.
@@ -109,6 +114,7 @@ impl View {
             self.fenced.join(&other.fenced);
         }
         self.maps.join(&other.maps);
+        self.observed.join(&other.observed);
     }
 
     /// Forgets what another view does not know.
@@ -120,6 +126,7 @@ impl View {
         self.staged.truncate(other.staged.len());
         self.staged.iter_mut().zip(&other.staged).for_each(|(mine, theirs)| mine.meet(theirs));
         self.maps.meet(&other.maps);
+        self.observed.meet(&other.observed);
     }
 
     fn join_staged(&mut self, other: &Self) {
@@ -159,6 +166,7 @@ impl View {
             fenced: self.fenced.export(team),
             clusters: [(team.first, Inside { started: self.started, staged })].into(),
             maps,
+            observed: self.observed.filtered(is_global),
         }
     }
 
@@ -166,6 +174,7 @@ impl View {
         self.known.import(&letter.known, team);
         self.done.import(&letter.done, team);
         self.fenced.import(&letter.fenced, team);
+        self.observed.join(&letter.observed);
         for (scope, counts) in &letter.maps {
             self.maps.released.entry(*scope).or_default().import(counts, team);
         }
@@ -187,6 +196,7 @@ impl Letter {
         self.known.merge(&other.known);
         self.done.merge(&other.done);
         self.fenced.merge(&other.fenced);
+        self.observed.join(&other.observed);
         for (scope, theirs) in &other.maps {
             match self.maps.iter_mut().find(|(mine, _)| mine == scope) {
                 Some((_, mine)) => mine.merge(theirs),

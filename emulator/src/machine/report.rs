@@ -1,6 +1,7 @@
 //! Reports of faults: where a fault happened, and what each warp waits for.
 
 use super::{Machine, coordinates};
+use crate::clock::{SLOT_SHIFT, first_of};
 use crate::shared::reported;
 use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
 use crate::warp::Blocked;
@@ -13,6 +14,7 @@ impl Machine<'_> {
         Place {
             site: operation.site.clone(),
             instruction: operation.action.name(),
+            gpu: self.launch.common.is_several().then_some(self.launch.gpu),
             cta: cta.id,
             rank: cta.rank,
             warp: warp.index,
@@ -23,19 +25,26 @@ impl Machine<'_> {
 
     /// The place of an operation of any warp of the grid. `warp` is the warp's number in the grid.
     pub(crate) fn place_of(&self, warp: u32, lane: Option<u32>, pc: u32) -> Place {
-        let function = &self.program.function;
-        let (cluster, index) = (warp / self.team.warps.max(1), warp % self.team.warps.max(1));
-        let rank = index / self.team.per_cta.max(1);
-        let last = self.program.ops.len() - 1;
-        let operation = &self.program.ops[(pc as usize).min(last)];
+        let slot = warp >> SLOT_SHIFT;
+        let other = self.launch.common.launches.get(slot as usize);
+        let (program, grid) = other.map_or((self.program, self.launch.grid), |one| (&one.program, one.grid));
+        let warp = if other.is_some() { warp - first_of(slot) } else { warp };
+        let function = &program.function;
+        let per_cta = function.threads().div_ceil(32).max(1);
+        let warps = (per_cta * function.cluster.iter().product::<u32>()).max(1);
+        let (cluster, index) = (warp / warps, warp % warps);
+        let rank = index / per_cta;
+        let last = program.ops.len() - 1;
+        let operation = &program.ops[(pc as usize).min(last)];
         Place {
             site: operation.site.clone(),
             instruction: operation.action.name(),
-            cta: coordinates(function.cluster, self.launch.grid, cluster.into(), rank),
+            gpu: other.map(|one| one.gpu),
+            cta: coordinates(function.cluster, grid, cluster.into(), rank),
             rank,
-            warp: index % self.team.per_cta.max(1),
+            warp: index % per_cta,
             lane,
-            scopes: self.program.scope_path(operation),
+            scopes: program.scope_path(operation),
         }
     }
 

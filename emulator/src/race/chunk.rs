@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use ptx::Scope;
 
+use super::observed::Words;
 use super::{By, Conflict, Kind, Who};
 use crate::clock::{Clock, NEVER};
 use crate::lanes::lanes;
@@ -21,6 +22,13 @@ const FEW: usize = 12;
 
 /// The number in the grid that counts an access, the lanes that made it, and the count.
 pub(crate) type Claim = (u32, By, u32);
+
+/// Where a chunk is: its address, and the words there.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'w> {
+    pub(super) address: u64,
+    pub(super) words: &'w dyn Words,
+}
 
 /// An access to up to 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,8 +65,8 @@ struct Crowd {
 
 impl Crowd {
     /// Whether an access of this kind races with none of them, whoever makes it.
-    fn bears(&self, kind: Kind) -> bool {
-        self.kinds.iter().all(|other| harmless(*other, kind))
+    fn bears(&self, kind: Kind, widest: Scope) -> bool {
+        self.kinds.iter().all(|other| harmless(*other, kind, widest))
     }
 
     fn push(&mut self, record: Record) {
@@ -79,11 +87,11 @@ impl Crowd {
     }
 }
 
-/// Whether accesses of these kinds never race, whoever makes them.
-fn harmless(a: Kind, b: Kind) -> bool {
-    let strong = |kind: Kind| kind.atomic.is_some_and(|scope| scope >= Scope::Gpu);
+/// Whether accesses of these kinds never race, whoever makes them. `widest`: the scope that includes everybody.
+fn harmless(a: Kind, b: Kind, widest: Scope) -> bool {
+    let strong = |kind: Kind| kind.atomic.is_some_and(|scope| scope >= widest);
     let alike = a.size == b.size && a.asynchronous == b.asynchronous;
-    (!a.write && !b.write) || (strong(a) && strong(b) && alike)
+    (!a.write && !b.write) || (strong(a) && strong(b) && alike && !(a.sums && b.sums))
 }
 
 impl Default for Record {
@@ -130,18 +138,18 @@ impl Chunk {
         mask: u16,
         kind: Kind,
         who: Who<'_>,
-        fenced: &Clock,
+        (fenced, place): (&Clock, Place<'_>),
     ) -> Result<(), Conflict> {
         for record in self.records() {
-            record.order(mask, kind, who, fenced)?;
+            record.order(mask, kind, who, (fenced, place))?;
         }
         let Some(crowd) = &mut self.crowd else { return Ok(()) };
-        if crowd.bears(kind) {
+        if crowd.bears(kind, who.team.widest()) {
             let mut own = crowd.members.get_mut(&who.warp).into_iter().flatten();
-            return own.try_for_each(|record| record.order(mask, kind, who, fenced));
+            return own.try_for_each(|record| record.order(mask, kind, who, (fenced, place)));
         }
         for record in crowd.members.values_mut().flatten() {
-            record.order(mask, kind, who, fenced)?;
+            record.order(mask, kind, who, (fenced, place))?;
         }
         crowd.prune();
         if crowd.members.is_empty() {
@@ -156,16 +164,17 @@ impl Chunk {
         mask: u16,
         kind: Kind,
         who: Who<'_>,
-        fenced: &Clock,
+        at: (&Clock, Place<'_>),
     ) -> Result<(), Conflict> {
-        self.order(mask, kind, who, fenced)?;
+        self.order(mask, kind, who, at)?;
         let new = who.record(mask, kind);
         let members = self.crowd.as_mut().and_then(|crowd| crowd.members.get_mut(&new.warp));
         let mut own = self.near.iter_mut().chain(&mut self.more).chain(members.into_iter().flatten());
         if own.any(|record| record.takes_in(&new)) {
             return Ok(());
         }
-        if new.may_be_many()
+        let widest = who.team.widest();
+        if new.may_be_many(widest)
             && let Some(crowd) = &mut self.crowd
         {
             if let Some(own) = crowd.members.get_mut(&new.warp) {
@@ -178,13 +187,15 @@ impl Chunk {
             *place = new;
             return Ok(());
         }
-        if self.more.len() >= FEW && self.records().any(|record| record.may_be_many()) {
+        if self.more.len() >= FEW && self.records().any(|record| record.may_be_many(widest)) {
             let crowd = self.crowd.get_or_insert_default();
-            for record in self.near.iter_mut().chain(&mut self.more).filter(|record| record.may_be_many()) {
+            for record in
+                self.near.iter_mut().chain(&mut self.more).filter(|record| record.may_be_many(widest))
+            {
                 crowd.push(core::mem::take(record));
             }
             self.more.retain(|record| record.mask != 0);
-            if new.may_be_many() {
+            if new.may_be_many(widest) {
                 crowd.push(new);
                 return Ok(());
             }
@@ -203,12 +214,21 @@ impl Record {
     }
 
     /// Whether there may be as many such accesses as the grid has warps, none of which races with another.
-    fn may_be_many(&self) -> bool {
-        self.mask != 0 && self.count != NEVER && !self.kind.asynchronous && harmless(self.kind, self.kind)
+    fn may_be_many(&self, widest: Scope) -> bool {
+        self.mask != 0
+            && self.count != NEVER
+            && !self.kind.asynchronous
+            && harmless(self.kind, self.kind, widest)
     }
 
     /// Refuses an access that races with this one. Removes this record if the access comes after it.
-    fn order(&mut self, mask: u16, kind: Kind, who: Who<'_>, fenced: &Clock) -> Result<(), Conflict> {
+    fn order(
+        &mut self,
+        mask: u16,
+        kind: Kind,
+        who: Who<'_>,
+        (fenced, place): (&Clock, Place<'_>),
+    ) -> Result<(), Conflict> {
         let Who { warp, team, .. } = who;
         if self.mask & mask == 0 {
             return Ok(());
@@ -232,23 +252,27 @@ impl Record {
             let lanes = self.by.lanes(both);
             return Err(Conflict { constant: true, ..self.conflict(lanes, false) });
         }
-        let unknown = self.unknown(both, kind, who);
+        let mut unknown = self.unknown(both, kind, who);
         let conflicts = self.kind.write || kind.write;
         let atomic = match (self.kind.atomic, kind.atomic) {
             // ISA 8.7: morally strong operations are performed through the same proxy.
             (Some(a), Some(b)) => {
                 self.kind.size == kind.size
                     && self.kind.asynchronous == kind.asynchronous
+                    && !(self.kind.sums && kind.sums)
                     && team.together(a, b, (self.warp, warp))
             }
             _ => false,
         };
+        if conflicts && unknown != 0 && !atomic && self.kind.atomic.is_some() && !kind.asynchronous {
+            unknown = self.unseen(unknown, both, who, place);
+        }
         if conflicts && unknown != 0 && !atomic {
-            return Err(self.conflict(unknown, false));
+            return Err(Conflict { sums: self.kind.sums && kind.sums, ..self.conflict(unknown, false) });
         }
         // ISA 8.9 "Proxy-preserved base causality order": without a proxy fence, a write comes before an
         // access of another proxy, or of the same proxy in another CTA, for the generic proxy alone.
-        let cta = |number: u32| number / team.per_cta.max(1);
+        let cta = |number: u32| team.cta(number);
         let crosses = kind.asynchronous
             && self.kind.write
             && !atomic
@@ -260,9 +284,16 @@ impl Record {
         // A later access that comes after this one also comes after the access that this one replaces.
         // The exception: a later atomic access does not race with this atomic one, so it need not be
         // ordered after this one, nor after the replaced one.
+        // Unless whoever is atomic with respect to this one is so to the replaced one, too: so of the same CTA,
+        // of no wider scope, of the same size and proxy.
         let stands = match (kind.atomic, self.kind.atomic) {
             (None, _) => true,
-            (Some(new), Some(old)) => old >= new && self.kind.size == kind.size,
+            (Some(new), Some(old)) => {
+                old >= new
+                    && self.kind.size == kind.size
+                    && self.kind.asynchronous == kind.asynchronous
+                    && cta(self.issuer()) == cta(warp)
+            }
             (Some(_), None) => false,
         };
         let stands = stands && (kind.constant || !self.kind.constant);
@@ -270,6 +301,24 @@ impl Record {
             self.mask &= !mask;
         }
         Ok(())
+    }
+
+    /// Those of some lanes of which the current thread has not seen every write to some bytes.
+    fn unseen(&self, unknown: u32, both: u16, who: Who<'_>, place: Place<'_>) -> u32 {
+        if !self.kind.write || self.kind.asynchronous {
+            return unknown;
+        }
+        let size = usize::from(self.kind.size.max(1));
+        let words = (0..16u64).step_by(size).filter(|at| both >> at & ((1u32 << size) - 1) as u16 != 0);
+        words.fold(0, |all, at| {
+            let address = place.address + at;
+            let missed =
+                lanes(unknown & self.by.lanes(both & (((1u32 << size) - 1) << at) as u16)).filter(|&lane| {
+                    let made = place.words.made(address, (self.warp, lane as u32, self.count));
+                    !made.is_some_and(|link| who.view.observed.has(place.words.key(address), link))
+                });
+            missed.fold(all, |all, lane| all | 1 << lane)
+        })
     }
 
     /// Accesses of other lanes in the same step share one record, except for work that each lane waits for
@@ -286,7 +335,16 @@ impl Record {
 
     fn conflict(&self, lanes: u32, unfenced: bool) -> Conflict {
         let (warp, lane) = (self.issuer(), lanes.trailing_zeros());
-        Conflict { address: 0, warp, lane, pc: self.pc, wrote: self.kind.write, unfenced, constant: false }
+        Conflict {
+            address: 0,
+            warp,
+            lane,
+            pc: self.pc,
+            wrote: self.kind.write,
+            unfenced,
+            sums: false,
+            constant: false,
+        }
     }
 
     /// The number of the warp that made or issued the access.
@@ -327,12 +385,12 @@ impl Record {
     }
 
     /// The lanes of this record that may conflict with the lanes of the same warp that access the byte now.
-    fn others(&self, theirs: u32, mine: u32) -> u32 {
-        let plain = self.kind.write && self.kind.atomic.is_none() && !self.kind.disputed;
+    fn others(&self, kind: Kind, theirs: u32, mine: u32) -> u32 {
+        let plain = !kind.write && self.kind.write && self.kind.atomic.is_none() && !self.kind.disputed;
         if mine.is_power_of_two() && !plain {
             theirs & !mine
         } else if mine & !theirs == 0 && plain {
-            // The lane itself wrote the same value in the same step.
+            // The lane reads what it wrote itself; the others wrote the same value in the same step.
             0
         } else {
             theirs
@@ -362,10 +420,10 @@ impl Record {
         // Each lane knows its own accesses.
         match (self.by, by) {
             (By::Each { .. }, By::Each { .. }) if self.by == by => 0,
-            (By::All(theirs), By::All(mine)) => unknown(self.others(theirs, mine)),
-            _ => (0..16u32)
-                .filter(|bit| bytes >> bit & 1 == 1)
-                .fold(0, |all, bit| all | unknown(self.others(self.by.lanes(1 << bit), by.lanes(1 << bit)))),
+            (By::All(theirs), By::All(mine)) => unknown(self.others(kind, theirs, mine)),
+            _ => (0..16u32).filter(|bit| bytes >> bit & 1 == 1).fold(0, |all, bit| {
+                all | unknown(self.others(kind, self.by.lanes(1 << bit), by.lanes(1 << bit)))
+            }),
         }
     }
 }

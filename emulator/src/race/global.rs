@@ -4,8 +4,9 @@ use core::ops::Range;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::chunk::{CHUNK, Chunk, Claim, Record};
+use super::chunk::{CHUNK, Chunk, Claim, Place, Record};
 use super::history::{Histories, NONE, Step};
+use super::observed::{Link, Words};
 use super::{Conflict, Kind, Who};
 use crate::word::{Releases, Word};
 
@@ -32,8 +33,9 @@ impl Line {
         range: Range<u64>,
         kind: Kind,
         who: Who<'_>,
-        (histories, last): (&Mutex<Histories>, &mut Step),
+        (races, last): (&Races, &mut Step),
     ) -> Result<(), Conflict> {
+        let histories = &races.histories;
         if self.chunks.is_none()
             && kind.asynchronous
             && !kind.write
@@ -65,7 +67,7 @@ impl Line {
             let chunk = &mut chunks[(at % LINE / CHUNK) as usize];
             let who = Who { by: who.by.from(at - range.start).back(first), ..who };
             chunk
-                .enter(mask, kind, who, &who.view.fenced)
+                .enter(mask, kind, who, (&who.view.fenced, Place { address: at - first, words: races }))
                 .map_err(|conflict| Conflict { address: at, ..conflict })?;
             at += last - first;
         }
@@ -112,6 +114,16 @@ impl core::fmt::Debug for Races {
     }
 }
 
+impl Words for Races {
+    fn key(&self, address: u64) -> u64 {
+        address
+    }
+
+    fn made(&self, address: u64, by: (u32, u32, u32)) -> Option<Link> {
+        locked(&self.words[(address / 4 % SHARDS) as usize]).get(&address)?.made(by)
+    }
+}
+
 impl Races {
     pub(crate) fn new() -> Self {
         let pages = (0..SHARDS).map(|_| Mutex::default()).collect();
@@ -135,7 +147,7 @@ impl Races {
         for (address, bytes) in ranges {
             self.lines(address, bytes, true, |line, at, end| {
                 let who = Who { by: who.by.from(at - address), ..who };
-                line.access(at..end, kind, who, (&self.histories, &mut last))
+                line.access(at..end, kind, who, (self, &mut last))
             })?;
         }
         Ok(())

@@ -42,10 +42,10 @@ impl Access {
     }
 
     /// Whether each lane that accesses the byte later does so after an access of its own, in the order of its program. If lanes
-    /// stored one value together, each has stored it.
+    /// stored one value together, each reads it as its own.
     fn is_of_the_same(&self, later: &Self, byte: u64) -> bool {
         let [old, new] = [self, later].map(|access| access.lanes_of(byte));
-        let together = self.kind.write && self.kind.atomic.is_none();
+        let together = !later.kind.write && self.kind.write && self.kind.atomic.is_none();
         let alone = if together { new & !old == 0 } else { new == old && new.is_power_of_two() };
         self.counted.0 == later.warp && self.counted.1 != NEVER && alone
     }
@@ -107,7 +107,7 @@ struct Cluster {
 
 impl Cluster {
     fn new(warps: u32) -> Self {
-        let team = Team { first: 0, warps, per_cta: 2 };
+        let team = Team { first: 0, warps, per_cta: 2, gpus: None };
         let (views, counts) = (vec![View::default(); warps as usize], vec![1; warps as usize]);
         Self { team, views, counts, phases: [1; 2], done: Vec::new() }
     }
@@ -289,7 +289,7 @@ fn ranges_have_the_bytes_of_their_lanes() {
 #[test]
 fn pages_of_shared_memory_are_touched_by_threads() {
     let (mut races, view) = (SharedRaces::new(0), View::default());
-    let team = Team { first: 0, warps: 2, per_cta: 2 };
+    let team = Team { first: 0, warps: 2, per_cta: 2, gpus: None };
     let who = Who { warp: 0, by: By::lane(0), pc: 0, count: 1, view: &view, team, until: None };
     assert!(races.untouched(0, 1 << 16));
     races.access(0x7fc, 8, Kind::WRITE, who).unwrap();

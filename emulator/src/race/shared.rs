@@ -1,7 +1,11 @@
 //! The accesses of threads, and of copies that they issue, to the shared memory of one CTA.
 
-use super::chunk::{Chunk, UNTOUCHED};
+use std::collections::BTreeMap;
+
+use super::chunk::{Chunk, Place, UNTOUCHED};
+use super::observed::{Link, Words};
 use super::{By, Conflict, Kind, Who};
+use crate::word::Word;
 
 /// Number of chunks of a page of shared memory.
 const SHARED_PAGE: u32 = 64;
@@ -12,12 +16,47 @@ pub(crate) struct SharedRaces {
     /// The CTA's rank.
     rank: usize,
     pages: Vec<Option<Box<[Chunk]>>>,
+    words: SharedWords,
+}
+
+/// The words that atomic or ordered accesses use, by offset.
+#[derive(Debug)]
+struct SharedWords {
+    rank: usize,
+    words: BTreeMap<u32, Word>,
+}
+
+impl Words for SharedWords {
+    fn key(&self, address: u64) -> u64 {
+        key(self.rank, address as u32)
+    }
+
+    fn made(&self, address: u64, by: (u32, u32, u32)) -> Option<Link> {
+        self.words.get(&(address as u32))?.made(by)
+    }
+}
+
+/// The number that identifies a word of the shared memory of the CTA with this rank. It is below all addresses of
+/// global memory.
+pub(crate) const fn key(rank: usize, offset: u32) -> u64 {
+    (rank as u64) << 32 | offset as u64
+}
+
+/// Whether a word is in global memory.
+pub(crate) const fn is_global(key: u64) -> bool {
+    key >> 40 != 0
 }
 
 impl SharedRaces {
     /// No accesses to the shared memory of the CTA with this rank.
     pub(crate) fn new(rank: u32) -> Self {
-        Self { rank: rank as usize, pages: Vec::new() }
+        let words = SharedWords { rank: rank as usize, words: BTreeMap::new() };
+        Self { rank: rank as usize, pages: Vec::new(), words }
+    }
+
+    /// The word at an offset.
+    pub(crate) fn word(&mut self, offset: u32) -> &mut Word {
+        self.words.words.entry(offset).or_default()
     }
 
     /// Remembers an access of threads, unless it races with an earlier one.
@@ -33,8 +72,9 @@ impl SharedRaces {
             offset,
             bytes,
             true,
-            |chunk, mask, by, at| {
-                let entered = chunk.enter(mask, kind, Who { by, ..who }, staged);
+            |chunk, mask, by, (at, words)| {
+                let place = Place { address: at & !15, words };
+                let entered = chunk.enter(mask, kind, Who { by, ..who }, (staged, place));
                 entered.map_err(|conflict| Conflict { address: at, ..conflict })
             },
             who.by,
@@ -59,8 +99,9 @@ impl SharedRaces {
             offset,
             bytes,
             false,
-            |chunk, mask, by, at| {
-                let ordered = chunk.order(mask, kind, Who { by, ..who }, staged);
+            |chunk, mask, by, (at, words)| {
+                let place = Place { address: at & !15, words };
+                let ordered = chunk.order(mask, kind, Who { by, ..who }, (staged, place));
                 ordered.map_err(|conflict| Conflict { address: at, ..conflict })
             },
             who.by,
@@ -79,7 +120,7 @@ impl SharedRaces {
         offset: u32,
         bytes: u32,
         create: bool,
-        mut body: impl FnMut(&mut Chunk, u16, By, u64) -> Result<(), Conflict>,
+        mut body: impl FnMut(&mut Chunk, u16, By, (u64, &dyn Words)) -> Result<(), Conflict>,
         by: By,
     ) -> Result<(), Conflict> {
         let (end, mut at) = (offset.saturating_add(bytes), offset);
@@ -106,7 +147,8 @@ impl SharedRaces {
                 let last = (until - at + first).min(16);
                 let mask = ((1u32 << last) - (1u32 << first)) as u16;
                 let chunk = &mut page[(at / 16 % SHARED_PAGE) as usize];
-                body(chunk, mask, by.from((at - offset).into()).back(first.into()), at.into())?;
+                let by = by.from((at - offset).into()).back(first.into());
+                body(chunk, mask, by, (at.into(), &self.words))?;
                 at += last - first;
             }
         }

@@ -7,11 +7,6 @@ use crate::trap::Trap;
 
 /// Maximum number of instructions in one turn of a warp, under the schedules that run warps in turn.
 const TURN: u32 = 4096;
-/// Average number of warp turns after which a cluster yields to others under random schedules.
-const TURNS_OF_CLUSTER: usize = 64;
-/// The same number after a store, an atomic or a reduction that other CTAs may wait for. It is small, so that
-/// the other CTAs sometimes run before this CTA does anything else.
-const SIGNALS_OF_CLUSTER: usize = 2;
 /// Number of consecutive polls without a new value, after which a cluster lets others run.
 pub(super) const LOOKS: u32 = 256;
 /// Number of rounds without progress after which polling warps count as hung.
@@ -72,7 +67,7 @@ impl Machine<'_> {
         self.fruitless = 0;
         self.idle = 0;
         self.stuck = 0;
-        self.launch.progress.goes_on(&mut self.standing);
+        self.launch.common.progress.goes_on(&mut self.standing);
     }
 
     fn run_rounds(&mut self) -> Result<Outcome, Box<Trap>> {
@@ -115,66 +110,6 @@ impl Machine<'_> {
                 }
                 None if self.go_ahead() => {}
                 None => return Err(self.hang()),
-            }
-        }
-        Ok(Outcome::Done)
-    }
-
-    /// Runs under [`Schedule::Random`]. With odd seeds warps have priorities: the first warp that can
-    /// continue nearly always does, so that others fall far behind.
-    fn run_random(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
-        while self.ranks.len() < self.warps.len() {
-            self.ranks.push(self.random.next());
-        }
-        let ranked = self.options.seed % 2 == 1;
-        while self.warps.iter().any(|warp| !warp.exited) {
-            if self.options.is_stopped() {
-                return Ok(Outcome::Stopped);
-            }
-            let mut ready = Vec::with_capacity(self.warps.len());
-            for warp in 0..self.warps.len() {
-                if self.ready(warp) {
-                    ready.push(warp);
-                }
-            }
-            let mut turn = Turn::Idle;
-            if !ready.is_empty() {
-                let any = ready[self.random.below(ready.len())];
-                let first = ready.iter().copied().min_by_key(|&warp| self.ranks[warp]).unwrap_or(any);
-                let warp = if ranked && self.random.below(32) > 0 { first } else { any };
-                let quantum = 1 + self.random.below(64) as u32;
-                self.signalled = false;
-                turn = self.turn(warp, quantum)?;
-                // A warp that only polls must not keep others from writing the word that it polls.
-                if turn == Turn::Idle || self.random.below(64) == 0 {
-                    self.ranks[warp] = self.random.next();
-                }
-            }
-            let mut happened = false;
-            if ready.is_empty() || self.random.below(2) == 0 {
-                let mut completions: Vec<Completion> = self.completions().collect();
-                if !completions.is_empty() {
-                    let index = self.random.below(completions.len());
-                    self.happen(completions.swap_remove(index))?;
-                    happened = true;
-                }
-            }
-            self.idle = if turn != Turn::Idle || happened { 0 } else { self.idle + 1 };
-            if turn == Turn::Progress || happened {
-                self.goes_on();
-            }
-            if self.idle > 0 && self.idle.is_multiple_of(LOOKS) {
-                let _some = self.is_stuck();
-            }
-            if ((ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS) && !self.go_ahead() {
-                return Err(self.hang());
-            }
-            if self.fruitless >= LOOKS && !self.is_stuck() {
-                return Ok(Outcome::Waits);
-            }
-            let turns = if self.signalled { SIGNALS_OF_CLUSTER } else { TURNS_OF_CLUSTER };
-            if yields && self.random.below(turns) == 0 {
-                return Ok(Outcome::Yields);
             }
         }
         Ok(Outcome::Done)

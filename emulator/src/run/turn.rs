@@ -120,10 +120,10 @@ impl Machine<'_> {
             if traced {
                 self.observed(warp, pc);
             }
-            if self.warps[warp].fruitless >= SPINS {
+            if self.warps[warp].fruitless > 0 && self.warps[warp].fruitless.is_multiple_of(SPINS) {
                 // The value that it polls for may come from its own lanes.
                 let state = &mut self.warps[warp];
-                state.fruitless = 0;
+                state.fruitless += 1;
                 let _some = state.fork().is_some() || state.own_word && state.go_ahead();
                 break;
             }

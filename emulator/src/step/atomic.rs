@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ptx::Space;
-use ptx::inst::{AtomicInst, AtomicOp, FenceSem, LoadOrder, OrderedInst, Scope, StoreOrder};
+use ptx::inst::{AtomicInst, AtomicOp, AtomicType, FenceSem, LoadOrder, OrderedInst, Scope, StoreOrder};
 
 use super::Flow;
 use super::barrier::alike;
@@ -69,20 +69,19 @@ impl Machine<'_> {
         &mut self,
         (warp, mask): (usize, u32),
         target: Target,
-        (bytes, element): (u32, usize),
+        (bytes, element, count): (u32, usize, u32),
         order: Order,
         act: Act<'_>,
     ) -> Result<u64, Fault> {
         let (team, number, lane) = (self.team, self.number(warp), mask.trailing_zeros() as usize);
         let choice = self.choice(element);
         let history = self.options.schedule.remembers();
-        let count = self.warps[warp].views.count;
         let acquires = order.acquires;
         let publishes = self.publishes((warp, lane), order, act);
         let size = bytes as usize;
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
-        let (mut own, mut known) = (false, None);
+        let (mut own, mut known, mut observed) = (false, None, None);
         let acquired = self.warps[warp].acquired;
         let again = |write: u64| lanes(mask).all(|lane| acquired[lane] == Some((target.key(), write)));
         let step =
@@ -101,12 +100,14 @@ impl Machine<'_> {
                 word.holds(old?, bytes);
                 let (write, value, seen, new) = match made {
                     None => {
-                        let (write, value, releases) = word.read(who, choice);
+                        let (write, value, releases, seen) = word.read(who, (order.scope, acquires), choice);
+                        observed = seen;
                         (write, value, releases.clone(), None)
                     }
                     Some(made) => {
                         own = word.writer() == Some(number);
                         let done = word.write(made, who, publishes, (choice, history));
+                        observed = done.observed;
                         (done.before, done.old, done.releases, done.new)
                     }
                 };
@@ -119,7 +120,7 @@ impl Machine<'_> {
         let (value, seen) = match target {
             Target::Global(address) => {
                 let memory = self.memory;
-                self.launch.races.word(address, |word| {
+                self.launch.common.races.word(address, |word| {
                     let old = memory.load(address, &mut buffer[..size]).map(|()| from_bytes(&buffer));
                     let (value, new, seen) = step(word, old)?;
                     if let Some(new) = new {
@@ -131,7 +132,7 @@ impl Machine<'_> {
             Target::Shared(cta, offset) => {
                 let cta_state = &mut self.ctas[cta];
                 let old = cta_state.shared.load(offset, bytes).map(from_bytes);
-                let (value, new, seen) = step(cta_state.words.entry(offset).or_default(), old)?;
+                let (value, new, seen) = step(cta_state.races.word(offset), old)?;
                 if let Some(new) = new {
                     cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
                 }
@@ -139,6 +140,13 @@ impl Machine<'_> {
                 (value, seen)
             }
         };
+        if let Some(link) = observed {
+            let views = &mut self.warps[warp].views;
+            let has = |(_, view): (u32, &View)| view.observed.has(target.key(), link);
+            if !views.groups(mask).all(has) {
+                views.change(mask, |_, view| view.observed.add(target.key(), link));
+            }
+        }
         self.warps[warp].own_word = own;
         lanes(mask).for_each(|lane| self.warps[warp].acquired[lane] = known);
         self.learn((warp, mask), target, order, seen);
@@ -148,7 +156,8 @@ impl Machine<'_> {
     /// What an access publishes: nothing if it only reads.
     fn publishes(&mut self, (warp, lane): (usize, usize), order: Order, act: Act<'_>) -> Publishes {
         let team = self.team;
-        let mut publishes = Publishes { scope: order.scope, release: None, fences: Vec::new() };
+        let mut publishes =
+            Publishes { scope: order.scope, acquires: order.acquires, release: None, fences: Vec::new() };
         if !matches!(act, Act::Load) {
             let views = &mut self.warps[warp].views;
             if order.releases {
@@ -169,11 +178,13 @@ impl Machine<'_> {
         (offset, bytes): (u32, u32),
         act: Act<'_>,
     ) -> Result<(), Fault> {
-        let view = self.warps[warp].views.of(lane);
+        let (view, group) = (self.warps[warp].views.of(lane), self.warps[warp].group_in(cta));
         let shared = &mut self.ctas[cta].shared;
         match act {
             Act::Load => shared.observed(offset, bytes, &view.known)?,
-            Act::Store(_) | Act::Change(_) | Act::Reduce(_) => shared.may_write(offset, bytes, view)?,
+            Act::Store(_) | Act::Change(_) | Act::Reduce(_) => {
+                shared.may_write((offset, bytes), view, group)?
+            }
         }
         self.touch((warp, lane), cta)
     }
@@ -195,6 +206,11 @@ impl Machine<'_> {
         }
     }
 
+    /// Whether an operation adds to a sum that the program promises to make in order.
+    pub(super) fn sums(&self, op: AtomicOp, ty: AtomicType) -> bool {
+        self.program.function.ordered_sums && op == AtomicOp::Add && ty.is_float()
+    }
+
     pub(super) fn atomic(&mut self, warp: usize, atomic: &AtomicInst) -> Result<Flow, Stop> {
         let AtomicInst { op, ty, space, sem, scope, dst, address, src, swap } = atomic;
         let addresses = self.addresses(warp, *space, *address)?;
@@ -208,9 +224,19 @@ impl Machine<'_> {
         if *space == Space::Global {
             super::memory::aligned_lanes(&addresses, atomic.bytes(), active)?;
         }
-        let kind = Kind::WRITE.atomic(*scope, bytes);
+        let sums = *space == Space::Global && self.sums(*op, *ty);
+        let kind = Kind::WRITE.atomic(*scope, bytes).sums(sums);
+        let count = self.warps[warp].views.begin();
         if *space == Space::Global {
-            self.note_lanes(warp, *space, (&addresses, atomic.bytes()), kind)?;
+            self.note_at(count, (warp, *space), (&addresses, atomic.bytes()), &|_| kind)?;
+        }
+        if sums
+            && let Some((mask, lane)) =
+                alike(&addresses, &addresses, active).iter().find(|(mask, _)| !mask.is_power_of_two())
+        {
+            let pc = u32::try_from(self.warps[warp].pc).unwrap_or(u32::MAX);
+            let other = Box::new(self.place_of(self.number(warp), Some(mask.trailing_zeros()), pc));
+            return Err(Fault::SumsUnordered { address: addresses[*lane], other }.lane(*lane));
         }
         let mut old = vec![[0u64; 32]; operands.len()];
         for lane in lanes(active) {
@@ -227,14 +253,14 @@ impl Machine<'_> {
                     Act::Change(&change)
                 };
                 let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
-                let word = self
-                    .target(warp, *space, at)
-                    .and_then(|target| self.word((warp, 1 << lane), target, (bytes, element), order, act));
+                let word = self.target(warp, *space, at).and_then(|target| {
+                    self.word((warp, 1 << lane), target, (bytes, element, count), order, act)
+                });
                 old[element][lane] = word.lane(lane)?;
             }
         }
         if *space != Space::Global {
-            self.note_lanes(warp, *space, (&addresses, atomic.bytes()), kind)?;
+            self.note_at(count, (warp, *space), (&addresses, atomic.bytes()), &|_| kind)?;
         }
         if matches!(op, AtomicOp::CompareSwap | AtomicOp::Exchange) || sem.acquires() {
             let at = (*space == Space::Global).then_some((&addresses, bytes));
@@ -256,23 +282,24 @@ impl Machine<'_> {
                 let (bytes, active) = (ty.bytes(), self.warps[warp].registers.active);
                 let all = bytes * dst.len() as u32;
                 let kind = Kind::READ.atomic(order.scope, bytes);
+                let count = self.warps[warp].views.begin();
                 if *space == Space::Global {
                     super::memory::aligned_lanes(&addresses, all, active)?;
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 let mut values = vec![[0u64; 32]; dst.len()];
                 for (mask, first) in alike(&addresses, &addresses, active) {
                     for (element, values) in values.iter_mut().enumerate() {
                         let at = addresses[first].wrapping_add(element as u64 * u64::from(bytes));
                         let word = self.target(warp, *space, at).and_then(|target| {
-                            self.word((warp, mask), target, (bytes, element), order, Act::Load)
+                            self.word((warp, mask), target, (bytes, element, count), order, Act::Load)
                         });
                         let word = word.lane(first)?;
                         lanes(mask).for_each(|lane| values[lane] = word);
                     }
                 }
                 if *space != Space::Global {
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 let registers = &mut self.warps[warp].registers;
                 for (&reg, values) in dst.iter().zip(&values) {
@@ -292,8 +319,9 @@ impl Machine<'_> {
                     super::memory::aligned_lanes(&addresses, all, active)?;
                 }
                 let values = self.stored_values(warp, *ty, src)?;
+                let count = self.warps[warp].views.begin();
                 if *space == Space::Global {
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 let mask = u64::MAX >> (64 - 8 * bytes.clamp(1, 8));
                 for lane in lanes(active) {
@@ -301,13 +329,13 @@ impl Machine<'_> {
                         let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
                         let act = Act::Store(values[lane] & mask);
                         let stored = self.target(warp, *space, at).and_then(|target| {
-                            self.word((warp, 1 << lane), target, (bytes, element), order, act)
+                            self.word((warp, 1 << lane), target, (bytes, element, count), order, act)
                         });
                         stored.lane(lane)?;
                     }
                 }
                 if *space != Space::Global {
-                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                    self.note_at(count, (warp, *space), (&addresses, all), &|_| kind)?;
                 }
                 Ok(Flow::Next)
             }
@@ -322,7 +350,7 @@ impl Machine<'_> {
         views.acquire_seen(active, (number, team), scope, None);
         views.acquire_waits(active, scope);
         if sem == FenceSem::SequentiallyConsistent {
-            self.launch.races.in_fence_order(|earlier| {
+            self.launch.common.races.in_fence_order(|earlier| {
                 views.change(active, |_, view| {
                     earlier.visible(scope, number, team).for_each(|letter| view.read(letter, team));
                 });

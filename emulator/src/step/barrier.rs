@@ -151,7 +151,7 @@ impl Machine<'_> {
         let missing = |warp: &&crate::warp::Warp<'_>| !warp.exited && !arrived(warp, generation);
         if !self.warps.iter().any(|warp| missing(&warp)) {
             let barriers = self.ctas.iter_mut().flat_map(|cta| cta.shared.barriers.values_mut());
-            barriers.for_each(|barrier| barrier.public |= barrier.fenced);
+            barriers.for_each(|barrier| barrier.public |= !barrier.fences.is_empty());
             let released = core::mem::take(&mut self.cluster.gathered);
             self.cluster =
                 ClusterBarrier { generation: generation + 1, released, ..ClusterBarrier::default() };
@@ -161,10 +161,7 @@ impl Machine<'_> {
     // ---- fences ----
 
     pub(super) fn fence_mbarrier_init(&mut self, warp: usize) -> Result<Flow, Stop> {
-        let warp = &self.warps[warp];
-        for lane in lanes(warp.registers.active) {
-            self.ctas[warp.cta].shared.fence_barriers(warp.thread(lane));
-        }
+        self.fence_barriers(warp, false);
         Ok(Flow::Next)
     }
 
@@ -178,9 +175,7 @@ impl Machine<'_> {
             ProxySpace::All => (0..self.ctas.len(), true),
         };
         if !ranks.is_empty() {
-            for lane in lanes(warp.registers.active) {
-                self.ctas[warp.cta].shared.fence_barriers(warp.thread(lane));
-            }
+            self.fence_barriers(index, true);
         }
         let active = self.warps[index].registers.active;
         self.warps[index].views.fence_proxy(active, (ranks, global));

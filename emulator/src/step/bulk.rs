@@ -139,7 +139,8 @@ impl Machine<'_> {
         self.uses(self.use_now(warp, 1 << lane), cta, at)?;
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(offset, load.bytes(), alignment)?;
-        shared.fenced_barrier(at)?;
+        shared.barrier(at)?;
+        self.fenced((warp, 1 << lane), cta, at)?;
         let view = self.warps[warp].views.of(lane);
         self.ctas[cta].shared.reused((offset, load.bytes()), view, reduce.is_some())?;
         self.order_async((warp, lane), (cta, offset, load.bytes()), (true, !registers))?;

@@ -90,10 +90,32 @@ pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg, options: &Options<'_>) -> Res
 }
 
 impl Machine<'_> {
+    /// The lanes that a schedule lets execute an instruction apart from the others of their warp, as far as that can be seen.
+    pub(super) fn apart(&mut self) -> u32 {
+        match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
+            Schedule::Latest => 0xFFFF,
+            Schedule::Random => self.random() as u32,
+        }
+    }
+
+    /// The slot that a schedule gives to a warp of a CTA. It may change during execution. ISA "%warpid".
+    fn slot(&mut self, index: u32, warps: u32) -> u32 {
+        match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Paced => index,
+            Schedule::Latest => warps - 1 - index,
+            Schedule::Random => ((self.random() as u32 >> 1) + index) % warps,
+        }
+    }
+
     pub(super) fn read_special(&mut self, warp: usize, dst: Reg, special: Special) -> Result<Flow, Stop> {
         let (number, warps) = (self.number(warp), self.team.per_cta.max(1));
         // The clock registers count the instructions of the cluster.
         let time = self.counts.instructions;
+        let slot = match special {
+            Special::WarpSlot => self.slot(self.warps[warp].index, warps),
+            _ => 0,
+        };
         let function = &self.program.function;
         let across = function.cluster.map(|extent| extent.max(1));
         let across_threads = function.block.map(|extent| extent.max(1));
@@ -131,7 +153,7 @@ impl Machine<'_> {
             Special::ThreadsX => same(across_threads[0]),
             Special::ThreadsY => same(across_threads[1]),
             Special::ThreadsZ => same(across_threads[2]),
-            Special::WarpSlot => same(warp.index),
+            Special::WarpSlot => same(slot),
             // As if the CTAs were assigned to the SMs in turn.
             Special::Multiprocessor => same(number / warps % MULTIPROCESSORS),
             Special::Multiprocessors => same(MULTIPROCESSORS),
@@ -221,6 +243,11 @@ impl Machine<'_> {
         }
         warp.exited = true;
         let cta = warp.cta;
+        if self.launch.common.is_several() {
+            let team = self.team;
+            let letter = self.warps[index].views.publish(ALL).write(team);
+            self.launch.common.has_done(self.launch.gpu, &letter);
+        }
         self.barriers_exit(cta);
         let last = self.warps.iter().filter(|warp| warp.cta == cta).all(|warp| warp.exited);
         if last {

@@ -63,7 +63,8 @@ impl Machine<'_> {
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
-                self.ctas[cta].shared.may_write(offset, bytes, self.warps[warp].views.of(lane))?;
+                let (view, group) = (self.warps[warp].views.of(lane), self.warps[warp].group_in(cta));
+                self.ctas[cta].shared.may_write((offset, bytes), view, group)?;
                 self.note_shared((warp, By::lane(lane)), (cta, offset, bytes), Kind::WRITE)?;
                 let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
                 Ok(ThreadCopy { lane, pc, group, offset, bytes, source: (addresses[lane], read.into()) })
@@ -101,7 +102,7 @@ impl Machine<'_> {
     /// Sets the end of a copy's read.
     fn copy_settles(&self, warp: usize, copy: ThreadCopy, to: Claim) {
         let (pc, by) = (u32::try_from(copy.pc).unwrap_or(u32::MAX), By::lane(copy.lane));
-        self.launch.races.settle(copy.source, pc, (self.number(warp), by, NEVER), to);
+        self.launch.common.races.settle(copy.source, pc, (self.number(warp), by, NEVER), to);
     }
 
     fn copies_arrive(&mut self, warp: usize, barrier: Operand, counted: bool) -> Result<(), Stop> {

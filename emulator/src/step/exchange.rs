@@ -45,7 +45,34 @@ fn reduced(op: ReduceOp, ty: Type, a: u32, b: u32) -> u32 {
     }
 }
 
-pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst, options: &Options<'_>) -> Result<(), Fault> {
+/// Executes the instruction. Lanes that name different masks execute it apart. `apart`: lanes that `activemask` does not
+/// find together with the others.
+pub(super) fn exchange(
+    warp: &mut Warp<'_>,
+    inst: &WarpInst,
+    (options, apart): (&Options<'_>, u32),
+) -> Result<(), Fault> {
+    let active = warp.registers.active;
+    let Some(mask) = inst.members() else { return together(warp, inst, (options, apart)) };
+    let masks = warp.registers.read(mask)?;
+    let mut left = active;
+    while left != 0 {
+        let first = masks[left.trailing_zeros() as usize];
+        let group = lanes(left).filter(|&lane| masks[lane] == first).fold(0, |all, lane| all | 1 << lane);
+        warp.registers.active = group;
+        let done = together(warp, inst, (options, apart));
+        warp.registers.active = active;
+        done?;
+        left &= !group;
+    }
+    Ok(())
+}
+
+fn together(
+    warp: &mut Warp<'_>,
+    inst: &WarpInst,
+    (options, apart): (&Options<'_>, u32),
+) -> Result<(), Fault> {
     let registers = &mut warp.registers;
     match inst {
         WarpInst::Vote { vote, dst, src, members: mask } => {
@@ -116,8 +143,10 @@ pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst, options: &Options<'
             Ok(())
         }
         WarpInst::ActiveMask { dst } => {
-            let active = registers.active;
-            registers.write(*dst, &[active; 32])
+            // Nothing says which of the lanes execute it together. ISA "activemask".
+            let (some, others) = (registers.active & apart, registers.active & !apart);
+            registers
+                .write(*dst, &core::array::from_fn(|lane| if apart >> lane & 1 == 1 { some } else { others }))
         }
         WarpInst::Sleep { nanoseconds } => registers.read(*nanoseconds).map(drop),
     }

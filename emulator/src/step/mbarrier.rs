@@ -9,6 +9,7 @@ use ptx::{Scope, Space};
 
 use super::Flow;
 use super::barrier::alike;
+use crate::flight::Load;
 use crate::lanes::{Lanes, lanes};
 use crate::machine::{Arrived, Machine};
 use crate::mbarrier::{Mbarrier, Published, Used, pending};
@@ -122,8 +123,7 @@ impl Machine<'_> {
             used.lane(lane)?;
             let published = self.published((index, lane), order);
             let shared = &mut self.ctas[cta].shared;
-            let barrier = if far { shared.fenced_barrier(offset) } else { shared.barrier(offset) };
-            let barrier = barrier.lane(lane)?;
+            let barrier = shared.barrier(offset).lane(lane)?;
             published.iter().for_each(|published| barrier.gather(published, far));
             let (place, completed) = barrier.count();
             let arrived = Arrived { count, pc, phase: (place, completed + 1) };
@@ -161,6 +161,60 @@ impl Machine<'_> {
             return Ok(());
         }
         Err(self.used_in_a_race(cta, offset, made))
+    }
+
+    /// Lanes of a warp fence the initialisation of the mbarriers of their CTA. `others`: also of those that another thread has
+    /// initialised, if the lanes know of it, as a proxy fence does. ISA "membar/fence": `.mbarrier_init` is about the
+    /// initialisations of the thread alone.
+    pub(super) fn fence_barriers(&mut self, warp: usize, others: bool) {
+        let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
+        let masks: Vec<u32> = self.warps[warp].views.groups(active).map(|(mask, _)| mask).collect();
+        let mut fenced = Vec::new();
+        for (&offset, barrier) in self.ctas[cta].shared.barriers.iter().filter(|(_, barrier)| !barrier.public)
+        {
+            for &mask in &masks {
+                let made = barrier.made;
+                let own = if made.warp == warp { made.lanes & mask } else { 0 };
+                let lanes = if others && self.knows((warp, mask), made) { mask } else { own };
+                let already = |fence: &Used| self.follows((warp, lanes), *fence);
+                if lanes != 0 && !barrier.fences.iter().any(already) {
+                    fenced.push((offset, self.use_now(warp, lanes)));
+                }
+            }
+        }
+        for (offset, by) in fenced {
+            if let Some(barrier) = self.ctas[cta].shared.barriers.get_mut(&offset) {
+                barrier.fences.push(by);
+            }
+        }
+    }
+
+    /// Refuses the use of an mbarrier by the async proxy or another CTA, unless it comes after a fence of its
+    /// initialisation.
+    pub(super) fn fenced(&self, by: (usize, u32), cta: usize, offset: u32) -> Result<(), Fault> {
+        let Some(barrier) = self.ctas[cta].shared.barriers.get(&offset) else {
+            return Err(Fault::MbarrierUninitialised { offset: reported(offset) });
+        };
+        if barrier.public || barrier.fences.iter().any(|fence| self.follows(by, *fence)) {
+            return Ok(());
+        }
+        let fault = Fault::MbarrierNotFenced { offset: reported(offset), by: barrier.by.into() };
+        let (warp, mask) = by;
+        if let Some(warnings) = self.options.warnings.filter(|_| self.warps[warp].cta == cta) {
+            let lane = mask.trailing_zeros() as usize;
+            warnings.add(self.warps[warp].pc, || *self.trap(warp, fault.lane(lane)));
+            return Ok(());
+        }
+        Err(fault)
+    }
+
+    /// Whether each lane of a mask comes after a fence by any of the lanes that executed it.
+    fn follows(&self, (warp, mask): (usize, u32), fence: Used) -> bool {
+        let number = self.number(fence.warp);
+        self.warps[warp].views.groups(mask).all(|(mine, view)| {
+            let own = fence.warp == warp && mine & !fence.lanes == 0;
+            own || lanes(fence.lanes).any(|lane| view.executed_by(number, 1 << lane, fence.count, self.team))
+        })
     }
 
     /// Whether each lane of a mask knows of a use. A lane knows its own.
@@ -216,9 +270,16 @@ impl Machine<'_> {
                         return Err(self.used_in_a_race(cta, offset, user));
                     }
                 }
-                self.ctas[cta].shared.invalidate_barrier(offset)
+                self.ctas[cta].shared.invalidate_barrier(offset)?;
+                Ok(offset)
             };
-            invalidate().lane(lane)?;
+            let offset = invalidate().lane(lane)?;
+            // A copy in flight would count its bytes on what is no mbarrier any more.
+            let uses = |load: &&Load| (load.cta, load.barrier) == (cta, offset);
+            if let Some(&Load { by: (warp, pc, lane), .. }) = self.loads.iter().find(uses) {
+                let offset = reported(offset);
+                return Err(Fault::MbarrierUninitialised { offset }.by(warp, pc, Some(lane)));
+            }
         }
         Ok(Flow::Next)
     }

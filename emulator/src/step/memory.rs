@@ -242,7 +242,8 @@ impl Machine<'_> {
                     self.ctas[target].shared.store(offset, buffer).lane(lane)?;
                     let view = self.warps[warp].views.of(lane);
                     let shared = &self.ctas[target].shared;
-                    shared.may_write(offset, bytes, view).lane(lane)?;
+                    let group = self.warps[warp].group_in(target);
+                    shared.may_write((offset, bytes), view, group).lane(lane)?;
                     self.touch((warp, lane), target).lane(lane)?;
                 }
             }
@@ -281,6 +282,7 @@ impl Machine<'_> {
         let index = warp;
         let warp = &mut self.warps[warp];
         let addresses = warp.registers.read(address)?;
+        let group = warp.group_in(warp.cta);
         let cta = &mut self.ctas[warp.cta];
         let view = warp.views.common();
         for (matrix, &operand) in src.iter().enumerate() {
@@ -293,7 +295,7 @@ impl Machine<'_> {
                     let half = values[r * 4 + c / 2] >> (16 * (c % 2));
                     bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
                 }
-                put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &view).lane(lane)?;
+                put_row(&mut cta.shared, (cta.rank, group), addresses[lane], &bytes, &view).lane(lane)?;
             }
         }
         self.note_rows(index, &addresses, src.len(), Kind::WRITE)?;
@@ -301,11 +303,17 @@ impl Machine<'_> {
     }
 }
 
-fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], view: &View) -> Result<(), Fault> {
+fn put_row(
+    shared: &mut Shared,
+    (own, group): (u32, Option<usize>),
+    address: u32,
+    bytes: &[u8],
+    view: &View,
+) -> Result<(), Fault> {
     match split(address) {
         (rank, offset) if rank == own => {
             shared.store(offset, bytes)?;
-            shared.may_write(offset, 16, view)
+            shared.may_write((offset, 16), view, group)
         }
         (rank, _) => Err(Fault::SharedOtherCta { address, rank, own }),
     }

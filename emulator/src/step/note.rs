@@ -10,7 +10,7 @@ use ptx::Space;
 use crate::clock::{EARLIER, View};
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
-use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, runs};
+use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, key, runs};
 use crate::schedule::Schedule;
 use crate::shared::{reported, split};
 use crate::trap::{Fault, InLane, Stop};
@@ -30,7 +30,7 @@ impl Target {
     pub(super) fn key(self) -> u64 {
         match self {
             Self::Global(address) => address,
-            Self::Shared(cta, offset) => (cta as u64) << 32 | u64::from(offset),
+            Self::Shared(cta, offset) => key(cta, offset),
         }
     }
 }
@@ -116,13 +116,28 @@ impl Machine<'_> {
         {
             return Err(Fault::GridNotAwaited { address });
         }
-        self.launch.races.access_all(ranges, kind, who).map_err(|conflict| self.race(conflict, kind))
+        if let (true, Some(&(address, _))) = (self.launch.common.is_several(), ranges.peek()) {
+            self.reaches(address)?;
+        }
+        self.launch.common.races.access_all(ranges, kind, who).map_err(|conflict| self.race(conflict, kind))
+    }
+
+    /// Refuses an access to the memory of another GPU that does not share it, or that has left.
+    fn reaches(&self, address: u64) -> Result<(), Fault> {
+        let (own, common) = (self.launch.gpu, self.launch.common);
+        match self.memory.owner(address) {
+            Some((gpu, false)) if gpu != own => Err(Fault::NotShared { address, gpu }),
+            Some((gpu, _)) if gpu != own && common.has_left(gpu) => Err(Fault::PeerLeft { address, gpu }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
-        let Conflict { address, warp, lane, pc, wrote, unfenced, constant } = conflict;
+        let Conflict { address, warp, lane, pc, wrote, unfenced, sums, constant } = conflict;
         let other = Box::new(self.place_of(warp, Some(lane), pc));
-        if constant {
+        if sums {
+            Fault::SumsUnordered { address, other }
+        } else if constant {
             Fault::ConstantWritten { address, write: kind.write, other }
         } else if unfenced {
             Fault::GlobalUnfenced { address, other }
@@ -132,7 +147,7 @@ impl Machine<'_> {
     }
 
     fn shared_race(&self, cta: usize, conflict: Conflict, write: bool) -> Fault {
-        let Conflict { address, warp, lane, pc, wrote, unfenced, constant: _ } = conflict;
+        let Conflict { address, warp, lane, pc, wrote, unfenced, sums: _, constant: _ } = conflict;
         let other = Box::new(self.place_of(warp, Some(lane), pc));
         if unfenced {
             let writer = warp % self.team.per_cta.max(1) * 32 + lane;
@@ -177,13 +192,23 @@ impl Machine<'_> {
         (addresses, bytes): (&Lanes<u64>, u32),
         kind: &dyn Fn(By) -> Kind,
     ) -> Result<(), Stop> {
+        let count = self.warps[warp].views.begin();
+        self.note_at(count, (warp, space), (addresses, bytes), kind)
+    }
+
+    /// The same for an instruction that began at this count of the warp.
+    pub(super) fn note_at(
+        &mut self,
+        count: u32,
+        (warp, space): (usize, Space),
+        (addresses, bytes): (&Lanes<u64>, u32),
+        kind: &dyn Fn(By) -> Kind,
+    ) -> Result<(), Stop> {
         let active = self.warps[warp].registers.active;
-        // The instruction gets a count of its own.
-        self.warps[warp].views.count += 1;
         if space == Space::Global {
             for (mask, run) in self.all_runs(warp, addresses, bytes, active) {
                 let view = self.warps[warp].views.common_of(mask);
-                let who = self.who(warp, run.by, &view);
+                let who = Who { count, ..self.who(warp, run.by, &view) };
                 self.note_who(who, one((run.start, run.bytes)), kind(run.by)).lane(run.by.first())?;
             }
             return Ok(());
@@ -194,7 +219,7 @@ impl Machine<'_> {
             (_, (_, offset)) => (own, offset),
         };
         let runs = self.all_runs(warp, addresses, bytes, active);
-        self.note_runs(warp, &runs, kind, place)
+        self.note_runs((warp, count), &runs, kind, place)
     }
 
     /// The ranges that the active lanes access, each with the lanes that must know what the access follows.
@@ -218,14 +243,14 @@ impl Machine<'_> {
 
     fn note_runs(
         &mut self,
-        warp: usize,
+        (warp, count): (usize, u32),
         runs: &[(u32, Run)],
         kind: &dyn Fn(By) -> Kind,
         place: impl Fn(u64) -> (usize, u32),
     ) -> Result<(), Stop> {
         let (number, team) = (self.number(warp), self.team);
         let state = &self.warps[warp];
-        let (pc, count) = (u32::try_from(state.pc).unwrap_or(u32::MAX), state.views.count);
+        let pc = u32::try_from(state.pc).unwrap_or(u32::MAX);
         for (mask, run) in runs {
             let view = state.views.common_of(*mask);
             let who = Who { warp: number, by: run.by, pc, count, view: &view, team, until: None };

@@ -17,6 +17,7 @@ use crate::clock::{Clock, NEVER, View};
 use crate::lanes::{ALL, lanes};
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Who};
+use crate::shared::{reported, split};
 use crate::tensor_map::{Map, decode, replaced};
 use crate::trap::{Fault, InLane, Stop, TensorFault};
 
@@ -75,7 +76,7 @@ impl Machine<'_> {
                 until: if let Some(Held::Until(phase)) = held { phase } else { None },
             };
             let kind = Kind::READ.asynchronous();
-            let noted = self.launch.races.access(address, TENSOR_MAP_BYTES as u64, kind, who);
+            let noted = self.launch.common.races.access(address, TENSOR_MAP_BYTES as u64, kind, who);
             noted.map_err(|conflict| match conflict {
                 Conflict { unfenced: true, warp, pc, .. } => {
                     let other = Box::new(self.place_of(warp, Some(conflict.lane), pc));
@@ -101,7 +102,7 @@ impl Machine<'_> {
 
     /// The number of the warp's CTA in the grid.
     fn cta_number(&self, warp: usize) -> u32 {
-        self.number(warp) / self.team.per_cta.max(1)
+        self.team.cta(self.number(warp))
     }
 
     pub(super) fn map_instruction(&mut self, warp: usize, inst: &MapInst) -> Result<Flow, Stop> {
@@ -110,7 +111,15 @@ impl Machine<'_> {
                 let base = *map;
                 let places = self.addresses(warp, *space, Address { base, offset: 0 })?;
                 let values = self.field_values(warp, *field, *value)?;
-                for lane in lanes(self.warps[warp].registers.active) {
+                // The instruction gets a count of its own, so that the next one in a loop is another.
+                self.warps[warp].views.count += 1;
+                let active = self.warps[warp].registers.active;
+                for (mask, lane) in alike(&places, &places, active) {
+                    if lanes(mask).any(|other| values[other] != values[lane]) {
+                        return Err(self.replaced_apart(warp, *space, places[lane]).lane(lane));
+                    }
+                }
+                for lane in lanes(active) {
                     let replaced = match space {
                         Space::Global | Space::Local | Space::Param | Space::Generic => {
                             self.replace_global((warp, lane), places[lane], *field, values[lane])
@@ -148,6 +157,21 @@ impl Machine<'_> {
             }
         }
         Ok(Flow::Next)
+    }
+
+    /// The fault of lanes that replace a field of one map together, each with a value of its own.
+    fn replaced_apart(&self, warp: usize, space: Space, address: u64) -> Fault {
+        let pc = u32::try_from(self.warps[warp].pc).unwrap_or(u32::MAX);
+        let other = Box::new(self.place_of(self.number(warp), None, pc));
+        match space {
+            Space::Global | Space::Local | Space::Param | Space::Generic => {
+                Fault::GlobalRace { address, write: true, other_write: true, other }
+            }
+            Space::Shared | Space::SharedCluster => {
+                let (rank, offset) = split(address as u32);
+                Fault::SharedRace { rank, offset: reported(offset), write: true, other_write: true, other }
+            }
+        }
     }
 
     fn field_values(&mut self, warp: usize, field: MapField, value: Operand) -> Result<[u64; 32], Fault> {

@@ -211,8 +211,9 @@ impl Machine<'_> {
             receiver.shared.bounds(target, bytes, alignment)?;
             self.reached((warp, lane), cta)?;
             self.uses(self.use_now(warp, 1 << lane), cta, barrier_offset)?;
+            self.ctas[cta].shared.barrier(barrier_offset)?;
+            self.fenced((warp, 1 << lane), cta, barrier_offset)?;
             let receiver = &mut self.ctas[cta];
-            receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
             let view = self.warps[warp].views.of(lane);
             self.ctas[cta].shared.reused((target, bytes), view, false)?;
@@ -351,7 +352,10 @@ impl Machine<'_> {
         let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
         let kind = match reduce {
             // Each element is changed in one step with respect to the whole device.
-            Some(reduce) => Kind::WRITE.atomic(Scope::Gpu, reduce.ty.bytes()).asynchronous(),
+            Some(reduce) => {
+                let kind = Kind::WRITE.atomic(Scope::Gpu, reduce.ty.bytes()).asynchronous();
+                kind.sums(self.sums(reduce.op, reduce.ty))
+            }
             None => Kind::WRITE.asynchronous(),
         };
         for index in 0..map.rows() {
@@ -391,7 +395,7 @@ impl Machine<'_> {
             };
             let size = ty.bytes() as usize;
             for (address, new) in (row.address..).step_by(size).zip(data.chunks_exact(size)) {
-                self.launch.races.word(address, |_| {
+                self.launch.common.races.word(address, |_| {
                     let mut old = [0; 8];
                     self.memory.load(address, &mut old[..size])?;
                     let value = changed(op, ty, true, from_bytes(&old[..size]), from_bytes(new));
@@ -445,7 +449,7 @@ impl Machine<'_> {
                 for row in (0..store.map.rows()).filter_map(|row| store.map.stored_row(&store.start, row)) {
                     let bytes = (row.end - row.start) as u64;
                     let (from, to) = ((number, by, NEVER), (number, by, count));
-                    self.launch.races.settle((row.address, bytes), pc, from, to);
+                    self.launch.common.races.settle((row.address, bytes), pc, from, to);
                 }
             }
         }
@@ -460,7 +464,7 @@ impl Machine<'_> {
         let settle = |at: u64, (pc, lane): (usize, usize), (from, by, since): (u32, By, u32)| {
             let pc = u32::try_from(pc).unwrap_or(u32::MAX);
             let to = (number, By::lane(lane), warp.views.count);
-            self.launch.races.settle((at, TENSOR_MAP_BYTES as u64), pc, (from, by, since), to);
+            self.launch.common.races.settle((at, TENSOR_MAP_BYTES as u64), pc, (from, by, since), to);
         };
         for load in self.loads.iter_mut().filter(|load| load.by.0 == index) {
             if let Source::Global { map_read, .. } = &mut load.source {

@@ -217,7 +217,9 @@ impl Machine<'_> {
                 return Ok(Flow::Retry(Blocked::Warpgroup { until }));
             }
             self.release_operands(cta, group, until);
-            if let Some(place) = self.ctas[cta].shared.multiplies(group) {
+            let shared = &self.ctas[cta].shared;
+            let own = self.warps[index].index as usize;
+            for place in [shared.multiplies(group), shared.waited(own)].into_iter().flatten() {
                 self.warps[index].views.change(ALL, |_, view| view.known.raise(place, until as u32));
             }
             let program = self.program;

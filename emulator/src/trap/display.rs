@@ -45,6 +45,7 @@ impl fmt::Display for Wait {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.cta;
+        self.gpu.map_or(Ok(()), |gpu| write!(f, "GPU {gpu}, "))?;
         write!(f, "CTA ({x}, {y}, {z}) rank {}, warp {}", self.rank, self.warp)?;
         if let Some(lane) = self.lane {
             write!(f, ", lane {lane}")?;
@@ -77,15 +78,17 @@ impl fmt::Display for List<'_> {
             let alike = |other: &&Waiting| {
                 let (a, b) = (&first.place, &other.place);
                 first.on == other.on
-                    && (a.cta, &a.site, a.instruction, &a.scopes)
-                        == (b.cta, &b.site, b.instruction, &b.scopes)
+                    && (a.gpu, a.cta, &a.site, a.instruction, &a.scopes)
+                        == (b.gpu, b.cta, &b.site, b.instruction, &b.scopes)
             };
             let (group, others): (Vec<&Waiting>, Vec<&Waiting>) = rest.iter().copied().partition(alike);
             rest = others;
             let warps: Vec<String> = group.iter().map(|one| one.place.warp.to_string()).collect();
             let [x, y, z] = first.place.cta;
             let (plural, verb) = if warps.len() == 1 { ("", "waits") } else { ("s", "wait") };
-            write!(f, "\n  CTA ({x}, {y}, {z}) rank {}, warp{plural} {}", first.place.rank, warps.join(" "))?;
+            let gpu = first.place.gpu.map_or_else(String::new, |gpu| format!("GPU {gpu}, "));
+            let (rank, warps) = (first.place.rank, warps.join(" "));
+            write!(f, "\n  {gpu}CTA ({x}, {y}, {z}) rank {rank}, warp{plural} {warps}")?;
             first.place.statement(f)?;
             write!(f, "\n    {verb} for {}", first.on)?;
         }

@@ -116,6 +116,36 @@ pub enum Fault {
         /// The generic write.
         other: Box<Place>,
     },
+    /// An access to memory of another GPU that it does not share.
+    #[error("global address {address:#x} is memory of GPU {gpu}, which does not share it with other GPUs")]
+    NotShared {
+        /// Address of the first byte.
+        address: u64,
+        /// The GPU whose memory it is.
+        gpu: u32,
+    },
+    /// An access to memory of another GPU whose process has ended.
+    #[error(
+        "global address {address:#x} is memory of GPU {gpu}, which has left: it has to wait until the others no longer access it"
+    )]
+    PeerLeft {
+        /// Address of the first byte.
+        address: u64,
+        /// The GPU whose memory it was.
+        gpu: u32,
+    },
+    /// Two additions of floating-point numbers to the same word, which nothing orders, in a program that promises to make
+    /// sums in order.
+    #[error(
+        "the program promises that sums are made in order, but nothing orders two additions at global address {address:#x}\n  \
+         the other addition: {other}"
+    )]
+    SumsUnordered {
+        /// Address of the word.
+        address: u64,
+        /// The earlier addition.
+        other: Box<Place>,
+    },
     /// Two accesses to shared memory that nothing orders, at least one of which writes.
     #[error(
         "a race at byte {offset} of shared memory of CTA rank {rank}: this access {} what another thread \

@@ -55,6 +55,12 @@ rules! {
         "A dependent grid accesses global memory before it has waited for the grids before it.";
     Fault::GlobalUnfenced { .. } => "global-unfenced", "Memory Consistency Model, Proxies",
         "The async proxy accesses global memory that was written through another proxy, without a proxy fence between the two.";
+    Fault::NotShared { .. } => "not-shared", "Memory of several GPUs",
+        "An access to memory of another GPU that it does not share.";
+    Fault::PeerLeft { .. } => "peer-left", "Memory of several GPUs",
+        "An access to memory of another GPU whose process has ended.";
+    Fault::SumsUnordered { .. } => "sums-unordered", "Floating-point sums",
+        "Two floating-point additions to a word that nothing orders, in a program that promises an order.";
     Fault::SharedRace { .. } => "shared-race", "Memory Consistency Model, Conflict and data-races",
         "Two accesses to shared memory, at least one of which writes, that nothing orders.";
     Fault::SharedOutOfBounds { .. } => "shared-out-of-bounds", "State Spaces",

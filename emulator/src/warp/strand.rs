@@ -58,7 +58,13 @@ impl<'p> Warp<'p> {
             return false;
         }
         let (graph, here) = (&self.program().graph, self.place(index));
-        self.everyone().any(|other| other != index && graph.may_come(self.place(other), here))
+        // Lanes that are blocked have the place behind their wait, and come to it later.
+        let comes = |other: Option<usize>| {
+            let there = self.place(other);
+            let blocked = other.map_or(&self.blocked, |other| &self.strands[other].blocked).is_some();
+            graph.may_come(there, here) || blocked && graph.order(there, here).is_eq()
+        };
+        self.everyone().any(|other| other != index && comes(other))
     }
 
     /// Whether a strand only waits for other strands of its warp; the current lanes for `None`.

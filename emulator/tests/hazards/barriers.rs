@@ -141,7 +141,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("a trap", 32, fault!(Fault::Trapped), |k| {
             k.f.if_(k.thread.equals(if k.broken { 3 } else { 99 }), || k.f.trap());
         }),
-        Case::new("a loop that never ends", 32, fault!(Fault::Fuel { limit: 100_000, .. }), |k| {
+        Case::new("a loop that never ends", 32, fault!(Fault::Fuel { limit: crate::FUEL, .. }), |k| {
             k.f.loop_(|| k.f.break_if(k.thread.at_least(u32::from(k.broken))));
         }),
         Case::new(

@@ -4,12 +4,12 @@
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Location, Scope, StoreOrder};
 
-use crate::tools::{hang, race, unready};
+use crate::tools::{absent, hang, race, unready};
 use crate::{BOX_BYTES, Case, Kernel};
 
 impl Kernel<'_> {
     /// The first thread of rank `from` stores a word to rank `to`.
-    fn store_to(self, to: u32) {
+    pub(crate) fn store_to(self, to: u32) {
         let at = Location::cluster(self.f.map_shared(self.base, to), 0);
         self.once(|| {
             self.f.store_ordered(StoreOrder::Relaxed(Scope::Cluster), at, [self.thread]);
@@ -29,11 +29,6 @@ impl Kernel<'_> {
         let mask = self.f.constant(both);
         self.copy_box(self.base, self.bar(0), Some(mask));
     }
-}
-
-fn absent(fault: &Fault) -> bool {
-    matches!(fault, Fault::PeerExited { .. } | Fault::PeerUnordered { .. })
-        || fault.to_string().contains("started")
 }
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -87,15 +82,7 @@ fn peers() -> Vec<Case> {
         Case::in_cluster("two peers that store to one word", race, |k| {
             k.ready();
             let word = if k.broken { k.rank() / 2 } else { k.rank() } * 4;
-            let at = Location::cluster(k.f.map_shared(k.base + word, 1), 0);
-            k.once(|| {
-                k.f.emit(ptx::Inst::Store {
-                    space: ptx::Space::SharedCluster,
-                    ty: ptx::Type::U32,
-                    src: vec![k.thread.operand()],
-                    address: at.address(),
-                });
-            });
+            k.once(|| k.write_peer(k.f.map_shared(k.base + word, 1), k.thread));
             k.meet();
         })
         .isa("Memory Consistency Model, Conflict and data-races"),

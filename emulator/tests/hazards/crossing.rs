@@ -151,14 +151,10 @@ fn remote(write: Remote, reader: Reader) -> Case {
         let f = k.f;
         k.ready();
         k.once_in_rank(0, || {
-            let at = Location::cluster(f.map_shared(k.base, 1), 0);
+            let peer = f.map_shared(k.base, 1);
+            let at = Location::cluster(peer, 0);
             match write {
-                Remote::Store => f.emit(ptx::Inst::Store {
-                    space: ptx::Space::SharedCluster,
-                    ty: ptx::Type::U32,
-                    src: vec![k.thread.operand()],
-                    address: at.address(),
-                }),
+                Remote::Store => k.write_peer(peer, k.thread),
                 Remote::Relaxed => {
                     f.store_ordered(StoreOrder::Relaxed(Scope::Cluster), at, [k.thread]);
                 }

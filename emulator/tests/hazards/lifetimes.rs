@@ -1,21 +1,10 @@
 //! Hazards of lifetimes: of an mbarrier, and of the shared memory of another CTA.
 
 use emulator::Fault;
-use ptx::{AtomicOp, AtomicSem, Inst, Location, MbarrierOrder, Scope, StoreOrder};
+use ptx::{AtomicOp, AtomicSem, Location, MbarrierOrder, Scope, StoreOrder};
 
 use crate::tools::{hang, race, unready};
-use crate::{BOX_BYTES, Case, Kernel};
-
-impl Kernel<'_> {
-    fn invalidate(self) {
-        self.f.emit(Inst::MbarrierInvalidate { barrier: self.bar(0).operand() });
-    }
-
-    /// Warp 0 runs `first`, the other warps run `second`.
-    fn split(self, first: impl FnOnce(), second: impl FnOnce()) {
-        self.f.if_else((self.thread / 32).equals(0), first, second);
-    }
-}
+use crate::{BOX_BYTES, Case};
 
 /// An mbarrier or a CTA that does not exist yet, or no longer exists.
 fn early(fault: &Fault) -> bool {
@@ -37,7 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
             k.leader(|| k.f.mbarrier_arrive(k.bar(0)));
             k.f.mbarrier_wait(k.bar(0), 0);
             k.in_twin(|| k.f.barrier_sync(0, 64));
-            k.once(|| k.invalidate());
+            k.once(|| k.invalidate(0));
         })
         .isa("mbarrier.inval"),
         Case::new("a barrier that the next lane uses at once", 32, early, |k| {
@@ -52,7 +41,7 @@ pub(crate) fn cases() -> Vec<Case> {
             k.barriers([1], 32);
             k.in_thread(1, || k.f.mbarrier_arrive(k.bar(0)));
             k.in_twin(|| k.f.warp_sync());
-            k.once(|| k.invalidate());
+            k.once(|| k.invalidate(0));
         })
         .isa("mbarrier.inval; bar.warp.sync"),
         Case::new(
@@ -76,7 +65,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 || {
                     k.once(|| {
                         k.in_twin(|| k.f.mbarrier_wait(k.bar(0), 0));
-                        k.invalidate();
+                        k.invalidate(0);
                         k.f.mbarrier_init(k.bar(0), 1);
                     });
                 },

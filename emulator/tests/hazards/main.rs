@@ -9,6 +9,7 @@ macro_rules! fault {
     };
 }
 
+mod agreed;
 mod asynchronous;
 mod barriers;
 mod bulk;
@@ -22,6 +23,8 @@ mod flags;
 mod global;
 mod grid;
 mod im2col;
+mod impatient;
+mod issuers;
 mod joint;
 mod kept;
 mod known;
@@ -29,14 +32,23 @@ mod lanes;
 mod legal;
 mod lifetimes;
 mod locks;
+mod lockstep;
 mod matrix;
 mod mbarriers;
 mod memory;
 mod named;
+mod observed;
+mod partial;
+mod paths;
+mod phases;
 mod pipeline;
 mod proxies;
+mod remote;
+mod reused;
 mod sources;
 mod staging;
+mod steps;
+mod sums;
 mod table;
 mod tensor_maps;
 mod tools;
@@ -89,9 +101,14 @@ struct Case {
     isa: Option<&'static str>,
     /// Whether earlier grids may still run.
     dependent: bool,
+    /// How many times the program is launched, one after the other on the same memory.
+    launches: u32,
     program: Box<dyn Fn(Kernel<'_>) + Send + Sync>,
     found: fn(&Fault) -> bool,
 }
+
+/// Instructions of a cluster after which a program counts as one that never ends.
+const FUEL: u64 = 400_000;
 
 const BOX_BYTES: u32 = 8 * 64 * 2;
 /// Offset of the programs' mbarrier, after their data.
@@ -186,7 +203,8 @@ fn execute(case: &Case, function: &Verified, options: &Options<'_>) -> Result<()
     arguments.extend(tiled.into_iter().map(Argument::from));
     arguments.extend(walked.into_iter().map(Argument::from));
     let options = Options { dependent: case.dependent || options.dependent, ..*options };
-    program.launch(Grid { ctas: [case.ctas, 1, 1] }, &arguments, &memory, &options).map(drop)
+    let grid = Grid { ctas: [case.ctas, 1, 1] };
+    (0..case.launches).try_for_each(|_| program.launch(grid, &arguments, &memory, &options).map(drop))
 }
 
 impl<'f> Kernel<'f> {
@@ -293,7 +311,7 @@ impl Case {
         program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
     ) -> Self {
         let program = Box::new(program);
-        Self { why, threads, cluster: 1, ctas: 1, isa: None, dependent: false, program, found }
+        Self { why, threads, cluster: 1, ctas: 1, isa: None, dependent: false, launches: 1, program, found }
     }
 
     /// Two CTAs of one warp each.
@@ -312,6 +330,15 @@ impl Case {
 
     fn ctas(self, ctas: u32) -> Self {
         Self { ctas, ..self }
+    }
+
+    fn launches(self, launches: u32) -> Self {
+        Self { launches, ..self }
+    }
+
+    /// Makes the grid one cluster of this many CTAs.
+    fn cluster(self, ctas: u32) -> Self {
+        Self { ctas, cluster: ctas, ..self }
     }
 }
 
@@ -334,7 +361,7 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn each_hazard_is_found_and_its_twin_passes() {
-    let options = Options { fuel: 100_000, ..Options::default() };
+    let options = Options { fuel: FUEL, ..Options::default() };
     let mut wrong = Vec::new();
     for case in cases() {
         match launch(&case, true, &options) {
@@ -386,7 +413,7 @@ fn a_dependent_grid_waits_for_those_before_it() {
 fn random_schedules_find_what_the_others_do_not() {
     let case = barriers::numbers_mixed_up();
     let run = |broken, (schedule, seed)| {
-        launch(&case, broken, &Options { schedule, seed, fuel: 100_000, threads: 1, ..Options::default() })
+        launch(&case, broken, &Options { schedule, seed, fuel: FUEL, threads: 1, ..Options::default() })
     };
     let mut found = 0;
     for schedule in Schedule::sweep(512) {
@@ -414,11 +441,7 @@ fn a_seed_repeats_the_same_failure() {
 fn who_takes_lane_0_for_the_elected_one_is_found() {
     for case in collectives::elected() {
         let run = |broken, (schedule, seed)| {
-            launch(
-                &case,
-                broken,
-                &Options { schedule, seed, fuel: 100_000, threads: 1, ..Options::default() },
-            )
+            launch(&case, broken, &Options { schedule, seed, fuel: FUEL, threads: 1, ..Options::default() })
         };
         let mut found = 0;
         for schedule in Schedule::sweep(50) {

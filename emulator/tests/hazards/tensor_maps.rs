@@ -185,7 +185,9 @@ pub(crate) fn cases() -> Vec<Case> {
             32,
             |fault| matches!(fault, Fault::Tensor(TensorFault::Map { .. })),
             |k| {
-                k.zero(MAP + 128);
+                // Zeros would be a map whose fields are all to be replaced.
+                k.zero(MAP);
+                k.f.store_shared(k.base + k.thread * 4, MAP as i32, [k.f.constant(1u32)]);
                 k.f.warp_sync();
                 if !k.broken {
                     k.f.copy_tensor_map(k.map, k.base + MAP);

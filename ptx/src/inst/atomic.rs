@@ -72,6 +72,11 @@ pub enum AtomicType {
 }
 
 impl AtomicType {
+    /// Whether it is of floating-point numbers.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16 | Self::F16x2 | Self::Bf16x2)
+    }
+
     /// All types.
     pub const ALL: [Self; 10] = [
         Self::U32,

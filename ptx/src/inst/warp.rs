@@ -168,6 +168,21 @@ pub enum WarpInst {
 }
 
 impl WarpInst {
+    /// The mask of the lanes that take part, if the instruction has one.
+    pub fn members(&self) -> Option<Operand> {
+        match self {
+            Self::Vote { members, .. }
+            | Self::Ballot { members, .. }
+            | Self::MatchAny { members, .. }
+            | Self::MatchAll { members, .. }
+            | Self::Reduce { members, .. }
+            | Self::Shuffle { members, .. }
+            | Self::Elect { members, .. }
+            | Self::Sync { members } => Some(*members),
+            Self::ActiveMask { .. } | Self::Sleep { .. } => None,
+        }
+    }
+
     pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
         let (pred, u32) = (Type::Pred, Type::U32);
         match self {

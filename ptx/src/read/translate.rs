@@ -129,6 +129,7 @@ impl<'m, 't> Translator<'m, 't> {
         let variables =
             variables.map(|((_, variable), name)| param::Variable { name, ..variable.clone() }).collect();
         Function {
+            ordered_sums: false,
             name: launch::identifier(kernel.name.text),
             target: crate::target::Target::Sm90a,
             params: self.params,

@@ -120,6 +120,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
             [d_o, p, ds].iter().for_each(Ring::initialise);
         }
         if let Some(Order { turns, done, .. }) = kernel.order {
+            f.order_sums();
             [turns, done].iter().for_each(Ring::initialise);
         }
     });
