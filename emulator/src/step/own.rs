@@ -86,9 +86,19 @@ pub(super) fn convert_address(
     let converted = addresses.map(|address| match (space.is_shared(), to) {
         (true, false) => SHARED | address & 0xFFFF_FFFF,
         (true, true) => address & 0xFFFF_FFFF,
-        (false, _) => address,
+        (false, _) => windowed(space, address),
     });
     registers.write_wide(dst, &converted)
+}
+
+/// An address in local memory or in parameters. Compilers state these in 32 bits too, without the window.
+fn windowed(space: Space, address: u64) -> u64 {
+    let window = match space {
+        Space::Param => PARAMETERS,
+        Space::Local => LOCAL,
+        Space::Global | Space::Shared | Space::SharedCluster | Space::Generic => 0,
+    };
+    if address >> 32 == 0 { window | address } else { address }
 }
 
 impl Machine<'_> {
@@ -206,9 +216,10 @@ impl Machine<'_> {
         let mut values = [[0u64; 32]; 4];
         let mut undefined: Vec<(Reg, usize, Fault)> = Vec::new();
         for lane in lanes(active) {
-            aligned(space, addresses[lane], size * dst.len()).lane(lane)?;
+            let first = windowed(space, addresses[lane]);
+            aligned(space, first, size * dst.len()).lane(lane)?;
             for (element, (&reg, values)) in dst.iter().zip(&mut values).enumerate() {
-                let address = addresses[lane].wrapping_add((element * size) as u64);
+                let address = first.wrapping_add((element * size) as u64);
                 let (value, missing) = if space == Space::Param {
                     (self.parameter(address, size).lane(lane)?, None)
                 } else {
@@ -237,7 +248,7 @@ impl Machine<'_> {
         let values = self.stored_values(warp, ty, src)?;
         let size = ty.bytes() as usize;
         for lane in lanes(self.warps[warp].registers.active) {
-            let address = addresses[lane];
+            let address = windowed(space, addresses[lane]);
             if space == Space::Param {
                 let offset = address.wrapping_sub(PARAMETERS);
                 return Err(Fault::from(OwnFault::ReadOnly { offset }).lane(lane));
