@@ -54,7 +54,8 @@ pub enum Verdict {
 impl Mutants {
     /// The number of mutants that were found or refused, and of those that are executed.
     pub fn found(&self) -> (usize, usize) {
-        let count = |is: fn(&Verdict) -> bool| self.mutants.iter().filter(|mutant| is(&mutant.verdict)).count();
+        let count =
+            |is: fn(&Verdict) -> bool| self.mutants.iter().filter(|mutant| is(&mutant.verdict)).count();
         let found = count(|verdict| matches!(verdict, Verdict::Found(_) | Verdict::Refused));
         (found, found + count(|verdict| *verdict == Verdict::Missed))
     }
@@ -86,7 +87,9 @@ pub(super) fn mutated(
     let first = trial.run(sweep[0], options.fuel, (options.stop, None))?;
     let fuel = trial.fuel(&first, options.fuel);
     // What varies in the unbroken kernel says nothing.
-    let varies = |name: &String| unbroken.findings.iter().any(|finding| finding.message.contains(&format!("`{name}`")));
+    let varies = |name: &String| {
+        unbroken.findings.iter().any(|finding| finding.message.contains(&format!("`{name}`")))
+    };
     let judge = |trial: &Trial<'_>| -> Result<Option<&'static str>, CheckError> {
         for &by in &sweep {
             let outcome = trial.run(by, fuel, (options.stop, None))?;
@@ -108,7 +111,9 @@ pub(super) fn mutated(
         Ok(None)
     };
     let broken = functions.iter().enumerate().flat_map(|(number, function)| {
-        let wanted = move |mutation: &Mutation| all || mutation.change == Change::Delete && mutation.target != "position";
+        let wanted = move |mutation: &Mutation| {
+            all || mutation.change == Change::Delete && mutation.target != "position"
+        };
         mutations(function).into_iter().filter(wanted).map(move |mutation| (number, mutation))
     });
     let broken: Vec<(usize, Mutation)> = broken.collect();
@@ -164,7 +169,11 @@ impl fmt::Display for Mutants {
         let width = kinds.keys().map(|kind| name(kind).len()).max().unwrap_or(0);
         writeln!(f, "mutants   {:width$}   found  refused  unreached  missed", "")?;
         for (kind, [found, refused, unreached, missed]) in &kinds {
-            writeln!(f, "          {:width$}  {found:6}  {refused:7}  {unreached:9}  {missed:6}", name(kind))?;
+            writeln!(
+                f,
+                "          {:width$}  {found:6}  {refused:7}  {unreached:9}  {missed:6}",
+                name(kind)
+            )?;
         }
         for mutant in self.mutants.iter().filter(|mutant| mutant.verdict == Verdict::Missed) {
             writeln!(f, "missed    {} {} at {}", mutant.instruction, mutant.change, mutant.spot)?;

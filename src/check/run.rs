@@ -167,7 +167,8 @@ impl<'l> Trial<'l> {
             let error = |error| CheckError::Verify { file: kernel.file.clone(), error };
             Ok(Program::new(&verified.map_err(error)?))
         };
-        let programs = functions.iter().zip(&launch.kernels).map(verified).collect::<Result<_, CheckError>>()?;
+        let programs =
+            functions.iter().zip(&launch.kernels).map(verified).collect::<Result<_, CheckError>>()?;
         Ok(Self { launch, placed, programs, names })
     }
 

@@ -184,8 +184,7 @@ fn every_barrier_that_is_needed_is_missed_when_it_is_left_out() {
         let thread = f.special(Special::ThreadX);
         f.store_shared(f.shared_base() + thread * 4, 0, [thread]);
         f.barrier_sync(0, 64);
-        let [other] =
-            f.load_shared_vector::<u32, 1>(f.shared_base() + (f.constant(63u32) - thread) * 4, 0);
+        let [other] = f.load_shared_vector::<u32, 1>(f.shared_base() + (f.constant(63u32) - thread) * 4, 0);
         f.store_global(y + thread.mul_wide(4), 0, [other]);
         f.barrier_sync(0, 64);
     });

@@ -87,7 +87,10 @@ fn run(given: &Given) -> Result<(), Failure> {
         reports.push(report);
     }
     if let Some(path) = &json {
-        write(path, &pretty(&Log { version: env!("CARGO_PKG_VERSION"), reports: &reports, mutants: &broken })?)?;
+        write(
+            path,
+            &pretty(&Log { version: env!("CARGO_PKG_VERSION"), reports: &reports, mutants: &broken })?,
+        )?;
     }
     if let Some(path) = &sarif {
         write(path, &pretty(&Sarif::new(&reports))?)?;

@@ -107,9 +107,11 @@ fn files_are_written_and_read() {
         let location = &result["locations"][0]["physicalLocation"];
         assert_eq!(location["artifactLocation"]["uri"], "exchange.cu", "{result}");
         assert!(location["region"]["startLine"].as_u64() >= Some(7), "{result}");
-        assert!(result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-            .as_str()
-            .is_some_and(|uri| uri.ends_with("late.ptx")));
+        assert!(
+            result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+                .as_str()
+                .is_some_and(|uri| uri.ends_with("late.ptx"))
+        );
         assert_eq!(result["partialFingerprints"]["falchion/v1"].as_str().map(str::len), Some(16));
     }
     assert!(read(&trace)["traceEvents"].as_array().is_some_and(|events| !events.is_empty()));
@@ -174,16 +176,32 @@ fn what_is_not_read_is_refused_with_its_place() {
         &[
             ("nothing", &[], &["at least one FILE was needed"]),
             ("an instruction", &[&broken], &["broken.ptx:18:2", "st.nowhere.b32"]),
-            ("no description", &[&alone], &["what", "alone.ptx is launched with is not known", "alone.launch.toml"]),
+            (
+                "no description",
+                &[&alone],
+                &["what", "alone.ptx is launched with is not known", "alone.launch.toml"],
+            ),
             ("a key", &[&right, "--launch", &key], &["key.toml", "unknown field `grids`"]),
-            ("two arguments", &[&right, "--launch", &count], &["`exchange` has 1 parameters, 2 arguments were given"]),
+            (
+                "two arguments",
+                &[&right, "--launch", &count],
+                &["`exchange` has 1 parameters, 2 arguments were given"],
+            ),
             ("a file", &[&right, "--launch", &data], &["none.bin"]),
-            ("one launch of two", &[&right, &alone, "--launch", &key], &["--launch is for one FILE, 2 were given"]),
+            (
+                "one launch of two",
+                &[&right, &alone, "--launch", &key],
+                &["--launch is for one FILE, 2 were given"],
+            ),
             ("a rule", &[&right, "--suppress", "races"], &["there is no rule `races`"]),
             ("a baseline", &[&right, "--baseline", &key], &["key.toml"]),
             ("a file that is not there", &["none.ptx"], &["none.ptx"]),
             ("rules of a kernel", &[&right, "--rules"], &["FILE cannot be used with --rules"]),
-            ("mutants as findings", &[&right, "--mutate", "--sarif", "x"], &["--mutate cannot be used with --sarif"]),
+            (
+                "mutants as findings",
+                &[&right, "--mutate", "--sarif", "x"],
+                &["--mutate cannot be used with --sarif"],
+            ),
         ],
     );
 }

@@ -2,11 +2,12 @@
 
 import importlib.util
 import inspect
+import os
 
 import numpy as np
 import pytest
 
-if importlib.util.find_spec("triton") is None:
+if importlib.util.find_spec("triton") is None and os.environ.get("FALCHION_TRITON") != "needed":
     pytest.skip("no Triton", allow_module_level=True)
 
 import falchion.triton

@@ -82,7 +82,11 @@ fn value(verb: Verb, row: &Row, file: &str) -> Option<String> {
         ("a" | "b" | "c" | "scale-a" | "scale-b" | "zero-a" | "zero-b", _) => file,
         ("shapes" | "replay" | "kernels" | "launch" | "baseline", _) => "/no file",
         ("suppress", _) => "shared-race:1-2",
-        ("out" | "svg" | "latex" | "json" | "csv" | "jsonl" | "record" | "sarif" | "trace" | "write-baseline", _) => "target/of-no-run",
+        (
+            "out" | "svg" | "latex" | "json" | "csv" | "jsonl" | "record" | "sarif" | "trace"
+            | "write-baseline",
+            _,
+        ) => "target/of-no-run",
         ("keep", _) => "1GB",
         _ => "2",
     };
