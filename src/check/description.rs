@@ -272,10 +272,10 @@ impl RawBuffer {
         ];
         let content =
             only(contents, "`zeros`, `random`, `range`, `file` and `hex`")?.unwrap_or(Content::Unwritten);
-        if let Content::Random { low, high, .. } = content {
-            if !(low <= high && low.is_finite() && high.is_finite()) {
-                return Err(format!("random numbers from {low} to {high}"));
-            }
+        if let Content::Random { low, high, .. } = content
+            && !(low <= high && low.is_finite() && high.is_finite())
+        {
+            return Err(format!("random numbers from {low} to {high}"));
         }
         let want = self.want.map(|want| want.want(element)).transpose()?;
         let expectations = [

@@ -188,6 +188,7 @@ fn address(fault: &Fault) -> Option<u64> {
     | Fault::GlobalUninitialised { address, .. }
     | Fault::GlobalRace { address, .. }
     | Fault::ConstantWritten { address, .. }
+    | Fault::SumsUnordered { address, .. }
     | Fault::GridNotAwaited { address }
     | Fault::GlobalUnfenced { address, .. }
     | Fault::Tensor(TensorFault::MapUnfenced { address, .. } | TensorFault::MapInFlight { address })) = fault
@@ -205,16 +206,20 @@ const ACCESS: &str = "the other access";
 
 /// The other access of a fault, and what it is.
 fn other(fault: &Fault) -> Option<(&'static str, &Place)> {
-    match fault {
-        Fault::GlobalRace { other, .. }
-        | Fault::SharedRace { other, .. }
-        | Fault::ConstantWritten { other, .. } => Some((ACCESS, other)),
-        Fault::GlobalUnfenced { other, .. } | Fault::Tensor(TensorFault::MapUnfenced { other, .. }) => {
-            Some(("written by", other))
-        }
-        Fault::MissingProxyFence { other, .. } => Some(("stored by", other)),
-        _ => None,
+    if let Fault::GlobalRace { other, .. }
+    | Fault::SharedRace { other, .. }
+    | Fault::ConstantWritten { other, .. }
+    | Fault::SumsUnordered { other, .. } = fault
+    {
+        return Some((ACCESS, other));
     }
+    if let Fault::GlobalUnfenced { other, .. }
+    | Fault::Tensor(TensorFault::MapUnfenced { other, .. })
+    | Fault::MissingProxyFence { other, .. } = fault
+    {
+        return Some(("written by", other));
+    }
+    None
 }
 
 /// The places of a fault, that of the fault first.
@@ -234,20 +239,17 @@ fn places(kernels: &[Kernel], trap: &Trap) -> Vec<(String, Spot)> {
         places.extend(place.site.as_ref().map(|site| (what, spot(kernels, site, place.instruction))));
         return places;
     }
-    match &trap.fault {
-        Fault::WarpgroupDisagrees { other: Some(site), .. } => {
-            add("another warp executed".to_owned(), Some(site), "");
+    if let Fault::WarpgroupDisagrees { other, .. } = &trap.fault {
+        add("another warp executed".to_owned(), other.as_ref(), "");
+    }
+    if let Fault::Hang { waiting, .. } | Fault::Fuel { warps: waiting, .. } = &trap.fault {
+        // What waits for an mbarrier or a word says more than the barriers of those that wait for these.
+        let mut all: Vec<_> = waiting.iter().collect();
+        all.sort_by_key(|one| !matches!(one.on, Wait::Mbarrier { .. } | Wait::Polling));
+        for one in all {
+            let what = format!("{} waits for {}", thread(&one.place), one.on);
+            add(what, one.place.site.as_ref(), one.place.instruction);
         }
-        Fault::Hang { waiting, .. } | Fault::Fuel { warps: waiting, .. } => {
-            // What waits for an mbarrier or a word says more than the barriers of those that wait for these.
-            let mut all: Vec<_> = waiting.iter().collect();
-            all.sort_by_key(|one| !matches!(one.on, Wait::Mbarrier { .. } | Wait::Polling));
-            for one in all {
-                let what = format!("{} waits for {}", thread(&one.place), one.on);
-                add(what, one.place.site.as_ref(), one.place.instruction);
-            }
-        }
-        _ => {}
     }
     places
 }

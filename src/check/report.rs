@@ -127,10 +127,8 @@ impl Report {
 
 /// A schedule in words.
 pub(super) fn told((schedule, seed): (Schedule, u64)) -> String {
-    match schedule {
-        Schedule::Random => format!("random seed {seed}"),
-        fixed => format!("{fixed:?}").to_lowercase(),
-    }
+    let name = format!("{schedule:?}").to_lowercase();
+    if schedule == Schedule::Random { format!("{name} seed {seed}") } else { name }
 }
 
 /// `kernel.ptx:120:2: bar.sync 0; (kernel.py:31)`.

@@ -157,6 +157,9 @@ pub(super) struct Outcome {
     pub(super) ends: Vec<u64>,
 }
 
+/// What is recorded: a kernel in a launch, by their numbers.
+pub(super) type Traced<'a> = ((usize, u32), &'a Recorder);
+
 impl<'l> Trial<'l> {
     pub(super) fn new(launch: &'l Launch, functions: &[Function]) -> Result<Self, CheckError> {
         debug_assert!(launch.is_loaded(), "`Launch::load` fetches the files");
@@ -225,7 +228,7 @@ impl<'l> Trial<'l> {
         &self,
         (schedule, seed): (Schedule, u64),
         fuel: u64,
-        (stop, trace): (Option<&AtomicBool>, Option<((usize, u32), &Recorder)>),
+        (stop, trace): (Option<&AtomicBool>, Option<Traced<'_>>),
     ) -> Result<Outcome, CheckError> {
         let mut memory = self.placed.memory()?;
         let mut outcome = Outcome::default();

@@ -59,10 +59,11 @@ fn run(given: &Given) -> Result<(), Failure> {
     let (mut reports, mut broken) = (Vec::new(), Vec::new());
     for path in &paths {
         let launch = launch(path, description.as_deref())?;
-        let about = |error: CheckError| match error {
-            // They name the file themselves.
-            CheckError::Read(_) | CheckError::Entry { .. } | CheckError::Verify { .. } => usage!("{error}"),
-            error => usage!("{}: {error}", path.display()),
+        let about = |error: CheckError| {
+            // These name the file themselves.
+            let named =
+                matches!(error, CheckError::Read(_) | CheckError::Entry { .. } | CheckError::Verify { .. });
+            if named { usage!("{error}") } else { usage!("{}: {error}", path.display()) }
         };
         let bar = Progress::new(if mutate { "breaking" } else { "checking" });
         let show = |done, total| bar.show(done, total);
