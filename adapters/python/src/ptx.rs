@@ -41,7 +41,7 @@ pub(crate) fn checked(
         }
     }
     let fetched = |name: &str| -> Result<Vec<u8>, String> {
-        let bytes = fetch.call1((name,)).and_then(|bytes| bytes.extract().map_err(PyErr::from));
+        let bytes = fetch.call1((name,)).and_then(|bytes| bytes.extract());
         bytes.map_err(|error: PyErr| error.value(py).to_string())
     };
     launch.load(&fetched).or_else(|error| invalid(format!("launch: {error}")))?;
