@@ -195,12 +195,7 @@ fn leaves(body: &[Statement]) -> Vec<Operand> {
 fn credited(inst: &Inst) -> Vec<Operand> {
     match inst {
         Inst::TensorLoad { barrier, multicast, .. } => core::iter::once(*barrier).chain(*multicast).collect(),
-        Statement::Scope { .. }
-        | Statement::Inst { .. }
-        | Statement::Break { .. }
-        | Statement::Label(_)
-        | Statement::Branch { .. }
-        | Statement::Exit { .. } => Vec::new(),
+        _ => Vec::new(),
     }
 }
 
