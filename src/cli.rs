@@ -25,6 +25,7 @@ mod cache;
 mod calibrate;
 mod call;
 mod catalogue;
+mod check;
 mod elsewhere;
 mod engine;
 mod explore;
@@ -76,6 +77,7 @@ const COMMANDS: &[Command] = &[
     catalogue::PLAN,
     catalogue::EMIT,
     verify::COMMAND,
+    check::COMMAND,
     trace::COMMAND,
     bench::COMMAND,
     bench::tune::COMMAND,

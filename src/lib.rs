@@ -95,6 +95,7 @@
 //! * [`cute_rs`]: layouts, their algebra, and the layouts that instructions require.
 //! * [`ptx`]: the typed program of a kernel, and its printer and verifier.
 //! * [`emulator`]: runs programs on the CPU and reports their errors.
+//! * [`check`]: PTX that anybody wrote, checked under many schedules.
 //! * [`manual`]: from an empty folder to kernels of your own, chapter by chapter, with a
 //!   [glossary](manual::glossary).
 //! * [`verify`]: case tables, an f64 reference and derived error bounds. Your own kernels can use them.
@@ -116,6 +117,7 @@ pub use kernel::driver::matmul;
 
 #[cfg(all(feature = "measure", feature = "tune"))]
 pub mod bench;
+pub mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "explore")]

@@ -12,6 +12,7 @@
 //! | [`attention`] | attention kernels, and masks of your own |
 //! | [`tuning`] | find the fastest kernel for a shape once, and keep the result |
 //! | [`races`] | find a race with the emulator |
+//! | [`foreign`] | find the race or the hang of anybody's PTX, from the symptom to the line |
 //! | [`numerics`] | know the largest error that a result may have |
 //! | [`glossary`] | look up the names that this library made up |
 //!
@@ -91,6 +92,9 @@ pub mod tuning {}
 
 #[doc = include_str!("manual/races.md")]
 pub mod races {}
+
+#[doc = include_str!("manual/foreign.md")]
+pub mod foreign {}
 
 #[doc = include_str!("manual/numerics.md")]
 pub mod numerics {}

@@ -70,7 +70,7 @@ pub use several::SeveralProducts;
 pub use tree::{Bench, TreeError};
 
 /// FNV-1a, 64 bits.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     fnv_from(0xCBF2_9CE4_8422_2325, bytes)
 }
 

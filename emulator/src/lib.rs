@@ -152,4 +152,4 @@ pub use program::Program;
 pub use run::{Together, launch_together};
 pub use schedule::{Options, Schedule};
 pub use trace::{Activity, Class, Event, Lane, Phase, Recorder, SharedAccess, Trace, Track};
-pub use trap::{Fault, OwnFault, Owner, Place, TensorFault, Trap, Wait, Waiting, Warnings};
+pub use trap::{Fault, OwnFault, Owner, Place, Rule, TensorFault, Trap, Wait, Waiting, Warnings};

@@ -24,7 +24,6 @@ pub(crate) use own::Local;
 
 use ptx::inst::Inst;
 
-use crate::launch::LOCAL;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
@@ -112,12 +111,12 @@ impl Machine<'_> {
             Inst::LoadParam { ty, dst, param, offset } => {
                 return self.load_param(warp, *ty, dst, (*param, *offset));
             }
-            Inst::ParamAddress { dst, param, offset, .. } => {
-                return self.param_address(warp, *dst, (*param, *offset));
+            Inst::ParamAddress { generic, dst, param, offset } => {
+                return self.param_address(warp, *dst, (*param, *offset), *generic);
             }
             Inst::SharedBase { dst, offset } => return self.shared_base(warp, *dst, *offset),
             Inst::LocalBase { dst, offset } => {
-                registers.write_wide(*dst, &[LOCAL + u64::from(*offset); 32])?;
+                registers.write_wide(*dst, &[u64::from(*offset); 32])?;
             }
             Inst::ConvertAddress { space, to, dst, src } => {
                 own::convert_address(registers, (*space, *to), *dst, *src)?;

@@ -3,6 +3,7 @@
 mod display;
 mod fault;
 mod own;
+mod rule;
 mod tensor;
 mod warnings;
 
@@ -10,6 +11,7 @@ use ptx::{Name, SourceSite};
 
 pub use fault::{Fault, Owner};
 pub use own::OwnFault;
+pub use rule::Rule;
 pub use tensor::TensorFault;
 pub use warnings::Warnings;
 

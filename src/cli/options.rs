@@ -31,6 +31,7 @@ impl Verb {
     pub(crate) const PLAN: Self = Self("plan");
     pub(crate) const EMIT: Self = Self("emit");
     pub(crate) const VERIFY: Self = Self("verify");
+    pub(crate) const CHECK: Self = Self("check");
     pub(crate) const TRACE: Self = Self("trace");
     pub(crate) const BENCH: Self = Self("bench");
     pub(crate) const TUNE: Self = Self("tune");

@@ -23,7 +23,8 @@ pub(crate) const CLOSED: u8 = 141;
 static REDIRECTED: AtomicBool = AtomicBool::new(false);
 
 /// The options that name a file to write.
-pub(crate) const WRITTEN: [&str; 7] = ["out", "svg", "latex", "json", "csv", "jsonl", "record"];
+pub(crate) const WRITTEN: [&str; 10] =
+    ["out", "svg", "latex", "json", "csv", "jsonl", "record", "sarif", "write-baseline", "trace"];
 
 /// Sends the report to standard error if a file is written to standard output.
 ///

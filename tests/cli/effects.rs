@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{folder, npy, refused};
+use crate::{check, folder, npy, refused};
 
 /// Options that say what must be so, or how much may be used: where it is so, nothing else is printed.
-const CONDITIONS: [(&str, &str); 9] = [
+const CONDITIONS: [(&str, &str); 13] = [
     ("gemm", "reproducible"),
     ("plan", "reproducible"),
     ("schedule", "reproducible"),
@@ -21,13 +21,18 @@ const CONDITIONS: [(&str, &str); 9] = [
     // Where no GPU is, the emulator runs anyway.
     ("gemm", "engine"),
     ("verify", "engine"),
+    // A kernel that is right has no findings to be left out, and warnings least of all.
+    ("check", "suppress"),
+    ("check", "baseline"),
+    ("check", "deny-warnings"),
+    ("check", "seed"),
 ];
 
 /// Options of random inputs, of more runs, and of exact sums: verdicts are the same.
 const VERDICTS: [&str; 3] = ["seed", "repeat", "exact"];
 
 /// Options that are accepted in no line: one word is the subject, and a record is written by a GPU.
-const NOWHERE: [&str; 3] = ["layout expr", "verify record", "verify replay"];
+const NOWHERE: [&str; 4] = ["layout expr", "verify record", "verify replay", "check rules"];
 
 /// Commands that need a GPU, that list, or that delete.
 const ELSEWHERE: [&str; 7] = ["bench", "tune", "calibrate", "chart", "trim", "clear", "configs"];
@@ -68,6 +73,8 @@ const LINES: &[(&str, &str)] = &[
     ("verify", "--suite fusions --filter 128x128-pingpong-bias-gelu-bf16-kk"),
     ("verify", "--suite instructions --filter shfl"),
     ("verify", "--family attention --problem 1x1x64"),
+    ("check", "right.ptx"),
+    ("check", "--rules"),
     ("trace", "--m 64 --n 64 --k 64"),
     ("trace", "--dtype e4m3 --scale-block-a 1x128 --scale-block-b 1x128 --m 64 --n 64 --k 128"),
     ("trace", "--kernel 64x64-direct-bf16-kk --m 64 --n 64 --k 64"),
@@ -127,7 +134,11 @@ fn value(name: &str) -> Option<&'static str> {
         "access" => "(4,8):(128,1)",
         "lane-bytes" => "8",
         "lines" | "width" => "9",
-        "out" | "svg" | "latex" | "json" | "record" => "out",
+        "out" | "svg" | "latex" | "json" | "record" | "sarif" | "trace" | "write-baseline" => "out",
+        "file" => "other.launch.toml",
+        "launch" => "other.launch.toml",
+        "suppress" => "hang",
+        "baseline" => "known.json",
         "replay" => "A.npy",
         "max-rows" => "32",
         "schedules" => "1",
@@ -188,6 +199,15 @@ fn matrices(name: &str) -> PathBuf {
     file("C.npy", [64, 64], |i| (i % 3) as f32);
     file("row.npy", [1, 64], |i| 1.0 + (i % 3) as f32);
     file("column.npy", [64, 1], |i| 1.0 + (i % 2) as f32);
+    let launched = |launches: &str| format!("{launches}{}", check::LAUNCH);
+    for (name, text) in [
+        ("right.ptx", check::PTX),
+        ("right.launch.toml", check::LAUNCH),
+        ("other.launch.toml", &launched("ptx = \"right.ptx\"\nlaunches = 1\n")),
+        ("known.json", "{ \"findings\": [] }"),
+    ] {
+        fs::write(folder.join(name), text).expect("ours");
+    }
     folder
 }
 
@@ -206,7 +226,7 @@ fn what_is_accepted_has_an_effect() {
                 continue;
             }
             let more: Vec<&str> = match (name.as_str(), value(name)) {
-                ("expr", Some(value)) => vec![value],
+                ("expr" | "file", Some(value)) => vec![value],
                 (_, Some(value)) => vec![&flag, value],
                 (_, None) => vec![&flag],
             };

@@ -3,6 +3,7 @@
 mod cache;
 mod catalogue;
 mod chart;
+mod check;
 mod effects;
 mod family;
 mod files;

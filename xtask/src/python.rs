@@ -9,7 +9,7 @@ use crate::cargo;
 use crate::error::Error;
 
 /// What the tests need from the package index.
-const PACKAGES: [&str; 3] = ["numpy", "ml_dtypes", "pytest"];
+const PACKAGES: [&str; 4] = ["numpy", "ml_dtypes", "pytest", "triton>=3.9"];
 
 /// What checks the package's annotations. It takes as long as many of the other tests, so it comes with the wheel.
 const MYPY: &str = "mypy";
@@ -19,6 +19,9 @@ const MATURIN: &str = "maturin>=1.9,<2";
 
 /// The environment variable, and its value, with which the module does not link a Python of its own. A wheel is built with it, too.
 pub(crate) const MODULE: (&str, &str) = ("PYO3_BUILD_EXTENSION_MODULE", "1");
+
+/// The environment variable, and its value, without which tests of Triton's kernels are skipped where there is no Triton.
+const TRITON: (&str, &str) = ("FALCHION_TRITON", "needed");
 
 /// Runs the tests. Returns why they were skipped, if they were.
 pub(crate) fn run(target: &Path, wheel: bool) -> Result<Option<String>, Error> {
@@ -34,6 +37,7 @@ pub(crate) fn run(target: &Path, wheel: bool) -> Result<Option<String>, Error> {
     let install = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"];
     start(python().args(install).args(PACKAGES).args(wheel.then_some(MYPY)))?;
     let mut tests = python();
+    tests.envs([TRITON]);
     tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "adapters/python/tests"]);
     if wheel {
         let wheels = home.join("wheels");

@@ -14,6 +14,7 @@ mod named;
 mod operand;
 mod place;
 mod plan;
+mod ptx;
 mod scales;
 mod sequences;
 mod stored;
@@ -128,6 +129,8 @@ mod _native {
     use super::matmul;
     #[pymodule_export]
     use super::plan::{Kernel, page, plan, result, tune};
+    #[pymodule_export]
+    use super::ptx::checked;
     #[pymodule_export]
     use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
 }

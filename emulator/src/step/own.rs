@@ -1,5 +1,5 @@
 //! Memory that is a thread's own: parameters, which it only reads, and local memory. Generic addresses, which name the other
-//! spaces by windows.
+//! spaces by windows: an address of such a space has 32 bits, and its generic address is beside the window.
 
 use ptx::inst::{Address, AtomicInst, Inst, Operand, OrderedInst, Reg};
 use ptx::{Space, Type};
@@ -30,7 +30,7 @@ impl Local {
 
     /// Where an access is in the bytes of all lanes.
     fn place(&mut self, lane: usize, address: u64, bytes: usize) -> Result<usize, Fault> {
-        let offset = inside(Space::Local, (address, LOCAL), bytes, self.size)?;
+        let offset = inside(Space::Local, address, bytes, self.size)?;
         self.bytes.resize(self.size * 32, 0);
         self.written.resize(self.size * 32, false);
         Ok(lane * self.size + offset)
@@ -46,16 +46,14 @@ impl Local {
     /// Loads bytes. The second result is the fault of a use, if some bytes were never written.
     fn load(&mut self, lane: usize, address: u64, bytes: usize) -> Result<(u64, Option<Fault>), Fault> {
         let at = self.place(lane, address, bytes)?;
-        let offset = address.wrapping_sub(LOCAL);
         let written = self.written[at..at + bytes].iter().all(|&written| written);
-        let fault = OwnFault::Uninitialised { offset, bytes: bytes as u32 };
+        let fault = OwnFault::Uninitialised { offset: address, bytes: bytes as u32 };
         Ok((from_bytes(&self.bytes[at..at + bytes]), (!written).then_some(fault.into())))
     }
 }
 
-/// The offset of an access in the memory of `size` bytes that begins at `base`.
-fn inside(space: Space, (address, base): (u64, u64), bytes: usize, size: usize) -> Result<usize, Fault> {
-    let offset = address.wrapping_sub(base);
+/// The offset of an access in the memory of `size` bytes of a state space.
+fn inside(space: Space, offset: u64, bytes: usize, size: usize) -> Result<usize, Fault> {
     let whole = offset.checked_add(bytes as u64).is_some_and(|end| end <= size as u64);
     let (space, size) = (space.name(), size as u64);
     if whole {
@@ -75,7 +73,22 @@ fn space_of(address: u64) -> Space {
     }
 }
 
-/// `cvta`. Global, local and parameter addresses are generic addresses; a shared address is one beside its window.
+/// The window of a state space among generic addresses. Global addresses are generic ones.
+const fn window(space: Space) -> Option<u64> {
+    match space {
+        Space::Param => Some(PARAMETERS),
+        Space::Local => Some(LOCAL),
+        Space::Shared | Space::SharedCluster => Some(SHARED),
+        Space::Global | Space::Generic => None,
+    }
+}
+
+/// The address of a byte of a state space that a generic address names.
+const fn beside_window(address: u64) -> u64 {
+    address & 0xFFFF_FFFF
+}
+
+/// `cvta`.
 pub(super) fn convert_address(
     registers: &mut Registers<'_>,
     (space, to): (Space, bool),
@@ -83,10 +96,10 @@ pub(super) fn convert_address(
     src: Operand,
 ) -> Result<(), Fault> {
     let addresses = registers.read_wide(src)?;
-    let converted = addresses.map(|address| match (space.is_shared(), to) {
-        (true, false) => SHARED | address & 0xFFFF_FFFF,
-        (true, true) => address & 0xFFFF_FFFF,
-        (false, _) => address,
+    let converted = addresses.map(|address| match (window(space), to) {
+        (Some(window), false) => window | beside_window(address),
+        (Some(_), true) => beside_window(address),
+        (None, _) => address,
     });
     registers.write_wide(dst, &converted)
 }
@@ -154,7 +167,7 @@ impl Machine<'_> {
             let mask = there.fold(0, |mask, lane| mask | 1 << lane);
             if mask != 0 {
                 self.warps[warp].registers.active = mask;
-                let done = self.in_space(warp, access, space, address);
+                let done = self.in_space(warp, access, space, (address, &addresses));
                 self.warps[warp].registers.active = all;
                 done?;
             }
@@ -167,22 +180,25 @@ impl Machine<'_> {
         warp: usize,
         access: Access<'_>,
         own: Space,
-        address: Address,
+        (address, addresses): (Address, &Lanes<u64>),
     ) -> Result<Flow, Stop> {
+        let inside = addresses.map(beside_window);
         let unordered = own.is_shared() || own == Space::Global;
         match access {
-            Access::Load(ty, dst) => self.load(warp, own, ty, dst, address),
-            Access::Store(ty, src) => self.store(warp, own, ty, src, address),
+            Access::Load(ty, dst) if unordered => self.load(warp, own, ty, dst, address),
+            Access::Store(ty, src) if unordered => self.store(warp, own, ty, src, address),
+            Access::Load(ty, dst) => self.load_own(warp, own, (ty, dst), &inside),
+            Access::Store(ty, src) => self.store_own(warp, own, (ty, src), &inside),
             Access::Atomic(inst) if unordered => {
                 self.atomic(warp, &AtomicInst { space: own, ..inst.clone() })
             }
             Access::Atomic(_) => Err(Fault::from(OwnFault::Atomic { space: own.name() }).into()),
             // No other thread can see the order of accesses to a thread's own memory.
             Access::Ordered(OrderedInst::Load { ty, dst, .. }) if !unordered => {
-                self.load(warp, own, *ty, dst, address)
+                self.load_own(warp, own, (*ty, dst), &inside)
             }
             Access::Ordered(OrderedInst::Store { ty, src, .. }) if !unordered => {
-                self.store(warp, own, *ty, src, address)
+                self.store_own(warp, own, (*ty, src), &inside)
             }
             Access::Ordered(inst) => {
                 let mut inst = inst.clone();
@@ -239,8 +255,7 @@ impl Machine<'_> {
         for lane in lanes(self.warps[warp].registers.active) {
             let address = addresses[lane];
             if space == Space::Param {
-                let offset = address.wrapping_sub(PARAMETERS);
-                return Err(Fault::from(OwnFault::ReadOnly { offset }).lane(lane));
+                return Err(Fault::from(OwnFault::ReadOnly { offset: address }).lane(lane));
             }
             aligned(space, address, size * src.len()).lane(lane)?;
             for (element, values) in values.iter().enumerate().take(src.len()) {
@@ -255,7 +270,7 @@ impl Machine<'_> {
     /// The value of some bytes of the parameter block.
     fn parameter(&self, address: u64, bytes: usize) -> Result<u64, Fault> {
         let block = &self.launch.block;
-        let offset = inside(Space::Param, (address, PARAMETERS), bytes, block.len())?;
+        let offset = inside(Space::Param, address, bytes, block.len())?;
         Ok(from_bytes(&block[offset..offset + bytes]))
     }
 
@@ -270,20 +285,27 @@ impl Machine<'_> {
         self.load_own(warp, Space::Param, (ty, dst), &[address; 32])
     }
 
-    pub(super) fn param_address(&mut self, warp: usize, dst: Reg, place: (u32, u32)) -> Result<Flow, Stop> {
-        let address = self.parameter_at(place);
+    /// The address of a byte of a parameter, in its state space or as a generic one.
+    pub(super) fn param_address(
+        &mut self,
+        warp: usize,
+        dst: Reg,
+        place: (u32, u32),
+        generic: bool,
+    ) -> Result<Flow, Stop> {
+        let window = if generic { PARAMETERS } else { 0 };
+        let address = window | self.parameter_at(place);
         self.warps[warp].registers.write_wide(dst, &[address; 32])?;
         Ok(Flow::Next)
     }
 
     fn parameter_at(&self, (param, offset): (u32, u32)) -> u64 {
-        PARAMETERS + self.program.params.0[param as usize] as u64 + u64::from(offset)
+        self.program.params.0[param as usize] as u64 + u64::from(offset)
     }
 }
 
 fn aligned(space: Space, address: u64, bytes: usize) -> Result<(), Fault> {
-    let base = if space == Space::Param { PARAMETERS } else { LOCAL };
-    let (offset, alignment) = (address.wrapping_sub(base).cast_signed(), bytes as u32);
+    let (offset, alignment) = (address.cast_signed(), bytes as u32);
     if address.is_multiple_of(bytes.max(1) as u64) {
         Ok(())
     } else {

@@ -97,7 +97,7 @@ struct Case {
     cluster: u32,
     /// Number of CTAs in the grid.
     ctas: u32,
-    /// The section of the ISA that forbids it, if it is not the section of the fault ([`table::section`]).
+    /// The section of the ISA that forbids it, if it is not that of the fault's rule.
     isa: Option<&'static str>,
     /// Whether earlier grids may still run.
     dependent: bool,

@@ -56,7 +56,7 @@ fn sweep(case: &Case, broken: bool) -> Outcome {
                 outcome.found += 1;
                 let kind = kind(&trap.fault);
                 if outcome.kinds.is_empty() {
-                    outcome.section = section(&trap.fault);
+                    outcome.section = trap.fault.rule().section;
                 }
                 if !outcome.kinds.contains(&kind) {
                     outcome.kinds.push(kind);
@@ -74,53 +74,6 @@ fn sweep(case: &Case, broken: bool) -> Outcome {
 fn kind(fault: &Fault) -> String {
     let text = format!("{fault:?}").replacen("Tensor(", "Tensor", 1);
     text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
-}
-
-/// The section of the ISA that a fault of this kind violates.
-pub(crate) fn section(fault: &Fault) -> &'static str {
-    match kind(fault).as_str() {
-        "GlobalOutOfBounds" | "SharedOutOfBounds" => "State Spaces",
-        "GlobalMisaligned" | "SharedMisaligned" => "Addresses as Operands: alignment",
-        "GlobalUninitialised" | "SharedUninitialised" | "RegisterUninitialised" => "ld: undefined value",
-        "GlobalRace" | "SharedRace" => "Memory Consistency Model, Conflict and data-races",
-        "SumsUnordered" => "Floating-point sums",
-        "GlobalUnfenced" | "MissingProxyFence" => "Memory Consistency Model, Proxies",
-        "GridNotAwaited" => "griddepcontrol.wait",
-        "SharedInFlight" | "MbarrierNotObserved" => "Asynchronous operations: completion mechanisms",
-        "SharedOtherCta" | "PeerExited" | "PeerUnordered" | "PeerNotStarted" => {
-            "Cluster of Cooperative Thread Arrays; mapa"
-        }
-        "SharedBarrier" | "MbarrierLive" | "MbarrierUninitialised" | "MbarrierCount" => "mbarrier.init",
-        "MbarrierNotFenced" => "fence.mbarrier_init",
-        "MbarrierOverArrival" | "MbarrierNoComplete" | "MbarrierBytes" => "mbarrier: phases and tx-count",
-        "MbarrierState" | "MbarrierMissed" => "mbarrier.test_wait",
-        "RegisterInFlight" => "wgmma.wait_group",
-        "MissingWgmmaFence" => "wgmma.fence",
-        "WarpgroupDisagrees" | "WarpgroupIncomplete" | "NoWarpgroup" | "Descriptor" | "SparseMetadata" => {
-            "wgmma.mma_async"
-        }
-        "Divergence" => ".aligned",
-        "Members" | "ShuffleSource" => "vote.sync, shfl.sync: membermask",
-        "NotUniform" | "BarrierId" | "BarrierThreads" | "BarrierTwice" | "BarrierIncomplete" => {
-            "bar.sync, bar.arrive"
-        }
-        "ClusterBarrier" => "barrier.cluster",
-        "CopySize" => "cp.async",
-        "BulkSize" => "cp.async.bulk",
-        "TensorMap" | "TensorMapFields" => "tensormap.replace",
-        "TensorMapUnfenced" | "TensorMapInFlight" => "fence.proxy.tensormap",
-        "TensorReduction" => "cp.reduce.async.bulk.tensor",
-        "TensorRank" | "TensorMode" | "TensorAlignment" | "TensorBase" | "TensorBefore" | "Multicast" => {
-            "cp.async.bulk.tensor"
-        }
-        "TensorIm2colBounds" | "TensorIm2colBase" | "TensorIm2colOffset" => "Tensors: im2col mode",
-        "Registers" | "RegistersTwice" => "setmaxnreg",
-        "ExitInFlight" => "exit; completion of asynchronous operations",
-        "Trapped" => "trap",
-        "Hang" => "barrier that nobody completes",
-        "Fuel" => "loop that nobody ends",
-        other => panic!("no section for {other}"),
-    }
 }
 
 /// Sweeps all cases on two threads.

@@ -1,5 +1,6 @@
 //! The table: every option of every command.
 
+mod check;
 mod pictures;
 mod problem;
 mod run;
@@ -100,4 +101,4 @@ const SAYS_KERNEL: &[&str] =
 
 /// Every option.
 pub(super) static ROWS: LazyLock<Vec<Row>> =
-    LazyLock::new(|| [problem::ROWS, run::ROWS, pictures::ROWS].concat());
+    LazyLock::new(|| [problem::ROWS, run::ROWS, check::ROWS, pictures::ROWS].concat());

@@ -80,8 +80,13 @@ fn value(verb: Verb, row: &Row, file: &str) -> Option<String> {
         ("banks", _) => "32",
         ("lane-bytes", _) => "4",
         ("a" | "b" | "c" | "scale-a" | "scale-b" | "zero-a" | "zero-b", _) => file,
-        ("shapes" | "replay", _) => "/no file",
-        ("out" | "svg" | "latex" | "json" | "csv" | "jsonl" | "record", _) => "target/of-no-run",
+        ("shapes" | "replay" | "kernels" | "launch" | "baseline", _) => "/no file",
+        ("suppress", _) => "shared-race:1-2",
+        (
+            "out" | "svg" | "latex" | "json" | "csv" | "jsonl" | "record" | "sarif" | "trace"
+            | "write-baseline",
+            _,
+        ) => "target/of-no-run",
         ("keep", _) => "1GB",
         _ => "2",
     };
@@ -122,6 +127,7 @@ fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
         Verb::LAYOUT => &["expr"],
         Verb::TRIM => &["keep"],
         Verb::CHART => &["records", "card"],
+        Verb::CHECK => &["kernels"],
         _ => &[],
     };
     let mut all: Vec<&'static Row> = given.to_vec();

@@ -1,5 +1,6 @@
 """The native part of the package, which `falchion` exports."""
 
+from collections.abc import Sequence
 from typing import Any
 
 __version__: str
@@ -141,6 +142,17 @@ def tune(
 _Lines = tuple[int, bytes] | None
 _Parts = tuple[str, int, bytes, _Lines, _Lines, list[int] | None]
 
+def checked(
+    launch: str,
+    fetch: Any,
+    *,
+    is_json: bool,
+    text: str | None = None,
+    file: str | None = None,
+    schedules: int = 50,
+    seed: int = 0,
+    suppress: Sequence[str] = (),
+) -> tuple[str, str, str]: ...
 def page(kernel: Kernel, title: str, extents: tuple[int, int, int] | None, batch: int) -> str: ...
 def result(dtype: str, epilogue: str | None, types: str | None) -> tuple[int, str]: ...
 def linear(x: Any, weight: Any, bias: Any | None) -> Any: ...

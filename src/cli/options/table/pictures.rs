@@ -113,16 +113,16 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "svg",
         FILE,
-        &[(Verb::TRACE, None), (Verb::BENCH, None), (Verb::LAYOUT, None), (Verb::SCHEDULE, None)],
-        "Write a picture as SVG: `trace` the timeline, `bench` a roofline and the ratios to the library's fastest, \
+        &[(Verb::CHECK, None), (Verb::TRACE, None), (Verb::BENCH, None), (Verb::LAYOUT, None), (Verb::SCHEDULE, None)],
+        "Write a picture as SVG: `trace` the timeline, `check` that of --trace, `bench` a roofline and the ratios to the library's fastest, \
          `layout` the layout, `schedule` every slot and the tiles in D.",
     ),
     row("latex", FILE, &[(Verb::LAYOUT, None)], "Write the picture as LaTeX."),
     row(
         "json",
         FILE,
-        &[(Verb::BENCH, None), (Verb::VERIFY, None)],
-        "Write as JSON: `bench` every figure, `verify` the verdicts of --suite instructions.",
+        &[(Verb::BENCH, None), (Verb::VERIFY, None), (Verb::CHECK, None)],
+        "Write as JSON: `bench` every figure, `check` every finding, `verify` the verdicts of --suite instructions.",
     ),
     row("csv", FILE, &[(Verb::BENCH, None)], "Write every figure as CSV."),
     row("jsonl", FILE, &[(Verb::TUNE, None)], "Append the measurements, one line of JSON per shape."),

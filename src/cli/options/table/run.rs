@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "seed",
         SEED,
-        &[(Verb::GEMM, Is("0")), (Verb::VERIFY, Is("0")), (Verb::TRACE, Is("0"))],
+        &[(Verb::GEMM, Is("0")), (Verb::VERIFY, Is("0")), (Verb::CHECK, Is("0")), (Verb::TRACE, Is("0"))],
         "Seed of everything random: matrices, problems, specs, schedules.",
     ),
     row(

@@ -1,0 +1,388 @@
+//! Runs a launch under many schedules.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
+use ptx::Function;
+use ptx::abi::Grid;
+use ptx::read::Module;
+
+use super::finding::{Spot, collect};
+use super::launch::{Expect, Kernel, Launch};
+use super::place::{Placed, is_free};
+use super::report::{Ran, Report};
+use super::{CheckError, rules};
+
+/// Under which schedules a launch is run, and on how many threads.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// Number of random schedules, after the four fixed ones. Default: 50.
+    pub schedules: u64,
+    /// Seed of the first random schedule; the next ones have the next seeds. Default: 0.
+    pub seed: u64,
+    /// Most warp instructions of a cluster under the first schedule: more are a livelock. The other schedules get a multiple of what the
+    /// first one needed. Default: that of the emulator's options.
+    pub fuel: u64,
+    /// Host threads, each of which runs one schedule after the other; 0 for one for each processor. Default: 0.
+    pub threads: usize,
+    /// Called with the number of schedules that have run, and that of all. Default: `None`.
+    pub progress: Option<&'a (dyn Fn(u64, u64) + Sync)>,
+    /// Ends the check soon after it becomes true, with [`CheckError::Stopped`]. Default: `None`.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let fuel = emulator::Options::default().fuel;
+        Self { schedules: 50, seed: 0, fuel, threads: 0, progress: None, stop: None }
+    }
+}
+
+impl core::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { schedules, seed, fuel, threads, .. } = self;
+        let mut of = f.debug_struct("Options");
+        of.field("schedules", schedules).field("seed", seed).field("fuel", fuel).field("threads", threads);
+        of.finish_non_exhaustive()
+    }
+}
+
+impl Options<'_> {
+    /// The schedules: the four fixed ones, then the random ones.
+    pub(super) fn sweep(&self) -> Vec<(Schedule, u64)> {
+        let moved = |(schedule, seed)| {
+            (schedule, if schedule == Schedule::Random { self.seed.wrapping_add(seed) } else { seed })
+        };
+        Schedule::sweep(self.schedules).map(moved).collect()
+    }
+}
+
+/// Runs a launch under all schedules, and reports what was found. [`Launch::load`] must have fetched its files.
+///
+/// # Errors
+/// The launch cannot be run: a file that was not fetched, PTX that is not read, arguments that do not fit.
+pub fn check(launch: &Launch, options: &Options<'_>) -> Result<Report, CheckError> {
+    let functions = read(launch)?;
+    Trial::new(launch, &functions)?.report(options)
+}
+
+/// Records what a kernel does under a schedule, or under `paced`: the one that has the first fault, in the launch in which it has it; if
+/// there is none, the last kernel in the first launch.
+///
+/// # Errors
+/// As for [`check`].
+pub fn trace(launch: &Launch, by: Option<(Schedule, u64)>) -> Result<Trace, CheckError> {
+    let functions = read(launch)?;
+    let (trial, by) = (Trial::new(launch, &functions)?, by.unwrap_or((Schedule::Paced, 0)));
+    let fuel = emulator::Options::default().fuel;
+    let facts = trial.run(by, fuel, (None, None))?.facts;
+    let failed = facts.iter().find(|fact| !fact.is_warning()).or(facts.first());
+    let failed = failed.map(|fact| (fact.kernel(), fact.launch()));
+    let which = failed.unwrap_or((launch.kernels.len() - 1, 1));
+    let recorder = Recorder::default();
+    trial.run(by, fuel, (None, Some((which, &recorder))))?;
+    Ok(recorder.into_trace())
+}
+
+/// Reads the programs of a launch.
+pub(super) fn read(launch: &Launch) -> Result<Vec<Function>, CheckError> {
+    launch.kernels.iter().map(read_one).collect()
+}
+
+fn read_one(kernel: &Kernel) -> Result<Function, CheckError> {
+    let module = Module::parse(&kernel.text, &kernel.file)?;
+    let entries = module.entries();
+    let unknown = |why: String| CheckError::Entry {
+        file: kernel.file.clone(),
+        why,
+        entries: entries.iter().map(|&name| name.to_owned()).collect(),
+    };
+    let entry = match (&kernel.entry, &entries[..]) {
+        (Some(name), all) if all.contains(&name.as_str()) => name.as_str(),
+        (Some(name), _) => return Err(unknown(format!("there is no kernel `{name}`"))),
+        (None, [only]) => only,
+        (None, all) => {
+            return Err(unknown(format!("`entry` was needed, the module has {} kernels", all.len())));
+        }
+    };
+    let launch =
+        ptx::read::Launch { threads: kernel.threads, shared_bytes: kernel.shared, cluster: kernel.cluster };
+    Ok(module.entry(entry, &launch)?)
+}
+
+/// A launch whose programs are ready to run.
+pub(super) struct Trial<'l> {
+    pub(super) launch: &'l Launch,
+    placed: Arc<Placed<'l>>,
+    programs: Vec<Program>,
+    names: Vec<String>,
+}
+
+/// Something that went wrong under a schedule.
+#[derive(Clone, Debug)]
+pub(super) enum Fact {
+    /// A kernel trapped.
+    Trap { kernel: usize, launch: u32, trap: Box<Trap>, warning: bool },
+    /// A buffer does not hold what it must.
+    Buffer { kernel: usize, launch: u32, rule: &'static Rule, buffer: String, message: String },
+}
+
+impl Fact {
+    /// The number of the kernel.
+    pub(super) fn kernel(&self) -> usize {
+        let (Self::Trap { kernel, .. } | Self::Buffer { kernel, .. }) = self;
+        *kernel
+    }
+
+    /// Whether the run went on after it.
+    pub(super) fn is_warning(&self) -> bool {
+        matches!(self, Self::Trap { warning: true, .. })
+    }
+
+    /// The number of the launch, from 1 on.
+    fn launch(&self) -> u32 {
+        let (Self::Trap { launch, .. } | Self::Buffer { launch, .. }) = self;
+        *launch
+    }
+}
+
+/// What happened under a schedule.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) facts: Vec<Fact>,
+    /// Warp instructions of all launches.
+    pub(super) instructions: u64,
+    /// A digest of each buffer's bytes at the end; none after a fault.
+    pub(super) ends: Vec<u64>,
+}
+
+/// What is recorded: a kernel in a launch, by their numbers.
+pub(super) type Traced<'a> = ((usize, u32), &'a Recorder);
+
+impl<'l> Trial<'l> {
+    pub(super) fn new(launch: &'l Launch, functions: &[Function]) -> Result<Self, CheckError> {
+        debug_assert!(launch.is_loaded(), "`Launch::load` fetches the files");
+        let placed = Arc::new(Placed::new(launch, functions)?);
+        let names = functions.iter().map(|function| function.name.clone()).collect();
+        let verified = |(function, kernel): (&Function, &Kernel)| {
+            let verified = function.clone().verify();
+            let error = |error| CheckError::Verify { file: kernel.file.clone(), error };
+            Ok(Program::new(&verified.map_err(error)?))
+        };
+        let programs =
+            functions.iter().zip(&launch.kernels).map(verified).collect::<Result<_, CheckError>>()?;
+        Ok(Self { launch, placed, programs, names })
+    }
+
+    /// The same launch with another program for one of its kernels.
+    pub(super) fn with(&self, kernel: usize, program: Program) -> Self {
+        let mut programs = self.programs.clone();
+        programs[kernel] = program;
+        Self { launch: self.launch, placed: Arc::clone(&self.placed), programs, names: self.names.clone() }
+    }
+
+    /// The places of a program's statements are in this launch's texts.
+    pub(super) fn spot(&self, site: &ptx::SourceSite, instruction: &str) -> Spot {
+        super::finding::spot(&self.launch.kernels, site, instruction)
+    }
+
+    /// Runs all schedules.
+    pub(super) fn report(&self, options: &Options<'_>) -> Result<Report, CheckError> {
+        let sweep = options.sweep();
+        let (first, rest) = sweep.split_at(1);
+        let mut outcomes = vec![(first[0], self.run(first[0], options.fuel, (options.stop, None))?)];
+        let fuel = self.fuel(&outcomes[0].1, options.fuel);
+        let (done, total) = (AtomicU64::new(1), sweep.len() as u64);
+        let show = |done| options.progress.iter().for_each(|progress| progress(done, total));
+        show(1);
+        let ran = each(rest, options.threads, |&by| {
+            let outcome = self.run(by, fuel, (options.stop, None));
+            show(done.fetch_add(1, Ordering::Relaxed) + 1);
+            outcome
+        });
+        for (by, outcome) in rest.iter().zip(ran) {
+            outcomes.push((*by, outcome?));
+        }
+        self.compare(&mut outcomes);
+        let ran =
+            |(kernel, name): (&Kernel, &String)| Ran { file: kernel.file.clone(), kernel: name.clone() };
+        Ok(Report {
+            kernels: self.launch.kernels.iter().zip(&self.names).map(ran).collect(),
+            launches: self.launch.launches,
+            schedules: total,
+            instructions: outcomes[0].1.instructions,
+            findings: collect((self.launch, &self.placed, &self.names), &outcomes),
+        })
+    }
+
+    /// The fuel of the other schedules.
+    pub(super) fn fuel(&self, first: &Outcome, most: u64) -> u64 {
+        // Clusters that poll execute more under other schedules. A first run that failed says little of the others.
+        let ended = first.ends.is_empty();
+        if ended { most.min(1 << 24) } else { most.min(first.instructions * 16 + (1 << 16)) }
+    }
+
+    /// Runs the launches under a schedule, up to the first fault.
+    pub(super) fn run(
+        &self,
+        (schedule, seed): (Schedule, u64),
+        fuel: u64,
+        (stop, trace): (Option<&AtomicBool>, Option<Traced<'_>>),
+    ) -> Result<Outcome, CheckError> {
+        let mut memory = self.placed.memory()?;
+        let mut outcome = Outcome::default();
+        for launch in 1..=self.launch.launches {
+            if launch > 1 {
+                self.placed.restore(&mut memory)?;
+            }
+            for (number, (kernel, program)) in self.launch.kernels.iter().zip(&self.programs).enumerate() {
+                let warnings = Warnings::new();
+                let options = emulator::Options {
+                    warnings: Some(&warnings),
+                    schedule,
+                    seed,
+                    fuel,
+                    threads: 1,
+                    dependent: kernel.dependent,
+                    stop,
+                    trace: trace
+                        .filter(|(which, _)| *which == (number, launch))
+                        .map(|(_, recorder)| recorder),
+                    ..emulator::Options::default()
+                };
+                let grid = Grid { ctas: kernel.grid };
+                let ran = program.launch(grid, &self.placed.arguments[number], &memory, &options);
+                outcome.facts.extend(warnings.list().into_iter().map(|trap| Fact::Trap {
+                    kernel: number,
+                    launch,
+                    trap: Box::new(trap),
+                    warning: true,
+                }));
+                match ran {
+                    Ok(report) => outcome.instructions += report.instructions,
+                    Err(Failure::Trap(trap)) => {
+                        outcome.facts.push(Fact::Trap { kernel: number, launch, trap, warning: false });
+                        return Ok(outcome);
+                    }
+                    Err(Failure::Argument(error)) => return Err(CheckError::Argument(error.to_string())),
+                    Err(Failure::Emulator(error)) => return Err(error.into()),
+                    Err(Failure::Stopped { .. }) => return Err(CheckError::Stopped),
+                    Err(other) => return Err(CheckError::Argument(other.to_string())),
+                }
+            }
+            self.results(&memory, launch, &mut outcome)?;
+            if outcome.facts.iter().any(|fact| !fact.is_warning()) {
+                return Ok(outcome);
+            }
+        }
+        for number in 0..self.launch.buffers.len() {
+            outcome.ends.push(crate::verify::fnv(&self.placed.held(&memory, number)?.bytes));
+        }
+        Ok(outcome)
+    }
+
+    /// Compares every buffer with what it must hold after a launch.
+    fn results(&self, memory: &Memory, launch: u32, outcome: &mut Outcome) -> Result<(), CheckError> {
+        let kernel = self.programs.len() - 1;
+        for (number, buffer) in self.launch.buffers.iter().enumerate() {
+            let mut add = |rule, message: String| {
+                let buffer = buffer.name.clone();
+                outcome.facts.push(Fact::Buffer { kernel, launch, rule, buffer, message });
+            };
+            if let Some(offset) = self.placed.outside(memory, number) {
+                add(
+                    &rules::OUTSIDE,
+                    format!("byte {offset} from the beginning of buffer `{}` was written", buffer.name),
+                );
+            }
+            let compared = match &buffer.expect {
+                Expect::Values(want) => {
+                    Some((&rules::WRONG_RESULT, want.element, want.data.bytes()?, want.rtol, want.atol))
+                }
+                Expect::Unchanged => self
+                    .placed
+                    .before(number)
+                    .map(|before| (&rules::CHANGED, buffer.element, before, 0.0, 0.0)),
+                Expect::Same | Expect::Anything => None,
+            };
+            let Some((rule, element, want, rtol, atol)) = compared else { continue };
+            let held = self.placed.held(memory, number)?;
+            if rule.name == rules::CHANGED.name && held.bytes == want {
+                continue;
+            }
+            let got =
+                held.bytes.chunks_exact(buffer.element.bytes()).map(|bytes| buffer.element.value(bytes));
+            let want = want.chunks_exact(element.bytes()).map(|bytes| element.value(bytes));
+            let wrong: Vec<_> =
+                got.zip(want).enumerate().filter(|(_, (got, want))| !got.is(*want, rtol, atol)).collect();
+            let place = |index: u64| format!("element {} of buffer `{}`", buffer.index(index), buffer.name);
+            match (held.missing, wrong.first()) {
+                (Some(missing), _) => add(rule, format!("{} was never written", place(missing))),
+                (None, Some((index, (got, want)))) => {
+                    let (wrong, all) = (wrong.len(), buffer.count());
+                    let wanted =
+                        if rule.name == rules::CHANGED.name { "was there before" } else { "was wanted" };
+                    add(
+                        rule,
+                        format!(
+                            "{} is {got}, {want} {wanted}; {wrong} of {all} differ",
+                            place(*index as u64)
+                        ),
+                    );
+                }
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the buffers that nothing is compared with, and that depend on the schedule.
+    fn compare(&self, outcomes: &mut [((Schedule, u64), Outcome)]) {
+        let ended = outcomes.iter().find(|(_, outcome)| !outcome.ends.is_empty());
+        let Some(ends) = ended.map(|(_, outcome)| outcome.ends.clone()) else { return };
+        for (_, outcome) in outcomes.iter_mut() {
+            for name in self.varying(&ends, outcome) {
+                outcome.facts.push(Fact::Buffer {
+                    kernel: self.programs.len() - 1,
+                    launch: self.launch.launches,
+                    rule: &rules::VARIES,
+                    message: format!("buffer `{name}` holds other bytes than under the first schedule"),
+                    buffer: name,
+                });
+            }
+        }
+    }
+
+    /// The buffers that nothing is compared with, and that do not end as another run has ended.
+    pub(super) fn varying(&self, ends: &[u64], outcome: &Outcome) -> Vec<String> {
+        let all = self.launch.buffers.iter().zip(ends).zip(&outcome.ends);
+        let differ = all.filter(|((buffer, first), end)| is_free(buffer) && first != end);
+        differ.map(|((buffer, _), _)| buffer.name.clone()).collect()
+    }
+}
+
+/// Does something for each item, on host threads; the results in order.
+pub(super) fn each<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if threads == 0 { all } else { threads }.min(items.len());
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let one = || {
+        while let Some(item) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < items.len())
+        {
+            let result = work(&items[item]);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((item, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // If the host has no more threads, the others do the work.
+            let _joined = std::thread::Builder::new().spawn_scoped(scope, one);
+        }
+        one();
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
+}
