@@ -169,7 +169,7 @@ impl<'p> Residents<'p> {
                 break new;
             }
             let mut stirred = queue.waiting.iter().position(|(_, machine)| machine.is_stirred());
-            let (even, of) = (self.options.seed % 2 == 0, queue.waiting.len());
+            let (even, of) = (self.options.seed.is_multiple_of(2), queue.waiting.len());
             let mut any = false;
             if self.options.schedule == Schedule::Random && even && of <= FEW && stirred.is_some() {
                 // Some poll on meanwhile, though nothing has changed.

@@ -77,6 +77,7 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             bits32(keep(single_quotient(division, [keep(f(a)), keep(f(b))]))).into()
         }
         AluOp::FloatCompare { relation, ty, flush } => {
+            #[expect(clippy::wildcard_enum_match_arm, reason = "of the others, only f32 is compared")]
             let number = |bits: u64| match ty {
                 Type::F16 => from_f16(bits as u16).into(),
                 Type::Bf16 => from_bf16(bits as u16).into(),

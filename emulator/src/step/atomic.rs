@@ -183,7 +183,7 @@ impl Machine<'_> {
         match act {
             Act::Load => shared.observed(offset, bytes, &view.known)?,
             Act::Store(_) | Act::Change(_) | Act::Reduce(_) => {
-                shared.may_write((offset, bytes), view, group)?
+                shared.may_write((offset, bytes), view, group)?;
             }
         }
         self.touch((warp, lane), cta)

@@ -112,10 +112,8 @@ impl Machine<'_> {
         let (number, warps) = (self.number(warp), self.team.per_cta.max(1));
         // The clock registers count the instructions of the cluster.
         let time = self.counts.instructions;
-        let slot = match special {
-            Special::WarpSlot => self.slot(self.warps[warp].index, warps),
-            _ => 0,
-        };
+        let is_slot = special == Special::WarpSlot;
+        let slot = if is_slot { self.slot(self.warps[warp].index, warps) } else { 0 };
         let function = &self.program.function;
         let across = function.cluster.map(|extent| extent.max(1));
         let across_threads = function.block.map(|extent| extent.max(1));

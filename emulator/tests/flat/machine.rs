@@ -154,7 +154,7 @@ fn threads_that_have_ended_are_not_waited_for() {
                 let there = thread < 64 && thread % 32 < 10;
                 assert_eq!(
                     got,
-                    if there { thread % 32 ^ 1 } else { 0 } + 100 * u32::from(there),
+                    if there { (thread % 32) ^ 1 } else { 0 } + 100 * u32::from(there),
                     "{why}: {thread}"
                 );
             }

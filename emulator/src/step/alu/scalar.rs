@@ -14,6 +14,7 @@ enum Exact {
 }
 
 /// `cvt` with a rounding, `.ftz`, `.sat` and `.relu`; bits to bits.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other types are treated alike")]
 pub(super) fn convert(cvt: Cvt, bits: u64) -> u64 {
     let Cvt::Scalar { from, to, rounding, integral, flush, saturate, relu } = cvt else { return bits };
     let exact = match from {
@@ -24,12 +25,12 @@ pub(super) fn convert(cvt: Cvt, bits: u64) -> u64 {
             Exact::Real(if flush { flushed(value) } else { value }.into())
         }
         Type::F64 => Exact::Real(f64::from_bits(bits)),
-        integer if integer.is_signed() => Exact::Integer(integer.extend(bits).into()),
-        integer => Exact::Integer(integer.wrap(bits).into()),
+        _ if from.is_signed() => Exact::Integer(from.extend(bits).into()),
+        _ => Exact::Integer(from.wrap(bits).into()),
     };
     let exact = match exact {
         Exact::Real(value) if integral => Exact::Real(whole(value, rounding.unwrap_or(Rounding::Zero))),
-        other => other,
+        Exact::Real(_) | Exact::Integer(_) => exact,
     };
     if !to.is_float() {
         return integer(exact, (from, to), saturate, bits);
@@ -41,7 +42,7 @@ pub(super) fn convert(cvt: Cvt, bits: u64) -> u64 {
             Exact::Real(if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 })
         }
         Exact::Integer(value) if saturate => Exact::Integer(value.clamp(0, 1)),
-        other => other,
+        Exact::Real(_) | Exact::Integer(_) => exact,
     };
     let result = match exact {
         // NaNs are those of the plain conversion.
@@ -53,6 +54,7 @@ pub(super) fn convert(cvt: Cvt, bits: u64) -> u64 {
     if to == Type::F32 { bits32(keep(f32::from_bits(result as u32))).into() } else { result }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other types are treated alike")]
 fn nan(from: Type, to: Type, bits: u64) -> u64 {
     match to {
         _ if from != to => plain(from, to, bits),
@@ -93,6 +95,7 @@ fn integer(exact: Exact, (from, to): (Type, Type), saturate: bool, bits: u64) ->
 }
 
 /// The bits of significand of a float, with the hidden one, the least exponent of normal numbers, and the largest exponent.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other types are treated alike")]
 const fn format(ty: Type) -> (i32, i32, i32) {
     match ty {
         Type::F16 => (11, -14, 15),
