@@ -2,6 +2,7 @@
 //! differs in one step and passes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+#![allow(clippy::semicolon_if_nothing_returned, reason = "each program of the table is one expression")]
 
 use emulator::{
     EmulatorError, Failure, Fault, Memory, Options, Program, Schedule, Together, launch_together,
