@@ -140,6 +140,7 @@ mod step;
 mod tensor_map;
 mod trace;
 mod trap;
+mod trie;
 mod views;
 mod warp;
 mod word;
