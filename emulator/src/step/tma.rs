@@ -307,7 +307,7 @@ impl Machine<'_> {
                 self.memory.load(row.address, &mut self.buffer[row.start..row.end])?;
             }
             let at = target + index * row_bytes;
-            for (chunk, bytes) in (at..).step_by(16).zip(self.buffer.chunks_exact(16)) {
+            for (chunk, bytes) in (at..).step_by(16).zip(self.buffer.as_chunks::<16>().0) {
                 shared.put(swizzled(chunk, map.swizzle), bytes);
             }
         }
