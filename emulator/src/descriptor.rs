@@ -71,6 +71,8 @@ impl Descriptor {
 pub(crate) struct Chunks {
     pub(crate) tile: Tile,
     pub(crate) chunks: Box<[u32]>,
+    /// The first and the last of them in memory.
+    pub(crate) ends: (u32, u32),
     /// One chunk per kilobyte of shared memory that contains any.
     pub(crate) pages: Box<[u32]>,
     /// For an A: per chunk, the warps of the warpgroup whose rows it has, one bit each.
@@ -85,9 +87,10 @@ impl Chunks {
         pages.dedup_by_key(|chunk| *chunk / 1024);
         pages.sort_unstable();
         pages.dedup_by_key(|chunk| *chunk / 1024);
+        let ends = chunks.iter().fold((u32::MAX, 0), |(first, last), &at| (first.min(at), last.max(at)));
         let quarter = |index| if tile.extent == 64 { 1 << (tile.row(index) / 16) } else { 0 };
         let quarters = (0..tile.chunks()).map(quarter).collect();
-        Self { tile, chunks, pages: pages.into(), quarters }
+        Self { tile, chunks, ends, pages: pages.into(), quarters }
     }
 }
 

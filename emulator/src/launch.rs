@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock::{Gpus, Letter};
+use crate::multiply::Layouts;
 use crate::program::Program;
 use crate::progress::Progress;
 use crate::race::Races;
@@ -30,6 +31,7 @@ pub(crate) struct Common {
     /// Accesses to global memory so far, for race detection.
     pub(crate) races: Races,
     pub(crate) progress: Progress,
+    pub(crate) layouts: Layouts,
     /// The launches in the order of their slots, if there are several.
     pub(crate) launches: Vec<Slot>,
     /// What the launches of each GPU have done that have ended, for those after them.
@@ -44,6 +46,7 @@ impl Common {
         Self {
             races: Races::new(),
             progress: Progress::default(),
+            layouts: Layouts::default(),
             launches,
             done: each.clone().map(|_| Mutex::default()).collect(),
             left: each.map(|_| AtomicBool::default()).collect(),

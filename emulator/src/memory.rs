@@ -4,7 +4,7 @@
 //! reads old or new words, as on the device, without undefined behaviour on the host.
 
 use core::fmt;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use ptx::abi::{Im2colMap, MapDescription, TensorMap};
 
@@ -16,6 +16,8 @@ use crate::trap::Fault;
 const GUARD: u64 = 1 << 24;
 /// Alignment of every allocation in bytes, as with `cudaMalloc`.
 const ALIGNMENT: u64 = 256;
+/// Number of bytes that are read or written in one step.
+const WORD: usize = 8;
 
 /// Global memory of the emulated device: a set of allocations.
 ///
@@ -32,7 +34,7 @@ struct Allocation {
     gpu: u32,
     peers: bool,
     len: usize,
-    words: Vec<AtomicU32>,
+    words: Vec<AtomicU64>,
     /// One bit per byte: whether it has been written.
     written: Vec<AtomicU32>,
 }
@@ -49,24 +51,24 @@ impl Default for Memory {
     }
 }
 
-fn zeroed(count: usize) -> Vec<AtomicU32> {
-    core::iter::repeat_with(AtomicU32::default).take(count).collect()
+fn zeroed<T: Default>(count: usize) -> Vec<T> {
+    core::iter::repeat_with(T::default).take(count).collect()
 }
 
 impl Allocation {
     fn read(&self, offset: usize, out: &mut [u8]) {
-        let head = (offset.next_multiple_of(4) - offset).min(out.len());
+        let head = (offset.next_multiple_of(WORD) - offset).min(out.len());
         let (first, out) = out.split_at_mut(head);
         if head > 0 {
-            let word = self.words[offset / 4].load(Relaxed).to_le_bytes();
-            first.copy_from_slice(&word[offset % 4..offset % 4 + head]);
+            let word = self.words[offset / WORD].load(Relaxed).to_le_bytes();
+            first.copy_from_slice(&word[offset % WORD..offset % WORD + head]);
         }
-        let words = &self.words[(offset + head) / 4..];
-        let (whole, last) = out.split_at_mut(out.len() / 4 * 4);
-        for (bytes, word) in whole.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        let words = &self.words[(offset + head) / WORD..];
+        let (whole, last) = out.as_chunks_mut::<WORD>();
+        for (bytes, word) in whole.iter_mut().zip(words) {
             *bytes = word.load(Relaxed).to_le_bytes();
         }
-        if let (false, Some(word)) = (last.is_empty(), words.get(whole.len() / 4)) {
+        if let (false, Some(word)) = (last.is_empty(), words.get(whole.len())) {
             last.copy_from_slice(&word.load(Relaxed).to_le_bytes()[..last.len()]);
         }
     }
@@ -74,25 +76,25 @@ impl Allocation {
     /// Replaces some bytes of one word.
     fn patch(&self, word: usize, at: usize, bytes: &[u8]) {
         let Some(word) = self.words.get(word).filter(|_| !bytes.is_empty()) else { return };
-        let update = |old: u32| {
+        let update = |old: u64| {
             let mut new = old.to_le_bytes();
             new[at..at + bytes.len()].copy_from_slice(bytes);
-            Some(u32::from_le_bytes(new))
+            Some(u64::from_le_bytes(new))
         };
         // The closure always returns `Some`, so the result carries no information.
         let _old = word.fetch_update(Relaxed, Relaxed, update);
     }
 
     fn write(&self, offset: usize, bytes: &[u8]) {
-        let head = (offset.next_multiple_of(4) - offset).min(bytes.len());
+        let head = (offset.next_multiple_of(WORD) - offset).min(bytes.len());
         let (first, rest) = bytes.split_at(head);
-        self.patch(offset / 4, offset % 4, first);
-        let start = (offset + head) / 4;
-        let (whole, last) = rest.split_at(rest.len() / 4 * 4);
-        for (bytes, word) in whole.as_chunks::<4>().0.iter().zip(&self.words[start..]) {
-            word.store(u32::from_le_bytes(*bytes), Relaxed);
+        self.patch(offset / WORD, offset % WORD, first);
+        let start = (offset + head) / WORD;
+        let (whole, last) = rest.as_chunks::<WORD>();
+        for (bytes, word) in whole.iter().zip(&self.words[start..]) {
+            word.store(u64::from_le_bytes(*bytes), Relaxed);
         }
-        self.patch(start + whole.len() / 4, 0, last);
+        self.patch(start + whole.len(), 0, last);
         for (index, mask) in masks(offset, bytes.len()) {
             if self.written[index].load(Relaxed) & mask != mask {
                 self.written[index].fetch_or(mask, Relaxed);
@@ -138,7 +140,7 @@ impl Memory {
         let end = base.saturating_add(size).checked_next_multiple_of(ALIGNMENT);
         self.next = end.and_then(|end| end.checked_add(GUARD)).unwrap_or(u64::MAX);
         let written = zeroed(bytes.div_ceil(32));
-        let words = zeroed(bytes.div_ceil(4));
+        let words = zeroed(bytes.div_ceil(WORD));
         self.allocations.push(Allocation { base, gpu, peers, len: bytes, words, written });
         base
     }

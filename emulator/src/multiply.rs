@@ -7,7 +7,7 @@ mod spread;
 mod vectors;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fast::Fast;
 use operands::Matrices;
@@ -90,10 +90,24 @@ const KEPT: usize = 1 << 10;
 
 impl Scratch {
     /// The offsets of the chunks of an operand.
-    pub(crate) fn chunks(&mut self, tile: Tile) -> Arc<Chunks> {
+    pub(crate) fn chunks(&mut self, tile: Tile, layouts: &Layouts) -> Arc<Chunks> {
         if self.chunks.len() >= KEPT {
             self.chunks.clear();
         }
-        Arc::clone(self.chunks.entry(tile).or_insert_with(|| Arc::new(Chunks::new(tile))))
+        Arc::clone(self.chunks.entry(tile).or_insert_with(|| layouts.chunks(tile)))
+    }
+}
+
+/// The layouts of the operands of a launch, which most of its clusters have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Layouts(Mutex<HashMap<Tile, Arc<Chunks>>>);
+
+impl Layouts {
+    fn chunks(&self, tile: Tile) -> Arc<Chunks> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= KEPT {
+            all.clear();
+        }
+        Arc::clone(all.entry(tile).or_insert_with(|| Arc::new(Chunks::new(tile))))
     }
 }

@@ -11,8 +11,6 @@ use crate::clock::{Clock, View};
 use crate::mbarrier::{Landed, Mbarrier};
 use crate::trap::{Fault, Owner};
 
-pub(crate) use multiplies::Readers;
-
 /// Where dynamic shared memory begins in the shared window.
 pub(crate) const BASE: u32 = 0x400;
 /// Number of bits of a shared address below the CTA's rank.
@@ -45,6 +43,22 @@ struct Granule {
     landed: (u32, u32),
     /// Offset of that mbarrier.
     through: u32,
+}
+
+impl Granule {
+    /// Whether no asynchronous work owns it, and no mbarrier is in it.
+    #[inline]
+    fn is_free(&self) -> bool {
+        let Self { reads, writes, copies, joint, barriers, .. } = *self;
+        reads | writes | copies | joint == 0 && barriers == 0
+    }
+
+    /// Whether an asynchronous read of all its bytes is allowed.
+    #[inline]
+    fn is_readable(&self) -> bool {
+        let Self { written, writes, copies, joint, barriers, .. } = *self;
+        written == u16::MAX && writes | copies | joint == 0 && barriers == 0
+    }
 }
 
 /// An asynchronous write of some bytes of a granule, after the last one of all its bytes. Reductions of the same
@@ -220,13 +234,20 @@ impl Shared {
     #[inline]
     pub(crate) fn take_read(&mut self, offset: u32, wanted: bool) -> Result<(), Fault> {
         let granule = &mut self.granules[(offset / GRANULE) as usize];
+        if !granule.is_readable() {
+            Self::readable(granule, offset, wanted)?;
+        }
+        granule.reads += 1;
+        Ok(())
+    }
+
+    /// Refuses an asynchronous read of a chunk that may not be read.
+    fn readable(granule: &Granule, offset: u32, wanted: bool) -> Result<(), Fault> {
         landed(granule, u16::MAX, (offset, GRANULE))?;
         if wanted && granule.written != u16::MAX {
             return Err(Fault::SharedUninitialised { offset: reported(offset), bytes: GRANULE });
         }
-        Self::free_of_barriers(granule, offset, u16::MAX)?;
-        granule.reads += 1;
-        Ok(())
+        Self::free_of_barriers(granule, offset, u16::MAX)
     }
 
     /// Ends the ownership of a chunk that was taken for reading.
@@ -245,6 +266,9 @@ impl Shared {
     pub(crate) fn take_write(&mut self, offset: u32, bytes: u32) -> Result<(), Fault> {
         let range = Self::range(offset, bytes);
         for (granule, at) in self.granules[range.clone()].iter().zip((offset..).step_by(GRANULE as usize)) {
+            if granule.is_free() {
+                continue;
+            }
             Self::free_of_barriers(granule, at, u16::MAX)?;
             owned(granule, u16::MAX, (at, GRANULE))?;
         }
@@ -399,13 +423,17 @@ impl Shared {
     /// Marks bytes as written by asynchronous work that a phase of the mbarrier at `through` completed. `adds`: by
     /// reductions, which leave what was there before them part of the value.
     fn mark_landed(&mut self, (offset, bytes): (u32, u32), landed: (u32, u32), through: u32, adds: bool) {
+        if self.parts.is_empty() && !adds && offset.is_multiple_of(GRANULE) && bytes.is_multiple_of(GRANULE) {
+            for granule in &mut self.granules[Self::range(offset, bytes)] {
+                (granule.landed, granule.through) = (landed, through);
+            }
+            return;
+        }
         for (index, mask) in Self::masks(offset, bytes) {
             let granule = &mut self.granules[index];
             if mask == u16::MAX && !adds {
                 (granule.landed, granule.through) = (landed, through);
-                if !self.parts.is_empty() {
-                    self.parts.remove(&index);
-                }
+                self.parts.remove(&index);
                 continue;
             }
             let parts = self.parts.entry(index).or_default();

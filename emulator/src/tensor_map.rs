@@ -311,6 +311,10 @@ impl Map {
         }
         let (mut place, mut rest) = (*start, row);
         for ((place, &extent), &step) in place.iter_mut().zip(&self.box_dims).zip(&self.steps).skip(1) {
+            if rest < extent {
+                *place += i64::from(rest * step);
+                break;
+            }
             *place += i64::from(rest % extent * step);
             rest /= extent;
         }

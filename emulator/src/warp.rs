@@ -337,6 +337,7 @@ impl<'p> Registers<'p> {
     }
 
     /// The content of a lent register, for the multiply itself.
+    #[inline]
     pub(crate) fn lent(&mut self, reg: Reg) -> &mut Lanes<u32> {
         let slot = self.slot(reg);
         &mut self.narrow[slot]

@@ -4,8 +4,9 @@
 use ptx::inst::{Reg, WgmmaElement, WgmmaSum};
 
 use super::operands::Matrices;
-use super::products::{OfA, OfB, Sums, add_products};
+use super::products::{OfA, OfB, Sums, add, add_products};
 use super::spread::{Halves, spread};
+use super::vectors::{Vectors, dispatch};
 use crate::float::{NAN32, element, from_bf16, from_f16, to_f16};
 use crate::warp::Registers;
 
@@ -97,13 +98,8 @@ impl Fast {
                 });
             }
         } else {
-            for (pair, regs) in d.as_chunks::<2>().0.iter().enumerate() {
-                let mut sums = start(regs.map(|reg| registers.lent(reg).map(f32::from_bits)));
-                add_products(&mut sums, a(pair % 2), b(pair / 2), self.exact);
-                for (&reg, sums) in regs.iter().zip(sums) {
-                    *registers.lent(reg) = sums.map(|sum| if sum.is_nan() { NAN32 } else { sum.to_bits() });
-                }
-            }
+            let exact = self.exact;
+            dispatch(Singles { registers, d, operands: (a, b), accumulate, exact });
         }
     }
 
@@ -130,5 +126,38 @@ impl Fast {
                 false => sum.to_bits(),
             }
         });
+    }
+}
+
+/// The products of one warp whose sums are `.f32`.
+struct Singles<'m, 'p, A, B> {
+    registers: &'m mut Registers<'p>,
+    d: &'m [Reg],
+    /// A by half of the warp's rows, and B by 8 columns.
+    operands: (A, B),
+    accumulate: bool,
+    exact: bool,
+}
+
+impl<'o, A: Fn(usize) -> &'o [OfA], B: Fn(usize) -> &'o [OfB]> Vectors for Singles<'_, '_, A, B> {
+    #[inline(always)]
+    fn run<const W: usize, const FUSED: bool>(self) {
+        let Self { registers, d, operands: (a, b), accumulate, exact } = self;
+        for (pair, regs) in d.as_chunks::<2>().0.iter().enumerate() {
+            let mut sums = [[0.0; 32]; 2];
+            if accumulate {
+                for (sums, &reg) in sums.iter_mut().zip(regs) {
+                    for (sum, &bits) in sums.iter_mut().zip(&*registers.lent(reg)) {
+                        *sum = f32::from_bits(bits);
+                    }
+                }
+            }
+            add::<W, FUSED>(&mut sums, a(pair % 2), b(pair / 2), exact);
+            for (sums, &reg) in sums.iter().zip(regs) {
+                for (&sum, bits) in sums.iter().zip(registers.lent(reg)) {
+                    *bits = if sum.is_nan() { NAN32 } else { sum.to_bits() };
+                }
+            }
+        }
     }
 }

@@ -26,19 +26,26 @@ struct Products<'p> {
 impl Vectors for Products<'_> {
     #[inline(always)]
     fn run<const W: usize, const FUSED: bool>(self) {
-        let Self { sums, a, b, exact } = self;
-        if W < 8 {
-            // Both do not fit in 16 vectors.
-            for (parity, sums) in sums.iter_mut().enumerate() {
-                let mut total = *sums;
-                a.iter().zip(b).for_each(|(a, b)| add::<W, false>(&mut total, a, &b[parity]));
-                *sums = total;
+        add::<W, FUSED>(self.sums, self.a, self.b, self.exact);
+    }
+}
+
+/// The same, on vectors of `W` elements that are fused or not.
+#[inline(always)]
+pub(super) fn add<const W: usize, const FUSED: bool>(sums: &mut Sums, a: &[OfA], b: &[OfB], exact: bool) {
+    if W < 8 {
+        // Both do not fit in 16 vectors.
+        for (parity, sums) in sums.iter_mut().enumerate() {
+            let mut total = *sums;
+            for (a, b) in a.iter().zip(b) {
+                add_one::<W, false>(&mut total, a, &b[parity]);
             }
-        } else if FUSED && exact {
-            add_both::<W, true>(sums, a, b);
-        } else {
-            add_both::<W, false>(sums, a, b);
+            *sums = total;
         }
+    } else if FUSED && exact {
+        add_both::<W, true>(sums, a, b);
+    } else {
+        add_both::<W, false>(sums, a, b);
     }
 }
 
@@ -46,14 +53,16 @@ impl Vectors for Products<'_> {
 fn add_both<const W: usize, const FUSED: bool>(sums: &mut Sums, a: &[OfA], b: &[OfB]) {
     let mut total = *sums;
     for (a, b) in a.iter().zip(b) {
-        total.iter_mut().zip(b).for_each(|(total, b)| add::<W, FUSED>(total, a, b));
+        for (total, b) in total.iter_mut().zip(b) {
+            add_one::<W, FUSED>(total, a, b);
+        }
     }
     *sums = total;
 }
 
 /// `total[lane] += a[lane] * b[lane % 4]`.
 #[inline(always)]
-fn add<const W: usize, const FUSED: bool>(total: &mut [f32; 32], a: &OfA, b: &[f32; 4]) {
+fn add_one<const W: usize, const FUSED: bool>(total: &mut [f32; 32], a: &OfA, b: &[f32; 4]) {
     let b: [f32; W] = core::array::from_fn(|lane| b[lane % 4]);
     for (total, a) in total.as_chunks_mut::<W>().0.iter_mut().zip(a.as_chunks::<W>().0) {
         for ((total, a), b) in total.iter_mut().zip(a).zip(b) {

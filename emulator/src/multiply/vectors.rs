@@ -2,7 +2,7 @@
 
 /// Work on vectors of `W` elements of 32 bits.
 pub(super) trait Vectors: Sized {
-    /// Mark it `#[inline(always)]`: then it is compiled once for each vector unit. `FUSED`: the unit multiplies and adds in one
+    /// Mark it `#[inline(always)]`, with loops in place of closures: then it is compiled once for each vector unit. `FUSED`: the unit multiplies and adds in one
     /// instruction.
     fn run<const W: usize, const FUSED: bool>(self);
 }

@@ -1,8 +1,7 @@
 //! The accesses to global memory, line by line.
 
 use core::ops::Range;
-use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk::{CHUNK, Chunk, Claim, Place, Record};
 use super::history::{Histories, NONE, Step};
@@ -15,7 +14,7 @@ use crate::word::{Releases, Word};
 const LINE: u64 = 128;
 const CHUNKS: usize = (LINE / CHUNK) as usize;
 /// Number of lines of a page.
-const PAGE: u64 = 32;
+const PAGE: u64 = 256;
 /// Number of locks.
 const SHARDS: u64 = 64;
 /// The accesses to a line.
@@ -100,9 +99,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Consecutive lines.
+type Page = Arc<Mutex<Box<[Line]>>>;
+
+/// The page that was used last, by number: the ranges of a copy are near each other.
+type Last = Option<(u64, Page)>;
+
 /// Accesses and releases of a launch.
 pub(crate) struct Races {
-    pages: Vec<Mutex<Numbered<Box<[Line]>>>>,
+    pages: Vec<Mutex<Numbered<Page>>>,
     histories: Mutex<Histories>,
     words: Vec<Mutex<Numbered<Word>>>,
     /// What the threads knew that have executed `fence.sc` so far.
@@ -144,9 +149,9 @@ impl Races {
         kind: Kind,
         who: Who<'_>,
     ) -> Result<(), Conflict> {
-        let mut last = None;
+        let (mut last, mut page) = (None, None);
         for (address, bytes) in ranges {
-            self.lines(address, bytes, true, |line, at, end| {
+            self.lines((address, bytes), true, &mut page, |line, at, end| {
                 let who = Who { by: who.by.from(at - address), ..who };
                 line.access(at..end, kind, who, (self, &mut last))
             })?;
@@ -157,7 +162,7 @@ impl Races {
     /// Replaces the claim of an operation's accesses: the asynchronous work has been waited for, so now it
     /// has a count.
     pub(crate) fn settle(&self, (address, bytes): (u64, u64), pc: u32, from: Claim, to: Claim) {
-        let _nothing_is_refused = self.lines(address, bytes, false, |line, _, _| {
+        let _nothing_is_refused = self.lines((address, bytes), false, &mut None, |line, _, _| {
             line.settle(pc, (from, to), &self.histories);
             Ok(())
         });
@@ -167,9 +172,9 @@ impl Races {
     /// without accesses so far.
     fn lines(
         &self,
-        address: u64,
-        bytes: u64,
+        (address, bytes): (u64, u64),
         create: bool,
+        last: &mut Last,
         mut body: impl FnMut(&mut Line, u64, u64) -> Result<(), Conflict>,
     ) -> Result<(), Conflict> {
         let end = address.saturating_add(bytes);
@@ -177,23 +182,31 @@ impl Races {
         while at < end {
             let number = at / (LINE * PAGE);
             let until = end.min((number + 1).saturating_mul(LINE * PAGE));
-            let shard = &self.pages[(number % SHARDS) as usize];
-            let mut pages = locked(shard);
-            let page = match pages.entry(number) {
-                Entry::Occupied(page) => page.into_mut(),
-                Entry::Vacant(place) if create => place.insert(vec![Line::default(); PAGE as usize].into()),
-                Entry::Vacant(_) => {
-                    at = until;
-                    continue;
-                }
+            if last.as_ref().is_none_or(|(other, _)| *other != number) {
+                *last = self.page(number, create).map(|page| (number, page));
+            }
+            let Some((_, page)) = last else {
+                at = until;
+                continue;
             };
+            let mut lines = locked(page);
             while at < until {
                 let next = until.min((at / LINE + 1).saturating_mul(LINE));
-                body(&mut page[(at / LINE % PAGE) as usize], at, next)?;
+                body(&mut lines[(at / LINE % PAGE) as usize], at, next)?;
                 at = next;
             }
         }
         Ok(())
+    }
+
+    /// The page with a number; `None` if it has no accesses and is not to be created.
+    fn page(&self, number: u64, create: bool) -> Option<Page> {
+        let mut pages = locked(&self.pages[(number % SHARDS) as usize]);
+        if create {
+            let fresh = || Arc::new(Mutex::new(vec![Line::default(); PAGE as usize].into()));
+            return Some(Arc::clone(pages.entry(number).or_insert_with(fresh)));
+        }
+        pages.get(&number).map(Arc::clone)
     }
 
     /// Calls `body` with the word at `address`, under the lock of that word.

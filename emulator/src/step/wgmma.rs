@@ -15,7 +15,6 @@ use crate::machine::Machine;
 use crate::multiply::{Halves, Multiply, Scratch, WHOLE};
 use crate::numerics::Numerics;
 use crate::schedule::Schedule;
-use crate::shared::Readers;
 use crate::trap::{Fault, Stop};
 use crate::warp::Blocked;
 
@@ -162,12 +161,15 @@ impl Machine<'_> {
         mut multiply: Multiply,
     ) -> Result<(), Fault> {
         let tiles = tiles(inst, (multiply.a, multiply.b))?;
-        multiply.operands = tiles.map(|tile| Some(self.scratch.chunks(tile?)));
+        multiply.operands = tiles.map(|tile| Some(self.scratch.chunks(tile?, &self.launch.common.layouts)));
         let cta = &mut self.ctas[cta];
         for (is_a, chunks) in [true, false].into_iter().zip(&multiply.operands) {
             let Some(chunks) = chunks else { continue };
-            let readers = if is_a { Readers::Each(&chunks.quarters) } else { Readers::All(WHOLE) };
-            cta.shared.lend((group, sequence), (&chunks.chunks, readers), &mut multiply.landed)?;
+            let marks = &mut multiply.landed;
+            match is_a {
+                true => cta.shared.lend((group, sequence), chunks, |index| chunks.quarters[index], marks)?,
+                false => cta.shared.lend((group, sequence), chunks, |_| WHOLE, marks)?,
+            }
             if !chunks.pages.iter().all(|&page| cta.races.untouched(page, 1)) {
                 let accessed = |chunk: &u32| !cta.races.untouched(*chunk, 16);
                 multiply.touched.extend(chunks.chunks.iter().copied().filter(accessed));
