@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ptx::abi::{Im2colMap, MapDescription, TensorMap};
 
 use crate::error::EmulatorError;
+use crate::schedule::Random;
 use crate::tensor_map::encode;
 use crate::trap::Fault;
 
@@ -255,6 +256,21 @@ impl Memory {
         }
         allocation.read(offset, out);
         Ok(())
+    }
+
+    /// Reads for a program. Bytes that nobody has written are drawn with a seed; returns whether there are none of them.
+    pub(crate) fn load_any(&self, address: u64, out: &mut [u8], seed: u64) -> Result<bool, Fault> {
+        let (allocation, offset) = self.device(address, out.len())?;
+        allocation.read(offset, out);
+        if allocation.written(offset, out.len()) {
+            return Ok(true);
+        }
+        for (at, byte) in out.iter_mut().enumerate() {
+            if !allocation.written(offset + at, 1) {
+                *byte = Random::new(seed, address + at as u64).next() as u8;
+            }
+        }
+        Ok(false)
     }
 
     /// Writes for a program.

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
+use emulator::{Failure, Fault, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
 use ptx::Function;
 use ptx::abi::Grid;
 use ptx::read::Module;
@@ -135,6 +135,33 @@ impl Fact {
         *kernel
     }
 
+    /// Whether it is a warning of a read of bytes that nobody has written.
+    fn is_unwritten(&self) -> bool {
+        let Self::Trap { trap, warning: true, .. } = self else { return false };
+        matches!(
+            trap.fault,
+            Fault::RegisterUninitialised { .. }
+                | Fault::SharedUninitialised { .. }
+                | Fault::GlobalUninitialised { .. }
+        )
+    }
+
+    /// What the read bytes decide is an error.
+    fn matters(&mut self) {
+        let unwritten = self.is_unwritten();
+        if let Self::Trap { warning, .. } = self {
+            *warning &= !unwritten;
+        }
+    }
+
+    /// The fact in words.
+    fn told(&self) -> String {
+        match self {
+            Self::Trap { trap, .. } => trap.to_string(),
+            Self::Buffer { message, .. } => message.clone(),
+        }
+    }
+
     /// Whether the run went on after it.
     pub(super) fn is_warning(&self) -> bool {
         matches!(self, Self::Trap { warning: true, .. })
@@ -220,16 +247,37 @@ impl<'l> Trial<'l> {
     pub(super) fn fuel(&self, first: &Outcome, most: u64) -> u64 {
         // Clusters that poll execute more under other schedules. A first run that failed says little of the others.
         let ended = first.ends.is_empty();
-        if ended { most.min(1 << 24) } else { most.min(first.instructions * 16 + (1 << 16)) }
+        if ended { most.min(1 << 24) } else { most.min(first.instructions * 16 + (1 << 20)) }
     }
 
-    /// Runs the launches under a schedule, up to the first fault.
+    /// Runs the launches under a schedule, up to the first fault. If bytes are read that nobody has written, it runs them again with
+    /// other bytes there: if then something else happens, those reads are errors.
     pub(super) fn run(
+        &self,
+        by: (Schedule, u64),
+        fuel: u64,
+        watched: (Option<&AtomicBool>, Option<Traced<'_>>),
+    ) -> Result<Outcome, CheckError> {
+        let (mut outcome, held) = self.run_with(by, fuel, watched, 0)?;
+        if outcome.facts.iter().any(Fact::is_unwritten) {
+            let (other, otherwise) = self.run_with(by, fuel, (watched.0, None), 1)?;
+            let told = |outcome: &Outcome| outcome.facts.iter().map(Fact::told).collect::<Vec<_>>();
+            if held != otherwise || told(&outcome) != told(&other) {
+                outcome.facts.iter_mut().for_each(Fact::matters);
+                outcome.ends.clear();
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Also returns a digest of each buffer that means something, unless a kernel trapped.
+    fn run_with(
         &self,
         (schedule, seed): (Schedule, u64),
         fuel: u64,
         (stop, trace): (Option<&AtomicBool>, Option<Traced<'_>>),
-    ) -> Result<Outcome, CheckError> {
+        garbage: u64,
+    ) -> Result<(Outcome, Vec<u64>), CheckError> {
         let mut memory = self.placed.memory()?;
         let mut outcome = Outcome::default();
         for launch in 1..=self.launch.launches {
@@ -240,6 +288,8 @@ impl<'l> Trial<'l> {
                 let warnings = Warnings::new();
                 let options = emulator::Options {
                     warnings: Some(&warnings),
+                    garbage,
+                    lowest_elected: !self.launch.any_elected,
                     schedule,
                     seed,
                     fuel,
@@ -263,7 +313,7 @@ impl<'l> Trial<'l> {
                     Ok(report) => outcome.instructions += report.instructions,
                     Err(Failure::Trap(trap)) => {
                         outcome.facts.push(Fact::Trap { kernel: number, launch, trap, warning: false });
-                        return Ok(outcome);
+                        return Ok((outcome, Vec::new()));
                     }
                     Err(Failure::Argument(error)) => return Err(CheckError::Argument(error.to_string())),
                     Err(Failure::Emulator(error)) => return Err(error.into()),
@@ -273,13 +323,21 @@ impl<'l> Trial<'l> {
             }
             self.results(&memory, launch, &mut outcome)?;
             if outcome.facts.iter().any(|fact| !fact.is_warning()) {
-                return Ok(outcome);
+                break;
             }
         }
-        for number in 0..self.launch.buffers.len() {
-            outcome.ends.push(crate::verify::fnv(&self.placed.held(&memory, number)?.bytes));
+        let mut held = Vec::new();
+        for (number, buffer) in self.launch.buffers.iter().enumerate() {
+            let digest = crate::verify::fnv(&self.placed.held(&memory, number)?.bytes);
+            outcome.ends.push(digest);
+            if !matches!(buffer.expect, Expect::Anything) {
+                held.push(digest);
+            }
         }
-        Ok(outcome)
+        if outcome.facts.iter().any(|fact| !fact.is_warning()) {
+            outcome.ends.clear();
+        }
+        Ok((outcome, held))
     }
 
     /// Compares every buffer with what it must hold after a launch.
