@@ -12,6 +12,7 @@
 #![cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod arguments;
+mod counts;
 mod describe;
 mod driver;
 mod elf;

@@ -2,11 +2,11 @@
 #![allow(unsafe_code, reason = "reads the values that the program gives to a launch")]
 
 use core::ffi::c_void;
-use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arguments::{self, Value, inside};
+use crate::counts::is_next;
 use crate::describe::{self, Buffer, Text, quoted};
 use crate::entry;
 use crate::files::{DESCRIPTION, Files};
@@ -65,7 +65,7 @@ static BUSY: Mutex<()> = Mutex::new(());
 pub(crate) fn before(launch: &Launch) -> Option<Recording> {
     let settings = settings()?;
     let function = known().find(launch.function)?;
-    if !function.name.contains(&settings.kernel) || !is_next(&function.name, launch.stream, settings) {
+    if !is_next(&function.name, launch.stream, settings) {
         return None;
     }
     let _one = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,26 +73,6 @@ pub(crate) fn before(launch: &Launch) -> Option<Recording> {
         let made = recording(launch, &function, settings);
         made.map_err(|why| say(&format!("`{}` is not recorded: {why}", function.name))).ok()
     })
-}
-
-/// Counts a launch of a kernel, and says whether it is to be recorded.
-fn is_next(name: &Arc<str>, stream: usize, settings: &Settings) -> bool {
-    static COUNTS: LazyLock<Mutex<HashMap<Arc<str>, u64>>> = LazyLock::new(Mutex::default);
-    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = counts.entry(Arc::clone(name)).or_default();
-    let (first, end) = (settings.skip, settings.skip.saturating_add(settings.launches));
-    if !(first..end).contains(count) {
-        *count = count.saturating_add(1);
-        return false;
-    }
-    if driver::is_captured(stream) {
-        say(&format!(
-            "`{name}` is captured into a graph, where nothing is recorded: the next launch is waited for"
-        ));
-        return false;
-    }
-    *count += 1;
-    true
 }
 
 fn recording(launch: &Launch, function: &Function, settings: &Settings) -> Result<Recording, String> {

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::settings::settings;
-use crate::{guard, hooks};
+use crate::{counts, guard, hooks};
 
 /// The driver's function behind a hook: an address, once it is known.
 #[derive(Debug)]
@@ -84,6 +84,7 @@ pub(crate) fn in_driver(name: &CStr) -> usize {
 pub(crate) fn replacement(name: &str, found: usize) -> usize {
     match hooks::named(name) {
         Some((hook, slot)) if settings().is_some() => {
+            counts::watch();
             // A look-up in everything that is loaded finds the hook itself.
             if found != hook {
                 slot.set(found);

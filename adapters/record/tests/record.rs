@@ -108,6 +108,12 @@ fn what_is_recorded_is_chosen() {
     let folder = built("chosen");
     let nothing = run(&folder, "asked", &[("FALCHION_RECORD_KERNEL", "add")]);
     assert!(nothing.stderr.is_empty() && !folder.join("out").exists());
+    let other = run(&folder, "asked", &[("FALCHION_RECORD", "out"), ("FALCHION_RECORD_KERNEL", "other")]);
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(
+        said.contains("none of 3 kernels has `other` in its name and enough launches: add, scale, tile"),
+        "{said}"
+    );
     let few = [
         ("FALCHION_RECORD", "out"),
         ("FALCHION_RECORD_KERNEL", "dd"),
