@@ -6,6 +6,7 @@
 
 mod follow;
 mod instrument;
+mod kinds;
 mod machines;
 mod report;
 
@@ -16,7 +17,7 @@ use super::CheckError;
 use super::finding::Spot;
 use super::launch::Launch;
 use super::report::Ran;
-use super::run::{Options, Trial, read};
+use super::run::{Trial, read};
 
 use follow::{Follower, Found};
 use instrument::Window;
@@ -114,17 +115,16 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
     let mut machines = Machines::new(&trial, &functions, device)?;
     for number in 1..=launch.launches {
         machines.restore(number)?;
-        for kernel in 0..launch.kernels.len() {
+        for (kernel, function) in functions.iter().enumerate() {
             let before = machines.device_memory()?;
             machines.run(kernel)?;
             let differences = machines.differences()?;
             if !differences.is_empty() {
                 comparison.after = Some((kernel, number));
                 comparison.differences = differences;
-                let mut repeat = |function: &Function, trace: usize, window: &Window| {
-                    machines.record((kernel, number), (&before, function), trace, window)
-                };
-                search(&trial, (kernel, &functions[kernel]), &mut repeat, &mut comparison)?;
+                let mut repeat =
+                    |window: &Window| machines.record((kernel, number), (&before, function), window);
+                search(&trial, (kernel, function), &mut repeat, &mut comparison)?;
                 return Ok(comparison);
             }
         }
@@ -132,9 +132,8 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
     Ok(comparison)
 }
 
-/// Runs a changed kernel on both machines: the program, bytes of the record, and what is recorded. The records of the device and of the
-/// emulator.
-type Repeat<'a> = dyn FnMut(&Function, usize, &Window) -> Result<Recorded, CheckError> + 'a;
+/// Runs the kernel once more on both machines, and records a window of its threads.
+type Repeat<'a> = dyn FnMut(&Window) -> Result<Recorded, CheckError> + 'a;
 
 /// The records of the device and of the emulator, and which addresses of the emulator are which ones of the device.
 struct Recorded {
@@ -160,7 +159,7 @@ fn search(
         for first in (0..threads).step_by(most as usize) {
             let window = Window { first, count: most.min(threads - first), capacity, grid, all: threads };
             let points = instrument::points(function);
-            let recorded = repeat(function, window.bytes(), &window)?;
+            let recorded = repeat(&window)?;
             follower.follow(&points, &window, &recorded);
         }
         let is_deeper = follower.is_cut && capacity * 8 * ENTRY <= MOST;
@@ -218,12 +217,7 @@ impl Trial<'_> {
 
 /// Options of a run in the emulator: the bits of the hardware.
 fn exact() -> emulator::Options<'static> {
-    emulator::Options {
-        numerics: emulator::Numerics::Exact,
-        fuel: Options::default().fuel,
-        threads: 1,
-        ..emulator::Options::default()
-    }
+    emulator::Options { numerics: emulator::Numerics::Exact, ..emulator::Options::default() }
 }
 
 #[cfg(test)]

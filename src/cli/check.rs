@@ -124,11 +124,10 @@ fn against(paths: &[PathBuf], description: Option<&Path>) -> Result<(), Failure>
 fn about(path: &Path, error: CheckError) -> Failure {
     // These name the file themselves.
     let named = matches!(error, CheckError::Read(_) | CheckError::Entry { .. } | CheckError::Verify { .. });
-    match error {
-        CheckError::Engine(error) => error.into(),
-        error if named => usage!("{error}"),
-        error => usage!("{}: {error}", path.display()),
+    if let CheckError::Engine(error) = error {
+        return error.into();
     }
+    if named { usage!("{error}") } else { usage!("{}: {error}", path.display()) }
 }
 
 /// The launch of a PTX file, or of its description.

@@ -198,6 +198,11 @@ fn what_is_not_read_is_refused_with_its_place() {
             ("a file that is not there", &["none.ptx"], &["none.ptx"]),
             ("rules of a kernel", &[&right, "--rules"], &["FILE cannot be used with --rules"]),
             (
+                "a comparison as findings",
+                &[&right, "--against-device", "--sarif", "x"],
+                &["--against-device cannot be used with --sarif"],
+            ),
+            (
                 "mutants as findings",
                 &[&right, "--mutate", "--sarif", "x"],
                 &["--mutate cannot be used with --sarif"],

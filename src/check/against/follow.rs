@@ -1,10 +1,11 @@
 //! Follows the records of a device and of the emulator, statement by statement, to the first difference that nothing explains.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ptx::inst::Reg;
 
-use super::instrument::{Kind, Point, Window};
+use super::instrument::{Point, Window};
+use super::kinds::Kind;
 use super::{ENTRY, Recorded};
 
 /// Why a register differs.
@@ -69,7 +70,7 @@ impl Follower {
     ) {
         let mut causes: HashMap<Reg, Cause> = HashMap::new();
         let entries = device.len() / ENTRY;
-        let mut before = None;
+        let (mut before, mut counted) = (None, HashSet::new());
         // The last entry is written again and again.
         for step in 0..entries - 1 {
             let [own, other] = [device, emulated]
@@ -105,10 +106,7 @@ impl Follower {
                     let excuse = self.excused.entry(other.0 as usize);
                     let (.., last) = excuse.or_insert((point.clone(), why, 0));
                     // Each thread counts once.
-                    if !causes.contains_key(&Reg(u32::MAX - other.0)) {
-                        *last += 1;
-                        causes.insert(Reg(u32::MAX - other.0), Cause::Place);
-                    }
+                    *last += u64::from(counted.insert(other.0));
                     Some(Cause::Value)
                 }
                 // What is read at another address is the same all the same.

@@ -6,13 +6,11 @@
 
 use std::collections::HashSet;
 
-use ptx::inst::{
-    Address, Alu, AluOp, BinaryOp, CompareOp, Division, Inst, MmaTypes, Operand, OrderedInst, Reg, Special,
-    WarpInst, WarpMatrix, WgmmaTypes,
-};
+use ptx::inst::{Address, BinaryOp, CompareOp, Inst, Operand, Reg, Special};
 use ptx::{Function, Name, SourceSite, Space, Statement, Type};
 
 use super::ENTRY;
+use super::kinds::{Kind, kind, loose, register as of};
 
 /// A register that a statement has written.
 #[derive(Clone, Debug)]
@@ -23,19 +21,6 @@ pub(super) struct Point {
     pub(super) kind: Kind,
     /// The registers that the statement read, the guard's included.
     pub(super) reads: Vec<Reg>,
-}
-
-/// What two machines may make of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// The same bits of the same operands.
-    Exact,
-    /// What memory or other threads hold.
-    Reads,
-    /// An address, or a place: each machine has its own.
-    Place,
-    /// Other bits, for the reason.
-    Free(&'static str),
 }
 
 /// Which threads are recorded, and how much of each.
@@ -165,6 +150,8 @@ impl Changer {
         let mut made = Vec::new();
         for statement in block {
             match statement {
+                // The kernel runs alone, and stores before it would wait for others.
+                Statement::Inst { inst: Inst::GridDependency { .. }, .. } => {}
                 Statement::Inst { inst, site } => {
                     let after = self.after(&inst, &site, guards);
                     made.push(Statement::Inst { inst, site });
@@ -176,10 +163,10 @@ impl Changer {
                     made.push(Statement::If { cond, then, otherwise, site });
                 }
                 Statement::Loop { body, site } => {
-                    made.push(Statement::Loop { body: self.block(body, guards), site })
+                    made.push(Statement::Loop { body: self.block(body, guards), site });
                 }
                 Statement::Scope { name, body } => {
-                    made.push(Statement::Scope { name, body: self.block(body, guards) })
+                    made.push(Statement::Scope { name, body: self.block(body, guards) });
                 }
                 other @ (Statement::Break { .. }
                 | Statement::Label(_)
@@ -248,13 +235,13 @@ impl Changer {
             address: Address { base, offset },
         };
         let mut insts = vec![at(0, Type::U32, Operand::Imm(number))];
-        match self.function.registers[reg.0 as usize] {
-            Type::Pred => {
-                let (a, b, cond) = (Operand::Imm(1), Operand::Imm(0), Operand::Reg(reg));
-                insts.push(Inst::Select { ty: Type::U32, dst: self.word, a, b, cond });
-                insts.push(at(8, Type::U32, Operand::Reg(self.word)));
-            }
-            ty => insts.push(at(8, ty.untyped(), Operand::Reg(reg))),
+        let ty = self.function.registers[reg.0 as usize];
+        if ty == Type::Pred {
+            let (a, b, cond) = (Operand::Imm(1), Operand::Imm(0), Operand::Reg(reg));
+            insts.push(Inst::Select { ty: Type::U32, dst: self.word, a, b, cond });
+            insts.push(at(8, Type::U32, Operand::Reg(self.word)));
+        } else {
+            insts.push(at(8, ty.untyped(), Operand::Reg(reg)));
         }
         insts.push(sum(self.next, self.next, ENTRY as u64));
         let (a, b) = (Operand::Reg(self.next), Operand::Reg(self.last));
@@ -273,10 +260,6 @@ fn register(function: &mut Function, ty: Type) -> Reg {
     Reg(number)
 }
 
-fn of(operand: Operand) -> Option<Reg> {
-    if let Operand::Reg(reg) = operand { Some(reg) } else { None }
-}
-
 fn sum(dst: Reg, a: Reg, b: u64) -> Inst {
     Inst::Binary { op: BinaryOp::Add, ty: Type::U64, dst, a: Operand::Reg(a), b: Operand::Imm(b) }
 }
@@ -287,95 +270,4 @@ fn mad(function: &mut Function, add: &mut dyn FnMut(Inst), (a, extent): (Reg, u3
     let (b, c) = (Operand::Imm(extent.into()), Operand::Reg(part));
     add(Inst::MulAdd { ty: Type::U32, dst, a: Operand::Reg(a), b, c });
     dst
-}
-
-/// What two machines may make of an instruction.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the others compute the same bits, or have no registers")]
-fn kind(inst: &Inst) -> Kind {
-    match inst {
-        Inst::SharedBase { .. }
-        | Inst::LocalBase { .. }
-        | Inst::ParamAddress { .. }
-        | Inst::ConvertAddress { .. }
-        | Inst::MapShared { .. } => Kind::Place,
-        Inst::ReadSpecial { special: Special::SharedBytes | Special::DynamicSharedBytes, .. } => Kind::Place,
-        Inst::Load { .. }
-        | Inst::LoadConstant { .. }
-        | Inst::LoadParam { .. }
-        | Inst::ShuffleIndex { .. }
-        | Inst::ShuffleXor { .. }
-        | Inst::Warp(_)
-        | Inst::BarrierReduce(_)
-        | Inst::WarpMatrix(WarpMatrix::Load { .. }) => Kind::Reads,
-        Inst::Elect { .. } => Kind::Free("any lane may be elected"),
-        Inst::WarpMatrix(WarpMatrix::Multiply { types: MmaTypes::Int8 { .. }, .. }) => Kind::Reads,
-        Inst::WarpMatrix(WarpMatrix::Multiply { .. }) => Kind::Free("the order of sums is the machine's"),
-        Inst::Wgmma { types: WgmmaTypes::Int8 { .. }, .. } => Kind::Reads,
-        Inst::Wgmma { .. } => Kind::Free("the order of sums is the machine's"),
-        Inst::Alu(Alu { op: AluOp::Approx(_) | AluOp::ApproxFlush(_) | AluOp::ApproxHalf(..), .. }) => {
-            Kind::Free("an approximation")
-        }
-        Inst::Alu(Alu { op: AluOp::Divide { division, .. }, .. })
-            if !matches!(division, Division::Exact(_)) =>
-        {
-            Kind::Free("an approximation")
-        }
-        _ => Kind::Exact,
-    }
-}
-
-/// Whether what an instruction writes depends on the order of threads, or on time.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the others do not")]
-fn is_loose(inst: &Inst) -> bool {
-    match inst {
-        Inst::Atomic(_)
-        | Inst::Ordered(OrderedInst::Load { .. })
-        | Inst::MbarrierTest(_)
-        | Inst::MbarrierArrive(_)
-        | Inst::MbarrierPending { .. }
-        | Inst::Warp(WarpInst::ActiveMask { .. }) => true,
-        Inst::ReadSpecial { special, .. } => matches!(
-            special,
-            Special::WarpSlot
-                | Special::Multiprocessor
-                | Special::Multiprocessors
-                | Special::Clock
-                | Special::Clock64
-                | Special::GlobalTimer
-        ),
-        _ => false,
-    }
-}
-
-/// The registers that depend on the order of threads, or on time, directly or by others.
-fn loose(body: &[Statement]) -> HashSet<Reg> {
-    let mut insts = Vec::new();
-    collect(body, &[], &mut insts);
-    let mut loose = HashSet::new();
-    loop {
-        let before = loose.len();
-        for (inst, guards) in &insts {
-            let operands = inst.operands();
-            let mut reads =
-                operands.reads.iter().filter_map(|(operand, _)| of(*operand)).chain(guards.iter().copied());
-            if is_loose(inst) || reads.any(|reg| loose.contains(&reg)) {
-                loose.extend(operands.writes.iter().map(|(reg, _)| *reg));
-            }
-        }
-        if loose.len() == before {
-            return loose;
-        }
-    }
-}
-
-/// The instructions of a block, each with its guards.
-fn collect<'a>(block: &'a [Statement], guards: &[Reg], insts: &mut Vec<(&'a Inst, Vec<Reg>)>) {
-    for statement in block {
-        if let Some(inst) = statement.inst() {
-            insts.push((inst, guards.to_vec()));
-        }
-        let cond = if let Statement::If { cond, .. } = statement { of(*cond) } else { None };
-        let inner: Vec<Reg> = guards.iter().copied().chain(cond).collect();
-        statement.blocks().iter().for_each(|block| collect(block, &inner, insts));
-    }
 }

@@ -138,9 +138,9 @@ impl<'a> Machines<'a> {
         &mut self,
         (kernel, launch): (usize, u32),
         (before, function): (&[Vec<u8>], &Function),
-        bytes: usize,
         window: &Window,
     ) -> Result<Recorded, CheckError> {
+        let bytes = window.bytes();
         let (given, file) =
             (&self.trial.launch.kernels[kernel].arguments, &self.trial.launch.kernels[kernel].file);
         let grid = Grid { ctas: self.trial.launch.kernels[kernel].grid };

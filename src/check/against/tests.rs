@@ -2,27 +2,33 @@
 
 use std::time::Duration;
 
-use kernel::{Buffer, Emulator, Engine, EngineError, Program};
+use kernel::{Buffer, Call, Emulator, Engine, EngineError, GemmProblem, Gpu, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, Inst};
 use ptx::{Function, Statement};
 
-use super::{Comparison, against};
-use crate::check::Launch;
+#[path = "../../../kernel/tests/support/skipped.rs"]
+mod skipped;
 
-/// An emulated device that changes programs before it runs them.
-struct Broken {
-    inner: Emulator,
+use super::follow::Follower;
+use super::instrument::{Window, points};
+use super::machines::Machines;
+use super::{Comparison, ENTRY, against};
+use crate::check::launch::{Argument as Given, Content, Map, MapKind, Pointer};
+use crate::check::run::{Trial, read};
+use crate::check::{Buffer as Described, Element, Kernel, Launch};
+
+/// A device that changes programs before it runs them.
+struct Broken<E> {
+    inner: E,
     change: fn(&mut Inst),
 }
 
-impl Broken {
-    /// Its addresses are others than those of the emulator that it is compared with.
-    fn new(change: fn(&mut Inst)) -> Self {
-        let mut inner = Emulator::new().with_numerics(emulator::Numerics::Exact);
-        inner.allocate(1 << 12).expect("memory");
-        Self { inner, change }
-    }
+/// An emulator whose addresses are others than those of the one that it is compared with.
+fn other() -> Emulator {
+    let mut inner = Emulator::new().with_numerics(emulator::Numerics::Exact);
+    inner.allocate(1 << 12).expect("memory");
+    inner
 }
 
 fn change(block: &mut [Statement], change: fn(&mut Inst)) {
@@ -42,7 +48,7 @@ fn change(block: &mut [Statement], change: fn(&mut Inst)) {
     }
 }
 
-impl Engine for Broken {
+impl<E: Engine> Engine for Broken<E> {
     fn describe(&self) -> String {
         "a broken device".to_owned()
     }
@@ -74,7 +80,11 @@ impl Engine for Broken {
         arguments: &[Argument],
     ) -> Result<Duration, EngineError> {
         let mut function: Function = (**program.function()).clone();
+        let before = function.body.clone();
         change(&mut function.body, self.change);
+        if function.body == before {
+            return self.inner.launch(program, grid, arguments);
+        }
         let changed = Program::new(function).expect("legal");
         self.inner.launch(&changed, grid, arguments)
     }
@@ -129,7 +139,7 @@ $again:
 }
 ";
 
-fn compared(change: fn(&mut Inst), launches: u32) -> Comparison {
+fn described(launches: u32) -> Launch {
     let text = format!(
         "
         ptx = \"k.ptx\"
@@ -151,7 +161,134 @@ fn compared(change: fn(&mut Inst), launches: u32) -> Comparison {
     );
     let mut launch = Launch::read(&text).expect("a description");
     launch.load(&|_| Ok(TEXT.into())).expect("a text");
-    against(&launch, &mut Broken::new(change)).expect("both run")
+    launch
+}
+
+fn compared(change: fn(&mut Inst), launches: u32) -> Comparison {
+    against(&described(launches), &mut Broken { inner: other(), change }).expect("both run")
+}
+
+/// A launch of one of the library's kernels, as text: 128x128x128.
+fn product(name: &str) -> Launch {
+    let gemm = kernel::find(name).expect("a kernel");
+    let call = Call::of(GemmProblem { m: 128, n: 128, k: 128 });
+    let call = call.a(1 << 32, 128).b(2 << 32, 128).d(3 << 32, 128);
+    let made = gemm.launch(&call, 2).expect("legal").expect("not empty");
+    let program = gemm.program().expect("legal");
+    let function = program.function();
+    let pointer = |address: u64| {
+        let buffer = [None, Some("a"), Some("b"), Some("d")][(address >> 32) as usize];
+        Pointer { buffer: buffer.map(str::to_owned), offset: address & u64::from(u32::MAX) }
+    };
+    let given = |argument: &Argument| match argument {
+        Argument::Scalar(ty, bits) if ty.bits() == 64 && (1..4).contains(&(bits >> 32)) => {
+            Given::Pointer(pointer(*bits))
+        }
+        Argument::Scalar(ty, bits) => Given::Scalar(bits.to_le_bytes()[..ty.bytes() as usize].to_vec()),
+        Argument::TensorMap(map) => {
+            Given::Map(Map { at: 0, tensor: pointer(map.address), kind: MapKind::Tiled(map.clone()) })
+        }
+        Argument::Im2colMap(_) | Argument::Bytes(_) => unreachable!("this kernel has none"),
+    };
+    let kernel = Kernel {
+        file: "product.ptx".to_owned(),
+        text: program.text().to_owned(),
+        grid: made.grid.ctas,
+        threads: Some(function.block),
+        shared: function.shared_bytes,
+        arguments: made.arguments.iter().map(given).collect(),
+        ..Kernel::default()
+    };
+    let buffer = |name: &str, seed| {
+        let content = Content::Random { seed, low: -1.0, high: 1.0 };
+        Described { content, ..Described::new(name, Element::Bf16, 128 * 128) }
+    };
+    let buffers = vec![buffer("a", 1), buffer("b", 2), buffer("d", 3)];
+    Launch { kernels: vec![kernel], buffers, launches: 1, suppressions: Vec::new() }
+}
+
+/// Records a launch on both machines, whether anything differs or not.
+fn followed(launch: &Launch, device: &mut dyn Engine) -> (Follower, usize) {
+    let functions = read(launch).expect("it is read");
+    let trial = Trial::new(launch, &functions).expect("legal");
+    let mut machines = Machines::new(&trial, &functions, device).expect("memory");
+    let grid = launch.kernels[0].grid;
+    let all = u64::from(grid.iter().product::<u32>() * functions[0].threads());
+    let window = Window { first: 0, count: all, capacity: 1 << 12, grid, all };
+    let before = machines.device_memory().expect("memory");
+    let recorded = machines.record((0, 1), (&before, &functions[0]), &window).expect("both run");
+    let mut follower = Follower::default();
+    follower.follow(&points(&functions[0]), &window, &recorded);
+    let entries =
+        recorded.emulated.chunks_exact(ENTRY).filter(|entry| entry[0] != 0 || entry[1] != 0).count();
+    (follower, entries)
+}
+
+/// Copies, multiplies, barriers and roles of warps: the changed program does what the kernel does, and is text that can be read.
+#[test]
+fn kernels_with_copies_and_multiplies_are_recorded() {
+    for name in ["64x64-direct-bf16-kk", "128x128-pingpong-bf16-kk"] {
+        let launch = product(name);
+        let (follower, entries) = followed(&launch, &mut other());
+        assert!(
+            follower.found().is_none() && follower.excused().next().is_none() && !follower.is_cut,
+            "{name}"
+        );
+        assert!(entries > 10_000, "{name}: {entries}");
+        let round = |inst: &mut Inst| {
+            if let Inst::Pack { low, high, .. } = inst {
+                core::mem::swap(low, high);
+            }
+        };
+        let comparison = against(&launch, &mut Broken { inner: other(), change: round }).expect("both run");
+        let origin = comparison.origin.as_ref().expect("found");
+        assert!(origin.spot.text.starts_with("cvt.rn.bf16x2.f32"), "{name}: {comparison}");
+        let negate = |inst: &mut Inst| {
+            if let Inst::Wgmma { negate_b, .. } = inst {
+                *negate_b = true;
+            }
+        };
+        let comparison = against(&launch, &mut Broken { inner: other(), change: negate }).expect("both run");
+        assert!(comparison.origin.is_none(), "{name}: {comparison}");
+        assert!(
+            comparison.excused.iter().any(|one| one.spot.text.starts_with("wgmma.mma_async")),
+            "{comparison}"
+        );
+    }
+}
+
+/// The same on a card, if there is one.
+#[test]
+fn a_card_is_compared() {
+    let Ok(gpu) = Gpu::new(0) else {
+        return skipped::skipped("GPU");
+    };
+    let mut card = Broken { inner: gpu, change: |_| {} };
+    let comparison = against(&described(2), &mut card).expect("both run");
+    assert!(!comparison.is_wrong(), "{comparison}");
+    for name in ["64x64-direct-bf16-kk", "128x128-pingpong-bf16-kk"] {
+        let launch = product(name);
+        let comparison = against(&launch, &mut card).expect("both run");
+        assert!(comparison.after.is_none(), "{name}: {comparison}");
+        let (follower, entries) = followed(&launch, &mut card);
+        assert!(follower.found().is_none(), "{name}: {:?}", follower.found());
+        assert!(entries > 10_000, "{name}: {entries}");
+    }
+    card.change = |inst| {
+        if let Inst::Binary { op: op @ BinaryOp::Mul, ty: ptx::Type::F32, .. } = inst {
+            *op = BinaryOp::Max;
+        }
+    };
+    let comparison = against(&described(1), &mut card).expect("both run");
+    assert!(comparison.origin.as_ref().is_some_and(|origin| origin.register == "%f2"), "{comparison}");
+    card.change = |inst| {
+        if let Inst::Pack { low, high, .. } = inst {
+            core::mem::swap(low, high);
+        }
+    };
+    let comparison = against(&product("64x64-direct-bf16-kk"), &mut card).expect("both run");
+    let text = comparison.origin.as_ref().map_or("", |origin| &origin.spot.text);
+    assert!(text.starts_with("cvt.rn.bf16x2.f32"), "{comparison}");
 }
 
 #[test]
