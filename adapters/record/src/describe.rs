@@ -19,6 +19,8 @@ pub(crate) struct Text {
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     pub(crate) piece: Piece,
+    /// The name and the bytes of its elements.
+    pub(crate) element: (&'static str, u64),
     /// The file of its bytes before the launch.
     pub(crate) file: String,
     /// Addresses and tensor maps in it, as keys.
@@ -52,13 +54,19 @@ impl Text {
     /// The whole description.
     pub(crate) fn toml(&self) -> String {
         let mut text = self.head.clone() + &self.arguments;
-        for (number, Buffer { piece, file, inside, after }) in self.buffers.iter().enumerate() {
+        for (number, Buffer { piece, file, inside, after, element }) in self.buffers.iter().enumerate() {
             let Piece { start, bytes, whole } = piece;
             let _ = write!(text, "\n# {bytes} B at {start:#x}");
             if bytes != whole {
                 let _ = write!(text, " of an allocation of {whole} B");
             }
-            let _ = writeln!(text, "\n[[buffer]]\nname = \"{}\"\nbytes = {bytes}", name(number));
+            let _ = writeln!(text, "\n[[buffer]]\nname = \"{}\"", name(number));
+            let _ = match element {
+                (element, size) if *size > 1 && bytes.is_multiple_of(*size) => {
+                    writeln!(text, "element = \"{element}\"\ncount = {}", bytes / size)
+                }
+                _ => writeln!(text, "bytes = {bytes}"),
+            };
             let align = 1u64 << start.trailing_zeros().min(8);
             if align < 256 {
                 let _ = writeln!(text, "align = {align}");

@@ -12,7 +12,7 @@ use crate::entry;
 use crate::files::{DESCRIPTION, Files};
 use crate::known::{Function, known};
 use crate::memory::{Memory, of_driver};
-use crate::settings::{Settings, settings};
+use crate::settings::{Settings, Want, settings};
 use crate::source::{self, Source};
 use crate::{driver, say};
 
@@ -123,7 +123,8 @@ fn recording(launch: &Launch, function: &Function, settings: &Settings) -> Resul
             let inside = inside(&bytes[..bytes.len().min(FOLLOWED)], &mut memory);
             held = describe::inside(&pieces, &inside, &mut remarks);
         }
-        text.buffers.push(Buffer { piece: piece.clone(), file, inside: held, after: String::new() });
+        let (element, after) = (settings.want.element, String::new());
+        text.buffers.push(Buffer { piece: piece.clone(), element, file, inside: held, after });
         if settings.after {
             before.push(bytes);
         }
@@ -213,6 +214,7 @@ pub(crate) fn after(recording: Recording, status: driver::Status) {
     if before.is_empty() {
         return;
     }
+    let want = settings().map(|settings| settings.want.clone()).unwrap_or_default();
     let _one = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
     let added = driver::relaxed(|| {
         driver::synchronize().ok_or("the kernel has failed".to_owned())?;
@@ -224,7 +226,8 @@ pub(crate) fn after(recording: Recording, status: driver::Status) {
             } else {
                 let file = files.write(&format!("{}.after.bin", describe::name(number)), &now);
                 let file = file.map_err(|error| error.to_string())?;
-                format!("want = {{ file = {} }}\n", quoted(&file))
+                let Want { rtol, atol, .. } = &want;
+                format!("want = {{ file = {}, rtol = {rtol:?}, atol = {atol:?} }}\n", quoted(&file))
             };
         }
         files.write(DESCRIPTION, text.toml().as_bytes()).map_err(|error| error.to_string())

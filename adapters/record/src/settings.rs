@@ -22,8 +22,57 @@ pub(crate) struct Settings {
     pub(crate) after: bool,
     /// Whether addresses in memory are followed.
     pub(crate) pointers: bool,
+    /// What memory after the launch is compared as.
+    pub(crate) want: Want,
     /// Folders with PTX.
     pub(crate) ptx: Vec<PathBuf>,
+}
+
+/// Elements, and within which tolerance they are right.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Want {
+    /// The elements' name in a description, and their bytes.
+    pub(crate) element: (&'static str, u64),
+    pub(crate) rtol: f64,
+    pub(crate) atol: f64,
+}
+
+/// The names of elements in a description of a launch, and their bytes.
+const ELEMENTS: [(&str, u64); 14] = [
+    ("f16", 2),
+    ("bf16", 2),
+    ("f32", 4),
+    ("f64", 8),
+    ("e4m3", 1),
+    ("e5m2", 1),
+    ("s8", 1),
+    ("u8", 1),
+    ("s16", 2),
+    ("u16", 2),
+    ("s32", 4),
+    ("u32", 4),
+    ("s64", 8),
+    ("u64", 8),
+];
+
+impl Default for Want {
+    /// Bytes, which are equal.
+    fn default() -> Self {
+        Self { element: ("u8", 1), rtol: 0.0, atol: 0.0 }
+    }
+}
+
+impl Want {
+    /// `ELEMENT`, `ELEMENT,RTOL` or `ELEMENT,RTOL,ATOL`.
+    fn of(text: &str) -> Option<Self> {
+        let mut words = text.split(',');
+        let name = words.next()?;
+        let element = *ELEMENTS.iter().find(|(known, _)| *known == name)?;
+        let mut number =
+            || words.next().map_or(Some(0.0), |word| word.parse().ok().filter(|&number| number >= 0.0));
+        let (rtol, atol) = (number()?, number()?);
+        words.next().is_none().then_some(Self { element, rtol, atol })
+    }
 }
 
 /// Bytes of a launch, if nothing is set.
@@ -47,6 +96,15 @@ impl Settings {
             }
             None => otherwise,
         };
+        let want = get("_WANT").and_then(|text| {
+            let want = Want::of(&text);
+            if want.is_none() {
+                say(&format!(
+                    "FALCHION_RECORD_WANT is `{text}`, and not such as `f16,1e-3,1e-3`: bytes are compared"
+                ));
+            }
+            want
+        });
         let flag = |name: &str| get(name).is_some_and(|value| value != "0");
         let ptx = get("_PTX").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
         Some(Self {
@@ -57,6 +115,7 @@ impl Settings {
             bytes: number("_BYTES", BYTES),
             after: flag("_AFTER"),
             pointers: flag("_POINTERS"),
+            want: want.unwrap_or_default(),
             ptx,
         })
     }
@@ -75,7 +134,17 @@ fn sized(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Settings, sized};
+    use super::{Settings, Want, sized};
+
+    #[test]
+    fn tolerances_are_read() {
+        let want = |element, rtol, atol| Some(Want { element, rtol, atol });
+        assert_eq!(Want::of("f16,1e-3,0.5"), want(("f16", 2), 1e-3, 0.5));
+        assert_eq!(Want::of("u8"), want(("u8", 1), 0.0, 0.0));
+        for wrong in ["f17", "f16,-1", "f16,1,1,1", "f16,x"] {
+            assert_eq!(Want::of(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn numbers_may_have_a_unit() {

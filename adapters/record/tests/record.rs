@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use falchion::check::{Expect, Launch, Options, Report, check};
+use falchion::check::{Element, Expect, Launch, Options, Report, check};
 
 /// A folder with the stand-in and the program.
 fn built(name: &str) -> PathBuf {
@@ -31,8 +31,16 @@ fn library() -> PathBuf {
     found.expect("the library was built with its tests")
 }
 
+/// The kernels' texts.
+fn kernels() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels")
+}
+
 fn run(folder: &Path, how: &str, environment: &[(&str, &str)]) -> Output {
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
+    run_with(folder, &kernels(), how, environment)
+}
+
+fn run_with(folder: &Path, kernels: &Path, how: &str, environment: &[(&str, &str)]) -> Output {
     let mut program = Command::new(folder.join("program"));
     program.args([how, kernels.to_str().expect("a path")]).env("LD_LIBRARY_PATH", folder).current_dir(folder);
     if !environment.is_empty() {
@@ -62,11 +70,13 @@ fn a_recording_is_a_launch() {
     for how in ["found", "asked"] {
         let folder = built(how);
         let alone = run(&folder, how, &[]);
-        let recorded = run(&folder, how, &[("FALCHION_RECORD", "out"), ("FALCHION_RECORD_AFTER", "1")]);
+        let all =
+            [("FALCHION_RECORD", "out"), ("FALCHION_RECORD_AFTER", "1"), ("FALCHION_RECORD_POINTERS", "1")];
+        let recorded = run(&folder, how, &all);
         let said = String::from_utf8_lossy(&recorded.stderr);
         assert_eq!(alone.stdout, recorded.stdout, "{said}");
         assert!(said.contains("captured into a graph"), "{said}");
-        for name in ["add-0", "scale-0", "tile-0"] {
+        for name in ["add-0", "scale-0", "tile-0", "indirect-0"] {
             let launch = read(&folder, name);
             let report = checked(&launch);
             assert!(report.findings.is_empty(), "{how}: {name}: {report}");
@@ -111,7 +121,9 @@ fn what_is_recorded_is_chosen() {
     let other = run(&folder, "asked", &[("FALCHION_RECORD", "out"), ("FALCHION_RECORD_KERNEL", "other")]);
     let said = String::from_utf8_lossy(&other.stderr);
     assert!(
-        said.contains("none of 3 kernels has `other` in its name and enough launches: add, scale, tile"),
+        said.contains(
+            "none of 4 kernels has `other` in its name and enough launches: add, indirect, scale, tile"
+        ),
         "{said}"
     );
     let few = [
@@ -130,4 +142,84 @@ fn what_is_recorded_is_chosen() {
     assert!(said.contains("m0 has 512 B of an allocation of 1024 B"), "{said}");
     let report = checked(&read(&folder, "add-0"));
     assert_eq!(report.findings[0].rule.name, "global-out-of-bounds", "{report}");
+}
+
+/// A binary for a card, as far as its size is concerned.
+fn binary(mark: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    bytes[..4].copy_from_slice(b"\x7fELF");
+    bytes[8] = mark;
+    bytes
+}
+
+/// A fat binary with a text that is stored as one run of literals.
+fn fat(text: &[u8]) -> Vec<u8> {
+    let mut block = vec![0xf0];
+    let mut left = text.len() - 15;
+    while left >= 255 {
+        block.push(255);
+        left -= 255;
+    }
+    block.push(left as u8);
+    block.extend(text);
+    let stored = block.len();
+    block.resize(stored.next_multiple_of(8), 0);
+    let word = |bytes: &mut Vec<u8>, at: usize, word: &[u8]| bytes[at..at + word.len()].copy_from_slice(word);
+    let mut all = vec![0; 16 + 64];
+    word(&mut all, 0, &0xba55_ed50_u32.to_le_bytes());
+    word(&mut all, 4, &[1, 0, 16, 0]);
+    word(&mut all, 8, &(64 + block.len() as u64).to_le_bytes());
+    word(&mut all, 16, &[1, 0, 1, 1, 64, 0, 0, 0]);
+    word(&mut all, 24, &(block.len() as u64).to_le_bytes());
+    word(&mut all, 32, &(stored as u32).to_le_bytes());
+    word(&mut all, 44, &90u32.to_le_bytes());
+    word(&mut all, 56, &0x2011u64.to_le_bytes());
+    word(&mut all, 72, &(text.len() as u64).to_le_bytes());
+    all.extend(block);
+    all
+}
+
+/// PTX is found in a fat binary, in a folder, and in Triton's cache beside the binary that was loaded; where there is none, that is said.
+#[test]
+fn ptx_is_found_where_it_is() {
+    let folder = built("images");
+    let (images, more, cache) = (folder.join("images"), folder.join("more"), folder.join("cache"));
+    let of = |name: &str| std::fs::read(kernels().join(format!("{name}.ptx"))).expect("a text");
+    let write = |path: PathBuf, bytes: &[u8]| {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
+        std::fs::write(path, bytes).expect("a writable folder");
+    };
+    write(images.join("scale.image"), &fat(&of("scale")));
+    write(images.join("indirect.ptx"), &of("indirect"));
+    write(images.join("add.image"), &binary(1));
+    write(images.join("tile.image"), &binary(2));
+    write(more.join("add.ptx"), &of("add"));
+    write(cache.join("old/tile.ptx"), &of("tile"));
+    write(cache.join("old/tile.cubin"), &binary(2));
+    let other = String::from_utf8(of("tile")).expect("a text").replace("mov.u32 %r4, 4", "mov.u32 %r4, 8");
+    write(cache.join("new/tile.ptx"), other.as_bytes());
+    write(cache.join("new/tile.cubin"), &binary(3));
+    let path = |path: &Path| path.to_str().expect("a path").to_owned();
+    let (more, cache) = (path(&more), path(&cache));
+    let all = [
+        ("FALCHION_RECORD", "out"),
+        ("FALCHION_RECORD_AFTER", "1"),
+        ("FALCHION_RECORD_PTX", &more),
+        ("FALCHION_RECORD_WANT", "f32,1e-6,0"),
+        ("TRITON_CACHE_DIR", &cache),
+    ];
+    let said = run_with(&folder, &images, "asked", &all);
+    for name in ["add-0", "scale-0", "tile-0"] {
+        let report = checked(&read(&folder, name));
+        assert!(report.findings.is_empty(), "{name}: {report}\n{}", String::from_utf8_lossy(&said.stderr));
+    }
+    let elements: Vec<_> = read(&folder, "add-0").buffers.iter().map(|buffer| buffer.element).collect();
+    assert_eq!(elements, [Element::F32, Element::F32]);
+    let none = [("FALCHION_RECORD", "none"), ("TRITON_CACHE_DIR", "nowhere")];
+    let said = run_with(&folder, &images, "asked", &none);
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(said.contains("`add` is not recorded: neither the driver nor a PTX text says"), "{said}");
+    assert!(said.contains("no PTX of this kernel was found, only a binary for a card"), "{said}");
+    let text = std::fs::read_to_string(folder.join("none/tile-0.launch.toml")).expect("it is recorded");
+    assert!(text.contains("tensor_map = {") && text.starts_with("# no PTX of this kernel"), "{text}");
 }

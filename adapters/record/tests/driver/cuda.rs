@@ -149,6 +149,13 @@ unsafe fn run(name: &str, threads: usize, values: *const *const c_void, extra: *
                     *floats(y, at) = *floats(x, at) * factor;
                 }
             }
+            "indirect" => {
+                let table = *(*values).cast::<u64>();
+                let [x, y] = *(table as *const [u64; 2]);
+                for at in 0..threads {
+                    *floats(y, at) = *floats(x, at);
+                }
+            }
             "tile" => {
                 let [from, _, _, pitch] = *(*values).cast::<[u64; 4]>();
                 let y = *(*values.add(1)).cast::<u64>();

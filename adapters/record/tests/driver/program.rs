@@ -49,6 +49,27 @@ macro_rules! call {
     }};
 }
 
+/// What a module is loaded from: a text, a binary, or a fat binary with what the compiler puts before one.
+struct Image(Vec<u8>, Option<Box<(u32, u32, *const u8)>>);
+
+impl Image {
+    /// The file, or the one beside it that is no text.
+    fn of(file: &str) -> Self {
+        let other = file.replace(".ptx", ".image");
+        let mut bytes = std::fs::read(other).or_else(|_| std::fs::read(file)).unwrap();
+        bytes.push(0);
+        let wrapper = bytes.starts_with(&0xba55_ed50_u32.to_le_bytes()).then(|| Box::new((0x4662_43b1, 1, bytes.as_ptr())));
+        Self(bytes, wrapper)
+    }
+
+    fn address(&self) -> *const c_void {
+        match &self.1 {
+            Some(wrapper) => (&raw const **wrapper).cast(),
+            None => self.0.as_ptr().cast(),
+        }
+    }
+}
+
 impl Driver {
     fn memory(&self, bytes: usize, first: f32) -> u64 {
         let mut address = 0u64;
@@ -65,17 +86,17 @@ impl Driver {
     }
 
     fn function(&self, file: &str, name: &str) -> usize {
-        let text = CString::new(std::fs::read(file).unwrap()).unwrap();
+        let image = Image::of(file);
         let (mut module, mut function, name) = (0usize, 0usize, CString::new(name).unwrap());
-        call!(self, "cuModuleLoadData", "", &mut module => *mut usize, text.as_ptr() => *const c_char);
+        call!(self, "cuModuleLoadData", "", &mut module => *mut usize, image.address() => *const c_void);
         call!(self, "cuModuleGetFunction", "", &mut function => *mut usize, module => usize, name.as_ptr() => *const c_char);
         function
     }
 
     fn kernel(&self, file: &str, name: &str) -> usize {
-        let text = CString::new(std::fs::read(file).unwrap()).unwrap();
+        let image = Image::of(file);
         let (mut library, mut kernel, name) = (0usize, 0usize, CString::new(name).unwrap());
-        call!(self, "cuLibraryLoadData", "", &mut library => *mut usize, text.as_ptr() => *const c_char, 0 => usize,
+        call!(self, "cuLibraryLoadData", "", &mut library => *mut usize, image.address() => *const c_void, 0 => usize,
             0 => usize, 0 => u32, 0 => usize, 0 => usize, 0 => u32);
         call!(self, "cuLibraryGetKernel", "", &mut kernel => *mut usize, library => usize, name.as_ptr() => *const c_char);
         kernel
@@ -137,6 +158,15 @@ impl Driver {
         self.launch((kernel, 1, 32, 0), &[(&raw const map).cast(), (&raw const y).cast()]);
         self.print(y);
     }
+
+    fn indirect(&self, file: &str) {
+        let function = self.function(file, "indirect");
+        let (table, x, y) = (self.memory(64, 0.0), self.memory(256, 5.0), self.memory(256, 0.0));
+        let both = [x, y];
+        call!(self, "cuMemcpyHtoD", "_v2", table => u64, both.as_ptr() => *const u64, 16 => usize);
+        self.launch((function, 1, 64, 0), &[(&raw const table).cast()]);
+        self.print(y);
+    }
 }
 
 fn main() {
@@ -149,4 +179,5 @@ fn main() {
     driver.add(&file("add"));
     driver.scale(&file("scale"));
     driver.tile(&file("tile"));
+    driver.indirect(&file("indirect"));
 }
