@@ -38,6 +38,8 @@ pub struct Comparison {
     pub origin: Option<Origin>,
     /// Statements whose results may differ, and do.
     pub excused: Vec<Excuse>,
+    /// Whether the device has recorded nothing where the emulator has.
+    pub silent: bool,
 }
 
 /// A buffer that differs.
@@ -111,6 +113,7 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
         differences: Vec::new(),
         origin: None,
         excused: Vec::new(),
+        silent: false,
     };
     let mut machines = Machines::new(&trial, &functions, device)?;
     for number in 1..=launch.launches {
@@ -179,6 +182,7 @@ fn search(
             why,
             threads,
         };
+        comparison.silent = follower.is_silent;
         comparison.excused = follower.excused().map(excuse).collect();
         return Ok(());
     }

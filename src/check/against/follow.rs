@@ -44,6 +44,8 @@ pub(super) struct Follower {
     excused: BTreeMap<usize, (Point, &'static str, u64)>,
     /// Whether a thread has executed more than was recorded.
     pub(super) is_cut: bool,
+    /// Whether the device has recorded nothing of a thread.
+    pub(super) is_silent: bool,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -70,6 +72,7 @@ impl Follower {
     ) {
         let mut causes: HashMap<Reg, Cause> = HashMap::new();
         let entries = device.len() / ENTRY;
+        self.is_silent |= word(device, 0) == 0 && word(emulated, 0) != 0;
         let (mut before, mut counted) = (None, HashSet::new());
         // The last entry is written again and again.
         for step in 0..entries - 1 {

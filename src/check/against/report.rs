@@ -43,6 +43,9 @@ impl fmt::Display for Comparison {
                 };
                 writeln!(f, "          {why}")?;
             }
+            None if self.silent => {
+                writeln!(f, "first     the device has recorded nothing: it does not execute the kernel")?;
+            }
             None if self.excused.is_empty() => {
                 writeln!(
                     f,
