@@ -118,7 +118,7 @@ mod sarif;
 mod source;
 mod suppress;
 
-pub use against::{Comparison, Difference, Excuse, Origin, against};
+pub use against::{BufferDifference, Comparison, Excuse, FirstDifference, against};
 pub use baseline::{Baseline, Known};
 pub use description::DescriptionError;
 pub use element::{Element, Number};

@@ -33,9 +33,9 @@ pub struct Comparison {
     /// The kernel, and the number of its launch, after which bits differ for the first time. `None`: all bits are equal.
     pub after: Option<(usize, u32)>,
     /// The buffers that differ then.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<BufferDifference>,
     /// Where the difference begins.
-    pub origin: Option<Origin>,
+    pub origin: Option<FirstDifference>,
     /// Statements whose results may differ, and do.
     pub excused: Vec<Excuse>,
     /// Whether the device has recorded nothing where the emulator has.
@@ -44,7 +44,7 @@ pub struct Comparison {
 
 /// A buffer that differs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
+pub struct BufferDifference {
     /// Its name.
     pub buffer: String,
     /// The first element that differs, as it is indexed.
@@ -59,7 +59,7 @@ pub struct Difference {
 
 /// The first statement after which bits differ.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Origin {
+pub struct FirstDifference {
     /// The statement.
     pub spot: Spot,
     /// The thread.
@@ -189,7 +189,7 @@ fn search(
 }
 
 /// A statement as it is reported.
-fn origin(trial: &Trial<'_>, (kernel, function): (usize, &Function), found: &Found) -> Origin {
+fn origin(trial: &Trial<'_>, (kernel, function): (usize, &Function), found: &Found) -> FirstDifference {
     let per = u64::from(function.threads());
     let (cta, thread) = (found.thread / per.max(1), (found.thread % per.max(1)) as u32);
     let [gx, gy, _] = trial.launch.kernels[kernel].grid.map(u64::from);
@@ -197,7 +197,7 @@ fn origin(trial: &Trial<'_>, (kernel, function): (usize, &Function), found: &Fou
     let place = [cta % gx, cta / gx % gy, cta / (gx * gy)];
     let inside = [thread % x, thread / x % y, thread / (x * y)];
     let point = &found.point;
-    Origin {
+    FirstDifference {
         spot: trial.spot(&point.site, &point.name),
         thread: format!("CTA {place:?}, thread {inside:?}"),
         register: function.register_name(point.reg).unwrap_or_default(),

@@ -6,7 +6,7 @@ use ptx::Function;
 use ptx::abi::{Argument, Grid};
 
 use super::instrument::{Window, instrumented};
-use super::{Difference, Recorded, exact};
+use super::{BufferDifference, Recorded, exact};
 use crate::check::CheckError;
 use crate::check::launch::{Argument as Given, Expect};
 use crate::check::place::Placed;
@@ -86,7 +86,7 @@ impl<'a> Machines<'a> {
     }
 
     /// The buffers that differ.
-    pub(super) fn differences(&mut self) -> Result<Vec<Difference>, CheckError> {
+    pub(super) fn differences(&mut self) -> Result<Vec<BufferDifference>, CheckError> {
         let mut differences = Vec::new();
         for (number, buffer) in self.trial.launch.buffers.iter().enumerate() {
             if matches!(buffer.expect, Expect::Anything) {
@@ -122,7 +122,7 @@ impl<'a> Machines<'a> {
                 let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
                 format!("{} (0x{digits})", buffer.element.value(bytes))
             };
-            differences.push(Difference {
+            differences.push(BufferDifference {
                 buffer: buffer.name.clone(),
                 element: buffer.index(first as u64),
                 on_device: told(device),

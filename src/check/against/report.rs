@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Comparison, Difference, Excuse, Origin};
+use super::{BufferDifference, Comparison, Excuse, FirstDifference};
 use crate::check::finding::Spot;
 use crate::check::report::Ran;
 
@@ -17,14 +17,16 @@ impl fmt::Display for Comparison {
             return writeln!(f, "equal     every bit of every buffer after each kernel");
         };
         let name = self.kernels.get(kernel).map_or("", |ran| ran.kernel.as_str());
-        for Difference { buffer, element, on_device, emulated, count: (count, all) } in &self.differences {
+        for BufferDifference { buffer, element, on_device, emulated, count: (count, all) } in
+            &self.differences
+        {
             writeln!(
                 f,
                 "differs   element {element} of buffer `{buffer}` after `{name}` in launch {launch}: {on_device} on the device, {emulated} in the emulator; {count} of {all} differ"
             )?;
         }
         match &self.origin {
-            Some(Origin { spot, thread, register, bits: [device, emulated], reads, ways }) => {
+            Some(FirstDifference { spot, thread, register, bits: [device, emulated], reads, ways }) => {
                 writeln!(f, "first     {}", place(spot))?;
                 if *ways {
                     return writeln!(
