@@ -7,7 +7,7 @@
 //! What is chosen is written by one function, `record::before`, which follows a launch from its arguments to its files:
 //! `known` has what was loaded, `source` finds the PTX, `arguments` the values, `memory` the bytes, and `describe` the text.
 //!
-//! No panic unwinds into the program: each hook runs its own part under [`guard`].
+//! No panic unwinds into the program: each hook runs its own part under `guard`.
 #![cfg_attr(test, allow(dead_code, reason = "the library's tests do not take the driver's place"))]
 #![cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
