@@ -108,6 +108,7 @@
 //! The emulator's documentation says what it finds, and what it does not model. Buffers are far from each other: what a kernel reads or
 //! writes beyond one is found.
 
+mod against;
 mod baseline;
 mod description;
 mod element;
@@ -122,6 +123,7 @@ mod sarif;
 mod source;
 mod suppress;
 
+pub use against::{BufferDifference, Comparison, Excuse, FirstDifference, against};
 pub use baseline::{Baseline, Known};
 pub use description::DescriptionError;
 pub use element::{Element, Number};
@@ -178,6 +180,14 @@ pub enum CheckError {
     /// The emulator cannot run the launch.
     #[error(transparent)]
     Emulator(#[from] emulator::EmulatorError),
+    /// The machine that the emulator is compared with.
+    #[error(transparent)]
+    Engine(#[from] kernel::EngineError),
+    /// The emulator stops: there is nothing to compare with.
+    #[error(
+        "the emulator stops, so that there is nothing to compare with: check the launch without a device first; {0}"
+    )]
+    Faulty(Box<emulator::Trap>),
     /// The caller ended the check ([`Options::stop`]).
     #[error("the check was stopped")]
     Stopped,

@@ -114,9 +114,9 @@ fn read_one(kernel: &Kernel) -> Result<Function, CheckError> {
 /// A launch whose programs are ready to run.
 pub(super) struct Trial<'l> {
     pub(super) launch: &'l Launch,
-    placed: Arc<Placed<'l>>,
-    programs: Vec<Program>,
-    names: Vec<String>,
+    pub(super) placed: Arc<Placed<'l>>,
+    pub(super) programs: Vec<Program>,
+    pub(super) names: Vec<String>,
 }
 
 /// Something that went wrong under a schedule.
