@@ -223,6 +223,11 @@ impl Memory {
         self.find(address, 1).map(|(allocation, _)| (allocation.gpu, allocation.peers))
     }
 
+    /// The address of the allocation that begins at or below an address, or 0.
+    pub(crate) fn base(&self, address: u64) -> u64 {
+        self.below(address).map_or(0, |one| one.base)
+    }
+
     /// The allocation that begins at or below an address.
     fn below(&self, address: u64) -> Option<&Allocation> {
         let count = self.allocations.partition_point(|one| one.base <= address);

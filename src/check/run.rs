@@ -280,6 +280,7 @@ impl<'l> Trial<'l> {
     ) -> Result<(Outcome, Vec<u64>), CheckError> {
         let mut memory = self.placed.memory()?;
         let mut outcome = Outcome::default();
+        let mut written = Written::new(self, &memory)?;
         for launch in 1..=self.launch.launches {
             if launch > 1 {
                 self.placed.restore(&mut memory)?;
@@ -303,14 +304,16 @@ impl<'l> Trial<'l> {
                 };
                 let grid = Grid { ctas: kernel.grid };
                 let ran = program.launch(grid, &self.placed.arguments[number], &memory, &options);
-                outcome.facts.extend(warnings.list().into_iter().map(|trap| Fact::Trap {
-                    kernel: number,
-                    launch,
-                    trap: Box::new(trap),
-                    warning: true,
-                }));
+                for trap in warnings.list() {
+                    let Some(warning) = written.judge(&trap) else { continue };
+                    let trap = Box::new(trap);
+                    outcome.facts.push(Fact::Trap { kernel: number, launch, trap, warning });
+                }
                 match ran {
-                    Ok(report) => outcome.instructions += report.instructions,
+                    Ok(report) => {
+                        outcome.instructions += report.instructions;
+                        written.kernel_ran(&memory)?;
+                    }
                     Err(Failure::Trap(trap)) => {
                         outcome.facts.push(Fact::Trap { kernel: number, launch, trap, warning: false });
                         return Ok((outcome, Vec::new()));
@@ -328,7 +331,7 @@ impl<'l> Trial<'l> {
         }
         let mut held = Vec::new();
         for (number, buffer) in self.launch.buffers.iter().enumerate() {
-            let digest = crate::verify::fnv(&self.placed.held(&memory, number)?.bytes);
+            let digest = self.digest(&memory, number)?;
             outcome.ends.push(digest);
             if !matches!(buffer.expect, Expect::Anything) {
                 held.push(digest);
@@ -338,6 +341,11 @@ impl<'l> Trial<'l> {
             outcome.ends.clear();
         }
         Ok((outcome, held))
+    }
+
+    /// A digest of what a buffer holds.
+    fn digest(&self, memory: &Memory, number: usize) -> Result<u64, CheckError> {
+        Ok(crate::verify::fnv(&self.placed.held(memory, number)?.bytes))
     }
 
     /// Compares every buffer with what it must hold after a launch.
@@ -417,6 +425,48 @@ impl<'l> Trial<'l> {
         let all = self.launch.buffers.iter().zip(ends).zip(&outcome.ends);
         let differ = all.filter(|((buffer, first), end)| is_free(buffer) && first != end);
         differ.map(|((buffer, _), _)| buffer.name.clone()).collect()
+    }
+}
+
+/// Which buffers the kernels have written, where kernels may begin before the end of those before them.
+struct Written<'t, 'l> {
+    trial: &'t Trial<'l>,
+    /// For each buffer, a digest of it after the last kernel, and whether a kernel has changed it. Empty if no kernel begins early, or there
+    /// is only one: what runs before it may have written anything.
+    buffers: Vec<(u64, bool)>,
+}
+
+impl<'t, 'l> Written<'t, 'l> {
+    fn new(trial: &'t Trial<'l>, memory: &Memory) -> Result<Self, CheckError> {
+        let kernels = &trial.launch.kernels;
+        let mut new = Self { trial, buffers: Vec::new() };
+        if kernels.len() > 1 && kernels.iter().any(|kernel| kernel.dependent) {
+            let digest = |number| Ok((trial.digest(memory, number)?, false));
+            new.buffers = (0..trial.launch.buffers.len()).map(digest).collect::<Result<_, CheckError>>()?;
+        }
+        Ok(new)
+    }
+
+    fn kernel_ran(&mut self, memory: &Memory) -> Result<(), CheckError> {
+        for (number, (digest, changed)) in self.buffers.iter_mut().enumerate() {
+            let now = self.trial.digest(memory, number)?;
+            *changed |= now != *digest;
+            *digest = now;
+        }
+        Ok(())
+    }
+
+    /// Whether a warning is one; `None` if it is none. An early access to memory that no kernel before it writes is right, and to other memory
+    /// wrong.
+    fn judge(&self, trap: &Trap) -> Option<bool> {
+        let Fault::GridNotAwaited { address } = trap.fault else { return Some(true) };
+        let owner = self.trial.placed.owner(address).map(|(name, _)| name);
+        let buffers = self.trial.launch.buffers.iter().zip(&self.buffers);
+        let mut known = buffers.filter(|(buffer, _)| Some(buffer.name.as_str()) == owner);
+        match known.next() {
+            Some((_, (_, false))) => None,
+            Some(_) | None => Some(false),
+        }
     }
 }
 

@@ -79,7 +79,12 @@ impl Machine<'_> {
     pub(super) fn debatable(&self, warp: usize, stop: Stop) -> Result<(), Stop> {
         let Some(warnings) = self.options.warnings else { return Err(stop) };
         let pc = stop.by.map_or(self.warps[warp].pc, |(_, pc)| pc);
-        warnings.add(pc, stop.fault.rule().name, || *self.trap(warp, stop));
+        // What is not awaited is another matter in each piece of memory.
+        let which = match *stop.fault {
+            Fault::GridNotAwaited { address } => self.memory.base(address),
+            _ => 0,
+        };
+        warnings.add((pc, stop.fault.rule().name, which), || *self.trap(warp, stop));
         Ok(())
     }
 

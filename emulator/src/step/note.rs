@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, key, runs};
 use crate::schedule::Schedule;
 use crate::shared::{reported, split};
-use crate::trap::{Fault, InLane, Stop};
+use crate::trap::{Fault, InLane, Place, Stop};
 use crate::views::Views;
 
 /// The target of an access.
@@ -130,7 +130,12 @@ impl Machine<'_> {
                 return Err(fault);
             }
             self.note_who(Who { repeats: true, ..strict }, one(range), kind)?;
-            self.debatable(warp, fault.lane(lane)).map_err(|stop| *stop.fault)?;
+            // A card issues a copy once for lanes with the same operands.
+            let own = self.place_of(who.warp, None, strict.pc);
+            let once = |other: &Place| Place { lane: None, ..other.clone() } == own;
+            if !matches!(&fault, Fault::GlobalRace { other, .. } if once(other)) {
+                self.debatable(warp, fault.lane(lane)).map_err(|stop| *stop.fault)?;
+            }
         }
         Ok(())
     }
@@ -146,7 +151,9 @@ impl Machine<'_> {
             && self.options.dependent
             && who.view.known.of(EARLIER, self.team) == 0
         {
-            return Err(Fault::GridNotAwaited { address });
+            let warp = (who.warp - self.team.first) as usize;
+            let stop = Fault::GridNotAwaited { address }.lane(who.by.first());
+            self.debatable(warp, stop).map_err(|stop| *stop.fault)?;
         }
         if let (true, Some(&(address, _))) = (self.launch.common.is_several(), ranges.peek()) {
             self.reaches(address)?;

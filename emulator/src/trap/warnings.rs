@@ -17,10 +17,11 @@ use super::Trap;
 ///   [`Fault::SharedUninitialised`](crate::Fault::SharedUninitialised) and
 ///   [`Fault::GlobalUninitialised`](crate::Fault::GlobalUninitialised): the read gets bytes drawn with [`Options::garbage`](crate::Options::garbage).
 ///   Whether they matter is seen by a second run with others.
+/// * [`Fault::GridNotAwaited`](crate::Fault::GridNotAwaited): the memory may be one that no earlier grid writes.
 /// * [`Fault::RegistersTwice`](crate::Fault::RegistersTwice): two `setmaxnreg` without a barrier of the warpgroup between them.
 /// * [`Fault::BarrierIncomplete`](crate::Fault::BarrierIncomplete) if threads have arrived at the barrier when the CTA ends, but none waits.
 #[derive(Debug, Default)]
-pub struct Warnings(Mutex<BTreeMap<(usize, &'static str), Trap>>);
+pub struct Warnings(Mutex<BTreeMap<(usize, &'static str, u64), Trap>>);
 
 impl Warnings {
     /// No warnings so far.
@@ -33,7 +34,7 @@ impl Warnings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    pub(crate) fn add(&self, pc: usize, rule: &'static str, warning: impl FnOnce() -> Trap) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((pc, rule)).or_insert_with(warning);
+    pub(crate) fn add(&self, key: (usize, &'static str, u64), warning: impl FnOnce() -> Trap) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert_with(warning);
     }
 }
