@@ -59,28 +59,32 @@ def result(name, want, dtype, rtol=0.0, atol=0.0, **keys):
     return buffer(name, np.empty(want.shape, dtype), want, rtol, atol, **keys)
 
 
-def write(folder, name, package, says, ptx, launch):
-    """Writes one kernel. `package` is the one that it comes from, or that compiled it, and `says` a line for readers."""
+def write(folder, name, package, says, launch):
+    """Writes one kernel, or several that run one after the other: each has its PTX as `text`. `package` is the one that it comes from, or that
+    compiled it, and `says` a line for readers."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.ptx").write_text(ptx.rstrip("\0"), encoding="utf-8")
     launch = {key: value for key, value in launch.items() if value not in (None, False)}
     buffers = [_filed(folder, name, of) for of in launch.pop("buffer")]
-    kernels = launch.pop("kernel", [])
+    kernels = [dict(kernel) for kernel in launch.pop("kernel", [launch])]
+    for number, kernel in enumerate(kernels):
+        ptx = kernel.pop("text")
+        kernel["ptx"] = f"{name}.ptx" if number == 0 else f"{name}.{number + 1}.ptx"
+        (folder / kernel["ptx"]).write_text(ptx, encoding="utf-8")
+        print(f"{kernel['ptx']}: {len(ptx.splitlines())} lines", flush=True)
     lines = [f"# kernel: {says}", f"# package: {package} {metadata.version(package)}"]
-    if not kernels:
-        lines.append(f'ptx = "{name}.ptx"')
+    if len(kernels) == 1:
+        launch = {**{key: value for key, value in launch.items() if key != "text"}, **kernels.pop()}
     lines += _pairs(launch)
-    for table, rows in (("buffer", buffers), ("kernel", [{"ptx": f"{name}.ptx", **kernel} for kernel in kernels])):
+    for table, rows in (("buffer", buffers), ("kernel", kernels)):
         for row in rows:
             lines += ["", f"[[{table}]]", *_pairs(row)]
     (folder / f"{name}.launch.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{name}: {len(ptx.splitlines())} lines of PTX", flush=True)
 
 
-def main(package, cases, compiled):
+def main(package, cases):
     """Writes the kernels that a command line asks for, all or those whose names begin so. `cases`: by their names, what each is and what makes
-    it; `compiled` takes the latter, and returns PTX and a launch. What is not compiled is named, and does not stop the others."""
+    its launch. What is not compiled is named, and does not stop the others."""
     if len(sys.argv) < 2:
         sys.exit(f"usage: {sys.argv[0]} FOLDER [NAME]...\nnames: {', '.join(cases)}")
     folder, *begins = sys.argv[1:]
@@ -89,7 +93,7 @@ def main(package, cases, compiled):
         if begins and not name.startswith(tuple(begins)):
             continue
         try:
-            write(folder, name, package, says, *compiled(make))
+            write(folder, name, package, says, make())
         except Exception:
             traceback.print_exc()
             failed.append(name)

@@ -24,8 +24,15 @@ CASES = {}
 
 
 def case(says):
+    """The function makes a call's arguments."""
+
     def add(function):
-        CASES[f"triton-{function.__name__.replace('_', '-')}"] = says, function
+        def launch():
+            call, keywords = function()
+            made = falchion_triton.compile(*call, **keywords)
+            return {"text": made.ptx, **made.launch}
+
+        CASES[f"triton-{function.__name__.replace('_', '-')}"] = says, launch
         return function
 
     return add
@@ -260,11 +267,5 @@ def ticket():
     return (kernels.ticket[(4,)], x, *memory, 1000, 4), dict(BLOCK=256, PARTS=4, **expected)
 
 
-def compiled(function):
-    call, keywords = function()
-    made = falchion_triton.compile(*call, **keywords)
-    return made.ptx, made.launch
-
-
 if __name__ == "__main__":
-    describe.main("triton", CASES, compiled)
+    describe.main("triton", CASES)
