@@ -87,7 +87,8 @@ static int launch(const void *kernel, const uint32_t *sizes, uint64_t shared, in
 int cudaLaunchKernelExC(const Config *config, const void *kernel, void **arguments) {
     uint32_t sizes[9] = {0, 0, 0, 0, 0, 0, 1, 1, 1};
     int dependent = 0;
-    memcpy(sizes, config->grid, 24);
+    memcpy(sizes, config->grid, 12);
+    memcpy(sizes + 3, config->block, 12);
     const Attribute *attributes = config->attributes;
     for (uint32_t i = 0; i < config->count; i++) {
         if (attributes[i].id == 4) memcpy(sizes + 6, attributes[i].value, 12); // the cluster
@@ -105,6 +106,31 @@ int cudaLaunchKernel(const void *kernel, Extents grid, Extents block, void **arg
     uint32_t sizes[9] = {grid.x, grid.y, grid.z, block.x, block.y, block.z, 1, 1, 1};
     return launch(kernel, sizes, shared, 0, arguments);
 }
+
+typedef struct {
+    uint32_t grid[3], block[3], shared;
+    void *stream, *attributes;
+    uint32_t count;
+} DriverConfig;
+
+int cuLaunchKernelEx(const DriverConfig *config, const void *kernel, void **arguments) {
+    Config same = {{0}, {0}, config->shared, config->stream, config->attributes, config->count};
+    memcpy(same.grid, config->grid, 12);
+    memcpy(same.block, config->block, 12);
+    return cudaLaunchKernelExC(&same, kernel, arguments);
+}
+
+int cuInit(void) { return 0; }
+int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
+int cuCtxGetDevice(int *device) { return *device = 0; }
+int cuCtxGetCurrent(void **context) { return *context = names, 0; }
+int cuDeviceGetAttribute(int *value, int which) { return attribute(value, which); }
+int cuModuleLoadData(void **module) { return *module = names, 0; }
+int cuModuleUnload(void) { return 0; }
+int cuModuleGetFunction(void **kernel, void *module, const char *name) { return (void)module, *kernel = strdup(name), 0; }
+int cuFuncSetAttribute(void) { return 0; }
+int cuGetErrorString(int error, const char **text) { return (void)error, *text = "an error", 0; }
+int cuGetErrorName(int error, const char **text) { return (void)error, *text = "an error", 0; }
 
 int cudaLibraryLoadData(void **library) { return *library = names, 0; }
 int cudaLibraryGetKernel(void **kernel, void *library, const char *name) { return (void)library, *kernel = strdup(name), 0; }

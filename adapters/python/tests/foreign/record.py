@@ -35,11 +35,11 @@ class Map(ctypes.Structure):
 LAUNCHED = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint64, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 
 
-def built():
-    """The path of the library made of record.c."""
+def built(name):
+    """The path of the library made of record.c: who loads a library of this name later finds this one."""
     made = Path(tempfile.mkdtemp(prefix="record-")) / "librecord.so"
     source = Path(__file__).with_name("record.c")
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", made, source], check=True)
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", made, source], check=True)
     return made
 
 
@@ -47,7 +47,7 @@ class Recorder:
     """The library, and what it has recorded: `launches`, each the PTX and the name of a kernel, its sizes, and its arguments' bytes."""
 
     def __init__(self, processors=4):
-        self.path = built()
+        self.path = built("libcuda.so.1")
         self.library = ctypes.CDLL(str(self.path), mode=ctypes.RTLD_GLOBAL)
         self.library.recorded_map.restype = ctypes.POINTER(Map)
         ctypes.c_int32.in_dll(self.library, "processors").value = processors
