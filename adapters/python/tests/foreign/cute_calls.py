@@ -75,6 +75,7 @@ def lent(tensor):
 def given(value):
     """An argument of a compiled function, with the tensors in it lent."""
     if isinstance(value, torch.Tensor):
+        recorder.found(value.data_ptr(), value.nbytes)
         return tvm_ffi.from_dlpack(lent(value))
     if isinstance(value, tuple):
         held = [given(of) for of in value]

@@ -47,11 +47,38 @@ def forward(queries=136, keys=200, heads=2, groups=2, columns=64, causal=False, 
     return recorder.launch([*buffers, result("out", out, np.float16, 1e-2, 2e-3), result("lse", sums, np.float32, 1e-3, 1e-3)])
 
 
+def backward(rows=136, heads=2, columns=64, causal=False):
+    """Three kernels: sums of rows first, then the gradients with dQ in f32, then dQ as it is wanted."""
+    recorder.begin()
+    q, k, v, d_out = (numbers(1, rows, heads, columns, seed=seed) for seed in range(4))
+    seen = visible(rows, rows, causal)
+    out, sums = attended(q, k, v, seen)
+    scale = 1 / np.sqrt(columns)
+    weights = np.where(seen, np.exp(np.einsum("bqhd,bkhd->bhqk", f64(q), f64(k)) * scale - sums[..., None]), 0)
+    dots = np.einsum("bqhd,bkhd->bhqk", f64(d_out), f64(v))
+    inner = weights * (dots - (f64(d_out) * out).sum(3).transpose(0, 2, 1)[..., None]) * scale
+    wanted = {"d_q": np.einsum("bhqk,bkhd->bqhd", inner, f64(k)), "d_k": np.einsum("bhqk,bqhd->bkhd", inner, f64(q))}
+    wanted["d_v"] = np.einsum("bhqk,bqhd->bkhd", weights, f64(d_out))
+    arrays = {"q": q, "k": k, "v": v, "out": out.astype(np.float16), "d_out": d_out, "lse": sums.astype(np.float32)}
+    of = {name: tensor(name, array) for name, array in arrays.items()}
+    results = {name: tensor(name, np.zeros(want.shape, np.float16)) for name, want in wanted.items()}
+    gradients = {name.replace("_", ""): of for name, of in results.items()}
+    _flash_attn_bwd(*(of[name] for name in ("q", "k", "v", "out", "d_out", "lse")), causal=causal, **gradients)
+    buffers = [buffer(name, array, unchanged=True) for name, array in arrays.items()]
+    buffers += [result(name, want, np.float16, 2e-2, 5e-3) for name, want in wanted.items()]
+    return recorder.launch([*buffers, *recorder.memory()])
+
+
 CASES = {
     "flash-attention": ("attention, forward", forward),
     "flash-attention-causal": ("causal attention", lambda: forward(queries=200, causal=True, columns=128)),
     "flash-attention-window": ("attention in a window", lambda: forward(window=(60, 20))),
-    "flash-attention-groups": ("causal attention, heads share keys, packed", lambda: forward(queries=40, heads=4, groups=1, causal=True, pack_gqa=True)),
+    "flash-attention-groups": (
+        "causal attention, heads share keys, packed",
+        lambda: forward(queries=40, heads=4, groups=1, causal=True, pack_gqa=True),
+    ),
+    "flash-attention-backward": ("attention, backward: three kernels", backward),
+    "flash-attention-backward-causal": ("causal attention, backward", lambda: backward(causal=True)),
 }
 
 if __name__ == "__main__":

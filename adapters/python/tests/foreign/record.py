@@ -68,6 +68,15 @@ class Recorder:
         self.arrays[name] = held
         return held
 
+    def found(self, address, size):
+        """Memory that the caller has made by itself, if it is not known: nothing is in it when the kernels begin."""
+        if not self._place(address):
+            self.arrays[f"memory{len(self.arrays)}"] = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+    def memory(self):
+        """The buffers of such memory."""
+        return [{"name": name, "bytes": array.nbytes, "scratch": True} for name, array in self.arrays.items() if name.startswith("memory")]
+
     def structured(self, name, **keys):
         """The buffer of an array in which there are addresses, with what it holds when the first kernel begins."""
         array = self.before[name]
