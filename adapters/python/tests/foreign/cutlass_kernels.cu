@@ -75,7 +75,8 @@ constexpr int wide = 16 / sizeof(Element);
 using After = typename cutlass::epilogue::collective::CollectiveBuilder<
     cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Block, Cluster, cutlass::epilogue::collective::EpilogueTileAuto, float, float, void,
     LayoutD, 8, Result, LayoutD, 8, Epilogue>::CollectiveOp;
-using Stages = cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename After::SharedStorage))>;
+// Few, so that small problems go round.
+using Stages = cutlass::gemm::collective::StageCount<3>;
 using Multiply = typename cutlass::gemm::collective::CollectiveBuilder<cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, LayoutA, wide,
                                                                        Element, LayoutB, wide, float, Block, Cluster, Stages, Mainloop>::CollectiveOp;
 using Kernel = cutlass::gemm::kernel::GemmUniversal<Problem, Multiply, After, Scheduler>;

@@ -27,7 +27,8 @@ recorder = record.Recorder(processors=4)
 # The compiler asks the runtime for the card.
 ctypes.CDLL(str(record.built("libcudart.so.12")), mode=ctypes.RTLD_GLOBAL)
 
-from jax.experimental.pallas.ops.gpu import attention_mgpu, hopper_matmul_mgpu
+from jax._src.lib.mlir import ir
+from jax.experimental.pallas.ops.gpu import attention_mgpu, hopper_matmul_mgpu, ragged_dot_mgpu
 
 attention_mgpu.cuda_versions = SimpleNamespace(cuda_runtime_get_version=lambda: 13000)
 LIBRARY = Path(importlib.util.find_spec("jax_plugins.xla_cuda12").submodule_search_locations[0], "xla_cuda_plugin.so")
@@ -39,9 +40,12 @@ def register_target():
     """Calls what makes PTX known to the compiler. A client of a GPU does it, which there is none of here, and it is no public function: its place
     is known relative to one."""
     symbols = subprocess.run(["nm", LIBRARY], check=True, capture_output=True, text=True).stdout
-    places = [int(re.search(rf"^(\w+) \w {name}", symbols, re.MULTILINE)[1], 16) for name in (r"\S*EnsureLLVMNVPTXTargetIsRegisteredEv$", "MosaicGpuCompile")]
-    known = ctypes.cast(plugin.MosaicGpuCompile, ctypes.c_void_p).value
-    ctypes.CFUNCTYPE(None)(known + places[0] - places[1])()
+    wanted, known = (
+        int(re.search(rf"^(\w+) \w {name}", symbols, re.MULTILINE)[1], 16)
+        for name in (r"\S*EnsureLLVMNVPTXTargetIsRegisteredEv$", "MosaicGpuCompile")
+    )
+    place = ctypes.cast(plugin.MosaicGpuCompile, ctypes.c_void_p).value
+    ctypes.CFUNCTYPE(None)(place + wanted - known)()
 
 
 register_target()
@@ -68,7 +72,9 @@ def launch(function, arrays, results, launches=2):
     compiled = plugin.MosaicGpuCompile(ctypes.c_char_p(code), ctypes.c_int(len(code)))
     assert compiled, "not compiled"
     recorder.ptx = max(DUMPED.rglob("*.ptx"), key=lambda file: file.stat().st_mtime_ns).read_text(encoding="utf-8")
-    held = [recorder.array(name, array) for name, array in arrays.items()]
+    # The kernel may take the function's arguments in another order.
+    order = [ir.BlockArgument(operand).arg_number for operand in call.operands]
+    held = [recorder.array(name, arrays[name]) for name in (list(arrays)[number] for number in order)]
     held += [recorder.array(of["name"], np.zeros(of["shape"], dtype)) for of, dtype in results]
     places = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
     # The host's program takes what the compiler returned, a stream, and the list of buffers.
@@ -77,7 +83,7 @@ def launch(function, arrays, results, launches=2):
     return recorder.launch([*described, *(of for of, _ in results)], launches)
 
 
-def product(m=128, n=128, k=192, **config):
+def product(m=256, n=128, k=320, **config):
     hopper_matmul_mgpu.get_num_sms = lambda: 2
     config = hopper_matmul_mgpu.TuningConfig(tile_m=64, tile_n=64, tile_k=64, max_concurrent_steps=3, **config)
     a, b = numbers(m, k), numbers(k, n, seed=1)
@@ -87,7 +93,8 @@ def product(m=128, n=128, k=192, **config):
 
 def attention(causal=False):
     config = attention_mgpu.TuningConfig(block_q=64, block_kv=64, max_concurrent_steps=2, causal=causal)
-    q, k, v = numbers(1, 128, 2, 64), numbers(1, 192 if not causal else 128, 1, 64, seed=1), numbers(1, 192 if not causal else 128, 1, 64, seed=2)
+    keys = 128 if causal else 192
+    q, k, v = numbers(1, 128, 2, 64), numbers(1, keys, 1, 64, seed=1), numbers(1, keys, 1, 64, seed=2)
     scores = np.einsum("bqhd,bkxd->bhqk", f64(q), f64(k))
     if causal:
         scores = np.where(np.tri(128, dtype=bool), scores, -np.inf)
@@ -97,8 +104,24 @@ def attention(causal=False):
     return launch(lambda q, k, v: attention_mgpu.attention(q, k, v, config), {"q": q, "k": k, "v": v}, [made])
 
 
+def grouped():
+    """Groups of rows, each with a B of its own; how many rows each has, the kernel reads."""
+    sizes = np.array([70, 0, 58], np.int32)
+    a, b = numbers(128, 128), numbers(3, 128, 128, seed=1)
+    groups = np.repeat(np.arange(3), sizes)
+    want = np.einsum("mk,mkn->mn", f64(a), f64(b)[groups])
+    made = result("d", want, np.float16, 2e-3, 3e-2), np.float16
+    options = dict(block_m=64, block_n=64, block_k=64, max_concurrent_steps=2, grid_block_n=1)
+    return launch(lambda a, b, sizes: ragged_dot_mgpu.ragged_dot(a, b, group_sizes=sizes, **options), {"a": a, "b": b, "sizes": sizes}, [made])
+
+
 CASES = {
     "pallas-product": ("product, warp-specialised, persistent", product),
+    "pallas-product-cluster": (
+        "product, clusters of two CTAs",
+        lambda: product(cluster_dimension=hopper_matmul_mgpu.MatmulDimension.M),
+    ),
+    "pallas-grouped": ("products of groups of rows", grouped),
     "pallas-attention": ("attention, heads share keys", attention),
     "pallas-attention-causal": ("causal attention", lambda: attention(causal=True)),
 }

@@ -18,12 +18,12 @@ from quack.topk import TopK
 recorder, tensor = cute_calls.recorder, cute_calls.tensor
 
 
-def rms_norm(columns=256):
+def rms_norm(rows=5, columns=256):
     recorder.begin()
-    x, weight = numbers(5, columns), numbers(columns, dtype=np.float32, seed=1)
+    x, weight = numbers(rows, columns), numbers(columns, dtype=np.float32, seed=1)
     root = np.sqrt((f64(x) ** 2).mean(1) + 1e-6)
     function = _compile_rmsnorm_fwd(Float16, Float16, None, Float32, None, None, columns, True, False, False, False)
-    out, by = tensor("out", x), tensor("by", np.zeros(5, np.float32))
+    out, by = tensor("out", x), tensor("by", np.zeros(rows, np.float32))
     function(tensor("x", x), tensor("weight", weight), None, None, out, None, by, None, 1e-6)
     buffers = [buffer("x", x, unchanged=True), buffer("weight", weight, unchanged=True)]
     buffers += [result("out", f64(x) / root[:, None] * f64(weight), np.float16, 2e-3, 1e-3), result("by", 1 / root, np.float32, 1e-4)]
@@ -32,7 +32,7 @@ def rms_norm(columns=256):
 
 def rms_norm_cluster():
     """Rows so long that clusters of CTAs share one."""
-    return rms_norm(columns=32768)
+    return rms_norm(rows=2, columns=32768)
 
 
 def rms_norm_backward():
@@ -51,9 +51,9 @@ def rms_norm_backward():
     return recorder.launch(buffers)
 
 
-def softmax(columns=200):
+def softmax(rows=6, columns=200):
     recorder.begin()
-    x = numbers(6, columns)
+    x = numbers(rows, columns)
     weights = np.exp(f64(x) - f64(x).max(1, keepdims=True))
     Softmax.compile(Float16, Float16, columns)(tensor("x", x), tensor("out", x))
     want = weights / weights.sum(1, keepdims=True)
@@ -62,7 +62,7 @@ def softmax(columns=200):
 
 def softmax_cluster():
     """Rows so long that clusters of CTAs share one."""
-    return softmax(columns=65536)
+    return softmax(rows=1, columns=65536)
 
 
 def softmax_backward():
