@@ -10,7 +10,7 @@ from cutlass import Float16, Float32, Int32
 from describe import buffer, f64, numbers, result
 
 from quack.cross_entropy import CrossEntropy
-from quack.gemm import gemm
+from quack.gemm import SplitKMode, gemm
 from quack.rmsnorm import _compile_rmsnorm_bwd, _compile_rmsnorm_fwd
 from quack.softmax import Softmax, SoftmaxBackward
 from quack.topk import TopK
@@ -106,6 +106,18 @@ def product(m, n, k, tile, cluster=(1, 1), **keywords):
     return recorder.launch([*buffers, result("d", f64(a) @ f64(b).T, np.float16, 2e-3, 3e-2)])
 
 
+def split(mode):
+    """K is split: CTAs add up their parts of a tile in memory, in the order of K or as they come."""
+    recorder.begin()
+    a, b = numbers(1, 136, 264), numbers(1, 136, 264, seed=1)
+    d = tensor("d", np.zeros((1, 136, 136), np.float16))
+    gemm(tensor("a", a), tensor("b", b), d, None, None, 64, 64, 1, 1, split_k=2, split_k_mode=mode)
+    buffers = [buffer("a", a, unchanged=True), buffer("b", b, unchanged=True)]
+    buffers.append(result("d", np.einsum("lmk,lnk->lmn", f64(a), f64(b)), np.float16, 2e-3, 3e-2))
+    # Flags are zeros at first, and so are the parts if the first one is added too.
+    return recorder.launch([*buffers, *recorder.memory(lambda array: array.nbytes < 1024 or mode == SplitKMode.PARALLEL)])
+
+
 CASES = {
     "quack-rms-norm": ("RMS norm", rms_norm),
     "quack-rms-norm-cluster": ("RMS norm of long rows, clusters", rms_norm_cluster),
@@ -117,6 +129,8 @@ CASES = {
     "quack-top-k": ("the 8 largest of each row", top_k),
     "quack-gemm-pingpong": ("GEMM, pingpong, persistent", lambda: product(136, 200, 136, (64, 128), pingpong=True)),
     "quack-gemm-cooperative": ("GEMM, cooperative, clusters", lambda: product(264, 136, 136, (128, 128), (2, 1))),
+    "quack-gemm-split": ("GEMM, K split, in order", lambda: split(SplitKMode.SERIAL)),
+    "quack-gemm-split-parallel": ("GEMM, K split, in any order", lambda: split(SplitKMode.PARALLEL)),
 }
 
 if __name__ == "__main__":

@@ -73,9 +73,11 @@ class Recorder:
         if not self._place(address):
             self.arrays[f"memory{len(self.arrays)}"] = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
-    def memory(self):
-        """The buffers of such memory."""
-        return [{"name": name, "bytes": array.nbytes, "scratch": True} for name, array in self.arrays.items() if name.startswith("memory")]
+    def memory(self, zeros=lambda array: False):
+        """The buffers of such memory. `zeros` says which the caller fills with zeros before each call."""
+        made = [(name, array) for name, array in self.arrays.items() if name.startswith("memory")]
+        filled = {"zeros": True, "restore": True}
+        return [{"name": name, "bytes": array.nbytes, "scratch": True, **(filled if zeros(array) else {})} for name, array in made]
 
     def structured(self, name, **keys):
         """The buffer of an array in which there are addresses, with what it holds when the first kernel begins."""

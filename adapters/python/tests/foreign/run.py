@@ -45,8 +45,6 @@ nothing needs, such as two in a row.
 """
 
 JUDGED = "## Findings"
-# Most seconds of one check.
-LIMIT = 3600
 
 
 def header(file):
@@ -55,12 +53,12 @@ def header(file):
     return [next(line.split(": ", 1)[1] for line in lines if line.startswith(f"# {key}: ")) for key in ("kernel", "package")]
 
 
-def check(falchion, file, schedules, mutate):
+def check(asked, falchion, file):
     """The row of a kernel, and its findings."""
     name = file.name.removesuffix(".launch.toml")
     says, package = header(file)
     begun = time.monotonic()
-    report, why = run(falchion, file, schedules, [])
+    report, why = run(falchion, file, ["--schedules", str(asked.schedules)], asked.limit)
     row = {"name": name, "says": says, "package": package, "seconds": time.monotonic() - begun, "why": why, "mutants": None, "found": []}
     texts = [file.with_name(f"{name}.ptx"), *file.parent.glob(f"{name}.[0-9].ptx")]
     row["lines"] = sum(len(text.read_text(encoding="utf-8").splitlines()) for text in texts)
@@ -69,23 +67,23 @@ def check(falchion, file, schedules, mutate):
     ran = report["reports"][0]
     row |= {"schedules": ran["schedules"], "instructions": ran["instructions"], "found": ran["findings"]}
     row["errors"], row["warnings"] = (sum(of["severity"] == severity for of in row["found"]) for severity in ("error", "warning"))
-    if mutate and not row["errors"]:
-        report, why = run(falchion, file, mutate, ["--mutate"])
+    if asked.mutate is not None and not row["errors"]:
+        report, why = run(falchion, file, ["--schedules", str(asked.mutate), "--mutate"], asked.limit)
         verdicts = [mutant["verdict"] for mutant in report["mutants"][0]["mutants"]] if report else []
         found = sum(isinstance(verdict, dict) and "found" in verdict for verdict in verdicts)
         row["mutants"], row["why"] = (found, found + verdicts.count("missed")), why
     return row
 
 
-def run(falchion, file, schedules, options):
+def run(falchion, file, options, limit):
     """The report of a check as JSON, or why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         to = Path(folder, "report.json")
-        command = [falchion, "check", file.name, "--schedules", str(schedules), "--json", to, *options]
+        command = [falchion, "check", file.name, "--json", to, *options]
         try:
-            done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=LIMIT)
+            done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
-            return None, f"not ended within {LIMIT} s"
+            return None, f"not ended within {limit} s"
         if not to.exists():
             return None, (done.stderr or done.stdout).strip()
         return json.loads(to.read_text(encoding="utf-8")), None
@@ -115,6 +113,7 @@ def main():
     parser.add_argument("--schedules", type=int, default=50, help="random schedules of each kernel")
     parser.add_argument("--mutate", type=int, metavar="SCHEDULES", help="count mutants too, each under so many random schedules")
     parser.add_argument("--jobs", type=int, default=1, help="kernels that are checked at the same time")
+    parser.add_argument("--limit", type=int, default=3600, metavar="SECONDS", help="most seconds of one check")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="kernels whose names begin so")
     parser.add_argument("--page", type=Path, help="the page to write; what it says of findings is kept")
     asked = parser.parse_args()
@@ -122,7 +121,7 @@ def main():
     files = [file for file in sorted(asked.folder.glob("*.launch.toml")) if file.name.startswith(tuple(asked.only))]
     rows = []
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for row in pool.map(lambda file: check(falchion, file, asked.schedules, asked.mutate), files):
+        for row in pool.map(lambda file: check(asked, falchion, file), files):
             rows.append(row)
             print(row_of(row), f"{row['seconds']:.1f} s", flush=True)
             if row["why"]:
@@ -139,7 +138,7 @@ def main():
 
 def write(asked, falchion, rows):
     """Writes the page. What stands below the table is kept: people write it."""
-    mutate = f" --mutate {asked.mutate}" if asked.mutate else ""
+    mutate = f" --mutate {asked.mutate}" if asked.mutate is not None else ""
     command = f"--falchion target/ci/falchion --schedules {asked.schedules}{mutate} --page docs/evidence/foreign.md"
     version = subprocess.run([falchion, "--version"], capture_output=True, text=True).stdout.strip()
     old = asked.page.read_text(encoding="utf-8") if asked.page.exists() else ""
