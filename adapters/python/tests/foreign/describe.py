@@ -33,9 +33,9 @@ ELEMENTS = {
 }
 
 
-def numbers(*shape, dtype=np.float16, seed=0, scale=1.0):
+def numbers(*shape, dtype=np.float16, seed=0):
     """Random numbers of the normal distribution."""
-    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(dtype)
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def f64(array):

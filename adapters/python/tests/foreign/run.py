@@ -17,7 +17,8 @@ PAGE = """# Kernels of others
 
 Kernels that were written for people's own use, and the compilers that most are written in: Triton, CuTe DSL, CUTLASS, Pallas. Each is compiled for Hopper without
 a GPU, described with small inputs, and checked by `falchion check`: that it is read, that it runs under every schedule, and that its result is what numpy has in f64.
-They are used by many and tested on cards, so an error is taken for a false alarm until it is judged otherwise; *Findings* says how each was judged.
+They are used by many and tested on cards, so what is found may be a false alarm as well as a mistake: *Findings* says how each was judged. A mistake of the description would be found
+as well, so each result is compared.
 
 Nothing of theirs is in this repository: the packages are installed, and what their host code would launch is recorded by a stand-in for the CUDA driver. The kernels in
 Triton are ours (`adapters/python/tests/foreign` and `adapters/python/tests/kernels.py`); all others are those that the packages ship.
@@ -33,10 +34,10 @@ cd ../../../..
 python adapters/python/tests/foreign/run.py FOLDER {command}
 ```
 
-*Schedules* are those of `Schedule::sweep`: four fixed ones, and the rest random. Each launches the kernel twice on the same memory. *Errors* and *warnings* are different findings: the same rule at
-the same statement in many schedules is one. *Instructions* are those of all warps in both launches of the first schedule. *Mutants* are the kernel with one synchronising instruction left out or weakened: found,
-of those that are executed. Of a kernel with errors none are made. A mutant that is missed may be a kernel that is right: compilers emit barriers that
-nothing needs, such as two in a row.
+*Schedules* are those of `Schedule::sweep`: four fixed ones, and the rest random. Each launches the kernel twice on the same memory. *Errors* and *warnings* are different findings: the
+same rule at the same statement in many schedules is one. *Instructions* are those of all warps in both launches of the first schedule. *Mutants* are the kernel with one
+synchronising instruction left out or weakened: found, of those that are executed. Of a kernel with errors none are made. A mutant that is missed may be a kernel that is right:
+compilers emit barriers that nothing needs, such as two in a row.
 
 {state}
 
