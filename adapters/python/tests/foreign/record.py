@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-import describe
-
 # Elements of tensor maps by their numbers in the driver's interface, and its other enumerations.
 MAPPED = ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "tf32", "tf32"]
 SWIZZLES = ["none", "32B", "64B", "128B"]
