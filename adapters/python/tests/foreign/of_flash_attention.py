@@ -35,7 +35,7 @@ def visible(queries, keys, causal=False, window=None):
     return seen
 
 
-def forward(queries=136, keys=200, heads=2, groups=2, columns=64, causal=False, window=None, **keywords):
+def forward(queries=136, keys=330, heads=2, groups=2, columns=64, causal=False, window=None, **keywords):
     recorder.begin()
     q, k, v = (numbers(1, rows, of, columns, seed=seed) for seed, (rows, of) in enumerate([(queries, heads), (keys, groups), (keys, groups)]))
     out, sums = attended(q, k, v, visible(queries, keys, causal, window))

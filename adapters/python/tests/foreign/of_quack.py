@@ -127,8 +127,8 @@ CASES = {
     "quack-softmax-backward": ("softmax, backward", softmax_backward),
     "quack-cross-entropy": ("cross entropy and its gradient", cross_entropy),
     "quack-top-k": ("the 8 largest of each row", top_k),
-    "quack-gemm-pingpong": ("GEMM, pingpong, persistent", lambda: product(136, 200, 136, (64, 128), pingpong=True)),
-    "quack-gemm-cooperative": ("GEMM, cooperative, clusters", lambda: product(264, 136, 136, (128, 128), (2, 1))),
+    "quack-gemm-pingpong": ("GEMM, pingpong, persistent", lambda: product(136, 136, 520, (64, 128), pingpong=True)),
+    "quack-gemm-cooperative": ("GEMM, cooperative, clusters", lambda: product(264, 72, 520, (128, 64), (2, 1))),
     "quack-gemm-split": ("GEMM, K split, in order", lambda: split(SplitKMode.SERIAL)),
     "quack-gemm-split-parallel": ("GEMM, K split, in any order", lambda: split(SplitKMode.PARALLEL)),
 }

@@ -165,8 +165,8 @@ class Recorder:
             return None
         word = [int.from_bytes(data[at : at + 4], "little") for at in range(0, 64, 4)]
         address, rank, element, swizzle = word[0] | word[1] << 32, 1 + (word[2] >> 4 & 7), word[2] >> 7 & 15, word[2] >> 13 & 7
-        # What stands in every map, so that other structures are not taken for one.
-        if word[2] & 15 != 2 or word[2] >> 19 or element >= len(MAPPED) or rank > 5 or swizzle > 3 or not self._place(address):
+        # What stands in every map, so that other structures are not taken for one. A bit is set for more than 128 KiB.
+        if word[2] & 15 != 2 or (word[2] & ~(1 << 21)) >> 19 or element >= len(MAPPED) or rank > 5 or swizzle > 3 or not self._place(address):
             return None
         strides = [(word[3 + axis] | (word[7] >> 4 * axis & 15) << 32) << 4 for axis in range(rank)]
         steps = [1 + (word[13] >> 3 * axis & 7) for axis in range(rank)]
