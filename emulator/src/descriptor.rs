@@ -73,15 +73,21 @@ pub(crate) struct Chunks {
     pub(crate) chunks: Box<[u32]>,
     /// One chunk per kilobyte of shared memory that contains any.
     pub(crate) pages: Box<[u32]>,
+    /// For an A: per chunk, the warps of the warpgroup whose rows it has, one bit each.
+    pub(crate) quarters: Box<[u8]>,
 }
 
 impl Chunks {
     pub(crate) fn new(tile: Tile) -> Self {
         let chunks: Box<[u32]> = (0..tile.chunks()).map(|index| tile.chunk(index)).collect();
         let mut pages = chunks.to_vec();
+        // Most neighbours are in one page, so few are left to sort.
+        pages.dedup_by_key(|chunk| *chunk / 1024);
         pages.sort_unstable();
         pages.dedup_by_key(|chunk| *chunk / 1024);
-        Self { tile, chunks, pages: pages.into() }
+        let quarter = |index| if tile.extent == 64 { 1 << (tile.row(index) / 16) } else { 0 };
+        let quarters = (0..tile.chunks()).map(quarter).collect();
+        Self { tile, chunks, pages: pages.into(), quarters }
     }
 }
 

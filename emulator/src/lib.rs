@@ -112,8 +112,6 @@
 //! engine, and the bank conflicts of each access to shared memory. [`Schedule::sweep`] lists the schedules
 //! that a program must survive.
 
-#![forbid(unsafe_code)]
-
 mod barrier;
 mod clock;
 mod descriptor;
@@ -121,6 +119,7 @@ mod error;
 mod flight;
 mod float;
 mod graph;
+mod hash;
 mod lanes;
 mod launch;
 mod lower;
@@ -140,6 +139,7 @@ mod step;
 mod tensor_map;
 mod trace;
 mod trap;
+mod trie;
 mod views;
 mod warp;
 mod word;

@@ -64,8 +64,8 @@ impl Allocation {
         }
         let words = &self.words[(offset + head) / 4..];
         let (whole, last) = out.split_at_mut(out.len() / 4 * 4);
-        for (bytes, word) in whole.chunks_exact_mut(4).zip(words) {
-            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        for (bytes, word) in whole.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.load(Relaxed).to_le_bytes();
         }
         if let (false, Some(word)) = (last.is_empty(), words.get(whole.len() / 4)) {
             last.copy_from_slice(&word.load(Relaxed).to_le_bytes()[..last.len()]);
@@ -90,8 +90,8 @@ impl Allocation {
         self.patch(offset / 4, offset % 4, first);
         let start = (offset + head) / 4;
         let (whole, last) = rest.split_at(rest.len() / 4 * 4);
-        for (bytes, word) in whole.chunks_exact(4).zip(&self.words[start..]) {
-            word.store(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), Relaxed);
+        for (bytes, word) in whole.as_chunks::<4>().0.iter().zip(&self.words[start..]) {
+            word.store(u32::from_le_bytes(*bytes), Relaxed);
         }
         self.patch(start + whole.len() / 4, 0, last);
         for (index, mask) in masks(offset, bytes.len()) {

@@ -2,12 +2,16 @@
 
 mod fast;
 mod operands;
+mod products;
+mod spread;
+mod vectors;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use fast::Fast;
 use operands::Matrices;
+pub(crate) use spread::Halves;
 
 use crate::descriptor::{Chunks, Tile};
 use crate::lanes::Lanes;

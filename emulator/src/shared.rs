@@ -3,6 +3,8 @@
 //! Addresses are as on hardware: the CTA's rank in bits 24 and up, then an offset. The program's memory
 //! begins at offset [`BASE`], after a system area. Offsets here are the low 24 bits; reports subtract `BASE`.
 
+mod multiplies;
+
 use core::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -10,6 +12,8 @@ use crate::clock::{Clock, View};
 use crate::mbarrier::{Landed, Mbarrier};
 use crate::schedule::Random;
 use crate::trap::{Fault, Owner};
+
+pub(crate) use multiplies::Readers;
 
 /// Where dynamic shared memory begins in the shared window.
 pub(crate) const BASE: u32 = 0x400;
@@ -180,6 +184,7 @@ impl Shared {
     }
 
     /// Checks that a range is inside the memory and begins at a multiple of `alignment`.
+    #[inline]
     pub(crate) fn bounds(&self, offset: u32, bytes: u32, alignment: u32) -> Result<(), Fault> {
         let end = u64::from(offset) + u64::from(bytes);
         if offset < BASE || end > self.bytes.len() as u64 {
@@ -251,6 +256,7 @@ impl Shared {
 
     /// Takes ownership of a 16-byte chunk for an asynchronous read. `wanted` says whether its content is
     /// used. The caller has checked the bounds.
+    #[inline]
     pub(crate) fn take_read(&mut self, offset: u32, wanted: bool) -> Result<(), Fault> {
         let granule = &self.granules[(offset / GRANULE) as usize];
         landed(granule, u16::MAX, (offset, GRANULE))?;
@@ -378,6 +384,7 @@ impl Shared {
     }
 
     /// Writes bytes of an asynchronous copy.
+    #[inline]
     pub(crate) fn put(&mut self, offset: u32, bytes: &[u8]) {
         let at = offset as usize;
         if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
@@ -435,7 +442,9 @@ impl Shared {
             let granule = &mut self.granules[index];
             if mask == u16::MAX && !adds {
                 (granule.landed, granule.through) = (landed, through);
-                self.parts.remove(&index);
+                if !self.parts.is_empty() {
+                    self.parts.remove(&index);
+                }
                 continue;
             }
             let parts = self.parts.entry(index).or_default();
@@ -450,28 +459,6 @@ impl Shared {
                 part.mask != 0
             });
             parts.push(Part { mask, landed, through, adds });
-        }
-    }
-
-    /// Adds the marks of chunks to a list, without duplicates.
-    pub(crate) fn marks(&self, chunks: &[u32], known: &mut Vec<Mark>) {
-        let mut last = (0, 0);
-        for &chunk in chunks {
-            let Some(granule) = self.granules.get((chunk / GRANULE) as usize) else { continue };
-            if granule.landed != last && granule.landed.1 > 0 {
-                last = granule.landed;
-                let mark = Mark { place: last.0, count: last.1, chunk, barrier: granule.through };
-                if !known.iter().any(|known| (known.place, known.count) == last) {
-                    known.push(mark);
-                }
-            }
-            if self.parts.is_empty() {
-                continue;
-            }
-            for part in self.parts.get(&((chunk / GRANULE) as usize)).into_iter().flatten() {
-                let (place, count) = part.landed;
-                known.push(Mark { place, count, chunk, barrier: part.through });
-            }
         }
     }
 
@@ -538,29 +525,6 @@ impl Shared {
             }
         }
         Ok(())
-    }
-
-    /// Remembers the chunks that a multiply of a warpgroup reads. `number` is the number of the multiply; `readers` has the warps
-    /// that read the chunk with an index, one bit each.
-    pub(crate) fn multiply(
-        &mut self,
-        group: usize,
-        number: u64,
-        chunks: &[u32],
-        readers: impl Fn(u32) -> u8,
-    ) {
-        if self.multiplied.len() <= group {
-            self.multiplied.resize(group + 1, Vec::new());
-        }
-        let table = &mut self.multiplied[group];
-        table.resize(self.granules.len(), (0, 0));
-        for (&chunk, index) in chunks.iter().zip(0..) {
-            if let Some(last) = table.get_mut((chunk / GRANULE) as usize) {
-                // Within one multiply, A and B may be the same bytes.
-                let before = if last.0 == number as u32 + 1 { last.1 } else { 0 };
-                *last = (number as u32 + 1, before | readers(index));
-            }
-        }
     }
 
     /// Refuses to overwrite bytes that multiplies have read, if the thread does not know that they have been

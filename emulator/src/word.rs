@@ -18,6 +18,7 @@ use ptx::inst::{AtomicOp, AtomicType};
 use crate::clock::{Letter, Team, View};
 use crate::numerics::changed;
 use crate::race::Link;
+use crate::trie::{Combined, Trie};
 
 /// A release: its scope, the releasing warp, and what the releasing thread knew.
 pub(crate) type Release = (Scope, u32, Arc<Letter>);
@@ -53,14 +54,29 @@ pub(crate) struct Releases {
     chain: u64,
     /// All those with the scope of the device or wider.
     wide: Option<Arc<Letter>>,
-    /// Each of them.
-    each: Option<Arc<Each>>,
+    /// Each of them, by scope and warp ([`Releases::key`]).
+    each: Trie<Arc<Letter>>,
 }
 
-/// Releases by scope and warp.
-type Each = BTreeMap<(Scope, u32), Arc<Letter>>;
+/// The content of two letters.
+fn both(mine: &Arc<Letter>, theirs: &Arc<Letter>) -> Combined<Arc<Letter>> {
+    if Arc::ptr_eq(mine, theirs) {
+        return Combined::First;
+    }
+    let mut all = Arc::clone(mine);
+    Arc::make_mut(&mut all).append(theirs);
+    Combined::New(all)
+}
 
 impl Releases {
+    fn key(scope: Scope, warp: u32) -> u128 {
+        (scope as u128) << 32 | u128::from(warp)
+    }
+
+    fn of_key(key: u128) -> (Scope, u32) {
+        (Scope::ALL[(key >> 32) as usize], key as u32)
+    }
+
     pub(crate) fn add(&mut self, (scope, warp, letter): &Release) {
         if *scope >= Scope::Gpu {
             match &mut self.wide {
@@ -68,18 +84,17 @@ impl Releases {
                 None => self.wide = Some(Arc::clone(letter)),
             }
         }
-        let each = Arc::make_mut(self.each.get_or_insert_default());
-        match each.get_mut(&(*scope, *warp)) {
-            Some(known) => Arc::make_mut(known).append(letter),
-            None => drop(each.insert((*scope, *warp), Arc::clone(letter))),
-        }
+        self.each.add(Self::key(*scope, *warp), Arc::clone(letter), &both);
     }
 
     /// Adds the releases of other writes.
     pub(crate) fn extend(&mut self, other: &Self) {
-        for (&(scope, warp), letter) in other.each.iter().flat_map(|each| each.iter()) {
-            self.add(&(scope, warp, Arc::clone(letter)));
+        match (&mut self.wide, &other.wide) {
+            (Some(mine), Some(theirs)) if !Arc::ptr_eq(mine, theirs) => Arc::make_mut(mine).append(theirs),
+            (Some(_), _) => {}
+            (mine, theirs) => mine.clone_from(theirs),
         }
+        self.each.join(&other.each, &both);
     }
 
     /// What an acquire in a scope by a warp gets to know.
@@ -87,21 +102,21 @@ impl Releases {
         // With several GPUs, no scope below the system's includes all.
         let all = scope >= Scope::Gpu && team.gpus.is_none();
         let wide = self.wide.iter().filter(move |_| all);
-        let each = self.each.iter().flat_map(|each| each.iter());
-        let each = each.filter(move |((by_scope, by), _)| {
-            (!all || *by_scope < Scope::Gpu) && team.together(*by_scope, scope, (*by, warp))
+        let each = self.each.below(if all { Self::key(Scope::Gpu, 0) } else { u128::MAX });
+        let each = each.filter(move |(key, _)| {
+            let (by_scope, by) = Self::of_key(*key);
+            team.together(by_scope, scope, (by, warp))
         });
         wide.chain(each.map(|(_, letter)| letter))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.each.is_none()
+        self.each.is_empty()
     }
 
     /// Whether these are all releases of other ones of the same word, and perhaps more.
     pub(crate) fn follows(&self, other: &Self) -> bool {
-        let count = |releases: &Self| releases.each.as_ref().map_or(0, |each| each.len());
-        self.chain == other.chain && count(self) >= count(other)
+        self.chain == other.chain && self.each.len() >= other.each.len()
     }
 }
 
@@ -165,12 +180,13 @@ struct Write {
     released: bool,
     /// The reduction that made it, while no read has returned it.
     reduce: Option<Reduce>,
+    /// The threads whose last access returned it, by warp and lanes, with the warp's count at that time.
+    seen: BTreeMap<(u32, u32), u32>,
 }
 
 /// The last access of a thread, or of lanes that read in one step.
 #[derive(Clone, Copy, Debug)]
 struct Reader {
-    count: u32,
     /// The number of the write that it returned, and the number of consecutive accesses that missed the last
     /// write.
     write: u64,
@@ -237,6 +253,7 @@ impl Word {
                 atomic,
                 released,
                 reduce,
+                seen: BTreeMap::new(),
             };
             self.writes.push_back(write);
         }
@@ -256,10 +273,7 @@ impl Word {
         let known = |write: &Write| who.knows(write.warp, 1 << write.lane, write.count);
         let written = self.writes.iter().rposition(known).unwrap_or(0);
         let later = |at: usize| {
-            let id = self.writes[at].id;
-            self.readers
-                .iter()
-                .any(|(&(warp, lanes), reader)| reader.write == id && who.knows(warp, lanes, reader.count))
+            self.writes[at].seen.iter().any(|(&(warp, lanes), &count)| who.knows(warp, lanes, count))
         };
         (written + 1..self.writes.len()).rev().find(|&at| later(at)).unwrap_or(written)
     }
@@ -282,13 +296,18 @@ impl Word {
 
     /// Remembers that lanes have seen the write at a position.
     fn sees(&mut self, who: Visitor<'_>, at: usize) {
-        let last = self.last();
+        let (last, key) = (self.last(), (who.warp, who.lanes));
+        let before = self.readers.get(&key).copied();
+        let before_at =
+            before.and_then(|reader| self.writes.iter().position(|write| write.id == reader.write));
+        if let Some(write) = before_at.and_then(|at| self.writes.get_mut(at)) {
+            write.seen.remove(&key);
+        }
         let Some(write) = self.writes.get_mut(at) else { return };
         write.reduce = None;
-        let write = write.id;
-        let key = (who.warp, who.lanes);
-        let stale = if at < last { self.readers.get(&key).map_or(0, |reader| reader.stale) + 1 } else { 0 };
-        self.readers.insert(key, Reader { count: who.count, write, stale });
+        write.seen.insert(key, who.count);
+        let stale = if at < last { before.map_or(0, |reader| reader.stale) + 1 } else { 0 };
+        self.readers.insert(key, Reader { write: write.id, stale });
     }
 
     /// The strong write that a lane of a warp made at this count of the warp.
@@ -384,6 +403,7 @@ impl Word {
             atomic: !matches!(made, Made::Stored(_)),
             released: is_release,
             reduce,
+            seen: BTreeMap::new(),
         };
         self.writes.insert(at, write);
         self.carry_on(at, history);

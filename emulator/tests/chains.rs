@@ -152,3 +152,71 @@ fn a_grid_meets_four_times() {
         assert_eq!(count, 8 * CTAS, "under {schedule:?}");
     }
 }
+
+/// The time that the host has executed this thread, where it says so: other tests run side by side.
+fn executed() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
+}
+
+/// Whether a program of four times the size takes much less than sixteen times the time.
+fn in_proportion(what: &str, run: impl Fn(u32) -> Duration, few: u32) {
+    // The host counts in steps of some milliseconds.
+    let time = |runs: u32, size| {
+        let start = executed();
+        let elapsed = (0..runs).map(|_| run(size)).sum();
+        start.zip(executed()).map_or(elapsed, |(start, end)| end.saturating_sub(start)) / runs
+    };
+    let (one, four) = (time(32, few), time(8, 4 * few));
+    assert!(four < 11 * one, "{what}: {one:?} for {few}, {four:?} for four times as many");
+}
+
+/// A warp acquires tensor maps at other and other addresses. One lane says so after each, so that the lanes know different
+/// things, until they meet.
+#[test]
+fn a_warp_acquires_many_maps() {
+    let program = |maps: u32, each_lane: bool| {
+        built("maps", 32, |f| {
+            let words: Value<'_, u64> = f.param("words");
+            let thread = f.special(Special::ThreadX);
+            f.repeat(f.constant(maps), |number| {
+                let own = if each_lane { thread } else { f.constant(0u32) };
+                f.acquire_tensor_map(words + (number * 32 + own).mul_wide(128), Scope::Gpu);
+                f.if_(thread.equals(0), || {
+                    let (at, one) = (Location::global(words, 0), [f.constant(1u32)]);
+                    f.reduce(AtomicOp::Add, at, one, (AtomicSem::Release, Scope::Gpu));
+                });
+                f.warp_sync();
+            });
+        })
+    };
+    for (each_lane, few) in [(false, 500), (true, 100)] {
+        let time = |maps| timed(&program(maps, each_lane), 1, 1, Schedule::Default).1;
+        in_proportion(if each_lane { "a map of each lane" } else { "one map" }, time, few);
+    }
+}
+
+/// The releases of a word are remembered for each CTA, with the older values that a read may return.
+#[test]
+fn many_ctas_release_to_one_counter() {
+    let program = |result: bool| {
+        built("releases", 32, |f| {
+            let words: Value<'_, u64> = f.param("words");
+            f.if_(f.special(Special::ThreadX).equals(0), || {
+                let (at, one) = (Location::global(words, 0), f.constant(1u32));
+                if result {
+                    let _old = f.atomic(AtomicOp::Add, at, one, (AtomicSem::AcquireRelease, Scope::Gpu));
+                } else {
+                    f.reduce(AtomicOp::Add, at, [one], (AtomicSem::Release, Scope::Gpu));
+                }
+            });
+        })
+    };
+    for result in [false, true] {
+        let program = program(result);
+        for schedule in [Schedule::Default, Schedule::Latest, Schedule::Random] {
+            let time = |ctas| timed(&program, ctas, 1, schedule).1;
+            in_proportion(&format!("{schedule:?}, result: {result}"), time, 500);
+        }
+    }
+}

@@ -9,6 +9,7 @@ use super::foreign::Foreign;
 use super::{Clock, Counts, Team};
 use crate::lanes::lanes;
 use crate::race::{Observed, is_global};
+use crate::trie::{Combined, Trie};
 
 /// What a thread knows, and which part of it asynchronous work may rely on: everything before a proxy fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,25 +37,62 @@ static NOTHING: Clock = Clock { local: Vec::new(), foreign: Foreign(None), local
 pub(crate) struct Maps {
     /// What has been released through the tensormap proxy, by scope.
     pub(crate) released: BTreeMap<Scope, Clock>,
-    /// Which part of that has been acquired, by the CTA's number in the grid and the map's address. It is not
-    /// sent to other clusters, as each cluster acquires for itself.
-    pub(crate) acquired: BTreeMap<(u32, u64), Clock>,
+    /// Which part of that has been acquired, by CTA and map ([`Maps::key`]). It is not sent to other clusters, as each
+    /// cluster acquires for itself.
+    acquired: Trie<Clock>,
+}
+
+/// The larger counts of two clocks.
+fn larger(mine: &Clock, theirs: &Clock) -> Combined<Clock> {
+    let mut all = mine.clone();
+    all.join(theirs);
+    which(all, mine, theirs)
+}
+
+/// The smaller counts of two clocks.
+fn smaller(mine: &Clock, theirs: &Clock) -> Combined<Clock> {
+    let mut both = mine.clone();
+    both.meet(theirs);
+    which(both, mine, theirs)
+}
+
+fn which(new: Clock, mine: &Clock, theirs: &Clock) -> Combined<Clock> {
+    if new == *mine {
+        Combined::First
+    } else if new == *theirs {
+        Combined::Second
+    } else {
+        Combined::New(new)
+    }
 }
 
 impl Maps {
+    /// The key of a map for a CTA: the CTA's number in the grid, and the map's address.
+    fn key(cta: u32, address: u64) -> u128 {
+        u128::from(cta) << 64 | u128::from(address)
+    }
+
+    /// A CTA acquires what has been released, for the map at an address.
+    pub(crate) fn acquire(&mut self, (cta, address): (u32, u64), released: Clock) {
+        self.acquired.add(Self::key(cta, address), released, &larger);
+    }
+
+    /// What a CTA has acquired for the map at an address.
+    pub(crate) fn acquired(&self, (cta, address): (u32, u64)) -> Option<&Clock> {
+        self.acquired.get(Self::key(cta, address))
+    }
+
     fn join(&mut self, other: &Self) {
         for (&scope, clock) in &other.released {
             self.released.entry(scope).or_default().join(clock);
         }
-        for (&map, clock) in &other.acquired {
-            self.acquired.entry(map).or_default().join(clock);
-        }
+        self.acquired.join(&other.acquired, &larger);
     }
 
     fn meet(&mut self, other: &Self) {
         self.released
             .retain(|scope, clock| other.released.get(scope).map(|theirs| clock.meet(theirs)).is_some());
-        self.acquired.retain(|map, clock| other.acquired.get(map).map(|theirs| clock.meet(theirs)).is_some());
+        self.acquired.meet(&other.acquired, &smaller);
     }
 }
 
@@ -65,7 +103,7 @@ pub(crate) struct Letter {
     done: Counts,
     fenced: Counts,
     /// What concerns the shared memory of a cluster, by the first warp of the cluster.
-    clusters: BTreeMap<u32, Inside>,
+    clusters: Trie<Inside>,
     /// What has been released through the tensormap proxy, by scope.
     maps: Vec<(Scope, Counts)>,
     /// Words of global memory only.
@@ -164,7 +202,7 @@ impl View {
             known: self.known.export(team),
             done: self.done.export(team),
             fenced: self.fenced.export(team),
-            clusters: [(team.first, Inside { started: self.started, staged })].into(),
+            clusters: Trie::of(team.first.into(), Inside { started: self.started, staged }),
             maps,
             observed: self.observed.filtered(is_global),
         }
@@ -178,7 +216,7 @@ impl View {
         for (scope, counts) in &letter.maps {
             self.maps.released.entry(*scope).or_default().import(counts, team);
         }
-        if let Some(inside) = letter.clusters.get(&team.first) {
+        if let Some(inside) = letter.clusters.get(team.first.into()) {
             self.started |= inside.started;
             if self.staged.len() < inside.staged.len() {
                 self.staged.resize(inside.staged.len(), Clock::default());
@@ -187,6 +225,19 @@ impl View {
                 mine.import(counts, team);
             }
         }
+    }
+}
+
+impl Inside {
+    /// The content of both.
+    fn with(&self, other: &Self) -> Self {
+        let mut all = self.clone();
+        all.started |= other.started;
+        if all.staged.len() < other.staged.len() {
+            all.staged.resize(other.staged.len(), Counts::default());
+        }
+        all.staged.iter_mut().zip(&other.staged).for_each(|(mine, theirs)| mine.merge(theirs));
+        all
     }
 }
 
@@ -203,13 +254,6 @@ impl Letter {
                 None => self.maps.push((*scope, theirs.clone())),
             }
         }
-        for (&first, theirs) in &other.clusters {
-            let mine = self.clusters.entry(first).or_default();
-            mine.started |= theirs.started;
-            if mine.staged.len() < theirs.staged.len() {
-                mine.staged.resize(theirs.staged.len(), Counts::default());
-            }
-            mine.staged.iter_mut().zip(&theirs.staged).for_each(|(mine, theirs)| mine.merge(theirs));
-        }
+        self.clusters.join(&other.clusters, &|mine, theirs| Combined::New(mine.with(theirs)));
     }
 }

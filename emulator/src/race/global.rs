@@ -1,13 +1,14 @@
 //! The accesses to global memory, line by line.
 
 use core::ops::Range;
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::chunk::{CHUNK, Chunk, Claim, Place, Record};
 use super::history::{Histories, NONE, Step};
 use super::observed::{Link, Words};
 use super::{Conflict, Kind, Who};
+use crate::hash::Numbered;
 use crate::word::{Releases, Word};
 
 /// Number of bytes of a line.
@@ -101,9 +102,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Accesses and releases of a launch.
 pub(crate) struct Races {
-    pages: Vec<Mutex<HashMap<u64, Box<[Line]>>>>,
+    pages: Vec<Mutex<Numbered<Box<[Line]>>>>,
     histories: Mutex<Histories>,
-    words: Vec<Mutex<HashMap<u64, Word>>>,
+    words: Vec<Mutex<Numbered<Word>>>,
     /// What the threads knew that have executed `fence.sc` so far.
     fences: Mutex<Releases>,
 }
@@ -178,12 +179,13 @@ impl Races {
             let until = end.min((number + 1).saturating_mul(LINE * PAGE));
             let shard = &self.pages[(number % SHARDS) as usize];
             let mut pages = locked(shard);
-            if create && !pages.contains_key(&number) {
-                pages.insert(number, vec![Line::default(); PAGE as usize].into());
-            }
-            let Some(page) = pages.get_mut(&number) else {
-                at = until;
-                continue;
+            let page = match pages.entry(number) {
+                Entry::Occupied(page) => page.into_mut(),
+                Entry::Vacant(place) if create => place.insert(vec![Line::default(); PAGE as usize].into()),
+                Entry::Vacant(_) => {
+                    at = until;
+                    continue;
+                }
             };
             while at < until {
                 let next = until.min((at / LINE + 1).saturating_mul(LINE));

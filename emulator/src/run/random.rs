@@ -87,6 +87,10 @@ impl Machine<'_> {
                 }
             }
             let asleep = self.asleep(temper, &mut ready);
+            if ready.is_empty() {
+                // Nobody polls any more.
+                temper.stubborn = None;
+            }
             let (mut turn, mut awake) = (Turn::Idle, false);
             if !ready.is_empty() {
                 let warp = self.next_warp(temper, &ready, ranked);

@@ -63,7 +63,7 @@ impl Machine<'_> {
     ) -> Result<(), Fault> {
         let View { known, maps, .. } = self.warps[warp].views.of(lane);
         let released = self.released_for((warp, lane), Scope::System);
-        let acquired = maps.acquired.get(&(self.cta_number(warp), address)).cloned().unwrap_or_default();
+        let acquired = maps.acquired((self.cta_number(warp), address)).cloned().unwrap_or_default();
         for (released, fenced) in [(false, released), (true, acquired)] {
             let view = View { known: known.clone(), fenced, ..View::default() };
             let who = Who {
@@ -152,7 +152,7 @@ impl Machine<'_> {
                 for (mask, lane) in alike(&maps, &maps, active) {
                     let released = self.released_for((warp, lane), *scope);
                     self.warps[warp].views.change(mask, |_, view| {
-                        view.maps.acquired.entry((cta, maps[lane])).or_default().join(&released);
+                        view.maps.acquire((cta, maps[lane]), released.clone());
                     });
                 }
             }

@@ -308,7 +308,7 @@ impl Machine<'_> {
             }
             let at = target + index * row_bytes;
             let shared = &mut self.ctas[cta].shared;
-            for (chunk, bytes) in (at..).step_by(16).zip(buffer.chunks_exact(16)) {
+            for (chunk, bytes) in (at..).step_by(16).zip(buffer.as_chunks::<16>().0) {
                 shared.put(swizzled(chunk, map.swizzle), bytes);
             }
         }

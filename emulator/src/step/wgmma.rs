@@ -12,10 +12,10 @@ use super::Flow;
 use crate::descriptor::Tile;
 use crate::lanes::ALL;
 use crate::machine::Machine;
-use crate::multiply::{Multiply, Scratch, WHOLE};
+use crate::multiply::{Halves, Multiply, Scratch, WHOLE};
 use crate::numerics::Numerics;
 use crate::schedule::Schedule;
-use crate::shared::Shared;
+use crate::shared::Readers;
 use crate::trap::{Fault, Stop};
 use crate::warp::Blocked;
 
@@ -166,10 +166,8 @@ impl Machine<'_> {
         let cta = &mut self.ctas[cta];
         for (is_a, chunks) in [true, false].into_iter().zip(&multiply.operands) {
             let Some(chunks) = chunks else { continue };
-            take(&mut cta.shared, &chunks.chunks)?;
-            let readers = |index: u32| if is_a { 1 << (chunks.tile.row(index) / 16) } else { WHOLE };
-            cta.shared.multiply(group, sequence, &chunks.chunks, readers);
-            cta.shared.marks(&chunks.chunks, &mut multiply.landed);
+            let readers = if is_a { Readers::Each(&chunks.quarters) } else { Readers::All(WHOLE) };
+            cta.shared.lend((group, sequence), (&chunks.chunks, readers), &mut multiply.landed)?;
             if !chunks.pages.iter().all(|&page| cta.races.untouched(page, 1)) {
                 let accessed = |chunk: &u32| !cta.races.untouched(*chunk, 16);
                 multiply.touched.extend(chunks.chunks.iter().copied().filter(accessed));
@@ -282,11 +280,15 @@ impl Machine<'_> {
             let shared = &self.ctas[cta].shared;
             let Scratch { chunks: _, matrices, fast, exact } = &mut self.scratch;
             matrices.begin(*types, *n, sparse.is_some());
+            let direct =
+                self.options.numerics == Numerics::Fast && sparse.is_none() && types.element_bits() == 16;
+            let halves =
+                operands.each_ref().map(|chunks| Halves::of(shared, chunks.as_deref()?).filter(|_| direct));
             let [a_chunks, b_chunks] = &operands;
-            if let Some(chunks) = a_chunks {
+            if let (None, Some(chunks)) = (&halves[0], a_chunks) {
                 matrices.fill_a(shared, chunks);
             }
-            if let Some(chunks) = b_chunks {
+            if let (None, Some(chunks)) = (&halves[1], b_chunks) {
                 matrices.fill_b(shared, chunks);
             }
             let Some(warps) = self.warps.get_mut(first_warp..first_warp + 4) else { continue };
@@ -310,7 +312,7 @@ impl Machine<'_> {
                     }
                 }
                 Numerics::Fast => {
-                    fast.begin(matrices, negate);
+                    fast.begin(matrices, negate, halves);
                     for (quarter, warp) in warps.iter_mut().enumerate() {
                         fast.multiply(matrices, &mut warp.registers, quarter, d, accumulate);
                     }
@@ -361,13 +363,4 @@ fn disagreement(known: &Multiply, pc: usize, (a, b): (u64, u64), accumulate: boo
         () if known.accumulate != accumulate => Some("scale-d"),
         () => None,
     }
-}
-
-/// Checks the chunks of an operand and takes ownership of them for reading.
-fn take(shared: &mut Shared, chunks: &[u32]) -> Result<(), Fault> {
-    for &chunk in chunks {
-        shared.bounds(chunk, 16, 16)?;
-        shared.take_read(chunk, true)?;
-    }
-    Ok(())
 }

@@ -363,7 +363,8 @@ fn each_hazard_is_found_and_its_twin_passes() {
     let options = Options { fuel: FUEL, ..Options::default() };
     let mut wrong = Vec::new();
     for case in cases() {
-        match launch(&case, true, &options) {
+        // Of several faults, it depends on the host's threads which comes first.
+        match launch(&case, true, &Options { threads: 1, ..options }) {
             Err(Failure::Trap(trap)) => {
                 let text = trap.to_string();
                 if !(case.found)(&trap.fault) {
