@@ -1,6 +1,6 @@
 //! The two machines: the same launch in the emulator's memory and in a device's.
 
-use emulator::{Failure, Memory};
+use emulator::{Failure, Memory, Warnings};
 use kernel::{Buffer, Engine};
 use ptx::Function;
 use ptx::abi::{Argument, Grid};
@@ -195,7 +195,10 @@ fn emulate(
     arguments: &[Argument],
     memory: &Memory,
 ) -> Result<(), CheckError> {
-    match program.launch(grid, arguments, memory, &exact()) {
+    // What is debatable is no reason not to compare.
+    let warnings = Warnings::new();
+    let options = emulator::Options { warnings: Some(&warnings), lowest_elected: true, ..exact() };
+    match program.launch(grid, arguments, memory, &options) {
         Ok(_) => Ok(()),
         Err(Failure::Trap(trap)) => Err(CheckError::Faulty(trap)),
         Err(Failure::Emulator(error)) => Err(error.into()),

@@ -35,7 +35,11 @@ impl Journal {
         std::fs::read(path).map_err(failed)?.hash(&mut program);
         let folder = record::root().join("target/mutants");
         std::fs::create_dir_all(&folder).map_err(failed)?;
-        let path = folder.join(format!("{kernel}-{class:016x}-{random}-{every}-{}-{:016x}.tsv", seed.unwrap_or(0), program.finish()));
+        let path = folder.join(format!(
+            "{kernel}-{class:016x}-{random}-{every}-{}-{:016x}.tsv",
+            seed.unwrap_or(0),
+            program.finish()
+        ));
         let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         if !text.is_empty() && !text.ends_with('\n') {

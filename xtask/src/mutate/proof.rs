@@ -58,7 +58,9 @@ fn named(kernels: &[Kernel]) -> Vec<record::Named<'_>> {
 /// Runs the task.
 pub(crate) fn run(arguments: &Mutate) -> Result<(), Error> {
     if arguments.write && (arguments.mutant.is_some() || arguments.every > 1 && arguments.seed.is_none()) {
-        return Err(Error::Proof("--write is for all mutants of a kernel, or for those that --seed draws".into()));
+        return Err(Error::Proof(
+            "--write is for all mutants of a kernel, or for those that --seed draws".into(),
+        ));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.unwrap_or(0)).build();
     let pool = pool.map_err(|error| Error::Proof(format!("the host started no threads: {error}")))?;
