@@ -44,9 +44,10 @@ impl Fast {
         let sign = if negate { 1 << 15 } else { 0 };
         let mut exact = [false; 2];
         if let Some(halves) = of_a {
-            exact[0] = match matrices.types.a() {
-                WgmmaElement::Bf16 => spread(halves, &mut self.a, |bits| from_bf16(bits ^ sign)),
-                _ => spread(halves, &mut self.a, |bits| from_f16(bits ^ sign)),
+            exact[0] = if matrices.types.a() == WgmmaElement::Bf16 {
+                spread(halves, &mut self.a, |bits| from_bf16(bits ^ sign))
+            } else {
+                spread(halves, &mut self.a, |bits| from_f16(bits ^ sign))
             };
         } else {
             for (row, elements) in matrices.a.chunks_exact(k).enumerate() {
@@ -56,9 +57,10 @@ impl Fast {
             }
         }
         if let Some(halves) = of_b {
-            exact[1] = match matrices.types.b() {
-                WgmmaElement::Bf16 => spread(halves, &mut self.b, from_bf16),
-                _ => spread(halves, &mut self.b, from_f16),
+            exact[1] = if matrices.types.b() == WgmmaElement::Bf16 {
+                spread(halves, &mut self.b, from_bf16)
+            } else {
+                spread(halves, &mut self.b, from_f16)
             };
         } else {
             for (column, elements) in matrices.b.chunks_exact(k).enumerate() {

@@ -80,10 +80,8 @@ impl Machine<'_> {
         let Some(warnings) = self.options.warnings else { return Err(stop) };
         let pc = stop.by.map_or(self.warps[warp].pc, |(_, pc)| pc);
         // What is not awaited is another matter in each piece of memory.
-        let which = match *stop.fault {
-            Fault::GridNotAwaited { address } => self.memory.base(address),
-            _ => 0,
-        };
+        let which =
+            if let Fault::GridNotAwaited { address } = *stop.fault { self.memory.base(address) } else { 0 };
         warnings.add((pc, stop.fault.rule().name, which), || *self.trap(warp, stop));
         Ok(())
     }
