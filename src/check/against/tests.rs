@@ -204,7 +204,7 @@ fn product(name: &str) -> Launch {
         Described { content, ..Described::new(name, Element::Bf16, 128 * 128) }
     };
     let buffers = vec![buffer("a", 1), buffer("b", 2), buffer("d", 3)];
-    Launch { kernels: vec![kernel], buffers, launches: 1, suppressions: Vec::new() }
+    Launch { kernels: vec![kernel], buffers, launches: 1, any_elected: false, suppressions: Vec::new() }
 }
 
 /// Records a launch on both machines, whether anything differs or not.

@@ -348,6 +348,7 @@ mod tests {
             kernel: "one".to_owned(),
             class: 7,
             random: 8,
+            every: 1,
             kinds: kinds.iter().cloned().collect(),
         };
         let (rank, deleted) = (Change::Operand { name: "rank", op: BinaryOp::Xor, by: 1 }, Change::Delete);
