@@ -62,6 +62,7 @@
 //! | `shared` | dynamic shared memory per CTA | 0 |
 //! | `dependent` | whether the kernel may begin before those before it have ended (programmatic dependent launch) | false |
 //! | `launches` | how often it is launched on the same memory: the second launch finds what the first one left | 2 |
+//! | `any_elected` | whether `elect.sync` may choose any lane, as the PTX ISA says, or the lowest one, as all cards so far do and CUTLASS relies on | false |
 //! | `suppress` | rules whose findings are expected: `["shared-race:120-140"]` | |
 //! | `[[buffer]]` | memory, see below | |
 //! | `[[argument]]` | the arguments in order, see below | |
@@ -100,9 +101,14 @@
 //! [`launches`](Launch::launches) times. It ends at the first fault. [`Finding`]s of all schedules are collected: equal ones are one, with
 //! the number of schedules that found it, and the first.
 //!
+//! A read of memory or of a register that nobody has written is no fault in itself: kernels compute with rows beyond the end, and do not store
+//! them. There the schedule is run twice, with other bytes in what is unwritten. If anything else happens, or another result comes out, the
+//! read is an error, and a warning otherwise. Two stores of the same value to one place are a warning, too.
+//!
 //! The emulator's documentation says what it finds, and what it does not model. Buffers are far from each other: what a kernel reads or
 //! writes beyond one is found.
 
+mod against;
 mod baseline;
 mod description;
 mod element;
@@ -117,6 +123,7 @@ mod sarif;
 mod source;
 mod suppress;
 
+pub use against::{BufferDifference, Comparison, Excuse, FirstDifference, against};
 pub use baseline::{Baseline, Known};
 pub use description::DescriptionError;
 pub use element::{Element, Number};
@@ -173,6 +180,14 @@ pub enum CheckError {
     /// The emulator cannot run the launch.
     #[error(transparent)]
     Emulator(#[from] emulator::EmulatorError),
+    /// The machine that the emulator is compared with.
+    #[error(transparent)]
+    Engine(#[from] kernel::EngineError),
+    /// The emulator stops: there is nothing to compare with.
+    #[error(
+        "the emulator stops, so that there is nothing to compare with: check the launch without a device first; {0}"
+    )]
+    Faulty(Box<emulator::Trap>),
     /// The caller ended the check ([`Options::stop`]).
     #[error("the check was stopped")]
     Stopped,

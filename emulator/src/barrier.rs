@@ -20,6 +20,8 @@ pub(crate) struct NamedBarrier {
     pub(crate) arrived: u32,
     /// Warps that have arrived, one bit each.
     pub(crate) warps: u32,
+    /// Those of them that wait.
+    pub(crate) waiting: u32,
     /// The warp that arrived last, and its operation.
     pub(crate) last: (usize, usize),
     /// Number of threads that arrived with a true predicate, and with any. Threads that have ended are counted with their warp, but

@@ -99,6 +99,14 @@ pub(crate) struct Store {
     pub(crate) done: bool,
 }
 
+impl Store {
+    /// The address and the number of bytes of each row that it writes.
+    pub(crate) fn rows(&self) -> Vec<(u64, u64)> {
+        let rows = (0..self.map.rows()).filter_map(|index| self.map.stored_row(&self.start, index));
+        rows.map(|row| (row.address, (row.end - row.start) as u64)).collect()
+    }
+}
+
 /// A `cp.async` that its thread has not waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadCopy {

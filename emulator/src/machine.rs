@@ -2,6 +2,7 @@
 
 mod report;
 
+use core::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ptx::inst::Inst;
@@ -69,6 +70,8 @@ pub(crate) struct Machine<'p> {
     pub(crate) team: Team,
     /// Number of consecutive polls of words that did not find a new value.
     pub(crate) fruitless: u32,
+    /// The same, though other instructions may have been executed: a loop around a poll may have barriers.
+    pub(crate) vain: u32,
     pub(crate) standing: Standing,
     /// Number of consecutive rounds in which warps only polled.
     pub(crate) idle: u32,
@@ -83,6 +86,8 @@ pub(crate) struct Machine<'p> {
     pub(crate) scratch: Scratch,
     /// Buffer for one row of a box.
     pub(crate) buffer: Vec<u8>,
+    /// What was read of global memory last that nobody has written, if that is a warning.
+    pub(crate) unwritten: Cell<Option<(u64, u32)>>,
     /// Records the trace, if one is requested.
     pub(crate) tracer: Option<Box<Tracer>>,
     pub(crate) random: Random,
@@ -164,10 +169,17 @@ impl<'p> Machine<'p> {
         let warps_per_cta = function.threads().div_ceil(32);
         let all = cx * cy * cz * warps_per_cta;
         let groups = warps_per_cta.div_ceil(4);
+        let shared = |rank: u32| {
+            let fresh = Shared::new(function.all_shared());
+            match options.warnings {
+                Some(_) => fresh.filled(Random::new(options.garbage, cluster << 4 | u64::from(rank))),
+                None => fresh,
+            }
+        };
         let cta = |rank: u32| Cta {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
-            shared: Shared::new(function.all_shared()).counted(Places {
+            shared: shared(rank).counted(Places {
                 multiplies: all + rank * (groups + warps_per_cta),
                 groups,
                 barriers: all + cx * cy * cz * (groups + warps_per_cta) + rank,
@@ -184,8 +196,16 @@ impl<'p> Machine<'p> {
         let ctas: Vec<Cta> = (0..cx * cy * cz).map(cta).collect();
         let per_cta = warps_per_cta as usize;
         let warp = |cta: usize| {
-            (0..warps_per_cta)
-                .map(move |index| Warp::new(program, (cta, index), cta * per_cta + index as usize, held))
+            (0..warps_per_cta).map(move |index| {
+                let warp = Warp::new(program, (cta, index), cta * per_cta + index as usize, held);
+                match options.warnings {
+                    Some(_) => warp.filled(Random::new(
+                        !options.garbage,
+                        cluster << 10 | (cta << 6) as u64 | u64::from(index),
+                    )),
+                    None => warp,
+                }
+            })
         };
         let mut warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
         let common = launch.common;
@@ -208,6 +228,7 @@ impl<'p> Machine<'p> {
             cluster: ClusterBarrier::default(),
             team,
             fruitless: 0,
+            vain: 0,
             standing: Standing::default(),
             idle: 0,
             stuck: 0,
@@ -217,6 +238,7 @@ impl<'p> Machine<'p> {
             counts: Report::default(),
             scratch: Scratch::default(),
             buffer: Vec::new(),
+            unwritten: Cell::new(None),
             tracer,
             random: Random::new(options.seed, cluster),
             signalled: false,

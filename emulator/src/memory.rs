@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use ptx::abi::{Im2colMap, MapDescription, TensorMap};
 
 use crate::error::EmulatorError;
+use crate::schedule::Random;
 use crate::tensor_map::encode;
 use crate::trap::Fault;
 
@@ -16,6 +17,8 @@ use crate::trap::Fault;
 const GUARD: u64 = 1 << 24;
 /// Alignment of every allocation in bytes, as with `cudaMalloc`.
 const ALIGNMENT: u64 = 256;
+/// Number of bytes that the host fetches together.
+const HOST_LINE: usize = 64;
 /// Number of bytes that are read or written in one step.
 const WORD: usize = 8;
 
@@ -224,6 +227,11 @@ impl Memory {
         self.find(address, 1).map(|(allocation, _)| (allocation.gpu, allocation.peers))
     }
 
+    /// The address of the allocation that begins at or below an address, or 0.
+    pub(crate) fn base(&self, address: u64) -> u64 {
+        self.below(address).map_or(0, |one| one.base)
+    }
+
     /// The allocation that begins at or below an address.
     fn below(&self, address: u64) -> Option<&Allocation> {
         let count = self.allocations.partition_point(|one| one.base <= address);
@@ -248,6 +256,18 @@ impl Memory {
         })
     }
 
+    /// Looks at ranges that will be read soon, so that the host fetches them at the same time, and not one after the other.
+    pub(crate) fn look(&self, ranges: impl Iterator<Item = (u64, usize)>) {
+        let mut seen = 0;
+        for (address, len) in ranges {
+            let Some((allocation, offset)) = self.find(address, len) else { continue };
+            for at in (offset..offset + len).step_by(HOST_LINE) {
+                seen |= allocation.words[at / WORD].load(Relaxed);
+            }
+        }
+        core::hint::black_box(seen);
+    }
+
     /// Reads for a program. All bytes must be allocated and written.
     pub(crate) fn load(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let (allocation, offset) = self.device(address, out.len())?;
@@ -257,6 +277,21 @@ impl Memory {
         }
         allocation.read(offset, out);
         Ok(())
+    }
+
+    /// Reads for a program. Bytes that nobody has written are drawn with a seed; returns whether there are none of them.
+    pub(crate) fn load_any(&self, address: u64, out: &mut [u8], seed: u64) -> Result<bool, Fault> {
+        let (allocation, offset) = self.device(address, out.len())?;
+        allocation.read(offset, out);
+        if allocation.written(offset, out.len()) {
+            return Ok(true);
+        }
+        for (at, byte) in out.iter_mut().enumerate() {
+            if !allocation.written(offset + at, 1) {
+                *byte = Random::new(seed, address + at as u64).next() as u8;
+            }
+        }
+        Ok(false)
     }
 
     /// Writes for a program.

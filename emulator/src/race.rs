@@ -156,6 +156,8 @@ pub(crate) struct Who<'a> {
     /// For the reads of a copy, the end of the read: a number in the grid, and the count at which the read is
     /// over.
     pub(crate) until: Option<(u32, u32)>,
+    /// Whether it stores what other stores like it do, those of threads or those of copies, so that it need not be ordered with them.
+    pub(crate) repeats: bool,
 }
 
 /// An earlier access that races with the current one.
@@ -186,7 +188,7 @@ mod tests {
 
     fn who(warp: u32, view: &View) -> Who<'_> {
         let team = if warp < 2 { TEAM } else { OTHER };
-        Who { warp, by: By::All(1), pc: warp, count: 1, view, team, until: None }
+        Who { warp, by: By::All(1), pc: warp, count: 1, view, team, until: None, repeats: false }
     }
 
     #[test]

@@ -79,6 +79,12 @@ pub struct Options<'a> {
     pub stop: Option<&'a AtomicBool>,
     /// Collects debatable faults, which then do not end the launch. Default: `None`; they end it as any other.
     pub warnings: Option<&'a Warnings>,
+    /// Where warnings are collected, memory that nobody has written holds bytes drawn with this seed: a kernel that does the same for
+    /// two seeds does not depend on them. Default: 0.
+    pub garbage: u64,
+    /// Whether `elect.sync` chooses the lowest lane under every schedule, as all cards so far do. The ISA does not say which lane it
+    /// chooses. Default: `false`.
+    pub lowest_elected: bool,
     /// Records everything that happens. Default: `None`, which records nothing.
     pub trace: Option<&'a Recorder>,
 }
@@ -95,6 +101,8 @@ impl Default for Options<'_> {
             progress: None,
             stop: None,
             warnings: None,
+            garbage: 0,
+            lowest_elected: false,
             trace: None,
         }
     }
@@ -119,6 +127,8 @@ impl fmt::Debug for Options<'_> {
             .field("progress", &self.progress.is_some())
             .field("stop", &self.stop)
             .field("warnings", &self.warnings.is_some())
+            .field("garbage", &self.garbage)
+            .field("lowest_elected", &self.lowest_elected)
             .field("trace", &self.trace.is_some())
             .finish()
     }

@@ -5,10 +5,12 @@
 
 mod multiplies;
 
+use core::cell::Cell;
 use std::collections::BTreeMap;
 
 use crate::clock::{Clock, View};
 use crate::mbarrier::{Landed, Mbarrier};
+use crate::schedule::Random;
 use crate::trap::{Fault, Owner};
 
 /// Where dynamic shared memory begins in the shared window.
@@ -116,6 +118,9 @@ pub(crate) struct Shared {
     /// By warpgroup and granule: the number of the last multiply that reads the granule, plus one, and the warps of the
     /// warpgroup that read it, one bit each.
     multiplied: Vec<Vec<(u32, u8)>>,
+    /// Whether bytes that nobody has written may be read, and those that were since somebody asked: offset and number of bytes.
+    lenient: bool,
+    noticed: Cell<Option<(u32, u32)>>,
 }
 
 /// The clock indices of one CTA.
@@ -148,7 +153,32 @@ impl Shared {
             counted: BTreeMap::new(),
             places: None,
             multiplied: Vec::new(),
+            lenient: false,
+            noticed: Cell::new(None),
         }
+    }
+
+    /// Bytes that nobody has written hold what `draw` gives, and a read of them is noticed, not refused.
+    pub(crate) fn filled(mut self, mut draw: Random) -> Self {
+        for word in self.bytes[BASE as usize..].chunks_mut(8) {
+            word.copy_from_slice(&draw.next().to_le_bytes()[..word.len()]);
+        }
+        Self { lenient: true, ..self }
+    }
+
+    /// The fault of a read of unwritten bytes since this was last asked, if such reads are not refused.
+    pub(crate) fn noticed(&self) -> Option<Fault> {
+        let (offset, bytes) = self.noticed.take()?;
+        Some(Fault::SharedUninitialised { offset: reported(offset), bytes })
+    }
+
+    /// Bytes are read that nobody has written.
+    fn unwritten(&self, offset: u32, bytes: u32) -> Result<(), Fault> {
+        if self.lenient {
+            self.noticed.set(Some((offset, bytes)));
+            return Ok(());
+        }
+        Err(Fault::SharedUninitialised { offset: reported(offset), bytes })
     }
 
     /// Sets the clock indices of multiplies and of the phases of mbarriers.
@@ -207,9 +237,18 @@ impl Shared {
         Self::free_of_barriers(granule, offset, mask)?;
         landed(granule, mask, (offset, bytes))?;
         if granule.written & mask != mask {
-            return Err(Fault::SharedUninitialised { offset: reported(offset), bytes });
+            self.unwritten(offset, bytes)?;
         }
         Ok(&self.bytes[offset as usize..(offset + bytes) as usize])
+    }
+
+    /// Whether a range holds these bytes, all of them written.
+    pub(crate) fn holds(&self, offset: u32, data: &[u8]) -> bool {
+        let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let written = |(index, mask): (usize, u16)| self.granules[index].written & mask == mask;
+        self.bounds(offset, bytes, 1).is_ok()
+            && Self::masks(offset, bytes).all(written)
+            && self.bytes[offset as usize..(offset + bytes) as usize] == *data
     }
 
     /// A generic store of 1 to 16 naturally aligned bytes by a thread.
@@ -233,19 +272,19 @@ impl Shared {
     /// used. The caller has checked the bounds.
     #[inline]
     pub(crate) fn take_read(&mut self, offset: u32, wanted: bool) -> Result<(), Fault> {
-        let granule = &mut self.granules[(offset / GRANULE) as usize];
-        if !granule.is_readable() {
-            Self::readable(granule, offset, wanted)?;
+        if !self.granules[(offset / GRANULE) as usize].is_readable() {
+            self.readable(offset, wanted)?;
         }
-        granule.reads += 1;
+        self.granules[(offset / GRANULE) as usize].reads += 1;
         Ok(())
     }
 
     /// Refuses an asynchronous read of a chunk that may not be read.
-    fn readable(granule: &Granule, offset: u32, wanted: bool) -> Result<(), Fault> {
+    fn readable(&self, offset: u32, wanted: bool) -> Result<(), Fault> {
+        let granule = &self.granules[(offset / GRANULE) as usize];
         landed(granule, u16::MAX, (offset, GRANULE))?;
         if wanted && granule.written != u16::MAX {
-            return Err(Fault::SharedUninitialised { offset: reported(offset), bytes: GRANULE });
+            self.unwritten(offset, GRANULE)?;
         }
         Self::free_of_barriers(granule, offset, u16::MAX)
     }
@@ -510,20 +549,6 @@ impl Shared {
         for &(last, readers) in table.get(Self::range(offset, bytes)).unwrap_or_default() {
             let waited = |warp: usize| self.waited(warp).is_none_or(|place| view.executed(place) >= last);
             if (0..4).any(|quarter| readers >> quarter & 1 == 1 && !waited(4 * group + quarter)) {
-                return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses to overwrite bytes that multiplies have read, if the thread does not know that they have been
-    /// waited for.
-    fn multiplied(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
-        for (group, table) in self.multiplied.iter().enumerate() {
-            let last =
-                table.get(Self::range(offset, bytes)).unwrap_or_default().iter().map(|(last, _)| *last).max();
-            let (last, place) = (last.unwrap_or(0), self.multiplies(group));
-            if place.is_some_and(|place| view.executed(place) < last) {
                 return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
             }
         }

@@ -2,6 +2,7 @@
 
 mod strand;
 
+use core::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 use strand::Strand;
@@ -13,6 +14,7 @@ use crate::flight::{MapRead, Store, ThreadCopy};
 use crate::graph::Rounds;
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::program::{Program, class};
+use crate::schedule::Random;
 use crate::step::Local;
 use crate::trap::Fault;
 use crate::views::Views;
@@ -74,6 +76,9 @@ pub(crate) struct Registers<'p> {
     pub(crate) alive: u32,
     /// Number of `wgmma.fence` instructions executed.
     fences: u32,
+    /// Whether values that nobody has written may be read, and the fault of the last such read since somebody asked.
+    lenient: bool,
+    noticed: RefCell<Option<Fault>>,
 }
 
 impl<'p> Registers<'p> {
@@ -89,7 +94,34 @@ impl<'p> Registers<'p> {
             active: alive,
             alive,
             fences: 0,
+            lenient: false,
+            noticed: RefCell::new(None),
         }
+    }
+
+    /// Values that nobody has written are what `draw` gives, and a read of them is noticed, not refused.
+    fn fill(&mut self, draw: &mut Random) {
+        self.lenient = true;
+        self.predicates.iter_mut().for_each(|lanes| *lanes = draw.next() as u32);
+        self.narrow.iter_mut().flatten().for_each(|value| *value = draw.next() as u32);
+        self.wide.iter_mut().flatten().for_each(|value| *value = draw.next());
+    }
+
+    /// The fault of a read of an unwritten value since this was last asked, if such reads are not refused.
+    pub(crate) fn noticed(&self) -> Option<Fault> {
+        self.noticed.take()
+    }
+
+    /// Some lanes read a value that was never written.
+    fn missing(&self, reg: Reg, missing: u32) -> Result<(), Fault> {
+        let undefined = self.undefined.get(&reg.0).filter(|(lanes, _)| lanes & missing != 0);
+        let fault =
+            undefined.map_or(Fault::RegisterUninitialised { register: reg.0 }, |(_, fault)| fault.clone());
+        if self.lenient {
+            self.noticed.replace(Some(fault));
+            return Ok(());
+        }
+        Err(fault)
     }
 
     fn slot(&self, reg: Reg) -> usize {
@@ -97,13 +129,13 @@ impl<'p> Registers<'p> {
     }
 
     fn may_read(&mut self, reg: Reg) -> Result<usize, Fault> {
-        let access = &mut self.access[reg.0 as usize];
-        let missing = self.active & !access.written;
+        let missing = self.active & !self.access[reg.0 as usize].written;
         if missing != 0 {
-            let undefined = self.undefined.get(&reg.0).filter(|(lanes, _)| lanes & missing != 0);
-            let unwritten = Fault::RegisterUninitialised { register: reg.0 };
-            return Err(undefined.map_or(unwritten, |(_, fault)| fault.clone()));
+            self.missing(reg, missing)?;
+            // It is said once.
+            self.access[reg.0 as usize].written |= missing;
         }
+        let access = &mut self.access[reg.0 as usize];
         if access.in_flight > 0 {
             return Err(Fault::RegisterInFlight { register: reg.0, write: false });
         }
@@ -146,6 +178,7 @@ impl<'p> Registers<'p> {
     }
 
     /// Reads a value of up to 32 bits.
+    #[inline]
     pub(crate) fn read(&mut self, operand: Operand) -> Result<Lanes<u32>, Fault> {
         Ok(match operand {
             Operand::Imm(bits) => [bits as u32; 32],
@@ -157,6 +190,7 @@ impl<'p> Registers<'p> {
     }
 
     /// Reads a value of 64 bits.
+    #[inline]
     pub(crate) fn read_wide(&mut self, operand: Operand) -> Result<Lanes<u64>, Fault> {
         Ok(match operand {
             Operand::Imm(bits) => [bits; 32],
@@ -228,14 +262,26 @@ impl<'p> Registers<'p> {
 
     /// Reads a value that must be the same in every active lane.
     pub(crate) fn uniform(&mut self, operand: Operand, name: &'static str) -> Result<u32, Fault> {
-        let values = self.read(operand)?;
-        same(&values, self.active).ok_or(Fault::NotUniform { operand: name })
+        let uniform = match operand {
+            Operand::Imm(bits) => Some(bits as u32),
+            Operand::Reg(reg) => {
+                let slot = self.may_read(reg)?;
+                same(&self.narrow[slot], self.active)
+            }
+        };
+        uniform.ok_or(Fault::NotUniform { operand: name })
     }
 
     /// Reads a 64-bit value that must be the same in every active lane.
     pub(crate) fn uniform_wide(&mut self, operand: Operand, name: &'static str) -> Result<u64, Fault> {
-        let values = self.read_wide(operand)?;
-        same(&values, self.active).ok_or(Fault::NotUniform { operand: name })
+        let uniform = match operand {
+            Operand::Imm(bits) => Some(bits),
+            Operand::Reg(reg) => {
+                let slot = self.may_read(reg)?;
+                same(&self.wide[slot], self.active)
+            }
+        };
+        uniform.ok_or(Fault::NotUniform { operand: name })
     }
 
     pub(crate) fn write_predicate(&mut self, reg: Reg, values: u32) -> Result<(), Fault> {
@@ -244,12 +290,14 @@ impl<'p> Registers<'p> {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn write(&mut self, reg: Reg, values: &Lanes<u32>) -> Result<(), Fault> {
         let (slot, active) = (self.may_write(reg)?, self.active);
         merge(&mut self.narrow[slot], values, active);
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn write_wide(&mut self, reg: Reg, values: &Lanes<u64>) -> Result<(), Fault> {
         let (slot, active) = (self.may_write(reg)?, self.active);
         merge(&mut self.wide[slot], values, active);
@@ -303,9 +351,11 @@ impl<'p> Registers<'p> {
         if fences == 0 || access.touched == fences + 1 || other_shape {
             return Err(Fault::MissingWgmmaFence { register: reg.0 });
         }
-        if needs_value && self.alive & !access.written != 0 {
-            return Err(Fault::RegisterUninitialised { register: reg.0 });
+        let missing = self.alive & !access.written;
+        if needs_value && missing != 0 {
+            self.missing(reg, missing)?;
         }
+        let access = &mut self.access[reg.0 as usize];
         access.in_flight += 1;
         (access.written, access.shape, access.shape_epoch) = (ALL, n, fences);
         Ok(())
@@ -322,9 +372,11 @@ impl<'p> Registers<'p> {
         if fences == 0 || access.touched == fences + 1 {
             return Err(Fault::MissingWgmmaFence { register: reg.0 });
         }
-        if self.alive & !access.written != 0 {
-            return Err(Fault::RegisterUninitialised { register: reg.0 });
+        let missing = self.alive & !access.written;
+        if missing != 0 {
+            self.missing(reg, missing)?;
         }
+        let access = &mut self.access[reg.0 as usize];
         access.in_flight += 1;
         (access.shape, access.shape_epoch) = (INPUT, fences);
         Ok(())
@@ -346,7 +398,12 @@ impl<'p> Registers<'p> {
 
 fn same<T: Copy + PartialEq>(values: &Lanes<T>, active: u32) -> Option<T> {
     let first = values[active.trailing_zeros().min(31) as usize];
-    lanes(active).all(|lane| values[lane] == first).then_some(first)
+    let alike = if active == ALL {
+        values.iter().fold(true, |all, value| all & (*value == first))
+    } else {
+        lanes(active).all(|lane| values[lane] == first)
+    };
+    alike.then_some(first)
 }
 
 fn merge<T: Copy>(into: &mut Lanes<T>, values: &Lanes<T>, active: u32) {
@@ -417,6 +474,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) acquired: Lanes<Option<(u64, u64)>>,
     /// The last poll of words: the operation, and a hash of the values.
     pub(crate) look: Option<(usize, u64)>,
+    /// The values that the last poll at each operation found.
+    pub(crate) looks: BTreeMap<usize, u64>,
     /// The words that it has polled twice in a row: address, number of bytes and value.
     pub(crate) watched: Vec<(u64, usize, u64)>,
     /// The reduction of the barrier that the warp waits at, and its destination.
@@ -430,6 +489,12 @@ pub(crate) struct Warp<'p> {
 }
 
 impl<'p> Warp<'p> {
+    /// Its registers hold what `draw` gives before they are written.
+    pub(crate) fn filled(mut self, mut draw: Random) -> Self {
+        self.registers.fill(&mut draw);
+        self
+    }
+
     pub(crate) fn new(program: &'p Program, (cta, index): (usize, u32), place: usize, held: u32) -> Self {
         // The last warp of a CTA may have fewer threads.
         let threads = program.function.threads().saturating_sub(index * 32);
@@ -465,6 +530,7 @@ impl<'p> Warp<'p> {
             maps: Vec::new(),
             acquired: [None; 32],
             look: None,
+            looks: BTreeMap::new(),
             watched: Vec::new(),
             reduces: None,
             missed: None,

@@ -27,10 +27,20 @@ impl Program {
     /// All faults that the verifier found.
     pub fn new(function: Function) -> Result<Self, VerifyError> {
         let function = Arc::new(function.verify()?);
-        let text: Arc<str> = ptx::module_text(&function).into();
+        let text = ptx::module_text(&function).into();
+        Ok(Self { function, text, digest: 0, scheduler: None, described: false }.hashed())
+    }
+
+    /// The same program with the text that it was read from: that is what a driver compiles. Both must have the same entry and parameters.
+    #[must_use]
+    pub fn with_text(self, text: &str) -> Self {
+        Self { text: text.into(), ..self }.hashed()
+    }
+
+    fn hashed(self) -> Self {
         let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        Ok(Self { function, text, digest: hasher.finish(), scheduler: None, described: false })
+        self.text.hash(&mut hasher);
+        Self { digest: hasher.finish(), ..self }
     }
 
     /// The program of a kernel whose interface [declares](crate::declare) its parameters, verified and printed.

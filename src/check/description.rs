@@ -46,6 +46,7 @@ struct RawLaunch {
     #[serde(default)]
     buffer: Vec<RawBuffer>,
     launches: Option<u32>,
+    any_elected: Option<bool>,
     #[serde(default)]
     suppress: Vec<String>,
 }
@@ -185,7 +186,8 @@ impl RawLaunch {
         if launches == 0 {
             return Err(wrong("launches", "it is 0, at least 1 was needed".into()));
         }
-        let launch = Launch { kernels, buffers, launches, suppressions };
+        let any_elected = self.any_elected.unwrap_or_default();
+        let launch = Launch { kernels, buffers, launches, any_elected, suppressions };
         launch.check_names()?;
         Ok(launch)
     }

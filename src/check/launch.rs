@@ -13,6 +13,9 @@ pub struct Launch {
     pub buffers: Vec<Buffer>,
     /// How often the kernels are launched on the same memory: from the second time on they find what they have left.
     pub launches: u32,
+    /// Whether `elect.sync` may choose any lane, as the PTX ISA says. If not, it chooses the lowest one, as all cards so far do, and as
+    /// CUTLASS relies on.
+    pub any_elected: bool,
     /// Findings that are expected.
     pub suppressions: Vec<super::Suppression>,
 }

@@ -98,8 +98,12 @@ pub(super) fn mutated(
             let known = |fact: &&Fact| {
                 let Fact::Trap { trap, warning: true, .. } = fact else { return false };
                 let line = trap.place.as_ref().and_then(|place| Some(place.site.as_ref()?.line()));
-                let same = |of: &Finding| of.rule == trap.fault.rule() && of.line() == line;
-                unbroken.findings.iter().any(same)
+                // Which of two accesses comes second is the schedule's choice.
+                let at = |of: &Finding| {
+                    let others = of.related.iter().map(|(_, spot)| Some(spot.line));
+                    core::iter::once(of.line()).chain(others).any(|one| one == line)
+                };
+                unbroken.findings.iter().any(|of| of.rule == trap.fault.rule() && at(of))
             };
             match outcome.facts.iter().find(|fact| !known(fact)) {
                 Some(Fact::Trap { trap, .. }) => return Ok(Some(trap.fault.rule().name)),

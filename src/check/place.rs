@@ -19,6 +19,8 @@ pub(super) struct Placed<'l> {
     /// What each buffer holds at first; `None` for unwritten bytes.
     contents: Vec<Option<Vec<u8>>>,
     variables: Vec<Variable>,
+    /// The addresses of each kernel's variables.
+    addresses: Vec<Vec<u64>>,
     /// The arguments of each kernel.
     pub(super) arguments: Vec<Vec<abi::Argument>>,
 }
@@ -35,6 +37,7 @@ struct Place {
 }
 
 /// A variable of a module, which all kernels of the module share.
+#[derive(Clone)]
 struct Variable {
     place: Place,
     content: Vec<u8>,
@@ -47,8 +50,13 @@ impl Place {
         let slack = if align < 256 { align } else { align - 256 };
         let all = whole(bytes.saturating_add(slack));
         let base = memory.allocate(all);
+        Self { base, all, address: base, bytes: whole(bytes) }.aligned(base, align)
+    }
+
+    /// The same in an allocation that begins elsewhere, at a multiple of 256.
+    fn aligned(self, base: u64, align: u64) -> Self {
         let address = if align < 256 { base + align } else { base.next_multiple_of(align) };
-        Self { base, all, address, bytes: whole(bytes) }
+        Self { base, address, ..self }
     }
 }
 
@@ -60,14 +68,95 @@ impl<'l> Placed<'l> {
         }
         let (memory, buffers, variables, places) = Self::allocated(launch, functions);
         drop(memory);
-        let mut placed = Self { launch, buffers, contents: Vec::new(), variables, arguments: Vec::new() };
-        for buffer in &launch.buffers {
-            placed.contents.push(placed.content(buffer)?);
+        let (contents, arguments) = Default::default();
+        Self { launch, buffers, contents, variables, addresses: places, arguments }.filled(functions)
+    }
+
+    /// Fills in what depends on addresses: contents and arguments.
+    fn filled(mut self, functions: &[Function]) -> Result<Self, CheckError> {
+        let launch = self.launch;
+        self.contents = launch.buffers.iter().map(|buffer| self.content(buffer)).collect::<Result<_, _>>()?;
+        let kernels = launch.kernels.iter().zip(functions).zip(&self.addresses);
+        let lowered = kernels
+            .map(|((kernel, function), addresses)| self.lowered(&kernel.arguments, function, addresses));
+        self.arguments = lowered.collect::<Result<_, _>>()?;
+        Ok(self)
+    }
+
+    /// The same launch in other memory: `allocate` says where an allocation of so many bytes begins, at a multiple of 256.
+    pub(super) fn moved(
+        &self,
+        functions: &[Function],
+        allocate: &mut dyn FnMut(usize) -> Result<u64, CheckError>,
+    ) -> Result<Self, CheckError> {
+        let mut moved = Self {
+            launch: self.launch,
+            buffers: self.buffers.clone(),
+            contents: Vec::new(),
+            variables: self.variables.clone(),
+            addresses: self.addresses.clone(),
+            arguments: Vec::new(),
+        };
+        for (place, buffer) in moved.buffers.iter_mut().zip(&self.launch.buffers) {
+            *place = place.aligned(allocate(place.all)?, buffer.align);
         }
-        for ((kernel, function), addresses) in launch.kernels.iter().zip(functions).zip(places) {
-            placed.arguments.push(placed.lowered(&kernel.arguments, function, &addresses)?);
+        let mut known = BTreeMap::new();
+        for Variable { place, .. } in &mut moved.variables {
+            let before = place.address;
+            *place = place.aligned(allocate(place.all)?, 256);
+            known.insert(before, place.address);
         }
-        Ok(placed)
+        for address in moved.addresses.iter_mut().flatten() {
+            *address = known.get(address).copied().unwrap_or(*address);
+        }
+        moved.filled(functions)
+    }
+
+    /// Each allocation as it is before the first launch: where it begins, and its bytes. What nobody has written has every bit set.
+    pub(super) fn images(&self) -> impl Iterator<Item = (u64, Vec<u8>)> + '_ {
+        let image = |place: &Place, content: Option<&[u8]>| {
+            let mut bytes = vec![0xFF; place.all];
+            if let Some(content) = content {
+                let start = (place.address - place.base) as usize;
+                bytes[start..start + content.len()].copy_from_slice(content);
+            }
+            (place.base, bytes)
+        };
+        let buffers = self.buffers.iter().zip(&self.contents);
+        let buffers = buffers.map(move |(place, content)| image(place, content.as_deref()));
+        buffers
+            .chain(self.variables.iter().map(move |Variable { place, content }| image(place, Some(content))))
+    }
+
+    /// The bytes of a buffer among those of its allocation.
+    pub(super) fn part(&self, number: usize) -> core::ops::Range<usize> {
+        let Place { base, address, bytes, .. } = self.buffers[number];
+        let start = (address - base) as usize;
+        start..start + bytes
+    }
+
+    /// The address in other memory of an address in this one.
+    pub(super) fn address_in(&self, other: &Self) -> impl Fn(u64) -> Option<u64> + use<> {
+        let places = |placed: &Self| -> Vec<Place> {
+            placed
+                .buffers
+                .iter()
+                .chain(placed.variables.iter().map(|variable| &variable.place))
+                .copied()
+                .collect()
+        };
+        let both: Vec<(Place, Place)> = places(self).into_iter().zip(places(other)).collect();
+        move |address| {
+            let inside =
+                |place: &Place| address >= place.address && address - place.address <= place.bytes as u64;
+            let (own, other) = both.iter().find(|(own, _)| inside(own))?;
+            Some(address - own.address + other.address)
+        }
+    }
+
+    /// Where a buffer begins.
+    pub(super) fn buffer(&self, number: usize) -> u64 {
+        self.buffers[number].address
     }
 
     /// Memory, the places of the buffers and the variables, and the addresses of each kernel's variables.

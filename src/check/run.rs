@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use emulator::{Failure, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
+use emulator::{Failure, Fault, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
 use ptx::Function;
 use ptx::abi::Grid;
 use ptx::read::Module;
@@ -114,9 +114,9 @@ fn read_one(kernel: &Kernel) -> Result<Function, CheckError> {
 /// A launch whose programs are ready to run.
 pub(super) struct Trial<'l> {
     pub(super) launch: &'l Launch,
-    placed: Arc<Placed<'l>>,
-    programs: Vec<Program>,
-    names: Vec<String>,
+    pub(super) placed: Arc<Placed<'l>>,
+    pub(super) programs: Vec<Program>,
+    pub(super) names: Vec<String>,
 }
 
 /// Something that went wrong under a schedule.
@@ -133,6 +133,33 @@ impl Fact {
     pub(super) fn kernel(&self) -> usize {
         let (Self::Trap { kernel, .. } | Self::Buffer { kernel, .. }) = self;
         *kernel
+    }
+
+    /// Whether it is a warning of a read of bytes that nobody has written.
+    fn is_unwritten(&self) -> bool {
+        let Self::Trap { trap, warning: true, .. } = self else { return false };
+        matches!(
+            trap.fault,
+            Fault::RegisterUninitialised { .. }
+                | Fault::SharedUninitialised { .. }
+                | Fault::GlobalUninitialised { .. }
+        )
+    }
+
+    /// What the read bytes decide is an error.
+    fn matters(&mut self) {
+        let unwritten = self.is_unwritten();
+        if let Self::Trap { warning, .. } = self {
+            *warning &= !unwritten;
+        }
+    }
+
+    /// The fact in words.
+    fn told(&self) -> String {
+        match self {
+            Self::Trap { trap, .. } => trap.to_string(),
+            Self::Buffer { message, .. } => message.clone(),
+        }
     }
 
     /// Whether the run went on after it.
@@ -220,18 +247,40 @@ impl<'l> Trial<'l> {
     pub(super) fn fuel(&self, first: &Outcome, most: u64) -> u64 {
         // Clusters that poll execute more under other schedules. A first run that failed says little of the others.
         let ended = first.ends.is_empty();
-        if ended { most.min(1 << 24) } else { most.min(first.instructions * 16 + (1 << 16)) }
+        if ended { most.min(1 << 24) } else { most.min(first.instructions * 16 + (1 << 20)) }
     }
 
-    /// Runs the launches under a schedule, up to the first fault.
+    /// Runs the launches under a schedule, up to the first fault. If bytes are read that nobody has written, it runs them again with
+    /// other bytes there: if then something else happens, those reads are errors.
     pub(super) fn run(
+        &self,
+        by: (Schedule, u64),
+        fuel: u64,
+        watched: (Option<&AtomicBool>, Option<Traced<'_>>),
+    ) -> Result<Outcome, CheckError> {
+        let (mut outcome, held) = self.run_with(by, fuel, watched, 0)?;
+        if outcome.facts.iter().any(Fact::is_unwritten) {
+            let (other, otherwise) = self.run_with(by, fuel, (watched.0, None), 1)?;
+            let told = |outcome: &Outcome| outcome.facts.iter().map(Fact::told).collect::<Vec<_>>();
+            if held != otherwise || told(&outcome) != told(&other) {
+                outcome.facts.iter_mut().for_each(Fact::matters);
+                outcome.ends.clear();
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Also returns a digest of each buffer that means something, unless a kernel trapped.
+    fn run_with(
         &self,
         (schedule, seed): (Schedule, u64),
         fuel: u64,
         (stop, trace): (Option<&AtomicBool>, Option<Traced<'_>>),
-    ) -> Result<Outcome, CheckError> {
+        garbage: u64,
+    ) -> Result<(Outcome, Vec<u64>), CheckError> {
         let mut memory = self.placed.memory()?;
         let mut outcome = Outcome::default();
+        let mut written = Written::new(self, &memory)?;
         for launch in 1..=self.launch.launches {
             if launch > 1 {
                 self.placed.restore(&mut memory)?;
@@ -240,6 +289,8 @@ impl<'l> Trial<'l> {
                 let warnings = Warnings::new();
                 let options = emulator::Options {
                     warnings: Some(&warnings),
+                    garbage,
+                    lowest_elected: !self.launch.any_elected,
                     schedule,
                     seed,
                     fuel,
@@ -253,17 +304,19 @@ impl<'l> Trial<'l> {
                 };
                 let grid = Grid { ctas: kernel.grid };
                 let ran = program.launch(grid, &self.placed.arguments[number], &memory, &options);
-                outcome.facts.extend(warnings.list().into_iter().map(|trap| Fact::Trap {
-                    kernel: number,
-                    launch,
-                    trap: Box::new(trap),
-                    warning: true,
-                }));
+                for trap in warnings.list() {
+                    let Some(warning) = written.judge(&trap) else { continue };
+                    let trap = Box::new(trap);
+                    outcome.facts.push(Fact::Trap { kernel: number, launch, trap, warning });
+                }
                 match ran {
-                    Ok(report) => outcome.instructions += report.instructions,
+                    Ok(report) => {
+                        outcome.instructions += report.instructions;
+                        written.kernel_ran(&memory)?;
+                    }
                     Err(Failure::Trap(trap)) => {
                         outcome.facts.push(Fact::Trap { kernel: number, launch, trap, warning: false });
-                        return Ok(outcome);
+                        return Ok((outcome, Vec::new()));
                     }
                     Err(Failure::Argument(error)) => return Err(CheckError::Argument(error.to_string())),
                     Err(Failure::Emulator(error)) => return Err(error.into()),
@@ -273,13 +326,26 @@ impl<'l> Trial<'l> {
             }
             self.results(&memory, launch, &mut outcome)?;
             if outcome.facts.iter().any(|fact| !fact.is_warning()) {
-                return Ok(outcome);
+                break;
             }
         }
-        for number in 0..self.launch.buffers.len() {
-            outcome.ends.push(crate::verify::fnv(&self.placed.held(&memory, number)?.bytes));
+        let mut held = Vec::new();
+        for (number, buffer) in self.launch.buffers.iter().enumerate() {
+            let digest = self.digest(&memory, number)?;
+            outcome.ends.push(digest);
+            if !matches!(buffer.expect, Expect::Anything) {
+                held.push(digest);
+            }
         }
-        Ok(outcome)
+        if outcome.facts.iter().any(|fact| !fact.is_warning()) {
+            outcome.ends.clear();
+        }
+        Ok((outcome, held))
+    }
+
+    /// A digest of what a buffer holds.
+    fn digest(&self, memory: &Memory, number: usize) -> Result<u64, CheckError> {
+        Ok(crate::verify::fnv(&self.placed.held(memory, number)?.bytes))
     }
 
     /// Compares every buffer with what it must hold after a launch.
@@ -359,6 +425,48 @@ impl<'l> Trial<'l> {
         let all = self.launch.buffers.iter().zip(ends).zip(&outcome.ends);
         let differ = all.filter(|((buffer, first), end)| is_free(buffer) && first != end);
         differ.map(|((buffer, _), _)| buffer.name.clone()).collect()
+    }
+}
+
+/// Which buffers the kernels have written, where kernels may begin before the end of those before them.
+struct Written<'t, 'l> {
+    trial: &'t Trial<'l>,
+    /// For each buffer, a digest of it after the last kernel, and whether a kernel has changed it. Empty if no kernel begins early, or there
+    /// is only one: what runs before it may have written anything.
+    buffers: Vec<(u64, bool)>,
+}
+
+impl<'t, 'l> Written<'t, 'l> {
+    fn new(trial: &'t Trial<'l>, memory: &Memory) -> Result<Self, CheckError> {
+        let kernels = &trial.launch.kernels;
+        let mut new = Self { trial, buffers: Vec::new() };
+        if kernels.len() > 1 && kernels.iter().any(|kernel| kernel.dependent) {
+            let digest = |number| Ok((trial.digest(memory, number)?, false));
+            new.buffers = (0..trial.launch.buffers.len()).map(digest).collect::<Result<_, CheckError>>()?;
+        }
+        Ok(new)
+    }
+
+    fn kernel_ran(&mut self, memory: &Memory) -> Result<(), CheckError> {
+        for (number, (digest, changed)) in self.buffers.iter_mut().enumerate() {
+            let now = self.trial.digest(memory, number)?;
+            *changed |= now != *digest;
+            *digest = now;
+        }
+        Ok(())
+    }
+
+    /// Whether a warning is one; `None` if it is none. An early access to memory that no kernel before it writes is right, and to other memory
+    /// wrong.
+    fn judge(&self, trap: &Trap) -> Option<bool> {
+        let Fault::GridNotAwaited { address } = trap.fault else { return Some(true) };
+        let owner = self.trial.placed.owner(address).map(|(name, _)| name);
+        let buffers = self.trial.launch.buffers.iter().zip(&self.buffers);
+        let mut known = buffers.filter(|(buffer, _)| Some(buffer.name.as_str()) == owner);
+        match known.next() {
+            Some((_, (_, false))) => None,
+            Some(_) | None => Some(false),
+        }
     }
 }
 

@@ -196,3 +196,118 @@ fn every_barrier_that_is_needed_is_missed_when_it_is_left_out() {
     assert!(mutants.to_string().ends_with("measured  1 of 2 mutants that are executed, 50.0 %"), "{mutants}");
     assert!(mutants.mutants[0].spot.text.contains("0, 64;"), "{mutants}");
 }
+
+/// A kernel of 64 threads in PTX: `%r1` is the thread, `%rd1` the address of its word of `x` and `%rd2` of `y`, `%r2` that of its word of shared memory.
+fn text(body: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x, .param .u64 y)\n.reqntid 64, 1, 1\n{{\n\
+         .reg .b32 %r<9>;\n.reg .b64 %rd<6>;\n.reg .pred %p<4>;\n.extern .shared .align 16 .b8 all[];\n\
+         ld.param.u64 %rd1, [x];\nld.param.u64 %rd2, [y];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd3, %r1, 4;\n\
+         add.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\nmov.u32 %r2, all;\nmad.lo.u32 %r2, %r1, 4, %r2;\n{body}\nret;\n}}\n"
+    )
+}
+
+/// What compilers emit though the ISA leaves it open is a warning where nothing comes of it, and an error where something does.
+#[test]
+fn what_matters_to_nobody_is_a_warning() {
+    let warning = |rule| Some((rule, Severity::Warning));
+    let error = |rule| Some((rule, Severity::Error));
+    for (why, body, expected) in [
+        (
+            "a row beyond the end is loaded and not stored",
+            "setp.lt.u32 %p1, %r1, 40;\n@%p1 st.shared.b32 [%r2], %r1;\nld.shared.b32 %r3, [%r2];\nadd.u32 %r3, %r3, 1;\n@%p1 st.global.b32 [%rd2], %r3;",
+            warning("shared-uninitialised"),
+        ),
+        (
+            "and is stored",
+            "setp.lt.u32 %p1, %r1, 40;\n@%p1 st.shared.b32 [%r2], %r1;\nld.shared.b32 %r3, [%r2];\nadd.u32 %r3, %r3, 1;\nst.global.b32 [%rd2], %r3;",
+            error("shared-uninitialised"),
+        ),
+        (
+            "and decides a branch",
+            "setp.lt.u32 %p1, %r1, 40;\n@%p1 st.shared.b32 [%r2], %r1;\nld.shared.b32 %r3, [%r2];\nand.b32 %r3, %r3, 1;\nsetp.eq.u32 %p2, %r3, 0;\n\
+             @%p2 bra END;\nst.global.b32 [%rd2], %r1;\nEND:",
+            error("shared-uninitialised"),
+        ),
+        (
+            "a register beyond the end is computed with and not stored",
+            "setp.lt.u32 %p1, %r1, 40;\n@%p1 ld.global.b32 %r3, [%rd1];\nadd.u32 %r3, %r3, 1;\n@%p1 st.global.b32 [%rd2], %r3;",
+            warning("register-uninitialised"),
+        ),
+        (
+            "and is stored",
+            "setp.lt.u32 %p1, %r1, 40;\n@%p1 ld.global.b32 %r3, [%rd1];\nadd.u32 %r3, %r3, 1;\nst.global.b32 [%rd2], %r3;",
+            error("register-uninitialised"),
+        ),
+        (
+            "y is read before anybody writes it, for nothing",
+            "ld.global.b32 %r3, [%rd2];\nst.global.b32 [%rd2], %r1;",
+            warning("global-uninitialised"),
+        ),
+        (
+            "and for a sum",
+            "ld.global.b32 %r3, [%rd2];\nadd.u32 %r3, %r3, %r1;\nst.global.b32 [%rd2], %r3;",
+            error("global-uninitialised"),
+        ),
+        (
+            "two warps store the same",
+            "st.shared.b32 [all], 7;\nst.global.b32 [%rd2], %r1;",
+            warning("shared-race"),
+        ),
+        (
+            "two warps store what differs",
+            "and.b32 %r4, %r1, 32;\nst.shared.b32 [all], %r4;\nst.global.b32 [%rd2], %r1;",
+            error("shared-race"),
+        ),
+        (
+            "a warp takes its own arrival for the first turn",
+            "setp.gt.u32 %p1, %r1, 31;\n@!%p1 bra FIRST;\nbar.sync 2, 64;\nbra END;\nFIRST:\nbar.arrive 1, 64;\nbar.sync 1, 64;\nbar.arrive 2, 64;\nEND:\n\
+             st.global.b32 [%rd2], %r1;",
+            None,
+        ),
+        (
+            "it arrives for others that never come",
+            "setp.gt.u32 %p1, %r1, 31;\n@%p1 bra END;\nbar.arrive 1, 64;\nEND:\nst.global.b32 [%rd2], %r1;",
+            warning("barrier-incomplete"),
+        ),
+        (
+            "it waits for others that never come",
+            "setp.gt.u32 %p1, %r1, 31;\n@%p1 bra END;\nbar.sync 1, 64;\nEND:\nst.global.b32 [%rd2], %r1;",
+            error("hang"),
+        ),
+        (
+            "the address of a CTA that is not there, unused",
+            "mapa.shared::cluster.u32 %r3, %r2, 1;\nst.global.b32 [%rd2], %r1;",
+            None,
+        ),
+        (
+            "and used",
+            "mapa.shared::cluster.u32 %r3, %r2, 1;\nst.shared::cluster.b32 [%r3], 1;\nst.global.b32 [%rd2], %r1;",
+            error("shared-other-cta"),
+        ),
+    ] {
+        let mut launch = launch(&kernel("k", |_, _| ()), "");
+        launch.kernels[0].text = text(body);
+        let options = Options { schedules: 8, threads: 2, ..Options::default() };
+        let report = check(&launch, &options).expect(why);
+        let most = report.findings.iter().map(|finding| (finding.rule.name, finding.severity));
+        let worst = most.max_by_key(|(_, severity)| *severity == Severity::Error);
+        assert_eq!(worst, expected, "{why}: {report}");
+    }
+}
+
+/// A tensor store that every lane issues, and two polling loops with barriers: what CUTLASS and Triton do.
+#[test]
+fn polls_between_barriers_let_other_ctas_run() {
+    // Each CTA but the last waits for the flag of the next one, in a loop with barriers; the polled word goes through shared memory.
+    let body = "mov.u32 %r3, %ctaid.x;\nmov.u32 %r4, %nctaid.x;\nadd.u32 %r5, %r3, 1;\nsetp.eq.u32 %p1, %r5, %r4;\n\
+        setp.eq.u32 %p2, %r1, 0;\nld.param.u64 %rd4, [y];\nmul.wide.u32 %rd5, %r3, 4;\nadd.s64 %rd4, %rd4, %rd5;\n@%p1 bra DONE;\n\
+        LOOP:\nbar.sync 0;\n@%p2 ld.global.acquire.gpu.b32 %r6, [%rd4+4];\n@%p2 st.shared.b32 [all], %r6;\nbar.sync 0;\n\
+        ld.shared.b32 %r7, [all];\nsetp.eq.u32 %p3, %r7, 0;\n@%p3 bra LOOP;\nDONE:\nbar.sync 0;\n@%p2 st.global.release.gpu.b32 [%rd4], 1;";
+    let mut launch = launch(&kernel("k", |_, _| ()), "zeros = true\nrestore = true");
+    launch.kernels[0].text = text(body);
+    launch.kernels[0].grid = [5, 1, 1];
+    let report =
+        check(&launch, &Options { schedules: 12, threads: 2, ..Options::default() }).expect("it runs");
+    assert!(report.findings.is_empty(), "{report}");
+}

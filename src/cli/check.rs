@@ -24,7 +24,7 @@ source where the PTX states it. What a kernel is launched with stands in a descr
 
 Exit codes: 0 nothing found, 1 findings, 2 a file that is not read.",
     examples: "Examples:\n  falchion check softmax.ptx\n  falchion check softmax.ptx --launch small.toml --schedules 200\n  \
-               falchion check kernels/*.launch.toml --sarif found.sarif --baseline known.json\n  falchion check --rules",
+               falchion check kernels/*.launch.toml --sarif found.sarif --baseline known.json\n  falchion check --rules\n  falchion check kernel.ptx --against-device",
     run,
 };
 
@@ -43,6 +43,7 @@ fn run(given: &Given) -> Result<(), Failure> {
     let [baseline, kept] = ["baseline", "write-baseline"].map(|name| given.get::<PathBuf>(name));
     let (schedules, seed) = (given.value("schedules"), given.value("seed"));
     let (is_strict, mutate) = (given.flag("deny-warnings"), given.flag("mutate"));
+    let is_against = given.flag("against-device");
     given.finish("a check")?;
     if paths.is_empty() {
         refuse!("at least one FILE was needed, of PTX or a description of a launch; or --rules");
@@ -50,6 +51,9 @@ fn run(given: &Given) -> Result<(), Failure> {
     let alone = [("--launch", &description), ("--trace", &trace), ("--svg", &svg)];
     if let (Some((name, _)), [_, _, ..]) = (alone.iter().find(|(_, given)| given.is_some()), &paths[..]) {
         refuse!("{name} is for one FILE, {} were given", paths.len());
+    }
+    if is_against {
+        return against(&paths, description.as_deref());
     }
     [&json, &sarif, &trace, &svg, &kept].into_iter().flatten().try_for_each(|path| files::writable(path))?;
     let mut known = match &baseline {
@@ -59,12 +63,7 @@ fn run(given: &Given) -> Result<(), Failure> {
     let (mut reports, mut broken) = (Vec::new(), Vec::new());
     for path in &paths {
         let launch = launch(path, description.as_deref())?;
-        let about = |error: CheckError| {
-            // These name the file themselves.
-            let named =
-                matches!(error, CheckError::Read(_) | CheckError::Entry { .. } | CheckError::Verify { .. });
-            if named { usage!("{error}") } else { usage!("{}: {error}", path.display()) }
-        };
+        let about = |error| about(path, error);
         let bar = Progress::new(if mutate { "breaking" } else { "checking" });
         let show = |done, total| bar.show(done, total);
         let options = Options { schedules, seed, progress: Some(&show), ..Options::default() };
@@ -106,6 +105,29 @@ fn run(given: &Given) -> Result<(), Failure> {
     let count = |severity| all.iter().map(|report| report.count(severity)).sum::<usize>();
     let wrong = count(Severity::Error) + if is_strict { count(Severity::Warning) } else { 0 };
     if wrong > 0 { Err(Failure::Wrong) } else { Ok(()) }
+}
+
+/// Compares launches on the GPU with the emulator.
+fn against(paths: &[PathBuf], description: Option<&Path>) -> Result<(), Failure> {
+    let mut gpu = kernel::Gpu::new(0)?;
+    let mut is_wrong = false;
+    for (number, path) in paths.iter().enumerate() {
+        let launch = launch(path, description)?;
+        let comparison = check::against(&launch, &mut gpu).map_err(|error| about(path, error))?;
+        print(&comparison, number > 0)?;
+        is_wrong |= comparison.is_wrong();
+    }
+    if is_wrong { Err(Failure::Wrong) } else { Ok(()) }
+}
+
+/// An error of a launch, with its file.
+fn about(path: &Path, error: CheckError) -> Failure {
+    // These name the file themselves.
+    let named = matches!(error, CheckError::Read(_) | CheckError::Entry { .. } | CheckError::Verify { .. });
+    if let CheckError::Engine(error) = error {
+        return error.into();
+    }
+    if named { usage!("{error}") } else { usage!("{}: {error}", path.display()) }
 }
 
 /// The launch of a PTX file, or of its description.

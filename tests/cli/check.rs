@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::{falchion, folder, refused};
 
@@ -198,10 +199,45 @@ fn what_is_not_read_is_refused_with_its_place() {
             ("a file that is not there", &["none.ptx"], &["none.ptx"]),
             ("rules of a kernel", &[&right, "--rules"], &["FILE cannot be used with --rules"]),
             (
+                "a comparison as findings",
+                &[&right, "--against-device", "--sarif", "x"],
+                &["--against-device cannot be used with --sarif"],
+            ),
+            (
                 "mutants as findings",
                 &[&right, "--mutate", "--sarif", "x"],
                 &["--mutate cannot be used with --sarif"],
             ),
         ],
     );
+}
+
+/// On a stand-in for the driver, which executes nothing, every bit is compared, and the launch is found wrong.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_is_compared_with_the_emulator() {
+    let folder = kernels("check-against");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel/src/driver/stand_in/cuda.rs");
+    let mut compile = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    compile.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--cap-lints=allow"]);
+    compile.arg(source).arg("-o").arg(folder.join("libcuda.so.1"));
+    assert!(compile.status().expect("rustc runs").success());
+    let run = |library: &Path| {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_falchion"));
+        run.args(["check", "right.ptx", "--against-device"]).current_dir(&folder);
+        run.env("LD_LIBRARY_PATH", library).env("FALCHION_CACHE", "").env_remove("FALCHION_PTXAS");
+        let output = run.output().expect("the binary runs");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (code, text) = run(&folder);
+    assert_eq!(code, Some(1), "{text}");
+    for part in [
+        "device    Stand-in",
+        "element [0] of buffer `y` after `exchange` in launch 1: 4294967295 (0xffffffff) on the device, 63 (0x0000003f)",
+        "64 of 64 differ",
+        "the device has recorded nothing",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }

@@ -31,8 +31,9 @@ const CONDITIONS: [(&str, &str); 13] = [
 /// Options of random inputs, of more runs, and of exact sums: verdicts are the same.
 const VERDICTS: [&str; 3] = ["seed", "repeat", "exact"];
 
-/// Options that are accepted in no line: one word is the subject, and a record is written by a GPU.
-const NOWHERE: [&str; 4] = ["layout expr", "verify record", "verify replay", "check rules"];
+/// Options that are accepted in no line: one word is the subject, and a GPU is needed.
+const NOWHERE: [&str; 5] =
+    ["layout expr", "verify record", "verify replay", "check against-device", "check rules"];
 
 /// Commands that need a GPU, that list, or that delete.
 const ELSEWHERE: [&str; 7] = ["bench", "tune", "calibrate", "chart", "trim", "clear", "configs"];

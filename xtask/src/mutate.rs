@@ -48,12 +48,12 @@ pub(crate) struct Mutate {
     /// Run only mutants whose descriptions contain this text, for example `bar.sync id + 1`; not with --write
     #[arg(long)]
     mutant: Option<String>,
-    /// Run only every n-th mutant; not with --write
+    /// Run only every n-th mutant; with --write only with --seed
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     every: usize,
-    /// Draw one in --every mutants of each statement and change with this seed, of the kernels that docs/evidence/proof.tsv has, and
-    /// fail for a verdict that it does not have there
-    #[arg(long, conflicts_with_all = ["stale", "mutant", "write", "false_alarms"])]
+    /// Draw one in --every mutants of each statement and change with this seed. Without --write: of the kernels that
+    /// docs/evidence/proof.tsv has, and fail for a verdict that it does not have there
+    #[arg(long, conflicts_with_all = ["mutant", "false_alarms"])]
     seed: Option<u64>,
     /// Number of host threads [default: all processors]
     #[arg(long)]

@@ -18,8 +18,6 @@ pub(crate) struct Fast {
     a: Vec<OfA>,
     /// Per 8 columns: an element of B per k, parity of the column and each of 4 lanes.
     b: Vec<OfB>,
-    /// Whether no product of the elements is rounded.
-    exact: bool,
 }
 
 impl Fast {
@@ -28,7 +26,6 @@ impl Fast {
         let k = matrices.k_a;
         let (from_a, from_b) = (element(matrices.types.a()), element(matrices.types.b()));
         let from_a = |bits| if negate { -from_a(bits) } else { from_a(bits) };
-        self.exact = false;
         if matrices.places(0).is_some() {
             self.a.resize(matrices.a.len() / 32, [0.0; 32]);
             self.b.resize(matrices.b.len() / 8, [[0.0; 4]; 2]);
@@ -43,11 +40,11 @@ impl Fast {
         self.a.resize(8 * k, [0.0; 32]);
         self.b.resize(matrices.b.len() / 8, [[0.0; 4]; 2]);
         let sign = if negate { 1 << 15 } else { 0 };
-        let mut exact = [false; 2];
         if let Some(halves) = of_a {
-            exact[0] = match matrices.types.a() {
-                WgmmaElement::Bf16 => spread(halves, &mut self.a, |bits| from_bf16(bits ^ sign)),
-                _ => spread(halves, &mut self.a, |bits| from_f16(bits ^ sign)),
+            if matrices.types.a() == WgmmaElement::Bf16 {
+                spread(halves, &mut self.a, |bits| from_bf16(bits ^ sign))
+            } else {
+                spread(halves, &mut self.a, |bits| from_f16(bits ^ sign))
             };
         } else {
             for (row, elements) in matrices.a.chunks_exact(k).enumerate() {
@@ -57,9 +54,10 @@ impl Fast {
             }
         }
         if let Some(halves) = of_b {
-            exact[1] = match matrices.types.b() {
-                WgmmaElement::Bf16 => spread(halves, &mut self.b, from_bf16),
-                _ => spread(halves, &mut self.b, from_f16),
+            if matrices.types.b() == WgmmaElement::Bf16 {
+                spread(halves, &mut self.b, from_bf16)
+            } else {
+                spread(halves, &mut self.b, from_f16)
             };
         } else {
             for (column, elements) in matrices.b.chunks_exact(k).enumerate() {
@@ -68,7 +66,6 @@ impl Fast {
                 }
             }
         }
-        self.exact = exact == [true; 2];
     }
 
     /// Adds one warp's products to its accumulators.
@@ -92,14 +89,13 @@ impl Fast {
                 let lanes = registers.lent(reg);
                 let old = |parity: usize| lanes.map(|bits| from_f16((bits >> (16 * parity)) as u16));
                 let mut sums = start([old(0), old(1)]);
-                add_products(&mut sums, a(r % 2), b(r / 2), self.exact);
+                add_products(&mut sums, a(r % 2), b(r / 2));
                 *lanes = core::array::from_fn(|lane| {
                     u32::from(to_f16(sums[0][lane])) | u32::from(to_f16(sums[1][lane])) << 16
                 });
             }
         } else {
-            let exact = self.exact;
-            dispatch(Singles { registers, d, operands: (a, b), accumulate, exact });
+            dispatch(Singles { registers, d, operands: (a, b), accumulate });
         }
     }
 
@@ -136,13 +132,12 @@ struct Singles<'m, 'p, A, B> {
     /// A by half of the warp's rows, and B by 8 columns.
     operands: (A, B),
     accumulate: bool,
-    exact: bool,
 }
 
 impl<'o, A: Fn(usize) -> &'o [OfA], B: Fn(usize) -> &'o [OfB]> Vectors for Singles<'_, '_, A, B> {
     #[inline(always)]
-    fn run<const W: usize, const FUSED: bool>(self) {
-        let Self { registers, d, operands: (a, b), accumulate, exact } = self;
+    fn run<const W: usize>(self) {
+        let Self { registers, d, operands: (a, b), accumulate } = self;
         for (pair, regs) in d.as_chunks::<2>().0.iter().enumerate() {
             let mut sums = [[0.0; 32]; 2];
             if accumulate {
@@ -152,7 +147,7 @@ impl<'o, A: Fn(usize) -> &'o [OfA], B: Fn(usize) -> &'o [OfB]> Vectors for Singl
                     }
                 }
             }
-            add::<W, FUSED>(&mut sums, a(pair % 2), b(pair / 2), exact);
+            add::<W>(&mut sums, a(pair % 2), b(pair / 2));
             for (sums, &reg) in sums.iter().zip(regs) {
                 for (&sum, bits) in sums.iter().zip(registers.lent(reg)) {
                     *bits = if sum.is_nan() { NAN32 } else { sum.to_bits() };

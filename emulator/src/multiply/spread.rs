@@ -1,6 +1,6 @@
 //! Operands of 16-bit elements from shared memory, in the layout of the accumulators.
 
-use super::products::{OfA, OfB, is_exact};
+use super::products::{OfA, OfB};
 use super::vectors::{Vectors, dispatch};
 use crate::descriptor::Chunks;
 use crate::shared::Shared;
@@ -33,41 +33,25 @@ impl<'s> Halves<'s> {
 
 /// Eight rows of A or columns of B, at one k.
 pub(super) trait Eight: Sized {
-    /// Places eight chunks at their k. Returns whether all products of the elements are exact.
-    fn place(
-        places: &mut [Self; ELEMENTS],
-        eight: [[u16; ELEMENTS]; 8],
-        from: impl Fn(u16) -> f32 + Copy,
-    ) -> bool;
+    /// Places eight chunks at their k.
+    fn place(places: &mut [Self; ELEMENTS], eight: [[u16; ELEMENTS]; 8], from: impl Fn(u16) -> f32 + Copy);
 }
 
 impl Eight for OfA {
     #[inline(always)]
-    fn place(
-        places: &mut [Self; ELEMENTS],
-        eight: [[u16; ELEMENTS]; 8],
-        from: impl Fn(u16) -> f32 + Copy,
-    ) -> bool {
-        let mut exact = true;
+    fn place(places: &mut [Self; ELEMENTS], eight: [[u16; ELEMENTS]; 8], from: impl Fn(u16) -> f32 + Copy) {
         for (row, elements) in eight.into_iter().enumerate() {
             let values = elements.map(from);
-            exact &= values.iter().fold(true, |all, &value| all & is_exact(value));
             for (place, value) in places.iter_mut().zip(values) {
                 place.as_chunks_mut::<4>().0[row] = [value; 4];
             }
         }
-        exact
     }
 }
 
 impl Eight for OfB {
     #[inline(always)]
-    fn place(
-        places: &mut [Self; ELEMENTS],
-        eight: [[u16; ELEMENTS]; 8],
-        from: impl Fn(u16) -> f32 + Copy,
-    ) -> bool {
-        let mut exact = true;
+    fn place(places: &mut [Self; ELEMENTS], eight: [[u16; ELEMENTS]; 8], from: impl Fn(u16) -> f32 + Copy) {
         for parity in 0..2 {
             let [a, b, c, d] = [0, 2, 4, 6].map(|column| eight[column + parity]);
             let (low, high) = ((low(a, c), low(b, d)), (high(a, c), high(b, d)));
@@ -76,14 +60,12 @@ impl Eight for OfB {
                     [self::low(one, other), self::high(one, other)].into_iter().enumerate()
                 {
                     let values = mixed.map(from);
-                    exact &= values.iter().fold(true, |all, &value| all & is_exact(value));
                     for (k, values) in values.as_chunks::<4>().0.iter().enumerate() {
                         places[half * 4 + quarter * 2 + k][parity] = *values;
                     }
                 }
             }
         }
-        exact
     }
 }
 
@@ -99,32 +81,25 @@ fn high(a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
     [a[4], b[4], a[5], b[5], a[6], b[6], a[7], b[7]]
 }
 
-/// Converts an operand. Returns whether all products of its elements are exact ([`is_exact`]).
-pub(super) fn spread<T: Eight>(
-    halves: Halves<'_>,
-    places: &mut [T],
-    from: impl Fn(u16) -> f32 + Copy,
-) -> bool {
-    let mut exact = true;
-    dispatch(Spread { halves, places, from, exact: &mut exact });
-    exact
+/// Converts an operand.
+pub(super) fn spread<T: Eight>(halves: Halves<'_>, places: &mut [T], from: impl Fn(u16) -> f32 + Copy) {
+    dispatch(Spread { halves, places, from });
 }
 
 struct Spread<'s, T, F> {
     halves: Halves<'s>,
     places: &'s mut [T],
     from: F,
-    exact: &'s mut bool,
 }
 
 impl<T: Eight, F: Fn(u16) -> f32 + Copy> Vectors for Spread<'_, T, F> {
     #[inline(always)]
-    fn run<const W: usize, const FUSED: bool>(self) {
-        let Self { halves, places, from, exact } = self;
+    fn run<const W: usize>(self) {
+        let Self { halves, places, from } = self;
         for (at, places) in places.as_chunks_mut::<ELEMENTS>().0.iter_mut().enumerate() {
             let (first, unit) = (at / UNITS * 8, at % UNITS);
             let eight = core::array::from_fn(|row| halves.chunk(first + row, unit));
-            *exact &= T::place(places, eight, from);
+            T::place(places, eight, from);
         }
     }
 }

@@ -246,6 +246,9 @@ impl Record {
             // Two reads never race, and a copy's read stands for no other ([`Record::is_before`]).
             return Ok(());
         }
+        if who.repeats && self.is_store(kind.asynchronous) {
+            return Ok(());
+        }
         let both = self.mask & mask;
         // ISA "ld.global.nc": what the kernel writes is not read so, however the accesses are ordered.
         if self.kind.constant && kind.write || kind.constant && self.kind.write {
@@ -301,6 +304,11 @@ impl Record {
             self.mask &= !mask;
         }
         Ok(())
+    }
+
+    /// Whether it is a store, by a copy or by a thread.
+    fn is_store(&self, copy: bool) -> bool {
+        self.kind.write && self.kind.atomic.is_none() && self.kind.asynchronous == copy
     }
 
     /// Those of some lanes of which the current thread has not seen every write to some bytes.

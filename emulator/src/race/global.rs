@@ -3,10 +3,10 @@
 use core::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::chunk::{CHUNK, Chunk, Claim, Place, Record};
+use super::chunk::{CHUNK, Chunk, Claim, Place, Record, UNTOUCHED};
 use super::history::{Histories, NONE, Step};
 use super::observed::{Link, Words};
-use super::{Conflict, Kind, Who};
+use super::{By, Conflict, Kind, Who};
 use crate::hash::Numbered;
 use crate::word::{Releases, Word};
 
@@ -24,7 +24,47 @@ struct Line {
     /// accesses, as for the operands of a kernel, which are most of its accesses.
     history: u32,
     /// After the first other access: the accesses of each chunk.
-    chunks: Option<Box<[Chunk; CHUNKS]>>,
+    chunks: Chunks,
+}
+
+/// The accesses to the chunks of a line.
+#[derive(Clone, Debug, Default)]
+enum Chunks {
+    #[default]
+    None,
+    /// Each chunk has these.
+    Alike(Box<Chunk>),
+    Each(Box<[Chunk; CHUNKS]>),
+}
+
+impl Chunks {
+    /// Those of each chunk. `reads`: what copies have read of the line before, with one mask bit per chunk.
+    fn each(&mut self, reads: impl FnOnce() -> Vec<Record>) -> &mut [Chunk; CHUNKS] {
+        let all = match core::mem::take(self) {
+            Self::Each(all) => all,
+            Self::Alike(one) => Box::new(core::array::from_fn(|_| Chunk::clone(&one))),
+            Self::None => {
+                let reads = reads();
+                Box::new(core::array::from_fn(|at| {
+                    let here = reads.iter().filter(|read| read.mask >> at & 1 == 1);
+                    Chunk::of(here.map(|read| Record { mask: u16::MAX, ..*read }))
+                }))
+            }
+        };
+        *self = Self::Each(all);
+        match self {
+            Self::Each(all) => all,
+            Self::None | Self::Alike(_) => unreachable!("it has just been made so"),
+        }
+    }
+
+    fn all(&mut self) -> &mut [Chunk] {
+        match self {
+            Self::None => &mut [],
+            Self::Alike(one) => core::slice::from_mut(&mut **one),
+            Self::Each(all) => &mut all[..],
+        }
+    }
 }
 
 impl Line {
@@ -36,7 +76,7 @@ impl Line {
         (races, last): (&Races, &mut Step),
     ) -> Result<(), Conflict> {
         let histories = &races.histories;
-        if self.chunks.is_none()
+        if matches!(self.chunks, Chunks::None)
             && kind.asynchronous
             && !kind.write
             && let Some(read) = whole(&range, kind, who)
@@ -52,13 +92,21 @@ impl Line {
             return Ok(());
         }
         let history = core::mem::replace(&mut self.history, NONE);
-        let chunks = self.chunks.get_or_insert_with(|| {
-            let reads: Vec<Record> = locked(histories).reads(history).collect();
-            Box::new(core::array::from_fn(|at| {
-                let here = reads.iter().filter(|read| read.mask >> at & 1 == 1);
-                Chunk::of(here.map(|read| Record { mask: u16::MAX, ..*read }))
-            }))
-        });
+        // What asynchronous work makes of a whole line is the same in each chunk.
+        let alike =
+            kind.asynchronous && range.end - range.start == LINE && !matches!(who.by, By::Each { .. });
+        let place = |address: u64| Place { address, words: races };
+        if history == NONE && alike && !matches!(self.chunks, Chunks::Each(_)) {
+            if let Chunks::None = self.chunks {
+                self.chunks = Chunks::Alike(Box::new(UNTOUCHED));
+            }
+            if let Chunks::Alike(chunk) = &mut self.chunks {
+                return chunk
+                    .enter(u16::MAX, kind, who, (&who.view.fenced, place(range.start)))
+                    .map_err(|conflict| Conflict { address: range.start, ..conflict });
+            }
+        }
+        let chunks = self.chunks.each(|| locked(histories).reads(history).collect());
         let mut at = range.start;
         while at < range.end {
             let first = at % CHUNK;
@@ -67,7 +115,7 @@ impl Line {
             let chunk = &mut chunks[(at % LINE / CHUNK) as usize];
             let who = Who { by: who.by.from(at - range.start).back(first), ..who };
             chunk
-                .enter(mask, kind, who, (&who.view.fenced, Place { address: at - first, words: races }))
+                .enter(mask, kind, who, (&who.view.fenced, place(at - first)))
                 .map_err(|conflict| Conflict { address: at, ..conflict })?;
             at += last - first;
         }
@@ -78,7 +126,7 @@ impl Line {
         if self.history != NONE {
             self.history = locked(histories).settled(self.history, pc, (from, to));
         }
-        let records = self.chunks.iter_mut().flat_map(|chunks| chunks.iter_mut()).flat_map(Chunk::records);
+        let records = self.chunks.all().iter_mut().flat_map(Chunk::records);
         for record in records.filter(|record| (record.pc, record.claim()) == (pc, from)) {
             (record.warp, record.by, record.count) = to;
         }
@@ -219,5 +267,64 @@ impl Races {
     /// Calls `body` with what earlier `fence.sc` instructions published, under a lock.
     pub(crate) fn in_fence_order<T>(&self, body: impl FnOnce(&mut Releases) -> T) -> T {
         body(&mut locked(&self.fences))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Team, View};
+    use crate::schedule::Random;
+
+    /// Random accesses to a line at once, and to its chunks one after the other: the verdicts are the same.
+    #[test]
+    fn a_line_is_judged_as_its_chunks_are() {
+        const TEAM: Team = Team { first: 0, warps: 3, per_cta: 1, gpus: None };
+        let mut random = Random::new(7, 0);
+        let mut refused = 0;
+        for _ in 0..4000 {
+            let (lines, chunks) = (Races::new(), Races::new());
+            for count in 1..8 {
+                let whole = random.below(4) > 0;
+                let (first, last) =
+                    if whole { (0, 8) } else { (random.below(4) as u64, 5 + random.below(4) as u64) };
+                let (warp, mut view) = (random.below(3) as u32, View::default());
+                for other in 0..3 {
+                    let known =
+                        if random.below(40) > 0 { count } else { random.below(count as usize) as u32 };
+                    view.known.raise(other, if other == warp as usize { count } else { known });
+                }
+                if random.below(4) > 0 {
+                    view.fence_proxy();
+                }
+                let kind = if random.below(2) == 0 { Kind::READ } else { Kind::WRITE };
+                let kind = if random.below(3) > 0 { kind.asynchronous() } else { kind };
+                let by = By::lane(random.below(2));
+                let who = Who {
+                    warp,
+                    by,
+                    pc: random.below(3) as u32,
+                    count,
+                    view: &view,
+                    team: TEAM,
+                    until: None,
+                    repeats: false,
+                };
+                let at_once = lines.access(LINE + first * CHUNK, (last - first) * CHUNK, kind, who);
+                let mut parts = first..last;
+                let apart = parts.try_for_each(|at| chunks.access(LINE + at * CHUNK, CHUNK, kind, who));
+                assert_eq!(at_once, apart);
+                if at_once.is_err() {
+                    refused += 1;
+                    break;
+                }
+                if random.below(4) == 0 {
+                    let (from, to) = ((warp, by, count), (warp, by, count + 9));
+                    lines.settle((LINE, LINE), who.pc, from, to);
+                    chunks.settle((LINE, LINE), who.pc, from, to);
+                }
+            }
+        }
+        assert!((1000..3900).contains(&refused), "{refused}");
     }
 }

@@ -200,7 +200,7 @@ impl Cluster {
         };
         let (number, count) = new.counted;
         let until = (number != new.warp).then_some(new.counted);
-        let who = Who { warp: new.warp, by, pc: new.pc, count, view, team: self.team, until };
+        let who = Who { warp: new.warp, by, pc: new.pc, count, view, team: self.team, until, repeats: false };
         let outcome = memory.access(&new, who);
         let races: Vec<(u64, &Access)> =
             self.done.iter().filter_map(|old| Some((old.races(&new, view, self.team)?, old))).collect();
@@ -290,7 +290,8 @@ fn ranges_have_the_bytes_of_their_lanes() {
 fn pages_of_shared_memory_are_touched_by_threads() {
     let (mut races, view) = (SharedRaces::new(0), View::default());
     let team = Team { first: 0, warps: 2, per_cta: 2, gpus: None };
-    let who = Who { warp: 0, by: By::lane(0), pc: 0, count: 1, view: &view, team, until: None };
+    let who =
+        Who { warp: 0, by: By::lane(0), pc: 0, count: 1, view: &view, team, until: None, repeats: false };
     assert!(races.untouched(0, 1 << 16));
     races.access(0x7fc, 8, Kind::WRITE, who).unwrap();
     let cases =

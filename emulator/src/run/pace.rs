@@ -5,7 +5,7 @@
 
 use ptx::inst::Inst;
 
-use super::rounds::{IDLE_ROUNDS, LOOKS, Outcome};
+use super::rounds::{BETWEEN, IDLE_ROUNDS, LOOKS, Outcome};
 use super::turn::Turn;
 use crate::machine::{Completion, Machine, Pace};
 use crate::trap::Trap;
@@ -65,6 +65,9 @@ impl Machine<'_> {
             let looks = if self.first_completion().is_some() { LOOKS * 16 } else { LOOKS };
             if self.fruitless >= looks && !self.is_stuck() {
                 return Ok(Outcome::Waits);
+            }
+            if self.vain >= BETWEEN {
+                return Ok(Outcome::Yields);
             }
         }
         Ok(Outcome::Done)

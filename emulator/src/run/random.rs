@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::rounds::{IDLE_ROUNDS, LOOKS, Outcome};
+use super::rounds::{BETWEEN, IDLE_ROUNDS, LOOKS, Outcome};
 use super::turn::Turn;
 use crate::machine::{Completion, Machine};
 use crate::trap::Trap;
@@ -87,6 +87,10 @@ impl Machine<'_> {
                 }
             }
             let asleep = self.asleep(temper, &mut ready);
+            if ready.is_empty() {
+                // Nobody polls any more.
+                temper.stubborn = None;
+            }
             let (mut turn, mut awake) = (Turn::Idle, false);
             if !ready.is_empty() {
                 let warp = self.next_warp(temper, &ready, ranked);
@@ -136,6 +140,9 @@ impl Machine<'_> {
             let looks = if self.brief { BRIEF } else { LOOKS };
             if self.fruitless >= looks && !self.is_stuck() {
                 return Ok(Outcome::Waits);
+            }
+            if self.vain >= BETWEEN && temper.stubborn.is_none() {
+                return Ok(Outcome::Yields);
             }
             let turns = if self.signalled { SIGNALS_OF_CLUSTER } else { TURNS_OF_CLUSTER };
             if yields && self.random.below(turns) == 0 {

@@ -9,6 +9,8 @@ use crate::trap::Trap;
 const TURN: u32 = 4096;
 /// Number of consecutive polls without a new value, after which a cluster lets others run.
 pub(super) const LOOKS: u32 = 256;
+/// The same if other instructions are executed between the polls.
+pub(super) const BETWEEN: u32 = LOOKS;
 /// Number of rounds without progress after which polling warps count as hung.
 pub(super) const IDLE_ROUNDS: u32 = 1 << 16;
 
@@ -31,7 +33,7 @@ impl Machine<'_> {
     /// again.
     pub(crate) fn run(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
         // Another cluster may have written the words that warps poll. It completes no phase of an mbarrier of this one.
-        self.fruitless = 0;
+        (self.fruitless, self.vain) = (0, 0);
         match self.options.schedule {
             Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
             Schedule::Paced => self.run_paced(),
@@ -90,6 +92,9 @@ impl Machine<'_> {
             }
             if progress {
                 self.goes_on();
+                if self.vain >= BETWEEN {
+                    return Ok(Outcome::Yields);
+                }
                 continue;
             }
             let completion = if backwards { self.last_completion() } else { self.first_completion() };
@@ -156,7 +161,9 @@ impl Machine<'_> {
             Completion::Load(index) => {
                 let Some(load) = self.loads.remove(index) else { return Ok(()) };
                 let (warp, pc, lane) = load.by;
-                self.land(load).map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
+                let landed = self.land(load);
+                self.warn_of_unwritten(self.warps[warp].cta, (warp, pc, Some(lane)));
+                landed.map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
             }
             Completion::Arrival(index) => {
                 let Some(arrival) = self.arrivals.remove(index) else { return Ok(()) };

@@ -139,7 +139,9 @@ impl Machine<'_> {
     /// Executes an operation. If it needs lanes that are elsewhere, it waits for them.
     fn step_together(&mut self, warp: usize) -> Result<Flow, Box<Trap>> {
         let pc = self.warps[warp].pc;
-        match self.step(warp) {
+        let flow = self.step(warp);
+        self.warn_of_unwritten(self.warps[warp].cta, (warp, pc, None));
+        match flow {
             Err(stop)
                 if self.warps[warp].may_converge(&stop) || gathers(&self.program.ops[pc].action, &stop) =>
             {

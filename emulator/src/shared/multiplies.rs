@@ -1,8 +1,9 @@
 //! What multiplies read of the shared memory, and for how long.
 
-use super::{BASE, GRANULE, Mark, Shared};
+use super::{BASE, GRANULE, Mark, Shared, in_flight};
+use crate::clock::View;
 use crate::descriptor::Chunks;
-use crate::trap::Fault;
+use crate::trap::{Fault, Owner};
 
 impl Shared {
     /// Takes ownership of the chunks of an operand for a multiply of a warpgroup, and remembers that it reads them. `number` is
@@ -23,15 +24,14 @@ impl Shared {
         let inside = first >= BASE && last as usize + GRANULE as usize <= self.bytes.len();
         let (number, mut landed) = (number as u32 + 1, (0, 0));
         let bounds = |chunk: &u32| self.bounds(*chunk, GRANULE, GRANULE);
-        let beyond = chunks.chunks.iter().position(|chunk| !inside && bounds(chunk).is_err());
-        let Self { granules, multiplied, parts, .. } = self;
-        let multiplied = &mut multiplied[group][..];
+        let beyond =
+            if inside { None } else { chunks.chunks.iter().position(|chunk| bounds(chunk).is_err()) };
         for (index, &chunk) in chunks.chunks.iter().enumerate().take(beyond.unwrap_or(usize::MAX)) {
             let at = (chunk / GRANULE) as usize;
-            let (granule, multiplied) = (&mut granules[at], &mut multiplied[at]);
-            if !granule.is_readable() {
-                Self::readable(granule, chunk, true)?;
+            if !self.granules[at].is_readable() {
+                self.readable(chunk, true)?;
             }
+            let (granule, multiplied) = (&mut self.granules[at], &mut self.multiplied[group][at]);
             granule.reads += 1;
             // Within one multiply, A and B may be the same bytes.
             let before = if multiplied.0 == number { multiplied.1 } else { 0 };
@@ -43,14 +43,28 @@ impl Shared {
                     marks.push(mark);
                 }
             }
-            if parts.is_empty() {
+            if self.parts.is_empty() {
                 continue;
             }
-            for part in parts.get(&at).into_iter().flatten() {
+            for part in self.parts.get(&at).into_iter().flatten() {
                 let (place, count) = part.landed;
                 marks.push(Mark { place, count, chunk, barrier: part.through });
             }
         }
         beyond.map_or(Ok(()), |index| self.bounds(chunks.chunks[index], GRANULE, GRANULE))
+    }
+
+    /// Refuses to overwrite bytes that multiplies have read, if the thread does not know that they have been
+    /// waited for.
+    pub(super) fn multiplied(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
+        for (group, table) in self.multiplied.iter().enumerate() {
+            let last =
+                table.get(Self::range(offset, bytes)).unwrap_or_default().iter().map(|(last, _)| *last).max();
+            let (last, place) = (last.unwrap_or(0), self.multiplies(group));
+            if place.is_some_and(|place| view.executed(place) < last) {
+                return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
+            }
+        }
+        Ok(())
     }
 }

@@ -369,6 +369,8 @@ impl Machine<'_> {
         let found = values.iter().fold(u64::from(active), |all, values| {
             lanes(active).fold(all, |all, lane| mix(all, values[lane]))
         });
+        let known = state.looks.insert(state.pc, found) == Some(found);
+        self.vain = if known { self.vain + 1 } else { 0 };
         // Equal values of other words are another look.
         let found = at
             .map_or(found, |(addresses, _)| lanes(active).fold(found, |all, lane| mix(all, addresses[lane])));

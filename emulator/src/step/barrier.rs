@@ -76,9 +76,11 @@ impl Machine<'_> {
             return Err(Fault::BarrierThreads { id, first: barrier.threads, this: threads }.into());
         }
         let bit = 1u32.checked_shl(warp.index).unwrap_or(0);
-        if barrier.warps & bit != 0 {
+        // A warp that has arrived may also wait: the barrier counts it twice. So a warpgroup gives itself the first turn.
+        if barrier.warps & bit != 0 && (!wait || barrier.waiting & bit != 0) {
             return Err(Fault::BarrierTwice { id }.into());
         }
+        barrier.waiting |= if wait { bit } else { 0 };
         barrier.warps |= bit;
         barrier.last = (index, warp.pc);
         barrier.arrived += 32;

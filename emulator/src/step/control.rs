@@ -74,11 +74,12 @@ pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32
 
 /// The lane that a schedule elects among some lanes. It may be any of them, but always the same one for the
 /// same lanes. ISA "elect.sync".
-pub(super) fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
-    let chosen = match schedule {
+pub(super) fn leader(among: u32, options: &Options<'_>) -> u32 {
+    let chosen = match options.schedule {
+        _ if options.lowest_elected => 0,
         Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
         Schedule::Latest => among.count_ones() as usize - 1,
-        Schedule::Random => Random::new(seed, among.into()).below(among.count_ones() as usize),
+        Schedule::Random => Random::new(options.seed, among.into()).below(among.count_ones() as usize),
     };
     lanes(among).nth(chosen).map_or(0, |lane| 1 << lane)
 }
@@ -86,7 +87,7 @@ pub(super) fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
 /// Elects a lane.
 pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg, options: &Options<'_>) -> Result<(), Fault> {
     warp.converged()?;
-    warp.registers.write_predicate(dst, leader(warp.registers.alive, options.schedule, options.seed))
+    warp.registers.write_predicate(dst, leader(warp.registers.alive, options))
 }
 
 impl Machine<'_> {
@@ -176,7 +177,7 @@ impl Machine<'_> {
     pub(super) fn set_max_registers(&mut self, index: usize, grow: bool, asked: u32) -> Result<Flow, Stop> {
         self.warps[index].converged()?;
         self.warpgroup(index)?;
-        self.resized_in_step(index)?;
+        self.resized_in_step(index).or_else(|fault| self.debatable(index, fault.into()))?;
         let warp = &mut self.warps[index];
         let pool = &mut self.ctas[warp.cta].free_registers;
         let held = warp.held;
@@ -293,7 +294,11 @@ impl Machine<'_> {
         let Cta { named, warpgroups, .. } = &self.ctas[cta];
         if let Some((id, barrier)) = (0..).zip(named).find(|(_, barrier)| barrier.arrived > 0) {
             let NamedBarrier { arrived, threads, last: (warp, pc), .. } = *barrier;
-            return Err(Fault::BarrierIncomplete { id, arrived, threads }.by(warp, pc, None));
+            let stop = Fault::BarrierIncomplete { id, arrived, threads }.by(warp, pc, None);
+            if barrier.waiting != 0 {
+                return Err(stop);
+            }
+            self.debatable(warp, stop)?;
         }
         for (group, state) in warpgroups.iter().enumerate() {
             if let Some((pc, executed)) = state.incomplete() {
@@ -314,7 +319,12 @@ mod tests {
 
     #[test]
     fn the_elected_lane_is_any_and_always_the_same() {
-        let elect = |among, schedule, seed| leader(among, schedule, seed).trailing_zeros();
+        let elect = |among, schedule, seed| {
+            let options = Options { schedule, seed, ..Options::default() };
+            let lowest = leader(among, &Options { lowest_elected: true, ..options });
+            assert_eq!(lowest.trailing_zeros(), among.trailing_zeros());
+            leader(among, &options).trailing_zeros()
+        };
         assert_eq!(elect(0b1100, Schedule::Default, 0), 2, "the lowest");
         assert_eq!(elect(0b1100, Schedule::Latest, 0), 3, "the highest");
         let seeds: Vec<u32> = (0..64).map(|seed| elect(ALL, Schedule::Random, seed)).collect();

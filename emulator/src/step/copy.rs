@@ -59,7 +59,8 @@ impl Machine<'_> {
                 if read > 0 {
                     let source = (addresses[lane], read.into());
                     self.note_in((warp, lane), self.warps[warp].pc, source, Kind::READ, NEVER)?;
-                    self.memory.load(addresses[lane], &mut buffer[..read as usize])?;
+                    self.read_global(addresses[lane], &mut buffer[..read as usize])?;
+                    self.warn_of_unwritten(cta, (warp, self.warps[warp].pc, Some(lane)));
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;

@@ -131,7 +131,7 @@ fn together(
         }
         WarpInst::Elect { dst, lane, members: mask } => {
             let mask = members(registers, *mask)?;
-            let chosen = leader(mask, options.schedule, options.seed);
+            let chosen = leader(mask, options);
             if let Some(lane) = lane {
                 registers.write(*lane, &[chosen.trailing_zeros() & 31; 32])?;
             }

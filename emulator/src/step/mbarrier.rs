@@ -200,10 +200,9 @@ impl Machine<'_> {
         }
         let fault = Fault::MbarrierNotFenced { offset: reported(offset), by: barrier.by.into() };
         let (warp, mask) = by;
-        if let Some(warnings) = self.options.warnings.filter(|_| self.warps[warp].cta == cta) {
+        if self.warps[warp].cta == cta {
             let lane = mask.trailing_zeros() as usize;
-            warnings.add(self.warps[warp].pc, || *self.trap(warp, fault.lane(lane)));
-            return Ok(());
+            return self.debatable(warp, fault.lane(lane)).map_err(|stop| *stop.fault);
         }
         Err(fault)
     }

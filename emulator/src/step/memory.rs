@@ -57,14 +57,48 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         let registers = &mut self.warps[warp].registers;
         let (address, rank) = (registers.read(address)?, registers.read(rank)?);
-        let ctas = self.ctas.len();
-        let outside = lanes(registers.active).find(|&lane| rank[lane] as usize >= ctas);
-        if let Some(lane) = outside {
-            let own = self.ctas[self.warps[warp].cta].rank;
-            return Err(Fault::SharedOtherCta { address: address[lane], rank: rank[lane], own }.lane(lane));
-        }
+        // The address of a CTA that does not exist is one that nobody may use.
+        let rank = rank.map(|rank| rank.min(u32::MAX >> RANK_SHIFT));
         registers.write(dst, &core::array::from_fn(|i| split(address[i]).1 | rank[i] << RANK_SHIFT))?;
         Ok(Flow::Next)
+    }
+
+    /// Reads global memory for a program. Where warnings are collected, bytes that nobody has written are a warning.
+    pub(super) fn read_global(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        if self.options.warnings.is_none() {
+            return self.memory.load(address, out);
+        }
+        if !self.memory.load_any(address, out, self.options.garbage)? {
+            let bytes = u32::try_from(out.len()).unwrap_or(u32::MAX);
+            self.unwritten.set(Some((address, bytes)));
+        }
+        Ok(())
+    }
+
+    /// A fault that is a warning where warnings are collected.
+    pub(super) fn debatable(&self, warp: usize, stop: Stop) -> Result<(), Stop> {
+        let Some(warnings) = self.options.warnings else { return Err(stop) };
+        let pc = stop.by.map_or(self.warps[warp].pc, |(_, pc)| pc);
+        // What is not awaited is another matter in each piece of memory.
+        let which =
+            if let Fault::GridNotAwaited { address } = *stop.fault { self.memory.base(address) } else { 0 };
+        warnings.add((pc, stop.fault.rule().name, which), || *self.trap(warp, stop));
+        Ok(())
+    }
+
+    /// Warns of what an operation of a warp has read now, in global memory or the shared memory of a CTA, and nobody has written.
+    pub(crate) fn warn_of_unwritten(&self, cta: usize, (warp, pc, lane): (usize, usize, Option<usize>)) {
+        // Elsewhere such a read is refused.
+        if self.options.warnings.is_none() {
+            return;
+        }
+        let global =
+            self.unwritten.take().map(|(address, bytes)| Fault::GlobalUninitialised { address, bytes });
+        let read = [global, self.ctas[cta].shared.noticed(), self.warps[warp].registers.noticed()];
+        for fault in read.into_iter().flatten() {
+            // It is one where warnings are collected.
+            let _warned = self.debatable(warp, fault.by(warp, pc, lane));
+        }
     }
 
     /// The address that each lane accesses.
@@ -149,9 +183,8 @@ impl Machine<'_> {
             let buffer = &mut buffer[..bytes as usize];
             match space {
                 Space::Global | Space::Local | Space::Param | Space::Generic => {
-                    let memory = self.memory;
                     let loaded = in_parts(buffer, size, |at, part| {
-                        memory.load(addresses[lane].wrapping_add(at as u64), part)
+                        self.read_global(addresses[lane].wrapping_add(at as u64), part)
                     });
                     let missing = loaded.lane(lane)?;
                     undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
@@ -167,6 +200,7 @@ impl Machine<'_> {
                     });
                     let missing = loaded.lane(lane)?;
                     undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
+                    self.warn_of_unwritten(cta, (warp, self.warps[warp].pc, Some(lane)));
                     let known = &self.warps[warp].views.of(lane).known;
                     shared.observed(offset, bytes, known).lane(lane)?;
                     self.touch((warp, lane), cta).lane(lane)?;
@@ -221,9 +255,11 @@ impl Machine<'_> {
         let values = self.stored_values(warp, ty, src)?;
         let size = ty.bytes() as usize;
         let bytes = (size * src.len()) as u32;
+        let repeats = self.options.warnings.is_some()
+            && self.repeats((warp, space), &addresses, (&values, size, src.len()));
         if space == Space::Global {
             aligned_lanes(&addresses, bytes, self.warps[warp].registers.active)?;
-            self.note_stores(warp, space, (&addresses, bytes), (&values, size))?;
+            self.note_stores(warp, space, (&addresses, bytes), (&values, size, repeats))?;
         }
         let order = self.store_order(warp, &addresses);
         let cta = self.warps[warp].cta;
@@ -249,9 +285,31 @@ impl Machine<'_> {
             }
         }
         if space != Space::Global {
-            self.note_stores(warp, space, (&addresses, bytes), (&values, size))?;
+            self.note_stores(warp, space, (&addresses, bytes), (&values, size, repeats))?;
         }
         Ok(Flow::Next)
+    }
+
+    /// Whether a store leaves memory as it is.
+    fn repeats(
+        &self,
+        (warp, space): (usize, Space),
+        addresses: &Lanes<u64>,
+        (values, size, elements): (&[Lanes<u64>], usize, usize),
+    ) -> bool {
+        let state = &self.warps[warp];
+        lanes(state.registers.active).all(|lane| {
+            let bytes =
+                values[..elements].iter().flat_map(|value| value[lane].to_le_bytes().into_iter().take(size));
+            let bytes: Vec<u8> = bytes.collect();
+            if space == Space::Global {
+                let mut held = [0; 16];
+                let held = &mut held[..bytes.len()];
+                return self.memory.load(addresses[lane], held).is_ok() && *held == *bytes;
+            }
+            let place = self.shared_place(state.cta, space, addresses[lane]);
+            place.is_ok_and(|(cta, offset)| self.ctas[cta].shared.holds(offset, &bytes))
+        })
     }
 
     /// The values of each lane for a store of up to four elements.

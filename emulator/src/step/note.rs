@@ -7,13 +7,13 @@ use std::borrow::Cow;
 
 use ptx::Space;
 
-use crate::clock::{EARLIER, View};
+use crate::clock::{EARLIER, NEVER, View};
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, key, runs};
 use crate::schedule::Schedule;
 use crate::shared::{reported, split};
-use crate::trap::{Fault, InLane, Stop};
+use crate::trap::{Fault, InLane, Place, Stop};
 use crate::views::Views;
 
 /// The target of an access.
@@ -57,7 +57,16 @@ impl Machine<'_> {
     fn who<'a>(&'a self, warp: usize, by: By, view: &'a View) -> Who<'a> {
         let state = &self.warps[warp];
         let pc = u32::try_from(state.pc).unwrap_or(u32::MAX);
-        Who { warp: self.number(warp), by, pc, count: state.views.count, view, team: self.team, until: None }
+        Who {
+            warp: self.number(warp),
+            by,
+            pc,
+            count: state.views.count,
+            view,
+            team: self.team,
+            until: None,
+            repeats: false,
+        }
     }
 
     /// For copies that last until the current phase of an mbarrier completes: the number in the grid of its
@@ -103,6 +112,34 @@ impl Machine<'_> {
         self.note_who(Who { pc: u32::try_from(pc).unwrap_or(u32::MAX), count, ..who }, one(range), kind)
     }
 
+    /// The write of a copy that is not waited for. If other copies of the cluster store the same bytes there, a race with them is a warning
+    /// where warnings are collected.
+    pub(super) fn note_store(
+        &self,
+        (warp, lane): (usize, usize),
+        pc: usize,
+        ranges: &[(u64, u64)],
+        (kind, repeats): (Kind, &dyn Fn() -> bool),
+    ) -> Result<(), Fault> {
+        let who = self.who(warp, By::lane(lane), self.warps[warp].views.of(lane));
+        let strict = Who { pc: u32::try_from(pc).unwrap_or(u32::MAX), count: NEVER, ..who };
+        let mut known = None;
+        for &range in ranges {
+            let Err(fault) = self.note_who(strict, one(range), kind) else { continue };
+            if self.options.warnings.is_none() || !*known.get_or_insert_with(repeats) {
+                return Err(fault);
+            }
+            self.note_who(Who { repeats: true, ..strict }, one(range), kind)?;
+            // A card issues a copy once for lanes with the same operands.
+            let own = self.place_of(who.warp, None, strict.pc);
+            let once = |other: &Place| Place { lane: None, ..other.clone() } == own;
+            if !matches!(&fault, Fault::GlobalRace { other, .. } if once(other)) {
+                self.debatable(warp, fault.lane(lane)).map_err(|stop| *stop.fault)?;
+            }
+        }
+        Ok(())
+    }
+
     fn note_who(
         &self,
         who: Who<'_>,
@@ -114,7 +151,9 @@ impl Machine<'_> {
             && self.options.dependent
             && who.view.known.of(EARLIER, self.team) == 0
         {
-            return Err(Fault::GridNotAwaited { address });
+            let warp = (who.warp - self.team.first) as usize;
+            let stop = Fault::GridNotAwaited { address }.lane(who.by.first());
+            self.debatable(warp, stop).map_err(|stop| *stop.fault)?;
         }
         if let (true, Some(&(address, _))) = (self.launch.common.is_several(), ranges.peek()) {
             self.reaches(address)?;
@@ -165,16 +204,18 @@ impl Machine<'_> {
         accesses: (&Lanes<u64>, u32),
         kind: Kind,
     ) -> Result<(), Stop> {
-        self.note_each(warp, space, accesses, &|_| kind)
+        let count = self.warps[warp].views.begin();
+        self.note_at(count, (warp, space), accesses, &|_| kind)
     }
 
-    /// The same for plain stores of these values, of `size` bytes each.
+    /// The same for plain stores of these values, of `size` bytes each. If they leave memory as it is, a race with another store is a
+    /// warning where warnings are collected.
     pub(super) fn note_stores(
         &mut self,
         warp: usize,
         space: Space,
         accesses: (&Lanes<u64>, u32),
-        (values, size): (&[Lanes<u64>], usize),
+        (values, size, repeats): (&[Lanes<u64>], usize, bool),
     ) -> Result<(), Stop> {
         let shift = 64 - 8 * size.clamp(1, 8);
         let differ = |mask: u32| {
@@ -182,24 +223,31 @@ impl Machine<'_> {
             values.iter().any(|all| lanes(mask).any(|lane| (all[lane] ^ all[first]) << shift != 0))
         };
         let kind = |by: By| Kind::WRITE.disputed(matches!(by, By::All(mask) if differ(mask)));
-        self.note_each(warp, space, accesses, &kind)
-    }
-
-    fn note_each(
-        &mut self,
-        warp: usize,
-        space: Space,
-        (addresses, bytes): (&Lanes<u64>, u32),
-        kind: &dyn Fn(By) -> Kind,
-    ) -> Result<(), Stop> {
         let count = self.warps[warp].views.begin();
-        self.note_at(count, (warp, space), (addresses, bytes), kind)
+        let noted = self.note_as((count, false), (warp, space), accesses, &kind);
+        let stop = match noted {
+            Err(stop) if repeats => stop,
+            noted => return noted,
+        };
+        self.note_as((count, true), (warp, space), accesses, &kind)?;
+        self.debatable(warp, stop)
     }
 
     /// The same for an instruction that began at this count of the warp.
     pub(super) fn note_at(
         &mut self,
         count: u32,
+        target: (usize, Space),
+        accesses: (&Lanes<u64>, u32),
+        kind: &dyn Fn(By) -> Kind,
+    ) -> Result<(), Stop> {
+        self.note_as((count, false), target, accesses, kind)
+    }
+
+    /// `repeats`: whether the instruction stores what is there already.
+    fn note_as(
+        &mut self,
+        (count, repeats): (u32, bool),
         (warp, space): (usize, Space),
         (addresses, bytes): (&Lanes<u64>, u32),
         kind: &dyn Fn(By) -> Kind,
@@ -208,7 +256,7 @@ impl Machine<'_> {
         if space == Space::Global {
             for (mask, run) in self.all_runs(warp, addresses, bytes, active) {
                 let view = self.warps[warp].views.common_of(mask);
-                let who = Who { count, ..self.who(warp, run.by, &view) };
+                let who = Who { count, repeats, ..self.who(warp, run.by, &view) };
                 self.note_who(who, one((run.start, run.bytes)), kind(run.by)).lane(run.by.first())?;
             }
             return Ok(());
@@ -219,7 +267,7 @@ impl Machine<'_> {
             (_, (_, offset)) => (own, offset),
         };
         let runs = self.all_runs(warp, addresses, bytes, active);
-        self.note_runs((warp, count), &runs, kind, place)
+        self.note_runs((warp, count, repeats), &runs, kind, place)
     }
 
     /// The ranges that the active lanes access, each with the lanes that must know what the access follows.
@@ -243,7 +291,7 @@ impl Machine<'_> {
 
     fn note_runs(
         &mut self,
-        (warp, count): (usize, u32),
+        (warp, count, repeats): (usize, u32, bool),
         runs: &[(u32, Run)],
         kind: &dyn Fn(By) -> Kind,
         place: impl Fn(u64) -> (usize, u32),
@@ -253,7 +301,8 @@ impl Machine<'_> {
         let pc = u32::try_from(state.pc).unwrap_or(u32::MAX);
         for (mask, run) in runs {
             let view = state.views.common_of(*mask);
-            let who = Who { warp: number, by: run.by, pc, count, view: &view, team, until: None };
+            let (by, until) = (run.by, None);
+            let who = Who { warp: number, by, pc, count, view: &view, team, until, repeats };
             let (cta, offset) = place(run.start);
             let Some(target) = self.ctas.get_mut(cta) else { continue };
             let kind = kind(run.by);
@@ -352,7 +401,7 @@ impl Machine<'_> {
         // A row of a matrix, or an operand of a multiply, is accessed by the warp as a whole.
         let collective = by == By::All(ALL) || matches!(by, By::Each { .. });
         let view = if collective { state.views.common() } else { Cow::Borrowed(state.views.of(by.first())) };
-        let who = Who { warp: number, by, pc, count, view: &view, team, until: None };
+        let who = Who { warp: number, by, pc, count, view: &view, team, until: None, repeats: false };
         let done = body(&mut self.ctas[cta].races, who);
         done.map_err(|conflict| self.shared_race(cta, conflict, write))
     }

@@ -73,6 +73,7 @@ impl Machine<'_> {
                 count: if held == Some(Held::Going) { NEVER } else { self.warps[warp].views.count },
                 view: &view,
                 team: self.team,
+                repeats: false,
                 until: if let Some(Held::Until(phase)) = held { phase } else { None },
             };
             let kind = Kind::READ.asynchronous();

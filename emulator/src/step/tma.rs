@@ -19,6 +19,8 @@ use crate::trap::{Fault, InLane, Stop, TensorFault};
 use crate::warp::Blocked;
 use crate::word::from_bytes;
 
+/// Number of rows of a box that the host fetches at the same time.
+const AHEAD: u32 = 32;
 /// Alignment of a box in shared memory, in bytes.
 const BOX_ALIGNMENT: u32 = 128;
 
@@ -298,19 +300,25 @@ impl Machine<'_> {
     }
 
     fn bring_box(&mut self, cta: usize, target: u32, map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
-        let shared = &mut self.ctas[cta].shared;
         let row_bytes = map.row_bytes();
-        self.buffer.resize(row_bytes as usize, 0);
+        let mut buffer = core::mem::take(&mut self.buffer);
+        buffer.resize(row_bytes as usize, 0);
         for index in 0..map.rows() {
-            self.buffer.fill(0);
+            if index.is_multiple_of(AHEAD) {
+                let next = (index..map.rows().min(index + AHEAD)).filter_map(|index| map.row(start, index));
+                self.memory.look(next.map(|row| (row.address, row.end - row.start)));
+            }
+            buffer.fill(0);
             if let Some(row) = map.row(start, index) {
-                self.memory.load(row.address, &mut self.buffer[row.start..row.end])?;
+                self.read_global(row.address, &mut buffer[row.start..row.end])?;
             }
             let at = target + index * row_bytes;
-            for (chunk, bytes) in (at..).step_by(16).zip(self.buffer.as_chunks::<16>().0) {
+            let shared = &mut self.ctas[cta].shared;
+            for (chunk, bytes) in (at..).step_by(16).zip(buffer.as_chunks::<16>().0) {
                 shared.put(swizzled(chunk, map.swizzle), bytes);
             }
         }
+        self.buffer = buffer;
         Ok(())
     }
 
@@ -358,22 +366,67 @@ impl Machine<'_> {
             }
             None => Kind::WRITE.asynchronous(),
         };
-        for index in 0..map.rows() {
-            if let Some(row) = map.stored_row(&start, index) {
-                let range = (row.address, (row.end - row.start) as u64);
-                self.note_in((warp, lane), pc, range, kind, NEVER)?;
-            }
-        }
+        let mut store = Store { lane, pc, group, source, map, map_at, start, reduce, done: false };
+        self.note_store((warp, lane), pc, &store.rows(), (kind, &|| self.repeated(cta, &store)))?;
         if let Some(at) = map_at.filter(|at| self.may_change(*at)) {
             self.map_is_used((warp, lane), at, Some(Held::Going))?;
         }
-        let mut store = Store { lane, pc, group, source, map, map_at, start, reduce, done: false };
         if self.options.schedule == Schedule::Earliest {
             self.write_box(cta, &store)?;
             store.done = true;
         }
         self.warps[warp].stores.push(store);
         Ok(())
+    }
+
+    /// Whether every store of the cluster to the same box, of those that nobody has waited for, stores the same bytes.
+    fn repeated(&self, cta: usize, store: &Store) -> bool {
+        let same = |other: &&Store| {
+            (other.map_at, other.start, other.map.address) == (store.map_at, store.start, store.map.address)
+        };
+        if store.reduce.is_some() {
+            return false;
+        }
+        let mine = self.stored_bytes(cta, store);
+        self.warps.iter().all(|warp| {
+            warp.stores.iter().chain(&warp.unsettled).filter(same).all(|other| {
+                let here = warp.cta == cta && other.source == store.source;
+                let equal = || match other.done {
+                    true => self.bytes_there(other) == mine,
+                    false => here || self.stored_bytes(warp.cta, other) == mine,
+                };
+                other.reduce.is_none() && equal()
+            })
+        })
+    }
+
+    /// The bytes that a store writes, row by row.
+    fn stored_bytes(&self, cta: usize, store: &Store) -> Vec<u8> {
+        let Store { source, map, start, .. } = store;
+        let (shared, row_bytes) = (&self.ctas[cta].shared, map.row_bytes());
+        let mut all = Vec::new();
+        for index in 0..map.rows() {
+            let Some(row) = map.stored_row(start, index) else { continue };
+            let chunks = (source + index * row_bytes..).step_by(16).take(row_bytes.div_ceil(16) as usize);
+            let bytes: Vec<u8> =
+                chunks.flat_map(|chunk| shared.chunk(swizzled(chunk, map.swizzle))).collect();
+            all.extend_from_slice(&bytes[row.start..row.end]);
+        }
+        all
+    }
+
+    /// What global memory holds where a store writes.
+    fn bytes_there(&self, store: &Store) -> Vec<u8> {
+        let rows = store.rows();
+        let mut all = vec![0; rows.iter().map(|(_, bytes)| *bytes as usize).sum()];
+        let mut rest = &mut all[..];
+        for (address, bytes) in rows {
+            let (row, others) = rest.split_at_mut(bytes as usize);
+            // What was stored is in bounds.
+            let _held = self.memory.load(address, row);
+            rest = others;
+        }
+        all
     }
 
     /// Completes a store: writes its data to global memory.

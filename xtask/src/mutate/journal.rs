@@ -1,6 +1,6 @@
 //! The journal: a file with the result of each mutant of a kernel, so that an interrupted run can be resumed.
 //!
-//! `target/mutants/<kernel>-<class>-<random schedules>-<program>.tsv` has one line per finished mutant: its
+//! `target/mutants/<kernel>-<class>-<random schedules>-<every>-<seed>-<program>.tsv` has one line per finished mutant: its
 //! number and the fields of its [`Kind`], separated by tabs. *Program* is a digest of the xtask program:
 //! results of another build are not used.
 
@@ -23,14 +23,23 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Opens the journal of a kernel, with the results of an interrupted run.
-    pub(super) fn open(kernel: &str, class: u64, random: u64) -> Result<Self, Error> {
+    pub(super) fn open(
+        kernel: &str,
+        class: u64,
+        random: u64,
+        (every, seed): (usize, Option<u64>),
+    ) -> Result<Self, Error> {
         let failed = |error| Error::Proof(format!("the journal of {kernel}: {error}"));
         let mut program = DefaultHasher::new();
         let path = std::env::current_exe().map_err(failed)?;
         std::fs::read(path).map_err(failed)?.hash(&mut program);
         let folder = record::root().join("target/mutants");
         std::fs::create_dir_all(&folder).map_err(failed)?;
-        let path = folder.join(format!("{kernel}-{class:016x}-{random}-{:016x}.tsv", program.finish()));
+        let path = folder.join(format!(
+            "{kernel}-{class:016x}-{random}-{every}-{}-{:016x}.tsv",
+            seed.unwrap_or(0),
+            program.finish()
+        ));
         let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         if !text.is_empty() && !text.ends_with('\n') {
@@ -84,18 +93,18 @@ mod tests {
             note: "Default".into(),
         };
         let name = format!("test-{}", std::process::id());
-        let journal = Journal::open(&name, 1, 8).expect("a folder");
+        let journal = Journal::open(&name, 1, 8, (1, None)).expect("a folder");
         assert_eq!(journal.kind(3, || kind(Outcome::Trap)).expect("room"), kind(Outcome::Trap));
         // A line that was cut off.
         write!(journal.file.lock().expect("nobody panicked"), "4\tbar.sync").expect("room");
-        let journal = Journal::open(&name, 1, 8).expect("a folder");
+        let journal = Journal::open(&name, 1, 8, (1, None)).expect("a folder");
         assert_eq!(journal.len(), 1);
         assert_eq!(journal.kind(3, || unreachable!("it is known")).expect("room"), kind(Outcome::Trap));
         assert_eq!(journal.kind(4, || kind(Outcome::Hang)).expect("room"), kind(Outcome::Hang));
-        let journal = Journal::open(&name, 1, 8).expect("a folder");
+        let journal = Journal::open(&name, 1, 8, (1, None)).expect("a folder");
         assert_eq!(journal.len(), 2);
-        assert_eq!(Journal::open(&name, 2, 8).expect("a folder").len(), 0, "another class");
-        Journal::open(&name, 2, 8).expect("a folder").remove().expect("it is there");
+        assert_eq!(Journal::open(&name, 2, 8, (1, None)).expect("a folder").len(), 0, "another class");
+        Journal::open(&name, 2, 8, (1, None)).expect("a folder").remove().expect("it is there");
         journal.remove().expect("it is there");
     }
 }

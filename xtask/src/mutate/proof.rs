@@ -57,9 +57,9 @@ fn named(kernels: &[Kernel]) -> Vec<record::Named<'_>> {
 
 /// Runs the task.
 pub(crate) fn run(arguments: &Mutate) -> Result<(), Error> {
-    if arguments.write && (arguments.mutant.is_some() || arguments.every > 1) {
+    if arguments.write && (arguments.mutant.is_some() || arguments.every > 1 && arguments.seed.is_none()) {
         return Err(Error::Proof(
-            "--write is for all mutants of a kernel, without --mutant and --every".into(),
+            "--write is for all mutants of a kernel, or for those that --seed draws".into(),
         ));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.unwrap_or(0)).build();
@@ -153,7 +153,8 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         let name = kernel.subject.name();
         let recorded = record::load()?.rows.into_iter().find(|known| known.of() == (name, kernel.class));
         // What is drawn is compared with what is recorded.
-        if arguments.seed.is_some() && recorded.is_none() {
+        let compares = arguments.seed.is_some() && !arguments.write;
+        if compares && recorded.is_none() {
             continue;
         }
         let before = if arguments.survivors {
@@ -164,12 +165,15 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         };
         let specimen = Specimen::new(kernel.subject.as_ref()).map_err(Error::Proof)?;
         let journal = match before {
-            None if arguments.write => Some(Journal::open(name, kernel.class, arguments.schedules)?),
+            None if arguments.write => {
+                let drawn = (arguments.every, arguments.seed);
+                Some(Journal::open(name, kernel.class, arguments.schedules, drawn)?)
+            }
             None | Some(_) => None,
         };
         let row = prove((name, kernel.class), &specimen, arguments, before, journal.as_ref())?;
         rows.push(row.clone());
-        if let Some(known) = recorded.filter(|_| arguments.seed.is_some()) {
+        if let Some(known) = recorded.filter(|_| compares) {
             others.extend(known.others(&row).map(|kind| format!("{name}: {kind}")));
         }
         if arguments.write {
@@ -178,7 +182,7 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         journal.map_or(Ok(()), Journal::remove)?;
     }
     println!("{}", report::tables(&rows.iter().collect::<Vec<_>>(), &named(all)));
-    if let Some(seed) = arguments.seed {
+    if let Some(seed) = arguments.seed.filter(|_| !arguments.write) {
         if rows.is_empty() {
             return Err(Error::Proof("the record has none of these kernels in its current form".to_owned()));
         }
@@ -247,7 +251,7 @@ fn prove(
         .filter(|kind| kind.outcome == Outcome::Survived)
         .map(|kind| kind.note.clone())
         .collect();
-    let tried = Row::new(name, class, arguments.schedules, results);
+    let tried = Row { every, ..Row::new(name, class, arguments.schedules, results) };
     let row = before.map_or(tried.clone(), |row| row.with_survivors_as(tried));
     let (survived, seconds) = (row.survived(), start.elapsed().as_secs_f64());
     eprintln!("\r{name}: {all} mutants, {survived} survived, {seconds:.1} s");

@@ -1,7 +1,7 @@
 //! The record: a file with the results of each kernel's mutants, so that the tables can be made from many
 //! runs.
 //!
-//! `docs/evidence/proof.tsv` has a block per kernel: `kernel <name> <class> <random schedules>`, then one line per
+//! `docs/evidence/proof.tsv` has a block per kernel: `kernel <name> <class> <random schedules> <one in so many was drawn>`, then one line per
 //! kind of statement, change and outcome, with the count. At the end it has one line per unbroken kernel:
 //! `unbroken <name> <class> <schedules> <problems> <runs> <complaints>`. All fields are separated by tabs.
 
@@ -78,6 +78,8 @@ pub(super) struct Row {
     pub(super) class: u64,
     /// The number of random schedules per mutant, in addition to the repeating ones.
     pub(super) random: u64,
+    /// One in so many mutants of each statement and change was drawn.
+    pub(super) every: usize,
     pub(super) kinds: BTreeMap<Kind, usize>,
 }
 
@@ -120,7 +122,7 @@ impl Row {
         for kind in results {
             *kinds.entry(kind).or_default() += 1;
         }
-        Self { kernel: kernel.to_owned(), class, random, kinds }
+        Self { kernel: kernel.to_owned(), class, random, every: 1, kinds }
     }
 
     pub(super) fn count(&self, is: impl Fn(Outcome) -> bool) -> usize {
@@ -206,7 +208,7 @@ fn print(record: &Record) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     for row in &record.rows {
-        let _ = writeln!(text, "kernel\t{}\t{:016x}\t{}", row.kernel, row.class, row.random);
+        let _ = writeln!(text, "kernel\t{}\t{:016x}\t{}\t{}", row.kernel, row.class, row.random, row.every);
         for (kind, count) in &row.kinds {
             let _ = writeln!(text, "{kind}\t{count}");
         }
@@ -227,10 +229,11 @@ fn parse(text: &str) -> Result<Record, String> {
         let class = |field: &str| u64::from_str_radix(field, 16).map_err(|_| bad());
         let fields: Vec<&str> = line.split('\t').collect();
         match (fields.as_slice(), record.rows.last_mut()) {
-            (["kernel", kernel, of, random], _) => record.rows.push(Row {
+            (["kernel", kernel, of, random, every], _) => record.rows.push(Row {
                 kernel: (*kernel).to_owned(),
                 class: class(of)?,
                 random: random.parse().map_err(|_| bad())?,
+                every: number(every)?,
                 kinds: BTreeMap::new(),
             }),
             (["unbroken", kernel, of, schedules, problems, runs, complaints], _) => {
@@ -303,7 +306,7 @@ mod tests {
             note: note.to_owned(),
         };
         let kinds = [(kind(Outcome::Trap, "Latest"), count), (kind(Outcome::Refused, ""), 1)];
-        Row { kernel: kernel.to_owned(), class: 7, random, kinds: BTreeMap::from(kinds) }
+        Row { kernel: kernel.to_owned(), class: 7, random, every: count, kinds: BTreeMap::from(kinds) }
     }
 
     fn unbroken(kernel: &str) -> Unbroken {
@@ -323,9 +326,10 @@ mod tests {
         let record = Record { rows, unbroken: vec![unbroken("two"), unbroken("one")] };
         assert_eq!(parse(&print(&record)), Ok(record));
         for bad in [
-            "kernel\tone\tx\t8",
+            "kernel\tone\tx\t8\t1",
+            "kernel\tone\t7\t8",
             "bar.sync\tid + 1\ttrap\t\t3",
-            "kernel\tone\t7\t8\nbar\tid\twent\t\t1",
+            "kernel\tone\t7\t8\t1\nbar\tid\twent\t\t1",
             "unbroken\tone\t7\t204",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
@@ -344,6 +348,7 @@ mod tests {
             kernel: "one".to_owned(),
             class: 7,
             random: 8,
+            every: 1,
             kinds: kinds.iter().cloned().collect(),
         };
         let (rank, deleted) = (Change::Operand { name: "rank", op: BinaryOp::Xor, by: 1 }, Change::Delete);

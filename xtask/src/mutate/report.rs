@@ -75,6 +75,15 @@ fn summary(text: &mut String, rows: &[&Row], unbroken: &[&Unbroken], kernels: &[
         kernels.len(),
         share(killed, survived)
     )?;
+    let mut drawn: BTreeMap<usize, usize> = BTreeMap::new();
+    rows.iter().filter(|row| row.every > 1).for_each(|row| *drawn.entry(row.every).or_default() += 1);
+    for (every, kernels) in drawn {
+        writeln!(
+            text,
+            "* Of {kernels} of these kernels, one in {every} mutants of each statement and change was drawn, at least one; the others were \
+             not tried as the kernels and the emulator are now."
+        )?;
+    }
     writeln!(
         text,
         "* {} unbroken kernels, which represent {heard} of {}, under {} schedules or more each, {runs} launches: \

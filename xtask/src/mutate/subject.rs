@@ -2,7 +2,7 @@
 
 use core::ops::Deref;
 
-use kernel::{AnyGemm, Call, GemmProblem, Launch, LaunchError, Program};
+use kernel::{AnyGemm, Buffer, Call, GemmProblem, Launch, LaunchError, Program};
 use ptx::{Function, VerifyError};
 
 use super::trial::{self, Case};
@@ -65,7 +65,11 @@ impl Gemm {
     pub(super) fn launch(&self, call: &Call, resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Some(tree) = &self.tree else { return self.gemm.launch(call, resident) };
         let begin = call.workspace.map_or(0, |workspace| workspace.address);
-        (tree.launch)(&self.gemm, call, begin + self.own(call, resident), resident)
+        // The tree's memory is none of the kernel's workspace.
+        let bytes = self.gemm.workspace(call, resident);
+        let workspace = (bytes > 0).then(|| Buffer::new(begin, bytes));
+        let call = Call { workspace, ..*call };
+        (tree.launch)(&self.gemm, &call, begin + self.own(&call, resident), resident)
     }
 }
 

@@ -55,6 +55,17 @@ pub(super) const ROWS: &[Row] = &[
          kernels no schedule finds.",
     )
     .excludes(&["sarif", "baseline", "write-baseline", "trace", "svg", "suppress", "deny-warnings", "rules"]),
+    row(
+        "against-device",
+        SWITCH,
+        &[(Verb::CHECK, None)],
+        "Run each launch on the GPU and in the emulator instead, and compare the bits of all memory after each kernel. Where they \
+         differ, find the first statement after which a register does.",
+    )
+    .excludes(&[
+        "json", "sarif", "baseline", "write-baseline", "trace", "svg", "suppress", "deny-warnings", "rules", "mutate", "schedules",
+        "seed",
+    ]),
     row("rules", SWITCH, &[(Verb::CHECK, None)], "List the rules that findings name, instead of checking."),
     row("sarif", FILE, &[(Verb::CHECK, None)], "Write the findings as SARIF 2.1.0."),
     row(
