@@ -533,28 +533,6 @@ impl Shared {
         self.multiplied(offset, bytes, view)
     }
 
-    /// The same check for a thread that writes, in a warpgroup of this CTA if it has one. Its warp's own wait for a multiply
-    /// is about the warp's own part of it, and the other three warps of the warpgroup may still read.
-    pub(crate) fn may_write(
-        &self,
-        (offset, bytes): (u32, u32),
-        view: &View,
-        group: Option<usize>,
-    ) -> Result<(), Fault> {
-        self.observed(offset, bytes, &view.known)?;
-        self.multiplied(offset, bytes, view)?;
-        let Some((group, table)) = group.and_then(|group| Some((group, self.multiplied.get(group)?))) else {
-            return Ok(());
-        };
-        for &(last, readers) in table.get(Self::range(offset, bytes)).unwrap_or_default() {
-            let waited = |warp: usize| self.waited(warp).is_none_or(|place| view.executed(place) >= last);
-            if (0..4).any(|quarter| readers >> quarter & 1 == 1 && !waited(4 * group + quarter)) {
-                return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
-            }
-        }
-        Ok(())
-    }
-
     /// Ends the ownership of everything that arrived in a phase that has completed.
     pub(crate) fn phase_completed(&mut self, offset: u32) {
         let Some(barrier) = self.barriers.get_mut(&offset) else { return };

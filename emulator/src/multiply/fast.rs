@@ -42,10 +42,10 @@ impl Fast {
         let sign = if negate { 1 << 15 } else { 0 };
         if let Some(halves) = of_a {
             if matrices.types.a() == WgmmaElement::Bf16 {
-                spread(halves, &mut self.a, |bits| from_bf16(bits ^ sign))
+                spread(halves, &mut self.a, |bits| from_bf16(bits ^ sign));
             } else {
-                spread(halves, &mut self.a, |bits| from_f16(bits ^ sign))
-            };
+                spread(halves, &mut self.a, |bits| from_f16(bits ^ sign));
+            }
         } else {
             for (row, elements) in matrices.a.chunks_exact(k).enumerate() {
                 for (lanes, &bits) in self.a[row / 8 * k..].iter_mut().zip(elements) {
@@ -55,10 +55,10 @@ impl Fast {
         }
         if let Some(halves) = of_b {
             if matrices.types.b() == WgmmaElement::Bf16 {
-                spread(halves, &mut self.b, from_bf16)
+                spread(halves, &mut self.b, from_bf16);
             } else {
-                spread(halves, &mut self.b, from_f16)
-            };
+                spread(halves, &mut self.b, from_f16);
+            }
         } else {
             for (column, elements) in matrices.b.chunks_exact(k).enumerate() {
                 for (lanes, &bits) in self.b[column / 8 * k..].iter_mut().zip(elements) {

@@ -23,48 +23,10 @@ struct Line {
     /// Reads of whole chunks by copies, with one mask bit per chunk. Used while the line has no other
     /// accesses, as for the operands of a kernel, which are most of its accesses.
     history: u32,
-    /// After the first other access: the accesses of each chunk.
-    chunks: Chunks,
-}
-
-/// The accesses to the chunks of a line.
-#[derive(Clone, Debug, Default)]
-enum Chunks {
-    #[default]
-    None,
-    /// Each chunk has these.
-    Alike(Box<Chunk>),
-    Each(Box<[Chunk; CHUNKS]>),
-}
-
-impl Chunks {
-    /// Those of each chunk. `reads`: what copies have read of the line before, with one mask bit per chunk.
-    fn each(&mut self, reads: impl FnOnce() -> Vec<Record>) -> &mut [Chunk; CHUNKS] {
-        let all = match core::mem::take(self) {
-            Self::Each(all) => all,
-            Self::Alike(one) => Box::new(core::array::from_fn(|_| Chunk::clone(&one))),
-            Self::None => {
-                let reads = reads();
-                Box::new(core::array::from_fn(|at| {
-                    let here = reads.iter().filter(|read| read.mask >> at & 1 == 1);
-                    Chunk::of(here.map(|read| Record { mask: u16::MAX, ..*read }))
-                }))
-            }
-        };
-        *self = Self::Each(all);
-        match self {
-            Self::Each(all) => all,
-            Self::None | Self::Alike(_) => unreachable!("it has just been made so"),
-        }
-    }
-
-    fn all(&mut self) -> &mut [Chunk] {
-        match self {
-            Self::None => &mut [],
-            Self::Alike(one) => core::slice::from_mut(&mut **one),
-            Self::Each(all) => &mut all[..],
-        }
-    }
+    /// After the first other access: what each chunk has, while all have the same.
+    alike: Option<Box<Chunk>>,
+    /// After the first access that they do not have in common: the accesses of each chunk.
+    chunks: Option<Box<[Chunk; CHUNKS]>>,
 }
 
 impl Line {
@@ -76,7 +38,8 @@ impl Line {
         (races, last): (&Races, &mut Step),
     ) -> Result<(), Conflict> {
         let histories = &races.histories;
-        if matches!(self.chunks, Chunks::None)
+        if self.alike.is_none()
+            && self.chunks.is_none()
             && kind.asynchronous
             && !kind.write
             && let Some(read) = whole(&range, kind, who)
@@ -96,17 +59,23 @@ impl Line {
         let alike =
             kind.asynchronous && range.end - range.start == LINE && !matches!(who.by, By::Each { .. });
         let place = |address: u64| Place { address, words: races };
-        if history == NONE && alike && !matches!(self.chunks, Chunks::Each(_)) {
-            if let Chunks::None = self.chunks {
-                self.chunks = Chunks::Alike(Box::new(UNTOUCHED));
-            }
-            if let Chunks::Alike(chunk) = &mut self.chunks {
-                return chunk
-                    .enter(u16::MAX, kind, who, (&who.view.fenced, place(range.start)))
-                    .map_err(|conflict| Conflict { address: range.start, ..conflict });
-            }
+        if history == NONE && alike && self.chunks.is_none() {
+            let chunk = self.alike.get_or_insert_with(|| Box::new(UNTOUCHED));
+            return chunk
+                .enter(u16::MAX, kind, who, (&who.view.fenced, place(range.start)))
+                .map_err(|conflict| Conflict { address: range.start, ..conflict });
         }
-        let chunks = self.chunks.each(|| locked(histories).reads(history).collect());
+        let alike = self.alike.take();
+        let chunks = self.chunks.get_or_insert_with(|| {
+            if let Some(one) = alike {
+                return Box::new(core::array::from_fn(|_| Chunk::clone(&one)));
+            }
+            let reads: Vec<Record> = locked(histories).reads(history).collect();
+            Box::new(core::array::from_fn(|at| {
+                let here = reads.iter().filter(|read| read.mask >> at & 1 == 1);
+                Chunk::of(here.map(|read| Record { mask: u16::MAX, ..*read }))
+            }))
+        });
         let mut at = range.start;
         while at < range.end {
             let first = at % CHUNK;
@@ -126,7 +95,8 @@ impl Line {
         if self.history != NONE {
             self.history = locked(histories).settled(self.history, pc, (from, to));
         }
-        let records = self.chunks.all().iter_mut().flat_map(Chunk::records);
+        let each = self.chunks.iter_mut().flat_map(|chunks| chunks.iter_mut());
+        let records = self.alike.as_deref_mut().into_iter().chain(each).flat_map(Chunk::records);
         for record in records.filter(|record| (record.pc, record.claim()) == (pc, from)) {
             (record.warp, record.by, record.count) = to;
         }

@@ -67,4 +67,27 @@ impl Shared {
         }
         Ok(())
     }
+
+    /// Refuses a write of a thread to bytes that asynchronous work has written or multiplies have read, if the thread does
+    /// not know it to be over. Its warpgroup is one of this CTA, if it has one: the warp's own wait for a multiply is about
+    /// the warp's own part of it, and the other three warps of the warpgroup may still read.
+    pub(crate) fn may_write(
+        &self,
+        (offset, bytes): (u32, u32),
+        view: &View,
+        group: Option<usize>,
+    ) -> Result<(), Fault> {
+        self.observed(offset, bytes, &view.known)?;
+        self.multiplied(offset, bytes, view)?;
+        let Some((group, table)) = group.and_then(|group| Some((group, self.multiplied.get(group)?))) else {
+            return Ok(());
+        };
+        for &(last, readers) in table.get(Self::range(offset, bytes)).unwrap_or_default() {
+            let waited = |warp: usize| self.waited(warp).is_none_or(|place| view.executed(place) >= last);
+            if (0..4).any(|quarter| readers >> quarter & 1 == 1 && !waited(4 * group + quarter)) {
+                return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
+            }
+        }
+        Ok(())
+    }
 }

@@ -103,6 +103,33 @@ fn a_hang_says_who_waits_for_what() {
     }
 }
 
+/// Whatever number of host threads runs the clusters, a seed has the same bits and the same verdict.
+#[test]
+fn a_seed_says_the_same_on_any_number_of_threads() {
+    const THREADS: [usize; 3] = [1, 2, 16];
+    let shape = [300, 264, 520];
+    let schedules = [Schedule::Default, Schedule::Earliest, Schedule::Latest, Schedule::Random];
+    for (schedule, seed) in schedules.into_iter().flat_map(|schedule| [(schedule, 0), (schedule, 7)]) {
+        let options = THREADS.map(|threads| Options { schedule, seed, threads, ..Options::default() });
+        let program = Program::new(&gemm(SMALL, Defect::None));
+        let bits = options.each_ref().map(|options| {
+            let problem = Problem::new(SMALL, shape);
+            program.launch(problem.grid, &problem.arguments, &problem.memory, options).unwrap();
+            problem.check();
+            problem.memory.read(problem.d, (shape[0] * shape[1] * 2) as usize).unwrap()
+        });
+        assert!(bits[1..].iter().all(|other| *other == bits[0]), "{schedule:?}, seed {seed}");
+        for defect in [Defect::TooManyBytes, Defect::NoFullWait, Defect::NoProxyFence, Defect::NoStoreWait] {
+            let found =
+                options.each_ref().map(|options| fault(defect, options).map(|fault| fault.to_string()));
+            assert!(
+                found[1..].iter().all(|other| *other == found[0]),
+                "{schedule:?}, seed {seed}: {found:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn speed() {
     let tile = Tile { n: 256, stages: 3, cluster: 1 };
