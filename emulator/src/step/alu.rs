@@ -5,7 +5,7 @@
 
 use float8::{F8E4M3, F8E5M2};
 use ptx::Type;
-use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, Division, FloatOp, HalfType, Rounding};
+use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, Division, FloatOp, HalfType, PairOp, Rounding};
 
 use crate::float::{self, bits32, from_bf16, from_f16, max32, min32};
 use crate::lanes::Lanes;
@@ -111,6 +111,10 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             if relu { positive(value) } else { value }
         }),
         AluOp::HalfSign { ty, negate } => half_sign(ty, a, negate),
+        AluOp::Pair { op, signed } => {
+            let half = |shift: u32| u32::from(pair(op, signed, (a32 >> shift) as u16, (b32 >> shift) as u16));
+            (half(0) | half(16) << 16).into()
+        }
         AluOp::Cvt(cvt) => convert(cvt, [a, b, c]),
     }
 }
@@ -337,6 +341,28 @@ fn of_half(op: FloatOp, nan: bool, [x, y, z]: [f64; 3]) -> f64 {
         FloatOp::Min | FloatOp::Max if nan && (x.is_nan() || y.is_nan()) => f64::NAN,
         FloatOp::Min => float::min64(x, y),
         FloatOp::Max => float::max64(x, y),
+    }
+}
+
+/// One half of an operation on pairs of integers.
+fn pair(op: PairOp, signed: bool, a: u16, b: u16) -> u16 {
+    let is_less = if signed { a.cast_signed() < b.cast_signed() } else { a < b };
+    match op {
+        PairOp::Add => a.wrapping_add(b),
+        PairOp::Min => {
+            if is_less {
+                a
+            } else {
+                b
+            }
+        }
+        PairOp::Max => {
+            if is_less {
+                b
+            } else {
+                a
+            }
+        }
     }
 }
 
