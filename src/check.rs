@@ -129,6 +129,8 @@ mod suppress;
 pub use against::{BufferDifference, Comparison, Excuse, FirstDifference, against};
 pub use baseline::{Baseline, Known};
 pub use compiler::{CompilerReport, MicroReport, WrongWord, compiler, compiler_program};
+#[cfg(feature = "driver")]
+pub use compiler::{KnownCompiler, known_compiler};
 pub use description::DescriptionError;
 pub use element::{Element, Number};
 pub use finding::{Finding, Severity, Spot, Status};

@@ -4,6 +4,8 @@
 //! Each micro-kernel has the pattern of such an error, or one that the kernels of this library rely on.
 
 mod integers;
+#[cfg(feature = "driver")]
+mod known;
 mod lanes;
 mod matrices;
 mod memory;
@@ -18,6 +20,8 @@ use ptx::abi::{Argument, Grid};
 use serde::Serialize;
 
 use super::CheckError;
+#[cfg(feature = "driver")]
+pub use known::{KnownCompiler, known_compiler};
 use program::{Micro, THREADS, WORDS};
 
 /// What [`compiler`] has found.
