@@ -200,4 +200,7 @@ pub enum CheckError {
 }
 
 #[cfg(test)]
+#[path = "../kernel/tests/support/skipped.rs"]
+mod skipped;
+#[cfg(test)]
 mod tests;

@@ -82,12 +82,17 @@ pub(crate) fn compiled(py: Python<'_>, card: &str) -> PyResult<(String, String)>
         ("emulator", _) => py.detach(|| compiler(&mut Emulator::new())),
         (_, Some(ordinal)) => py.detach(|| compiler(&mut Gpu::new(ordinal)?)),
         (_, None) => {
-            return invalid(format!("card is \"{card}\", one of this machine was needed, cuda:0, or emulator"));
+            return invalid(format!(
+                "card is \"{card}\", one of this machine was needed, cuda:0, or emulator"
+            ));
         }
     };
-    let report = report.map_err(|error| match &error {
-        CheckError::Engine(error) => of_engine(error),
-        other => PyRuntimeError::new_err(other.to_string()),
+    let report = report.map_err(|error| {
+        if let CheckError::Engine(error) = &error {
+            of_engine(error)
+        } else {
+            PyRuntimeError::new_err(error.to_string())
+        }
     })?;
     let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((json, report.to_string()))

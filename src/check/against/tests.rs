@@ -4,9 +4,6 @@ use kernel::{Call, Emulator, Engine, GemmProblem, Gpu};
 use ptx::abi::Argument;
 use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, Inst};
 
-#[path = "../../../kernel/tests/support/skipped.rs"]
-mod skipped;
-
 use super::follow::Follower;
 use super::instrument::{Window, points};
 use super::machines::Machines;
@@ -14,7 +11,7 @@ use super::{Comparison, ENTRY, against};
 use crate::check::broken::Broken;
 use crate::check::launch::{Argument as Given, Content, Map, MapKind, Pointer};
 use crate::check::run::{Trial, read};
-use crate::check::{Buffer as Described, Element, Kernel, Launch};
+use crate::check::{Buffer as Described, Element, Kernel, Launch, skipped};
 
 /// An emulator whose addresses are others than those of the one that it is compared with.
 fn other() -> Emulator {

@@ -41,9 +41,8 @@ fn here() -> Result<bool, Failure> {
     let kernel = kernel::find(KERNEL).map_err(Failure::usage)?;
     gpu.kernel(&kernel.program().map_err(Failure::environment)?)?;
     let first = start.elapsed();
-    let failed = |error| match error {
-        CheckError::Engine(error) => error.into(),
-        other => Failure::environment(other),
+    let failed = |error| {
+        if let CheckError::Engine(error) = error { error.into() } else { Failure::environment(error) }
     };
     let start = Instant::now();
     let report = compiler(&mut gpu).map_err(failed)?;

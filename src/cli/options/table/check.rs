@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Row] = &[
          is wrong.",
     )
     .excludes(&[
-        "kernels", "launch", "json", "sarif", "baseline", "write-baseline", "trace", "svg", "suppress", "deny-warnings", "rules",
+        "launch", "json", "sarif", "baseline", "write-baseline", "trace", "svg", "suppress", "deny-warnings", "rules",
         "mutate", "schedules", "seed", "against-device",
     ]),
     row(
