@@ -524,10 +524,12 @@ impl Alu {
     pub fn check(&self) -> Result<(), String> {
         let name = self.op.name();
         let (sources, _) = self.op.types().ok_or_else(|| format!("{name}: no such form, {:?}", self.op))?;
-        if matches!(self.op, AluOp::Half { .. } | AluOp::HalfSign { .. })
+        if matches!(self.op, AluOp::Half { .. } | AluOp::HalfSign { .. } | AluOp::Pair { .. })
             && self.src.iter().any(|source| matches!(source, Operand::Imm(_)))
         {
-            return Err(format!("{name} of halves takes only registers: put a constant into a variable"));
+            return Err(format!(
+                "{name} of halves and pairs takes only registers: put a constant into a variable"
+            ));
         }
         let (needed, given) = (sources.len(), self.src.len());
         if needed == given { Ok(()) } else { Err(format!("{name} of {given} operands, it has {needed}")) }
