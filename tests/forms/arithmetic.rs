@@ -1,7 +1,7 @@
 //! Arithmetic beyond the plain operators, exchanges between lanes, special registers.
 
 use ptx::inst::{
-    Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, ReduceOp, Rounding, Shuffle, Vote, WarpInst,
+    Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, PairOp, ReduceOp, Rounding, Shuffle, Vote, WarpInst,
 };
 use ptx::{Inst, Operand, Special, Type};
 
@@ -46,6 +46,7 @@ fn operations() -> Vec<AluOp> {
     let flags = [false, true];
     for a in flags {
         all.push(AluOp::NanExtreme { max: a });
+        all.extend(PairOp::ALL.map(|op| AluOp::Pair { op, signed: a }));
         all.extend(HalfType::ALL.map(|ty| AluOp::HalfSign { ty, negate: a }));
         for b in flags {
             all.push(AluOp::Funnel { left: a, wrap: b });
