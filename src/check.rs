@@ -110,6 +110,9 @@
 
 mod against;
 mod baseline;
+#[cfg(test)]
+mod broken;
+mod compiler;
 mod description;
 mod element;
 mod finding;
@@ -125,6 +128,9 @@ mod suppress;
 
 pub use against::{BufferDifference, Comparison, Excuse, FirstDifference, against};
 pub use baseline::{Baseline, Known};
+pub use compiler::{CompilerReport, MicroReport, WrongWord, compiler, compiler_program};
+#[cfg(feature = "driver")]
+pub use compiler::{KnownCompiler, known_compiler};
 pub use description::DescriptionError;
 pub use element::{Element, Number};
 pub use finding::{Finding, Severity, Spot, Status};
@@ -193,5 +199,8 @@ pub enum CheckError {
     Stopped,
 }
 
+#[cfg(test)]
+#[path = "../kernel/tests/support/skipped.rs"]
+mod skipped;
 #[cfg(test)]
 mod tests;

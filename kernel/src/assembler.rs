@@ -164,6 +164,23 @@ impl Assembler {
         &self.version
     }
 
+    /// What it says about its version, without the rest: `ptxas V13.0.88`.
+    pub(crate) fn release(&self) -> String {
+        let mut words = self.version.split([',', '\n', ' ']).map(str::trim);
+        let number = |word: &str| {
+            word.strip_prefix('V').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        match words.find(|word| number(word)) {
+            Some(version) => format!("ptxas {version}"),
+            None => "an assembler without a version".to_owned(),
+        }
+    }
+
+    /// The path of the program.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Assembles a PTX text. The log says how many registers and how much local memory the kernel uses.
     ///
     /// # Errors

@@ -20,6 +20,11 @@ pub trait Engine {
     /// Number of SMs.
     fn multiprocessors(&self) -> u32;
 
+    /// What makes machine code of programs, with its version. `None`: they are run as they are.
+    fn compiler(&self) -> Option<String> {
+        None
+    }
+
     /// Whether a program that accesses one byte beside a buffer fails. Where it need not, whoever checks a program puts
     /// bytes around buffers that must not change.
     fn traps_outside(&self) -> bool {

@@ -34,7 +34,7 @@ pub mod tma;
 pub mod warp;
 pub mod wgmma;
 
-pub use alu::{Alu, AluOp, ApproxOp, BitOp, FloatOp, HalfType, Rounding};
+pub use alu::{Alu, AluOp, ApproxOp, BitOp, FloatOp, HalfType, PairOp, Rounding};
 pub use ampere::{CopyAsync, MmaTypes, WarpMatrix};
 pub use arith::{BinaryOp, CompareOp, UnaryOp};
 pub use atomic::{AtomicInst, AtomicOp, AtomicSem, AtomicType, LoadOrder, OrderedInst, StoreOrder};

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+mod compiler;
+
 use serde::Serialize;
 
 use crate::check::{
@@ -24,7 +26,7 @@ source where the PTX states it. What a kernel is launched with stands in a descr
 
 Exit codes: 0 nothing found, 1 findings, 2 a file that is not read.",
     examples: "Examples:\n  falchion check softmax.ptx\n  falchion check softmax.ptx --launch small.toml --schedules 200\n  \
-               falchion check kernels/*.launch.toml --sarif found.sarif --baseline known.json\n  falchion check --rules\n  falchion check kernel.ptx --against-device",
+               falchion check kernels/*.launch.toml --sarif found.sarif --baseline known.json\n  falchion check --rules\n  falchion check kernel.ptx --against-device\n  falchion check --compiler --ptxas /usr/local/cuda/bin/ptxas",
     run,
 };
 
@@ -35,6 +37,11 @@ fn run(given: &Given) -> Result<(), Failure> {
     if given.flag("rules") {
         given.finish("--rules")?;
         return list();
+    }
+    let assemblers = given.list::<PathBuf>("ptxas");
+    if given.flag("compiler") {
+        given.finish("--compiler")?;
+        return compiler::run(&assemblers);
     }
     let paths = given.list::<PathBuf>("kernels");
     let description = given.get::<PathBuf>("launch");

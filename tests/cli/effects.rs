@@ -32,8 +32,15 @@ const CONDITIONS: [(&str, &str); 13] = [
 const VERDICTS: [&str; 3] = ["seed", "repeat", "exact"];
 
 /// Options that are accepted in no line: one word is the subject, and a GPU is needed.
-const NOWHERE: [&str; 5] =
-    ["layout expr", "verify record", "verify replay", "check against-device", "check rules"];
+const NOWHERE: [&str; 7] = [
+    "layout expr",
+    "verify record",
+    "verify replay",
+    "check against-device",
+    "check compiler",
+    "check ptxas",
+    "check rules",
+];
 
 /// Commands that need a GPU, that list, or that delete.
 const ELSEWHERE: [&str; 7] = ["bench", "tune", "calibrate", "chart", "trim", "clear", "configs"];

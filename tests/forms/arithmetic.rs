@@ -1,7 +1,7 @@
 //! Arithmetic beyond the plain operators, exchanges between lanes, special registers.
 
 use ptx::inst::{
-    Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, ReduceOp, Rounding, Shuffle, Vote, WarpInst,
+    Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, PairOp, ReduceOp, Rounding, Shuffle, Vote, WarpInst,
 };
 use ptx::{Inst, Operand, Special, Type};
 
@@ -46,6 +46,7 @@ fn operations() -> Vec<AluOp> {
     let flags = [false, true];
     for a in flags {
         all.push(AluOp::NanExtreme { max: a });
+        all.extend(PairOp::ALL.map(|op| AluOp::Pair { op, signed: a }));
         all.extend(HalfType::ALL.map(|ty| AluOp::HalfSign { ty, negate: a }));
         for b in flags {
             all.push(AluOp::Funnel { left: a, wrap: b });
@@ -88,8 +89,8 @@ fn arithmetic() {
     // Bits 6, permute 1, tables 3, funnels 4, fields 4 + 2, wide 2 + 2, high 4; approximations 8, 7 of them with .ftz too, and of
     // halves 2 x 4;
     // exact 2 x (4 + 1); floats 4 x (4 roundings x 4 flags + 1); extremes 2, signs 2 and of halves 8; halves
-    // (4 + 1) x 4 and extremes 2 x 2 x 4; conversions 1 + 2 + 12 + 8 + 12.
-    assert_eq!(count, 6 + 1 + 3 + 4 + 6 + 4 + 4 + 23 + 10 + 68 + 4 + 8 + 20 + 16 + 35);
+    // (4 + 1) x 4 and extremes 2 x 2 x 4; pairs of integers 3 x 2; conversions 1 + 2 + 12 + 8 + 12.
+    assert_eq!(count, 6 + 1 + 3 + 4 + 6 + 4 + 4 + 23 + 10 + 68 + 4 + 8 + 20 + 16 + 6 + 35);
 }
 
 #[test]

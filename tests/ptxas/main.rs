@@ -47,6 +47,15 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
 
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
+fn the_self_test_of_compilers_assembles_without_spills_or_serialization() {
+    let program = falchion::check::compiler_program().expect("a legal program");
+    let report = assemble("compiler", program.text());
+    assert!(report.accepted, "{}", report.log);
+    assert_eq!(complaints(&report), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
 fn kernels_without_wgmma_assemble_without_spills() {
     // Partial sums of `f64` that are exchanged between CTAs.
     let divided = ["reduction=ordered", "reduction=atomic", "reduction=separate divide=split3"].map(|how| {

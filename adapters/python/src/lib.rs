@@ -130,7 +130,7 @@ mod _native {
     #[pymodule_export]
     use super::plan::{Kernel, page, plan, result, tune};
     #[pymodule_export]
-    use super::ptx::checked;
+    use super::ptx::{checked, compiled};
     #[pymodule_export]
     use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
 }

@@ -234,7 +234,7 @@ pub(crate) fn tune(
 }
 
 /// The number of a card of this machine.
-fn of_this_machine(name: &str) -> Option<usize> {
+pub(crate) fn of_this_machine(name: &str) -> Option<usize> {
     name.strip_prefix("cuda:")?.parse().ok()
 }
 

@@ -2,11 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use falchion::check::{CheckError, Launch, Options, Report, Sarif, Suppression, check};
+use falchion::check::{CheckError, Launch, Options, Report, Sarif, Suppression, check, compiler};
+use falchion::kernel::{Emulator, Gpu};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::array::invalid;
+use crate::error::of_engine;
+use crate::plan::of_this_machine;
 use crate::watch::watched;
 use crate::whole::Whole;
 
@@ -70,4 +73,27 @@ pub(crate) fn checked(
     let text = report.to_string();
     let sarif = serde_json::to_string(&Sarif::new(&[report])).map_err(wrong)?;
     Ok((json, text, sarif))
+}
+
+/// Tests the compiler of kernels on a card, or the test itself in the emulator. Returns the report as JSON and as text.
+#[pyfunction]
+pub(crate) fn compiled(py: Python<'_>, card: &str) -> PyResult<(String, String)> {
+    let report = match (card, of_this_machine(card)) {
+        ("emulator", _) => py.detach(|| compiler(&mut Emulator::new())),
+        (_, Some(ordinal)) => py.detach(|| compiler(&mut Gpu::new(ordinal)?)),
+        (_, None) => {
+            return invalid(format!(
+                "card is \"{card}\", one of this machine was needed, cuda:0, or emulator"
+            ));
+        }
+    };
+    let report = report.map_err(|error| {
+        if let CheckError::Engine(error) = &error {
+            of_engine(error)
+        } else {
+            PyRuntimeError::new_err(error.to_string())
+        }
+    })?;
+    let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    Ok((json, report.to_string()))
 }

@@ -102,3 +102,11 @@ def test_what_does_not_fit_is_a_value_error(words, call):
     with pytest.raises(ValueError) as error:
         call()
     assert str(error.value).startswith(words)
+
+
+def test_the_self_test_of_compilers():
+    report = falchion.check_compiler("emulator")
+    assert report.wrong == [] and report.compiler is None and len(report.micros) >= 12
+    assert "micro-kernels have wrong bits" in str(report) and repr(report).startswith("<CompilerReport: 0 of")
+    with pytest.raises(ValueError, match='card is "cuda"'):
+        falchion.check_compiler("cuda")

@@ -5,7 +5,9 @@
 
 use float8::{F8E4M3, F8E5M2};
 use ptx::Type;
-use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, Division, FloatOp, HalfType, Rounding};
+use ptx::inst::{
+    Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, Division, FloatOp, FloatRelation, HalfType, PairOp, Rounding,
+};
 
 use crate::float::{self, bits32, from_bf16, from_f16, max32, min32};
 use crate::lanes::Lanes;
@@ -76,19 +78,7 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             let keep = |x: f32| if flush { flushed(x) } else { x };
             bits32(keep(single_quotient(division, [keep(f(a)), keep(f(b))]))).into()
         }
-        AluOp::FloatCompare { relation, ty, flush } => {
-            #[expect(clippy::wildcard_enum_match_arm, reason = "of the others, only f32 is compared")]
-            let number = |bits: u64| match ty {
-                Type::F16 => from_f16(bits as u16).into(),
-                Type::Bf16 => from_bf16(bits as u16).into(),
-                Type::F64 => f64::from_bits(bits),
-                _ => f(bits).into(),
-            };
-            // The least number that is not subnormal.
-            let least = if ty == Type::F16 { 2f64.powi(-14) } else { f64::from(f32::MIN_POSITIVE) };
-            let keep = |x: f64| if flush && x.abs() < least { 0.0 } else { x };
-            relation.holds(keep(number(a)), keep(number(b))).into()
-        }
+        AluOp::FloatCompare { relation, ty, flush } => compare(relation, ty, flush, [a, b]).into(),
         AluOp::Float { op, ty: Type::F64, .. } => double(op, [a, b, c].map(f64::from_bits)).to_bits(),
         AluOp::Float { op, rounding, flush, saturate, .. } => {
             let keep = |x: f32| if flush { flushed(x) } else { x };
@@ -111,8 +101,24 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             if relu { positive(value) } else { value }
         }),
         AluOp::HalfSign { ty, negate } => half_sign(ty, a, negate),
+        AluOp::Pair { op, signed } => pair(op, signed, [a32, b32]).into(),
         AluOp::Cvt(cvt) => convert(cvt, [a, b, c]),
     }
+}
+
+/// Whether a relation of floats holds.
+fn compare(relation: FloatRelation, ty: Type, flush: bool, operands: [u64; 2]) -> bool {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "of the others, only f32 is compared")]
+    let number = |bits: u64| match ty {
+        Type::F16 => from_f16(bits as u16).into(),
+        Type::Bf16 => from_bf16(bits as u16).into(),
+        Type::F64 => f64::from_bits(bits),
+        _ => f32::from_bits(bits as u32).into(),
+    };
+    // The least number that is not subnormal.
+    let least = if ty == Type::F16 { 2f64.powi(-14) } else { f64::from(f32::MIN_POSITIVE) };
+    let [x, y] = operands.map(number).map(|x| if flush && x.abs() < least { 0.0 } else { x });
+    relation.holds(x, y)
 }
 
 /// Counts the bits of a word, or reverses them.
@@ -338,6 +344,22 @@ fn of_half(op: FloatOp, nan: bool, [x, y, z]: [f64; 3]) -> f64 {
         FloatOp::Min => float::min64(x, y),
         FloatOp::Max => float::max64(x, y),
     }
+}
+
+/// An operation on pairs of integers.
+fn pair(op: PairOp, signed: bool, [a, b]: [u32; 2]) -> u32 {
+    let half = |shift: u32| {
+        let [a, b] = [a, b].map(|word| (word >> shift) as u16);
+        let is_less = if signed { a.cast_signed() < b.cast_signed() } else { a < b };
+        let one = match op {
+            PairOp::Add => a.wrapping_add(b),
+            PairOp::Min if is_less => a,
+            PairOp::Max if !is_less => a,
+            PairOp::Min | PairOp::Max => b,
+        };
+        u32::from(one) << shift
+    };
+    half(0) | half(16)
 }
 
 /// Gives each half another sign.

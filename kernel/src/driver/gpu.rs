@@ -18,7 +18,7 @@ use super::loaded_program::LoadedProgram;
 use super::memory::{DeviceMemory, Memories};
 use super::stream::{Event, Stream};
 use super::sys::device;
-use super::{library, reach};
+use super::{library, load, reach};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -251,6 +251,10 @@ impl Engine for Gpu {
 
     fn multiprocessors(&self) -> u32 {
         self.multiprocessors
+    }
+
+    fn compiler(&self) -> Option<String> {
+        Some(load::compiler(self.context.cuda_version()))
     }
 
     fn resident_clusters(&mut self, program: &Program) -> Result<u32, EngineError> {

@@ -56,6 +56,16 @@ pub(super) fn of_process() -> Result<(Option<&'static Cache>, Option<CacheError>
     }
 }
 
+/// What compiles programs in this process: the assembler that `FALCHION_PTXAS` names, or the driver, whose compiler is that of its version
+/// of CUDA.
+pub(super) fn compiler((major, minor): (i32, i32)) -> String {
+    match Assembler::of_process() {
+        Ok(Some(assembler)) => format!("{} ({})", assembler.release(), assembler.path().display()),
+        Ok(None) => format!("the driver's, of CUDA {major}.{minor}"),
+        Err(error) => error.to_string(),
+    }
+}
+
 impl Context {
     /// The key of an entry on disk that belongs to this card, its driver, and this version of the library.
     ///

@@ -102,6 +102,31 @@ pub enum FloatOp {
     Max,
 }
 
+/// An operation on pairs of 16-bit integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PairOp {
+    /// `a + b`, modulo 2^16.
+    Add,
+    /// The smaller.
+    Min,
+    /// The larger.
+    Max,
+}
+
+impl PairOp {
+    /// All operations.
+    pub const ALL: [Self; 3] = [Self::Add, Self::Min, Self::Max];
+
+    /// PTX's name.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}
+
 /// The type of operations on 16-bit floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalfType {
@@ -257,6 +282,13 @@ pub enum AluOp {
         /// Whether it is `-a`; otherwise `|a|`.
         negate: bool,
     },
+    /// `{add|min|max}.{s16x2|u16x2}`: of each half of two words. ISA "add", "min", "max".
+    Pair {
+        /// The operation.
+        op: PairOp,
+        /// Whether the halves are signed.
+        signed: bool,
+    },
     /// A conversion between formats. ISA "cvt".
     Cvt(Cvt),
 }
@@ -320,6 +352,7 @@ impl AluOp {
                 (vec![ty.register(); if op == FloatOp::Fma { 3 } else { 2 }], ty.register())
             }
             Self::HalfSign { ty, .. } => (vec![ty.register()], ty.register()),
+            Self::Pair { .. } => (PAIR.to_vec(), U32),
             Self::Cvt(cvt) if !cvt.exists() => return None,
             Self::Cvt(cvt) => {
                 let (sources, result) = cvt.types();
@@ -368,6 +401,7 @@ impl AluOp {
             Self::CopySign(_) => "copysign",
             Self::HalfSign { negate: true, .. } => "neg",
             Self::HalfSign { negate: false, .. } => "abs",
+            Self::Pair { op, .. } => op.name(),
             Self::Cvt(_) => "cvt",
         }
     }
@@ -415,6 +449,7 @@ impl fmt::Display for AluOp {
             }
             Self::Half { ty, relu, .. } => write!(f, "{name}.rn{}.{}", rectified(relu), ty.suffix()),
             Self::HalfSign { ty, .. } => write!(f, "{name}.{}", ty.suffix()),
+            Self::Pair { signed, .. } => write!(f, "{name}.{}", if signed { "s16x2" } else { "u16x2" }),
             Self::Cvt(cvt) => cvt.fmt(f),
         }
     }
@@ -489,10 +524,12 @@ impl Alu {
     pub fn check(&self) -> Result<(), String> {
         let name = self.op.name();
         let (sources, _) = self.op.types().ok_or_else(|| format!("{name}: no such form, {:?}", self.op))?;
-        if matches!(self.op, AluOp::Half { .. } | AluOp::HalfSign { .. })
+        if matches!(self.op, AluOp::Half { .. } | AluOp::HalfSign { .. } | AluOp::Pair { .. })
             && self.src.iter().any(|source| matches!(source, Operand::Imm(_)))
         {
-            return Err(format!("{name} of halves takes only registers: put a constant into a variable"));
+            return Err(format!(
+                "{name} of halves and pairs takes only registers: put a constant into a variable"
+            ));
         }
         let (needed, given) = (sources.len(), self.src.len());
         if needed == given { Ok(()) } else { Err(format!("{name} of {given} operands, it has {needed}")) }

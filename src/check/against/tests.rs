@@ -1,93 +1,23 @@
 //! The emulator is the device, with an instruction that computes something else.
 
-use std::time::Duration;
-
-use kernel::{Buffer, Call, Emulator, Engine, EngineError, GemmProblem, Gpu, Program};
-use ptx::abi::{Argument, Grid};
+use kernel::{Call, Emulator, Engine, GemmProblem, Gpu};
+use ptx::abi::Argument;
 use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, Inst};
-use ptx::{Function, Statement};
-
-#[path = "../../../kernel/tests/support/skipped.rs"]
-mod skipped;
 
 use super::follow::Follower;
 use super::instrument::{Window, points};
 use super::machines::Machines;
 use super::{Comparison, ENTRY, against};
+use crate::check::broken::Broken;
 use crate::check::launch::{Argument as Given, Content, Map, MapKind, Pointer};
 use crate::check::run::{Trial, read};
-use crate::check::{Buffer as Described, Element, Kernel, Launch};
-
-/// A device that changes programs before it runs them.
-struct Broken<E> {
-    inner: E,
-    change: fn(&mut Inst),
-}
+use crate::check::{Buffer as Described, Element, Kernel, Launch, skipped};
 
 /// An emulator whose addresses are others than those of the one that it is compared with.
 fn other() -> Emulator {
     let mut inner = Emulator::new().with_numerics(emulator::Numerics::Exact);
     inner.allocate(1 << 12).expect("memory");
     inner
-}
-
-fn change(block: &mut [Statement], change: fn(&mut Inst)) {
-    for statement in block {
-        match statement {
-            Statement::Inst { inst, .. } => change(inst),
-            Statement::If { then, otherwise, .. } => {
-                self::change(then, change);
-                self::change(otherwise, change);
-            }
-            Statement::Loop { body, .. } | Statement::Scope { body, .. } => self::change(body, change),
-            Statement::Break { .. }
-            | Statement::Label(_)
-            | Statement::Branch { .. }
-            | Statement::Exit { .. } => {}
-        }
-    }
-}
-
-impl<E: Engine> Engine for Broken<E> {
-    fn describe(&self) -> String {
-        "a broken device".to_owned()
-    }
-
-    fn multiprocessors(&self) -> u32 {
-        self.inner.multiprocessors()
-    }
-
-    fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
-        self.inner.allocate(bytes)
-    }
-
-    fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
-        self.inner.write(buffer, bytes)
-    }
-
-    fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
-        self.inner.read(buffer)
-    }
-
-    fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
-        self.inner.free(buffer)
-    }
-
-    fn launch(
-        &mut self,
-        program: &Program,
-        grid: Grid,
-        arguments: &[Argument],
-    ) -> Result<Duration, EngineError> {
-        let mut function: Function = (**program.function()).clone();
-        let before = function.body.clone();
-        change(&mut function.body, self.change);
-        if function.body == before {
-            return self.inner.launch(program, grid, arguments);
-        }
-        let changed = Program::new(function).expect("legal");
-        self.inner.launch(&changed, grid, arguments)
-    }
 }
 
 /// Each thread computes, hands its value to another thread, and computes again.

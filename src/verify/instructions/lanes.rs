@@ -7,7 +7,7 @@
 
 use ptx::inst::{
     Address, Alu, AluOp, BarrierOp, BarrierReduce, BinaryOp, BitOp, CompareOp, Cvt, FloatOp, HalfType,
-    ReduceOp, Rounding, Shuffle, UnaryOp, Vote, WarpInst,
+    PairOp, ReduceOp, Rounding, Shuffle, UnaryOp, Vote, WarpInst,
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type};
 
@@ -288,6 +288,7 @@ fn extended() -> Vec<InstructionForm> {
         }
     }
     ops.extend(flags.map(|max| AluOp::NanExtreme { max }));
+    ops.extend(PairOp::ALL.into_iter().flat_map(|op| flags.map(|signed| AluOp::Pair { op, signed })));
     for ty in HalfType::ALL {
         ops.extend(flags.map(|negate| AluOp::HalfSign { ty, negate }));
         for op in FloatOp::ALL {

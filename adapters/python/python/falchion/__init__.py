@@ -7,6 +7,6 @@ the card runs and finds its races. Tensors of torch on an H100 or H200 are multi
 from . import sparse, weights
 from ._native import __version__, Fault, Kernel, Operand, attention, attention_backward, check, matmul, plan, tune
 from .pages import explore
-from .ptx import Report, check_ptx
+from .ptx import CompilerReport, Report, check_compiler, check_ptx
 
-__all__ = ["__version__", "Fault", "Kernel", "Operand", "Report", "attention", "attention_backward", "check", "check_ptx", "explore", "matmul", "plan", "sparse", "tune", "weights"]
+__all__ = ["__version__", "CompilerReport", "Fault", "Kernel", "Operand", "Report", "attention", "attention_backward", "check", "check_compiler", "check_ptx", "explore", "matmul", "plan", "sparse", "tune", "weights"]

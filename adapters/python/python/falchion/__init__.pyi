@@ -13,5 +13,7 @@ from ._native import matmul as matmul
 from ._native import plan as plan
 from ._native import tune as tune
 from .pages import explore as explore
+from .ptx import CompilerReport as CompilerReport
 from .ptx import Report as Report
+from .ptx import check_compiler as check_compiler
 from .ptx import check_ptx as check_ptx

@@ -142,6 +142,7 @@ def tune(
 _Lines = tuple[int, bytes] | None
 _Parts = tuple[str, int, bytes, _Lines, _Lines, list[int] | None]
 
+def compiled(card: str) -> tuple[str, str]: ...
 def checked(
     launch: str,
     fetch: Any,

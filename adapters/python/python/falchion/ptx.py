@@ -11,7 +11,7 @@ from typing import Any
 from . import _native
 from ._native import Fault
 
-__all__ = ["Report", "check_ptx"]
+__all__ = ["CompilerReport", "Report", "check_compiler", "check_ptx"]
 
 
 class Report:
@@ -95,6 +95,41 @@ def check_ptx(
 
     options = {"schedules": schedules, "seed": seed, "suppress": list(suppress)}
     return Report(*_native.checked(described, fetch, is_json=is_json, text=text, file=file, **options))
+
+
+class CompilerReport:
+    """What the self-test of a compiler found. `print` shows it.
+
+    `micros`: a dictionary for each micro-kernel: `name`, `about`, `ours` (whether kernels of this library do so, too), and `wrong`, None or the
+    first word that differs (`thread`, `word`, `is`, `want`) with the `count` of all. `compiler` is what compiled them, None in the emulator.
+    """
+
+    def __init__(self, report: str, text: str) -> None:
+        values = json.loads(report)
+        self.device: str = values["device"]
+        self.compiler: str | None = values["compiler"]
+        self.micros: list[dict[str, Any]] = values["micros"]
+        self._text = text
+
+    @property
+    def wrong(self) -> list[str]:
+        """The names of the micro-kernels with wrong bits."""
+        return [micro["name"] for micro in self.micros if micro["wrong"] is not None]
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<CompilerReport: {len(self.wrong)} of {len(self.micros)} micro-kernels are wrong>"
+
+
+def check_compiler(card: str = "cuda:0") -> CompilerReport:
+    """Tests what compiles kernels on a card: compiles micro-kernels whose bits are known, runs them, and names those with wrong bits.
+
+    The compiler is the driver's, or the assembler that the environment variable FALCHION_PTXAS names. What is wrong is proven; that nothing
+    is wrong proves nothing. `card` may be "emulator", which is right.
+    """
+    return CompilerReport(*_native.compiled(card))
 
 
 def _described(launch: dict[str, Any], given: dict[str, bytes]) -> dict[str, Any]:

@@ -79,6 +79,8 @@ const FORMS: &[(&str, &str)] = &[
         "add.rn.sat.f16x2 %r0, %r1, %r2;",
         "add.rn.f16x2 %r0, %r1, %r2; mov.b32 %t1, 0; max.f16x2 %r0, %r0, %t1; mov.b32 %t2, 1006648320; min.f16x2 %r0, %r0, %t2;",
     ),
+    ("add.s16x2 %r0, %r1, 65537;", "mov.b32 %t1, 65537; add.s16x2 %r0, %r1, %t1;"),
+    ("max.u16x2 %r0, %r1, %r2;", "max.u16x2 %r0, %r1, %r2;"),
     ("ex2.approx.ftz.bf16x2 %r0, %r1;", "ex2.approx.ftz.bf16x2 %r0, %r1;"),
     (
         "add.sat.s32 %r0, %r1, %r2;",

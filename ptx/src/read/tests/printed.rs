@@ -1,8 +1,8 @@
 //! What the printer writes is read as the same program: printing that gives the same text.
 
 use crate::inst::{
-    Alu, AluOp, ApproxOp, BinaryOp, BitOp, CompareOp, Cvt, FloatOp, HalfType, ReduceOp, Rounding, Shuffle,
-    UnaryOp, Vote, WarpInst,
+    Alu, AluOp, ApproxOp, BinaryOp, BitOp, CompareOp, Cvt, FloatOp, HalfType, PairOp, ReduceOp, Rounding,
+    Shuffle, UnaryOp, Vote, WarpInst,
 };
 use crate::read::{Launch, Module, agree};
 use crate::{
@@ -170,6 +170,7 @@ fn operations() -> Vec<AluOp> {
     }
     all.extend(flags.map(|left| AluOp::Funnel { left, wrap: !left }));
     all.extend(flags.map(|max| AluOp::NanExtreme { max }));
+    all.extend(PairOp::ALL.into_iter().flat_map(|op| flags.map(|signed| AluOp::Pair { op, signed })));
     all.extend(ApproxOp::ALL.map(AluOp::Approx));
     all.extend(ApproxOp::ALL.map(AluOp::ApproxFlush));
     for ty in HalfType::ALL {

@@ -6,7 +6,9 @@ use super::super::syntax::OperandKind;
 use super::Translator;
 use super::form::Form;
 use super::operands::unsigned;
-use crate::inst::{Alu, AluOp, BinaryOp, BitOp, CompareOp, FloatRelation, Inst, Operand, Reg, UnaryOp};
+use crate::inst::{
+    Alu, AluOp, BinaryOp, BitOp, CompareOp, FloatRelation, Inst, Operand, PairOp, Reg, UnaryOp,
+};
 use crate::types::Type;
 
 impl<'t> Translator<'_, 't> {
@@ -18,6 +20,7 @@ impl<'t> Translator<'_, 't> {
         match form.peek_last() {
             "f16" | "bf16" | "f16x2" | "bf16x2" => return self.halves(name, form),
             "f32" | "f64" => return self.floats(name, form),
+            "s16x2" | "u16x2" => return self.pair_of_integers(name, form),
             _ => {}
         }
         let ty = form.last_type()?;
@@ -53,6 +56,18 @@ impl<'t> Translator<'_, 't> {
             self.emit(Inst::Binary { op: BinaryOp::Max, ty, dst, a, b });
         }
         Ok(())
+    }
+
+    /// Arithmetic of pairs of 16-bit integers.
+    fn pair_of_integers(&mut self, name: &str, form: &mut Form<'_, 't>) -> Read<()> {
+        let signed = form.last_word()? == "s16x2";
+        let op = match name {
+            "add" => PairOp::Add,
+            "min" => PairOp::Min,
+            "max" => PairOp::Max,
+            _ => return form.wrong("this instruction is not read for pairs of 16-bit integers"),
+        };
+        self.alu(AluOp::Pair { op, signed }, form)
     }
 
     /// `add.sat.s32`: in 64 bits, and cut.
@@ -262,9 +277,9 @@ impl<'t> Translator<'_, 't> {
         Ok(())
     }
 
-    /// Puts a number into a register, for operations on 16-bit floats, which take registers only.
+    /// Puts a number into a register, for operations on 16-bit floats and on pairs, which take registers only.
     fn in_register(&mut self, op: AluOp, operand: Operand, ty: Type) -> Read<Operand> {
-        let halves = matches!(op, AluOp::Half { .. } | AluOp::HalfSign { .. });
+        let halves = matches!(op, AluOp::Half { .. } | AluOp::HalfSign { .. } | AluOp::Pair { .. });
         if !halves || matches!(operand, Operand::Reg(_)) {
             return Ok(operand);
         }

@@ -66,6 +66,26 @@ pub(super) const ROWS: &[Row] = &[
         "json", "sarif", "baseline", "write-baseline", "trace", "svg", "suppress", "deny-warnings", "rules", "mutate", "schedules",
         "seed",
     ]),
+    row(
+        "compiler",
+        SWITCH,
+        &[(Verb::CHECK, None)],
+        "Test on the GPU the compiler of kernels instead: the driver's, or the assembler that FALCHION_PTXAS names. Micro-kernels with \
+         known bits are compiled, run and compared, and the time is compared with that of a kernel's first load. Exits with 1 if a bit \
+         is wrong.",
+    )
+    .excludes(&[
+        "launch", "json", "sarif", "baseline", "write-baseline", "trace", "svg", "suppress", "deny-warnings", "rules",
+        "mutate", "schedules", "seed", "against-device",
+    ]),
+    row(
+        "ptxas",
+        FILE,
+        &[(Verb::CHECK, None)],
+        "Test this assembler, too, with --compiler: NVIDIA's `ptxas` of any version that the driver loads binaries of. Repeatable.",
+    )
+    .many(Repeated)
+    .needs(&["compiler"]),
     row("rules", SWITCH, &[(Verb::CHECK, None)], "List the rules that findings name, instead of checking."),
     row("sarif", FILE, &[(Verb::CHECK, None)], "Write the findings as SARIF 2.1.0."),
     row(
