@@ -311,3 +311,25 @@ fn polls_between_barriers_let_other_ctas_run() {
         check(&launch, &Options { schedules: 12, threads: 2, ..Options::default() }).expect("it runs");
     assert!(report.findings.is_empty(), "{report}");
 }
+
+/// Bulk stores of the same bytes to one place, as by several lanes of a warp, are no error; those of two CTAs are.
+#[test]
+fn copies_of_two_ctas_to_one_place_race() {
+    let body = |lanes: u32| {
+        format!(
+            "mov.u32 %r3, %ctaid.x;\nst.shared.b32 [%r2], %r3;\nfence.proxy.async.shared::cta;\nbar.sync 0;\nld.param.u64 %rd4, [y];\n\
+             mov.u32 %r4, all;\nsetp.lt.u32 %p1, %r1, {lanes};\n@!%p1 bra END;\n\
+             cp.async.bulk.global.shared::cta.bulk_group [%rd4], [%r4], 256;\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\nEND:"
+        )
+    };
+    for (ctas, lanes, races) in [(1, 1, false), (1, 3, false), (2, 1, true), (2, 3, true)] {
+        let mut launch = launch(&kernel("k", |_, _| ()), "");
+        launch.kernels[0].text = text(&body(lanes));
+        launch.kernels[0].grid = [ctas, 1, 1];
+        let report =
+            check(&launch, &Options { schedules: 8, threads: 2, ..Options::default() }).expect("it runs");
+        let errors: Vec<_> = report.findings.iter().filter(|of| of.severity == Severity::Error).collect();
+        assert_eq!(errors.iter().any(|of| of.rule.name == "global-race"), races, "{ctas} {lanes}: {report}");
+        assert!(races || errors.is_empty(), "{ctas} {lanes}: {report}");
+    }
+}

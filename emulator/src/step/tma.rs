@@ -379,25 +379,30 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Whether every store of the cluster to the same box, of those that nobody has waited for, stores the same bytes.
+    /// Whether the cluster has stores to the same box that nobody has waited for, and all of them store the same bytes. What other
+    /// clusters store is not compared: the first store of a cluster finds it.
     fn repeated(&self, cta: usize, store: &Store) -> bool {
-        let same = |other: &&Store| {
-            (other.map_at, other.start, other.map.address) == (store.map_at, store.start, store.map.address)
-        };
         if store.reduce.is_some() {
             return false;
         }
+        let place = |one: &Store| (one.map_at, one.start, one.map.address);
+        let all = self.warps.iter().flat_map(|warp| {
+            let stores = warp.stores.iter().chain(&warp.unsettled);
+            stores.filter(|other| place(other) == place(store)).map(move |other| (warp.cta, other))
+        });
+        let mut all = all.peekable();
         let mine = self.stored_bytes(cta, store);
-        self.warps.iter().all(|warp| {
-            warp.stores.iter().chain(&warp.unsettled).filter(same).all(|other| {
-                let here = warp.cta == cta && other.source == store.source;
+        all.peek().is_some()
+            && all.all(|(owner, other)| {
                 let equal = || match other.done {
                     true => self.bytes_there(other) == mine,
-                    false => here || self.stored_bytes(warp.cta, other) == mine,
+                    false => {
+                        owner == cta && other.source == store.source
+                            || self.stored_bytes(owner, other) == mine
+                    }
                 };
                 other.reduce.is_none() && equal()
             })
-        })
     }
 
     /// The bytes that a store writes, row by row.

@@ -1,3 +1,5 @@
+//! Descriptions that are read, and mistakes in them.
+
 use super::*;
 use crate::check::{Argument, Content, Data, Expect, MapKind};
 
