@@ -118,6 +118,7 @@ mod element;
 mod finding;
 mod launch;
 mod mutants;
+mod needless;
 mod place;
 mod report;
 mod rules;

@@ -125,6 +125,7 @@ mod launch;
 mod lower;
 mod machine;
 mod mbarrier;
+mod meetings;
 mod memory;
 mod multiply;
 mod numerics;
@@ -146,6 +147,7 @@ mod word;
 
 pub use error::{EmulatorError, Failure};
 pub use launch::Report;
+pub use meetings::{Meetings, Met};
 pub use memory::Memory;
 pub use numerics::Numerics;
 pub use program::Program;

@@ -2,7 +2,7 @@
 
 mod report;
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ptx::inst::Inst;
@@ -12,6 +12,7 @@ use crate::clock::{Team, first_of};
 use crate::flight::{Arrival, Load};
 use crate::lanes::ALL;
 use crate::launch::{Launch, Report};
+use crate::meetings::Watch;
 use crate::memory::Memory;
 use crate::multiply::{Scratch, Warpgroup};
 use crate::program::Program;
@@ -90,6 +91,8 @@ pub(crate) struct Machine<'p> {
     pub(crate) unwritten: Cell<Option<(u64, u32)>>,
     /// Records the trace, if one is requested.
     pub(crate) tracer: Option<Box<Tracer>>,
+    /// Notes which statements meet, if somebody asks.
+    pub(crate) watch: Option<Box<RefCell<Watch>>>,
     pub(crate) random: Random,
     /// Whether the last turn of a warp ended with an operation that other clusters may wait for.
     pub(crate) signalled: bool,
@@ -218,6 +221,9 @@ impl<'p> Machine<'p> {
         }
         let serial = options.schedule != Schedule::Paced;
         let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
+        let watch = options
+            .meetings
+            .map(|_| Box::new(RefCell::new(Watch::new(ctas.len(), warps.len(), function.all_shared()))));
         Self {
             program,
             launch,
@@ -240,6 +246,7 @@ impl<'p> Machine<'p> {
             buffer: Vec::new(),
             unwritten: Cell::new(None),
             tracer,
+            watch,
             random: Random::new(options.seed, cluster),
             signalled: false,
             brief: false,

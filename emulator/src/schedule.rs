@@ -6,6 +6,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::meetings::Meetings;
 use crate::numerics::Numerics;
 use crate::trace::Recorder;
 use crate::trap::Warnings;
@@ -87,6 +88,8 @@ pub struct Options<'a> {
     pub lowest_elected: bool,
     /// Records everything that happens. Default: `None`, which records nothing.
     pub trace: Option<&'a Recorder>,
+    /// Collects which statements meet. Default: `None`.
+    pub meetings: Option<&'a Meetings>,
 }
 
 impl Default for Options<'_> {
@@ -104,6 +107,7 @@ impl Default for Options<'_> {
             garbage: 0,
             lowest_elected: false,
             trace: None,
+            meetings: None,
         }
     }
 }
@@ -130,6 +134,7 @@ impl fmt::Debug for Options<'_> {
             .field("garbage", &self.garbage)
             .field("lowest_elected", &self.lowest_elected)
             .field("trace", &self.trace.is_some())
+            .field("meetings", &self.meetings.is_some())
             .finish()
     }
 }

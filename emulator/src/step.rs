@@ -22,8 +22,9 @@ mod wgmma;
 
 pub(crate) use own::Local;
 
-use ptx::inst::Inst;
+use ptx::inst::{Inst, WarpInst};
 
+use crate::lanes::ALL;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
@@ -93,7 +94,13 @@ impl Machine<'_> {
             Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
             Inst::Elect { dst } => control::elect(state, *dst, &self.options)?,
-            Inst::WarpSync => return Ok(control::meet(state)),
+            Inst::WarpSync => {
+                let flow = control::meet(state);
+                if matches!(flow, Flow::Jump(_)) {
+                    self.lanes_meet(warp, ALL);
+                }
+                return Ok(flow);
+            }
             Inst::Fence { sem, scope } => return Ok(self.fence(warp, *sem, *scope)),
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
@@ -101,6 +108,9 @@ impl Machine<'_> {
             Inst::Warp(inst) => {
                 let apart = self.apart();
                 exchange::exchange(&mut self.warps[warp], inst, (&self.options, apart))?;
+                if matches!(inst, WarpInst::Sync { .. }) {
+                    self.lanes_meet(warp, self.warps[warp].registers.active);
+                }
             }
             Inst::CopyAsync(copy) => return self.copy_async(warp, copy),
             Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),

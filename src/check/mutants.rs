@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::finding::{Finding, Spot};
 use super::launch::Launch;
-use super::run::{Fact, Options, Trial, each, read};
+use super::needless::Needs;
+use super::run::{Fact, Options, Trial, Watch, each, read};
 use super::{CheckError, Report};
 
 /// What became of the mutants of a launch.
@@ -47,12 +48,14 @@ pub enum Verdict {
     Refused,
     /// No schedule executes the statement: the launch does not reach it.
     Unreached,
-    /// It is executed, and no schedule finds anything: a gap of the check, or the statement is not needed.
+    /// No schedule finds anything, and the statement orders nothing in this launch that is not ordered without it.
+    Needless,
+    /// It is executed, no schedule finds anything, and the statement orders something: a gap of the check, or something else orders it.
     Missed,
 }
 
 impl Mutants {
-    /// The number of mutants that were found or refused, and of those that are executed.
+    /// The number of mutants that were found or refused, and of those whose statements are executed and needed.
     pub fn found(&self) -> (usize, usize) {
         let count =
             |is: fn(&Verdict) -> bool| self.mutants.iter().filter(|mutant| is(&mutant.verdict)).count();
@@ -84,7 +87,8 @@ pub(super) fn mutated(
         return Ok(Mutants { unbroken, mutants: Vec::new() });
     }
     let sweep = options.sweep();
-    let first = trial.run(sweep[0], options.fuel, (options.stop, None))?;
+    let watch = Watch { stop: options.stop, ..Watch::default() };
+    let first = trial.run(sweep[0], options.fuel, watch)?;
     let fuel = trial.fuel(&first, options.fuel);
     // What varies in the unbroken kernel says nothing.
     let varies = |name: &String| {
@@ -92,7 +96,7 @@ pub(super) fn mutated(
     };
     let judge = |trial: &Trial<'_>| -> Result<Option<&'static str>, CheckError> {
         for &by in &sweep {
-            let outcome = trial.run(by, fuel, (options.stop, None))?;
+            let outcome = trial.run(by, fuel, watch)?;
             let other = || trial.varying(&first.ends, &outcome).iter().any(|name| !varies(name));
             // A warning that the unbroken kernel has says nothing, either.
             let known = |fact: &&Fact| {
@@ -122,16 +126,22 @@ pub(super) fn mutated(
     });
     let broken: Vec<(usize, Mutation)> = broken.collect();
     let done = core::sync::atomic::AtomicU64::new(0);
+    let needs = Needs::new(&trial, (&sweep, fuel), watch);
     let verdict = |(number, mutation): &(usize, Mutation)| -> Result<Verdict, CheckError> {
         let function = &functions[*number];
         let Ok(mutant) = mutation.apply(function).verify() else { return Ok(Verdict::Refused) };
-        if let Some(rule) = judge(&trial.with(*number, Program::new(&mutant)))? {
+        let mutant = trial.with(*number, Program::new(&mutant));
+        if let Some(rule) = judge(&mutant)? {
             return Ok(Verdict::Found(rule));
         }
         // What a trap in its place does not stop is not executed.
         let Ok(trapping) = mutation.trap(function).verify() else { return Ok(Verdict::Missed) };
         let reached = judge(&trial.with(*number, Program::new(&trapping)))?.is_some();
-        Ok(if reached { Verdict::Missed } else { Verdict::Unreached })
+        if !reached {
+            return Ok(Verdict::Unreached);
+        }
+        let needless = needs.is_needless(*number, (mutation, &mutant))?;
+        Ok(if needless { Verdict::Needless } else { Verdict::Missed })
     };
     let total = broken.len() as u64;
     let verdicts = each(&broken, options.threads, |one| {
@@ -159,23 +169,24 @@ impl fmt::Display for Mutants {
         if self.unbroken.count(super::Severity::Error) > 0 {
             return write!(f, "mutants   none: the unbroken kernel has errors");
         }
-        let mut kinds: BTreeMap<(&str, &str), [usize; 4]> = BTreeMap::new();
+        let mut kinds: BTreeMap<(&str, &str), [usize; 5]> = BTreeMap::new();
         for mutant in &self.mutants {
             let counts = kinds.entry((&mutant.instruction, &mutant.change)).or_default();
             counts[match mutant.verdict {
                 Verdict::Found(_) => 0,
                 Verdict::Refused => 1,
                 Verdict::Unreached => 2,
-                Verdict::Missed => 3,
+                Verdict::Needless => 3,
+                Verdict::Missed => 4,
             }] += 1;
         }
         let name = |(instruction, change): &(&str, &str)| format!("{instruction} {change}");
         let width = kinds.keys().map(|kind| name(kind).len()).max().unwrap_or(0);
-        writeln!(f, "mutants   {:width$}   found  refused  unreached  missed", "")?;
-        for (kind, [found, refused, unreached, missed]) in &kinds {
+        writeln!(f, "mutants   {:width$}   found  refused  unreached  needless  missed", "")?;
+        for (kind, [found, refused, unreached, needless, missed]) in &kinds {
             writeln!(
                 f,
-                "          {:width$}  {found:6}  {refused:7}  {unreached:9}  {missed:6}",
+                "          {:width$}  {found:6}  {refused:7}  {unreached:9}  {needless:8}  {missed:6}",
                 name(kind)
             )?;
         }
@@ -184,6 +195,6 @@ impl fmt::Display for Mutants {
         }
         let (found, executed) = self.found();
         let share = 100.0 * found as f64 / executed.max(1) as f64;
-        write!(f, "measured  {found} of {executed} mutants that are executed, {share:.1} %")
+        write!(f, "measured  {found} of {executed} mutants of statements that are needed, {share:.1} %")
     }
 }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use emulator::{Failure, Fault, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
+use emulator::{Failure, Fault, Meetings, Memory, Program, Recorder, Rule, Schedule, Trace, Trap, Warnings};
 use ptx::Function;
 use ptx::abi::Grid;
 use ptx::read::Module;
@@ -76,12 +76,12 @@ pub fn trace(launch: &Launch, by: Option<(Schedule, u64)>) -> Result<Trace, Chec
     let functions = read(launch)?;
     let (trial, by) = (Trial::new(launch, &functions)?, by.unwrap_or((Schedule::Paced, 0)));
     let fuel = emulator::Options::default().fuel;
-    let facts = trial.run(by, fuel, (None, None))?.facts;
+    let facts = trial.run(by, fuel, Watch::default())?.facts;
     let failed = facts.iter().find(|fact| !fact.is_warning()).or(facts.first());
     let failed = failed.map(|fact| (fact.kernel(), fact.launch()));
     let which = failed.unwrap_or((launch.kernels.len() - 1, 1));
     let recorder = Recorder::default();
-    trial.run(by, fuel, (None, Some((which, &recorder))))?;
+    trial.run(by, fuel, Watch { trace: Some((which, &recorder)), ..Watch::default() })?;
     Ok(recorder.into_trace())
 }
 
@@ -184,8 +184,16 @@ pub(super) struct Outcome {
     pub(super) ends: Vec<u64>,
 }
 
-/// What is recorded: a kernel in a launch, by their numbers.
-pub(super) type Traced<'a> = ((usize, u32), &'a Recorder);
+/// Who watches a run.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Watch<'a> {
+    /// Ends the run.
+    pub(super) stop: Option<&'a AtomicBool>,
+    /// Records a kernel in a launch, by their numbers.
+    pub(super) trace: Option<((usize, u32), &'a Recorder)>,
+    /// Collects which statements of a kernel meet, in all launches.
+    pub(super) meetings: Option<(usize, &'a Meetings)>,
+}
 
 impl<'l> Trial<'l> {
     pub(super) fn new(launch: &'l Launch, functions: &[Function]) -> Result<Self, CheckError> {
@@ -218,13 +226,14 @@ impl<'l> Trial<'l> {
     pub(super) fn report(&self, options: &Options<'_>) -> Result<Report, CheckError> {
         let sweep = options.sweep();
         let (first, rest) = sweep.split_at(1);
-        let mut outcomes = vec![(first[0], self.run(first[0], options.fuel, (options.stop, None))?)];
+        let watch = Watch { stop: options.stop, ..Watch::default() };
+        let mut outcomes = vec![(first[0], self.run(first[0], options.fuel, watch)?)];
         let fuel = self.fuel(&outcomes[0].1, options.fuel);
         let (done, total) = (AtomicU64::new(1), sweep.len() as u64);
         let show = |done| options.progress.iter().for_each(|progress| progress(done, total));
         show(1);
         let ran = each(rest, options.threads, |&by| {
-            let outcome = self.run(by, fuel, (options.stop, None));
+            let outcome = self.run(by, fuel, watch);
             show(done.fetch_add(1, Ordering::Relaxed) + 1);
             outcome
         });
@@ -256,11 +265,12 @@ impl<'l> Trial<'l> {
         &self,
         by: (Schedule, u64),
         fuel: u64,
-        watched: (Option<&AtomicBool>, Option<Traced<'_>>),
+        watch: Watch<'_>,
     ) -> Result<Outcome, CheckError> {
-        let (mut outcome, held) = self.run_with(by, fuel, watched, 0)?;
+        let (mut outcome, held) = self.run_with(by, fuel, watch, 0)?;
         if outcome.facts.iter().any(Fact::is_unwritten) {
-            let (other, otherwise) = self.run_with(by, fuel, (watched.0, None), 1)?;
+            let (other, otherwise) =
+                self.run_with(by, fuel, Watch { stop: watch.stop, ..Watch::default() }, 1)?;
             let told = |outcome: &Outcome| outcome.facts.iter().map(Fact::told).collect::<Vec<_>>();
             if held != otherwise || told(&outcome) != told(&other) {
                 outcome.facts.iter_mut().for_each(Fact::matters);
@@ -275,7 +285,7 @@ impl<'l> Trial<'l> {
         &self,
         (schedule, seed): (Schedule, u64),
         fuel: u64,
-        (stop, trace): (Option<&AtomicBool>, Option<Traced<'_>>),
+        Watch { stop, trace, meetings }: Watch<'_>,
         garbage: u64,
     ) -> Result<(Outcome, Vec<u64>), CheckError> {
         let mut memory = self.placed.memory()?;
@@ -300,6 +310,7 @@ impl<'l> Trial<'l> {
                     trace: trace
                         .filter(|(which, _)| *which == (number, launch))
                         .map(|(_, recorder)| recorder),
+                    meetings: meetings.filter(|(which, _)| *which == number).map(|(_, meetings)| meetings),
                     ..emulator::Options::default()
                 };
                 let grid = Grid { ctas: kernel.grid };

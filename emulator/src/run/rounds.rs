@@ -62,6 +62,9 @@ impl Machine<'_> {
         if let Some(recorder) = self.options.trace {
             self.observe_end(recorder);
         }
+        if let Some(meetings) = self.options.meetings {
+            self.hand_over(meetings);
+        }
     }
 
     /// Called when something other than waiting has happened.

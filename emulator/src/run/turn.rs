@@ -4,6 +4,7 @@ use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, OrderedInst, Scope,
 
 use crate::lanes::ALL;
 use crate::machine::Machine;
+use crate::meetings::Point;
 use crate::program::Action;
 use crate::schedule::Schedule;
 use crate::shared::reported;
@@ -229,6 +230,41 @@ impl Machine<'_> {
 
     /// Whether the current lanes of a warp can continue.
     fn ready_strand(&mut self, index: usize) -> bool {
+        if self.watch.is_none() {
+            return self.is_ready(index);
+        }
+        let before = self.waits_for(index);
+        let ready = self.is_ready(index);
+        let after = self.waits_for(index);
+        for (offset, _, lanes) in before.iter().filter(|one| !after.contains(one)) {
+            self.passes_at(index, *lanes, *offset);
+        }
+        if ready {
+            self.has_waited(index);
+        }
+        ready
+    }
+
+    /// The mbarriers that a warp waits for.
+    fn waits_for(&self, index: usize) -> Vec<(u32, u32, u32)> {
+        match &self.warps[index].blocked {
+            Some(Blocked::Mbarrier(waiting, _)) => waiting.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Notes which barrier a warp has waited for.
+    fn has_waited(&self, index: usize) {
+        let warp = &self.warps[index];
+        if let Some(&Blocked::Named { id, generation }) = warp.blocked.as_ref() {
+            self.passes(index, ALL, Point::Named { cta: warp.cta, id, generation });
+        }
+        if let Some(&Blocked::Cluster { generation }) = warp.blocked.as_ref() {
+            self.passes(index, ALL, Point::Cluster { generation });
+        }
+    }
+
+    fn is_ready(&mut self, index: usize) -> bool {
         let warp = &mut self.warps[index];
         if warp.exited {
             return false;

@@ -8,6 +8,7 @@ use super::Flow;
 use crate::barrier::ClusterBarrier;
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
+use crate::meetings::Point;
 use crate::trap::{Fault, Stop};
 use crate::warp::Blocked;
 
@@ -65,6 +66,7 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         let view = self.publish(warp);
         let index = warp;
+        self.come(index, id);
         let everyone = threads == EVERYONE;
         let threads = if everyone { self.not_exited(self.warps[index].cta) } else { threads };
         let warp = &mut self.warps[index];
@@ -90,10 +92,20 @@ impl Machine<'_> {
         let complete = barrier.complete();
         if complete && wait {
             warp.views.learn(ALL, &barrier.released);
+            let cta = warp.cta;
+            self.passes(index, ALL, Point::Named { cta, id: id as usize, generation });
         } else if wait {
             return Ok(Flow::Block(Blocked::Named { id: id as usize, generation }));
         }
         Ok(Flow::Next)
+    }
+
+    /// Notes that a warp comes to a barrier.
+    fn come(&self, warp: usize, id: u32) {
+        let cta = self.warps[warp].cta;
+        if let Some(barrier) = self.ctas[cta].named.get(id as usize) {
+            self.arrives(warp, ALL, Point::Named { cta, id: id as usize, generation: barrier.generation });
+        }
     }
 
     /// Number of threads of a CTA that have not exited, in whole warps.
@@ -117,6 +129,8 @@ impl Machine<'_> {
             return Err(Fault::ClusterBarrier { arrive: true }.into());
         }
         warp.cluster_arrival = Some(self.cluster.generation);
+        self.arrives(index, ALL, Point::Cluster { generation: self.cluster.generation });
+        let warp = &self.warps[index];
         self.cluster.arrived += 1;
         self.cluster.gathered.started |= 1 << self.ctas[warp.cta].rank;
         if !relaxed {
@@ -138,6 +152,7 @@ impl Machine<'_> {
             Ok(Flow::Block(Blocked::Cluster { generation }))
         } else {
             warp.views.learn(ALL, &self.cluster.released);
+            self.passes(index, ALL, Point::Cluster { generation });
             Ok(Flow::Next)
         }
     }

@@ -7,6 +7,7 @@ use super::tma::{Boxed, LINE_ALIGNMENT};
 use crate::flight::{Load, Source};
 use crate::lanes::lanes;
 use crate::machine::Machine;
+use crate::meetings::Memory;
 use crate::trap::{Fault, InLane, Stop};
 
 /// An asynchronous write from one CTA to one of its cluster.
@@ -135,6 +136,11 @@ impl Machine<'_> {
         let registers = matches!(source, Source::Registers(_));
         let until = self.phase_of(cta, at);
         let load = Load { cta, target: offset, barrier: at, source, reduce, group, by };
+        let range = (offset.into(), load.bytes().into());
+        self.work_begins(by, (Memory::Shared(cta), offset), [range], true);
+        if let Source::Shared(from, source, bytes) = load.source {
+            self.work_begins(by, (Memory::Shared(from), source), [(source.into(), bytes.into())], false);
+        }
         self.reached((warp, lane), cta)?;
         self.uses(self.use_now(warp, 1 << lane), cta, at)?;
         let shared = &mut self.ctas[cta].shared;

@@ -10,6 +10,7 @@ use crate::clock::NEVER;
 use crate::flight::{Arrival, ThreadCopy};
 use crate::lanes::lanes;
 use crate::machine::Machine;
+use crate::meetings::Memory;
 use crate::race::{By, Claim, Kind};
 use crate::schedule::Schedule;
 use crate::shared::reported;
@@ -63,6 +64,8 @@ impl Machine<'_> {
                     self.warn_of_unwritten(cta, (warp, self.warps[warp].pc, Some(lane)));
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
+                let (by, memory) = ((warp, self.warps[warp].pc, lane), Memory::Shared(cta));
+                self.work_begins(by, (memory, offset), [(offset.into(), bytes.into())], true);
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
                 let (view, group) = (self.warps[warp].views.of(lane), self.warps[warp].group_in(cta));
                 self.ctas[cta].shared.may_write((offset, bytes), view, group)?;
@@ -91,6 +94,7 @@ impl Machine<'_> {
         for copy in done {
             let cta = self.warps[warp].cta;
             self.ctas[cta].shared.release_copy(copy.offset, copy.bytes);
+            self.work_ends((warp, copy.pc, copy.lane), (Memory::Shared(cta), copy.offset));
             let by = By::lane(copy.lane);
             self.copy_settles(warp, copy, (self.number(warp), by, self.warps[warp].views.count));
             // For the proxy fence, the store happens here: a fence must come after this wait.
@@ -141,7 +145,11 @@ impl Machine<'_> {
 
     /// Called when the copies of a thread are done: the arrival takes effect.
     pub(crate) fn copies_done(&mut self, arrival: Arrival) -> Result<(), Fault> {
-        let Arrival { by: _, cta, barrier: offset, copies, published } = arrival;
+        let Arrival { by: (warp, _, lane), cta, barrier: offset, copies, published } = arrival;
+        self.arrives_at(warp, 1 << lane, (cta, offset));
+        for copy in &copies {
+            self.work_arrives((warp, copy.pc, copy.lane), (cta, copy.offset), (cta, offset));
+        }
         let shared = &mut self.ctas[cta].shared;
         let barrier = shared.barrier(offset)?;
         published.iter().for_each(|published| barrier.gather(published, false));

@@ -201,8 +201,9 @@ impl Machine<'_> {
         address: Operand,
         transpose: bool,
     ) -> Result<(), Stop> {
+        let addresses = self.warps[index].registers.read(address)?;
+        self.rows_access(index, &addresses, dst.len(), Kind::READ);
         let warp = &mut self.warps[index];
-        let addresses = warp.registers.read(address)?;
         let cta = &mut self.ctas[warp.cta];
         let view = warp.views.common();
         for (matrix, &reg) in dst.iter().enumerate() {

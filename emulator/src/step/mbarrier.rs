@@ -13,6 +13,8 @@ use crate::flight::Load;
 use crate::lanes::{Lanes, lanes};
 use crate::machine::{Arrived, Machine};
 use crate::mbarrier::{Mbarrier, Published, Used, pending};
+use crate::meetings::Memory;
+use crate::race::{By, Kind};
 use crate::shared::reported;
 use crate::trap::{Fault, InLane, Stop};
 use crate::views::Views;
@@ -122,6 +124,13 @@ impl Machine<'_> {
             let used = self.uses(Used { warp: index, lanes: 1 << lane, count, pc }, cta, offset);
             used.lane(lane)?;
             let published = self.published((index, lane), order);
+            if self.watch.is_some() && matches!(order, MbarrierOrder::Sync(_)) {
+                let alike = lanes(active).filter(|&other| barriers[other] == barriers[lane]);
+                let mask = alike.fold(0, |mask, lane| mask | 1 << lane);
+                if Views::first(mask) == lane {
+                    self.arrives_at(index, mask, (cta, offset));
+                }
+            }
             let shared = &mut self.ctas[cta].shared;
             let barrier = shared.barrier(offset).lane(lane)?;
             published.iter().for_each(|published| barrier.gather(published, far));
@@ -154,6 +163,8 @@ impl Machine<'_> {
 
     /// Refuses the use of an mbarrier that is not ordered after its initialisation, and remembers the use.
     pub(super) fn uses(&mut self, by: Used, cta: usize, offset: u32) -> Result<(), Fault> {
+        let (at, range) = ((by.warp, By::All(by.lanes), by.pc as u32), (offset.into(), 8));
+        self.accessed(at, Memory::Shared(cta), range, Kind::WRITE.atomic(Scope::Cluster, 8));
         let Some(barrier) = self.ctas[cta].shared.barriers.get_mut(&offset) else { return Ok(()) };
         barrier.is_used(by);
         let (made, public) = (barrier.made, barrier.public);
@@ -248,6 +259,13 @@ impl Machine<'_> {
                 let shared = &mut self.ctas[cta].shared;
                 shared.initialise_barrier(offset, counts[lane], thread)?;
                 shared.barrier(offset)?.made = made;
+                self.begins_anew((cta, offset));
+                self.accessed(
+                    (warp, By::lane(lane), made.pc as u32),
+                    Memory::Shared(cta),
+                    (offset.into(), 8),
+                    Kind::WRITE,
+                );
                 self.order_async((warp, lane), (cta, offset, 8), (true, false))
             };
             init().lane(lane)?;
@@ -263,6 +281,8 @@ impl Machine<'_> {
         for lane in lanes(state.registers.active) {
             let mut invalidate = || {
                 let offset = self.used((warp, 1 << lane), barriers[lane])?;
+                let (by, memory) = ((warp, By::lane(lane), self.warps[warp].pc as u32), Memory::Shared(cta));
+                self.accessed(by, memory, (offset.into(), 8), Kind::WRITE);
                 let users: Vec<Used> = self.ctas[cta].shared.barrier(offset)?.users().collect();
                 for user in users {
                     if !self.knows((warp, 1 << lane), user) {
@@ -312,15 +332,18 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         let parities = self.warps[warp].registers.read(parity)?;
         let mut waiting: Vec<(u32, u32, u32)> = Vec::new();
+        let mut passed: Vec<(u32, u32)> = Vec::new();
         self.each_barrier(warp, (barrier, &parities), |warp, barrier, offset, (mask, parity)| {
             warp.views.in_time(mask, barrier, (reported(offset), parity))?;
             if barrier.passed(parity) {
                 warp.views.acquire(mask, barrier, order);
+                passed.push((mask, offset));
             } else {
                 waiting.push((offset, parity & 1, mask));
             }
             Ok(())
         })?;
+        passed.into_iter().for_each(|(mask, offset)| self.passes_at(warp, mask, offset));
         Ok(if waiting.is_empty() { Flow::Next } else { Flow::Block(Blocked::Mbarrier(waiting, order)) })
     }
 
@@ -335,16 +358,19 @@ impl Machine<'_> {
         passed: impl Fn(&Mbarrier, u32, (u32, T), &Views) -> Result<(bool, u32), Fault>,
     ) -> Result<Flow, Stop> {
         let mut all = 0;
+        let mut waited: Vec<(u32, u32)> = Vec::new();
         self.each_barrier(warp, named, |warp, barrier, offset, (mask, number)| {
             let (passed, parity) = passed(barrier, reported(offset), (mask, number), &warp.views)?;
             if passed {
                 warp.views.acquire(mask, barrier, order);
                 all |= mask;
+                waited.push((mask, offset));
             } else {
                 warp.polled = Some((offset, parity));
             }
             Ok(())
         })?;
+        waited.into_iter().for_each(|(mask, offset)| self.passes_at(warp, mask, offset));
         let registers = &mut self.warps[warp].registers;
         registers.write_predicate(dst, all)?;
         Ok(if all == registers.active { Flow::Next } else { Flow::Yield })

@@ -172,6 +172,7 @@ impl Machine<'_> {
         let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
         let size = ty.bytes() as usize;
         let bytes = (size * dst.len()) as u32;
+        self.lanes_access((warp, space), (&addresses, bytes), Kind::READ);
         let mut values = [[0u64; 32]; 4];
         let mut undefined: Vec<(usize, usize, Fault)> = Vec::new();
         if space == Space::Global {
@@ -255,6 +256,7 @@ impl Machine<'_> {
         let values = self.stored_values(warp, ty, src)?;
         let size = ty.bytes() as usize;
         let bytes = (size * src.len()) as u32;
+        self.lanes_access((warp, space), (&addresses, bytes), Kind::WRITE);
         let repeats = self.options.warnings.is_some()
             && self.repeats((warp, space), &addresses, (&values, size, src.len()));
         if space == Space::Global {
@@ -338,8 +340,9 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         self.warps[warp].converged()?;
         let index = warp;
-        let warp = &mut self.warps[warp];
-        let addresses = warp.registers.read(address)?;
+        let addresses = self.warps[index].registers.read(address)?;
+        self.rows_access(index, &addresses, src.len(), Kind::WRITE);
+        let warp = &mut self.warps[index];
         let group = warp.group_in(warp.cta);
         let cta = &mut self.ctas[warp.cta];
         let view = warp.views.common();

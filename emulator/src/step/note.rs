@@ -10,6 +10,7 @@ use ptx::Space;
 use crate::clock::{EARLIER, NEVER, View};
 use crate::lanes::{ALL, Lanes, lanes};
 use crate::machine::Machine;
+use crate::meetings::Memory;
 use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, key, runs};
 use crate::schedule::Schedule;
 use crate::shared::{reported, split};
@@ -146,12 +147,15 @@ impl Machine<'_> {
         ranges: impl Iterator<Item = (u64, u64)>,
         kind: Kind,
     ) -> Result<(), Fault> {
-        let mut ranges = ranges.peekable();
+        let mut ranges = ranges.inspect(|&range| {
+            self.accessed((self.local(who), who.by, who.pc), Memory::Global, range, kind);
+        });
+        let mut ranges = (&mut ranges).peekable();
         if let Some(&(address, _)) = ranges.peek()
             && self.options.dependent
             && who.view.known.of(EARLIER, self.team) == 0
         {
-            let warp = (who.warp - self.team.first) as usize;
+            let warp = self.local(who);
             let stop = Fault::GridNotAwaited { address }.lane(who.by.first());
             self.debatable(warp, stop).map_err(|stop| *stop.fault)?;
         }
@@ -159,6 +163,11 @@ impl Machine<'_> {
             self.reaches(address)?;
         }
         self.launch.common.races.access_all(ranges, kind, who).map_err(|conflict| self.race(conflict, kind))
+    }
+
+    /// The warp in this cluster.
+    fn local(&self, who: Who<'_>) -> usize {
+        who.warp.wrapping_sub(self.team.first) as usize
     }
 
     /// Refuses an access to the memory of another GPU that does not share it, or that has left.
@@ -300,18 +309,50 @@ impl Machine<'_> {
         let state = &self.warps[warp];
         let pc = u32::try_from(state.pc).unwrap_or(u32::MAX);
         for (mask, run) in runs {
-            let view = state.views.common_of(*mask);
             let (by, until) = (run.by, None);
-            let who = Who { warp: number, by, pc, count, view: &view, team, until, repeats };
             let (cta, offset) = place(run.start);
-            let Some(target) = self.ctas.get_mut(cta) else { continue };
             let kind = kind(run.by);
+            self.accessed((warp, by, pc), Memory::Shared(cta), (offset.into(), run.bytes), kind);
+            let state = &self.warps[warp];
+            let view = state.views.common_of(*mask);
+            let who = Who { warp: number, by, pc, count, view: &view, team, until, repeats };
+            let Some(target) = self.ctas.get_mut(cta) else { continue };
             if let Err(conflict) = target.races.access(offset, run.bytes as u32, kind, who) {
                 let fault = self.shared_race(cta, conflict, kind.write);
                 return Err(fault.lane(run.by.first()));
             }
         }
         Ok(())
+    }
+
+    /// Lanes are about to access shared memory.
+    pub(super) fn lanes_access(
+        &self,
+        (warp, space): (usize, Space),
+        (addresses, bytes): (&Lanes<u64>, u32),
+        kind: Kind,
+    ) {
+        if self.watch.is_none() || space == Space::Global {
+            return;
+        }
+        let state = &self.warps[warp];
+        for lane in lanes(state.registers.active) {
+            let Ok((cta, offset)) = self.shared_place(state.cta, space, addresses[lane]) else { continue };
+            let by = (warp, By::lane(lane), state.pc as u32);
+            self.accessed(by, Memory::Shared(cta), (offset.into(), bytes.into()), kind);
+        }
+    }
+
+    /// A warp is about to access rows of 16 bytes.
+    pub(super) fn rows_access(&self, warp: usize, addresses: &Lanes<u32>, matrices: usize, kind: Kind) {
+        if self.watch.is_none() {
+            return;
+        }
+        let state = &self.warps[warp];
+        for &address in addresses.iter().take(8 * matrices) {
+            let (by, range) = ((warp, By::All(ALL), state.pc as u32), (split(address).1.into(), 16));
+            self.accessed(by, Memory::Shared(state.cta), range, kind);
+        }
     }
 
     /// Records the rows of 16 bytes that a warp reads or writes together, 8 rows per matrix.

@@ -16,6 +16,7 @@ use super::memory::aligned_lanes;
 use crate::clock::{Clock, NEVER, View};
 use crate::lanes::{ALL, lanes};
 use crate::machine::Machine;
+use crate::meetings::Memory;
 use crate::race::{By, Conflict, Kind, Who};
 use crate::shared::{reported, split};
 use crate::tensor_map::{Map, decode, replaced};
@@ -237,6 +238,7 @@ impl Machine<'_> {
         value: u64,
     ) -> Result<(), Fault> {
         let (offset, bytes) = self.shared_map(warp, address, self.warps[warp].views.of(lane))?;
+        self.accesses_map((warp, By::lane(lane)), offset, Kind::WRITE);
         let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
         self.note_shared((warp, By::lane(lane)), range, Kind::WRITE)?;
         let bytes = replaced(&bytes, field, value)
@@ -248,9 +250,17 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Notes that lanes access a map in the shared memory of their CTA.
+    fn accesses_map(&self, (warp, by): (usize, By), offset: u32, kind: Kind) {
+        let state = &self.warps[warp];
+        let range = (offset.into(), TENSOR_MAP_BYTES as u64);
+        self.accessed((warp, by, state.pc as u32), Memory::Shared(state.cta), range, kind);
+    }
+
     fn publish_map(&mut self, warp: usize, dst: u64, src: u32) -> Result<(), Fault> {
         let (offset, bytes) = self.shared_map(warp, src, &self.warps[warp].views.common())?;
         let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
+        self.accesses_map((warp, By::All(ALL)), offset, Kind::READ);
         // Any lane may read it. The read is over when lane 0 continues.
         self.order_warp(warp, range)?;
         self.note_shared((warp, By::lane(0)), range, Kind::READ)?;

@@ -10,6 +10,7 @@ use crate::flight::{Load, MapRead, Source, Store};
 use crate::lanes::lanes;
 use crate::machine::Machine;
 use crate::mbarrier::Landed;
+use crate::meetings::Memory;
 use crate::numerics::changed;
 use crate::race::{By, Kind};
 use crate::schedule::Schedule;
@@ -206,6 +207,8 @@ impl Machine<'_> {
         let bytes = map.box_bytes();
         let by = (warp, self.warps[warp].pc, lane);
         for cta in receivers {
+            let memory = Memory::Shared(cta);
+            self.work_begins(by, (memory, target), [(target.into(), bytes.into())], true);
             let receiver = &mut self.ctas[cta];
             if receiver.exited {
                 return Err(Fault::PeerExited { rank: receiver.rank });
@@ -261,6 +264,10 @@ impl Machine<'_> {
     pub(crate) fn land(&mut self, load: Load) -> Result<(), Fault> {
         let bytes = load.bytes();
         let Load { cta, target, barrier, source, reduce, by, .. } = load;
+        self.work_arrives(by, (cta, target), (cta, barrier));
+        if let Source::Shared(from, offset, _) = source {
+            self.work_arrives(by, (from, offset), (cta, barrier));
+        }
         let issuer = self.ctas[self.warps[by.0].cta].rank;
         let adds = reduce.is_some();
         let joint = adds || matches!(source, Source::Registers(_));
@@ -351,6 +358,8 @@ impl Machine<'_> {
         begins_inside(&map, &start)?;
         let cta = self.warps[warp].cta;
         let source = self.ctas[cta].own(source)?;
+        let (by, memory) = ((warp, self.warps[warp].pc, lane), Memory::Shared(cta));
+        self.work_begins(by, (memory, source), [(source.into(), map.box_bytes().into())], false);
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(source, map.box_bytes(), alignment)?;
         take_box(shared, source, &map, &start)?;
@@ -367,6 +376,7 @@ impl Machine<'_> {
             None => Kind::WRITE.asynchronous(),
         };
         let mut store = Store { lane, pc, group, source, map, map_at, start, reduce, done: false };
+        self.work_begins(by, (Memory::Global, source), store.rows(), true);
         self.note_store((warp, lane), pc, &store.rows(), (kind, &|| self.repeated(cta, &store)))?;
         if let Some(at) = map_at.filter(|at| self.may_change(*at)) {
             self.map_is_used((warp, lane), at, Some(Held::Going))?;
@@ -486,6 +496,7 @@ impl Machine<'_> {
         let (waited, going) = stores.into_iter().partition::<Vec<_>, _>(|store| warp.covers(pending, store));
         warp.stores = going;
         for store in waited {
+            self.work_ends((index, store.pc, store.lane), (Memory::Shared(cta), store.source));
             let bytes = store.map.box_bytes();
             for chunk in (store.source..store.source + bytes).step_by(16) {
                 self.ctas[cta].shared.release_read(chunk);
@@ -502,6 +513,7 @@ impl Machine<'_> {
             warp.unsettled = going;
             let (count, number) = (warp.views.count, self.number(index));
             for store in done {
+                self.work_ends((index, store.pc, store.lane), (Memory::Global, store.source));
                 let pc = u32::try_from(store.pc).unwrap_or(u32::MAX);
                 let by = By::lane(store.lane);
                 for row in (0..store.map.rows()).filter_map(|row| store.map.stored_row(&store.start, row)) {

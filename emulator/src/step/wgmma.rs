@@ -119,6 +119,7 @@ impl Machine<'_> {
         warp.multiplies += 1;
         let warpgroup = &mut self.ctas[cta].warpgroups[group];
         let at = (sequence - warpgroup.first) as usize;
+        let begun = at < warpgroup.multiplies.len();
         match warpgroup.multiplies.get_mut(at) {
             Some(known) => {
                 if let Some(operand) = disagreement(known, pc, (a, b), accumulate) {
@@ -140,8 +141,11 @@ impl Machine<'_> {
                 let (operands, landed, touched) = ([None, None], Vec::new(), Vec::new());
                 let multiply =
                     Multiply { pc, a, b, accumulate, metadata, issued, retired, operands, landed, touched };
-                self.begin_multiply((cta, group), sequence, inst, multiply)?;
+                self.begin_multiply((index, group), sequence, inst, multiply)?;
             }
+        }
+        if let (true, Some(multiply)) = (begun, self.ctas[cta].warpgroups[group].multiplies.get(at)) {
+            self.watch_operands(index, sequence, multiply);
         }
         self.order_operands(index, group, at)?;
         if self.options.schedule == Schedule::Earliest {
@@ -155,14 +159,15 @@ impl Machine<'_> {
     /// Adds a multiply that no other warp has issued: it takes ownership of the shared memory that it reads.
     fn begin_multiply(
         &mut self,
-        (cta, group): (usize, usize),
+        (index, group): (usize, usize),
         sequence: u64,
         inst: &Inst,
         mut multiply: Multiply,
     ) -> Result<(), Fault> {
         let tiles = tiles(inst, (multiply.a, multiply.b))?;
         multiply.operands = tiles.map(|tile| Some(self.scratch.chunks(tile?, &self.launch.common.layouts)));
-        let cta = &mut self.ctas[cta];
+        self.watch_operands(index, sequence, &multiply);
+        let cta = &mut self.ctas[self.warps[index].cta];
         for (is_a, chunks) in [true, false].into_iter().zip(&multiply.operands) {
             let Some(chunks) = chunks else { continue };
             let marks = &mut multiply.landed;
@@ -192,6 +197,16 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Notes what a warp's part of a multiply reads.
+    fn watch_operands(&self, index: usize, sequence: u64, multiply: &Multiply) {
+        let (warp, quarter) = (&self.warps[index], self.warps[index].index % 4);
+        let [a, b] = &multiply.operands;
+        let rows = a.iter().flat_map(|chunks| chunks.chunks.iter().zip(&chunks.quarters));
+        let rows = rows.filter(|(_, quarters)| *quarters >> quarter & 1 == 1).map(|(&chunk, _)| chunk);
+        let columns = b.iter().flat_map(|chunks| chunks.chunks.iter().copied());
+        self.multiply_begins((index, warp.pc), sequence, rows.chain(columns));
+    }
+
     /// Number of multiplies that every warp of a warpgroup has issued.
     pub(crate) fn multipliable(&self, cta: usize, group: usize) -> u64 {
         let warpgroup = &self.ctas[cta].warpgroups[group];
@@ -219,6 +234,7 @@ impl Machine<'_> {
                 return Ok(Flow::Retry(Blocked::Warpgroup { until }));
             }
             self.release_operands(cta, group, until);
+            self.multiplies_end(index, until);
             let shared = &self.ctas[cta].shared;
             let own = self.warps[index].index as usize;
             for place in [shared.multiplies(group), shared.waited(own)].into_iter().flatten() {

@@ -36,6 +36,7 @@ mod lockstep;
 mod matrix;
 mod mbarriers;
 mod memory;
+mod met;
 mod named;
 mod observed;
 mod partial;

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 PAGE = """# Kernels of others
@@ -36,8 +36,9 @@ python adapters/python/tests/foreign/run.py FOLDER {command}
 
 *Schedules* are those of `Schedule::sweep`: four fixed ones, and the rest random. Each launches the kernel twice on the same memory. *Errors* and *warnings* are different findings: the
 same rule at the same statement in many schedules is one. *Instructions* are those of all warps in both launches of the first schedule. *Mutants* are the kernel with one
-synchronising instruction left out or weakened: found, of those that are executed. Of a kernel with errors none are made. A mutant that is missed may be a kernel that is right:
-compilers emit barriers that nothing needs, such as two in a row.
+synchronising instruction left out: found, of those whose instruction is executed and needed, and after the comma the number of those that are needless. Compilers emit rows of barriers
+of which one would do, and waits that wait for nothing in so small a problem. An instruction is needless if no schedule finds anything without it, and if without it no two statements access the same bytes,
+one of them writing, that do not do so with it, where only barriers, mbarriers and waits for groups keep statements apart (`emulator::Meetings`, which shares no code with the search for races).
 
 {state}
 
@@ -52,6 +53,18 @@ def header(file):
     """What stands in the first lines of a description: the kernel, and its package."""
     lines = file.read_text(encoding="utf-8").splitlines()
     return [next(line.split(": ", 1)[1] for line in lines if line.startswith(f"# {key}: ")) for key in ("kernel", "package")]
+
+
+def kept(asked, falchion, file):
+    """The row of a kernel: that of an earlier run, if it was kept and complete."""
+    place = asked.keep and asked.keep / f"{file.name}.json"
+    if place and place.exists():
+        return json.loads(place.read_text(encoding="utf-8"))
+    row = check(asked, falchion, file)
+    if place and not row["why"]:
+        asked.keep.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(row), encoding="utf-8")
+    return row
 
 
 def check(asked, falchion, file):
@@ -72,7 +85,10 @@ def check(asked, falchion, file):
         report, why = run(falchion, file, ["--schedules", str(asked.mutate), "--mutate"], asked.limit)
         verdicts = [mutant["verdict"] for mutant in report["mutants"][0]["mutants"]] if report else []
         found = sum(isinstance(verdict, dict) and "found" in verdict for verdict in verdicts)
-        row["mutants"], row["why"] = (found, found + verdicts.count("missed")), why
+        if report:
+            row["mutants"] = (found, found + verdicts.count("missed"), verdicts.count("needless"))
+            row["missed"] = [mutant for mutant in report["mutants"][0]["mutants"] if mutant["verdict"] == "missed"]
+        row["why"] = why
     return row
 
 
@@ -93,9 +109,13 @@ def run(falchion, file, options, limit):
 def row_of(row):
     if "schedules" not in row:
         return f"| {row['name']} | {row['says']} | {row['package']} | {row['lines']} | | | {row['why'].splitlines()[0]} | | |"
-    mutants = "" if row["mutants"] is None else f"{row['mutants'][0]} of {row['mutants'][1]}"
+    mutants = "" if row["mutants"] is None else mutants_of(*row["mutants"])
     counts = f"{row['lines']} | {row['instructions']} | {row['schedules']} | {row['errors']} | {row['warnings']}"
     return f"| {row['name']} | {row['says']} | {row['package']} | {counts} | {mutants} |"
+
+
+def mutants_of(found, needed, needless):
+    return f"{found} of {needed}" + (f", {needless}" if needless else "")
 
 
 def sums(rows):
@@ -103,7 +123,7 @@ def sums(rows):
     ran = [row for row in rows if "schedules" in row]
     mutants = [row["mutants"] for row in ran if row["mutants"]]
     of = [sum(row[key] for row in ran) for key in ("lines", "instructions", "schedules", "errors", "warnings")]
-    last = f"{sum(found for found, _ in mutants)} of {sum(all_ for _, all_ in mutants)}" if mutants else ""
+    last = mutants_of(*map(sum, zip(*mutants))) if mutants else ""
     return f"| **all** | {len(rows)} kernels, {sum(row['errors'] == 0 for row in ran)} without errors | | {' | '.join(map(str, of))} | {last} |"
 
 
@@ -116,21 +136,26 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="kernels that are checked at the same time")
     parser.add_argument("--limit", type=int, default=3600, metavar="SECONDS", help="most seconds of one check")
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="kernels whose names begin so")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what was found of each kernel there, and run only those that have nothing there")
     parser.add_argument("--page", type=Path, help="the page to write; what it says of findings is kept")
     asked = parser.parse_args()
     falchion = str(Path(asked.falchion).resolve()) if "/" in asked.falchion else asked.falchion
     files = [file for file in sorted(asked.folder.glob("*.launch.toml")) if file.name.startswith(tuple(asked.only))]
     rows = []
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for row in pool.map(lambda file: check(asked, falchion, file), files):
+        for done in as_completed([pool.submit(kept, asked, falchion, file) for file in files]):
+            row = done.result()
             rows.append(row)
             print(row_of(row), f"{row['seconds']:.1f} s", flush=True)
             if row["why"]:
                 print(f"    {row['why']}")
+            for mutant in row.get("missed", []):
+                print(f"    missed: {mutant['spot']['file']}:{mutant['spot']['line']}: {mutant['spot']['text']}")
             for of in row["found"]:
                 if of["severity"] == "error":
                     print(f"    {of['rule']} in {of['schedules']} schedules: {of['message'].splitlines()[0]}")
                     print(f"        {of['spot']['file']}:{of['spot']['line']}: {of['spot']['text']}")
+    rows.sort(key=lambda row: row["name"])
     print(sums(rows))
     if asked.page and asked.only == [""]:
         write(asked, falchion, rows)
