@@ -17,7 +17,7 @@ pub(super) const MICROS: &[Micro] = &[
     Micro {
         name: "extremes",
         about: "takes the largest and smallest of absolute values (pytorch/pytorch#190973)",
-        ours: true,
+        ours: false,
         emit: extremes,
         want: extreme_values,
     },
