@@ -161,9 +161,9 @@ pub(super) fn in_order_of_consumers(function: &Function, mutation: &Mutation) ->
 /// The instructions of the consumers, which are all threads after the first warpgroup. `None` if the program has no such role.
 pub(super) fn of_consumers(function: &Function) -> Option<Vec<&Inst>> {
     let all = numbered(function);
-    let named = all.iter().find_map(|statement| match statement {
-        Statement::Scope { name, body } if name == "consumer" => Some(&body[..]),
-        _ => None,
+    let named = all.iter().find_map(|statement| {
+        let Statement::Scope { name, body } = statement else { return None };
+        (name == "consumer").then_some(&body[..])
     })?;
     chosen_by_halves(function, named).then(|| Statement::instructions(named))
 }

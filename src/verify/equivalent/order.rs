@@ -64,9 +64,11 @@ pub(super) fn turn_or_stage(function: &Function, mutation: &Mutation) -> bool {
         (128..function.threads()).map(of).collect()
     };
     let Some(own) = numbers(*own) else { return false };
-    let waits = of_consumers(function).into_iter().flatten().filter_map(|inst| match inst {
-        Inst::BarrierSync { id, .. } | Inst::BarrierReduce(BarrierReduce { id, .. }) => Some(*id),
-        _ => None,
+    let waits = of_consumers(function).into_iter().flatten().filter_map(|inst| {
+        let (Inst::BarrierSync { id, .. } | Inst::BarrierReduce(BarrierReduce { id, .. })) = inst else {
+            return None;
+        };
+        Some(*id)
     });
     let mut waits = waits.map(numbers);
     let alone = waits.all(|other| {

@@ -45,15 +45,17 @@ fn constant(writes: &Writes<'_>, address: Operand) -> Option<u32> {
         Operand::Imm(bits) => return u32::try_from(bits).ok(),
         Operand::Reg(reg) => reg,
     };
-    match (*writes.get(&reg)?)? {
-        Inst::Binary { op: BinaryOp::Add, a, b, .. } => {
-            Some(constant(writes, *a)?.wrapping_add(constant(writes, *b)?))
-        }
-        Inst::Move { src, .. } => constant(writes, *src),
-        Inst::Binary {
-            op: BinaryOp::Mul | BinaryOp::Shl, a: Operand::Reg(_), b: Operand::Imm(_), ..
-        } => Some(0),
-        Inst::SharedBase { offset, .. } => Some(*offset),
-        _ => None,
+    let written = (*writes.get(&reg)?)?;
+    if let Inst::Binary { op: BinaryOp::Add, a, b, .. } = written {
+        return Some(constant(writes, *a)?.wrapping_add(constant(writes, *b)?));
     }
+    if let Inst::Move { src, .. } = written {
+        return constant(writes, *src);
+    }
+    if let Inst::SharedBase { offset, .. } = written {
+        return Some(*offset);
+    }
+    let of_stage =
+        matches!(written, Inst::Binary { op: BinaryOp::Mul | BinaryOp::Shl, b: Operand::Imm(_), .. });
+    of_stage.then_some(0)
 }
