@@ -206,8 +206,9 @@ impl<'f> Ring<'f> {
         }
     }
 
+    /// Stage number `index`.
     #[track_caller]
-    fn stage(&self, index: Value<'f, u32>) -> Stage<'f> {
+    pub fn stage(&self, index: Value<'f, u32>) -> Stage<'f> {
         let RingPlan { stages, stage_bytes, start, barriers, .. } = self.plan;
         let full = self.base + barriers + index * MBARRIER_BYTES;
         Stage {
@@ -309,6 +310,14 @@ impl<'f> Position<'f> {
     #[track_caller]
     fn behind(&self) -> PendingStages<'f> {
         PendingStages { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
+    }
+
+    /// The current stage, and advances. The caller does not wait: it has waited for threads that have.
+    #[track_caller]
+    pub fn take(&self) -> Stage<'f> {
+        let stage = self.ring.stage(self.stage.get());
+        self.advance();
+        stage
     }
 
     /// Advances past `count` stages that belong to other consumers.

@@ -5,7 +5,9 @@
 
 mod barriers;
 mod checks;
+mod groups;
 mod order;
+mod stages;
 mod threads;
 
 use ptx::inst::{BinaryOp, Inst};
@@ -21,7 +23,11 @@ use checks::{
     follows_its_load, joins_the_next, next_step, not_read_again, nothing_behind, of_cta_alone,
     of_threads_alone, only, untouched, waits_longer,
 };
-use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, waits_for_a_turn};
+use groups::{ends_later, waits_for_none};
+use order::{
+    announces_first, fences_behind, maps_are_own, meets_later, passes_a_turn, turn_or_stage, waits_for_a_turn,
+};
+use stages::{without_bytes, without_bytes_next};
 use threads::{begins_inside, either_way, may_repeat, meets_first, tells_the_same};
 
 /// Why mutants of one kind behave as the original program.
@@ -72,6 +78,10 @@ impl Reason {
                 | "last-of-threads"
                 | "passes-a-turn"
                 | "waits-for-a-turn"
+                | "turn-or-stage"
+                | "announces-early"
+                | "without-bytes"
+                | "without-bytes-next"
         )
     }
 }
@@ -136,12 +146,16 @@ const REASONS: &[Reason] = &[
     Reason {
         name: "same-group",
         targets: &["wgmma.commit_group"],
-        covers: |function, mutation| {
-            let next = next_step(function, mutation);
-            matches!(next, Some(Inst::WgmmaFence | Inst::MbarrierWait { .. } | Inst::BarrierSync { .. }))
-        },
+        covers: ends_later,
         why: "The step that now comes first starts no multiply and waits for no group: the group has the same \
               multiplies, and is complete before the next one begins.",
+    },
+    Reason {
+        name: "waits-for-none",
+        targets: &["wgmma.commit_group"],
+        covers: waits_for_none,
+        why: "The step that now comes first waits until fewer groups are in flight than there can be, on any path, with this one: before \
+              and after it, it waits for nothing.",
     },
     Reason {
         name: "registers-and-memory",
@@ -166,10 +180,65 @@ const REASONS: &[Reason] = &[
     },
     Reason {
         name: "releases-later",
-        targets: &["mbarrier.arrive"],
-        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::BulkWait { .. })),
-        why: "The step that now comes first waits for copies that are under way, and for no thread: what the \
+        targets: &["mbarrier.arrive", "bar.arrive"],
+        covers: |function, mutation| {
+            matches!(next_step(function, mutation), Some(Inst::BulkWait { .. } | Inst::WgmmaWait { .. }))
+        },
+        why: "The step that now comes first waits for copies or multiplies that are under way, and for no thread: what the \
               arrival releases is released later.",
+    },
+    Reason {
+        name: "two-waits",
+        targets: &["mbarrier.try_wait"],
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::BulkWait { .. })),
+        why: TWO_WAITS,
+    },
+    Reason {
+        name: "two-waits",
+        targets: &["cp.async.bulk.wait_group"],
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::MbarrierWait { .. })),
+        why: TWO_WAITS,
+    },
+    Reason {
+        name: "fences-later",
+        targets: &["fence.proxy.async"],
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::MbarrierWait { .. })),
+        why: "A wait for an mbarrier tells other threads nothing, and accesses nothing that a proxy fence is about: the fence is \
+              still behind everything that was before the two, and before everything behind them.",
+    },
+    Reason {
+        name: "without-bytes",
+        targets: &["mbarrier.arrive", "mbarrier.try_wait"],
+        covers: |function, mutation| mutation.change == Change::Relax && without_bytes(function, mutation),
+        why: "It is about the empty barrier of a stage without any bytes: that the stage may be filled again orders no memory.",
+    },
+    Reason {
+        name: "without-bytes-next",
+        targets: &["red"],
+        covers: without_bytes_next,
+        why: "The step that now comes first says that a stage without any bytes is empty, which orders no memory: the next one may count, \
+              and this count is taken before the next one.",
+    },
+    Reason {
+        name: "turn-or-stage",
+        targets: &["mbarrier.try_wait"],
+        covers: turn_or_stage,
+        why: "The step that now comes first is the beginning of a turn, which other warpgroups only pass on: every thread that waits there \
+              also waits for the stage, before it multiplies.",
+    },
+    Reason {
+        name: "meets-later",
+        targets: &["mbarrier.try_wait"],
+        covers: |function, mutation| mutation.change == Change::OneLane && meets_later(function, mutation),
+        why: "Next, all lanes of the warp wait for other phases and meet at a barrier, before one of them accesses memory: what the lane \
+              that waits knows, all know then.",
+    },
+    Reason {
+        name: "announces-early",
+        targets: &["mbarrier.try_wait"],
+        covers: |function, mutation| announces_first(function, mutation),
+        why: "The step that now comes first announces the bytes of copies that start after both. The stage's phase before has ended: \
+              otherwise there would be an arrival too many in it, which the emulator reports.",
     },
     Reason {
         name: "not-read-again",
@@ -487,6 +556,8 @@ const REASONS: &[Reason] = &[
 const REGISTERS_AND_PHASES: &str = "A wgmma.fence orders uses of registers, and a wgmma.wait_group waits for \
     multiplies, which wait for no thread. A wait for an mbarrier uses no registers, so it can come before or \
     after either of them.";
+const TWO_WAITS: &str = "Both wait, one for copies of the thread that are under way, and tell other threads nothing: either may come \
+    first, and everything behind them comes after both.";
 const REGISTERS_AND_MEMORY: &str = "A proxy fence and a barrier order accesses to memory, a wgmma.fence uses of \
     registers: either may come first.";
 const NO_COPIES: &str = "The added threads have started no copies, so they have nothing to wait for.";
@@ -494,3 +565,6 @@ const NO_COPIES_YET: &str = "On the only path to it no copy has been started: th
 const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 };
 const LAST_ARRIVAL: &str = "It releases the last stage of the only tile. The producer has nothing left to \
     load into the stage, so no thread waits for that phase.";
+
+#[cfg(test)]
+mod tests;

@@ -52,9 +52,10 @@ impl PairPlan {
     /// Columns of dQ that are added at once.
     pub const COLUMNS: u32 = 64;
 
-    /// Stages of the ring of dQ that a consumer's columns need.
-    pub fn parts(&self, consumer: usize) -> u32 {
-        self.dq[consumer].spec().tile[1] / Self::COLUMNS
+    /// The first part of dQ with columns of a consumer.
+    pub fn first_part(&self, consumer: usize) -> u32 {
+        let before = &self.dq[..consumer];
+        before.iter().map(|product| product.spec().tile[1] / Self::COLUMNS).sum()
     }
 
     /// Each consumer's part of the product for dQ, whose first factor is the tile of dS: the columns of K that it has of the tile `across`.

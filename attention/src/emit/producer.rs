@@ -113,10 +113,10 @@ impl<'f> Kernel<'_, 'f> {
                         block.set(block.get() - 1);
                     },
                 );
-                walk.advance();
                 if !plan.overlaps {
                     of_v(unit, begin);
                 }
+                walk.advance();
                 let next = self.tile_at(&walk);
                 f.if_(walk.is_at_tile(), || {
                     tile.set(next);

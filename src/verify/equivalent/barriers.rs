@@ -158,6 +158,30 @@ pub(super) fn in_order_of_consumers(function: &Function, mutation: &Mutation) ->
             .all(|other| theirs(other) || is_of(other, function.threads()))
 }
 
+/// The instructions of the consumers, which are all threads after the first warpgroup. `None` if the program has no such role.
+pub(super) fn of_consumers(function: &Function) -> Option<Vec<&Inst>> {
+    let all = numbered(function);
+    let named = all.iter().find_map(|statement| {
+        let Statement::Scope { name, body } = statement else { return None };
+        (name == "consumer").then_some(&body[..])
+    })?;
+    chosen_by_halves(function, named).then(|| Statement::instructions(named))
+}
+
+/// Whether all named barriers are the consumers', apart from number zero, at which the whole CTA meets.
+pub(super) fn by_consumers_alone(function: &Function) -> bool {
+    let all = numbered(function);
+    let named = |inst: &&Inst| {
+        matches!(inst, Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } | Inst::BarrierReduce(_))
+    };
+    let zero = all.iter().filter(|statement| {
+        matches!(barrier(statement), Some(Operand::Imm(0))) && meets_all(function, statement)
+    });
+    let theirs = of_consumers(function).map(|theirs| theirs.into_iter().filter(named).count());
+    let every = all.iter().filter(|statement| barrier(statement).is_some()).count();
+    theirs.is_some_and(|theirs| theirs + zero.count() == every)
+}
+
 /// Whether a block is the `otherwise` branch of a condition that is true for the first four warps (the
 /// producer): it is executed by the other warps of the CTA.
 fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {

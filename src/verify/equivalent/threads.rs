@@ -240,6 +240,11 @@ fn comes_from(writes: &Writes<'_>, address: Operand, from: Reg) -> bool {
     reg == from || summed()
 }
 
+/// What an operand is in a thread of the first CTA of a cluster, if that follows from the thread's position.
+pub(super) fn number(writes: &Writes<'_>, thread: u32, of: Operand) -> Option<u64> {
+    Registers { writes, thread, cta: 0 }.value(of)
+}
+
 /// The register values of a thread that follow from its position in the CTA and the cluster.
 #[derive(Clone, Copy)]
 struct Registers<'a> {

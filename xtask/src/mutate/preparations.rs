@@ -40,7 +40,7 @@ const ATTENTION: [(&str, &[&str]); 7] = [
     ("d=64 tile=64x64 stages=2", FULL),
     ("d=64 tile=128x64 stages=2 mask=causal", CAUSAL),
     ("d=64 tile=128x64 stages=2 mask=causal overlap=on turns=off", CAUSAL),
-    ("d=64 tile=64x64 stages=2 mask=causal order=drawn", CAUSAL),
+    ("d=64 tile=64x64 stages=2 mask=causal order=drawn store=direct", CAUSAL),
     ("d=64 tile=64x64 stages=1 store=direct", FULL),
     ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
     ("d=576x512 tile=64x32 pack=16 mask=causal", LATENT),

@@ -24,9 +24,8 @@ impl<'f> Kernel<'_, 'f> {
     /// Emitted for one thread: adds each tile's dQ, in the parts in which it comes.
     pub(super) fn add_dq(&self) {
         let f = self.f;
-        let ring = self.dq_ring.consumer();
+        let (dq, parts) = (self.dq.first_tile(), self.plan.rings.parts.stages);
         let bytes = self.plan.rings.dq.transaction_bytes();
-        let parts = self.plan.sum_bytes() / bytes;
         // With one stage, the next part needs it. With more, the next part is on its way while this one is read.
         let behind = u32::from(self.plan.rings.dq.stages > 1);
         let order = self.order.map(|Order { turns, done, .. }| (turns.consumer(), done.producer()));
@@ -40,7 +39,7 @@ impl<'f> Kernel<'_, 'f> {
             let first = turn.map(|_| self.blocks_before(of).equals(0));
             let mut stages: Vec<Stage<'f>> = Vec::new();
             for part in 0..parts {
-                let stage = ring.acquire();
+                let stage = dq.acquire(part);
                 let sums = f.parameter::<u64>("dq_sums")
                     + of.index.mul_wide(self.plan.sum_bytes())
                     + u64::from(part * bytes);
@@ -52,10 +51,13 @@ impl<'f> Kernel<'_, 'f> {
                 f.bulk_commit();
                 stages.push(stage);
                 let pending = if part + 1 == parts { 0 } else { behind };
-                f.bulk_wait(pending, true);
-                let read = stages.len() - pending as usize;
-                stages.drain(..read).for_each(|stage| f.mbarrier_arrive(stage.empty));
+                let read = stages.len().saturating_sub(pending as usize);
+                if read > 0 {
+                    f.bulk_wait(pending, true);
+                    stages.drain(..read).for_each(|stage| f.mbarrier_arrive(stage.empty));
+                }
             }
+            dq.next_tile();
             if let Some(((_, done), turn)) = order.zip(turn) {
                 f.bulk_wait(0, false);
                 f.mbarrier_arrive(done.claim().full);

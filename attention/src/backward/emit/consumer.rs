@@ -6,6 +6,7 @@ use collective::{
 };
 use ptx::{Builder, ProxySpace, Value, Var};
 
+use super::parts::TileParts;
 use super::{Kernel, QueryTile};
 use crate::emit::{
     slab,
@@ -16,9 +17,9 @@ use crate::emit::{
 struct Consuming<'a, 'f> {
     kernel: &'a Kernel<'a, 'f>,
     consumer: Consumer<'f>,
-    /// Positions in the ring of Q and dO, and in that of dQ.
+    /// The position in the ring of Q and dO.
     q: Position<'f>,
-    dq_ring: Position<'f>,
+    dq: TileParts<'f>,
     /// K and V.
     k: Stage<'f>,
     v: Stage<'f>,
@@ -97,7 +98,7 @@ impl<'f> Kernel<'_, 'f> {
             kernel: self,
             consumer,
             q: self.q_ring.consumer(),
-            dq_ring: self.dq_ring.producer(),
+            dq: self.dq.first_tile(),
             k: keys,
             v: Stage { address: keys.address + plan.rings.kv.offset(1), ..keys },
             scores,
@@ -117,7 +118,7 @@ impl<'f> Kernel<'_, 'f> {
         self.each_tile(|tile| of.tile(tile));
         // All consumers have read K.
         self.meet();
-        self.store(consumer, &[(&of.d_v, of.v, 1), (&of.d_k, of.k, 0)], || self.meet());
+        self.store(consumer, &[(&of.d_v, of.v, 1), (&of.d_k, of.k, 0)]);
     }
 
     /// The named barrier of all consumers, after those of each.
@@ -185,9 +186,8 @@ impl<'f> Kernel<'_, 'f> {
         f.if_((consumer.thread % 32).equals(0), || f.mbarrier_arrive(barrier));
     }
 
-    /// Stores gradients through shared memory that no consumer reads any more. `meet` waits for all threads that have a part of
-    /// what this consumer stores.
-    pub(super) fn store(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>], meet: impl FnOnce()) {
+    /// Stores gradients through shared memory that no consumer reads any more.
+    pub(super) fn store(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>]) {
         let Self { f, plan, .. } = *self;
         let Consumer { thread, part, .. } = consumer;
         let format = plan.spec.format;
@@ -201,7 +201,7 @@ impl<'f> Kernel<'_, 'f> {
             self.fill(consumer, &staged, &plan.tiles.outputs[i], to.address, &rows);
         }
         f.fence_proxy_async(ProxySpace::Shared);
-        meet();
+        self.meet();
         let first = self.keys.first + part * 64;
         // Tensor stores skip rows after the last one; a part without any row stores nothing.
         f.if_(thread.equals(0) & first.less_than(self.keys.lengths[1]), || {
@@ -309,7 +309,12 @@ impl<'f> Consuming<'_, 'f> {
         f.wgmma_wait(0);
         weigh(second, to_log2, &exponents);
         self.weights.pack(self.scores.accumulators());
-        let multiply_values = || self.d_v.multiply_registers(&self.weights, d_o, true);
+        // Its group is that of dQ's product: nobody waits for one of them alone.
+        let multiply_values = || {
+            let operands = self.d_v.find(d_o);
+            f.wgmma_fence();
+            operands.issue_registers(&self.weights, true);
+        };
         if plan.ahead {
             multiply_values();
         }
@@ -334,10 +339,11 @@ impl<'f> Consuming<'_, 'f> {
         of_dk.issue_registers(&self.differences, true);
         f.wgmma_commit();
         f.wgmma_wait(1);
-        let stage = self.dq_ring.claim();
+        let stage = self.dq.claim(0);
         let own = stage.address + own_sums(&self.d_q, self.consumer);
         let sums: Vec<_> = self.d_q.accumulators().iter().flatten().copied().collect();
         self.kernel.hand_over(self.consumer, stage, own, &sums);
+        self.dq.next_tile();
         f.wgmma_wait(0);
         self.consumer.release.arrive(q.empty);
         self.buffer.set(f.constant(2 * ds.start + ds.stage_bytes) - self.buffer.get());

@@ -4,6 +4,7 @@ mod add;
 mod consumer;
 mod ends;
 mod pair;
+mod parts;
 
 use collective::heads::DeviceLengths;
 use collective::pipeline::{Position, Ring, Stage};
@@ -13,6 +14,7 @@ use ptx::{Builder, BulkLoad, Special, Value};
 
 use add::Order;
 pub(super) use ends::{DO, DQ, PREPARE_THREADS, finish, finish_bytes, prepare};
+use parts::Parts;
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
@@ -65,7 +67,7 @@ struct Kernel<'a, 'f> {
     keys: KeyBlock<'f>,
     kv_ring: Ring<'f>,
     q_ring: Ring<'f>,
-    dq_ring: Ring<'f>,
+    dq: Parts<'f>,
     pair: Option<PairRings<'f>>,
     /// What orders the adds of blocks, if their order is fixed.
     order: Option<Order<'f>>,
@@ -96,7 +98,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
             if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" },
             plan.rings.q,
         ),
-        dq_ring: ring("the ring of dQ", plan.rings.dq),
+        dq: Parts::new(f, &plan.rings, shared),
         order: plan.rings.order.map(|[turns, done]| Order {
             turns: ring("the ring of turns to add", turns),
             done: ring("the ring of tiles that were added to", done),
@@ -115,7 +117,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         let read = ["q_map", "k_map", "v_map", "do_map"];
         read.into_iter().for_each(|map| f.prefetch_tensor_map(f.parameter(map)));
         [kernel.kv_ring, kernel.q_ring].iter().for_each(Ring::initialise);
-        kernel.dq_ring.initialise();
+        kernel.dq.initialise();
         if let Some(PairRings { d_o, p, ds, .. }) = kernel.pair {
             [d_o, p, ds].iter().for_each(Ring::initialise);
         }

@@ -8,6 +8,7 @@ use collective::{Consumer, CtaPlan, Fragments, ProductSpec, WarpgroupMma};
 use ptx::{ProxySpace, Value, Var};
 
 use super::consumer::{Rows, consumer, fragment, store_fours, weigh};
+use super::parts::TileParts;
 use super::{Kernel, PairRings};
 use crate::backward::plan::PairPlan;
 use crate::emit::slab;
@@ -31,9 +32,9 @@ struct Columns<'f> {
     product: WarpgroupMma<'f, f32>,
     /// Whether the last part of a tile was not handed over yet.
     held: Var<'f, u32>,
-    /// The ring of dQ, whose stages the consumers fill in turns: as the consumer fills it, and, of the second one, as both have.
-    ring: Position<'f>,
-    filled: Option<Position<'f>>,
+    /// The tile's parts of dQ, and the first of them that is the consumer's.
+    of_tile: TileParts<'f>,
+    first: u32,
 }
 
 impl<'f> Columns<'f> {
@@ -41,13 +42,6 @@ impl<'f> Columns<'f> {
     fn parts(&self) -> Vec<Vec<Var<'f, f32>>> {
         let sums: Vec<_> = self.product.accumulators().iter().flatten().copied().collect();
         sums.chunks((PairPlan::COLUMNS / 2) as usize).map(<[_]>::to_vec).collect()
-    }
-
-    /// Waits until so many further stages were filled.
-    fn wait_for(&self, parts: u32) {
-        for filled in (0..parts).filter_map(|_| self.filled) {
-            filled.acquire();
-        }
     }
 }
 
@@ -66,8 +60,10 @@ impl<'f> Kernel<'_, 'f> {
             d_o: rings.d_o.consumer(),
             ds: rings.ds.consumer(),
         };
-        let (values, keys) =
-            (|| of.values(rings.p.producer()), || of.keys(rings.p.consumer(), rings.ds.producer()));
+        let (values, keys) = (
+            || of.values(rings.p.stage(f.constant(0))),
+            || of.keys(rings.p.consumer(), rings.ds.stage(f.constant(0))),
+        );
         f.if_else(warpgroup.equals(0), values, keys);
     }
 }
@@ -90,12 +86,11 @@ impl<'f> Consuming<'_, 'f> {
 
     /// The columns of dQ of the first (0) or the second (1) consumer.
     fn columns(&self, i: usize) -> Columns<'f> {
-        let ring = self.kernel.dq_ring;
         Columns {
             product: self.product(self.plan.dq[i]),
             held: self.kernel.f.variable(0u32),
-            ring: ring.producer(),
-            filled: (i > 0).then(|| ring.consumer()),
+            of_tile: self.kernel.dq.first_tile(),
+            first: self.plan.first_part(i),
         }
     }
 
@@ -123,13 +118,8 @@ impl<'f> Consuming<'_, 'f> {
         f.wgmma_wait(1);
         release.arrive(before);
         f.wgmma_wait(0);
-        release.arrive(ds.empty);
-        if columns.filled.is_some() {
-            columns.wait_for(self.plan.parts(0));
-            columns.ring.skip(f.constant(self.plan.parts(0)));
-        }
         if let Some((_, parts)) = columns.parts().split_last() {
-            parts.iter().for_each(|part| self.hand_over(columns, part));
+            (columns.first..).zip(parts).for_each(|(i, part)| self.hand_over(columns, i, part));
         }
         columns.held.set(1);
     }
@@ -137,32 +127,28 @@ impl<'f> Consuming<'_, 'f> {
     /// Hands over the last part of a tile before, if there was one.
     fn hand_over_last(&self, columns: &Columns<'f>) {
         self.kernel.f.if_(columns.held.get().differs_from(0), || {
-            columns.parts().last().into_iter().for_each(|part| self.hand_over(columns, part));
-            let second = self.plan.parts(1);
-            match columns.filled {
-                Some(_) => columns.wait_for(second),
-                // Before the second consumer passes on the next dS, it has seen that these stages were empty for its own.
-                None => columns.ring.skip(self.kernel.f.constant(second)),
-            }
+            (columns.first..)
+                .zip(columns.parts())
+                .last()
+                .into_iter()
+                .for_each(|(i, part)| self.hand_over(columns, i, &part));
+            columns.of_tile.next_tile();
         });
     }
 
-    fn hand_over(&self, columns: &Columns<'f>, part: &[Var<'f, f32>]) {
-        let stage = columns.ring.claim();
+    fn hand_over(&self, columns: &Columns<'f>, i: u32, part: &[Var<'f, f32>]) {
+        let stage = columns.of_tile.claim(i);
         self.kernel.hand_over(self.consumer, stage, stage.address + self.consumer.thread * 16, part);
     }
 
     /// Stores a gradient through the shared memory of K or V, which both consumers have read.
     fn store(&self, product: &WarpgroupMma<'f, f32>, through: Stage<'f>, i: usize) {
-        let (f, kernel) = (self.kernel.f, self.kernel);
-        kernel.meet();
-        kernel.store(self.consumer, &[(product, through, i)], || {
-            f.barrier_sync(CtaPlan::consumer_barrier(self.consumer.warpgroup), 128);
-        });
+        self.kernel.meet();
+        self.kernel.store(self.consumer, &[(product, through, i)]);
     }
 
     /// The first consumer: P, dV, and the first columns of dQ. Those of the tile before are handed over while the scores are computed.
-    fn values(&self, passed: Position<'f>) {
+    fn values(&self, p: Stage<'f>) {
         let (f, kernel, consumer) = (self.kernel.f, self.kernel, self.consumer);
         let (scores, (weights, d_v), columns) = (self.scores(0), self.sums(1), self.columns(0));
         let rows = Rows::new(f, &fragment(f, &scores, consumer));
@@ -173,10 +159,8 @@ impl<'f> Consuming<'_, 'f> {
             self.hand_over_last(&columns);
             let exponents = rows.of_queries(q.address + kernel.plan.rings.q.offset(1));
             f.wgmma_wait(0);
-            kernel.warp_arrives(consumer, q.empty);
             rows.mask(kernel, of);
             weigh(&rows.all, f.parameter("to_log2"), &exponents);
-            let p = passed.claim();
             let all: Vec<_> = scores.accumulators().iter().flatten().copied().collect();
             store_fours(f, p.address + consumer.thread * 16, &all);
             kernel.warp_arrives(consumer, p.full);
@@ -191,7 +175,7 @@ impl<'f> Consuming<'_, 'f> {
 
     /// The second consumer: dS, dK, and the last columns of dQ. Those of the tile before are handed over while the gradients of P are
     /// computed.
-    fn keys(&self, passed: Position<'f>, differences: Position<'f>) {
+    fn keys(&self, passed: Position<'f>, ds: Stage<'f>) {
         let (f, kernel, consumer) = (self.kernel.f, self.kernel, self.consumer);
         let (gradients, (operand, d_k), columns) = (self.scores(1), self.sums(0), self.columns(1));
         let rows = Rows::new(f, &fragment(f, &gradients, consumer));
@@ -203,7 +187,6 @@ impl<'f> Consuming<'_, 'f> {
             self.hand_over_last(&columns);
             let row_sums = rows.of_queries(d_o.address + self.plan.do_ring.offset(1));
             f.wgmma_wait(0);
-            kernel.warp_arrives(consumer, d_o.empty);
             for row in &rows.all {
                 for (&(_, gradient), &row_sum) in row.elements.iter().zip(&row_sums) {
                     gradient.set(gradient.get() - row_sum);
@@ -216,13 +199,16 @@ impl<'f> Consuming<'_, 'f> {
                 let weights = f.load_shared_vector::<f32, 4>(own, i * 128 * 16);
                 four.iter().zip(weights).for_each(|(gradient, weight)| gradient.set(weight * gradient.get()));
             }
-            kernel.warp_arrives(consumer, p.empty);
             operand.pack(gradients.accumulators());
-            let ds = differences.claim();
+            if !kernel.dq.shows_that_all_handed_over(self.plan.first_part(1)) {
+                // All warps of the consumer have read the dS before. The first consumer has, since it has passed on P.
+                f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128);
+            }
             kernel.stage_differences(consumer, &staged, ds.address, &rows.all);
             f.fence_proxy_async(ProxySpace::Shared);
             kernel.warp_arrives(consumer, ds.full);
-            let q = self.q.acquire();
+            // It is there: the first consumer has computed P with it.
+            let q = self.q.take();
             d_k.multiply_registers(&operand, q, true);
             self.multiply_dq(&columns, q.empty);
         });

@@ -14,10 +14,12 @@ pub struct BackwardRings {
     pub kv: RingPlan,
     /// The ring of Q with exponents and dO with row sums; that of Q with exponents, if dO has one of its own.
     pub q: RingPlan,
-    /// The buffers of dS. Named barriers order their accesses, or mbarriers those of a pair.
+    /// The buffers of dS. Named barriers order their accesses, or an mbarrier those of a pair.
     pub ds: RingPlan,
-    /// The ring in which dQ of a tile waits to be added: one stage; or some that have columns of it.
+    /// The stages in which the parts of a tile's dQ wait to be added. Their number divides that of the parts.
     pub dq: RingPlan,
+    /// The barriers of the parts: a stage, without any bytes, for each part of a tile.
+    pub parts: RingPlan,
     /// If blocks add in a fixed order: the rings, without any bytes, of turns to add to a tile, and of tiles that were added to.
     pub order: Option<[RingPlan; 2]>,
 }
@@ -37,42 +39,46 @@ impl BackwardRings {
         let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
         let q_ring = RingPlan::of(&[q.room(), line, d_o.room(), line]).arrivals(1, consumers * OF_WARPGROUP);
         let ds = RingPlan::of(&[tiles.differences.room()]).arrivals(0, 0);
-        let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(consumers * OF_WARPS, 1);
+        let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(0, 0);
+        let parts = RingPlan::of(&[]).arrivals(consumers * OF_WARPS, 1);
         // A tile whose accumulators fit into registers leaves room for two stages of Q and dO, and for two buffers of dS.
-        let ([kv, q, ds, dq, turns, done], shared_bytes) = RingPlan::placed_together(
-            [of_keys(tiles), q_ring, ds, dq, order, order],
-            [1, 2, 2, 1, in_order, in_order],
+        let ([kv, q, ds, dq, parts, turns, done], shared_bytes) = RingPlan::placed_together(
+            [of_keys(tiles), q_ring, ds, dq, parts, order, order],
+            [1, 2, 2, 1, 1, in_order, in_order],
             0,
         );
         let order = spec.deterministic.then_some([turns, done]);
-        (Self { kv, q, ds, dq, order }, None, shared_bytes)
+        (Self { kv, q, ds, dq, parts, order }, None, shared_bytes)
     }
 
     /// The rings of two consumers with the same keys.
     pub(super) fn of_pair(spec: &BackwardSpec, tiles: &BackwardTiles) -> Placed {
-        let [rows, keys] = spec.tile;
+        let ([rows, keys], [wide_k, _]) = (spec.tile, wide(spec));
         let [q, d_o] = tiles.queries;
         let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
         let kv = of_keys(tiles);
-        // One consumer reads a line by its threads, and both read the tile by products.
-        let released = OF_WARPS + OF_WARPGROUP;
-        let q_ring = RingPlan::of(&[q.room(), line]).arrivals(1, released);
-        let do_ring = RingPlan::of(&[d_o.room(), line]).arrivals(1, released);
-        let ds = RingPlan::of(&[tiles.differences.room()]).arrivals(OF_WARPS, 2 * OF_WARPGROUP);
-        let p = RingPlan::of(&[StageSlot::line(rows * keys * 4)]).arrivals(OF_WARPS, OF_WARPS);
-        let dq = RingPlan::of(&[StageSlot::line(rows * PairPlan::COLUMNS * 4)]).arrivals(OF_WARPS, 1);
+        // The consumer that needs a stage last has waited for what the other one passes on when it has read the stage.
+        let q_ring = RingPlan::of(&[q.room(), line]).arrivals(1, OF_WARPGROUP);
+        let do_ring = RingPlan::of(&[d_o.room(), line]).arrivals(1, OF_WARPGROUP);
+        // Each consumer has read what the other one has passed on before it passes on what the other one needs next.
+        let ds = RingPlan::of(&[tiles.differences.room()]).arrivals(OF_WARPS, 0);
+        let p = RingPlan::of(&[StageSlot::line(rows * keys * 4)]).arrivals(OF_WARPS, 0);
+        let dq = RingPlan::of(&[StageSlot::line(rows * PairPlan::COLUMNS * 4)]).arrivals(0, 0);
+        let (parts, of_tile) = (RingPlan::of(&[]).arrivals(OF_WARPS, 1), wide_k / PairPlan::COLUMNS);
         // Two stages of Q and, if they fit, of dO; the rest is for what is added.
         let have = AttentionPlan::TARGET.limits().shared_bytes;
-        let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1) + 2 * order.need(in_order);
+        let without_bytes = parts.need(of_tile) + 2 * order.need(in_order);
+        let fixed = kv.need(1) + q_ring.need(2) + ds.need(1) + p.need(1) + without_bytes;
         let stages = if fixed + do_ring.need(2) + dq.need(2) <= have { 2 } else { 1 };
-        let parts = dq.fit(have - fixed - do_ring.need(stages));
-        let ([kv, q, ds, dq, d_o, p, turns, done], shared_bytes) = RingPlan::placed_together(
-            [kv, q_ring, ds, dq, do_ring, p, order, order],
-            [1, 2, 1, parts, stages, 1, in_order, in_order],
+        let fit = dq.fit(have - fixed - do_ring.need(stages));
+        let added = (1..=fit.min(of_tile)).rev().find(|stages| of_tile.is_multiple_of(*stages)).unwrap_or(1);
+        let ([kv, q, ds, dq, d_o, p, parts, turns, done], shared_bytes) = RingPlan::placed_together(
+            [kv, q_ring, ds, dq, do_ring, p, parts, order, order],
+            [1, 2, 1, added, stages, 1, of_tile, in_order, in_order],
             0,
         );
         let order = spec.deterministic.then_some([turns, done]);
-        (Self { kv, q, ds, dq, order }, Some([d_o, p]), shared_bytes)
+        (Self { kv, q, ds, dq, parts, order }, Some([d_o, p]), shared_bytes)
     }
 }
 
