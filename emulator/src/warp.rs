@@ -50,14 +50,33 @@ const INPUT: u16 = 0;
 struct Access {
     /// The lanes in which it has been written.
     written: u32,
+    /// Number of fences executed before the last access of another instruction than a multiply, plus one.
+    touched: u32,
+    /// Its index in the register file of its class, and its bank.
+    slot: u32,
+    bank: u32,
+}
+
+/// The state that the registers of a bank have in common.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bank {
     /// Number of multiplies in flight that use it.
-    in_flight: u16,
+    in_flight: u32,
     /// N and K of the last multiply that accumulates in it; [`INPUT`] if the last multiply only reads it.
     shape: u16,
     /// Number of fences executed before that multiply.
     shape_epoch: u32,
-    /// Number of fences executed before the last access of another instruction, plus one.
+    /// Number of fences executed before the last access of another instruction to any of it, plus one.
     touched: u32,
+    /// Whether all of it is known to have been written, in every lane.
+    whole: bool,
+}
+
+impl Bank {
+    /// Whether a multiply in flight that accumulates in it, without a fence since then, forbids one of this shape.
+    fn other_shape(&self, shape: u16, fences: u32) -> bool {
+        self.in_flight > 0 && self.shape != shape && self.shape_epoch == fences
+    }
 }
 
 /// The registers of a warp, and which lanes are active.
@@ -68,6 +87,7 @@ pub(crate) struct Registers<'p> {
     narrow: Vec<Lanes<u32>>,
     wide: Vec<Lanes<u64>>,
     access: Vec<Access>,
+    banks: Vec<Bank>,
     /// Registers loaded from memory that was never written: the lanes, and the fault of a use.
     undefined: BTreeMap<u32, (u32, Fault)>,
     /// The lanes that execute the current instruction.
@@ -84,12 +104,15 @@ pub(crate) struct Registers<'p> {
 impl<'p> Registers<'p> {
     fn new(program: &'p Program, alive: u32) -> Self {
         let [predicates, narrow, wide] = program.files;
+        let places = program.slots.iter().zip(&program.banks.of);
+        let access = places.map(|(&slot, &bank)| Access { slot, bank, ..Access::default() }).collect();
         Self {
             program,
             predicates: vec![0; predicates],
             narrow: vec![[0; 32]; narrow],
             wide: vec![[0; 32]; wide],
-            access: vec![Access::default(); program.slots.len()],
+            access,
+            banks: vec![Bank::default(); program.banks.count],
             undefined: BTreeMap::new(),
             active: alive,
             alive,
@@ -136,11 +159,12 @@ impl<'p> Registers<'p> {
             self.access[reg.0 as usize].written |= missing;
         }
         let access = &mut self.access[reg.0 as usize];
-        if access.in_flight > 0 {
+        let bank = &mut self.banks[access.bank as usize];
+        if bank.in_flight > 0 {
             return Err(Fault::RegisterInFlight { register: reg.0, write: false });
         }
-        access.touched = self.fences + 1;
-        Ok(self.slot(reg))
+        (access.touched, bank.touched) = (self.fences + 1, self.fences + 1);
+        Ok(access.slot as usize)
     }
 
     /// The active lanes in which a register was never written and that may copy it nevertheless, and the fault of a use.
@@ -157,12 +181,13 @@ impl<'p> Registers<'p> {
 
     fn may_write(&mut self, reg: Reg) -> Result<usize, Fault> {
         let access = &mut self.access[reg.0 as usize];
-        if access.in_flight > 0 {
+        let bank = &mut self.banks[access.bank as usize];
+        if bank.in_flight > 0 {
             return Err(Fault::RegisterInFlight { register: reg.0, write: true });
         }
         access.written |= self.active;
-        access.touched = self.fences + 1;
-        Ok(self.slot(reg))
+        (access.touched, bank.touched) = (self.fences + 1, self.fences + 1);
+        Ok(access.slot as usize)
     }
 
     /// Reads a predicate: one bit per lane.
@@ -330,7 +355,9 @@ impl<'p> Registers<'p> {
     /// Marks a lane's register as undefined, as it was loaded from memory that was never written. A use of
     /// the register is refused with `fault`. The load itself is legal (ISA "ld").
     pub(crate) fn undefine(&mut self, reg: Reg, lane: usize, fault: Fault) {
-        self.access[reg.0 as usize].written &= !(1 << lane);
+        let access = &mut self.access[reg.0 as usize];
+        access.written &= !(1 << lane);
+        self.banks[access.bank as usize].whole = false;
         let (lanes, why) = self.undefined.entry(reg.0).or_insert((0, fault.clone()));
         (*lanes, *why) = (*lanes | 1 << lane, fault);
     }
@@ -342,22 +369,47 @@ impl<'p> Registers<'p> {
         self.fences += 1;
     }
 
-    /// Lends a register to a multiply that accumulates in it. `n` is its shape (N and K). `needs_value`: the
-    /// multiply reads the old value.
-    pub(crate) fn lend(&mut self, reg: Reg, n: u16, needs_value: bool) -> Result<(), Fault> {
+    /// Lends registers to the multiply at an operation, which accumulates in them. `shape`: its N and K. `needs_value`: the
+    /// multiply reads the old values.
+    pub(crate) fn lend(
+        &mut self,
+        (pc, regs): (usize, &[Reg]),
+        shape: u16,
+        needs_value: bool,
+    ) -> Result<(), Fault> {
+        let (fences, program) = (self.fences, self.program);
+        let banks = &program.banks.accumulators[pc];
+        let mut each = banks.iter().map(|&bank| &self.banks[bank as usize]);
+        let whole = each.clone().all(|bank| bank.whole);
+        let touched = |bank: &Bank| bank.touched == fences + 1 || bank.other_shape(shape, fences);
+        if fences == 0 || each.any(touched) || needs_value && !whole {
+            self.refuse(regs, shape, needs_value)?;
+        }
+        if !whole {
+            regs.iter().for_each(|reg| self.access[reg.0 as usize].written = ALL);
+        }
+        for &bank in banks {
+            let bank = &mut self.banks[bank as usize];
+            bank.in_flight += 1;
+            (bank.whole, bank.shape, bank.shape_epoch) = (true, shape, fences);
+        }
+        Ok(())
+    }
+
+    /// Refuses the first of some registers in which a multiply may not accumulate.
+    fn refuse(&self, regs: &[Reg], shape: u16, needs_value: bool) -> Result<(), Fault> {
         let fences = self.fences;
-        let access = &mut self.access[reg.0 as usize];
-        let other_shape = access.in_flight > 0 && access.shape != n && access.shape_epoch == fences;
-        if fences == 0 || access.touched == fences + 1 || other_shape {
-            return Err(Fault::MissingWgmmaFence { register: reg.0 });
+        for &reg in regs {
+            let access = &self.access[reg.0 as usize];
+            let other_shape = self.banks[access.bank as usize].other_shape(shape, fences);
+            if fences == 0 || access.touched == fences + 1 || other_shape {
+                return Err(Fault::MissingWgmmaFence { register: reg.0 });
+            }
+            let missing = self.alive & !access.written;
+            if needs_value && missing != 0 {
+                self.missing(reg, missing)?;
+            }
         }
-        let missing = self.alive & !access.written;
-        if needs_value && missing != 0 {
-            self.missing(reg, missing)?;
-        }
-        let access = &mut self.access[reg.0 as usize];
-        access.in_flight += 1;
-        (access.written, access.shape, access.shape_epoch) = (ALL, n, fences);
         Ok(())
     }
 
@@ -365,8 +417,9 @@ impl<'p> Registers<'p> {
     /// once, unless one of them accumulates in it.
     pub(crate) fn lend_input(&mut self, reg: Reg) -> Result<(), Fault> {
         let fences = self.fences;
-        let access = &mut self.access[reg.0 as usize];
-        if access.in_flight > 0 && access.shape != INPUT {
+        let access = self.access[reg.0 as usize];
+        let bank = &self.banks[access.bank as usize];
+        if bank.in_flight > 0 && bank.shape != INPUT {
             return Err(Fault::RegisterInFlight { register: reg.0, write: false });
         }
         if fences == 0 || access.touched == fences + 1 {
@@ -376,16 +429,20 @@ impl<'p> Registers<'p> {
         if missing != 0 {
             self.missing(reg, missing)?;
         }
-        let access = &mut self.access[reg.0 as usize];
-        access.in_flight += 1;
-        (access.shape, access.shape_epoch) = (INPUT, fences);
+        let bank = &mut self.banks[access.bank as usize];
+        bank.in_flight += 1;
+        (bank.shape, bank.shape_epoch) = (INPUT, fences);
         Ok(())
     }
 
-    /// Takes a register back from a multiply that has been waited for.
-    pub(crate) fn give_back(&mut self, reg: Reg) {
-        let access = &mut self.access[reg.0 as usize];
-        access.in_flight = access.in_flight.saturating_sub(1);
+    /// Takes the accumulators and the inputs of the multiply at an operation back. It has been waited for.
+    pub(crate) fn give_back(&mut self, pc: usize, inputs: [&[Reg]; 2]) {
+        let program = self.program;
+        let inputs = inputs.into_iter().flatten().map(|reg| program.banks.of[reg.0 as usize]);
+        for bank in program.banks.accumulators[pc].iter().copied().chain(inputs) {
+            let bank = &mut self.banks[bank as usize];
+            bank.in_flight = bank.in_flight.saturating_sub(1);
+        }
     }
 
     /// The content of a lent register, for the multiply itself.
