@@ -106,6 +106,10 @@ impl Allocation {
     }
 
     fn written(&self, offset: usize, len: usize) -> bool {
+        if offset.is_multiple_of(32) && len.is_multiple_of(32) {
+            let words = &self.written[offset / 32..(offset + len) / 32];
+            return words.iter().fold(u32::MAX, |all, word| all & word.load(Relaxed)) == u32::MAX;
+        }
         masks(offset, len).all(|(index, mask)| self.written[index].load(Relaxed) & mask == mask)
     }
 }
@@ -256,13 +260,30 @@ impl Memory {
         })
     }
 
+    /// The words of a range, for a program. All bytes must be allocated and written. `None` if the range is not one of whole
+    /// words.
+    #[inline]
+    pub(crate) fn words(&self, address: u64, len: usize) -> Result<Option<&[AtomicU64]>, Fault> {
+        let (allocation, offset) = self.device(address, len)?;
+        if !allocation.written(offset, len) {
+            return Err(Fault::GlobalUninitialised {
+                address,
+                bytes: u32::try_from(len).unwrap_or(u32::MAX),
+            });
+        }
+        let whole = offset.is_multiple_of(WORD) && len.is_multiple_of(WORD);
+        Ok(whole.then(|| &allocation.words[offset / WORD..(offset + len) / WORD]))
+    }
+
     /// Looks at ranges that will be read soon, so that the host fetches them at the same time, and not one after the other.
     pub(crate) fn look(&self, ranges: impl Iterator<Item = (u64, usize)>) {
         let mut seen = 0;
         for (address, len) in ranges {
             let Some((allocation, offset)) = self.find(address, len) else { continue };
-            for at in (offset..offset + len).step_by(HOST_LINE) {
-                seen |= allocation.words[at / WORD].load(Relaxed);
+            for word in
+                allocation.words[offset / WORD..(offset + len) / WORD].iter().step_by(HOST_LINE / WORD)
+            {
+                seen |= word.load(Relaxed);
             }
         }
         core::hint::black_box(seen);

@@ -8,6 +8,7 @@ mod multiplies;
 
 use core::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use granules::{GRANULE, Granule, Granules};
 
@@ -16,6 +17,7 @@ pub(crate) use granules::PAGE_BYTES;
 use crate::clock::{Clock, View};
 use crate::mbarrier::{Landed, Mbarrier};
 use crate::schedule::Random;
+use crate::tensor_map::swizzled;
 use crate::trap::{Fault, Owner};
 
 /// Where dynamic shared memory begins in the shared window.
@@ -388,6 +390,26 @@ impl Shared {
         let at = offset as usize;
         if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
             place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Writes a row of a box, in words: an asynchronous copy.
+    #[inline]
+    pub(crate) fn put_row(&mut self, offset: u32, swizzle: u32, words: &[AtomicU64]) {
+        for (chunk, words) in (offset..).step_by(GRANULE as usize).zip(words.as_chunks::<2>().0) {
+            let at = swizzled(chunk, swizzle) as usize;
+            if let Some(place) = self.bytes.get_mut(at..at + GRANULE as usize) {
+                for (place, word) in place.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                    *place = word.load(Relaxed).to_le_bytes();
+                }
+            }
+        }
+    }
+
+    /// Writes zeros: an asynchronous copy of what is outside a tensor.
+    pub(crate) fn clear(&mut self, offset: u32, bytes: u32) {
+        if let Some(place) = self.bytes.get_mut(offset as usize..(offset + bytes) as usize) {
+            place.fill(0);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::numerics::changed;
 use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
-use crate::tensor_map::{Map, swizzled};
+use crate::tensor_map::{Map, Row, Span, swizzled};
 use crate::trap::{Fault, InLane, Stop, TensorFault};
 use crate::warp::Blocked;
 use crate::word::from_bytes;
@@ -222,13 +222,13 @@ impl Machine<'_> {
             self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at.is_some());
             let until = self.phase_of(cta, barrier_offset);
-            if map_at.is_some() && (0..map.rows()).all(|index| map.row(&start, index).is_none()) {
+            if map_at.is_some() && map.spans(&start).next().is_none() {
                 // One byte says it: a card knows whole pages, and a tensor may be shorter than what the copy reads.
                 let address = map.address;
                 let found = self.memory.load(address, &mut [0]);
                 found.map_err(|_| Fault::Tensor(TensorFault::Base { address }))?;
             }
-            let rows = (0..map.rows()).filter_map(|index| map.row(&start, index));
+            let rows = map.spans(&start).flat_map(Span::rows);
             let rows = rows.map(|row| (row.address, (row.end - row.start) as u64));
             self.note_copy((warp, lane), rows, until)?;
             if let Some(at) = map_at.filter(|at| self.may_change(*at)) {
@@ -299,27 +299,48 @@ impl Machine<'_> {
         shared.put(target, &data);
     }
 
+    /// Reads a box of global memory into shared memory. What is outside the tensor is zero.
     fn bring_box(&mut self, cta: usize, target: u32, map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
         let row_bytes = map.row_bytes();
-        let mut buffer = core::mem::take(&mut self.buffer);
-        buffer.resize(row_bytes as usize, 0);
-        for index in 0..map.rows() {
-            if index.is_multiple_of(AHEAD) {
-                let next = (index..map.rows().min(index + AHEAD)).filter_map(|index| map.row(start, index));
-                self.memory.look(next.map(|row| (row.address, row.end - row.start)));
-            }
-            buffer.fill(0);
-            if let Some(row) = map.row(start, index) {
-                self.read_global(row.address, &mut buffer[row.start..row.end])?;
-            }
-            let at = target + index * row_bytes;
-            let shared = &mut self.ctas[cta].shared;
-            for (chunk, bytes) in (at..).step_by(16).zip(buffer.as_chunks::<16>().0) {
-                shared.put(swizzled(chunk, map.swizzle), bytes);
+        let whole = |row: &Row| row.end - row.start == row_bytes as usize;
+        let full = |span: &Span| span.rows().next().is_some_and(|row| whole(&row));
+        let inside: u32 = map.spans(start).filter(full).map(|span| span.rows).sum();
+        if inside < map.rows() {
+            self.ctas[cta].shared.clear(target, map.box_bytes());
+        }
+        let direct = self.options.warnings.is_none();
+        for span in map.spans(start) {
+            for (index, row) in (span.first..).zip(span.rows()) {
+                if (index - span.first).is_multiple_of(AHEAD) {
+                    let next = span.rows().skip((index - span.first) as usize).take(AHEAD as usize);
+                    self.memory.look(next.map(|row| (row.address, row.end - row.start)));
+                }
+                let at = target + index * row_bytes;
+                if direct && whole(&row) {
+                    let words = self.memory.words(row.address, row.end - row.start)?;
+                    if let Some(words) = words.filter(|words| words.len().is_multiple_of(2)) {
+                        self.ctas[cta].shared.put_row(at, map.swizzle, words);
+                        continue;
+                    }
+                }
+                self.bring_row((cta, at), map, row)?;
             }
         }
-        self.buffer = buffer;
         Ok(())
+    }
+
+    /// The same for a row that is not one of whole words, or of which bytes may be unwritten.
+    fn bring_row(&mut self, (cta, at): (usize, u32), map: &Map, row: Row) -> Result<(), Fault> {
+        let mut buffer = core::mem::take(&mut self.buffer);
+        buffer.clear();
+        buffer.resize(map.row_bytes() as usize, 0);
+        let read = self.read_global(row.address, &mut buffer[row.start..row.end]);
+        let shared = &mut self.ctas[cta].shared;
+        for (chunk, bytes) in (at..).step_by(16).zip(buffer.as_chunks::<16>().0) {
+            shared.put(swizzled(chunk, map.swizzle), bytes);
+        }
+        self.buffer = buffer;
+        read
     }
 
     pub(super) fn tensor_store(
