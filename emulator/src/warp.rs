@@ -12,7 +12,7 @@ use ptx::inst::{MbarrierOrder, Operand, Reg};
 
 use crate::flight::{MapRead, Store, ThreadCopy};
 use crate::graph::Rounds;
-use crate::lanes::{ALL, Lanes, lanes};
+use crate::lanes::{ALL, Lanes, lanes, map, merge};
 use crate::program::{Program, class};
 use crate::schedule::Random;
 use crate::step::Local;
@@ -77,6 +77,13 @@ impl Bank {
     fn other_shape(&self, shape: u16, fences: u32) -> bool {
         self.in_flight > 0 && self.shape != shape && self.shape_epoch == fences
     }
+}
+
+/// Where the value of an operand is: in the register file, or in the instruction.
+#[derive(Clone, Copy)]
+enum Source {
+    Register(usize),
+    Immediate(u64),
 }
 
 /// The registers of a warp, and which lanes are active.
@@ -226,6 +233,67 @@ impl<'p> Registers<'p> {
         })
     }
 
+    /// A function of two values of up to 32 bits.
+    #[inline(always)]
+    pub(crate) fn with<R>(
+        &mut self,
+        [a, b]: [Operand; 2],
+        f: impl FnOnce(&Lanes<u32>, &Lanes<u32>) -> R,
+    ) -> Result<R, Fault> {
+        let (a, b) = (self.source(a)?, self.source(b)?);
+        let (first, second);
+        let a = match a {
+            Source::Register(slot) => &self.narrow[slot],
+            Source::Immediate(bits) => {
+                first = [bits as u32; 32];
+                &first
+            }
+        };
+        let b = match b {
+            Source::Register(slot) => &self.narrow[slot],
+            Source::Immediate(bits) => {
+                second = [bits as u32; 32];
+                &second
+            }
+        };
+        Ok(f(a, b))
+    }
+
+    /// A function of two values of 64 bits.
+    #[inline(always)]
+    pub(crate) fn with_wide<R>(
+        &mut self,
+        [a, b]: [Operand; 2],
+        f: impl FnOnce(&Lanes<u64>, &Lanes<u64>) -> R,
+    ) -> Result<R, Fault> {
+        let (a, b) = (self.source(a)?, self.source(b)?);
+        let (first, second);
+        let a = match a {
+            Source::Register(slot) => &self.wide[slot],
+            Source::Immediate(bits) => {
+                first = [bits; 32];
+                &first
+            }
+        };
+        let b = match b {
+            Source::Register(slot) => &self.wide[slot],
+            Source::Immediate(bits) => {
+                second = [bits; 32];
+                &second
+            }
+        };
+        Ok(f(a, b))
+    }
+
+    /// Where the value of an operand is that may be read.
+    #[inline]
+    fn source(&mut self, operand: Operand) -> Result<Source, Fault> {
+        Ok(match operand {
+            Operand::Imm(bits) => Source::Immediate(bits),
+            Operand::Reg(reg) => Source::Register(self.may_read(reg)?),
+        })
+    }
+
     /// Reads a value of any type, zero-extended.
     pub(crate) fn read_as(&mut self, ty: Type, operand: Operand) -> Result<Lanes<u64>, Fault> {
         Ok(match class(ty) {
@@ -233,7 +301,7 @@ impl<'p> Registers<'p> {
                 let mask = self.predicate(operand)?;
                 core::array::from_fn(|lane| u64::from(mask >> lane & 1))
             }
-            1 => self.read(operand)?.map(u64::from),
+            1 => map(&self.read(operand)?, u64::from),
             _ => self.read_wide(operand)?,
         })
     }
@@ -336,7 +404,7 @@ impl<'p> Registers<'p> {
                 let set = lanes(ALL).filter(|&lane| values[lane] != 0);
                 self.write_predicate(reg, set.fold(0, |mask, lane| mask | 1 << lane))
             }
-            1 => self.write(reg, &values.map(|value| value as u32)),
+            1 => self.write(reg, &map(values, |value| value as u32)),
             _ => self.write_wide(reg, values),
         }
     }
@@ -349,7 +417,7 @@ impl<'p> Registers<'p> {
         }
         let extended =
             |value| if ty.is_signed() { own.wrap(ty.extend(value).cast_unsigned()) } else { value };
-        self.write_as(own, reg, &values.map(extended))
+        self.write_as(own, reg, &map(values, extended))
     }
 
     /// Marks a lane's register as undefined, as it was loaded from memory that was never written. A use of
@@ -461,16 +529,6 @@ fn same<T: Copy + PartialEq>(values: &Lanes<T>, active: u32) -> Option<T> {
         lanes(active).all(|lane| values[lane] == first)
     };
     alike.then_some(first)
-}
-
-fn merge<T: Copy>(into: &mut Lanes<T>, values: &Lanes<T>, active: u32) {
-    if active == ALL {
-        *into = *values;
-    } else {
-        for lane in lanes(active) {
-            into[lane] = values[lane];
-        }
-    }
 }
 
 /// A warp.

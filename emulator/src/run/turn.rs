@@ -140,7 +140,9 @@ impl Machine<'_> {
     fn step_together(&mut self, warp: usize) -> Result<Flow, Box<Trap>> {
         let pc = self.warps[warp].pc;
         let flow = self.step(warp);
-        self.warn_of_unwritten(self.warps[warp].cta, (warp, pc, None));
+        if self.options.warnings.is_some() {
+            self.warn_of_unwritten(self.warps[warp].cta, (warp, pc, None));
+        }
         match flow {
             Err(stop)
                 if self.warps[warp].may_converge(&stop) || gathers(&self.program.ops[pc].action, &stop) =>
