@@ -38,6 +38,8 @@ struct Allocation {
     peers: bool,
     len: usize,
     words: Vec<AtomicU64>,
+    /// Index of the word with which the memory begins: there the host begins to fetch, too.
+    begin: usize,
     /// One bit per byte: whether it has been written.
     written: Vec<AtomicU32>,
 }
@@ -59,14 +61,24 @@ fn zeroed<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Allocation {
+    fn new((base, gpu, peers): (u64, u32, bool), len: usize) -> Self {
+        let words: Vec<AtomicU64> = zeroed(len.div_ceil(WORD) + HOST_LINE / WORD);
+        let begin = words.as_ptr().align_offset(HOST_LINE).min(HOST_LINE / WORD);
+        Self { base, gpu, peers, len, words, begin, written: zeroed(len.div_ceil(32)) }
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        &self.words[self.begin..]
+    }
+
     fn read(&self, offset: usize, out: &mut [u8]) {
         let head = (offset.next_multiple_of(WORD) - offset).min(out.len());
         let (first, out) = out.split_at_mut(head);
         if head > 0 {
-            let word = self.words[offset / WORD].load(Relaxed).to_le_bytes();
+            let word = self.words()[offset / WORD].load(Relaxed).to_le_bytes();
             first.copy_from_slice(&word[offset % WORD..offset % WORD + head]);
         }
-        let words = &self.words[(offset + head) / WORD..];
+        let words = &self.words()[(offset + head) / WORD..];
         let (whole, last) = out.as_chunks_mut::<WORD>();
         for (bytes, word) in whole.iter_mut().zip(words) {
             *bytes = word.load(Relaxed).to_le_bytes();
@@ -78,7 +90,7 @@ impl Allocation {
 
     /// Replaces some bytes of one word.
     fn patch(&self, word: usize, at: usize, bytes: &[u8]) {
-        let Some(word) = self.words.get(word).filter(|_| !bytes.is_empty()) else { return };
+        let Some(word) = self.words().get(word).filter(|_| !bytes.is_empty()) else { return };
         let update = |old: u64| {
             let mut new = old.to_le_bytes();
             new[at..at + bytes.len()].copy_from_slice(bytes);
@@ -94,7 +106,7 @@ impl Allocation {
         self.patch(offset / WORD, offset % WORD, first);
         let start = (offset + head) / WORD;
         let (whole, last) = rest.as_chunks::<WORD>();
-        for (bytes, word) in whole.iter().zip(&self.words[start..]) {
+        for (bytes, word) in whole.iter().zip(&self.words()[start..]) {
             word.store(u64::from_le_bytes(*bytes), Relaxed);
         }
         self.patch(start + whole.len(), 0, last);
@@ -146,9 +158,7 @@ impl Memory {
         let size = u64::try_from(bytes).unwrap_or(u64::MAX);
         let end = base.saturating_add(size).checked_next_multiple_of(ALIGNMENT);
         self.next = end.and_then(|end| end.checked_add(GUARD)).unwrap_or(u64::MAX);
-        let written = zeroed(bytes.div_ceil(32));
-        let words = zeroed(bytes.div_ceil(WORD));
-        self.allocations.push(Allocation { base, gpu, peers, len: bytes, words, written });
+        self.allocations.push(Allocation::new((base, gpu, peers), bytes));
         base
     }
 
@@ -272,7 +282,7 @@ impl Memory {
             });
         }
         let whole = offset.is_multiple_of(WORD) && len.is_multiple_of(WORD);
-        Ok(whole.then(|| &allocation.words[offset / WORD..(offset + len) / WORD]))
+        Ok(whole.then(|| &allocation.words()[offset / WORD..(offset + len) / WORD]))
     }
 
     /// Looks at ranges that will be read soon, so that the host fetches them at the same time, and not one after the other.
@@ -281,7 +291,7 @@ impl Memory {
         for (address, len) in ranges {
             let Some((allocation, offset)) = self.find(address, len) else { continue };
             for word in
-                allocation.words[offset / WORD..(offset + len) / WORD].iter().step_by(HOST_LINE / WORD)
+                allocation.words()[offset / WORD..(offset + len) / WORD].iter().step_by(HOST_LINE / WORD)
             {
                 seen |= word.load(Relaxed);
             }
