@@ -44,6 +44,43 @@ struct Allocation {
     written: Vec<AtomicU32>,
 }
 
+/// A part of an allocation.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'m> {
+    allocation: &'m Allocation,
+}
+
+impl<'m> Part<'m> {
+    fn words(self, address: u64, len: usize) -> (usize, &'m [AtomicU64]) {
+        let offset = (address - self.allocation.base) as usize;
+        (offset, &self.allocation.words()[offset / WORD..(offset + len) / WORD])
+    }
+
+    /// The words of a range in it, for a program. All bytes must be written.
+    #[inline]
+    pub(crate) fn load(self, address: u64, len: usize) -> Result<&'m [AtomicU64], Fault> {
+        let (offset, words) = self.words(address, len);
+        if !self.allocation.written(offset, len) {
+            return Err(Fault::GlobalUninitialised {
+                address,
+                bytes: u32::try_from(len).unwrap_or(u32::MAX),
+            });
+        }
+        Ok(words)
+    }
+
+    /// Looks at ranges in it that will be read soon, so that the host fetches them at the same time, and not one after the other.
+    pub(crate) fn look(self, ranges: impl Iterator<Item = (u64, usize)>) {
+        let mut seen = 0;
+        for (address, len) in ranges {
+            for word in self.words(address, len).1.iter().step_by(HOST_LINE / WORD) {
+                seen |= word.load(Relaxed);
+            }
+        }
+        core::hint::black_box(seen);
+    }
+}
+
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.allocations.iter().map(|one| (one.base, one.len))).finish()
@@ -270,33 +307,10 @@ impl Memory {
         })
     }
 
-    /// The words of a range, for a program. All bytes must be allocated and written. `None` if the range is not one of whole
-    /// words.
-    #[inline]
-    pub(crate) fn words(&self, address: u64, len: usize) -> Result<Option<&[AtomicU64]>, Fault> {
-        let (allocation, offset) = self.device(address, len)?;
-        if !allocation.written(offset, len) {
-            return Err(Fault::GlobalUninitialised {
-                address,
-                bytes: u32::try_from(len).unwrap_or(u32::MAX),
-            });
-        }
-        let whole = offset.is_multiple_of(WORD) && len.is_multiple_of(WORD);
-        Ok(whole.then(|| &allocation.words()[offset / WORD..(offset + len) / WORD]))
-    }
-
-    /// Looks at ranges that will be read soon, so that the host fetches them at the same time, and not one after the other.
-    pub(crate) fn look(&self, ranges: impl Iterator<Item = (u64, usize)>) {
-        let mut seen = 0;
-        for (address, len) in ranges {
-            let Some((allocation, offset)) = self.find(address, len) else { continue };
-            for word in
-                allocation.words()[offset / WORD..(offset + len) / WORD].iter().step_by(HOST_LINE / WORD)
-            {
-                seen |= word.load(Relaxed);
-            }
-        }
-        core::hint::black_box(seen);
+    /// The allocation that a range is in, for several reads of parts of the range.
+    pub(crate) fn part(&self, address: u64, len: u64) -> Option<Part<'_>> {
+        let (allocation, _) = self.find(address, usize::try_from(len).ok()?)?;
+        Some(Part { allocation })
     }
 
     /// Reads for a program. All bytes must be allocated and written.

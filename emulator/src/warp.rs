@@ -210,7 +210,7 @@ impl<'p> Registers<'p> {
     }
 
     /// Reads a value of up to 32 bits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&mut self, operand: Operand) -> Result<Lanes<u32>, Fault> {
         Ok(match operand {
             Operand::Imm(bits) => [bits as u32; 32],
@@ -222,7 +222,7 @@ impl<'p> Registers<'p> {
     }
 
     /// Reads a value of 64 bits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_wide(&mut self, operand: Operand) -> Result<Lanes<u64>, Fault> {
         Ok(match operand {
             Operand::Imm(bits) => [bits; 32],
@@ -383,14 +383,14 @@ impl<'p> Registers<'p> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, reg: Reg, values: &Lanes<u32>) -> Result<(), Fault> {
         let (slot, active) = (self.may_write(reg)?, self.active);
         merge(&mut self.narrow[slot], values, active);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_wide(&mut self, reg: Reg, values: &Lanes<u64>) -> Result<(), Fault> {
         let (slot, active) = (self.may_write(reg)?, self.active);
         merge(&mut self.wide[slot], values, active);

@@ -172,6 +172,9 @@ impl Machine<'_> {
 
     /// Switches to other lanes of a warp, if some are elsewhere in the program.
     fn rotate(&mut self, warp: usize) {
+        if self.options.schedule != Schedule::Random && self.warps[warp].strands.is_empty() {
+            return;
+        }
         let free = self.warps[warp].free_strands();
         let must = self.warps[warp].waits_for_others(None);
         let choice = match self.options.schedule {
@@ -193,7 +196,7 @@ impl Machine<'_> {
         if self.ready_strand(index) {
             return true;
         }
-        if self.warps[index].exited {
+        if self.warps[index].exited || self.warps[index].strands.is_empty() {
             return false;
         }
         for other in self.warps[index].free_strands() {

@@ -116,12 +116,12 @@ pub(super) fn select(
             registers.write_predicate(dst, (a & cond) | (b & !cond))
         }
         1 => {
-            let (a, b) = (registers.read(a)?, registers.read(b)?);
-            registers.write(dst, &choose(cond, &a, &b))
+            let values = registers.with([a, b], |a, b| choose(cond, a, b))?;
+            registers.write(dst, &values)
         }
         _ => {
-            let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
-            registers.write_wide(dst, &choose(cond, &a, &b))
+            let values = registers.with_wide([a, b], |a, b| choose(cond, a, b))?;
+            registers.write_wide(dst, &values)
         }
     }
 }
@@ -360,25 +360,20 @@ pub(super) fn compare(
     b: Operand,
 ) -> Result<(), Fault> {
     let flags = if class(ty) == 2 {
-        let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
-        if ty == Type::F64 {
-            holds(op, &map(&a, f64::from_bits), &map(&b, f64::from_bits))
-        } else if ty.is_signed() {
-            holds(op, &map(&a, u64::cast_signed), &map(&b, u64::cast_signed))
-        } else {
-            holds(op, &a, &b)
-        }
+        registers.with_wide([a, b], |a, b| match ty {
+            Type::F64 => holds(op, &map(a, f64::from_bits), &map(b, f64::from_bits)),
+            _ if ty.is_signed() => holds(op, &map(a, u64::cast_signed), &map(b, u64::cast_signed)),
+            _ => holds(op, a, b),
+        })?
     } else {
-        let (a, b) = (registers.read(a)?, registers.read(b)?);
-        if ty == Type::F32 {
-            holds(op, &map(&a, f32::from_bits), &map(&b, f32::from_bits))
-        } else if ty == Type::S32 {
-            holds(op, &map(&a, u32::cast_signed), &map(&b, u32::cast_signed))
-        } else if ty.is_signed() {
-            holds(op, &map(&a, |a| ty.extend(a.into())), &map(&b, |b| ty.extend(b.into())))
-        } else {
-            holds(op, &a, &b)
-        }
+        registers.with([a, b], |a, b| match ty {
+            Type::F32 => holds(op, &map(a, f32::from_bits), &map(b, f32::from_bits)),
+            Type::S32 => holds(op, &map(a, u32::cast_signed), &map(b, u32::cast_signed)),
+            _ if ty.is_signed() => {
+                holds(op, &map(a, |a| ty.extend(a.into())), &map(b, |b| ty.extend(b.into())))
+            }
+            _ => holds(op, a, b),
+        })?
     };
     registers.write_predicate(dst, flags)
 }

@@ -302,34 +302,32 @@ impl Machine<'_> {
     /// Reads a box of global memory into shared memory. What is outside the tensor is zero.
     fn bring_box(&mut self, cta: usize, target: u32, map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
         let row_bytes = map.row_bytes();
-        let whole = |row: &Row| row.end - row.start == row_bytes as usize;
-        let full = |span: &Span| span.rows().next().is_some_and(|row| whole(&row));
-        let inside: u32 = map.spans(start).filter(full).map(|span| span.rows).sum();
-        if inside < map.rows() {
+        let whole = |span: &Span| span.inside() == (0..row_bytes as usize);
+        if map.spans(start).filter(whole).map(|span| span.rows).sum::<u32>() < map.rows() {
             self.ctas[cta].shared.clear(target, map.box_bytes());
         }
-        let direct = self.options.warnings.is_none();
         for span in map.spans(start) {
+            let (first, bytes) = span.extent();
+            let words = whole(&span) && first.is_multiple_of(16) && row_bytes.is_multiple_of(16);
+            let part = self.memory.part(first, bytes).filter(|_| words && self.options.warnings.is_none());
             for (index, row) in (span.first..).zip(span.rows()) {
+                let at = target + index * row_bytes;
+                let Some(part) = part else {
+                    self.bring_row((cta, at), map, row)?;
+                    continue;
+                };
                 if (index - span.first).is_multiple_of(AHEAD) {
                     let next = span.rows().skip((index - span.first) as usize).take(AHEAD as usize);
-                    self.memory.look(next.map(|row| (row.address, row.end - row.start)));
+                    part.look(next.map(|row| (row.address, row.end - row.start)));
                 }
-                let at = target + index * row_bytes;
-                if direct && whole(&row) {
-                    let words = self.memory.words(row.address, row.end - row.start)?;
-                    if let Some(words) = words.filter(|words| words.len().is_multiple_of(2)) {
-                        self.ctas[cta].shared.put_row(at, map.swizzle, words);
-                        continue;
-                    }
-                }
-                self.bring_row((cta, at), map, row)?;
+                let words = part.load(row.address, row.end - row.start)?;
+                self.ctas[cta].shared.put_row(at, map.swizzle, words);
             }
         }
         Ok(())
     }
 
-    /// The same for a row that is not one of whole words, or of which bytes may be unwritten.
+    /// The same for a row that is inside the tensor in part, or of which bytes may be unwritten or out of bounds.
     fn bring_row(&mut self, (cta, at): (usize, u32), map: &Map, row: Row) -> Result<(), Fault> {
         let mut buffer = core::mem::take(&mut self.buffer);
         buffer.clear();

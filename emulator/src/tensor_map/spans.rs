@@ -15,6 +15,17 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// The address of its first byte, and the number of bytes from there to its last one.
+    pub(crate) fn extent(self) -> (u64, u64) {
+        let between = u64::from(self.rows.saturating_sub(1)).saturating_mul(self.stride);
+        (self.row.address, between.saturating_add((self.row.end - self.row.start) as u64))
+    }
+
+    /// The part of each row that is inside the tensor.
+    pub(crate) fn inside(self) -> core::ops::Range<usize> {
+        self.row.start..self.row.end
+    }
+
     /// The rows one after the other.
     #[inline]
     pub(crate) fn rows(self) -> impl Iterator<Item = Row> {
