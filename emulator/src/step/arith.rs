@@ -24,15 +24,12 @@ pub(super) fn pack(
 ) -> Result<(), Fault> {
     let (low, high) = (registers.read(low)?, registers.read(high)?);
     let both = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
-    let packed = match ty {
-        Type::F16 => {
-            let round = |bits| float::to_f16(f32::from_bits(bits));
-            map2(&low, &high, |low, high| both(round(low), round(high)))
-        }
-        _ => {
-            let round = |bits| float::to_bf16(f32::from_bits(bits));
-            map2(&low, &high, |low, high| both(round(low), round(high)))
-        }
+    let packed = if ty == Type::F16 {
+        let round = |bits| float::to_f16(f32::from_bits(bits));
+        map2(&low, &high, |low, high| both(round(low), round(high)))
+    } else {
+        let round = |bits| float::to_bf16(f32::from_bits(bits));
+        map2(&low, &high, |low, high| both(round(low), round(high)))
     };
     registers.write(dst, &packed)
 }
@@ -360,19 +357,26 @@ pub(super) fn compare(
     b: Operand,
 ) -> Result<(), Fault> {
     let flags = if class(ty) == 2 {
-        registers.with_wide([a, b], |a, b| match ty {
-            Type::F64 => holds(op, &map(a, f64::from_bits), &map(b, f64::from_bits)),
-            _ if ty.is_signed() => holds(op, &map(a, u64::cast_signed), &map(b, u64::cast_signed)),
-            _ => holds(op, a, b),
+        registers.with_wide([a, b], |a, b| {
+            if ty == Type::F64 {
+                holds(op, &map(a, f64::from_bits), &map(b, f64::from_bits))
+            } else if ty.is_signed() {
+                holds(op, &map(a, u64::cast_signed), &map(b, u64::cast_signed))
+            } else {
+                holds(op, a, b)
+            }
         })?
     } else {
-        registers.with([a, b], |a, b| match ty {
-            Type::F32 => holds(op, &map(a, f32::from_bits), &map(b, f32::from_bits)),
-            Type::S32 => holds(op, &map(a, u32::cast_signed), &map(b, u32::cast_signed)),
-            _ if ty.is_signed() => {
+        registers.with([a, b], |a, b| {
+            if ty == Type::F32 {
+                holds(op, &map(a, f32::from_bits), &map(b, f32::from_bits))
+            } else if ty == Type::S32 {
+                holds(op, &map(a, u32::cast_signed), &map(b, u32::cast_signed))
+            } else if ty.is_signed() {
                 holds(op, &map(a, |a| ty.extend(a.into())), &map(b, |b| ty.extend(b.into())))
+            } else {
+                holds(op, a, b)
             }
-            _ => holds(op, a, b),
         })?
     };
     registers.write_predicate(dst, flags)
