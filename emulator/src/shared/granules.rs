@@ -242,3 +242,66 @@ impl IndexMut<usize> for Granules {
         &mut self.0[index / PAGE].each()[index % PAGE]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Random;
+
+    /// Random changes of ranges: the state of each granule is what a list of all of them has.
+    #[test]
+    fn a_page_is_what_its_granules_are() {
+        let mut random = Random::new(3, 0);
+        let (mut pages, mut each) = (Granules::new(4 * PAGE), vec![FRESH; 4 * PAGE]);
+        let mut alike = 0;
+        for step in 0..4000 {
+            let (from, to) = (random.below(4), random.below(4));
+            let whole = random.below(2) == 0;
+            let range = match whole {
+                true => from.min(to) * PAGE..(from.max(to) + 1) * PAGE,
+                false => from * PAGE + 3..to.max(from) * PAGE + 3 + random.below(PAGE - 3),
+            };
+            let change = |granule: &mut Granule| granule.landed = (step, granule.landed.1 + step % 2);
+            pages.equalise(range.clone(), change);
+            each[range].iter_mut().for_each(change);
+            if step % 3 == 0 {
+                let index = random.below(4 * PAGE);
+                pages[index].through = 0;
+                let page = index / PAGE * PAGE;
+                pages.equalise(page..page + PAGE, |granule| *granule = FRESH);
+                each[page..page + PAGE].fill(FRESH);
+            }
+            alike += (0..4).filter(|page| pages.common(page * PAGE_BYTES).is_some()).count();
+            assert!((0..4 * PAGE).all(|index| pages[index] == each[index]), "step {step}");
+        }
+        assert!((4000..15000).contains(&alike), "{alike}");
+    }
+
+    /// Random multiplies: of each granule and warpgroup the last one is known, with all of its readers.
+    #[test]
+    fn the_last_multiply_of_each_granule_is_known() {
+        let mut random = Random::new(5, 0);
+        let mut page = Granules::new(PAGE).0.remove(0);
+        let mut known = [[(0, 0); PAGE]; 2];
+        for step in 1..2000 {
+            let mask = random.next() & random.next() | 1 << random.below(PAGE);
+            let (group, last, readers) = (random.below(2), step / 3, 1 << random.below(4));
+            page.read(Multiplied { mask, group, last, readers });
+            page.lend(mask);
+            for (at, known) in known[group].iter_mut().enumerate().filter(|(at, _)| mask >> at & 1 == 1) {
+                *known = (last, if known.0 == last { known.1 | readers } else { readers });
+                assert!(page.lent.iter().any(|(lent, _)| lent >> at & 1 == 1));
+            }
+            page.give_back(mask);
+            for (group, known) in known.iter().enumerate() {
+                for (at, known) in known.iter().enumerate() {
+                    let mut own =
+                        page.multiplied.iter().filter(|one| one.group == group && one.mask >> at & 1 == 1);
+                    assert_eq!(own.next().map_or((0, 0), |one| (one.last, one.readers)), *known);
+                    assert!(own.next().is_none());
+                }
+            }
+        }
+        assert!(page.lent.is_empty());
+    }
+}
