@@ -17,6 +17,7 @@
 //! does not define the base offset, the LBO of a long slice, and slices that begin at any address. For these
 //! the rules were measured on an H200 (`docs/hardware.md`).
 
+use crate::shared::PAGE_BYTES;
 use crate::trap::Fault;
 
 /// A decoded matrix descriptor.
@@ -73,24 +74,38 @@ pub(crate) struct Chunks {
     pub(crate) chunks: Box<[u32]>,
     /// The first and the last of them in memory.
     pub(crate) ends: (u32, u32),
-    /// One chunk per kilobyte of shared memory that contains any.
-    pub(crate) pages: Box<[u32]>,
-    /// For an A: per chunk, the warps of the warpgroup whose rows it has, one bit each.
-    pub(crate) quarters: Box<[u8]>,
+    /// The same chunks by page of shared memory, in the order of their first chunks.
+    pub(crate) pieces: Box<[Piece]>,
+}
+
+/// The chunks of an operand that are in one page of shared memory; of an A, those of the rows of one warp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The chunk with the lowest index.
+    pub(crate) first: u32,
+    /// The granules of the page that they are, one bit each.
+    pub(crate) mask: u64,
+    /// For an A: the warp of the warpgroup whose rows they have, as a mask.
+    pub(crate) quarters: u8,
 }
 
 impl Chunks {
     pub(crate) fn new(tile: Tile) -> Self {
         let chunks: Box<[u32]> = (0..tile.chunks()).map(|index| tile.chunk(index)).collect();
-        let mut pages = chunks.to_vec();
-        // Most neighbours are in one page, so few are left to sort.
-        pages.dedup_by_key(|chunk| *chunk / 1024);
-        pages.sort_unstable();
-        pages.dedup_by_key(|chunk| *chunk / 1024);
         let ends = chunks.iter().fold((u32::MAX, 0), |(first, last), &at| (first.min(at), last.max(at)));
-        let quarter = |index| if tile.extent == 64 { 1 << (tile.row(index) / 16) } else { 0 };
-        let quarters = (0..tile.chunks()).map(quarter).collect();
-        Self { tile, chunks, ends, pages: pages.into(), quarters }
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (index, &chunk) in (0..).zip(&chunks) {
+            let quarters = if tile.extent == 64 { 1 << (tile.row(index) / 16) } else { 0 };
+            let bit = 1 << (chunk % PAGE_BYTES / 16);
+            let same = |piece: &&mut Piece| {
+                piece.first / PAGE_BYTES == chunk / PAGE_BYTES && piece.quarters == quarters
+            };
+            match pieces.iter_mut().rev().find(same) {
+                Some(piece) => piece.mask |= bit,
+                None => pieces.push(Piece { first: chunk, mask: bit, quarters }),
+            }
+        }
+        Self { tile, chunks, ends, pieces: pieces.into() }
     }
 }
 

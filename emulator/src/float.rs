@@ -6,7 +6,7 @@
 //! kept everywhere (no `.ftz`).
 
 use float8::{F8E4M3, F8E5M2};
-use half::{bf16, f16};
+use half::f16;
 use ptx::Type;
 use ptx::inst::{Fp8, Int8, WgmmaElement};
 
@@ -73,7 +73,10 @@ pub(crate) fn to_f16(value: f32) -> u16 {
 /// `cvt.rn.bf16.f32`.
 #[inline]
 pub(crate) fn to_bf16(value: f32) -> u16 {
-    if value.is_nan() { NAN16 } else { bf16::from_f32(value).to_bits() }
+    let bits = value.to_bits();
+    // To nearest, and to even between two.
+    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
+    if value.is_nan() { NAN16 } else { rounded as u16 }
 }
 
 /// A result of arithmetic in a 16-bit type, rounded once to nearest even. Same as `cvt`, except for NaN.

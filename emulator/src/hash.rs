@@ -5,6 +5,9 @@ use core::hash::{BuildHasherDefault, Hasher};
 /// A hash map by numbers.
 pub(crate) type Numbered<V> = std::collections::HashMap<u64, V, BuildHasherDefault<Mixed>>;
 
+/// A hash map by what consists of numbers.
+pub(crate) type ByNumbers<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Mixed>>;
+
 /// The hasher of [`Numbered`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mixed(u64);
@@ -16,6 +19,14 @@ impl Hasher for Mixed {
 
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
     }
 
     fn write_u64(&mut self, number: u64) {

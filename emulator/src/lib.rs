@@ -112,6 +112,7 @@
 //! engine, and the bank conflicts of each access to shared memory. [`Schedule::sweep`] lists the schedules
 //! that a program must survive.
 
+mod banks;
 mod barrier;
 mod clock;
 mod descriptor;

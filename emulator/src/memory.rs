@@ -38,8 +38,47 @@ struct Allocation {
     peers: bool,
     len: usize,
     words: Vec<AtomicU64>,
+    /// Index of the word with which the memory begins: there the host begins to fetch, too.
+    begin: usize,
     /// One bit per byte: whether it has been written.
     written: Vec<AtomicU32>,
+}
+
+/// A part of an allocation.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'m> {
+    allocation: &'m Allocation,
+}
+
+impl<'m> Part<'m> {
+    fn words(self, address: u64, len: usize) -> (usize, &'m [AtomicU64]) {
+        let offset = (address - self.allocation.base) as usize;
+        (offset, &self.allocation.words()[offset / WORD..(offset + len) / WORD])
+    }
+
+    /// The words of a range in it, for a program. All bytes must be written.
+    #[inline]
+    pub(crate) fn load(self, address: u64, len: usize) -> Result<&'m [AtomicU64], Fault> {
+        let (offset, words) = self.words(address, len);
+        if !self.allocation.written(offset, len) {
+            return Err(Fault::GlobalUninitialised {
+                address,
+                bytes: u32::try_from(len).unwrap_or(u32::MAX),
+            });
+        }
+        Ok(words)
+    }
+
+    /// Looks at ranges in it that will be read soon, so that the host fetches them at the same time, and not one after the other.
+    pub(crate) fn look(self, ranges: impl Iterator<Item = (u64, usize)>) {
+        let mut seen = 0;
+        for (address, len) in ranges {
+            for word in self.words(address, len).1.iter().step_by(HOST_LINE / WORD) {
+                seen |= word.load(Relaxed);
+            }
+        }
+        core::hint::black_box(seen);
+    }
 }
 
 impl fmt::Debug for Memory {
@@ -59,14 +98,24 @@ fn zeroed<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Allocation {
+    fn new((base, gpu, peers): (u64, u32, bool), len: usize) -> Self {
+        let words: Vec<AtomicU64> = zeroed(len.div_ceil(WORD) + HOST_LINE / WORD);
+        let begin = words.as_ptr().align_offset(HOST_LINE).min(HOST_LINE / WORD);
+        Self { base, gpu, peers, len, words, begin, written: zeroed(len.div_ceil(32)) }
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        &self.words[self.begin..]
+    }
+
     fn read(&self, offset: usize, out: &mut [u8]) {
         let head = (offset.next_multiple_of(WORD) - offset).min(out.len());
         let (first, out) = out.split_at_mut(head);
         if head > 0 {
-            let word = self.words[offset / WORD].load(Relaxed).to_le_bytes();
+            let word = self.words()[offset / WORD].load(Relaxed).to_le_bytes();
             first.copy_from_slice(&word[offset % WORD..offset % WORD + head]);
         }
-        let words = &self.words[(offset + head) / WORD..];
+        let words = &self.words()[(offset + head) / WORD..];
         let (whole, last) = out.as_chunks_mut::<WORD>();
         for (bytes, word) in whole.iter_mut().zip(words) {
             *bytes = word.load(Relaxed).to_le_bytes();
@@ -78,7 +127,7 @@ impl Allocation {
 
     /// Replaces some bytes of one word.
     fn patch(&self, word: usize, at: usize, bytes: &[u8]) {
-        let Some(word) = self.words.get(word).filter(|_| !bytes.is_empty()) else { return };
+        let Some(word) = self.words().get(word).filter(|_| !bytes.is_empty()) else { return };
         let update = |old: u64| {
             let mut new = old.to_le_bytes();
             new[at..at + bytes.len()].copy_from_slice(bytes);
@@ -94,7 +143,7 @@ impl Allocation {
         self.patch(offset / WORD, offset % WORD, first);
         let start = (offset + head) / WORD;
         let (whole, last) = rest.as_chunks::<WORD>();
-        for (bytes, word) in whole.iter().zip(&self.words[start..]) {
+        for (bytes, word) in whole.iter().zip(&self.words()[start..]) {
             word.store(u64::from_le_bytes(*bytes), Relaxed);
         }
         self.patch(start + whole.len(), 0, last);
@@ -106,6 +155,10 @@ impl Allocation {
     }
 
     fn written(&self, offset: usize, len: usize) -> bool {
+        if offset.is_multiple_of(32) && len.is_multiple_of(32) {
+            let words = &self.written[offset / 32..(offset + len) / 32];
+            return words.iter().fold(u32::MAX, |all, word| all & word.load(Relaxed)) == u32::MAX;
+        }
         masks(offset, len).all(|(index, mask)| self.written[index].load(Relaxed) & mask == mask)
     }
 }
@@ -142,9 +195,7 @@ impl Memory {
         let size = u64::try_from(bytes).unwrap_or(u64::MAX);
         let end = base.saturating_add(size).checked_next_multiple_of(ALIGNMENT);
         self.next = end.and_then(|end| end.checked_add(GUARD)).unwrap_or(u64::MAX);
-        let written = zeroed(bytes.div_ceil(32));
-        let words = zeroed(bytes.div_ceil(WORD));
-        self.allocations.push(Allocation { base, gpu, peers, len: bytes, words, written });
+        self.allocations.push(Allocation::new((base, gpu, peers), bytes));
         base
     }
 
@@ -256,16 +307,10 @@ impl Memory {
         })
     }
 
-    /// Looks at ranges that will be read soon, so that the host fetches them at the same time, and not one after the other.
-    pub(crate) fn look(&self, ranges: impl Iterator<Item = (u64, usize)>) {
-        let mut seen = 0;
-        for (address, len) in ranges {
-            let Some((allocation, offset)) = self.find(address, len) else { continue };
-            for at in (offset..offset + len).step_by(HOST_LINE) {
-                seen |= allocation.words[at / WORD].load(Relaxed);
-            }
-        }
-        core::hint::black_box(seen);
+    /// The allocation that a range is in, for several reads of parts of the range.
+    pub(crate) fn part(&self, address: u64, len: u64) -> Option<Part<'_>> {
+        let (allocation, _) = self.find(address, usize::try_from(len).ok()?)?;
+        Some(Part { allocation })
     }
 
     /// Reads for a program. All bytes must be allocated and written.

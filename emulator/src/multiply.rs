@@ -14,6 +14,7 @@ use operands::Matrices;
 pub(crate) use spread::Halves;
 
 use crate::descriptor::{Chunks, Tile};
+use crate::hash::ByNumbers;
 use crate::lanes::Lanes;
 use crate::numerics::Exact;
 use crate::shared::Mark;
@@ -79,7 +80,7 @@ impl Warpgroup {
 /// uses.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pub(crate) chunks: HashMap<Tile, Arc<Chunks>>,
+    pub(crate) chunks: ByNumbers<Tile, Arc<Chunks>>,
     pub(crate) matrices: Matrices,
     pub(crate) fast: Fast,
     pub(crate) exact: Exact,

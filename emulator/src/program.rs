@@ -7,6 +7,7 @@ use ptx::abi::Argument;
 use ptx::inst::Inst;
 use ptx::{Function, Guard, Name, SourceSite, Type, Verified};
 
+use crate::banks::Banks;
 use crate::graph::Graph;
 use crate::lower::{Lowered, lower};
 use crate::memory::Memory;
@@ -24,6 +25,8 @@ pub struct Program {
     scopes: Vec<Scope>,
     /// Index of each register in the register file of its class.
     pub(crate) slots: Vec<u32>,
+    /// The registers that multiplies use together.
+    pub(crate) banks: Banks,
     /// Number of registers of each class: predicates, up to 32 bits, 64 bits.
     pub(crate) files: [usize; 3],
     /// Offset of each parameter, and the size of the parameter block in bytes.
@@ -87,8 +90,9 @@ impl Program {
                 u32::try_from(*file - 1).unwrap_or(u32::MAX)
             })
             .collect();
-        let params = function.param_offsets();
-        Self { ops, graph, leaves_unwritten: function.is_flat(), scopes, slots, files, params, function }
+        let (params, banks) = (function.param_offsets(), Banks::new(&ops, function.registers.len()));
+        let leaves_unwritten = function.is_flat();
+        Self { ops, graph, leaves_unwritten, scopes, slots, banks, files, params, function }
     }
 
     /// Writes the variables of the function into memory, and returns their addresses: the arguments after those that the program was

@@ -3,64 +3,31 @@
 //! Addresses are as on hardware: the CTA's rank in bits 24 and up, then an offset. The program's memory
 //! begins at offset [`BASE`], after a system area. Offsets here are the low 24 bits; reports subtract `BASE`.
 
+mod granules;
 mod multiplies;
 
 use core::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use granules::{GRANULE, Granule, Granules};
+
+pub(crate) use granules::PAGE_BYTES;
 
 use crate::clock::{Clock, View};
 use crate::mbarrier::{Landed, Mbarrier};
 use crate::schedule::Random;
+use crate::tensor_map::swizzled;
 use crate::trap::{Fault, Owner};
 
 /// Where dynamic shared memory begins in the shared window.
 pub(crate) const BASE: u32 = 0x400;
 /// Number of bits of a shared address below the CTA's rank.
 pub(crate) const RANK_SHIFT: u32 = 24;
-/// Number of bytes of one [`Granule`].
-const GRANULE: u32 = 16;
 
 /// The CTA's rank and the offset of a shared address.
 pub(crate) fn split(address: u32) -> (u32, u32) {
     (address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1))
-}
-
-/// The state of 16 bytes.
-#[derive(Clone, Copy, Debug)]
-struct Granule {
-    /// The bytes that have been written, one bit each.
-    written: u16,
-    /// Number of asynchronous reads in flight.
-    reads: u16,
-    /// Number of asynchronous writes in flight.
-    writes: u16,
-    /// The bytes that `cp.async` copies in flight write, one bit each.
-    copies: u16,
-    /// The bytes that asynchronous stores and reductions in flight write, one bit each.
-    joint: u16,
-    /// The halves of 8 bytes that are live mbarriers, one bit each.
-    barriers: u8,
-    /// The last asynchronous write of all 16 bytes: the clock index of its mbarrier's phases, and the count of
-    /// its phase.
-    landed: (u32, u32),
-    /// Offset of that mbarrier.
-    through: u32,
-}
-
-impl Granule {
-    /// Whether no asynchronous work owns it, and no mbarrier is in it.
-    #[inline]
-    fn is_free(&self) -> bool {
-        let Self { reads, writes, copies, joint, barriers, .. } = *self;
-        reads | writes | copies | joint == 0 && barriers == 0
-    }
-
-    /// Whether an asynchronous read of all its bytes is allowed.
-    #[inline]
-    fn is_readable(&self) -> bool {
-        let Self { written, writes, copies, joint, barriers, .. } = *self;
-        written == u16::MAX && writes | copies | joint == 0 && barriers == 0
-    }
 }
 
 /// An asynchronous write of some bytes of a granule, after the last one of all its bytes. Reductions of the same
@@ -73,9 +40,6 @@ struct Part {
     through: u32,
     adds: bool,
 }
-
-const FRESH: Granule =
-    Granule { written: 0, reads: 0, writes: 0, copies: 0, joint: 0, barriers: 0, landed: (0, 0), through: 0 };
 
 /// The mbarrier phase with which a chunk was written by asynchronous work.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +66,7 @@ impl Mark {
 pub(crate) struct Shared {
     /// Includes the system area.
     bytes: Vec<u8>,
-    granules: Vec<Granule>,
+    granules: Granules,
     /// Asynchronous writes of less than a granule, by granule.
     parts: BTreeMap<usize, Vec<Part>>,
     /// Asynchronous stores and reductions in flight: offset, number of bytes, and whether it is a reduction.
@@ -115,9 +79,6 @@ pub(crate) struct Shared {
     counted: BTreeMap<u32, (u32, u32)>,
     /// `None` outside a machine.
     places: Option<Places>,
-    /// By warpgroup and granule: the number of the last multiply that reads the granule, plus one, and the warps of the
-    /// warpgroup that read it, one bit each.
-    multiplied: Vec<Vec<(u32, u8)>>,
     /// Whether bytes that nobody has written may be read, and those that were since somebody asked: offset and number of bytes.
     lenient: bool,
     noticed: Cell<Option<(u32, u32)>>,
@@ -146,13 +107,12 @@ impl Shared {
         let len = (BASE + bytes) as usize;
         Self {
             bytes: vec![0; len],
-            granules: vec![FRESH; len.div_ceil(GRANULE as usize)],
+            granules: Granules::new(len.div_ceil(GRANULE as usize)),
             parts: BTreeMap::new(),
             joint: Vec::new(),
             barriers: BTreeMap::new(),
             counted: BTreeMap::new(),
             places: None,
-            multiplied: Vec::new(),
             lenient: false,
             noticed: Cell::new(None),
         }
@@ -229,6 +189,22 @@ impl Shared {
         Ok(())
     }
 
+    /// Refuses a write to bytes of a granule that asynchronous work owns.
+    fn owned(
+        &self,
+        granule: &Granule,
+        index: usize,
+        mask: u16,
+        (offset, bytes): (u32, u32),
+    ) -> Result<(), Fault> {
+        let owner = match writer(granule, mask) {
+            Some(writer) => writer,
+            None if granule.reads > 0 || self.granules.is_lent(index) => Owner::AsyncRead,
+            None => return Ok(()),
+        };
+        Err(in_flight(offset, bytes, owner, true))
+    }
+
     /// A generic load of 1 to 16 naturally aligned bytes.
     pub(crate) fn load(&self, offset: u32, bytes: u32) -> Result<&[u8], Fault> {
         self.bounds(offset, bytes, bytes)?;
@@ -260,10 +236,10 @@ impl Shared {
         let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.bounds(offset, bytes, bytes)?;
         let (index, mask) = Self::place(offset, bytes);
-        let granule = &mut self.granules[index];
+        let granule = &self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
-        owned(granule, mask, (offset, bytes))?;
-        mark(granule, mask);
+        self.owned(granule, index, mask, (offset, bytes))?;
+        mark(&mut self.granules[index], mask);
         self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
         Ok(())
     }
@@ -304,25 +280,26 @@ impl Shared {
     /// Takes ownership of a range for an asynchronous write. The caller has checked the bounds.
     pub(crate) fn take_write(&mut self, offset: u32, bytes: u32) -> Result<(), Fault> {
         let range = Self::range(offset, bytes);
-        for (granule, at) in self.granules[range.clone()].iter().zip((offset..).step_by(GRANULE as usize)) {
-            if granule.is_free() {
+        for (page, part) in self.granules.pages(range.clone()) {
+            if page.is_free() {
                 continue;
             }
-            Self::free_of_barriers(granule, at, u16::MAX)?;
-            owned(granule, u16::MAX, (at, GRANULE))?;
+            for index in part {
+                let (granule, at) = (&self.granules[index], offset + (index - range.start) as u32 * GRANULE);
+                Self::free_of_barriers(granule, at, u16::MAX)?;
+                self.owned(granule, index, u16::MAX, (at, GRANULE))?;
+            }
         }
-        for granule in &mut self.granules[range] {
-            granule.writes += 1;
-        }
+        self.granules.change(range, |granule| granule.writes += 1);
         Ok(())
     }
 
     /// Ends the ownership of a range that was taken for writing. Its bytes now count as written.
     pub(crate) fn release_write(&mut self, offset: u32, bytes: u32) {
-        for granule in &mut self.granules[Self::range(offset, bytes)] {
+        self.granules.change(Self::range(offset, bytes), |granule| {
             granule.writes = granule.writes.saturating_sub(1);
             granule.written = u16::MAX;
-        }
+        });
     }
 
     /// Writes 4, 8 or 16 naturally aligned bytes of a `cp.async`, and takes ownership of them until
@@ -354,7 +331,7 @@ impl Shared {
             let (index, mask) = Self::place(at, part);
             let granule = &self.granules[index];
             Self::free_of_barriers(granule, at, mask)?;
-            owned(&Granule { joint: 0, ..*granule }, mask, (at, part))?;
+            self.owned(&Granule { joint: 0, ..*granule }, index, mask, (at, part))?;
             if adds && granule.written & mask != mask {
                 return Err(Fault::SharedUninitialised { offset: reported(at), bytes: part });
             }
@@ -416,6 +393,26 @@ impl Shared {
         }
     }
 
+    /// Writes a row of a box, in words: an asynchronous copy.
+    #[inline]
+    pub(crate) fn put_row(&mut self, offset: u32, swizzle: u32, words: &[AtomicU64]) {
+        for (chunk, words) in (offset..).step_by(GRANULE as usize).zip(words.as_chunks::<2>().0) {
+            let at = swizzled(chunk, swizzle) as usize;
+            if let Some(place) = self.bytes.get_mut(at..at + GRANULE as usize) {
+                for (place, word) in place.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                    *place = word.load(Relaxed).to_le_bytes();
+                }
+            }
+        }
+    }
+
+    /// Writes zeros: an asynchronous copy of what is outside a tensor.
+    pub(crate) fn clear(&mut self, offset: u32, bytes: u32) {
+        if let Some(place) = self.bytes.get_mut(offset as usize..(offset + bytes) as usize) {
+            place.fill(0);
+        }
+    }
+
     // ---- mbarriers ----
 
     fn half(offset: u32) -> (usize, u8) {
@@ -429,7 +426,7 @@ impl Shared {
             return Err(Fault::MbarrierLive { offset: at });
         }
         let (index, half) = Self::half(offset);
-        owned(&self.granules[index], if half == 1 { 0x00FF } else { 0xFF00 }, (offset, 8))?;
+        self.owned(&self.granules[index], index, if half == 1 { 0x00FF } else { 0xFF00 }, (offset, 8))?;
         let mut barrier = Mbarrier::new(at, count, thread)?;
         if let Some(Places { barriers, step, .. }) = self.places {
             let next = barriers + step * self.counted.len() as u32;
@@ -463,9 +460,9 @@ impl Shared {
     /// reductions, which leave what was there before them part of the value.
     fn mark_landed(&mut self, (offset, bytes): (u32, u32), landed: (u32, u32), through: u32, adds: bool) {
         if self.parts.is_empty() && !adds && offset.is_multiple_of(GRANULE) && bytes.is_multiple_of(GRANULE) {
-            for granule in &mut self.granules[Self::range(offset, bytes)] {
+            self.granules.equalise(Self::range(offset, bytes), |granule| {
                 (granule.landed, granule.through) = (landed, through);
-            }
+            });
             return;
         }
         for (index, mask) in Self::masks(offset, bytes) {
@@ -506,8 +503,12 @@ impl Shared {
             Ok(())
         };
         if self.parts.is_empty() {
-            let granules = self.granules.get(Self::range(offset, bytes)).unwrap_or_default();
-            return granules.iter().try_for_each(|granule| check(granule.landed, granule.through));
+            return self.granules.pages(Self::range(offset, bytes)).try_for_each(|(page, mut part)| {
+                if let Some(granule) = page.common() {
+                    return check(granule.landed, granule.through);
+                }
+                part.try_for_each(|index| check(self.granules[index].landed, self.granules[index].through))
+            });
         }
         for (index, mut mask) in Self::masks(offset, bytes) {
             for part in self.parts.get(&index).into_iter().flatten().filter(|part| part.mask & mask != 0) {
@@ -518,7 +519,9 @@ impl Shared {
             for part in self.parts.get(&index).into_iter().flatten() {
                 mask &= !part.mask;
             }
-            if let (true, Some(granule)) = (mask != 0, self.granules.get(index)) {
+            if mask != 0
+                && let Some(granule) = self.granules.get(index)
+            {
                 check(granule.landed, granule.through)?;
             }
         }
@@ -571,16 +574,6 @@ fn writer(granule: &Granule, mask: u16) -> Option<Owner> {
 /// Refuses a read of bytes that asynchronous work writes.
 fn landed(granule: &Granule, mask: u16, (offset, bytes): (u32, u32)) -> Result<(), Fault> {
     writer(granule, mask).map_or(Ok(()), |owner| Err(in_flight(offset, bytes, owner, false)))
-}
-
-/// Refuses a write to bytes of a granule that asynchronous work owns.
-fn owned(granule: &Granule, mask: u16, (offset, bytes): (u32, u32)) -> Result<(), Fault> {
-    let owner = match writer(granule, mask) {
-        Some(writer) => writer,
-        None if granule.reads > 0 => Owner::AsyncRead,
-        None => return Ok(()),
-    };
-    Err(in_flight(offset, bytes, owner, true))
 }
 
 #[cfg(test)]

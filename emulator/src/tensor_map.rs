@@ -1,11 +1,13 @@
 //! Tensor maps: the emulator's own encoding in 128 bytes, and the walk over a box.
 
 mod im2col;
+mod spans;
 
 use ptx::abi::{Im2colMap, MapDescription, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 use ptx::inst::MapField;
 
 pub(crate) use im2col::Walk;
+pub(crate) use spans::Span;
 
 /// Marks bytes that [`encode`] made, so that other bytes are not mistaken for a tensor map.
 const MAGIC: u64 = 0x6661_6c63_6869_6f6e;

@@ -64,7 +64,8 @@ impl Foreign {
                 all.push((upper, tree));
             }
         }
-        if second && !first {
+        if second {
+            // Of equal values both become one, so that they are not compared again.
             self.0.clone_from(&other.0);
         } else if !first {
             *self = Self::of_trees(all);

@@ -120,8 +120,20 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Consecutive lines.
 type Page = Arc<Mutex<Box<[Line]>>>;
 
-/// The page that was used last, by number: the ranges of a copy are near each other.
-type Last = Option<(u64, Page)>;
+/// Calls `body` per line of a range in a page, with the part of the range in that line.
+#[inline]
+fn each_line(
+    (mut at, end): (u64, u64),
+    lines: &mut [Line],
+    mut body: impl FnMut(&mut Line, u64, u64) -> Result<(), Conflict>,
+) -> Result<(), Conflict> {
+    while at < end {
+        let next = end.min((at / LINE + 1).saturating_mul(LINE));
+        body(&mut lines[(at / LINE % PAGE) as usize], at, next)?;
+        at = next;
+    }
+    Ok(())
+}
 
 /// Accesses and releases of a launch.
 pub(crate) struct Races {
@@ -167,12 +179,34 @@ impl Races {
         kind: Kind,
         who: Who<'_>,
     ) -> Result<(), Conflict> {
-        let (mut last, mut page) = (None, None);
-        for (address, bytes) in ranges {
-            self.lines((address, bytes), true, &mut page, |line, at, end| {
+        let (mut last, mut ranges) = (None, ranges.peekable());
+        while let Some((address, bytes)) = ranges.next() {
+            let mut line = |line: &mut Line, at: u64, end: u64, address: u64| {
                 let who = Who { by: who.by.from(at - address), ..who };
                 line.access(at..end, kind, who, (self, &mut last))
-            })?;
+            };
+            let number = address / (LINE * PAGE);
+            let within = |&(address, bytes): &(u64, u64)| {
+                bytes > 0
+                    && address / (LINE * PAGE) == number
+                    && (address + (bytes - 1)) / (LINE * PAGE) == number
+            };
+            if address.checked_add(bytes).is_none() || !within(&(address, bytes)) {
+                self.lines((address, bytes), true, |one, at, end| line(one, at, end, address))?;
+                continue;
+            }
+            // The ranges of a copy are near each other.
+            let Some(page) = self.page(number, true) else { continue };
+            let mut lines = locked(&page);
+            let mut next = Some((address, bytes));
+            while let Some((address, bytes)) = next {
+                each_line((address, address + bytes), &mut lines, |one, at, end| {
+                    line(one, at, end, address)
+                })?;
+                next = ranges.next_if(|(address, bytes)| {
+                    address.checked_add(*bytes).is_some() && within(&(*address, *bytes))
+                });
+            }
         }
         Ok(())
     }
@@ -180,7 +214,7 @@ impl Races {
     /// Replaces the claim of an operation's accesses: the asynchronous work has been waited for, so now it
     /// has a count.
     pub(crate) fn settle(&self, (address, bytes): (u64, u64), pc: u32, from: Claim, to: Claim) {
-        let _nothing_is_refused = self.lines((address, bytes), false, &mut None, |line, _, _| {
+        let _nothing_is_refused = self.lines((address, bytes), false, |line, _, _| {
             line.settle(pc, (from, to), &self.histories);
             Ok(())
         });
@@ -192,7 +226,6 @@ impl Races {
         &self,
         (address, bytes): (u64, u64),
         create: bool,
-        last: &mut Last,
         mut body: impl FnMut(&mut Line, u64, u64) -> Result<(), Conflict>,
     ) -> Result<(), Conflict> {
         let end = address.saturating_add(bytes);
@@ -200,19 +233,10 @@ impl Races {
         while at < end {
             let number = at / (LINE * PAGE);
             let until = end.min((number + 1).saturating_mul(LINE * PAGE));
-            if last.as_ref().is_none_or(|(other, _)| *other != number) {
-                *last = self.page(number, create).map(|page| (number, page));
+            if let Some(page) = self.page(number, create) {
+                each_line((at, until), &mut locked(&page), &mut body)?;
             }
-            let Some((_, page)) = last else {
-                at = until;
-                continue;
-            };
-            let mut lines = locked(page);
-            while at < until {
-                let next = until.min((at / LINE + 1).saturating_mul(LINE));
-                body(&mut lines[(at / LINE % PAGE) as usize], at, next)?;
-                at = next;
-            }
+            at = until;
         }
         Ok(())
     }

@@ -141,7 +141,9 @@ impl Machine<'_> {
     fn step_together(&mut self, warp: usize) -> Result<Flow, Box<Trap>> {
         let pc = self.warps[warp].pc;
         let flow = self.step(warp);
-        self.warn_of_unwritten(self.warps[warp].cta, (warp, pc, None));
+        if self.options.warnings.is_some() {
+            self.warn_of_unwritten(self.warps[warp].cta, (warp, pc, None));
+        }
         match flow {
             Err(stop)
                 if self.warps[warp].may_converge(&stop) || gathers(&self.program.ops[pc].action, &stop) =>
@@ -171,6 +173,9 @@ impl Machine<'_> {
 
     /// Switches to other lanes of a warp, if some are elsewhere in the program.
     fn rotate(&mut self, warp: usize) {
+        if self.options.schedule != Schedule::Random && self.warps[warp].strands.is_empty() {
+            return;
+        }
         let free = self.warps[warp].free_strands();
         let must = self.warps[warp].waits_for_others(None);
         let choice = match self.options.schedule {
@@ -192,7 +197,7 @@ impl Machine<'_> {
         if self.ready_strand(index) {
             return true;
         }
-        if self.warps[index].exited {
+        if self.warps[index].exited || self.warps[index].strands.is_empty() {
             return false;
         }
         for other in self.warps[index].free_strands() {

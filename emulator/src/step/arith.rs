@@ -4,28 +4,15 @@ use ptx::Type;
 use ptx::inst::{BinaryOp, CompareOp, Operand, Reg, UnaryOp};
 
 use crate::float::{self, bits32, max32, max64, min32, min64};
-use crate::lanes::{Lanes, lanes};
+use crate::lanes::{Lanes, choose, lanes, map, map2, map2_runs, mask2};
 use crate::program::class;
 use crate::trap::Fault;
 use crate::warp::Registers;
 
-#[inline]
-fn map<T: Copy, U>(a: &Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {
-    core::array::from_fn(|lane| f(a[lane]))
-}
-
-#[inline]
-fn map2<T: Copy, U>(a: &Lanes<T>, b: &Lanes<T>, f: impl Fn(T, T) -> U) -> Lanes<U> {
-    core::array::from_fn(|lane| f(a[lane], b[lane]))
-}
-
-fn mask_of(flags: &Lanes<bool>) -> u32 {
-    flags.iter().rev().fold(0, |mask, &flag| mask << 1 | u32::from(flag))
-}
-
 pub(super) fn mul_wide(registers: &mut Registers<'_>, dst: Reg, a: Operand, b: Operand) -> Result<(), Fault> {
-    let (a, b) = (registers.read(a)?, registers.read(b)?);
-    registers.write_wide(dst, &map2(&a, &b, |a, b| u64::from(a) * u64::from(b)))
+    let products =
+        registers.with([a, b], |a, b| map2(a, b, |a, b| u64::from(a).wrapping_mul(u64::from(b))))?;
+    registers.write_wide(dst, &products)
 }
 
 pub(super) fn pack(
@@ -36,10 +23,15 @@ pub(super) fn pack(
     high: Operand,
 ) -> Result<(), Fault> {
     let (low, high) = (registers.read(low)?, registers.read(high)?);
-    let round = if ty == Type::F16 { float::to_f16 } else { float::to_bf16 };
-    let pack =
-        |low, high| u32::from(round(f32::from_bits(low))) | u32::from(round(f32::from_bits(high))) << 16;
-    registers.write(dst, &map2(&low, &high, pack))
+    let both = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+    let packed = if ty == Type::F16 {
+        let round = |bits| float::to_f16(f32::from_bits(bits));
+        map2(&low, &high, |low, high| both(round(low), round(high)))
+    } else {
+        let round = |bits| float::to_bf16(f32::from_bits(bits));
+        map2(&low, &high, |low, high| both(round(low), round(high)))
+    };
+    registers.write(dst, &packed)
 }
 
 pub(super) fn unpack(registers: &mut Registers<'_>, low: Reg, high: Reg, src: Operand) -> Result<(), Fault> {
@@ -115,20 +107,18 @@ pub(super) fn select(
     [a, b, cond]: [Operand; 3],
 ) -> Result<(), Fault> {
     let cond = registers.predicate(cond)?;
-    let taken: Lanes<bool> = core::array::from_fn(|lane| cond >> lane & 1 == 1);
     match class(ty) {
         0 => {
             let (a, b) = (registers.predicate(a)?, registers.predicate(b)?);
             registers.write_predicate(dst, (a & cond) | (b & !cond))
         }
         1 => {
-            let (a, b) = (registers.read(a)?, registers.read(b)?);
-            registers.write(dst, &core::array::from_fn(|lane| if taken[lane] { a[lane] } else { b[lane] }))
+            let values = registers.with([a, b], |a, b| choose(cond, a, b))?;
+            registers.write(dst, &values)
         }
         _ => {
-            let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
-            registers
-                .write_wide(dst, &core::array::from_fn(|lane| if taken[lane] { a[lane] } else { b[lane] }))
+            let values = registers.with_wide([a, b], |a, b| choose(cond, a, b))?;
+            registers.write_wide(dst, &values)
         }
     }
 }
@@ -140,7 +130,7 @@ pub(super) fn convert(
     src: Operand,
 ) -> Result<(), Fault> {
     let values = registers.read_low(from, src)?;
-    registers.write_extended(to, dst, &map(&values, |bits| float::convert(from, to, bits)))
+    registers.write_extended(to, dst, &map2_runs(&values, &values, |bits, _| float::convert(from, to, bits)))
 }
 
 pub(super) fn binary(
@@ -157,17 +147,21 @@ pub(super) fn binary(
             registers.write_predicate(dst, predicates(op, a, b))
         }
         Type::F32 | Type::F16 | Type::Bf16 => {
-            let (a, b) = (registers.read(a)?, registers.read(b)?);
-            registers.write(dst, &single(op, &a, &b))
+            let values = registers.with([a, b], |a, b| single(op, a, b))?;
+            registers.write(dst, &values)
         }
         Type::U64 | Type::S64 | Type::B64 => {
-            let a = registers.read_wide(a)?;
-            let b = if shift { map(&registers.read(b)?, u64::from) } else { registers.read_wide(b)? };
-            registers.write_wide(dst, &wide(op, ty, &a, &b))
+            let values = if shift {
+                let (a, b) = (registers.read_wide(a)?, registers.read(b)?);
+                wide(op, ty, &a, &map(&b, u64::from))
+            } else {
+                registers.with_wide([a, b], |a, b| wide(op, ty, a, b))?
+            };
+            registers.write_wide(dst, &values)
         }
         Type::F64 => {
-            let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
-            registers.write_wide(dst, &double(op, &a, &b))
+            let values = registers.with_wide([a, b], |a, b| double(op, a, b))?;
+            registers.write_wide(dst, &values)
         }
         Type::U8
         | Type::S8
@@ -178,8 +172,8 @@ pub(super) fn binary(
         | Type::B8
         | Type::B16
         | Type::B32 => {
-            let (a, b) = (registers.read(a)?, registers.read(b)?);
-            registers.write(dst, &narrow(op, ty, &a, &b))
+            let values = registers.with([a, b], |a, b| narrow(op, ty, a, b))?;
+            registers.write(dst, &values)
         }
     }
 }
@@ -193,10 +187,23 @@ fn predicates(op: BinaryOp, a: u32, b: u32) -> u32 {
     }
 }
 
+/// The number of bits by which all lanes shift, if it is the same: mostly it is.
+fn shifted_by<T: Copy + PartialEq>(op: BinaryOp, b: &Lanes<T>) -> Option<T> {
+    let shifts = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
+    (shifts && b.iter().fold(true, |same, one| same & (*one == b[0]))).then_some(b[0])
+}
+
 /// Executes a binary operation on all lanes: the common operations in a form that vectorises, others one lane
 /// at a time.
 fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
     let mask = if ty.bits() == 16 { 0xFFFF } else { u32::MAX };
+    match (op, shifted_by(op, b)) {
+        (BinaryOp::Shl, Some(by @ 0..32)) if ty.bits() == 32 => return map(a, |a| a << by),
+        (BinaryOp::Shr, Some(by @ 0..32)) if matches!(ty, Type::U32 | Type::B32) => {
+            return map(a, |a| a >> by);
+        }
+        _ => {}
+    }
     match op {
         BinaryOp::Add => map2(a, b, |a, b| a.wrapping_add(b) & mask),
         BinaryOp::Sub => map2(a, b, |a, b| a.wrapping_sub(b) & mask),
@@ -210,20 +217,25 @@ fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> 
         }
         BinaryOp::Min if ty == Type::U32 => map2(a, b, |a, b| a.min(b)),
         BinaryOp::Max if ty == Type::U32 => map2(a, b, |a, b| a.max(b)),
-        BinaryOp::Div if ty == Type::U32 => map2(a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX)),
-        BinaryOp::Rem if ty == Type::U32 => map2(a, b, |a, b| a.checked_rem(b).unwrap_or(u32::MAX)),
+        BinaryOp::Div if ty == Type::U32 => map2_runs(a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX)),
+        BinaryOp::Rem if ty == Type::U32 => map2_runs(a, b, |a, b| a.checked_rem(b).unwrap_or(u32::MAX)),
         BinaryOp::MulHigh
         | BinaryOp::Div
         | BinaryOp::Rem
         | BinaryOp::Min
         | BinaryOp::Max
         | BinaryOp::Shl
-        | BinaryOp::Shr => map2(a, b, |a, b| op.of_integers(ty, a.into(), b.into()) as u32),
+        | BinaryOp::Shr => map2_runs(a, b, |a, b| op.of_integers(ty, a.into(), b.into()) as u32),
     }
 }
 
 /// The same on 64 bits. `b` of a shift is a `u32`.
 fn wide(op: BinaryOp, ty: Type, a: &Lanes<u64>, b: &Lanes<u64>) -> Lanes<u64> {
+    match (op, shifted_by(op, b)) {
+        (BinaryOp::Shl, Some(by @ 0..64)) => return map(a, |a| a << by),
+        (BinaryOp::Shr, Some(by @ 0..64)) if !ty.is_signed() => return map(a, |a| a >> by),
+        _ => {}
+    }
     match op {
         BinaryOp::Add => map2(a, b, u64::wrapping_add),
         BinaryOp::Sub => map2(a, b, u64::wrapping_sub),
@@ -236,7 +248,7 @@ fn wide(op: BinaryOp, ty: Type, a: &Lanes<u64>, b: &Lanes<u64>) -> Lanes<u64> {
             map2(a, b, |a, b| if b < 64 { a >> b } else { 0 })
         }
         BinaryOp::MulHigh | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min | BinaryOp::Max | BinaryOp::Shr => {
-            map2(a, b, |a, b| op.of_integers(ty, a, b))
+            map2_runs(a, b, |a, b| op.of_integers(ty, a, b))
         }
     }
 }
@@ -287,14 +299,14 @@ pub(super) fn mul_add(
 ) -> Result<(), Fault> {
     if class(ty) == 2 {
         let (a, b, c) = (registers.read_wide(a)?, registers.read_wide(b)?, registers.read_wide(c)?);
-        let one = |lane: usize| {
-            if ty == Type::F64 {
-                let sum = f64::from_bits(a[lane]).mul_add(f64::from_bits(b[lane]), f64::from_bits(c[lane]));
-                return sum.to_bits();
-            }
-            a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane])
-        };
-        return registers.write_wide(dst, &core::array::from_fn(one));
+        if ty == Type::F64 {
+            let products = |lane: usize| {
+                f64::from_bits(a[lane]).mul_add(f64::from_bits(b[lane]), f64::from_bits(c[lane]))
+            };
+            return registers.write_wide(dst, &core::array::from_fn(|lane| products(lane).to_bits()));
+        }
+        let products = map2(&a, &b, u64::wrapping_mul);
+        return registers.write_wide(dst, &map2(&products, &c, u64::wrapping_add));
     }
     let (a, b, c) = (registers.read(a)?, registers.read(b)?, registers.read(c)?);
     let values = if ty == Type::F32 {
@@ -303,7 +315,7 @@ pub(super) fn mul_add(
         core::array::from_fn(|lane| bits32(fma(lane)))
     } else {
         let mask = if ty.bits() == 16 { 0xFFFF } else { u32::MAX };
-        core::array::from_fn(|lane| a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]) & mask)
+        map2(&map2(&a, &b, u32::wrapping_mul), &c, |product, c| product.wrapping_add(c) & mask)
     };
     registers.write(dst, &values)
 }
@@ -320,7 +332,7 @@ pub(super) fn unary(
         return registers.write_predicate(dst, !a);
     }
     let a = registers.read_as(ty, a)?;
-    registers.write_as(ty, dst, &map(&a, |bits| unary_bits(op, ty, bits)))
+    registers.write_as(ty, dst, &map2_runs(&a, &a, |bits, _| unary_bits(op, ty, bits)))
 }
 
 fn unary_bits(op: UnaryOp, ty: Type, bits: u64) -> u64 {
@@ -345,25 +357,41 @@ pub(super) fn compare(
     b: Operand,
 ) -> Result<(), Fault> {
     let flags = if class(ty) == 2 {
-        let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
-        if ty == Type::F64 {
-            map2(&a, &b, |a, b| op.holds(f64::from_bits(a), f64::from_bits(b)))
-        } else if ty.is_signed() {
-            map2(&a, &b, |a, b| op.holds(a.cast_signed(), b.cast_signed()))
-        } else {
-            map2(&a, &b, |a, b| op.holds(a, b))
-        }
+        registers.with_wide([a, b], |a, b| {
+            if ty == Type::F64 {
+                holds(op, &map(a, f64::from_bits), &map(b, f64::from_bits))
+            } else if ty.is_signed() {
+                holds(op, &map(a, u64::cast_signed), &map(b, u64::cast_signed))
+            } else {
+                holds(op, a, b)
+            }
+        })?
     } else {
-        let (a, b) = (registers.read(a)?, registers.read(b)?);
-        if ty == Type::F32 {
-            map2(&a, &b, |a, b| op.holds(f32::from_bits(a), f32::from_bits(b)))
-        } else if ty.is_signed() {
-            map2(&a, &b, |a, b| op.holds(ty.extend(a.into()), ty.extend(b.into())))
-        } else {
-            map2(&a, &b, |a, b| op.holds(a, b))
-        }
+        registers.with([a, b], |a, b| {
+            if ty == Type::F32 {
+                holds(op, &map(a, f32::from_bits), &map(b, f32::from_bits))
+            } else if ty == Type::S32 {
+                holds(op, &map(a, u32::cast_signed), &map(b, u32::cast_signed))
+            } else if ty.is_signed() {
+                holds(op, &map(a, |a| ty.extend(a.into())), &map(b, |b| ty.extend(b.into())))
+            } else {
+                holds(op, a, b)
+            }
+        })?
     };
-    registers.write_predicate(dst, mask_of(&flags))
+    registers.write_predicate(dst, flags)
+}
+
+/// The lanes in which a relation holds.
+fn holds<T: Copy + PartialOrd>(op: CompareOp, a: &Lanes<T>, b: &Lanes<T>) -> u32 {
+    match op {
+        CompareOp::Eq => mask2(a, b, |a, b| a == b),
+        CompareOp::Ne => mask2(a, b, |a, b| a != b),
+        CompareOp::Lt => mask2(a, b, |a, b| a < b),
+        CompareOp::Le => mask2(a, b, |a, b| a <= b),
+        CompareOp::Gt => mask2(a, b, |a, b| a > b),
+        CompareOp::Ge => mask2(a, b, |a, b| a >= b),
+    }
 }
 
 #[cfg(test)]

@@ -225,7 +225,7 @@ pub(super) fn alike<T: PartialEq, U: PartialEq>(
     b: &Lanes<U>,
     active: u32,
 ) -> Vec<(u32, usize)> {
-    let mut groups: Vec<(u32, usize)> = Vec::new();
+    let mut groups: Vec<(u32, usize)> = Vec::with_capacity(1);
     for lane in lanes(active) {
         match groups.iter_mut().find(|(_, first)| a[*first] == a[lane] && b[*first] == b[lane]) {
             Some((mask, _)) => *mask |= 1 << lane,

@@ -5,7 +5,7 @@ use ptx::{Space, Type};
 
 use super::Flow;
 use crate::clock::View;
-use crate::lanes::{Lanes, lanes};
+use crate::lanes::{Lanes, lanes, map};
 use crate::machine::{Cta, Machine};
 use crate::race::Kind;
 use crate::shared::{BASE, RANK_SHIFT, Shared, split};
@@ -112,16 +112,16 @@ impl Machine<'_> {
         Ok(match space {
             Space::Global | Space::Local | Space::Param | Space::Generic => {
                 let offset = i64::from(address.offset).cast_unsigned();
-                registers.read_wide(address.base)?.map(|base| base.wrapping_add(offset))
+                map(&registers.read_wide(address.base)?, |base| base.wrapping_add(offset))
             }
             // The address is a generic one in the shared window.
             Space::Shared | Space::SharedCluster if registers.is_wide(address.base) => {
                 let offset = address.offset.cast_unsigned();
-                registers.read_wide(address.base)?.map(|base| (base as u32).wrapping_add(offset).into())
+                map(&registers.read_wide(address.base)?, |base| (base as u32).wrapping_add(offset).into())
             }
             Space::Shared | Space::SharedCluster => {
                 let offset = address.offset.cast_unsigned();
-                registers.read(address.base)?.map(|base| base.wrapping_add(offset).into())
+                map(&registers.read(address.base)?, |base| base.wrapping_add(offset).into())
             }
         })
     }
@@ -351,10 +351,17 @@ impl Machine<'_> {
             for row in 0..8 {
                 let lane = 8 * matrix + row;
                 let mut bytes = [0u8; 16];
-                for column in 0..8 {
-                    let (r, c) = if transpose { (column, row) } else { (row, column) };
-                    let half = values[r * 4 + c / 2] >> (16 * (c % 2));
-                    bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
+                if transpose {
+                    let (first, shift) = (row / 2, 16 * (row % 2));
+                    for (to, from) in
+                        bytes.as_chunks_mut::<2>().0.iter_mut().zip(values[first..].iter().step_by(4))
+                    {
+                        *to = ((from >> shift) as u16).to_le_bytes();
+                    }
+                } else {
+                    for (to, from) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(&values[4 * row..]) {
+                        *to = from.to_le_bytes();
+                    }
                 }
                 put_row(&mut cta.shared, (cta.rank, group), addresses[lane], &bytes, &view).lane(lane)?;
             }

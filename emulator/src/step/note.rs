@@ -363,13 +363,20 @@ impl Machine<'_> {
         matrices: usize,
         kind: Kind,
     ) -> Result<(), Stop> {
-        let cta = self.warps[warp].cta;
         self.warps[warp].views.count += 1;
+        let (number, team, state) = (self.number(warp), self.team, &self.warps[warp]);
+        let (pc, count) = (u32::try_from(state.pc).unwrap_or(u32::MAX), state.views.count);
+        // A row is accessed by the warp as a whole.
+        let view = state.views.common();
+        let who =
+            Who { warp: number, by: By::All(ALL), pc, count, view: &view, team, until: None, repeats: false };
         for (row, &address) in addresses.iter().enumerate().take(8 * matrices) {
-            let range = (cta, split(address).1, 16);
             let by =
                 if kind.write { By::Each { first: 4 * (row as u32 % 8), shift: 2 } } else { By::All(ALL) };
-            self.note_shared((warp, by), range, kind).lane(row)?;
+            let races = &mut self.ctas[state.cta].races;
+            if let Err(conflict) = races.access(split(address).1, 16, kind, Who { by, ..who }) {
+                return Err(self.shared_race(state.cta, conflict, kind.write).lane(row));
+            }
         }
         Ok(())
     }

@@ -281,8 +281,19 @@ impl Machine<'_> {
         dst: &[Reg],
         (param, offset): (u32, u32),
     ) -> Result<Flow, Stop> {
-        let address = self.parameter_at((param, offset));
-        self.load_own(warp, Space::Param, (ty, dst), &[address; 32])
+        let (address, size) = (self.parameter_at((param, offset)), ty.bytes() as usize);
+        let lane = lanes(self.warps[warp].registers.active).next().unwrap_or(0);
+        aligned(Space::Param, address, size * dst.len()).lane(lane)?;
+        // All lanes load the same, and nothing is written if a part of it is out of bounds.
+        let mut values = [0; 4];
+        for (element, value) in values.iter_mut().enumerate().take(dst.len()) {
+            *value = self.parameter(address.wrapping_add((element * size) as u64), size).lane(lane)?;
+        }
+        let registers = &mut self.warps[warp].registers;
+        for (&reg, &value) in dst.iter().zip(&values) {
+            registers.write_extended(ty, reg, &[value; 32])?;
+        }
+        Ok(Flow::Next)
     }
 
     /// The address of a byte of a parameter, in its state space or as a generic one.

@@ -15,7 +15,7 @@ use crate::numerics::changed;
 use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
-use crate::tensor_map::{Map, swizzled};
+use crate::tensor_map::{Map, Row, Span, swizzled};
 use crate::trap::{Fault, InLane, Stop, TensorFault};
 use crate::warp::Blocked;
 use crate::word::from_bytes;
@@ -225,13 +225,13 @@ impl Machine<'_> {
             self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at.is_some());
             let until = self.phase_of(cta, barrier_offset);
-            if map_at.is_some() && (0..map.rows()).all(|index| map.row(&start, index).is_none()) {
+            if map_at.is_some() && map.spans(&start).next().is_none() {
                 // One byte says it: a card knows whole pages, and a tensor may be shorter than what the copy reads.
                 let address = map.address;
                 let found = self.memory.load(address, &mut [0]);
                 found.map_err(|_| Fault::Tensor(TensorFault::Base { address }))?;
             }
-            let rows = (0..map.rows()).filter_map(|index| map.row(&start, index));
+            let rows = map.spans(&start).flat_map(Span::rows);
             let rows = rows.map(|row| (row.address, (row.end - row.start) as u64));
             self.note_copy((warp, lane), rows, until)?;
             if let Some(at) = map_at.filter(|at| self.may_change(*at)) {
@@ -306,27 +306,46 @@ impl Machine<'_> {
         shared.put(target, &data);
     }
 
+    /// Reads a box of global memory into shared memory. What is outside the tensor is zero.
     fn bring_box(&mut self, cta: usize, target: u32, map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
         let row_bytes = map.row_bytes();
-        let mut buffer = core::mem::take(&mut self.buffer);
-        buffer.resize(row_bytes as usize, 0);
-        for index in 0..map.rows() {
-            if index.is_multiple_of(AHEAD) {
-                let next = (index..map.rows().min(index + AHEAD)).filter_map(|index| map.row(start, index));
-                self.memory.look(next.map(|row| (row.address, row.end - row.start)));
-            }
-            buffer.fill(0);
-            if let Some(row) = map.row(start, index) {
-                self.read_global(row.address, &mut buffer[row.start..row.end])?;
-            }
-            let at = target + index * row_bytes;
-            let shared = &mut self.ctas[cta].shared;
-            for (chunk, bytes) in (at..).step_by(16).zip(buffer.as_chunks::<16>().0) {
-                shared.put(swizzled(chunk, map.swizzle), bytes);
+        let whole = |span: &Span| span.inside() == (0..row_bytes as usize);
+        if map.spans(start).filter(whole).map(|span| span.rows).sum::<u32>() < map.rows() {
+            self.ctas[cta].shared.clear(target, map.box_bytes());
+        }
+        for span in map.spans(start) {
+            let (first, bytes) = span.extent();
+            let words = whole(&span) && first.is_multiple_of(16) && row_bytes.is_multiple_of(16);
+            let part = self.memory.part(first, bytes).filter(|_| words && self.options.warnings.is_none());
+            for (index, row) in (span.first..).zip(span.rows()) {
+                let at = target + index * row_bytes;
+                let Some(part) = part else {
+                    self.bring_row((cta, at), map, row)?;
+                    continue;
+                };
+                if (index - span.first).is_multiple_of(AHEAD) {
+                    let next = span.rows().skip((index - span.first) as usize).take(AHEAD as usize);
+                    part.look(next.map(|row| (row.address, row.end - row.start)));
+                }
+                let words = part.load(row.address, row.end - row.start)?;
+                self.ctas[cta].shared.put_row(at, map.swizzle, words);
             }
         }
-        self.buffer = buffer;
         Ok(())
+    }
+
+    /// The same for a row that is inside the tensor in part, or of which bytes may be unwritten or out of bounds.
+    fn bring_row(&mut self, (cta, at): (usize, u32), map: &Map, row: Row) -> Result<(), Fault> {
+        let mut buffer = core::mem::take(&mut self.buffer);
+        buffer.clear();
+        buffer.resize(map.row_bytes() as usize, 0);
+        let read = self.read_global(row.address, &mut buffer[row.start..row.end]);
+        let shared = &mut self.ctas[cta].shared;
+        for (chunk, bytes) in (at..).step_by(16).zip(buffer.as_chunks::<16>().0) {
+            shared.put(swizzled(chunk, map.swizzle), bytes);
+        }
+        self.buffer = buffer;
+        read
     }
 
     pub(super) fn tensor_store(

@@ -6,9 +6,10 @@
 //! warp itself has waited.
 
 use ptx::Operand;
-use ptx::inst::{Inst, Reg, WgmmaA};
+use ptx::inst::{Inst, WgmmaA};
 
 use super::Flow;
+use crate::banks::lent;
 use crate::descriptor::Tile;
 use crate::lanes::ALL;
 use crate::machine::Machine;
@@ -27,17 +28,6 @@ fn tiles(inst: &Inst, descriptors: (u64, u64)) -> Result<[Option<Tile>; 2], Faul
     };
     let units = if sparse.is_some() { 4 } else { 2 };
     Ok([a, Some(Tile::new(descriptors.1, *n, units, *transpose_b)?)])
-}
-
-/// The registers that a multiply uses while it runs: its accumulators, and its inputs (fragments and
-/// metadata).
-fn lent(inst: &Inst) -> (&[Reg], [&[Reg]; 2]) {
-    let Inst::Wgmma { d, a, sparse, .. } = inst else { return (&[], [&[]; 2]) };
-    let fragment: &[Reg] = match a {
-        WgmmaA::Shared(_) => &[],
-        WgmmaA::Registers(fragment) => fragment,
-    };
-    (d, [fragment, sparse.as_ref().map_or(&[], |sparse| core::slice::from_ref(&sparse.metadata))])
 }
 
 impl Machine<'_> {
@@ -108,9 +98,7 @@ impl Machine<'_> {
         let (accumulators, inputs) = lent(inst);
         let k = types.k().ilog2() as u16 + u16::from(sparse.is_some());
         let shape = *n as u16 | k << 9;
-        for &reg in accumulators {
-            warp.registers.lend(reg, shape, accumulate)?;
-        }
+        warp.registers.lend((warp.pc, accumulators), shape, accumulate)?;
         for &reg in inputs.into_iter().flatten() {
             warp.registers.lend_input(reg)?;
         }
@@ -171,11 +159,9 @@ impl Machine<'_> {
         for (is_a, chunks) in [true, false].into_iter().zip(&multiply.operands) {
             let Some(chunks) = chunks else { continue };
             let marks = &mut multiply.landed;
-            match is_a {
-                true => cta.shared.lend((group, sequence), chunks, |index| chunks.quarters[index], marks)?,
-                false => cta.shared.lend((group, sequence), chunks, |_| WHOLE, marks)?,
-            }
-            if !chunks.pages.iter().all(|&page| cta.races.untouched(page, 1)) {
+            let readers = if is_a { None } else { Some(WHOLE) };
+            cta.shared.lend((group, sequence), chunks, readers, marks)?;
+            if !chunks.pieces.iter().all(|piece| cta.races.untouched(piece.first, 1)) {
                 let accessed = |chunk: &u32| !cta.races.untouched(*chunk, 16);
                 multiply.touched.extend(chunks.chunks.iter().copied().filter(accessed));
             }
@@ -249,10 +235,7 @@ impl Machine<'_> {
                 };
                 multiply.retired |= bit;
                 if let Some(inst) = program.ops[multiply.pc].action.inst() {
-                    let (accumulators, inputs) = lent(inst);
-                    for &reg in accumulators.iter().chain(inputs.into_iter().flatten()) {
-                        self.warps[index].registers.give_back(reg);
-                    }
+                    self.warps[index].registers.give_back(multiply.pc, lent(inst).1);
                 }
             }
             while warpgroup.multiplies.front().is_some_and(|multiply| multiply.retired == WHOLE) {
@@ -275,7 +258,7 @@ impl Machine<'_> {
                 continue;
             };
             for chunks in multiply.operands.iter().flatten() {
-                chunks.chunks.iter().for_each(|&chunk| cta.shared.release_read(chunk));
+                cta.shared.give_back(chunks);
             }
         }
         warpgroup.owned = warpgroup.owned.max(until);
