@@ -187,8 +187,10 @@ impl Machine<'_> {
     fn watch_operands(&self, index: usize, sequence: u64, multiply: &Multiply) {
         let (warp, quarter) = (&self.warps[index], self.warps[index].index % 4);
         let [a, b] = &multiply.operands;
-        let rows = a.iter().flat_map(|chunks| chunks.chunks.iter().zip(&chunks.quarters));
-        let rows = rows.filter(|(_, quarters)| *quarters >> quarter & 1 == 1).map(|(&chunk, _)| chunk);
+        let rows = a.iter().flat_map(|chunks| {
+            let of = (0..).zip(&chunks.chunks).filter(|(index, _)| chunks.tile.row(*index) / 16 == quarter);
+            of.map(|(_, &chunk)| chunk)
+        });
         let columns = b.iter().flat_map(|chunks| chunks.chunks.iter().copied());
         self.multiply_begins((index, warp.pc), sequence, rows.chain(columns));
     }
