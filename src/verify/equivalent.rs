@@ -23,7 +23,7 @@ use checks::{
     follows_its_load, joins_the_next, next_step, not_read_again, nothing_behind, of_cta_alone,
     of_threads_alone, only, untouched, waits_longer,
 };
-use groups::{ends_later, waits_for_none};
+use groups::{ends_later, waits_for_none, waits_for_nothing};
 use order::{
     announces_first, fences_behind, maps_are_own, meets_later, passes_a_turn, turn_or_stage, waits_for_a_turn,
 };
@@ -156,6 +156,15 @@ const REASONS: &[Reason] = &[
         covers: waits_for_none,
         why: "The step that now comes first waits until fewer groups are in flight than there can be, on any path, with this one: before \
               and after it, it waits for nothing.",
+    },
+    Reason {
+        name: "waits-for-nothing",
+        targets: &["wgmma.wait_group"],
+        covers: |function, mutation| {
+            matches!(mutation.change, Change::Delete | Change::Field { name: "pending", .. })
+                && waits_for_nothing(function, mutation)
+        },
+        why: "On no path are more groups in flight than it lets run: it waits for nothing, and says so to the assembler alone.",
     },
     Reason {
         name: "registers-and-memory",

@@ -18,11 +18,24 @@ pub(super) fn ends_later(function: &Function, mutation: &Mutation) -> bool {
 /// Whether the end of a group is swapped with a wait that lets as many groups run as there are at most, this one included.
 pub(super) fn waits_for_none(function: &Function, mutation: &Mutation) -> bool {
     let Some(Inst::WgmmaWait { pending }) = next_step(function, mutation) else { return false };
+    most_groups(function, mutation).is_some_and(|groups| groups < *pending)
+}
+
+/// Whether a wait lets as many groups run as there are at most.
+pub(super) fn waits_for_nothing(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let Some(&statement) = all.get(mutation.index) else { return false };
+    let wait = all.get(mutation.index).and_then(|statement| statement.inst());
+    let Some(Inst::WgmmaWait { pending }) = wait else { return false };
+    most_groups(function, mutation).is_some_and(|groups| groups <= *pending)
+}
+
+/// The largest number of groups in flight where the statement begins, if they are counted.
+fn most_groups(function: &Function, mutation: &Mutation) -> Option<u32> {
+    let all = numbered(function);
+    let &statement = all.get(mutation.index)?;
     let mut count = Count { statement, there: None, at_end: vec![0] };
     count.block(&function.body, 0);
-    count.there.is_some_and(|groups| groups < MOST && groups < *pending)
+    count.there.filter(|&groups| groups < MOST)
 }
 
 /// The largest number of groups in flight, on any path.

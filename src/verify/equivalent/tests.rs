@@ -61,6 +61,24 @@ fn a_group_may_end_after_a_wait_for_none() {
 }
 
 #[test]
+fn a_wait_for_no_group_may_be_left_out() {
+    let between = |pending: u32, then: u32| {
+        reason("wgmma.wait_group", Change::Delete, |f| {
+            f.repeat(f.constant(4), |_| {
+                f.wgmma_commit();
+                f.wgmma_wait(pending);
+                f.warp_sync();
+                f.wgmma_wait(then);
+            });
+        })
+    };
+    assert_eq!(between(1, 0), Some("waits-for-nothing"));
+    assert_eq!(between(0, 0), None);
+    // One group of the iteration before is still in flight.
+    assert_eq!(between(1, 1), None);
+}
+
+#[test]
 fn an_arrival_may_come_after_a_wait_for_no_thread() {
     let arrives = |then: &dyn Fn(&Builder)| {
         swapped("bar.arrive", |f| {

@@ -98,6 +98,9 @@ pub(super) enum Size {
     /// Tiles of one k-tile more than the ring has stages: a role that wraps too late uses a stage that does
     /// not exist. If a CTA computes more than one tile, each stage is the first stage of a tile.
     OneMoreThanStages,
+    /// Tiles of as many k-tiles as the ring has stages: nothing of the next round comes before the last stage is given back. Only for
+    /// clusters that compute one tile.
+    AsManyAsStages,
     /// Four tiles with a K so long that the ring wraps many times.
     Long,
     /// A number of tiles for a number of clusters, with the smallest K for which tiles are split. Only for
@@ -147,6 +150,7 @@ impl Purpose {
             | Size::Empty
             | Size::OneStageTiles
             | Size::OneMoreThanStages
+            | Size::AsManyAsStages
             | Size::Long
             | Size::Narrow
             | Size::NarrowOneMoreThanStages => RESIDENT,
@@ -156,8 +160,8 @@ impl Purpose {
 
 /// The cheap cases come first: most mutants are killed there. The first cases exercise the variants of the
 /// epilogue, the divided ones the reduction of partial sums, the sliced and narrow ones the code of slices, and
-/// the last four the ring.
-const PURPOSES: [Purpose; 20] = [
+/// the last five the ring.
+const PURPOSES: [Purpose; 21] = [
     Purpose::new(1.0, false, Size::Small),
     Purpose::new(0.0, false, Size::Small),
     Purpose::new(1.0, true, Size::Small),
@@ -177,6 +181,7 @@ const PURPOSES: [Purpose; 20] = [
     Purpose::new(1.0, false, Size::NarrowOneMoreThanStages),
     Purpose::new(1.0, false, Size::OneStageTiles),
     Purpose::new(1.0, false, Size::OneMoreThanStages),
+    Purpose::new(1.0, false, Size::AsManyAsStages),
     Purpose::new(1.0, false, Size::Long),
 ];
 
@@ -334,7 +339,8 @@ impl Case {
             Size::Small | Size::Empty | Size::Long if gemm.form().shares_rows() => {
                 (2 * turns * cluster_tile_m + 16, cluster_tile_n + 8)
             }
-            Size::Small | Size::Empty | Size::OneMoreThanStages | Size::Long => {
+            Size::AsManyAsStages if persists || cluster_m * cluster_n == 1 => return Ok(None),
+            Size::Small | Size::Empty | Size::OneMoreThanStages | Size::AsManyAsStages | Size::Long => {
                 ((2 * turns - 1) * cluster_tile_m + 8, cluster_tile_n + 8)
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
@@ -365,6 +371,7 @@ impl Case {
             if plan.balanced() { beside(purpose, plan.ring.stages) } else { all / clusters.max(1) };
         let k_tiles = match purpose.size {
             Size::Empty => 0,
+            Size::AsManyAsStages => plan.ring.stages,
             Size::Small | Size::Narrow => 4u32.div_ceil(tiles_each.max(1)),
             Size::OneStageTiles if tiles_each < 2 => return Ok(None),
             Size::OneStageTiles => 1,
@@ -410,6 +417,7 @@ impl Case {
             Size::DividedWidths
                 | Size::OneStageTiles
                 | Size::OneMoreThanStages
+                | Size::AsManyAsStages
                 | Size::Long
                 | Size::NarrowOneMoreThanStages
         );
@@ -430,7 +438,9 @@ fn slices(gemm: &Gemm) -> u32 {
 fn sliced(purpose: Purpose, stages: u32, turns: u32) -> Option<u32> {
     let waves = match purpose.size {
         Size::Sliced { tiles, .. } => return Some(tiles),
-        Size::Divided { .. } | Size::DividedShort | Size::DividedWidths => return None,
+        Size::Divided { .. } | Size::DividedShort | Size::DividedWidths | Size::AsManyAsStages => {
+            return None;
+        }
         Size::Small | Size::Empty | Size::Narrow => 2 * turns,
         Size::OneStageTiles => 2 * stages + 1,
         Size::OneMoreThanStages | Size::NarrowOneMoreThanStages => stages + 1,
