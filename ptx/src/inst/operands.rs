@@ -12,8 +12,20 @@
 //! assert_eq!(operands.reads[1], (Operand::Imm(3), Expect::Type(u32::TYPE)));
 //! ```
 
-use super::{Operand, Reg};
 use crate::types::Type;
+
+/// A virtual register: an index into [`Function::registers`](crate::Function::registers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reg(pub u32);
+
+/// A source operand: a register, or the bits (zero-extended) of an immediate of the instruction's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A register.
+    Reg(Reg),
+    /// An immediate.
+    Imm(u64),
+}
 
 /// What an instruction accepts as an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
