@@ -118,13 +118,7 @@ pub(super) fn mutated(
         }
         Ok(None)
     };
-    let broken = functions.iter().enumerate().flat_map(|(number, function)| {
-        let wanted = move |mutation: &Mutation| {
-            all || mutation.change == Change::Delete && mutation.target != "position"
-        };
-        mutations(function).into_iter().filter(wanted).map(move |mutation| (number, mutation))
-    });
-    let broken: Vec<(usize, Mutation)> = broken.collect();
+    let broken = all_broken(functions, all);
     let done = core::sync::atomic::AtomicU64::new(0);
     let needs = Needs::new(&trial, (&sweep, fuel), watch);
     let verdict = |(number, mutation): &(usize, Mutation)| -> Result<Verdict, CheckError> {
@@ -160,6 +154,17 @@ pub(super) fn mutated(
         })
     });
     Ok(Mutants { mutants: mutants.collect::<Result<_, CheckError>>()?, unbroken })
+}
+
+/// The mutations of all kernels, each with the kernel's number: with `all`, not only those that leave out an instruction.
+fn all_broken(functions: &[Function], all: bool) -> Vec<(usize, Mutation)> {
+    let of_each = functions.iter().enumerate().flat_map(|(number, function)| {
+        let wanted = move |mutation: &Mutation| {
+            all || mutation.change == Change::Delete && mutation.target != "position"
+        };
+        mutations(function).into_iter().filter(wanted).map(move |mutation| (number, mutation))
+    });
+    of_each.collect()
 }
 
 /// The report of the unbroken kernels, a table by instruction, and a line for each mutant that was missed or is not reached.
