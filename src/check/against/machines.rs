@@ -5,7 +5,7 @@ use kernel::{Buffer, Engine};
 use ptx::Function;
 use ptx::abi::{Argument, Grid};
 
-use super::instrument::{Window, instrumented};
+use super::instrument::{Plan, Window};
 use super::{BufferDifference, Recorded, exact};
 use crate::check::CheckError;
 use crate::check::launch::{Argument as Given, Expect};
@@ -23,6 +23,22 @@ pub(super) struct Machines<'a> {
     buffers: Vec<Buffer>,
     /// The emulator's memory.
     memory: Memory,
+}
+
+/// The elements of a buffer that differ.
+pub(super) struct Differing {
+    /// The buffer's address in the emulator.
+    base: u64,
+    size: usize,
+    elements: Vec<usize>,
+}
+
+impl Differing {
+    /// The address of each, and its bytes.
+    pub(super) fn elements(&self) -> impl Iterator<Item = (u64, u64)> {
+        let size = self.size as u64;
+        self.elements.iter().map(move |&element| (self.base + element as u64 * size, size))
+    }
 }
 
 impl<'a> Machines<'a> {
@@ -86,7 +102,7 @@ impl<'a> Machines<'a> {
     }
 
     /// The buffers that differ.
-    pub(super) fn differences(&mut self) -> Result<Vec<BufferDifference>, CheckError> {
+    pub(super) fn differences(&mut self) -> Result<Vec<(BufferDifference, Differing)>, CheckError> {
         let mut differences = Vec::new();
         for (number, buffer) in self.trial.launch.buffers.iter().enumerate() {
             if matches!(buffer.expect, Expect::Anything) {
@@ -122,13 +138,14 @@ impl<'a> Machines<'a> {
                 let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
                 format!("{} (0x{digits})", buffer.element.value(bytes))
             };
-            differences.push(BufferDifference {
+            let told = BufferDifference {
                 buffer: buffer.name.clone(),
                 element: buffer.index(first as u64),
                 on_device: told(device),
                 emulated: told(&emulated.bytes),
                 count: (wrong.len() as u64, buffer.count()),
-            });
+            };
+            differences.push((told, Differing { base, size, elements: wrong }));
         }
         Ok(differences)
     }
@@ -137,7 +154,7 @@ impl<'a> Machines<'a> {
     pub(super) fn record(
         &mut self,
         (kernel, launch): (usize, u32),
-        (before, function): (&[Vec<u8>], &Function),
+        (before, plan): (&[Vec<u8>], &Plan<'_>),
         window: &Window,
     ) -> Result<Recorded, CheckError> {
         let bytes = window.bytes();
@@ -158,7 +175,7 @@ impl<'a> Machines<'a> {
             }
         }
         let record = memory.allocate(bytes);
-        let changed = program(&instrumented(function, record, window), given, file)?;
+        let changed = program(&plan.instrumented(record, window), given, file)?;
         let changed = emulator::Program::new(changed.function());
         emulate(&changed, grid, &self.trial.placed.arguments[kernel], &memory)?;
         let emulated = memory.read(record, bytes)?;
@@ -166,7 +183,7 @@ impl<'a> Machines<'a> {
             self.device.write(*buffer, bytes)?;
         }
         let record = self.device.upload(&vec![0; bytes])?;
-        let changed = program(&instrumented(function, record.address, window), given, file)?;
+        let changed = program(&plan.instrumented(record.address, window), given, file)?;
         let ran = self.device.launch(&changed, grid, &self.placed.arguments[kernel]);
         let device = ran.and_then(|_| self.device.read(Buffer { address: record.address, bytes }));
         self.device.free(record)?;
