@@ -248,10 +248,5 @@ impl Trial<'_> {
     }
 }
 
-/// Options of a run in the emulator: the bits of the hardware.
-fn exact() -> emulator::Options<'static> {
-    emulator::Options { numerics: emulator::Numerics::Exact, ..emulator::Options::default() }
-}
-
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,10 @@
 use emulator::{Failure, Memory, Warnings};
 use kernel::{Buffer, Engine};
 use ptx::Function;
-use ptx::abi::{Argument, Grid};
+use ptx::abi::Grid;
 
 use super::instrument::{Plan, Window};
-use super::{BufferDifference, Recorded, exact};
+use super::{BufferDifference, Recorded};
 use crate::check::CheckError;
 use crate::check::launch::{Argument as Given, Expect};
 use crate::check::place::Placed;
@@ -95,8 +95,8 @@ impl<'a> Machines<'a> {
 
     /// Runs a kernel on both machines.
     pub(super) fn run(&mut self, kernel: usize) -> Result<(), CheckError> {
-        let grid = Grid { ctas: self.trial.launch.kernels[kernel].grid };
-        emulate(&self.trial.programs[kernel], grid, &self.trial.placed.arguments[kernel], &self.memory)?;
+        let grid = grid_of(self.trial, kernel);
+        emulate(self.trial, kernel, &self.trial.programs[kernel], &self.memory)?;
         self.device.launch(&self.programs[kernel], grid, &self.placed.arguments[kernel])?;
         Ok(())
     }
@@ -160,7 +160,7 @@ impl<'a> Machines<'a> {
         let bytes = window.bytes();
         let (given, file) =
             (&self.trial.launch.kernels[kernel].arguments, &self.trial.launch.kernels[kernel].file);
-        let grid = Grid { ctas: self.trial.launch.kernels[kernel].grid };
+        let grid = grid_of(self.trial, kernel);
         // The emulator comes to the same bits again.
         let mut memory = self.trial.placed.memory()?;
         for number in 1..=launch {
@@ -171,13 +171,13 @@ impl<'a> Machines<'a> {
                 if (number, index) == (launch, kernel) {
                     break;
                 }
-                emulate(earlier, grid_of(self.trial, index), &self.trial.placed.arguments[index], &memory)?;
+                emulate(self.trial, index, earlier, &memory)?;
             }
         }
         let record = memory.allocate(bytes);
         let changed = program(&plan.instrumented(record, window), given, file)?;
         let changed = emulator::Program::new(changed.function());
-        emulate(&changed, grid, &self.trial.placed.arguments[kernel], &memory)?;
+        emulate(self.trial, kernel, &changed, &memory)?;
         let emulated = memory.read(record, bytes)?;
         for (buffer, bytes) in self.buffers.iter().zip(before) {
             self.device.write(*buffer, bytes)?;
@@ -205,17 +205,18 @@ fn program(function: &Function, given: &[Given], file: &str) -> Result<kernel::P
     kernel::Program::new(function).map_err(|error| CheckError::Verify { file: file.to_owned(), error })
 }
 
-/// Runs a program in the emulator, in its plain order.
+/// Runs a program, in place of a kernel or its own, in the emulator, in its plain order.
 fn emulate(
+    trial: &Trial<'_>,
+    kernel: usize,
     program: &emulator::Program,
-    grid: Grid,
-    arguments: &[Argument],
     memory: &Memory,
 ) -> Result<(), CheckError> {
     // What is debatable is no reason not to compare.
     let warnings = Warnings::new();
-    let options = emulator::Options { warnings: Some(&warnings), lowest_elected: true, ..exact() };
-    match program.launch(grid, arguments, memory, &options) {
+    let options =
+        emulator::Options { numerics: emulator::Numerics::Exact, ..trial.bearing(kernel, &warnings) };
+    match program.launch(grid_of(trial, kernel), &trial.placed.arguments[kernel], memory, &options) {
         Ok(_) => Ok(()),
         Err(Failure::Trap(trap)) => Err(CheckError::Faulty(trap)),
         Err(Failure::Emulator(error)) => Err(error.into()),
