@@ -4,11 +4,17 @@
 //! every thread stores each register that a statement has written ([`instrument`]), and the two records are followed thread by thread
 //! ([`follow`]).
 
+mod flow;
 mod follow;
 mod instrument;
 mod kinds;
 mod machines;
+mod memory;
 mod report;
+mod sums;
+mod timed;
+
+use std::collections::BTreeSet;
 
 use kernel::Engine;
 use ptx::Function;
@@ -20,8 +26,9 @@ use super::report::Ran;
 use super::run::{Trial, read};
 
 use follow::{Follower, Found};
-use instrument::Window;
-use machines::Machines;
+use instrument::{Plan, Point, Window};
+use machines::{Differing, Machines};
+use memory::Words;
 
 /// What a device and the emulator have come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +106,13 @@ const FIRST: usize = 1 << 10;
 /// Bytes of one statement in a record.
 const ENTRY: usize = 16;
 
+/// An entry of a record: the number of the point, and the bits.
+fn entry(record: &[u8], step: usize) -> (u32, u64) {
+    let word =
+        |at: usize| record.get(at..).and_then(|rest| rest.first_chunk()).copied().map(u64::from_le_bytes);
+    (word(step * ENTRY).unwrap_or(0) as u32, word(step * ENTRY + 8).unwrap_or(0))
+}
+
 /// Runs a launch on a device and in the emulator. [`Launch::load`] must have fetched its files. Only the device's own memory is used.
 ///
 /// # Errors
@@ -124,10 +138,12 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
             let differences = machines.differences()?;
             if !differences.is_empty() {
                 comparison.after = Some((kernel, number));
-                comparison.differences = differences;
-                let mut repeat =
-                    |window: &Window| machines.record((kernel, number), (&before, function), window);
-                search(&trial, (kernel, function), &mut repeat, &mut comparison)?;
+                let (told, differing): (_, Vec<Differing>) = differences.into_iter().unzip();
+                comparison.differences = told;
+                let mut repeat = |plan: &Plan<'_>, window: &Window| {
+                    machines.record((kernel, number), (&before, plan), window)
+                };
+                search((&trial, kernel, function), &differing, &mut repeat, &mut comparison)?;
                 return Ok(comparison);
             }
         }
@@ -136,7 +152,7 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
 }
 
 /// Runs the kernel once more on both machines, and records a window of its threads.
-type Repeat<'a> = dyn FnMut(&Window) -> Result<Recorded, CheckError> + 'a;
+type Repeat<'a> = dyn FnMut(&Plan<'_>, &Window) -> Result<Recorded, CheckError> + 'a;
 
 /// The records of the device and of the emulator, and which addresses of the emulator are which ones of the device.
 struct Recorded {
@@ -147,25 +163,32 @@ struct Recorded {
 
 /// Finds the first statement after which bits differ.
 fn search(
-    trial: &Trial<'_>,
-    (kernel, function): (usize, &Function),
+    (trial, kernel, function): (&Trial<'_>, usize, &Function),
+    differing: &[Differing],
     repeat: &mut Repeat<'_>,
     comparison: &mut Comparison,
 ) -> Result<(), CheckError> {
     let grid = trial.launch.kernels[kernel].grid;
     let threads =
         grid.iter().map(|&extent| u64::from(extent)).product::<u64>() * u64::from(function.threads());
-    let mut capacity = FIRST;
+    let (mut capacity, mut loads) = (FIRST, BTreeSet::new());
     loop {
+        let plan = Plan::new(function, &loads);
+        let points = plan.points();
         let most = (MOST / (capacity * ENTRY)).max(1) as u64;
-        let mut follower = Follower::default();
+        let (mut follower, mut words) = (Follower::default(), Words::default());
         for first in (0..threads).step_by(most as usize) {
             let window = Window { first, count: most.min(threads - first), capacity, grid, all: threads };
-            let points = instrument::points(function);
-            let recorded = repeat(&window)?;
+            let recorded = repeat(&plan, &window)?;
             follower.follow(&points, &window, &recorded);
+            words.add(&points, &window, &recorded, function.threads());
         }
         let is_deeper = follower.is_cut && capacity * 8 * ENTRY <= MOST;
+        let known = loads.len();
+        loads.extend(words.timed());
+        if follower.computed().is_none() && loads.len() > known {
+            continue;
+        }
         match follower.found() {
             // A thread whose record is cut may have been first.
             Some(found) if !found.reads || !is_deeper => {
@@ -177,13 +200,19 @@ fn search(
             }
             _ => {}
         }
-        let excuse = |(point, (why, threads)): (&instrument::Point, (&'static str, u64))| Excuse {
+        let excuse = |(point, why, threads): (&Point, &'static str, u64)| Excuse {
             spot: trial.spot(&point.site, &point.name),
             why,
             threads,
         };
         comparison.silent = follower.is_silent;
-        comparison.excused = follower.excused().map(excuse).collect();
+        comparison.excused =
+            follower.excused().map(|(point, (why, threads))| excuse((point, why, threads))).collect();
+        if comparison.origin.is_none() {
+            let all: Vec<(u64, u64)> = differing.iter().flat_map(Differing::elements).collect();
+            let written = words.excuses(&plan.flow, &all).into_iter().flatten();
+            comparison.excused.extend(written.map(|(point, why, threads)| excuse((&point, why, threads))));
+        }
         return Ok(());
     }
 }
@@ -200,7 +229,7 @@ fn origin(trial: &Trial<'_>, (kernel, function): (usize, &Function), found: &Fou
     FirstDifference {
         spot: trial.spot(&point.site, &point.name),
         thread: format!("CTA {place:?}, thread {inside:?}"),
-        register: function.register_name(point.reg).unwrap_or_default(),
+        register: point.written().and_then(|reg| function.register_name(reg)).unwrap_or_default(),
         bits: found.bits,
         reads: found.reads,
         ways: found.ways,
@@ -217,11 +246,6 @@ impl Trial<'_> {
             .map(|(kernel, name)| Ran { file: kernel.file.clone(), kernel: name.clone() })
             .collect()
     }
-}
-
-/// Options of a run in the emulator: the bits of the hardware.
-fn exact() -> emulator::Options<'static> {
-    emulator::Options { numerics: emulator::Numerics::Exact, ..emulator::Options::default() }
 }
 
 #[cfg(test)]

@@ -98,9 +98,14 @@ pub(super) fn collect(
         for fact in &outcome.facts {
             let finding = made(launch, placed, names, fact, *by);
             let number = *known.entry(finding.fingerprint.clone()).or_insert_with(|| {
-                findings.push(finding);
+                findings.push(finding.clone());
                 findings.len() - 1
             });
+            // What is borne at one place, or in one round, may be an error at another.
+            let held = &mut findings[number];
+            if (finding.severity, held.severity) == (Severity::Error, Severity::Warning) {
+                *held = Finding { schedules: held.schedules, ..finding };
+            }
             if !seen.contains(&number) {
                 findings[number].schedules += 1;
                 seen.push(number);

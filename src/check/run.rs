@@ -280,6 +280,16 @@ impl<'l> Trial<'l> {
         Ok(outcome)
     }
 
+    /// Options of a kernel's run that goes on where something is debatable.
+    pub(super) fn bearing<'o>(&self, kernel: usize, warnings: &'o Warnings) -> emulator::Options<'o> {
+        emulator::Options {
+            warnings: Some(warnings),
+            lowest_elected: !self.launch.any_elected,
+            dependent: self.launch.kernels[kernel].dependent,
+            ..emulator::Options::default()
+        }
+    }
+
     /// Also returns a digest of each buffer that means something, unless a kernel trapped.
     fn run_with(
         &self,
@@ -298,20 +308,17 @@ impl<'l> Trial<'l> {
             for (number, (kernel, program)) in self.launch.kernels.iter().zip(&self.programs).enumerate() {
                 let warnings = Warnings::new();
                 let options = emulator::Options {
-                    warnings: Some(&warnings),
                     garbage,
-                    lowest_elected: !self.launch.any_elected,
                     schedule,
                     seed,
                     fuel,
                     threads: 1,
-                    dependent: kernel.dependent,
                     stop,
                     trace: trace
                         .filter(|(which, _)| *which == (number, launch))
                         .map(|(_, recorder)| recorder),
                     meetings: meetings.filter(|(which, _)| *which == number).map(|(_, meetings)| meetings),
-                    ..emulator::Options::default()
+                    ..self.bearing(number, &warnings)
                 };
                 let grid = Grid { ctas: kernel.grid };
                 let ran = program.launch(grid, &self.placed.arguments[number], &memory, &options);

@@ -263,6 +263,12 @@ fn what_matters_to_nobody_is_a_warning() {
             error("shared-race"),
         ),
         (
+            "two warps store the same, and then what differs, with one statement",
+            "and.b32 %r4, %r1, 32;\nmov.u32 %r5, 0;\nLOOP:\nmul.lo.u32 %r6, %r4, %r5;\nst.shared.b32 [all], %r6;\nadd.u32 %r5, %r5, 1;\n\
+             setp.lt.u32 %p1, %r5, 2;\n@%p1 bra LOOP;\nst.global.b32 [%rd2], %r1;",
+            error("shared-race"),
+        ),
+        (
             "a warp takes its own arrival for the first turn",
             "setp.gt.u32 %p1, %r1, 31;\n@!%p1 bra FIRST;\nbar.sync 2, 64;\nbra END;\nFIRST:\nbar.arrive 1, 64;\nbar.sync 1, 64;\nbar.arrive 2, 64;\nEND:\n\
              st.global.b32 [%rd2], %r1;",
@@ -335,4 +341,20 @@ fn copies_of_two_ctas_to_one_place_race() {
         assert_eq!(errors.iter().any(|of| of.rule.name == "global-race"), races, "{ctas} {lanes}: {report}");
         assert!(races || errors.is_empty(), "{ctas} {lanes}: {report}");
     }
+}
+
+/// The second one finds the bytes that it stores: that the first one has been waited for orders nothing.
+#[test]
+fn a_copy_of_what_is_there_already_is_a_warning() {
+    let body = "mov.u32 %r3, 0;\nst.shared.b32 [%r2], %r3;\nst.shared.b32 [%r2+512], %r3;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n\
+        ld.param.u64 %rd4, [y];\nmov.u32 %r4, all;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra STORE;\nsetp.ne.u32 %p2, %r1, 32;\n@%p2 bra END;\n\
+        WAIT:\nld.relaxed.cta.shared.b32 %r5, [all+512];\nsetp.ne.u32 %p3, %r5, 7;\n@%p3 bra WAIT;\nSTORE:\n\
+        cp.async.bulk.global.shared::cta.bulk_group [%rd4], [%r4], 256;\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n\
+        @%p1 st.relaxed.cta.shared.b32 [all+512], 7;\nEND:";
+    let mut launch = launch(&kernel("k", |_, _| ()), "");
+    launch.kernels[0].text = text(body);
+    let report =
+        check(&launch, &Options { schedules: 8, threads: 2, ..Options::default() }).expect("it runs");
+    let found: Vec<_> = report.findings.iter().map(|of| (of.rule.name, of.severity)).collect();
+    assert_eq!(found, [("global-race", Severity::Warning)], "{report}");
 }

@@ -408,8 +408,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Whether the cluster has stores to the same box that nobody has waited for, and all of them store the same bytes. What other
-    /// clusters store is not compared: the first store of a cluster finds it.
+    /// Whether all stores of the cluster to the same box that nobody has waited for store the same bytes; if there are none, whether these
+    /// bytes are there already.
     fn repeated(&self, cta: usize, store: &Store) -> bool {
         if store.reduce.is_some() {
             return false;
@@ -421,17 +421,18 @@ impl Machine<'_> {
         });
         let mut all = all.peekable();
         let mine = self.stored_bytes(cta, store);
-        all.peek().is_some()
-            && all.all(|(owner, other)| {
-                let equal = || match other.done {
-                    true => self.bytes_there(other) == mine,
-                    false => {
-                        owner == cta && other.source == store.source
-                            || self.stored_bytes(owner, other) == mine
-                    }
-                };
-                other.reduce.is_none() && equal()
-            })
+        if all.peek().is_none() {
+            return self.bytes_there(store) == mine;
+        }
+        all.all(|(owner, other)| {
+            let equal = || match other.done {
+                true => self.bytes_there(other) == mine,
+                false => {
+                    owner == cta && other.source == store.source || self.stored_bytes(owner, other) == mine
+                }
+            };
+            other.reduce.is_none() && equal()
+        })
     }
 
     /// The bytes that a store writes, row by row.

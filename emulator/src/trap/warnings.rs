@@ -12,7 +12,7 @@ use super::Trap;
 ///   a barrier of its threads orders the initialisation before the copy, but no proxy fence does.
 /// * [`Fault::SharedRace`](crate::Fault::SharedRace) and [`Fault::GlobalRace`](crate::Fault::GlobalRace) of two stores, where the second one
 ///   stores what the first one has left there, or both are tensor stores of the same bytes to the
-///   same place, as by all lanes of a warp.
+///   same place that nobody has waited for, as by all lanes of a warp.
 /// * [`Fault::RegisterUninitialised`](crate::Fault::RegisterUninitialised),
 ///   [`Fault::SharedUninitialised`](crate::Fault::SharedUninitialised) and
 ///   [`Fault::GlobalUninitialised`](crate::Fault::GlobalUninitialised): the read gets bytes drawn with [`Options::garbage`](crate::Options::garbage).

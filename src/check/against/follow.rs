@@ -6,7 +6,7 @@ use ptx::inst::Reg;
 
 use super::instrument::{Point, Window};
 use super::kinds::Kind;
-use super::{ENTRY, Recorded};
+use super::{ENTRY, Recorded, entry};
 
 /// Why a register differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,10 +48,6 @@ pub(super) struct Follower {
     pub(super) is_silent: bool,
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u64::from_le_bytes(word))
-}
-
 impl Follower {
     /// Follows the records of a window.
     pub(super) fn follow(&mut self, points: &[Point], window: &Window, recorded: &Recorded) {
@@ -71,17 +67,23 @@ impl Follower {
         moved: &dyn Fn(u64) -> Option<u64>,
     ) {
         let mut causes: HashMap<Reg, Cause> = HashMap::new();
-        let entries = device.len() / ENTRY;
-        self.is_silent |= word(device, 0) == 0 && word(emulated, 0) != 0;
+        self.is_silent |= entry(device, 0).0 == 0 && entry(emulated, 0).0 != 0;
         let (mut before, mut counted) = (None, HashSet::new());
-        // The last entry is written again and again.
-        for step in 0..entries - 1 {
-            let [own, other] = [device, emulated]
-                .map(|part| (word(part, step * ENTRY) as u32, word(part, step * ENTRY + 8)));
-            if own.0 == 0 && other.0 == 0 {
+        let known = |number: u32| points.get((number as usize).checked_sub(1)?);
+        // The last entry is written again and again. How often what depends on time is executed is no difference.
+        let [mut own, mut other] = [device, emulated].map(|part| {
+            let entries = (0..part.len() / ENTRY - 1).map(|step| entry(part, step));
+            let entries = entries.take_while(|(number, _)| *number != 0);
+            entries.filter(|(number, _)| known(*number).is_none_or(|point| !point.timed))
+        });
+        let is_cut = [device, emulated].map(|part| entry(part, part.len() / ENTRY - 1).0 != 0);
+        self.is_cut |= is_cut.contains(&true);
+        for step in 0.. {
+            let (next, expected) = (own.next(), other.next());
+            if next.is_none() && (expected.is_none() || is_cut[0]) || expected.is_none() && is_cut[1] {
                 return;
             }
-            let known = |number: u32| points.get((number as usize).checked_sub(1)?);
+            let [own, other] = [next, expected].map(Option::unwrap_or_default);
             let found = |point: &Point, ways| Found {
                 point: point.clone(),
                 thread,
@@ -99,6 +101,7 @@ impl Follower {
                 return;
             };
             before = Some(point);
+            let Some(reg) = point.written() else { continue };
             let is_address = own.1 != other.1 && moved(other.1) == Some(own.1);
             let cause = point.reads.iter().filter_map(|reg| causes.get(reg)).max().copied();
             let now = match point.kind {
@@ -121,14 +124,18 @@ impl Follower {
                     first(&mut self.computed, found(point, false));
                     Some(Cause::Value)
                 }
-                Kind::Exact | Kind::Reads => cause,
+                Kind::Exact | Kind::Reads | Kind::Writes => cause,
             };
             match now {
-                Some(cause) => causes.insert(point.reg, cause),
-                None => causes.remove(&point.reg),
+                Some(cause) => causes.insert(reg, cause),
+                None => causes.remove(&reg),
             };
         }
-        self.is_cut |= word(device, (entries - 1) * ENTRY) != 0;
+    }
+
+    /// A statement that computes something else from the same.
+    pub(super) fn computed(&self) -> Option<&Found> {
+        self.computed.as_ref()
     }
 
     /// The first difference that nothing explains: a statement that computes something else, or else one that reads something else, which

@@ -4,23 +4,41 @@
 //! bits. A thread has its own part of the record; its last entry is written again and again when the part is full. Threads outside of
 //! the window have one entry each, which nobody reads. No branches are added, and no thread waits for another one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ptx::inst::{Address, BinaryOp, CompareOp, Inst, Operand, Reg, Special};
 use ptx::{Function, Name, SourceSite, Space, Statement, Type};
 
 use super::ENTRY;
-use super::kinds::{Kind, kind, loose, register as of};
+use super::flow::Flow;
+use super::kinds::{Kind, kind, register as of};
+use super::memory::{Access, access};
+use super::sums::first_reads;
+use super::timed::Timed;
 
-/// A register that a statement has written.
+/// A register that a statement has written, or the address that it writes to.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
-    pub(super) reg: Reg,
+    /// The number of the statement.
+    pub(super) node: usize,
+    /// What is recorded.
+    pub(super) value: Operand,
     pub(super) site: SourceSite,
     pub(super) name: String,
     pub(super) kind: Kind,
     /// The registers that the statement read, the guard's included.
     pub(super) reads: Vec<Reg>,
+    /// The memory that the statement reads or writes; it belongs to the first of its points.
+    pub(super) access: Option<Access>,
+    /// Whether it depends on time that the statement is executed.
+    pub(super) timed: bool,
+}
+
+impl Point {
+    /// The register that was written.
+    pub(super) fn written(&self) -> Option<Reg> {
+        of(self.value).filter(|_| self.kind != Kind::Writes)
+    }
 }
 
 /// Which threads are recorded, and how much of each.
@@ -48,43 +66,62 @@ impl Window {
     }
 }
 
-/// The points of a program, in the order of their numbers, from 1 on.
-pub(super) fn points(function: &Function) -> Vec<Point> {
-    let mut changer = Changer::new(function.clone());
-    let body = core::mem::take(&mut changer.function.body);
-    changer.block(body, &[]);
-    changer.points
+/// How a program is changed.
+pub(super) struct Plan<'f> {
+    function: &'f Function,
+    pub(super) flow: Flow<'f>,
+    timed: Timed,
+    /// Accumulators that are recorded before a statement, each with the multiply that has written it.
+    sums: BTreeMap<usize, Vec<(Reg, usize)>>,
 }
 
-/// The program, with a record at an address.
-pub(super) fn instrumented(function: &Function, record: u64, window: &Window) -> Function {
-    let mut changer = Changer::new(function.clone());
-    let body = core::mem::take(&mut changer.function.body);
-    let mut changed = changer.begin(record, window);
-    changed.extend(changer.block(body, &[]));
-    let mut function = changer.function;
-    function.body = changed;
-    function
+impl<'f> Plan<'f> {
+    /// What these statements load depends on time.
+    pub(super) fn new(function: &'f Function, loads: &BTreeSet<usize>) -> Self {
+        let flow = Flow::new(&function.body);
+        let timed = Timed::new(&flow, loads);
+        let sums = first_reads(&flow, &timed);
+        Self { function, flow, timed, sums }
+    }
+
+    /// The points of the program, in the order of their numbers, from 1 on.
+    pub(super) fn points(&self) -> Vec<Point> {
+        let mut changer = Changer::new(self);
+        changer.block(self.function.body.clone(), &[]);
+        changer.points
+    }
+
+    /// The program, with a record at an address.
+    pub(super) fn instrumented(&self, record: u64, window: &Window) -> Function {
+        let mut changer = Changer::new(self);
+        let mut changed = changer.begin(record, window);
+        changed.extend(changer.block(self.function.body.clone(), &[]));
+        let mut function = changer.function;
+        function.body = changed;
+        function
+    }
 }
 
-struct Changer {
+struct Changer<'p, 'f> {
+    plan: &'p Plan<'f>,
     function: Function,
     points: Vec<Point>,
     /// Where the thread stores its next entry, and its last one.
     next: Reg,
     last: Reg,
     word: Reg,
-    /// Registers whose values depend on the order of threads, or on time: nothing is recorded of them.
-    loose: HashSet<Reg>,
-    /// Accumulators of multiplies that have not been waited for.
-    sums: Vec<(Reg, SourceSite, Kind)>,
+    /// The number of the next statement.
+    node: usize,
+    /// Points after the blocks whose conditions their own statements change.
+    late: Vec<Point>,
 }
 
-impl Changer {
-    fn new(mut function: Function) -> Self {
+impl<'p, 'f> Changer<'p, 'f> {
+    fn new(plan: &'p Plan<'f>) -> Self {
+        let mut function = plan.function.clone();
+        function.body = Vec::new();
         let [next, last, word] = [Type::U64, Type::U64, Type::U32].map(|ty| register(&mut function, ty));
-        let loose = loose(&function.body);
-        Self { function, points: Vec::new(), next, last, word, loose, sums: Vec::new() }
+        Self { plan, function, points: Vec::new(), next, last, word, node: 0, late: Vec::new() }
     }
 
     /// Finds the thread's part of the record.
@@ -149,11 +186,14 @@ impl Changer {
     fn block(&mut self, block: Vec<Statement>, guards: &[Reg]) -> Vec<Statement> {
         let mut made = Vec::new();
         for statement in block {
+            let node = self.node;
+            self.node += 1;
             match statement {
                 // The kernel runs alone, and stores before it would wait for others.
                 Statement::Inst { inst: Inst::GridDependency { .. }, .. } => {}
                 Statement::Inst { inst, site } => {
-                    let after = self.after(&inst, &site, guards);
+                    let (before, after) = self.around(node, &inst, &site, guards);
+                    made.extend(before);
                     made.push(Statement::Inst { inst, site });
                     made.extend(after);
                 }
@@ -161,6 +201,10 @@ impl Changer {
                     let inner: Vec<Reg> = guards.iter().copied().chain(of(cond)).collect();
                     let [then, otherwise] = [then, otherwise].map(|block| self.block(block, &inner));
                     made.push(Statement::If { cond, then, otherwise, site });
+                    let is_guard =
+                        |point: &mut Point| of(point.value).is_some_and(|reg| !guards.contains(&reg));
+                    let late: Vec<Point> = self.late.extract_if(.., is_guard).collect();
+                    made.extend(late.into_iter().flat_map(|point| self.store(point)));
                 }
                 Statement::Loop { body, site } => {
                     made.push(Statement::Loop { body: self.block(body, guards), site });
@@ -179,52 +223,75 @@ impl Changer {
         made
     }
 
-    /// What follows an instruction.
-    fn after(&mut self, inst: &Inst, site: &SourceSite, guards: &[Reg]) -> Vec<Statement> {
-        let operands = inst.operands();
-        let kind = kind(inst);
+    /// What stands before and after an instruction.
+    fn around(
+        &mut self,
+        node: usize,
+        inst: &Inst,
+        site: &SourceSite,
+        guards: &[Reg],
+    ) -> (Vec<Statement>, Vec<Statement>) {
+        let plan = self.plan;
+        let mut before = Vec::new();
+        for &(reg, by) in plan.sums.get(&node).map_or(&[][..], Vec::as_slice) {
+            let Some(Statement::Inst { inst, site }) = plan.flow.nodes.get(by).map(|node| node.statement)
+            else {
+                continue;
+            };
+            if !plan.timed.regs.contains(&reg) {
+                let (kind, name) = (kind(inst), inst.name().to_owned());
+                let (node, site, reads) = (by, site.clone(), Vec::new());
+                let value = Operand::Reg(reg);
+                let point = Point { node, value, site, name, kind, reads, access: None, timed: false };
+                before.extend(self.store(point));
+            }
+        }
         if matches!(inst, Inst::Wgmma { .. }) {
-            // They are the device's until they have been waited for.
-            self.sums.extend(operands.writes.iter().map(|(reg, _)| (*reg, site.clone(), kind)));
-            return Vec::new();
+            return (before, Vec::new());
         }
-        if let Inst::WgmmaWait { pending: 0 } = inst {
-            let sums = core::mem::take(&mut self.sums);
-            let mut seen = HashSet::new();
-            let sums = sums.into_iter().rev().filter(|(reg, ..)| seen.insert(*reg)).collect::<Vec<_>>();
-            return sums
-                .into_iter()
-                .flat_map(|(reg, site, kind)| {
-                    let (name, reads) = ("wgmma.mma_async".to_owned(), Vec::new());
-                    self.store(Point { reg, site, name, kind, reads })
-                })
-                .collect();
-        }
-        let writes = operands.writes.iter().map(|(reg, _)| *reg);
-        // A guard that its own instruction changes no longer says which threads have executed it.
-        if writes.clone().any(|reg| guards.contains(&reg) || self.loose.contains(&reg)) {
-            return Vec::new();
-        }
+        let operands = inst.operands();
         let reads: Vec<Reg> = operands
             .reads
             .iter()
             .filter_map(|(operand, _)| of(*operand))
             .chain(guards.iter().copied())
             .collect();
-        if reads.iter().any(|reg| self.loose.contains(reg)) {
-            return Vec::new();
+        let timed = plan.timed.nodes.contains(&node);
+        let is_loose = timed || reads.iter().any(|reg| plan.timed.regs.contains(reg));
+        let mut access = access(inst);
+        let point = |value, kind, access| {
+            let (site, name, reads) = (site.clone(), inst.name().to_owned(), reads.clone());
+            Point { node, value, site, name, kind, reads, access, timed }
+        };
+        if let Some(mut access) = access.take_if(|access| access.writes) {
+            // The rounds of a poll are not counted.
+            let is_poll = timed && !operands.writes.is_empty() && plan.flow.repeats(node, &plan.timed.nodes);
+            if is_loose {
+                access.varies.get_or_insert("what it writes depends on time");
+            }
+            if !is_poll {
+                before.extend(self.store(point(access.address.base, Kind::Writes, Some(access))));
+            }
         }
-        writes
-            .flat_map(|reg| {
-                let (site, name, reads) = (site.clone(), inst.name().to_owned(), reads.clone());
-                self.store(Point { reg, site, name, kind, reads })
-            })
-            .collect()
+        let mut after = Vec::new();
+        for (reg, _) in operands.writes {
+            if is_loose || plan.timed.regs.contains(&reg) {
+                continue;
+            }
+            let point = point(Operand::Reg(reg), kind(inst), access.take());
+            // A guard that its own instruction changes no longer says which threads have executed it.
+            if guards.contains(&reg) {
+                self.late.push(point);
+            } else {
+                after.extend(self.store(point));
+            }
+        }
+        (before, after)
     }
 
-    /// Stores a register.
+    /// Stores a register or a number.
     fn store(&mut self, point: Point) -> Vec<Statement> {
-        let (reg, site) = (point.reg, point.site.clone());
+        let (value, site) = (point.value, point.site.clone());
         self.points.push(point);
         let number = self.points.len() as u64;
         let base = Operand::Reg(self.next);
@@ -235,13 +302,13 @@ impl Changer {
             address: Address { base, offset },
         };
         let mut insts = vec![at(0, Type::U32, Operand::Imm(number))];
-        let ty = self.function.registers[reg.0 as usize];
+        let ty = of(value).map_or(Type::U64, |reg| self.function.registers[reg.0 as usize]);
         if ty == Type::Pred {
-            let (a, b, cond) = (Operand::Imm(1), Operand::Imm(0), Operand::Reg(reg));
+            let (a, b, cond) = (Operand::Imm(1), Operand::Imm(0), value);
             insts.push(Inst::Select { ty: Type::U32, dst: self.word, a, b, cond });
             insts.push(at(8, Type::U32, Operand::Reg(self.word)));
         } else {
-            insts.push(at(8, ty.untyped(), Operand::Reg(reg)));
+            insts.push(at(8, ty.untyped(), value));
         }
         insts.push(sum(self.next, self.next, ENTRY as u64));
         let (a, b) = (Operand::Reg(self.next), Operand::Reg(self.last));

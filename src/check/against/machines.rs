@@ -3,10 +3,10 @@
 use emulator::{Failure, Memory, Warnings};
 use kernel::{Buffer, Engine};
 use ptx::Function;
-use ptx::abi::{Argument, Grid};
+use ptx::abi::Grid;
 
-use super::instrument::{Window, instrumented};
-use super::{BufferDifference, Recorded, exact};
+use super::instrument::{Plan, Window};
+use super::{BufferDifference, Recorded};
 use crate::check::CheckError;
 use crate::check::launch::{Argument as Given, Expect};
 use crate::check::place::Placed;
@@ -23,6 +23,22 @@ pub(super) struct Machines<'a> {
     buffers: Vec<Buffer>,
     /// The emulator's memory.
     memory: Memory,
+}
+
+/// The elements of a buffer that differ.
+pub(super) struct Differing {
+    /// The buffer's address in the emulator.
+    base: u64,
+    size: usize,
+    elements: Vec<usize>,
+}
+
+impl Differing {
+    /// The address of each, and its bytes.
+    pub(super) fn elements(&self) -> impl Iterator<Item = (u64, u64)> {
+        let size = self.size as u64;
+        self.elements.iter().map(move |&element| (self.base + element as u64 * size, size))
+    }
 }
 
 impl<'a> Machines<'a> {
@@ -79,14 +95,14 @@ impl<'a> Machines<'a> {
 
     /// Runs a kernel on both machines.
     pub(super) fn run(&mut self, kernel: usize) -> Result<(), CheckError> {
-        let grid = Grid { ctas: self.trial.launch.kernels[kernel].grid };
-        emulate(&self.trial.programs[kernel], grid, &self.trial.placed.arguments[kernel], &self.memory)?;
+        let grid = grid_of(self.trial, kernel);
+        emulate(self.trial, kernel, &self.trial.programs[kernel], &self.memory)?;
         self.device.launch(&self.programs[kernel], grid, &self.placed.arguments[kernel])?;
         Ok(())
     }
 
     /// The buffers that differ.
-    pub(super) fn differences(&mut self) -> Result<Vec<BufferDifference>, CheckError> {
+    pub(super) fn differences(&mut self) -> Result<Vec<(BufferDifference, Differing)>, CheckError> {
         let mut differences = Vec::new();
         for (number, buffer) in self.trial.launch.buffers.iter().enumerate() {
             if matches!(buffer.expect, Expect::Anything) {
@@ -122,13 +138,14 @@ impl<'a> Machines<'a> {
                 let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
                 format!("{} (0x{digits})", buffer.element.value(bytes))
             };
-            differences.push(BufferDifference {
+            let told = BufferDifference {
                 buffer: buffer.name.clone(),
                 element: buffer.index(first as u64),
                 on_device: told(device),
                 emulated: told(&emulated.bytes),
                 count: (wrong.len() as u64, buffer.count()),
-            });
+            };
+            differences.push((told, Differing { base, size, elements: wrong }));
         }
         Ok(differences)
     }
@@ -137,13 +154,13 @@ impl<'a> Machines<'a> {
     pub(super) fn record(
         &mut self,
         (kernel, launch): (usize, u32),
-        (before, function): (&[Vec<u8>], &Function),
+        (before, plan): (&[Vec<u8>], &Plan<'_>),
         window: &Window,
     ) -> Result<Recorded, CheckError> {
         let bytes = window.bytes();
         let (given, file) =
             (&self.trial.launch.kernels[kernel].arguments, &self.trial.launch.kernels[kernel].file);
-        let grid = Grid { ctas: self.trial.launch.kernels[kernel].grid };
+        let grid = grid_of(self.trial, kernel);
         // The emulator comes to the same bits again.
         let mut memory = self.trial.placed.memory()?;
         for number in 1..=launch {
@@ -154,19 +171,19 @@ impl<'a> Machines<'a> {
                 if (number, index) == (launch, kernel) {
                     break;
                 }
-                emulate(earlier, grid_of(self.trial, index), &self.trial.placed.arguments[index], &memory)?;
+                emulate(self.trial, index, earlier, &memory)?;
             }
         }
         let record = memory.allocate(bytes);
-        let changed = program(&instrumented(function, record, window), given, file)?;
+        let changed = program(&plan.instrumented(record, window), given, file)?;
         let changed = emulator::Program::new(changed.function());
-        emulate(&changed, grid, &self.trial.placed.arguments[kernel], &memory)?;
+        emulate(self.trial, kernel, &changed, &memory)?;
         let emulated = memory.read(record, bytes)?;
         for (buffer, bytes) in self.buffers.iter().zip(before) {
             self.device.write(*buffer, bytes)?;
         }
         let record = self.device.upload(&vec![0; bytes])?;
-        let changed = program(&instrumented(function, record.address, window), given, file)?;
+        let changed = program(&plan.instrumented(record.address, window), given, file)?;
         let ran = self.device.launch(&changed, grid, &self.placed.arguments[kernel]);
         let device = ran.and_then(|_| self.device.read(Buffer { address: record.address, bytes }));
         self.device.free(record)?;
@@ -188,17 +205,18 @@ fn program(function: &Function, given: &[Given], file: &str) -> Result<kernel::P
     kernel::Program::new(function).map_err(|error| CheckError::Verify { file: file.to_owned(), error })
 }
 
-/// Runs a program in the emulator, in its plain order.
+/// Runs a program, in place of a kernel or its own, in the emulator, in its plain order.
 fn emulate(
+    trial: &Trial<'_>,
+    kernel: usize,
     program: &emulator::Program,
-    grid: Grid,
-    arguments: &[Argument],
     memory: &Memory,
 ) -> Result<(), CheckError> {
     // What is debatable is no reason not to compare.
     let warnings = Warnings::new();
-    let options = emulator::Options { warnings: Some(&warnings), lowest_elected: true, ..exact() };
-    match program.launch(grid, arguments, memory, &options) {
+    let options =
+        emulator::Options { numerics: emulator::Numerics::Exact, ..trial.bearing(kernel, &warnings) };
+    match program.launch(grid_of(trial, kernel), &trial.placed.arguments[kernel], memory, &options) {
         Ok(_) => Ok(()),
         Err(Failure::Trap(trap)) => Err(CheckError::Faulty(trap)),
         Err(Failure::Emulator(error)) => Err(error.into()),

@@ -57,7 +57,7 @@ impl fmt::Display for Comparison {
             None => writeln!(f, "first     nothing differs before statements whose results may differ:")?,
         }
         for Excuse { spot, why, threads } in &self.excused {
-            writeln!(f, "may       {}: {why}; other bits in {threads} threads", place(spot))?;
+            writeln!(f, "may       {}: {why}; in {threads} threads", place(spot))?;
         }
         Ok(())
     }

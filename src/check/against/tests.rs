@@ -1,17 +1,21 @@
 //! The emulator is the device, with an instruction that computes something else.
 
+use std::collections::BTreeSet;
+
 use kernel::{Call, Emulator, Engine, GemmProblem, Gpu};
 use ptx::abi::Argument;
 use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, Inst};
 
 use super::follow::Follower;
-use super::instrument::{Window, points};
+use super::instrument::{Plan, Window};
 use super::machines::Machines;
 use super::{Comparison, ENTRY, against};
 use crate::check::broken::Broken;
 use crate::check::launch::{Argument as Given, Content, Map, MapKind, Pointer};
 use crate::check::run::{Trial, read};
 use crate::check::{Buffer as Described, Element, Kernel, Launch, skipped};
+
+mod time;
 
 /// An emulator whose addresses are others than those of the one that it is compared with.
 fn other() -> Emulator {
@@ -146,9 +150,10 @@ fn followed(launch: &Launch, device: &mut dyn Engine) -> (Follower, usize) {
     let all = u64::from(grid.iter().product::<u32>() * functions[0].threads());
     let window = Window { first: 0, count: all, capacity: 1 << 12, grid, all };
     let before = machines.device_memory().expect("memory");
-    let recorded = machines.record((0, 1), (&before, &functions[0]), &window).expect("both run");
+    let plan = Plan::new(&functions[0], &BTreeSet::new());
+    let recorded = machines.record((0, 1), (&before, &plan), &window).expect("both run");
     let mut follower = Follower::default();
-    follower.follow(&points(&functions[0]), &window, &recorded);
+    follower.follow(&plan.points(), &window, &recorded);
     let entries =
         recorded.emulated.chunks_exact(ENTRY).filter(|entry| entry[0] != 0 || entry[1] != 0).count();
     (follower, entries)
