@@ -227,6 +227,21 @@ impl RawKernel {
         let number = |(i, argument): (usize, RawArgument)| {
             argument.argument().map_err(|why| wrong(&format!("argument {i}"), why))
         };
+        for (key, given, most, together) in [
+            ("grid", Some(self.grid), [u32::MAX >> 1, 65535, 65535], u64::MAX),
+            ("threads", self.threads, [1024, 1024, 64], 1024),
+            ("cluster", self.cluster, [8, 8, 8], 8),
+        ] {
+            let Some(given) = given else { continue };
+            let all = given.iter().fold(1_u64, |all, &one| all.saturating_mul(one.into()));
+            if all == 0 || all > together || given.iter().zip(most).any(|(&one, most)| one > most) {
+                let [x, y, z] = most;
+                let whole =
+                    if together == u64::MAX { String::new() } else { format!(", {together} together,") };
+                let why = format!("is {given:?}; x from 1 to {x}, y to {y} and z to {z}{whole} were needed");
+                return Err(wrong(key, why));
+            }
+        }
         Ok(Kernel {
             file: self.ptx,
             text: String::new(),
@@ -274,6 +289,13 @@ impl RawBuffer {
         ];
         let content =
             only(contents, "`zeros`, `random`, `range`, `file` and `hex`")?.unwrap_or(Content::Unwritten);
+        let holds = content != Content::Unwritten || !self.pointers.is_empty();
+        if self.unchanged && !holds && self.tensor_maps.is_empty() && self.im2col_maps.is_empty() {
+            return Err(
+                "`unchanged` is of what it holds: `zeros`, `random`, `range`, `file` or `hex` was needed"
+                    .into(),
+            );
+        }
         if let Content::Random { low, high, .. } = content
             && !(low <= high && low.is_finite() && high.is_finite())
         {

@@ -184,8 +184,18 @@ fn message(trap: &Trap, placed: &Placed<'_>) -> String {
     if let Some((name, offset)) = address(&trap.fault).and_then(|address| placed.owner(address)) {
         text += &format!("\nthe address is byte {offset} of buffer `{name}`");
     }
+    if let Fault::GlobalOutOfBounds { address, near: Some((near, _)), .. } = trap.fault
+        && address - near < NEAR
+        && let Some((name, offset)) = placed.owner(near)
+    {
+        let at = address - near + offset;
+        text += &format!("\nthe nearest buffer before it is `{name}`, of which it would be byte {at}");
+    }
     text
 }
+
+/// Bytes after a buffer at which an access may have been meant for it.
+const NEAR: u64 = 1 << 24;
 
 /// The global address that a fault is about.
 fn address(fault: &Fault) -> Option<u64> {
@@ -198,9 +208,6 @@ fn address(fault: &Fault) -> Option<u64> {
     | Fault::GlobalUnfenced { address, .. }
     | Fault::Tensor(TensorFault::MapUnfenced { address, .. } | TensorFault::MapInFlight { address })) = fault
     else {
-        if let Fault::GlobalOutOfBounds { near: Some((address, _)), .. } = fault {
-            return Some(*address);
-        }
         return None;
     };
     Some(*address)

@@ -300,7 +300,10 @@ impl<'l> Placed<'l> {
         let number = self.launch.buffers.iter().position(|buffer| buffer.name == *name);
         let place = number.and_then(|number| self.buffers.get(number));
         let place = place.ok_or_else(|| CheckError::Argument(format!("there is no buffer `{name}`")))?;
-        Ok(place.address + pointer.offset)
+        let address = place.address.checked_add(pointer.offset);
+        address.ok_or_else(|| {
+            CheckError::Argument(format!("offset {} in buffer `{name}` is no address", pointer.offset))
+        })
     }
 
     /// A tensor map with its address.

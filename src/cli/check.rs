@@ -62,7 +62,19 @@ fn run(given: &Given) -> Result<(), Failure> {
     if is_against {
         return against(&paths, description.as_deref());
     }
-    [&json, &sarif, &trace, &svg, &kept].into_iter().flatten().try_for_each(|path| files::writable(path))?;
+    let outputs: Vec<&PathBuf> = [&json, &sarif, &trace, &svg, &kept].into_iter().flatten().collect();
+    let beside: Vec<PathBuf> = paths.iter().map(|path| path.with_extension("launch.toml")).collect();
+    let inputs = paths.iter().chain(&beside).chain(&description).filter_map(|path| path.canonicalize().ok());
+    let inputs: Vec<PathBuf> = inputs.collect();
+    for (number, output) in outputs.iter().enumerate() {
+        if output.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
+            refuse!("{} is read, and would be overwritten: another file was needed", output.display());
+        }
+        if output.as_os_str() != "-" && outputs[..number].contains(output) {
+            refuse!("{} would be written twice: a file for each report was needed", output.display());
+        }
+    }
+    outputs.iter().try_for_each(|path| files::writable(path))?;
     let mut known = match &baseline {
         Some(path) => parsed(path)?,
         None => Baseline::default(),

@@ -132,6 +132,10 @@ impl Machine<'_> {
             Target::Shared(cta, offset) => {
                 let cta_state = &mut self.ctas[cta];
                 let old = cta_state.shared.load(offset, bytes).map(from_bytes);
+                if matches!(act, Act::Store(_)) {
+                    // A store may be the first write: what was there is not read.
+                    let _unwritten = cta_state.shared.noticed();
+                }
                 let (value, new, seen) = step(cta_state.races.word(offset), old)?;
                 if let Some(new) = new {
                     cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
