@@ -223,8 +223,7 @@ fn search(
             threads,
         };
         comparison.silent = follower.is_silent;
-        comparison.excused =
-            follower.excused().map(|(point, (why, threads))| excuse((point, why, threads))).collect();
+        comparison.excused = follower.excused().map(excuse).collect();
         if comparison.origin.is_none() {
             let all: Vec<(u64, u64)> = differing.iter().flat_map(Differing::elements).collect();
             let written = words.excuses(&plan.flow, &all).into_iter().flatten();
