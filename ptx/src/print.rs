@@ -53,11 +53,14 @@ impl<'a> Printer<'a> {
         let name = function.target.name();
         let _ = writeln!(self.out, ".version {major}.{minor}\n.target {name}\n.address_size 64\n");
         let [variables, dynamic] = SHARED;
+        let mut alignment = SHARED_ALIGNMENT;
         if function.static_shared > 0 {
             let bytes = function.static_shared;
             let _ = writeln!(self.out, ".shared .align {SHARED_ALIGNMENT} .b8 {variables}[{bytes}];");
+            // It begins where the variables end.
+            alignment = alignment.min(1 << bytes.trailing_zeros());
         }
-        let _ = writeln!(self.out, ".extern .shared .align {SHARED_ALIGNMENT} .b8 {dynamic}[];\n");
+        let _ = writeln!(self.out, ".extern .shared .align {alignment} .b8 {dynamic}[];\n");
         let _ = writeln!(self.out, ".visible .entry {}(", function.name);
         for (i, param) in function.params.iter().enumerate() {
             let comma = if i + 1 < function.params.len() { "," } else { "" };

@@ -13,6 +13,7 @@ mod memory;
 mod report;
 mod sums;
 mod timed;
+mod version;
 
 use std::collections::BTreeSet;
 
@@ -47,6 +48,10 @@ pub struct Comparison {
     pub excused: Vec<Excuse>,
     /// Whether the device has recorded nothing where the emulator has.
     pub silent: bool,
+    /// Whether registers could not be compared, because the kernel fails on the device when it is changed to record them.
+    pub is_unrecorded: bool,
+    /// What else there is to say: a text that was compiled as of another version, registers that cannot be compared.
+    pub notes: Vec<String>,
 }
 
 /// A buffer that differs.
@@ -128,6 +133,8 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
         origin: None,
         excused: Vec::new(),
         silent: false,
+        is_unrecorded: false,
+        notes: Vec::new(),
     };
     let mut machines = Machines::new(&trial, &functions, device)?;
     for number in 1..=launch.launches {
@@ -135,6 +142,7 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
         for (kernel, function) in functions.iter().enumerate() {
             let before = machines.device_memory()?;
             machines.run(kernel)?;
+            comparison.notes.append(&mut machines.notes);
             let differences = machines.differences()?;
             if !differences.is_empty() {
                 comparison.after = Some((kernel, number));
@@ -143,7 +151,16 @@ pub fn against(launch: &Launch, device: &mut dyn Engine) -> Result<Comparison, C
                 let mut repeat = |plan: &Plan<'_>, window: &Window| {
                     machines.record((kernel, number), (&before, plan), window)
                 };
-                search((&trial, kernel, function), &differing, &mut repeat, &mut comparison)?;
+                match search((&trial, kernel, function), &differing, &mut repeat, &mut comparison) {
+                    // The buffers have been compared all the same.
+                    Err(CheckError::Engine(error)) => {
+                        comparison.is_unrecorded = true;
+                        comparison.notes.push(format!(
+                            "registers cannot be compared: changed to record them, the kernel fails on the device: {error}"
+                        ));
+                    }
+                    other => other?,
+                }
                 return Ok(comparison);
             }
         }
@@ -206,8 +223,7 @@ fn search(
             threads,
         };
         comparison.silent = follower.is_silent;
-        comparison.excused =
-            follower.excused().map(|(point, (why, threads))| excuse((point, why, threads))).collect();
+        comparison.excused = follower.excused().map(excuse).collect();
         if comparison.origin.is_none() {
             let all: Vec<(u64, u64)> = differing.iter().flat_map(Differing::elements).collect();
             let written = words.excuses(&plan.flow, &all).into_iter().flatten();

@@ -146,9 +146,14 @@ impl Follower {
         self.computed.clone().or_else(others)
     }
 
-    /// The statements whose results may differ and do: why, and in how many threads.
-    pub(super) fn excused(&self) -> impl Iterator<Item = (&Point, (&'static str, u64))> {
-        self.excused.values().map(|(point, why, threads)| (point, (*why, *threads)))
+    /// The statements whose results may differ and do: why, and in how many threads, for the register that differs in most.
+    pub(super) fn excused(&self) -> impl Iterator<Item = (&Point, &'static str, u64)> {
+        let mut all: BTreeMap<usize, (&Point, &'static str, u64)> = BTreeMap::new();
+        for (point, why, threads) in self.excused.values() {
+            let (.., most) = all.entry(point.node).or_insert((point, why, 0));
+            *most = (*most).max(*threads);
+        }
+        all.into_values()
     }
 }
 

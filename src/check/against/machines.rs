@@ -6,7 +6,7 @@ use ptx::Function;
 use ptx::abi::Grid;
 
 use super::instrument::{Plan, Window};
-use super::{BufferDifference, Recorded};
+use super::{BufferDifference, Recorded, version};
 use crate::check::CheckError;
 use crate::check::launch::{Argument as Given, Expect};
 use crate::check::place::Placed;
@@ -23,6 +23,8 @@ pub(super) struct Machines<'a> {
     buffers: Vec<Buffer>,
     /// The emulator's memory.
     memory: Memory,
+    /// What was done otherwise on the device.
+    pub(super) notes: Vec<String>,
 }
 
 /// The elements of a buffer that differ.
@@ -68,7 +70,7 @@ impl<'a> Machines<'a> {
         for ((_, image), buffer) in placed.images().zip(&buffers) {
             device.write(*buffer, &image)?;
         }
-        Ok(Self { trial, device, programs, placed, buffers, memory })
+        Ok(Self { trial, device, programs, placed, buffers, memory, notes: Vec::new() })
     }
 
     /// Writes again what buffers hold before a launch.
@@ -97,6 +99,16 @@ impl<'a> Machines<'a> {
     pub(super) fn run(&mut self, kernel: usize) -> Result<(), CheckError> {
         let grid = grid_of(self.trial, kernel);
         emulate(self.trial, kernel, &self.trial.programs[kernel], &self.memory)?;
+        let launched = self.device.launch(&self.programs[kernel], grid, &self.placed.arguments[kernel]);
+        let Err(error) = launched else { return Ok(()) };
+        let supported = version::supported(&error.to_string(), &self.device.describe());
+        let lower = supported.and_then(|to| Some((to, version::lowered(self.programs[kernel].text(), to)?)));
+        let Some(((major, minor), (text, (had, of)))) = lower else { return Err(error.into()) };
+        self.programs[kernel] = self.programs[kernel].clone().with_text(&text);
+        let file = &self.trial.launch.kernels[kernel].file;
+        self.notes.push(format!(
+            "{file} is of PTX {had}.{of}, which the device does not read: it was compiled as of PTX {major}.{minor}"
+        ));
         self.device.launch(&self.programs[kernel], grid, &self.placed.arguments[kernel])?;
         Ok(())
     }

@@ -13,6 +13,9 @@ impl fmt::Display for Comparison {
             writeln!(f, "kernel    {kernel} of {file}")?;
         }
         writeln!(f, "device    {}", self.device)?;
+        for note in &self.notes {
+            writeln!(f, "note      {note}")?;
+        }
         let Some((kernel, launch)) = self.after else {
             return writeln!(f, "equal     every bit of every buffer after each kernel");
         };
@@ -48,6 +51,8 @@ impl fmt::Display for Comparison {
             None if self.silent => {
                 writeln!(f, "first     the device has recorded nothing: it does not execute the kernel")?;
             }
+            // The note says why nothing was found.
+            None if self.is_unrecorded => {}
             None if self.excused.is_empty() => {
                 writeln!(
                     f,

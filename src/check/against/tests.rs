@@ -15,6 +15,7 @@ use crate::check::launch::{Argument as Given, Content, Map, MapKind, Pointer};
 use crate::check::run::{Trial, read};
 use crate::check::{Buffer as Described, Element, Kernel, Launch, skipped};
 
+mod refuse;
 mod time;
 
 /// An emulator whose addresses are others than those of the one that it is compared with.

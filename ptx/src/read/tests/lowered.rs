@@ -2,6 +2,7 @@
 
 use super::printed::again;
 use crate::module_text;
+use crate::read::{Launch, Module};
 
 const REGISTERS: &str =
     ".reg .pred %p<5>; .reg .b16 %h<5>; .reg .b32 %r<10>; .reg .f32 %f<5>; .reg .b64 %d<9>; .reg .f64 %e<4>;";
@@ -261,3 +262,17 @@ const FORMS: &[(&str, &str)] = &[
         "mov.u32 v_x, %laneid; mov.b32 v_y, 1; mov.b32 v_z, 2; mov.b32 v_w, v_x; st.global.v4.b32 [%d0], {v_x, v_y, v_z, v_w};",
     ),
 ];
+
+/// A variable that is a name for all of shared memory: what lies beyond it is at the same distance from it in the text.
+#[test]
+fn dynamic_shared_memory_begins_where_the_variables_end() {
+    let text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.reqntid 32, 1, 1\n{ .shared .align 16 .b8 one; .reg .b32 %r<3>;\n\
+        mov.u32 %r1, one;\nmov.u32 %r2, one+512;\nst.shared.u32 [one+1024], %r1;\nret; }";
+    let module = Module::parse(text, "k").expect("read");
+    let launch = Launch { shared_bytes: 2048, ..Launch::default() };
+    let function = module.entry("k", &launch).expect("an entry");
+    assert_eq!((function.static_shared, function.all_shared()), (16, 2064));
+    let printed = module_text(&function.verify().expect("legal"));
+    assert!(printed.contains(".extern .shared .align 16 .b8 dynamic_shared[];"), "{printed}");
+    assert!(printed.contains("dynamic_shared+496;") && printed.contains("dynamic_shared+1008"), "{printed}");
+}

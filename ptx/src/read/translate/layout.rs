@@ -23,6 +23,9 @@ pub(super) struct Layout {
     pub(super) globals: Vec<(At, param::Variable)>,
 }
 
+/// Least alignment of dynamic shared memory after variables: where it begins is one place, here and in the printed text, whatever reaches
+/// it from a variable before it.
+const LEAST: u64 = 16;
 /// More shared or local memory than there is, so that sums of sizes stay small.
 const MOST: u64 = 1 << 30;
 
@@ -32,7 +35,7 @@ impl Layout {
         let used = used(text, entry);
         let mut layout = Self::default();
         let mut end = 0u64;
-        let mut dynamic = 1;
+        let mut dynamic = LEAST;
         let functions = text.functions.iter().filter(|function| {
             core::ptr::eq(*function, entry) || !function.entry && used.contains(function.name.text)
         });
