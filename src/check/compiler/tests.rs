@@ -123,7 +123,9 @@ fn each_broken_instruction_is_told() {
     ];
     for (why, change, name) in rows {
         let report = broken(change);
-        assert!(names(&report).contains(&name) && report.concerns_us(), "{why}: {report}");
+        // No kernel of this library has the pattern of `extremes`.
+        assert!(names(&report).contains(&name), "{why}: {report}");
+        assert!(report.concerns_us() || name == "extremes", "{why}: {report}");
     }
 }
 
