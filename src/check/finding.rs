@@ -184,12 +184,10 @@ fn message(trap: &Trap, placed: &Placed<'_>) -> String {
     if let Some((name, offset)) = address(&trap.fault).and_then(|address| placed.owner(address)) {
         text += &format!("\nthe address is byte {offset} of buffer `{name}`");
     }
-    if let Fault::GlobalOutOfBounds { address, near: Some((near, _)), .. } = trap.fault
-        && address - near < NEAR
-        && let Some((name, offset)) = placed.owner(near)
+    if let Fault::GlobalOutOfBounds { address, .. } = trap.fault
+        && let Some((name, offset)) = placed.nearest(address).filter(|(_, offset)| *offset < NEAR)
     {
-        let at = address - near + offset;
-        text += &format!("\nthe nearest buffer before it is `{name}`, of which it would be byte {at}");
+        text += &format!("\nit would be byte {offset} of buffer `{name}`, the nearest before it");
     }
     text
 }

@@ -251,6 +251,14 @@ impl<'l> Placed<'l> {
         Some((&buffer.name, address - place.address))
     }
 
+    /// The last buffer that begins at an address or before it, and the byte of it that the address would be.
+    pub(super) fn nearest(&self, address: u64) -> Option<(&str, u64)> {
+        let all = self.launch.buffers.iter().zip(&self.buffers);
+        let before = all.filter(|(_, place)| place.address <= address);
+        let (buffer, place) = before.max_by_key(|(_, place)| place.address)?;
+        Some((&buffer.name, address - place.address))
+    }
+
     /// What a buffer holds at first.
     fn content(&self, buffer: &Buffer) -> Result<Option<Vec<u8>>, CheckError> {
         let (element, count) = (buffer.element, buffer.count());

@@ -263,6 +263,11 @@ fn what_matters_to_nobody_is_a_warning() {
             error("shared-race"),
         ),
         (
+            "a store with an order is the first write of a word",
+            "st.volatile.shared.u32 [%r2], %r1;\nst.global.b32 [%rd2], %r1;",
+            None,
+        ),
+        (
             "two warps store the same, and then what differs, with one statement",
             "and.b32 %r4, %r1, 32;\nmov.u32 %r5, 0;\nLOOP:\nmul.lo.u32 %r6, %r4, %r5;\nst.shared.b32 [all], %r6;\nadd.u32 %r5, %r5, 1;\n\
              setp.lt.u32 %p1, %r5, 2;\n@%p1 bra LOOP;\nst.global.b32 [%rd2], %r1;",

@@ -105,6 +105,12 @@ fn mistakes_are_named() {
         ("launches = 3", "launches = 0", "launches: it is 0"),
         ("grid = [4, 2, 1]", "", "grid: it is missing"),
         ("grid = [4, 2, 1]", "grid = [4, 2]", "array of length 3"),
+        (
+            "grid = [4, 2, 1]",
+            "grid = [4, 65536, 1]",
+            "grid: is [4, 65536, 1]; x from 1 to 2147483647, y to 65535",
+        ),
+        ("threads = [128, 1, 1]", "threads = [1024, 2, 1]", "threads: is [1024, 2, 1]; x from 1 to 1024"),
         ("\"hang\"", "\"hangs\"", "there is no rule `hangs`"),
         ("120-140", "140-120", "`140-120` is no line"),
         ("element = \"bf16\"\nshape", "element = \"half\"\nshape", "unknown variant `half`"),
