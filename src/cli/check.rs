@@ -62,19 +62,7 @@ fn run(given: &Given) -> Result<(), Failure> {
     if is_against {
         return against(&paths, description.as_deref());
     }
-    let outputs: Vec<&PathBuf> = [&json, &sarif, &trace, &svg, &kept].into_iter().flatten().collect();
-    let beside: Vec<PathBuf> = paths.iter().map(|path| path.with_extension("launch.toml")).collect();
-    let inputs = paths.iter().chain(&beside).chain(&description).filter_map(|path| path.canonicalize().ok());
-    let inputs: Vec<PathBuf> = inputs.collect();
-    for (number, output) in outputs.iter().enumerate() {
-        if output.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
-            refuse!("{} is read, and would be overwritten: another file was needed", output.display());
-        }
-        if output.as_os_str() != "-" && outputs[..number].contains(output) {
-            refuse!("{} would be written twice: a file for each report was needed", output.display());
-        }
-    }
-    outputs.iter().try_for_each(|path| files::writable(path))?;
+    can_be_written([&json, &sarif, &trace, &svg, &kept], paths.iter().chain(&description))?;
     let mut known = match &baseline {
         Some(path) => parsed(path)?,
         None => Baseline::default(),
@@ -210,6 +198,25 @@ fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
 
 fn pretty(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::environment)
+}
+
+/// Refuses reports that cannot be written, or would be written over each other or over what is read.
+fn can_be_written<'a>(
+    outputs: [&Option<PathBuf>; 5],
+    inputs: impl Iterator<Item = &'a PathBuf>,
+) -> Result<(), Failure> {
+    let outputs: Vec<&PathBuf> = outputs.into_iter().flatten().collect();
+    let inputs = inputs.flat_map(|path| [path.clone(), path.with_extension("launch.toml")]);
+    let inputs: Vec<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
+    for (number, output) in outputs.iter().enumerate() {
+        if output.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
+            refuse!("{} is read, and would be overwritten: another file was needed", output.display());
+        }
+        if output.as_os_str() != "-" && outputs[..number].contains(output) {
+            refuse!("{} would be written twice: a file for each report was needed", output.display());
+        }
+    }
+    outputs.iter().try_for_each(|path| files::writable(path))
 }
 
 /// What `--json` writes.

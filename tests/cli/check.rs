@@ -193,6 +193,12 @@ fn what_is_not_read_is_refused_with_its_place() {
                 &["`exchange` has 1 parameters, 2 arguments were given"],
             ),
             ("a file", &[&right, "--launch", &data], &["none.bin"]),
+            ("a report over a kernel", &[&right, "--json", &right], &["is read, and would be overwritten"]),
+            (
+                "two reports",
+                &[&right, "--json", "x.json", "--sarif", "x.json"],
+                &["x.json would be written twice"],
+            ),
             (
                 "one launch of two",
                 &[&right, &alone, "--launch", &key],
