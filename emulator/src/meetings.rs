@@ -1,7 +1,7 @@
 //! Which statements meet: they access the same bytes, one of them writes, and no barrier, mbarrier or group of copies or multiplies keeps
 //! them apart.
 //!
-//! This is a second reading of a run, without the code and the clocks of [`crate::race`], and a coarser one. It knows barriers, mbarriers,
+//! This is a second reading of a run, without the clocks and the records of [`crate::race`], and a coarser one. It knows barriers, mbarriers,
 //! `bar.warp.sync` and the waits for asynchronous work. It knows nothing of flags, fences and proxies, so statements that a kernel orders
 //! by these meet, in a right kernel too. It is there to compare runs of two programs: if a program without some barrier has no meeting
 //! that the program with it does not have, then the barrier orders nothing that is not ordered without it.

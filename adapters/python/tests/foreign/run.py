@@ -38,7 +38,7 @@ python adapters/python/tests/foreign/run.py FOLDER {command}
 same rule at the same statement in many schedules is one. *Instructions* are those of all warps in both launches of the first schedule. *Mutants* are the kernel with one
 synchronising instruction left out: found, of those whose instruction is executed and needed, and after the comma the number of those that are needless. Compilers emit rows of barriers
 of which one would do, and waits that wait for nothing in so small a problem. An instruction is needless if no schedule finds anything without it, and if without it no two statements access the same bytes,
-one of them writing, that do not do so with it, where only barriers, mbarriers and waits for groups keep statements apart (`emulator::Meetings`, which shares no code with the search for races).
+one of them writing, that do not do so with it, where only barriers, mbarriers and waits for groups keep statements apart (`emulator::Meetings`, which has none of the clocks and records of the search for races).
 
 {state}
 
