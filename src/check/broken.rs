@@ -7,10 +7,20 @@ use ptx::abi::{Argument, Grid};
 use ptx::inst::Inst;
 use ptx::{Function, Statement};
 
-/// A device that changes programs before it runs them.
+/// A device that changes programs before it runs them, or refuses them.
 pub(super) struct Broken<E> {
     pub(super) inner: E,
     pub(super) change: fn(&mut Inst),
+    /// Why it refuses a program at a launch, which has a number from 1 on.
+    pub(super) refuses: fn(u32, &Program) -> Option<&'static str>,
+    pub(super) launches: u32,
+}
+
+impl<E> Broken<E> {
+    /// It refuses none.
+    pub(super) fn new(inner: E, change: fn(&mut Inst)) -> Self {
+        Self { inner, change, refuses: |_, _| None, launches: 0 }
+    }
 }
 
 fn change(block: &mut [Statement], change: fn(&mut Inst)) {
@@ -61,6 +71,10 @@ impl<E: Engine> Engine for Broken<E> {
         grid: Grid,
         arguments: &[Argument],
     ) -> Result<Duration, EngineError> {
+        self.launches += 1;
+        if let Some(log) = (self.refuses)(self.launches, program) {
+            return Err(EngineError::Compile { kernel: "k".to_owned(), log: log.to_owned() });
+        }
         let mut function: Function = (**program.function()).clone();
         let before = function.body.clone();
         change(&mut function.body, self.change);

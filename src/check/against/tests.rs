@@ -100,7 +100,7 @@ fn described(launches: u32) -> Launch {
 }
 
 fn compared(change: fn(&mut Inst), launches: u32) -> Comparison {
-    against(&described(launches), &mut Broken { inner: other(), change }).expect("both run")
+    against(&described(launches), &mut Broken::new(other(), change)).expect("both run")
 }
 
 /// A launch of one of the library's kernels, as text: 128x128x128.
@@ -176,7 +176,7 @@ fn kernels_with_copies_and_multiplies_are_recorded() {
                 core::mem::swap(low, high);
             }
         };
-        let comparison = against(&launch, &mut Broken { inner: other(), change: round }).expect("both run");
+        let comparison = against(&launch, &mut Broken::new(other(), round)).expect("both run");
         let origin = comparison.origin.as_ref().expect("found");
         assert!(origin.spot.text.starts_with("cvt.rn.bf16x2.f32"), "{name}: {comparison}");
         let negate = |inst: &mut Inst| {
@@ -184,7 +184,7 @@ fn kernels_with_copies_and_multiplies_are_recorded() {
                 *negate_b = true;
             }
         };
-        let comparison = against(&launch, &mut Broken { inner: other(), change: negate }).expect("both run");
+        let comparison = against(&launch, &mut Broken::new(other(), negate)).expect("both run");
         assert!(comparison.origin.is_none(), "{name}: {comparison}");
         assert!(
             comparison.excused.iter().any(|one| one.spot.text.starts_with("wgmma.mma_async")),
@@ -199,7 +199,7 @@ fn a_card_is_compared() {
     let Ok(gpu) = Gpu::new(0) else {
         return skipped::skipped("GPU");
     };
-    let mut card = Broken { inner: gpu, change: |_| {} };
+    let mut card = Broken::new(gpu, |_| {});
     let comparison = against(&described(2), &mut card).expect("both run");
     assert!(!comparison.is_wrong(), "{comparison}");
     for name in ["64x64-direct-bf16-kk", "128x128-pingpong-bf16-kk"] {

@@ -26,7 +26,7 @@ fn no_schedule_changes_a_bit() {
 }
 
 fn broken(change: fn(&mut Inst)) -> CompilerReport {
-    compiler(&mut Broken { inner: Emulator::new(), change }).expect("it runs")
+    compiler(&mut Broken::new(Emulator::new(), change)).expect("it runs")
 }
 
 fn names(report: &CompilerReport) -> Vec<&'static str> {

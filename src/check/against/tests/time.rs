@@ -12,7 +12,7 @@ use crate::check::broken::Broken;
 fn device(schedule: Schedule, change: fn(&mut Inst)) -> Broken<Emulator> {
     let mut inner = Emulator::new().with_numerics(Numerics::Exact).with_schedule(schedule, 0);
     inner.allocate(1 << 12).expect("memory");
-    Broken { inner, change }
+    Broken::new(inner, change)
 }
 
 /// A kernel of a buffer `x` of 128 random numbers and a buffer `y` of 128 zeros.
