@@ -10,7 +10,7 @@ use collective::heads::DeviceLengths;
 use collective::pipeline::{Position, Ring, Stage};
 use collective::skeleton::Cta;
 use collective::{OperandTile, RingPlan, TensorCopy};
-use ptx::{Builder, BulkLoad, Special, Value};
+use ptx::{Builder, BulkLoad, Special, Value, Var};
 
 use add::Order;
 pub(super) use ends::{DO, DQ, PREPARE_THREADS, finish, finish_bytes, prepare};
@@ -150,7 +150,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
 
 impl<'f> KeyBlock<'f> {
     /// The CTA's block of keys: of each section of heads, first the first keys of all its heads, since these are seen by
-    /// the most queries if a mask is causal. If dQ is added in a fixed order, a block follows those that it waits for.
+    /// the most queries if a mask is causal. A block follows those that it waits for, if dQ is added in a fixed order.
     fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
         let [heads, all_heads, blocks, section] =
             ["heads", "all_heads", "blocks", "section"].map(|name| f.parameter::<u32>(name));
@@ -161,7 +161,6 @@ impl<'f> KeyBlock<'f> {
         let (within, first) = (index - before * of_section, before * section);
         let together = (all_heads - first).min(section);
         let (block, head) = (within / together, first + within % together);
-        let block = if plan.spec.deterministic { blocks - 1 - block } else { block };
         let [rows, height] = plan.spec.tile;
         let Some((lengths, of_keys)) = packed.and_then(|lengths| Some((lengths, lengths.keys?))) else {
             let (first, batch) = (block * height, head / heads);
@@ -223,35 +222,68 @@ impl<'f> Kernel<'_, 'f> {
     }
 
     /// Emits a loop over the tiles of queries, of all heads that share the head of keys, which see some key of the block.
-    /// Every role walks over the same tiles.
+    /// Every role walks over the same tiles: from the last one on, and each of all heads. So CTAs with blocks of the same keys are at the same
+    /// tiles at the same time, wherever a mask lets them end, and L2 has what they read and add to.
     fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
         let f = self.f;
         let [share, heads, all] = ["share", "heads", "across"].map(|name| f.parameter::<u32>(name));
         let across = self.keys.packed.map(|_| self.keys.lengths[0].div_ceil(self.plan.spec.tile[0]));
-        let across = across.unwrap_or(all);
-        f.repeat(share, |i| {
-            let head = self.keys.head * share + i;
-            let tile = f.variable(0u32);
+        // Tiles that are left, and the head of the last of them.
+        let (left, of_head) = (f.variable(across.unwrap_or(all)), f.variable(0u32));
+        let head = || self.keys.head * share + of_head.get();
+        let next = || {
+            let further = of_head.get() + 1;
+            let is_last = further.equals(share);
+            of_head.set(f.constant(0u32).where_or(is_last, further));
+            left.set((left.get() - 1).where_or(is_last, left.get()));
+        };
+        f.loop_(|| {
+            self.skip([left, of_head], share, next);
+            f.break_if(left.get().equals(0));
+            let (head, tile) = (head(), left.get() - 1);
+            if self.scores.is_ranged() {
+                // Earlier queries see no later keys.
+                let [_, end] = self.seen(head, tile);
+                f.break_if(end.at_most(self.keys.first.cast::<i32>()));
+            }
             let first_index = match self.keys.packed {
                 None => (self.keys.batch * heads * share + head) * all,
                 Some(PackedBlock { first_tile, .. }) => head * all + first_tile,
             };
-            f.loop_(|| {
-                if self.scores.masks() {
-                    let skips = || tile.get().less_than(across) & !self.is_needed(head, tile.get());
-                    f.while_(skips, || tile.set(tile.get() + 1));
-                }
-                f.break_if(tile.get().at_least(across));
-                let now = tile.get();
-                body(QueryTile {
-                    tile: now,
-                    first: now * self.plan.spec.tile[0],
-                    head,
-                    index: first_index + now,
-                });
-                tile.set(now + 1);
+            body(QueryTile {
+                tile,
+                first: tile * self.plan.spec.tile[0],
+                head,
+                index: first_index + tile,
             });
+            next();
         });
+    }
+
+    /// Skips tiles of queries that see no key of the block, where they may be followed by some that do: `left` tiles of a head among those that share
+    /// the head of keys.
+    fn skip(&self, [left, of_head]: [Var<'f, u32>; 2], share: Value<'f, u32>, next: impl FnOnce()) {
+        let f = self.f;
+        if !self.scores.masks() {
+            return;
+        }
+        let at = || (self.keys.head * share + of_head.get(), left.get() - 1);
+        if !self.scores.is_ranged() {
+            let skips = || {
+                let (head, tile) = at();
+                left.get().more_than(0) & !self.is_needed(head, tile)
+            };
+            return f.while_(skips, next);
+        }
+        let (first, height) = (self.keys.first.cast::<i32>(), self.plan.spec.tile[1].cast_signed());
+        let begin = || {
+            let (head, tile) = at();
+            self.seen(head, tile)[0]
+        };
+        // Unless each query sees the first key.
+        if begin().known_bits() != Some(0) {
+            f.while_(|| left.get().more_than(0) & begin().at_least(first + height), next);
+        }
     }
 
     /// The coordinates of a row of the sequence in the tensor maps of queries (0) or of keys (1): the row, and the sequence.
