@@ -3,13 +3,14 @@
 mod legal;
 mod rings;
 
-use collective::{Atom, CtaPlan, OperandTile, Producer, ProductSpec, RingPlan, TileLayout};
+use collective::{Atom, CtaPlan, OperandTile, Peers, Producer, ProductSpec, RingPlan, TileLayout};
 use cute_rs::atom::Major;
 
 use self::legal::{among, checked, consumers, is_dq_transposed, is_pair, registers, wide};
 pub use self::rings::BackwardRings;
 use super::spec::BackwardSpec;
 use crate::error::AttentionError;
+use crate::plan::refused;
 use crate::spec::Lengths;
 
 /// Every number of a kernel of the backward pass.
@@ -23,6 +24,8 @@ pub struct BackwardPlan {
     pub cta: CtaPlan,
     /// Two consumers with the same keys, where the registers of one hold dV or dK alone.
     pub pair: Option<PairPlan>,
+    /// How the CTAs of a cluster add up dK and dV, if they share queries.
+    pub exchange: Option<ExchangePlan>,
     /// The tiles.
     pub tiles: BackwardTiles,
     /// The rings, in their places.
@@ -74,6 +77,37 @@ impl PairPlan {
     }
 }
 
+/// The shared memory through which the CTAs of a cluster add up dK and dV, where K, V, Q, dO and dS were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangePlan {
+    /// First bytes of a CTA's own sums of dK and dV, in `f32`, in the order of a thread's accumulators.
+    pub sums: [u32; 2],
+    /// First byte of what a CTA stores: slabs of columns that it has added up.
+    pub staged: u32,
+}
+
+impl ExchangePlan {
+    /// Checks that what is exchanged fits before `end`.
+    fn of(spec: &BackwardSpec, tiles: &BackwardTiles, start: u32, end: u32) -> Result<Option<Self>, AttentionError> {
+        let BackwardSpec { tile: [_, keys], split, .. } = *spec;
+        if split == 1 {
+            return Ok(None);
+        }
+        let [wide_k, wide_v] = wide(spec);
+        let bytes = |wide: u32| keys * wide * 4;
+        let staged = start + bytes(wide_k) + bytes(wide_v);
+        let slabs: u32 = (0..2).map(|i| tiles.output_slabs(spec, i)).sum();
+        let [slab, _] = tiles.output_slab(spec);
+        let have = end - start;
+        let need = staged + slabs.div_ceil(split) * keys * slab - start;
+        if need > have {
+            let needed = "a tile whose gradients of keys fit where its operands were, or 1,";
+            return Err(refused("split, the CTAs that share the queries of a block of keys,", split, needed));
+        }
+        Ok(Some(Self { sums: [start, start + bytes(wide_k)], staged }))
+    }
+}
+
 /// Bytes per query of what is one `f32` per query.
 pub(super) const LINE: u32 = 4;
 
@@ -98,7 +132,12 @@ impl BackwardPlan {
         Ok(Self {
             spec,
             wide: wide(&spec),
-            cta: CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes),
+            cta: CtaPlan {
+                cluster: spec.split,
+                peers: if spec.split > 1 { Peers::Exchange } else { Peers::Apart },
+                ..CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes)
+            },
+            exchange: ExchangePlan::of(&spec, &tiles, rings.kv.start, rings.dq.start)?,
             pair: passed.map(of_pair).transpose()?,
             tiles,
             rings,
@@ -139,6 +178,18 @@ pub struct BackwardTiles {
 }
 
 impl BackwardTiles {
+    /// Bytes of a row of a slab of dK or dV, which have the same ones, and its columns.
+    pub(super) fn output_slab(&self, spec: &BackwardSpec) -> [u32; 2] {
+        let columns = self.outputs[0].swizzle().elements(spec.format.bits());
+        [columns * spec.format.bits() / 8, columns]
+    }
+
+    /// Slabs of dK (0) or dV (1).
+    pub(super) fn output_slabs(&self, spec: &BackwardSpec, i: usize) -> u32 {
+        let [_, columns] = self.output_slab(spec);
+        spec.head[i].div_ceil(columns)
+    }
+
     fn of(spec: &BackwardSpec) -> Result<Self, AttentionError> {
         let BackwardSpec { format, tile: [rows, keys], .. } = *spec;
         let widest = TileLayout::Widest;

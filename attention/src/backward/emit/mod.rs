@@ -2,6 +2,7 @@
 
 mod add;
 mod consumer;
+mod exchange;
 mod ends;
 mod pair;
 mod parts;
@@ -142,24 +143,25 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
     match kernel.keys.packed {
         None => cta.roles(produce, consume),
         Some(PackedBlock { exists, .. }) => {
-            let consume = |warpgroup| f.if_(exists, || consume(warpgroup));
+            let consume = |warpgroup| {
+                f.if_else(exists, || consume(warpgroup), || if plan.exchange.is_some() { kernel.meet_cluster() });
+            };
             cta.roles(|| f.if_(exists, produce), consume);
         }
     }
 }
 
 impl<'f> KeyBlock<'f> {
-    /// The CTA's block of keys: of each section of heads, first the first keys of all its heads, since these are seen by
-    /// the most queries if a mask is causal. A block follows those that it waits for, if dQ is added in a fixed order.
+    /// The block of keys of the CTA's cluster: of each section of heads, first the first keys of all its heads, since these are seen by
+    /// the most queries if a mask is causal. The last section has the heads that are left, too. A block follows those that it waits for, if dQ is added in a fixed order.
     fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
-        let [heads, all_heads, blocks, section] =
-            ["heads", "all_heads", "blocks", "section"].map(|name| f.parameter::<u32>(name));
+        let [heads, all_heads, blocks] = ["heads", "all_heads", "blocks"].map(|name| f.parameter::<u32>(name));
+        let [section, last] = ["section", "last"].map(|name| f.parameter::<u32>(name));
         let packed = plan.is_packed().then(|| DeviceLengths::of(f, true));
-        let index = f.special(Special::CtaX);
-        let of_section = section * blocks;
-        let before = index / of_section;
-        let (within, first) = (index - before * of_section, before * section);
-        let together = (all_heads - first).min(section);
+        let index = f.special(Special::CtaX) / plan.spec.split;
+        let first = (index / (section * blocks) * section).min(last);
+        let together = (all_heads - first).where_or(first.equals(last), section);
+        let within = index - first * blocks;
         let (block, head) = (within / together, first + within % together);
         let [rows, height] = plan.spec.tile;
         let Some((lengths, of_keys)) = packed.and_then(|lengths| Some((lengths, lengths.keys?))) else {
@@ -222,7 +224,7 @@ impl<'f> Kernel<'_, 'f> {
     }
 
     /// Emits a loop over the tiles of queries, of all heads that share the head of keys, which see some key of the block.
-    /// Every role walks over the same tiles: from the last one on, and each of all heads. So CTAs with blocks of the same keys are at the same
+    /// Every role walks over the same tiles: from the last one on, and each of all heads; the CTAs of a cluster take them in turns. So CTAs with blocks of the same keys are at the same
     /// tiles at the same time, wherever a mask lets them end, and L2 has what they read and add to.
     fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
         let f = self.f;
@@ -231,12 +233,17 @@ impl<'f> Kernel<'_, 'f> {
         // Tiles that are left, and the head of the last of them.
         let (left, of_head) = (f.variable(across.unwrap_or(all)), f.variable(0u32));
         let head = || self.keys.head * share + of_head.get();
-        let next = || {
-            let further = of_head.get() + 1;
-            let is_last = further.equals(share);
-            of_head.set(f.constant(0u32).where_or(is_last, further));
-            left.set((left.get() - 1).where_or(is_last, left.get()));
+        let split = self.plan.spec.split;
+        let advance = |by: Value<'f, u32>| {
+            let further = of_head.get() + by;
+            let tiles = if split > 1 { further / share } else { f.constant(1u32).where_or(further.equals(share), 0) };
+            of_head.set(further - tiles * share);
+            left.set(left.get() - tiles.min(left.get()));
         };
+        if split > 1 {
+            advance(f.special(Special::ClusterRank));
+        }
+        let next = || advance(f.constant(split));
         f.loop_(|| {
             self.skip([left, of_head], share, next);
             f.break_if(left.get().equals(0));
