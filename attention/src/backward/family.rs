@@ -29,8 +29,10 @@ impl AttentionRequest {
     /// How blocks of this many keys may be divided: among how many CTAs, and how many are ordered together.
     fn divisions(&self, block: u32, machine: &Machine) -> Vec<[u32; 2]> {
         let (all, card) = (self.all_blocks(block), machine.multiprocessors);
-        // With many blocks, CTAs end at about the same time without it.
-        let splits = [1, 2, 4, 8].into_iter().filter(|&split| split == 1 || all < f64::from(8 * card / split));
+        // With many blocks, CTAs end at about the same time without it; with many heads, the queries of fewer of them are read at a time.
+        let share = self.problem.heads[0].checked_div(self.problem.heads[1]).unwrap_or(1);
+        let splits = [1, 2, 4, 8].into_iter();
+        let splits = splits.filter(move |&split| split == 1 || split <= share || all < f64::from(8 * card / split));
         let at_once = move |split: u32| machine.clusters[split as usize - 1].max(1);
         let orders = if self.mask == Mask::Causal { &[1, 2, 4][..] } else { &[1] };
         splits

@@ -16,26 +16,29 @@ const SCORE: f64 = 0.058;
 /// Factors of both: of one consumer, of two with the same keys (of three kernels on an H200), and more for each 32 queries that are missing to
 /// 64.
 const ONE: f64 = 1.4;
-const PAIR: f64 = 1.27;
+const PAIR: f64 = 1.34;
 const NARROW: f64 = 0.3;
 /// Cycles of a tile of queries, and of a block of keys, in addition; and of one whose cluster adds up dK and dV.
 const TILE: f64 = 240.0;
 const BLOCK: f64 = 11000.0;
-const EXCHANGE: f64 = 6000.0;
+const EXCHANGE: f64 = 12000.0;
 /// More cycles of a tile that adds to dQ in its order, of 64 columns, of more, and of two consumers with the same keys: of 14 problems on
 /// an H200.
-const ORDERED: [f64; 3] = [90.0, 200.0, 700.0];
-/// More of a tile, for each time that the blocks of a section fill the card beyond a part of it, and for each head of queries that shares one of keys:
-/// its CTAs read more queries from memory. Of 12 kernels at three problems on an H200.
-const MIXED: f64 = 0.0125;
-const NOT_MIXED: f64 = 0.4;
+const ORDERED: [f64; 3] = [80.0, 170.0, 700.0];
+/// More of a tile if a CTA has tiles of several heads of queries, for each further one and for its square: blocks that do not run together read their
+/// queries from memory again. Of 70 kernels at 12 problems on an H200, with up to `SYNCHRONOUS` queries; longer ones are together for longer.
+const HEADS: [f64; 2] = [0.024, 0.003];
+const SYNCHRONOUS: f64 = 6000.0;
+/// And for each time that the blocks of a section fill the card beyond the first, or as often as CTAs share them: with heads that share keys, and
+/// without.
+const MIXED: [f64; 2] = [0.035, 0.006];
 /// Bytes per element of Q that the first and the last program move: with zeros for dQ, and without.
 const BYTES: [f64; 2] = [14.0, 10.0];
 /// Microseconds of three launches; and megabytes per microsecond of the first and the last program.
 const LAUNCHES: f64 = 6.0;
 /// By how much a kernel that adds in a fixed order must be faster, by the model, where that is not asked: at some sequences of some thousand
 /// keys it takes it for faster, and it takes 1 to 4 % more on an H200.
-pub(super) const ORDER: f64 = 1.05;
+pub(super) const ORDER: f64 = 1.035;
 const MEGABYTES: f64 = 4.0;
 
 impl AttentionBackward {
@@ -67,15 +70,19 @@ impl AttentionBackward {
 
     /// Cycles until the last block of keys is done.
     fn blocks_cycles(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
-        let BackwardSpec { tile: [rows, block], mask, split, mixed, .. } = self.plan().spec;
+        let BackwardSpec { tile: [rows, block], mask, split, .. } = self.plan().spec;
         let AttentionProblem { heads: [heads, shared], queries, keys, .. } = request.problem;
         let share = f64::from(heads) / f64::from(shared.max(1));
         let clusters = machine.clusters[(split as usize).clamp(1, 8) - 1].max(1);
         // Blocks of the longest sequence, of which one head has so many.
         let of_head = keys.div_ceil(block).max(1);
-        let together = f64::from(mixed.max(of_head)) / f64::from(clusters);
-        let together = together.min(request.all_blocks(block) / f64::from(clusters));
-        let tile = self.tile_cycles(machine) * (1.0 + MIXED * share * (together - NOT_MIXED).max(0.0));
+        let all = request.problem.batch.saturating_mul(shared).max(1);
+        let [section, last] = self.sections([all, of_head]);
+        let together = f64::from(section.max(all - last) * of_head) / f64::from(clusters);
+        let further = (share / f64::from(split) - 1.0).max(0.0);
+        let apart = (HEADS[0] * further + HEADS[1] * further * further) * (SYNCHRONOUS / f64::from(queries.max(1))).min(1.0);
+        let mixed = MIXED[usize::from(shared == heads)] * (together - f64::from(split)).max(0.0);
+        let tile = self.tile_cycles(machine) * (1.0 + apart + mixed);
         let more = BLOCK + if split > 1 { EXCHANGE } else { 0.0 };
         let cycles = |tiles: f64| (tiles * share / f64::from(split)).ceil() * tile + more;
         let tiles_of = |[queries, keys]: [u32; 2], number: u32| {
@@ -91,8 +98,6 @@ impl AttentionBackward {
         };
         let mut loads = Loads::new(clusters);
         if request.lengths == Lengths::Equal {
-            let all = request.problem.batch.saturating_mul(shared).max(1);
-            let [section, last] = self.sections([all, of_head]);
             let blocks: Vec<f64> = (0..of_head).map(|j| cycles(tiles_of([queries, keys], j))).collect();
             let mut first = 0;
             while first < all && !loads.are_many() {

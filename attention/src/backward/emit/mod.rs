@@ -223,17 +223,32 @@ impl<'f> Kernel<'_, 'f> {
         beyond | begin_all.more_than(first) | end.more_than(end_all)
     }
 
-    /// Emits a loop over the tiles of queries, of all heads that share the head of keys, which see some key of the block.
-    /// Every role walks over the same tiles: from the last one on, and each of all heads; the CTAs of a cluster take them in turns. So CTAs with blocks of the same keys are at the same
-    /// tiles at the same time, wherever a mask lets them end, and L2 has what they read and add to.
+    /// Emits a loop over the tiles of queries, of all heads that share the head of keys, which see some key of the block. Every role walks over the
+    /// same tiles, from the last one on, and the CTAs of a cluster take them in turns.
+    ///
+    /// CTAs with blocks of the same keys begin at the same tile, so L2 has what they read and add to. If they add in a fixed order, they are to
+    /// stay together when blocks end: each tile is that of all heads, one after the other. Otherwise one head follows the other, which is
+    /// 1 to 5 % faster.
     fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
         let f = self.f;
-        let [share, heads, all] = ["share", "heads", "across"].map(|name| f.parameter::<u32>(name));
+        let (share, all) = (f.parameter::<u32>("share"), f.parameter::<u32>("across"));
         let across = self.keys.packed.map(|_| self.keys.lengths[0].div_ceil(self.plan.spec.tile[0]));
-        // Tiles that are left, and the head of the last of them.
-        let (left, of_head) = (f.variable(across.unwrap_or(all)), f.variable(0u32));
-        let head = || self.keys.head * share + of_head.get();
-        let split = self.plan.spec.split;
+        let (across, split) = (across.unwrap_or(all), self.plan.spec.split);
+        let rank = || if split > 1 { f.special(Special::ClusterRank) } else { f.constant(0) };
+        if self.order.is_none() {
+            return f.repeat(share, |i| {
+                let head = self.keys.head * share + i;
+                let turn = if split > 1 { (rank() + i) % split } else { rank() };
+                let left = f.variable(across - across.min(turn));
+                let next = || left.set(left.get() - left.get().min(split));
+                f.loop_(|| {
+                    self.seek(left, &|| head, &next);
+                    body(self.query_tile(head, left.get() - 1));
+                    next();
+                });
+            });
+        }
+        let (left, of_head) = (f.variable(across), f.variable(0u32));
         let advance = |by: Value<'f, u32>| {
             let further = of_head.get() + by;
             let tiles = if split > 1 { further / share } else { f.constant(1u32).where_or(further.equals(share), 0) };
@@ -241,56 +256,52 @@ impl<'f> Kernel<'_, 'f> {
             left.set(left.get() - tiles.min(left.get()));
         };
         if split > 1 {
-            advance(f.special(Special::ClusterRank));
+            advance(rank());
         }
+        let head = || self.keys.head * share + of_head.get();
         let next = || advance(f.constant(split));
         f.loop_(|| {
-            self.skip([left, of_head], share, next);
-            f.break_if(left.get().equals(0));
-            let (head, tile) = (head(), left.get() - 1);
-            if self.scores.is_ranged() {
-                // Earlier queries see no later keys.
-                let [_, end] = self.seen(head, tile);
-                f.break_if(end.at_most(self.keys.first.cast::<i32>()));
-            }
-            let first_index = match self.keys.packed {
-                None => (self.keys.batch * heads * share + head) * all,
-                Some(PackedBlock { first_tile, .. }) => head * all + first_tile,
-            };
-            body(QueryTile {
-                tile,
-                first: tile * self.plan.spec.tile[0],
-                head,
-                index: first_index + tile,
-            });
+            self.seek(left, &head, &next);
+            body(self.query_tile(head(), left.get() - 1));
             next();
         });
     }
 
-    /// Skips tiles of queries that see no key of the block, where they may be followed by some that do: `left` tiles of a head among those that share
-    /// the head of keys.
-    fn skip(&self, [left, of_head]: [Var<'f, u32>; 2], share: Value<'f, u32>, next: impl FnOnce()) {
+    /// Skips tiles that see no key of the block, `left` being how many tiles of a head are left. Leaves the loop if there are no others.
+    fn seek(&self, left: Var<'f, u32>, head: &dyn Fn() -> Value<'f, u32>, next: &dyn Fn()) {
         let f = self.f;
-        if !self.scores.masks() {
-            return;
-        }
-        let at = || (self.keys.head * share + of_head.get(), left.get() - 1);
-        if !self.scores.is_ranged() {
-            let skips = || {
-                let (head, tile) = at();
-                left.get().more_than(0) & !self.is_needed(head, tile)
-            };
-            return f.while_(skips, next);
-        }
         let (first, height) = (self.keys.first.cast::<i32>(), self.plan.spec.tile[1].cast_signed());
+        let at = || (head(), left.get() - 1);
         let begin = || {
             let (head, tile) = at();
             self.seen(head, tile)[0]
         };
-        // Unless each query sees the first key.
-        if begin().known_bits() != Some(0) {
+        let skips = || {
+            let (head, tile) = at();
+            !self.is_needed(head, tile)
+        };
+        let (masks, is_ranged) = (self.scores.masks(), self.scores.is_ranged());
+        if masks && !is_ranged {
+            f.while_(|| left.get().more_than(0) & skips(), next);
+        } else if masks && begin().known_bits() != Some(0) {
             f.while_(|| left.get().more_than(0) & begin().at_least(first + height), next);
         }
+        f.break_if(left.get().equals(0));
+        if masks && is_ranged {
+            // Earlier queries see no later keys.
+            let (head, tile) = at();
+            f.break_if(self.seen(head, tile)[1].at_most(first));
+        }
+    }
+
+    /// A tile of queries of a head.
+    fn query_tile(&self, head: Value<'f, u32>, tile: Value<'f, u32>) -> QueryTile<'f> {
+        let [share, heads, all] = ["share", "heads", "across"].map(|name| self.f.parameter::<u32>(name));
+        let first_index = match self.keys.packed {
+            None => (self.keys.batch * heads * share + head) * all,
+            Some(PackedBlock { first_tile, .. }) => head * all + first_tile,
+        };
+        QueryTile { tile, first: tile * self.plan.spec.tile[0], head, index: first_index + tile }
     }
 
     /// The coordinates of a row of the sequence in the tensor maps of queries (0) or of keys (1): the row, and the sequence.
