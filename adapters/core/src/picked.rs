@@ -5,9 +5,10 @@ use core::fmt;
 use core::ops::Deref;
 use std::sync::Arc;
 
-use falchion::kernel::driver::{Chosen, Context, Tuned, Tuning, recorded, tuned};
+use falchion::kernel::driver::{Chosen, Context, RECORDED, Tuned, Tuning, chosen, tuned};
 use falchion::kernel::{Buffer, EngineError, Family, Kernel, Machine, Predicted, asked};
 
+use crate::choices::machine;
 use crate::host::{self, Hosted, Run};
 use crate::kept::Kept;
 use crate::refusal::{Refusal, of_driver};
@@ -85,19 +86,15 @@ impl<K: Offered> Picked<K> {
         machine: &Machine,
         card: Option<usize>,
     ) -> Result<Self, Refusal> {
-        let invalid = |reason| Refusal::Invalid(format!("spec: {reason}"));
-        let of = match (spec, card) {
-            (Some(text), _) => {
-                let kernel = asked::<K>(text, request).map_err(invalid)?;
-                kernel.predicted(request, machine).map_err(invalid)?
-            }
-            (None, Some(ordinal)) => match known(request, ordinal)? {
-                Some(known) => known,
-                None => first(request, machine)?,
-            },
-            (None, None) => first(request, machine)?,
-        };
-        Self::of(of, request)
+        Self::of(choose(request, spec, machine, card)?, request)
+    }
+
+    /// The same on a card of this machine, or by the facts of [`machine`](crate::machine) for none.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on(request: &K::Request<'_>, spec: Option<&str>, card: Option<usize>) -> Result<Self, Refusal> {
+        Self::new(request, spec, &machine(card)?, card)
     }
 
     /// Measures up to `budget` kernels for a request on a card, keeps the times on disk, and returns the fastest. If the
@@ -123,7 +120,7 @@ impl<K: Offered> Picked<K> {
         Self::of(Predicted { kernel: tuned.loaded.kernel().clone(), microseconds, reason }, request)
     }
 
-    fn of(of: Predicted<K>, request: &K::Request<'_>) -> Result<Self, Refusal> {
+    pub(crate) fn of(of: Predicted<K>, request: &K::Request<'_>) -> Result<Self, Refusal> {
         let Predicted { kernel, microseconds, reason } = of;
         let (text, spec) = (kernel.text(), kernel.spec());
         let name = spec.map_or_else(|| text.clone(), |spec| spec.to_string());
@@ -183,19 +180,29 @@ impl<K: Offered> Picked<K> {
     }
 }
 
-/// Why a kernel of the records is taken.
-const RECORDED: &str = "the fastest of those that were measured on this card";
-
-/// The kernel that was measured to be the fastest for a request on a card.
-fn known<K: Family>(request: &K::Request<'_>, ordinal: usize) -> Result<Option<Predicted<K>>, Refusal> {
-    let context = Context::primary(ordinal).map_err(of_driver)?;
-    let found = recorded::<K>(&context, request).map_err(of_driver)?;
-    Ok(found.map(|of| Predicted { reason: RECORDED.to_owned(), ..of }))
-}
-
-/// The kernel that the model takes for the fastest.
-fn first<K: Family>(request: &K::Request<'_>, machine: &Machine) -> Result<Predicted<K>, Refusal> {
-    K::first(request, machine).map_err(|reason| none::<K>(request, &reason))
+/// The kernel that every door takes for a request: that of a spec, or what was measured on the card, or else the model's first. As
+/// [`Picked::new`], without its programs.
+///
+/// # Errors
+/// Those of [`Picked::new`].
+pub fn choose<K: Family>(
+    request: &K::Request<'_>,
+    spec: Option<&str>,
+    machine: &Machine,
+    card: Option<usize>,
+) -> Result<Predicted<K>, Refusal> {
+    let none = |reason: String| none::<K>(request, &reason);
+    match (spec, card) {
+        (Some(text), _) => {
+            let kernel = asked::<K>(text, request).and_then(|kernel| kernel.predicted(request, machine));
+            kernel.map_err(|reason| Refusal::Invalid(format!("spec: {reason}")))
+        }
+        (None, Some(ordinal)) => {
+            let context = Context::primary(ordinal).map_err(of_driver)?;
+            chosen(&context, request, machine).map_err(of_driver)?.map_err(none)
+        }
+        (None, None) => K::first(request, machine).map_err(none),
+    }
 }
 
 /// Why there is no kernel for a request.

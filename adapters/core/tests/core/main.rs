@@ -3,7 +3,9 @@
 mod attention;
 mod choices;
 mod doors;
+mod drawn;
 mod files;
+mod plan;
 mod products;
 mod slots;
 mod tables;

@@ -38,6 +38,7 @@ mod stop;
 mod turns;
 
 use core::any::{Any, TypeId};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -218,6 +219,33 @@ pub fn recorded<K: Family>(
     Shelf::<K>::new(context, request, &mut warnings)?.find(request, || context.machine(), &mut warnings)
 }
 
+/// The kernel to take for a request on a context's card without measuring now: the fastest that was [recorded], or else the one that the
+/// model takes for the fastest. The inner error says why there is none.
+///
+/// # Errors
+/// As [`recorded`].
+pub fn chosen<K: Family>(
+    context: &Context,
+    request: &K::Request<'_>,
+    machine: &Machine,
+) -> Result<Result<Predicted<K>, String>, EngineError> {
+    Ok(match recorded(context, request)? {
+        Some(of) => Ok(Predicted { reason: RECORDED.to_owned(), ..of }),
+        None => K::first(request, machine),
+    })
+}
+
+/// Why a kernel of the records is taken.
+pub const RECORDED: &str = "the fastest of those that were measured on this card";
+
+/// How often this process has kept what it measured: what was [chosen] before may be chosen otherwise after.
+pub fn times_kept() -> u64 {
+    KEPT.load(Relaxed)
+}
+
+/// [`times_kept`].
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
 /// Chooses a kernel; `screen` compares some.
 fn choose<K: Family>(
     context: &Arc<Context>,
@@ -381,6 +409,7 @@ impl<K: Family> Shelf<K> {
             warnings.extend(own.keep(self.problem.clone(), &kernel, microseconds).err());
         }
         self.known(|records, _| records.merge(own.clone()));
+        KEPT.fetch_add(1, Relaxed);
         if let Some(cache) = self.cache {
             // Unusable lines of the file were reported when it was read.
             warnings.extend(own.save(cache, &self.key).err());
