@@ -60,8 +60,10 @@ impl Shortlist {
     fn equal(request: &AttentionRequest) -> AttentionRequest {
         let AttentionProblem { queries, keys, .. } = request.problem;
         match keys.checked_next_multiple_of(Self::EQUAL) {
-            // A prompt's choice is its own, with fewer keys than queries a mask is another one, and of few keys each counts.
-            Some(most) if most - Self::EQUAL >= queries.max(64) => with_keys(request, most),
+            // A prompt's choice is its own, with few keys more than queries a mask is another one, and of few keys each counts.
+            Some(most) if most - Self::EQUAL >= queries.saturating_mul(4).max(64) => {
+                with_keys(request, most - Self::EQUAL / 2)
+            }
             _ => *request,
         }
     }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod choices;
+mod cost;
 mod doors;
 mod drawn;
 mod files;
