@@ -61,7 +61,7 @@ impl Shortlist {
         let AttentionProblem { queries, keys, .. } = request.problem;
         match keys.checked_next_multiple_of(Self::EQUAL) {
             // A prompt's choice is its own, with few keys more than queries a mask is another one, and of few keys each counts.
-            Some(most) if most - Self::EQUAL >= queries.saturating_mul(4).max(64) => {
+            Some(most) if most.saturating_sub(Self::EQUAL) >= queries.saturating_mul(4).max(64) => {
                 with_keys(request, most - Self::EQUAL / 2)
             }
             _ => *request,
