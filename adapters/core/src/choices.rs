@@ -100,6 +100,24 @@ impl<K: Shared, T> Picks<K, T> {
         })?;
         Ok(Arc::clone(&known))
     }
+
+    /// The kernel that is measured to be the fastest on a card, as [`Picked::tuned`].
+    ///
+    /// # Errors
+    /// Those of [`Picked::tuned`].
+    pub fn tuned(
+        &self,
+        request: &K::Request<'_>,
+        ordinal: usize,
+        budget: u32,
+        make: impl FnOnce(Picked<K>) -> T,
+    ) -> Result<Arc<T>, Refusal> {
+        let picked = Picked::tuned(request, ordinal, budget)?;
+        match picked.spec() {
+            Some(of) => self.by_kernel.get((Some(ordinal), of), |_| Ok(make(picked))),
+            None => Ok(Arc::new(make(picked))),
+        }
+    }
 }
 
 /// The numbers by which kernels are chosen on a card of this machine; without one, those of an H200.

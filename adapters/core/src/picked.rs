@@ -53,6 +53,7 @@ pub trait Offered: Family {
 /// The kernel for a request, and what [runs](Kept): it is loaded at its first launch, and runs at plain addresses.
 pub struct Picked<K: Offered> {
     kept: Kept<K::Runs>,
+    spec: Option<K::Spec>,
     name: String,
     reason: String,
     microseconds: f64,
@@ -123,10 +124,15 @@ impl<K: Offered> Picked<K> {
     pub(crate) fn of(of: Predicted<K>, request: &K::Request<'_>) -> Result<Self, Refusal> {
         let Predicted { kernel, microseconds, reason } = of;
         let (text, spec) = (kernel.text(), kernel.spec());
-        let name = spec.map_or_else(|| text.clone(), |spec| spec.to_string());
+        let name = spec.as_ref().map_or_else(|| text.clone(), ToString::to_string);
         let kept = Kept::new(kernel.runs(request), text, Kernel::programs);
         kept.programs().map_err(|error| Refusal::Internal(error.to_string()))?;
-        Ok(Self { kept, name, reason, microseconds })
+        Ok(Self { kept, spec, name, reason, microseconds })
+    }
+
+    /// The kernel's spec.
+    pub(crate) fn spec(&self) -> Option<K::Spec> {
+        self.spec.clone()
     }
 
     /// The text of the kernel's spec. That of a family's default may be empty.
