@@ -126,6 +126,17 @@ impl Shape {
         })
     }
 
+    /// What is asked for, at addresses that are multiples of these powers of two.
+    fn request(&self, aligned: [u32; 3]) -> Request<'static> {
+        let Self { types, majors, problem, products, reproducible, .. } = *self;
+        // The sizes of groups are not known on the host; a request without shapes assumes equal ones.
+        let request = Request::packed(types, majors, problem).several(products);
+        let mut request = Request { fusion: self.fusion(), reproducible, ..request };
+        let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
+        (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
+        request
+    }
+
     /// A description for errors.
     fn described(&self) -> String {
         let GemmProblem { m, n, k } = self.problem;
@@ -362,13 +373,7 @@ impl Chooser {
 
     /// Chooses a kernel for a multiplication whose addresses are multiples of these powers of two.
     fn choose(&self, shape: &Shape, aligned: [u32; 3]) -> Result<AnyGemm, EngineError> {
-        let Shape { types, majors, problem, products, reproducible, .. } = *shape;
-        // The sizes of groups are not known on the host; a request without shapes assumes equal ones.
-        let request = Request::packed(types, majors, problem).several(products);
-        let mut request = Request { fusion: shape.fusion(), reproducible, ..request };
-        let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
-        (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
-        let first = first(&self.context, &request, &self.machine)?;
+        let first = first(&self.context, &shape.request(aligned), &self.machine)?;
         first.map_err(|reason| EngineError::NoKernel { call: shape.described(), reason })
     }
 }
@@ -491,3 +496,6 @@ pub fn matmul<T: RowMajorProducts>(
     let slices = [a.slice(), b.slice(), d.slice()];
     chooser.multiply(&**stream, (T::FORMATS[0], [Major::K, Major::Mn]), problem, slices)
 }
+
+#[cfg(all(test, feature = "records"))]
+mod tests;
