@@ -37,6 +37,8 @@ impl Shortlist {
     const TOGETHER: u32 = 128;
     /// Numbers of keys that have one choice: of these, a kernel has as many blocks for each.
     const EQUAL: u32 = 16;
+    /// So few keys that each counts.
+    const FEW: u32 = 32;
 
     /// The request that stands for all that have one list: the same, with the largest number of keys.
     pub fn like(request: &AttentionRequest) -> AttentionRequest {
@@ -56,12 +58,12 @@ impl Shortlist {
         }
     }
 
-    /// The request that stands for those that have one choice.
+    /// The request that stands for those that have one choice: of few queries, and of more than a few keys, of which each counts.
     fn equal(request: &AttentionRequest) -> AttentionRequest {
         let AttentionProblem { queries, keys, .. } = request.problem;
+        let few = queries.saturating_mul(4).max(Self::FEW);
         match keys.checked_next_multiple_of(Self::EQUAL) {
-            // A prompt's choice is its own, with few keys more than queries a mask is another one, and of few keys each counts.
-            Some(most) if most.saturating_sub(Self::EQUAL) >= queries.saturating_mul(4).max(64) => {
+            Some(most) if queries <= Self::EQUAL && most.saturating_sub(Self::EQUAL) >= few => {
                 with_keys(request, most - Self::EQUAL / 2)
             }
             _ => *request,

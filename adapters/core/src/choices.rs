@@ -127,6 +127,12 @@ impl<K: Shared, T> Picks<K, T> {
 pub fn machine(card: Option<usize>) -> Result<Machine, Refusal> {
     static KNOWN: process::Choices<usize, Machine> = process::Choices::new(64);
     let Some(ordinal) = card else { return Ok(Machine::h200()) };
-    let known = KNOWN.get(ordinal, |_| Context::primary(ordinal)?.machine());
-    known.map(|known| *known).map_err(of_driver)
+    KNOWN.get(ordinal, |_| context(ordinal)?.machine().map_err(of_driver)).map(|known| *known)
+}
+
+/// The primary context of a card, which stays as long as the process: choices ask it often.
+pub(crate) fn context(ordinal: usize) -> Result<Arc<Context>, Refusal> {
+    static KNOWN: process::Choices<usize, Arc<Context>> = process::Choices::new(64);
+    let known = KNOWN.get(ordinal, |_| Context::primary(ordinal).map_err(of_driver))?;
+    Ok(Arc::clone(&known))
 }

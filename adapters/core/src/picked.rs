@@ -8,7 +8,7 @@ use std::sync::Arc;
 use falchion::kernel::driver::{Chosen, Context, RECORDED, Tuned, Tuning, chosen, tuned};
 use falchion::kernel::{Buffer, EngineError, Family, Kernel, Machine, Predicted, asked};
 
-use crate::choices::machine;
+use crate::choices::{context, machine};
 use crate::host::{self, Hosted, Run};
 use crate::kept::Kept;
 use crate::refusal::{Refusal, of_driver};
@@ -104,8 +104,7 @@ impl<K: Offered> Picked<K> {
     /// # Errors
     /// A number of the request that is out of its range; no kernel supports the request; the driver's.
     pub fn tuned(request: &K::Request<'_>, ordinal: usize, budget: u32) -> Result<Self, Refusal> {
-        let context = Context::primary(ordinal).map_err(of_driver)?;
-        let tuned = K::measure(&context, request, Tuning::Measured { budget }).map_err(of_driver)?;
+        let tuned = K::measure(&context(ordinal)?, request, Tuning::Measured { budget }).map_err(of_driver)?;
         let (microseconds, reason) = match tuned.chosen {
             Chosen::Measured { microseconds, kernels } => {
                 (microseconds, format!("the fastest of {kernels} kernels that were measured"))
@@ -204,8 +203,7 @@ pub fn choose<K: Family>(
             kernel.map_err(|reason| Refusal::Invalid(format!("spec: {reason}")))
         }
         (None, Some(ordinal)) => {
-            let context = Context::primary(ordinal).map_err(of_driver)?;
-            chosen(&context, request, machine).map_err(of_driver)?.map_err(none)
+            chosen(&*context(ordinal)?, request, machine).map_err(of_driver)?.map_err(none)
         }
         (None, None) => K::first(request, machine).map_err(none),
     }
