@@ -48,7 +48,10 @@ fn gemm(k: u32) -> Request<'static> {
 /// Choices, on a card of this machine or for an H200.
 fn choices(card: Option<usize>) -> Result<(), Box<dyn Error>> {
     let machine = machine(card)?;
-    println!("\nchoices {}, us of the CPU", card.map_or("for an H200".to_owned(), |card| format!("on card {card}")));
+    println!(
+        "\nchoices {}, us of the CPU",
+        card.map_or("for an H200".to_owned(), |card| format!("on card {card}"))
+    );
     println!("{:>36} {:>8} {:>8}", "", "choice", "kernels");
     let row = |what: &str, time: f64, kernels: &dyn ToString| {
         println!("{what:>36} {time:8.2} {:>8}", kernels.to_string());
@@ -148,7 +151,10 @@ fn first_of_cublaslt(gpu: &mut Gpu, library: &CublasLt, size: GemmProblem) -> Re
 fn first_calls(gpu: &mut Gpu) -> Result<(), Box<dyn Error>> {
     let machine = machine(Some(0))?;
     println!("\nfirst calls, ms on the clock");
-    println!("{:>44} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}", "", "choice", "program", "load", "launch", "all", "later");
+    println!(
+        "{:>44} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "", "choice", "program", "load", "launch", "all", "later"
+    );
     let sizes = [[300, 200, 136], [16, 4096, 4096], [4096, 4096, 4096], [4096, 14336, 4096]];
     let sizes = sizes.map(|[m, n, k]| GemmProblem { m, n, k });
     for size in sizes {

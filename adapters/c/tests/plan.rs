@@ -187,7 +187,8 @@ fn attention_that_was_measured_is_found() {
             assert_eq!(falchion_attention_microseconds(made), falchion_attention_microseconds(tuned));
             assert_eq!(falchion_attention_backward_tune(&backward, 3, &mut tuned_back), OK, "{}", last());
             assert_eq!(falchion_attention_backward_create(&backward, &mut made_back), OK, "{}", last());
-            let [first, second] = [tuned_back, made_back].map(|of| falchion_attention_backward_microseconds(of));
+            let [first, second] =
+                [tuned_back, made_back].map(|of| falchion_attention_backward_microseconds(of));
             assert_eq!(first, second);
             falchion_attention_destroy(tuned);
             falchion_attention_destroy(made);
@@ -198,7 +199,12 @@ fn attention_that_was_measured_is_found() {
     // SAFETY: the rest of the description may be zero.
     let plain = unsafe {
         let zeros: AttentionDescription = core::mem::zeroed();
-        AttentionDescription { size: size_of::<AttentionDescription>(), types: c"bf16".as_ptr(), d: 64, ..zeros }
+        AttentionDescription {
+            size: size_of::<AttentionDescription>(),
+            types: c"bf16".as_ptr(),
+            d: 64,
+            ..zeros
+        }
     };
     let mut kernel: *mut BackwardKernel = null_mut();
     // SAFETY: the description is valid.

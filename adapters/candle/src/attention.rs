@@ -386,7 +386,8 @@ fn kernel(
     request: &AttentionRequest,
     place: Stored<'_>,
 ) -> Result<Arc<Kept<falchion::attention::Attention>>> {
-    static ALL: Picks<falchion::attention::Attention, Kept<falchion::attention::Attention>> = Picks::new(KEPT);
+    static ALL: Picks<falchion::attention::Attention, Kept<falchion::attention::Attention>> =
+        Picks::new(KEPT);
     picked(&ALL, request, place)
 }
 

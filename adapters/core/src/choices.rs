@@ -92,9 +92,7 @@ impl<K: Shared, T> Picks<K, T> {
         let known = self.by_request.get(of, |_| {
             let chosen: Predicted<K> = choose(request, spec, &machine(card)?, card)?;
             match chosen.kernel.spec() {
-                Some(of) => {
-                    self.by_kernel.get((card, of), |_| Picked::of(chosen, request).map(make))
-                }
+                Some(of) => self.by_kernel.get((card, of), |_| Picked::of(chosen, request).map(make)),
                 None => Picked::of(chosen, request).map(|picked| Arc::new(make(picked))),
             }
         })?;

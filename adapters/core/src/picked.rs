@@ -104,7 +104,8 @@ impl<K: Offered> Picked<K> {
     /// # Errors
     /// A number of the request that is out of its range; no kernel supports the request; the driver's.
     pub fn tuned(request: &K::Request<'_>, ordinal: usize, budget: u32) -> Result<Self, Refusal> {
-        let tuned = K::measure(&context(ordinal)?, request, Tuning::Measured { budget }).map_err(of_driver)?;
+        let tuned =
+            K::measure(&context(ordinal)?, request, Tuning::Measured { budget }).map_err(of_driver)?;
         let (microseconds, reason) = match tuned.chosen {
             Chosen::Measured { microseconds, kernels } => {
                 (microseconds, format!("the fastest of {kernels} kernels that were measured"))

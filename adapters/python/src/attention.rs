@@ -68,7 +68,8 @@ pub(crate) fn attention<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Prepared { asked, spec, q, o, sums, _kept } = prepare(py, given, keywords)?;
     let (card, AskedHeads { request, mut call }) = (q.place().card(), asked);
-    let chosen = py.detach(|| CHOSEN.get(&request, spec.as_deref(), card, |attend| Chosen::new(attend, true)));
+    let chosen =
+        py.detach(|| CHOSEN.get(&request, spec.as_deref(), card, |attend| Chosen::new(attend, true)));
     let chosen = chosen.map_err(|refusal| about(py, WHO, of_refusal(&refusal)))?;
     // SAFETY: the arrays are alive, and their extents and distances were read from them.
     unsafe { chosen.run(&q, &mut call) }.map_err(|error| about(py, WHO, error))?;

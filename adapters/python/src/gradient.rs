@@ -1,7 +1,7 @@
 //! The gradient of attention.
 
-use falchion::attention::{HeadsRef, Lengths};
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
+use falchion::attention::{HeadsRef, Lengths};
 use falchion::collective::process::Once;
 use falchion_core::{AskedHeads, GRADIENT, Heads, Picks};
 use pyo3::exceptions::PyRuntimeError;

@@ -146,13 +146,13 @@ mod _native {
     #[pymodule_export]
     use super::linear::{linear, linear_backward};
     #[pymodule_export]
-    use super::{matmul, plan_matmul};
-    #[pymodule_export]
     use super::plan::{Kernel, page, plan, result, tune};
     #[pymodule_export]
     use super::ptx::{checked, compiled};
     #[pymodule_export]
+    use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
+    #[pymodule_export]
     use super::tuned::Choice;
     #[pymodule_export]
-    use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
+    use super::{matmul, plan_matmul};
 }

@@ -58,7 +58,10 @@ fn attention() {
         let wanted = planned::<Attention>(problem);
         for heads in [drawn.heads(), placed(drawn.heads(), &drawn)] {
             let request = asked(&heads, problem);
-            assert_eq!(Attention::problem(&request), Attention::problem(&Attention::request(problem).expect("read")));
+            assert_eq!(
+                Attention::problem(&request),
+                Attention::problem(&Attention::request(problem).expect("read"))
+            );
             let found = choose::<Attention>(&request, None, &Machine::h200(), None);
             match &wanted {
                 Ok(wanted) => {
