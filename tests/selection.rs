@@ -39,7 +39,7 @@ use serde::Deserialize;
 const WITHIN: f64 = 1.03;
 
 /// Records of kernels that end without a barrier of their cluster.
-const WITHOUT_BARRIER: [&str; 10] = [
+const WITHOUT_BARRIER: [&str; 13] = [
     "h100_fresh.jsonl",
     "h100_added.jsonl",
     "h100_last.jsonl",
@@ -47,6 +47,9 @@ const WITHOUT_BARRIER: [&str; 10] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
+    "h200_varied.jsonl",
+    "h200_ragged.jsonl",
+    "h200_few.jsonl",
     "scaled_h200_streams.jsonl",
     "scaled_h200_graphs.jsonl",
     "scaled_h200_kept.jsonl",
@@ -57,10 +60,13 @@ const WITHOUT_BARRIER: [&str; 10] = [
 const BARRIER: f64 = 0.8;
 
 /// Records of launches that were replayed in graphs.
-const IN_GRAPHS: [&str; 5] = [
+const IN_GRAPHS: [&str; 8] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
+    "h200_varied.jsonl",
+    "h200_ragged.jsonl",
+    "h200_few.jsonl",
     "scaled_h200_graphs.jsonl",
     "scaled_h200_kept.jsonl",
 ];

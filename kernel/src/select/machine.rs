@@ -66,6 +66,11 @@ pub struct Machine {
     pub ingest: f64,
     /// Fraction by which a tile takes longer for each further cluster that requests it at the same time.
     pub crowded: f64,
+    /// Factors by which an SM takes longer to load rows that begin inside of lines, and inside of sectors.
+    pub part_loads: [f64; 2],
+    /// Microseconds for each request of 128 bytes of a row that lies outside of its matrix. Such requests wait for each other, from
+    /// whatever SMs they come.
+    pub outside: f64,
     /// Bytes per microsecond that the threads of one CTA copy to shared memory in pieces of 16, 8, 4 and
     /// fewer bytes. Only that for 16 is measured. The others are estimated from the number of instructions.
     pub copied: [f64; 4],
@@ -77,12 +82,16 @@ pub struct Machine {
     pub clustered_launch: f64,
     /// Additional microseconds of kernels of one tile per CTA in clusters along M.
     pub clustered_tile: f64,
+    /// Additional microseconds of all kernels in clusters.
+    pub together: f64,
     /// Additional microseconds for kernels that can split tiles along K, whether they do or not.
     pub divided_launch: f64,
     /// Additional microseconds for kernels whose CTAs look for a next tile.
     pub persistent_launch: f64,
-    /// Microseconds saved if L2 is told to evict an operand first.
-    pub evicting: f64,
+    /// Microseconds saved if L2 is told to evict an operand first, and the microseconds of DRAM from which on they are.
+    pub evicting: [f64; 2],
+    /// Fraction of DRAM's time for an operand that is saved so if only one tile reads each part of it.
+    pub streamed: f64,
     /// Additional microseconds per byte of the first stage.
     pub filling: f64,
     /// Microseconds that a CTA takes to start after another one has ended.
@@ -136,8 +145,14 @@ pub struct Machine {
     pub l2_bytes: f64,
     /// Bytes per microsecond between DRAM and L2.
     pub dram: f64,
+    /// Microseconds until DRAM works at that rate.
+    pub ramp: f64,
+    /// Fraction by which DRAM takes longer for what is written than for what is read.
+    pub written: f64,
     /// Bytes per microsecond of these that two neighbouring SMs load.
     pub paired: f64,
+    /// Fraction of the mean of both rates that is left where DRAM and pairs of SMs are about as fast.
+    pub merged: f64,
     /// Fraction by which DRAM takes longer for D if tensor copies store rows that are not whole sectors of 32 B.
     pub torn: f64,
     /// Fraction of an evict-first operand that is read from DRAM again for each further tile that uses it.
@@ -252,15 +267,15 @@ impl Machine {
             clusters: [132, 66, 39, 30, 22, 17, 15, 15],
             cycles: 2043.6,
             tensor: 1.0,
-            power: 0.2524,
-            shared: 0.7196,
+            power: 0.2813,
+            shared: 0.7432,
             // Of three measured products of 8192 cubed (docs/evidence/performance.md).
             sliced: 1.15,
             sparse: 1.27,
             // Of one kernel with promote=4 (docs/evidence/lab-notes.md).
             promoted: 0.375,
             columns: 1.49,
-            wide: 0.02094,
+            wide: 0.01047,
             // Chosen at the records of H200s before the last, as `runs` (docs/evidence/lab-notes.md, "Few rows with block scales").
             alone: 0.05,
             added: 0.00084,
@@ -268,49 +283,56 @@ impl Machine {
             runs: 0.0125,
             converted: 1.2,
             uncovered: 0.55,
-            latency: 1.017,
-            clustered_latency: 0.4248,
-            drained: 0.1567,
-            step: 0.01811,
-            coupled: 1.017,
-            ingest: 369.2e3,
-            crowded: 0.01553,
+            latency: 0.9986,
+            clustered_latency: 0.2831,
+            drained: 0.2845,
+            step: 0.01084,
+            coupled: 1.022,
+            ingest: 167.9e3,
+            crowded: 0.001115,
+            part_loads: [1.417, 1.452],
+            outside: 2.159e-05,
             copied: [66e3, 30e3, 16e3, 5e3],
-            launch: 0.954,
-            serial_launch: 0.7754,
-            clustered_launch: 0.79,
+            launch: 1.009,
+            serial_launch: 0.8219,
+            clustered_launch: 0.801,
             // Of 22 pairs of kernels on H100s (docs/evidence/lab-notes.md, "What the choice loses").
-            clustered_tile: 0.4,
-            divided_launch: 0.4091,
-            persistent_launch: 0.349,
-            evicting: 0.1588,
-            filling: 1.789e-05,
-            start: 1.593,
-            tile: 0.3889,
+            clustered_tile: 0.2401,
+            together: 0.07403,
+            divided_launch: 0.4523,
+            persistent_launch: 0.2382,
+            evicting: [0.0874, 2.0],
+            streamed: 0.01572,
+            filling: 7.809e-06,
+            start: 1.101,
+            tile: 0.2191,
             walked: 0.03,
             odd_rows: 0.3084,
-            stored: 21730.5,
-            by_threads: 0.5037,
-            staged: 0.677,
-            transposed: 0.9277,
-            slabs: 0.07291,
-            narrow: 0.2169,
+            stored: 20685.4,
+            by_threads: 0.3415,
+            staged: 0.6435,
+            transposed: 0.9579,
+            slabs: 0.0334,
+            narrow: 0.1246,
             reading: 0.8,
             fused: [0.2, 1.0],
             draw: 0.03379,
-            exchanged: 4260.5,
-            meeting: 1.864,
-            near: [0.7814, 5226.1, 0.08688],
-            unaligned: 0.1442,
-            l2: 18.49e6,
+            exchanged: 4784.3,
+            meeting: 1.702,
+            near: [0.7922, 5716.0, 0.06562],
+            unaligned: 0.1248,
+            l2: 17.64e6,
             part_sectors: 2.563,
             part_lines: 1.612,
             l2_bytes: 11.57e6,
-            dram: 3.949e6,
-            paired: 76e3,
+            dram: 4.177e6,
+            ramp: 0.523,
+            written: 0.252,
+            paired: 90.34e3,
+            merged: 0.8564,
             // Of a few products with a short K (docs/evidence/lab-notes.md, "Wider parts of a store").
-            torn: 0.8,
-            refetched: 0.05264,
+            torn: 0.5629,
+            refetched: 0.04184,
             echo: 0.3582,
         }
     }

@@ -5,6 +5,7 @@ use collective::{Atom, AtomTypes, Code, Plan, Producer, sparse};
 use ptx::inst::MmaTypes;
 
 use super::Machine;
+use super::tiling::Seen;
 
 /// What can limit the time of a k-tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(super) struct Fixed {
     adding: f64,
     coupled: f64,
     crowd: f64,
+    /// Microseconds for each row of A, and of B, that is outside of the matrix.
+    outside: [f64; 2],
     /// If threads copy operands: bytes of a k-tile of A and of B.
     copied: Option<[f64; 2]>,
 }
@@ -109,6 +112,7 @@ impl Fixed {
             },
             // Tiles that many clusters request at once come from few places.
             crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
+            outside: bits_of(plan).map(|bits| machine.outside * k * bits / 1024.0),
             copied: match plan.mainloop.producer {
                 Producer::Thread => None,
                 Producer::Warpgroup => Some([0, 1].map(|i| f64::from(plan.ring.tile_bytes(i)))),
@@ -130,13 +134,14 @@ impl Fixed {
             adding: self.adding.min(other.adding),
             coupled: self.coupled.min(other.coupled),
             crowd: 0.0,
+            outside: [0.0; 2],
             copied: self.copied.zip(other.copied).map(|(a, b)| both(a, b)),
         }
     }
 
     /// Microseconds from one k-tile to the next, and what limits it. Given are the numbers of tiles along M and N, of
-    /// k-tiles that the CTA computes, of CTAs per SM, and of clusters on the card at once, and the bytes of A and of B that
-    /// threads copy per microsecond.
+    /// k-tiles that the CTA computes, of CTAs per SM, and of clusters on the card at once; how the operands are seen; and the
+    /// rows of A and of B that are requested at once, but are outside.
     #[inline]
     pub(super) fn step(
         &self,
@@ -144,11 +149,15 @@ impl Fixed {
         k_tiles: f64,
         sharing: f64,
         at_once: f64,
-        rates: [f64; 2],
+        seen: &Seen,
+        outside: [f64; 2],
     ) -> (f64, Step) {
         let of = |readers: f64| 1.0 + self.crowd * readers.min(at_once);
         let [a, b] = self.loads;
-        let copies = a * of(tiles_n) + b * of(tiles_m);
+        let copies = a * seen.loads[0] * of(tiles_n)
+            + b * seen.loads[1] * of(tiles_m)
+            + outside[0] * self.outside[0]
+            + outside[1] * self.outside[1];
         let mut longest = (self.math + self.adding, Step::Multiplications);
         let mut or = |time: f64, step: Step| {
             if time > longest.0 {
@@ -169,7 +178,7 @@ impl Fixed {
         match self.copied {
             None => (step, why),
             Some([a, b]) => {
-                let copied = (a / rates[0] + b / rates[1]) * sharing;
+                let copied = (a / seen.copied[0] + b / seen.copied[1]) * sharing;
                 if copied > step { (copied + between, Step::Copies) } else { (step + between, why) }
             }
         }
