@@ -36,7 +36,12 @@ const CARDS: [(&str, &str, &[&str], usize); 4] = [
         ],
         1100,
     ),
-    ("h200_scaled.txt", "e4m3-1x128-128x128", &["scaled_h200_streams.jsonl", "scaled_h200_graphs.jsonl"], 45),
+    (
+        "h200_scaled.txt",
+        "e4m3-1x128-128x128",
+        &["scaled_h200_streams.jsonl", "scaled_h200_graphs.jsonl", "scaled_h200_kept.jsonl"],
+        80,
+    ),
     (
         "h100.txt",
         "bf16",
