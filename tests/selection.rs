@@ -39,7 +39,7 @@ use serde::Deserialize;
 const WITHIN: f64 = 1.03;
 
 /// Records of kernels that end without a barrier of their cluster.
-const WITHOUT_BARRIER: [&str; 13] = [
+const WITHOUT_BARRIER: [&str; 14] = [
     "h100_fresh.jsonl",
     "h100_added.jsonl",
     "h100_last.jsonl",
@@ -53,6 +53,7 @@ const WITHOUT_BARRIER: [&str; 13] = [
     "scaled_h200_streams.jsonl",
     "scaled_h200_graphs.jsonl",
     "scaled_h200_kept.jsonl",
+    "scaled_h200_varied.jsonl",
 ];
 
 /// Microseconds that kernels in clusters took longer in all other records: they ended with a barrier. On an H100 2048 cubed
@@ -60,7 +61,7 @@ const WITHOUT_BARRIER: [&str; 13] = [
 const BARRIER: f64 = 0.8;
 
 /// Records of launches that were replayed in graphs.
-const IN_GRAPHS: [&str; 8] = [
+const IN_GRAPHS: [&str; 9] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
@@ -69,6 +70,7 @@ const IN_GRAPHS: [&str; 8] = [
     "h200_few.jsonl",
     "scaled_h200_graphs.jsonl",
     "scaled_h200_kept.jsonl",
+    "scaled_h200_varied.jsonl",
 ];
 
 /// Microseconds that a launch took longer in all other records, in which launches were enqueued one by one. On an H200 the median

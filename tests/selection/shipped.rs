@@ -39,7 +39,12 @@ const CARDS: [(&str, &str, &[&str], usize); 4] = [
     (
         "h200_scaled.txt",
         "e4m3-1x128-128x128",
-        &["scaled_h200_streams.jsonl", "scaled_h200_graphs.jsonl", "scaled_h200_kept.jsonl"],
+        &[
+            "scaled_h200_streams.jsonl",
+            "scaled_h200_graphs.jsonl",
+            "scaled_h200_kept.jsonl",
+            "scaled_h200_varied.jsonl",
+        ],
         80,
     ),
     (

@@ -22,6 +22,9 @@ pub(super) enum Step {
 pub(super) struct Fixed {
     /// Microseconds in which an SM loads A, and B, if nothing else requests them.
     loads: [f64; 2],
+    /// Fraction of it that is no requests, and that the CTA's own requests for A and B take.
+    arriving: f64,
+    requesting: [f64; 2],
     /// Microseconds of the multiplications, and of shared memory.
     pub(super) math: f64,
     shared: f64,
@@ -88,6 +91,8 @@ impl Fixed {
                     making + machine.uncovered * math
                 }
             },
+            arriving: 1.0 - machine.requesting,
+            requesting: [1, 0].map(|i| machine.requesting / f64::from(plan.mainloop.cluster[i])),
             math,
             shared,
             latency: latency / (f64::from(plan.ring.stages) - machine.drained),
@@ -126,6 +131,8 @@ impl Fixed {
         Self {
             loads: both(self.loads, other.loads),
             math: self.math.min(other.math),
+            arriving: self.arriving,
+            requesting: both(self.requesting, other.requesting),
             shared: self.shared.min(other.shared),
             converting: self.converting.min(other.converting),
             latency: 0.0,
@@ -154,10 +161,10 @@ impl Fixed {
     ) -> (f64, Step) {
         let of = |readers: f64| 1.0 + self.crowd * readers.min(at_once);
         let [a, b] = self.loads;
-        let copies = a * seen.loads[0] * of(tiles_n)
-            + b * seen.loads[1] * of(tiles_m)
-            + outside[0] * self.outside[0]
-            + outside[1] * self.outside[1];
+        let [a, b] =
+            [(a, 0), (b, 1)].map(|(load, i)| load * (self.arriving + self.requesting[i] * seen.requests[i]));
+        let copies =
+            a * of(tiles_n) + b * of(tiles_m) + outside[0] * self.outside[0] + outside[1] * self.outside[1];
         let mut longest = (self.math + self.adding, Step::Multiplications);
         let mut or = |time: f64, step: Step| {
             if time > longest.0 {

@@ -28,8 +28,8 @@ pub(super) struct Seen {
     costs: [f64; 2],
     /// Bytes of A and of B that threads copy per microsecond.
     pub(super) copied: [f64; 2],
-    /// Factors by which an SM takes longer to load A and B.
-    pub(super) loads: [f64; 2],
+    /// Factors by which requests for A and for B take longer.
+    pub(super) requests: [f64; 2],
     /// Elements of all outputs, and bytes of all operands.
     pub(super) outputs: f64,
     operands: f64,
@@ -161,7 +161,7 @@ impl View {
             grouped: groups.is_some(),
             costs: [a_cost, b_cost],
             copied: [0, 1].map(|i| machine.copy_rate(matrices[i], self.bits[i])),
-            loads: lines.map(|lines| lines.cost(machine.part_loads)),
+            requests: lines.map(|lines| lines.cost(machine.part_requests)),
             fused: request.fusion.is_some(),
             beta: request.fusion.is_none() && call.epilogue.beta != 0.0,
             odd: !call.d.ld.is_multiple_of(2),
