@@ -39,7 +39,7 @@ use serde::Deserialize;
 const WITHIN: f64 = 1.03;
 
 /// Records of kernels that end without a barrier of their cluster.
-const WITHOUT_BARRIER: [&str; 10] = [
+const WITHOUT_BARRIER: [&str; 14] = [
     "h100_fresh.jsonl",
     "h100_added.jsonl",
     "h100_last.jsonl",
@@ -47,9 +47,13 @@ const WITHOUT_BARRIER: [&str; 10] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
+    "h200_varied.jsonl",
+    "h200_ragged.jsonl",
+    "h200_few.jsonl",
     "scaled_h200_streams.jsonl",
     "scaled_h200_graphs.jsonl",
     "scaled_h200_kept.jsonl",
+    "scaled_h200_varied.jsonl",
 ];
 
 /// Microseconds that kernels in clusters took longer in all other records: they ended with a barrier. On an H100 2048 cubed
@@ -57,12 +61,16 @@ const WITHOUT_BARRIER: [&str; 10] = [
 const BARRIER: f64 = 0.8;
 
 /// Records of launches that were replayed in graphs.
-const IN_GRAPHS: [&str; 5] = [
+const IN_GRAPHS: [&str; 9] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
+    "h200_varied.jsonl",
+    "h200_ragged.jsonl",
+    "h200_few.jsonl",
     "scaled_h200_graphs.jsonl",
     "scaled_h200_kept.jsonl",
+    "scaled_h200_varied.jsonl",
 ];
 
 /// Microseconds that a launch took longer in all other records, in which launches were enqueued one by one. On an H200 the median

@@ -12,13 +12,41 @@ use kernel::KernelSpec;
 
 use super::{Line, read};
 
-/// Microseconds and specs of a shape, the fastest first.
-type Kernels = Vec<(String, String)>;
+/// What is known of a shape: whether launches were replayed in graphs, and microseconds and specs, the fastest first.
+type Kernels = (bool, Vec<(String, String)>);
+
+/// The word before the kernels of a shape that was measured in graphs.
+const GRAPHS: &str = "graphs";
 
 /// What ships for a card, its formats, the files that it is made of, and the least number of shapes.
 const CARDS: [(&str, &str, &[&str], usize); 4] = [
-    ("h200.txt", "bf16", &["fitted.jsonl", "added.jsonl", "h200_streams.jsonl", "h200_graphs.jsonl"], 900),
-    ("h200_scaled.txt", "e4m3-1x128-128x128", &["scaled_h200_streams.jsonl", "scaled_h200_graphs.jsonl"], 45),
+    (
+        "h200.txt",
+        "bf16",
+        &[
+            "fitted.jsonl",
+            "added.jsonl",
+            "h200_streams.jsonl",
+            "h200_graphs.jsonl",
+            "h200_kept.jsonl",
+            "h200_front.jsonl",
+            "h200_varied.jsonl",
+            "h200_ragged.jsonl",
+            "h200_few.jsonl",
+        ],
+        1100,
+    ),
+    (
+        "h200_scaled.txt",
+        "e4m3-1x128-128x128",
+        &[
+            "scaled_h200_streams.jsonl",
+            "scaled_h200_graphs.jsonl",
+            "scaled_h200_kept.jsonl",
+            "scaled_h200_varied.jsonl",
+        ],
+        80,
+    ),
     (
         "h100.txt",
         "bf16",
@@ -56,21 +84,23 @@ fn text(line: &Line, spec: &str) -> Option<String> {
 
 /// The measurements of these files; several times of a kernel count as their mean.
 fn measured(types: &str, files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
-    let mut all: BTreeMap<[u32; 3], BTreeMap<String, Vec<f64>>> = BTreeMap::new();
+    let mut all: BTreeMap<[u32; 3], (bool, BTreeMap<String, Vec<f64>>)> = BTreeMap::new();
     let lines: Vec<Line> = files.iter().flat_map(|name| read(name)).collect();
     for line in lines.iter().filter(|line| line.dtype == types && line.layout == "kk") {
         for timed in &line.kernels {
             let Some((spec, kernel)) = text(line, &timed.spec).zip(line.kernel(timed)) else { continue };
             let Some(time) = line.today(&kernel, timed) else { continue };
-            all.entry([line.m, line.n, line.k]).or_default().entry(spec).or_default().push(time);
+            let (in_graphs, kernels) = all.entry([line.m, line.n, line.k]).or_default();
+            *in_graphs |= line.stream == 0.0;
+            kernels.entry(spec).or_default().push(time);
         }
     }
     let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-    let ranked = |kernels: BTreeMap<String, Vec<f64>>| {
+    let ranked = |(in_graphs, kernels): (bool, BTreeMap<String, Vec<f64>>)| {
         let mut kernels: Vec<(f64, String)> =
             kernels.into_iter().map(|(spec, times)| (mean(&times), spec)).collect();
         kernels.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
-        kernels.into_iter().map(|(time, spec)| (digits(time), spec)).collect()
+        (in_graphs, kernels.into_iter().map(|(time, spec)| (digits(time), spec)).collect())
     };
     all.into_iter().map(|(shape, kernels)| (shape, ranked(kernels))).collect()
 }
@@ -86,7 +116,8 @@ fn shipped(text: &str) -> BTreeMap<[u32; 3], Kernels> {
                     let (number, time) = word.split_once(':')?;
                     Some((time.to_owned(), String::clone(specs.get(number)?)))
                 };
-                shapes.insert(extents, rest.split(' ').filter_map(kernel).collect());
+                let in_graphs = rest.split(' ').next() == Some(GRAPHS);
+                shapes.insert(extents, (in_graphs, rest.split(' ').filter_map(kernel).collect()));
             }
             Err(_) => _ = specs.insert(first, rest.to_owned()),
         }
@@ -96,8 +127,11 @@ fn shipped(text: &str) -> BTreeMap<[u32; 3], Kernels> {
 
 fn written(before: &str, shapes: &BTreeMap<[u32; 3], Kernels>) -> String {
     let (mut numbers, mut specs, mut lines) = (BTreeMap::new(), String::new(), String::new());
-    for ([m, n, k], kernels) in shapes {
+    for ([m, n, k], (in_graphs, kernels)) in shapes {
         lines += &format!("{m}x{n}x{k}");
+        if *in_graphs {
+            lines += &format!(" {GRAPHS}");
+        }
         for (time, spec) in kernels {
             let next = numbers.len();
             let number = *numbers.entry(spec).or_insert_with(|| {
@@ -119,7 +153,7 @@ fn shipped_records_are_what_was_measured() {
         let (measured, shipped) = (measured(types, files), shipped(&before));
         if std::env::var_os("RECORDS").is_some() {
             let mut all = shipped;
-            all.retain(|_, kernels| kernels.len() == 1);
+            all.retain(|_, (_, kernels)| kernels.len() == 1);
             all.extend(measured);
             fs::write(path(name), written(&before, &all)).expect("a writable folder");
             continue;
@@ -128,7 +162,7 @@ fn shipped_records_are_what_was_measured() {
         for (shape, kernels) in &measured {
             assert_eq!(shipped.get(shape), Some(kernels), "{name}: {shape:?}");
         }
-        for (shape, kernels) in shipped.iter().filter(|(shape, _)| !measured.contains_key(*shape)) {
+        for (shape, (_, kernels)) in shipped.iter().filter(|(shape, _)| !measured.contains_key(*shape)) {
             assert_eq!(kernels.len(), 1, "{name}: {shape:?} is in no file");
         }
         assert_eq!(written(&before, &shipped), before, "{name}: as it is written");

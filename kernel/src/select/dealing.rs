@@ -43,6 +43,8 @@ pub(super) struct Dealt {
     /// Parts per split tile, and the square root of the number of other parts.
     pub(super) parts: f64,
     pub(super) others: f64,
+    /// Rows outside of A and of B that are requested at once.
+    pub(super) outside: [f64; 2],
     /// Number of CTAs that run one after the other.
     pub(super) starts: f64,
 }
@@ -125,6 +127,7 @@ impl Dealing {
             k_tiles: pieces * tiled.k_tiles,
             pieces,
             slices,
+            outside: tiled.outside.map(|rows| rows * f64::from(lanes)),
             starts: workers.div_ceil(self.slots).into(),
             ..Dealt::default()
         };

@@ -52,7 +52,8 @@ const RECORDS: [(Card, Types, &str); 4] = [
 ];
 
 /// A kernel at a shape, as a point. The squared distance of two points says how similar they are.
-pub(super) type Point = [f32; 24];
+pub(super) type Point = [f32; COORDINATES];
+pub(super) const COORDINATES: usize = 32;
 
 /// A measured kernel.
 pub(super) struct Row {
@@ -71,6 +72,8 @@ pub(super) struct Shape {
     kernels: &'static str,
     /// Whether more than one kernel was measured.
     pub(super) compares: bool,
+    /// Whether launches were replayed in graphs, not enqueued one by one.
+    pub(super) in_graphs: bool,
     /// The logarithms of the extents.
     pub(super) logarithms: [f64; 3],
     /// What corrects the model; made when a choice first needs it.
@@ -115,8 +118,10 @@ impl Shipped {
 impl Shape {
     fn parse(extents: &str, kernels: &'static str) -> Option<Self> {
         let extents = Worded::read(extents)?;
+        let graphs = kernels.strip_prefix("graphs ");
+        let (in_graphs, kernels) = (graphs.is_some(), graphs.unwrap_or(kernels));
         let (compares, logarithms) = (kernels.contains(' '), logarithms(extents));
-        Some(Self { extents, kernels, compares, logarithms, rows: Once::new() })
+        Some(Self { extents, kernels, compares, in_graphs, logarithms, rows: Once::new() })
     }
 }
 

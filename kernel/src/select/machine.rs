@@ -66,6 +66,13 @@ pub struct Machine {
     pub ingest: f64,
     /// Fraction by which a tile takes longer for each further cluster that requests it at the same time.
     pub crowded: f64,
+    /// Fraction of a load's time that its requests take, which the CTAs of a cluster share.
+    pub requesting: f64,
+    /// Factors by which requests take longer for rows that begin inside of lines, and inside of sectors.
+    pub part_requests: [f64; 2],
+    /// Microseconds for each request of 128 bytes of a row that lies outside of its matrix. Such requests wait for each other, from
+    /// whatever SMs they come.
+    pub outside: f64,
     /// Bytes per microsecond that the threads of one CTA copy to shared memory in pieces of 16, 8, 4 and
     /// fewer bytes. Only that for 16 is measured. The others are estimated from the number of instructions.
     pub copied: [f64; 4],
@@ -77,12 +84,16 @@ pub struct Machine {
     pub clustered_launch: f64,
     /// Additional microseconds of kernels of one tile per CTA in clusters along M.
     pub clustered_tile: f64,
+    /// Additional microseconds of all kernels in clusters.
+    pub together: f64,
     /// Additional microseconds for kernels that can split tiles along K, whether they do or not.
     pub divided_launch: f64,
     /// Additional microseconds for kernels whose CTAs look for a next tile.
     pub persistent_launch: f64,
-    /// Microseconds saved if L2 is told to evict an operand first.
-    pub evicting: f64,
+    /// Microseconds saved if L2 is told to evict an operand first, and the microseconds of DRAM from which on they are.
+    pub evicting: [f64; 2],
+    /// Fraction of DRAM's time for an operand that is saved so if only one tile reads each part of it.
+    pub streamed: f64,
     /// Additional microseconds per byte of the first stage.
     pub filling: f64,
     /// Microseconds that a CTA takes to start after another one has ended.
@@ -136,8 +147,14 @@ pub struct Machine {
     pub l2_bytes: f64,
     /// Bytes per microsecond between DRAM and L2.
     pub dram: f64,
+    /// Microseconds until DRAM works at that rate.
+    pub ramp: f64,
+    /// Fraction by which DRAM takes longer for what is written than for what is read.
+    pub written: f64,
     /// Bytes per microsecond of these that two neighbouring SMs load.
     pub paired: f64,
+    /// Fraction of the mean of both rates that is left where DRAM and pairs of SMs are about as fast.
+    pub merged: f64,
     /// Fraction by which DRAM takes longer for D if tensor copies store rows that are not whole sectors of 32 B.
     pub torn: f64,
     /// Fraction of an evict-first operand that is read from DRAM again for each further tile that uses it.
@@ -252,65 +269,73 @@ impl Machine {
             clusters: [132, 66, 39, 30, 22, 17, 15, 15],
             cycles: 2043.6,
             tensor: 1.0,
-            power: 0.2524,
-            shared: 0.7196,
+            power: 0.3004,
+            shared: 0.7323,
             // Of three measured products of 8192 cubed (docs/evidence/performance.md).
             sliced: 1.15,
             sparse: 1.27,
             // Of one kernel with promote=4 (docs/evidence/lab-notes.md).
             promoted: 0.375,
-            columns: 1.49,
-            wide: 0.02094,
+            columns: 1.523,
+            wide: 0.009581,
             // Chosen at the records of H200s before the last, as `runs` (docs/evidence/lab-notes.md, "Few rows with block scales").
-            alone: 0.05,
-            added: 0.00084,
-            beside: 0.0498,
-            runs: 0.0125,
+            alone: 0.03684,
+            added: 0.0007854,
+            beside: 0.05382,
+            runs: 0.007447,
             converted: 1.2,
             uncovered: 0.55,
-            latency: 1.017,
-            clustered_latency: 0.4248,
-            drained: 0.1567,
-            step: 0.01811,
-            coupled: 1.017,
-            ingest: 369.2e3,
-            crowded: 0.01553,
+            latency: 0.9875,
+            clustered_latency: 0.2209,
+            drained: 0.5599,
+            step: 0.01048,
+            coupled: 1.01,
+            ingest: 168.2e3,
+            crowded: 3.718e-04,
+            requesting: 0.1218,
+            part_requests: [4.816, 8.555],
+            outside: 2.288e-05,
             copied: [66e3, 30e3, 16e3, 5e3],
-            launch: 0.954,
-            serial_launch: 0.7754,
-            clustered_launch: 0.79,
+            launch: 1.121,
+            serial_launch: 0.7763,
+            clustered_launch: 0.8172,
             // Of 22 pairs of kernels on H100s (docs/evidence/lab-notes.md, "What the choice loses").
-            clustered_tile: 0.4,
-            divided_launch: 0.4091,
-            persistent_launch: 0.349,
-            evicting: 0.1588,
-            filling: 1.789e-05,
-            start: 1.593,
-            tile: 0.3889,
+            clustered_tile: 0.2113,
+            together: 0.1003,
+            divided_launch: 0.7034,
+            persistent_launch: 0.2375,
+            evicting: [0.09162, 2.0],
+            streamed: 0.02929,
+            filling: 9.432e-06,
+            start: 1.596,
+            tile: 0.1935,
             walked: 0.03,
             odd_rows: 0.3084,
-            stored: 21730.5,
-            by_threads: 0.5037,
-            staged: 0.677,
-            transposed: 0.9277,
-            slabs: 0.07291,
-            narrow: 0.2169,
+            stored: 26389.4,
+            by_threads: 0.259,
+            staged: 0.5863,
+            transposed: 0.918,
+            slabs: 0.02496,
+            narrow: 0.06626,
             reading: 0.8,
             fused: [0.2, 1.0],
             draw: 0.03379,
-            exchanged: 4260.5,
-            meeting: 1.864,
-            near: [0.7814, 5226.1, 0.08688],
-            unaligned: 0.1442,
-            l2: 18.49e6,
+            exchanged: 4915.3,
+            meeting: 1.229,
+            near: [0.3918, 6029.5, 0.09283],
+            unaligned: 0.1187,
+            l2: 18.78e6,
             part_sectors: 2.563,
             part_lines: 1.612,
             l2_bytes: 11.57e6,
-            dram: 3.949e6,
-            paired: 76e3,
+            dram: 4.087e6,
+            ramp: 0.469,
+            written: 0.2117,
+            paired: 89.5e3,
+            merged: 0.8557,
             // Of a few products with a short K (docs/evidence/lab-notes.md, "Wider parts of a store").
-            torn: 0.8,
-            refetched: 0.05264,
+            torn: 0.6813,
+            refetched: 0.04184,
             echo: 0.3582,
         }
     }

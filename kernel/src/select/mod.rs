@@ -27,6 +27,7 @@ mod request;
 mod space;
 mod step;
 mod table;
+mod tile;
 mod tiling;
 
 use core::fmt;

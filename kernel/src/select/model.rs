@@ -62,8 +62,9 @@ pub(super) struct Kernel {
     torn: bool,
     /// Number of consumers that alternate (pingpong), or 0.
     turns: f64,
-    /// Which of A and B leave L2 first.
+    /// Which of A and B leave L2 first, and which may.
     first: [bool; 2],
+    may_leave: [bool; 2],
     /// Bytes of D per element of the output.
     output: f64,
     /// How partial sums are added up. The time for one other CTA, and the part of it that grows with the square root
@@ -95,6 +96,7 @@ impl Kernel {
             torn: staged && !plan.swapped() && !stored.is_multiple_of(256),
             turns: plan.turns().into(),
             first: plan.mainloop.operands.map(|operand| operand.cache == CachePolicy::EvictFirst),
+            may_leave: plan.mainloop.operands.map(|operand| operand.cache == CachePolicy::EvictFirst),
             output: f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings) / 8.0,
             reduction: traits.reduction,
             exchange: traits.reduction.map_or([0.0; 2], |kind| machine.exchange(plan, kind, traits.parts)),
@@ -116,7 +118,8 @@ impl Kernel {
             staged: self.staged || self.reduction.is_some() || other.staged || other.reduction.is_some(),
             sourced: self.sourced || other.sourced,
             torn: self.torn && other.torn,
-            first: [0, 1].map(|i| self.first[i] && other.first[i]),
+            first: [false; 2],
+            may_leave: [0, 1].map(|i| self.may_leave[i] || other.may_leave[i]),
             reduction: None,
             exchange: [exchange(self).min(exchange(other)), 0.0],
             parts: self.parts.max(other.parts),
@@ -176,14 +179,21 @@ impl Kernel {
             ctas => (dealt.at_once * self.cluster / f64::from(machine.multiprocessors)).ceil().min(ctas),
         };
         let in_all = dealt.k_tiles + dealt.slices * tiled.k_tiles;
-        let step = |fixed: &Fixed| fixed.step(dealt.tiles, in_all, sharing, dealt.crowd, seen.copied);
-        let (step_of_tile, why) = step(fixed[0]);
+        let step = |fixed: &Fixed, outside: [f64; 2]| {
+            fixed.step(dealt.tiles, in_all, sharing, dealt.crowd, seen, outside)
+        };
+        let (step_of_tile, why) = step(fixed[0], [0.0; 2]);
         let mut multiply = (dealt.k_tiles + dealt.unaligned * machine.unaligned) * step_of_tile;
+        if dealt.outside[0] + dealt.outside[1] > 0.0 {
+            // One of its tiles is partly outside.
+            let of_one = if dealt.divided > 0.0 { dealt.k_tiles / dealt.pieces } else { tiled.k_tiles };
+            multiply += of_one.min(dealt.k_tiles) * (step(fixed[0], dealt.outside).0 - step_of_tile);
+        }
         let epilogue = self.finish(machine, seen, tiled.fitted);
         let (mut pieces, mut last) = (dealt.pieces, epilogue);
         if dealt.slices > 0.0 {
             // A slice is a tile of fewer columns.
-            multiply += dealt.slices * tiled.k_tiles * step(fixed[1]).0 * machine.sliced;
+            multiply += dealt.slices * tiled.k_tiles * step(fixed[1], [0.0; 2]).0 * machine.sliced;
             pieces += dealt.slices;
             last /= self.slices;
         }
@@ -212,30 +222,44 @@ impl Kernel {
         let slower = 1.0 + machine.power * (work / busy).min(1.0);
         let starts = (dealt.starts - 1.0) * machine.start;
 
-        let d = seen.outputs * self.output;
-        let c = if seen.beta { d } else { 0.0 };
-        let d = d * if self.torn { 1.0 + machine.torn } else { 1.0 };
-        let mut operands = dealt.dram;
-        for (first, evicted) in self.first.iter().zip(tiled.evicted) {
-            operands += if *first { evicted * machine.refetched } else { 0.0 };
-        }
-        // Two SMs share a way to memory. If only some of these pairs have two CTAs, the others end earlier.
-        let (pairs, ctas) = (0.5 * f64::from(machine.multiprocessors), dealt.at_once * self.cluster);
-        let rate = if ctas > pairs { machine.dram.min(0.5 * ctas * machine.paired) } else { machine.dram };
-        let dram_bytes = operands + d + c;
-        let (l2, dram) = (dealt.l2, dram_bytes / rate);
+        let (dram, dram_bytes) = self.dram(machine, seen, tiled, dealt);
+        let [gained, from] = machine.evicting;
+        let lost = if self.first[0] || self.first[1] { gained * (1.0 - dram / from).max(0.0) } else { 0.0 };
         let prediction = Prediction {
-            microseconds: self.launch,
+            microseconds: self.launch + lost,
             waves: dealt.tiles[0] * dealt.tiles[1] / dealt.slots,
-            launch: self.launch + starts,
+            launch: self.launch + lost + starts,
             multiply: multiply * slower,
             epilogue: (busy - multiply) * slower,
-            l2,
+            l2: dealt.l2,
             dram,
             dram_bytes,
             step: why,
         };
         (prediction, busy * slower + starts)
+    }
+
+    /// Microseconds of DRAM, and bytes.
+    #[inline(always)]
+    fn dram(&self, machine: &Machine, seen: &Seen, tiled: &Tiled, dealt: &Dealt) -> (f64, f64) {
+        let d = seen.outputs * self.output;
+        let c = if seen.beta { d } else { 0.0 };
+        let d = d * if self.torn { 1.0 + machine.torn } else { 1.0 };
+        let (mut read, mut saved) = (dealt.dram + c, 0.0);
+        for i in 0..2 {
+            read += if self.first[i] { tiled.evicted[i] * machine.refetched } else { 0.0 };
+            saved += if self.may_leave[i] { tiled.alone[i] * machine.streamed } else { 0.0 };
+        }
+        // Two SMs share a way to memory. If only some of these pairs have two CTAs, the others end earlier.
+        let (pairs, ctas) = (0.5 * f64::from(machine.multiprocessors), dealt.at_once * self.cluster);
+        let rate = match ctas > pairs {
+            true => {
+                let of_pairs = 0.5 * ctas * machine.paired;
+                machine.dram.min(of_pairs).min(machine.merged * 0.5 * (machine.dram + of_pairs))
+            }
+            false => machine.dram,
+        };
+        ((read - saved + d * (1.0 + machine.written)) / rate + machine.ramp, read + d)
     }
 }
 
@@ -249,6 +273,7 @@ impl Machine {
         self.launch
             + is(traits.parts > 1) * self.clustered_launch
             + is(of_one_tile && plan.mainloop.cluster[0] > 1) * self.clustered_tile
+            + is(plan.cluster_size() > 1) * self.together
             + if *overlaps { 0.0 } else { self.serial_launch }
             + if divides { self.divided_launch } else { 0.0 }
             + if traits.tiles_on_device || divides || traits.slices > 1 {
@@ -258,7 +283,7 @@ impl Machine {
             }
             + (m * a + n * b) * k / 8.0 * self.filling
             - if plan.mainloop.operands.iter().any(|of| of.cache == CachePolicy::EvictFirst) {
-                self.evicting
+                self.evicting[0]
             } else {
                 0.0
             }

@@ -38,9 +38,12 @@ const SPREAD_OF_SHAPES: f32 = 0.03;
 /// The model's error is limited to this; larger errors are outliers.
 const MOST: f64 = 0.4;
 
-/// The point of a kernel: logarithms of the extents as the kernel sees them, properties of its spec, and how
-/// full its last wave is.
-fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
+/// The point of a kernel: logarithms of the extents as the kernel sees them, properties of its spec, how full its last
+/// wave is, what its predicted time is made of, and how it was or will be launched.
+fn point(problem: GemmProblem, spec: &KernelSpec, predicted: &Prediction, in_graphs: bool) -> Point {
+    let (waves, time) = (predicted.waves, predicted.microseconds);
+    // Kernels that the same resource limits have the same errors.
+    let part = |time_of: f64| (6.0 * time_of / time) as f32;
     let seen = if spec.store.transposed { problem.transposed() } else { problem };
     let (mainloop, scheduler) = (&spec.mainloop, spec.scheduler);
     let log = |number: u32, unit: f32| (number.max(1) as f32).log2() / unit;
@@ -74,15 +77,23 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
         // At long K this is up to a third of the time.
         if spec.overlaps { 0.0 } else { 2.0 },
         is(matches!(scheduler.rule, Rule::NarrowTail { .. })),
+        part(predicted.launch),
+        part(predicted.multiply),
+        part(predicted.epilogue),
+        part(predicted.l2),
+        part(predicted.dram),
+        0.3 * time.log2() as f32,
+        is(in_graphs),
+        0.0,
     ]
 }
 
 /// Points in blocks, coordinate by coordinate: distances to the points of a block are computed together.
-type Block = [[f32; LANES]; 24];
+type Block = [[f32; LANES]; known::COORDINATES];
 const LANES: usize = 8;
 
 fn blocks<'a>(points: impl ExactSizeIterator<Item = &'a Point>) -> Vec<Block> {
-    let mut blocks = vec![[[0.0; LANES]; 24]; points.len().div_ceil(LANES)];
+    let mut blocks = vec![[[0.0; LANES]; known::COORDINATES]; points.len().div_ceil(LANES)];
     for (place, point) in points.enumerate() {
         let block = &mut blocks[place / LANES];
         for (lanes, coordinate) in block.iter_mut().zip(point) {
@@ -125,7 +136,7 @@ impl Shipped {
                     _ => 0.12,
                 };
                 Row {
-                    point: point(problem, &entry.spec, prediction.waves),
+                    point: point(problem, &entry.spec, &prediction, shape.in_graphs),
                     error: (measured / prediction.microseconds).ln().clamp(-MOST, MOST) as f32,
                     doubt: deviation * deviation,
                 }
@@ -164,7 +175,7 @@ fn factors(
     without: Option<[u32; 3]>,
 ) -> Vec<f64> {
     let points: Vec<Point> =
-        kernels.iter().map(|(spec, prediction)| point(problem, spec, prediction.waves)).collect();
+        kernels.iter().map(|(spec, prediction)| point(problem, spec, prediction, true)).collect();
     let near = nearest(of, problem, without);
     let all: Vec<(usize, &Row)> = near
         .into_iter()

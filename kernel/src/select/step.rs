@@ -5,6 +5,7 @@ use collective::{Atom, AtomTypes, Code, Plan, Producer, sparse};
 use ptx::inst::MmaTypes;
 
 use super::Machine;
+use super::tiling::Seen;
 
 /// What can limit the time of a k-tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub(super) enum Step {
 pub(super) struct Fixed {
     /// Microseconds in which an SM loads A, and B, if nothing else requests them.
     loads: [f64; 2],
+    /// Fraction of it that is no requests, and that the CTA's own requests for A and B take.
+    arriving: f64,
+    requesting: [f64; 2],
     /// Microseconds of the multiplications, and of shared memory.
     pub(super) math: f64,
     shared: f64,
@@ -35,6 +39,8 @@ pub(super) struct Fixed {
     adding: f64,
     coupled: f64,
     crowd: f64,
+    /// Microseconds for each row of A, and of B, that is outside of the matrix.
+    outside: [f64; 2],
     /// If threads copy operands: bytes of a k-tile of A and of B.
     copied: Option<[f64; 2]>,
 }
@@ -85,6 +91,8 @@ impl Fixed {
                     making + machine.uncovered * math
                 }
             },
+            arriving: 1.0 - machine.requesting,
+            requesting: [1, 0].map(|i| machine.requesting / f64::from(plan.mainloop.cluster[i])),
             math,
             shared,
             latency: latency / (f64::from(plan.ring.stages) - machine.drained),
@@ -109,6 +117,7 @@ impl Fixed {
             },
             // Tiles that many clusters request at once come from few places.
             crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
+            outside: bits_of(plan).map(|bits| machine.outside * k * bits / 1024.0),
             copied: match plan.mainloop.producer {
                 Producer::Thread => None,
                 Producer::Warpgroup => Some([0, 1].map(|i| f64::from(plan.ring.tile_bytes(i)))),
@@ -122,6 +131,8 @@ impl Fixed {
         Self {
             loads: both(self.loads, other.loads),
             math: self.math.min(other.math),
+            arriving: self.arriving,
+            requesting: both(self.requesting, other.requesting),
             shared: self.shared.min(other.shared),
             converting: self.converting.min(other.converting),
             latency: 0.0,
@@ -130,13 +141,14 @@ impl Fixed {
             adding: self.adding.min(other.adding),
             coupled: self.coupled.min(other.coupled),
             crowd: 0.0,
+            outside: [0.0; 2],
             copied: self.copied.zip(other.copied).map(|(a, b)| both(a, b)),
         }
     }
 
     /// Microseconds from one k-tile to the next, and what limits it. Given are the numbers of tiles along M and N, of
-    /// k-tiles that the CTA computes, of CTAs per SM, and of clusters on the card at once, and the bytes of A and of B that
-    /// threads copy per microsecond.
+    /// k-tiles that the CTA computes, of CTAs per SM, and of clusters on the card at once; how the operands are seen; and the
+    /// rows of A and of B that are requested at once, but are outside.
     #[inline]
     pub(super) fn step(
         &self,
@@ -144,11 +156,15 @@ impl Fixed {
         k_tiles: f64,
         sharing: f64,
         at_once: f64,
-        rates: [f64; 2],
+        seen: &Seen,
+        outside: [f64; 2],
     ) -> (f64, Step) {
         let of = |readers: f64| 1.0 + self.crowd * readers.min(at_once);
         let [a, b] = self.loads;
-        let copies = a * of(tiles_n) + b * of(tiles_m);
+        let [a, b] =
+            [(a, 0), (b, 1)].map(|(load, i)| load * (self.arriving + self.requesting[i] * seen.requests[i]));
+        let copies =
+            a * of(tiles_n) + b * of(tiles_m) + outside[0] * self.outside[0] + outside[1] * self.outside[1];
         let mut longest = (self.math + self.adding, Step::Multiplications);
         let mut or = |time: f64, step: Step| {
             if time > longest.0 {
@@ -169,7 +185,7 @@ impl Fixed {
         match self.copied {
             None => (step, why),
             Some([a, b]) => {
-                let copied = (a / rates[0] + b / rates[1]) * sharing;
+                let copied = (a / seen.copied[0] + b / seen.copied[1]) * sharing;
                 if copied > step { (copied + between, Step::Copies) } else { (step + between, why) }
             }
         }

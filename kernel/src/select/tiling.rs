@@ -28,6 +28,8 @@ pub(super) struct Seen {
     costs: [f64; 2],
     /// Bytes of A and of B that threads copy per microsecond.
     pub(super) copied: [f64; 2],
+    /// Factors by which requests for A and for B take longer.
+    pub(super) requests: [f64; 2],
     /// Elements of all outputs, and bytes of all operands.
     pub(super) outputs: f64,
     operands: f64,
@@ -72,12 +74,45 @@ pub(super) struct Tiled {
     pub(super) narrowest: f64,
     /// Bytes of A that tiles read again if L2 evicts A first, and the same of B.
     pub(super) evicted: [f64; 2],
+    /// Bytes of A if only one tile reads each part of it, and the same of B.
+    pub(super) alone: [f64; 2],
+    /// Rows of A outside of it that a tile requests in the mean, and the same of B.
+    pub(super) outside: [f64; 2],
     /// Bytes that several clusters read.
     shared: f64,
     /// Microseconds of L2.
     l2: f64,
     /// The place of the first GEMM's numbers of tiles.
     from: usize,
+}
+
+/// Where rows of a matrix begin.
+#[derive(Clone, Copy)]
+enum Lines {
+    Whole,
+    InsideLines,
+    InsideSectors,
+}
+
+impl Lines {
+    fn of(matrix: MatrixRef, bits: u32) -> Self {
+        // Units of weights are whole lines.
+        let ld = if bits < 8 { 0 } else { matrix.ld.wrapping_mul((bits / 8).into()) };
+        match (ld.is_multiple_of(128), ld.is_multiple_of(32)) {
+            (true, _) => Self::Whole,
+            (false, true) => Self::InsideLines,
+            (false, false) => Self::InsideSectors,
+        }
+    }
+
+    /// Factor by which copies of rows take longer: 1, or one of the others.
+    const fn cost(self, [lines, sectors]: [f64; 2]) -> f64 {
+        match self {
+            Self::Whole => 1.0,
+            Self::InsideLines => lines,
+            Self::InsideSectors => sectors,
+        }
+    }
 }
 
 /// Numbers of tiles along M and N of every GEMM, for each tiling.
@@ -115,7 +150,8 @@ impl View {
             Some(groups) => groups.iter().filter(filled).map(gemm).collect(),
             None => vec![gemm(&(call.problem, call.products.count()))],
         };
-        let [a_cost, b_cost] = [0, 1].map(|i| machine.line_cost(matrices[i], self.bits[i]));
+        let lines = [0, 1].map(|i| Lines::of(matrices[i], self.bits[i]));
+        let [a_cost, b_cost] = lines.map(|lines| lines.cost([machine.part_lines, machine.part_sectors]));
         let sum = |of: &dyn Fn(&Gemm) -> f64| gemms.iter().map(|gemm| of(gemm) * f64::from(gemm.times)).sum();
         Seen {
             outputs: sum(&|of| f64::from(of.problem.m) * f64::from(of.problem.n)),
@@ -125,6 +161,7 @@ impl View {
             grouped: groups.is_some(),
             costs: [a_cost, b_cost],
             copied: [0, 1].map(|i| machine.copy_rate(matrices[i], self.bits[i])),
+            requests: lines.map(|lines| lines.cost(machine.part_requests)),
             fused: request.fusion.is_some(),
             beta: request.fusion.is_none() && call.epilogue.beta != 0.0,
             odd: !call.d.ld.is_multiple_of(2),
@@ -155,6 +192,7 @@ impl Tiling {
         let (from, mut all, mut each) = (counts.len(), Tiles { m: 0_u32, n: 1, k: 1 }, None);
         let (mut k_tiles, mut columns, mut narrowest) = (0.0, 0.0, f64::INFINITY);
         let (mut evicted, mut shared, mut l2) = ([0.0; 2], 0.0, 0.0);
+        let (mut alone, mut outside) = ([0.0; 2], [0.0; 2]);
         for &Gemm { problem, times, bytes: [a, b], .. } in &seen.gemms {
             let tiles = self.tiles(problem);
             let (tiles_m, tiles_n) = (f64::from(tiles.m.max(1)), f64::from(tiles.n.max(1)));
@@ -164,6 +202,14 @@ impl Tiling {
             l2 += (a * tiles_n * a_cost + b * tiles_m * b_cost) * of_all;
             evicted[0] += a * (tiles_n - 1.0) * of_all;
             evicted[1] += b * (tiles_m - 1.0) * of_all;
+            alone[0] += if tiles.n > 1 { 0.0 } else { a * of_all };
+            alone[1] += if tiles.m > 1 { 0.0 } else { b * of_all };
+            // What follows a group of rows is another group.
+            if !seen.grouped {
+                let [m, n, _] = self.extents.map(f64::from);
+                outside[0] += (m * tiles_m - f64::from(problem.m)) * tiles_n * of_all;
+                outside[1] += (n * tiles_n - f64::from(problem.n)) * tiles_m * of_all;
+            }
             let count = tiles.m.saturating_mul(tiles.n).saturating_mul(times);
             all = Tiles { m: all.m.saturating_add(count), n: 1, k: all.k.max(tiles.k) };
             k_tiles += f64::from(count) * f64::from(tiles.k);
@@ -182,7 +228,8 @@ impl Tiling {
         let count = f64::from(all.m.max(1));
         let fitted = if columns > 0.0 { columns / count } else { 1.0 };
         let (k_tiles, narrowest, l2) = (k_tiles / count, (narrowest / fitted).min(1.0), l2 / machine.l2);
-        Tiled { all, each, k_tiles, fitted, narrowest, evicted, shared, l2, from }
+        let outside = outside.map(|rows| rows / count);
+        Tiled { all, each, k_tiles, fitted, narrowest, evicted, alone, outside, shared, l2, from }
     }
 }
 
@@ -242,18 +289,6 @@ impl Machine {
     fn lost(&self, bytes: f64) -> f64 {
         let ratio = self.l2_bytes / bytes.max(1.0);
         1.0 / (1.0 + ratio * ratio * ratio)
-    }
-
-    /// Factor by which copies fetch more than they need of a matrix, because its rows may begin inside a
-    /// sector or a line.
-    fn line_cost(&self, matrix: MatrixRef, bits: u32) -> f64 {
-        // Units of weights are whole lines.
-        let ld = if bits < 8 { 0 } else { matrix.ld.wrapping_mul((bits / 8).into()) };
-        match (ld.is_multiple_of(128), ld.is_multiple_of(32)) {
-            (true, _) => 1.0,
-            (false, true) => self.part_lines,
-            (false, false) => self.part_sectors,
-        }
     }
 
     /// Bytes of a matrix that threads copy per microsecond.
