@@ -48,8 +48,6 @@ mod plan;
 mod problem;
 #[cfg(feature = "records")]
 mod request;
-#[cfg(feature = "records")]
-mod rounds;
 mod scores;
 #[cfg(feature = "records")]
 mod shortlist;

@@ -1,12 +1,12 @@
 //! A prediction of the time of a backward pass.
 
 use kernel::Machine;
+use scheduler::Loads;
 
 use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
 use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
-use crate::rounds::Loads;
 use crate::spec::{Lengths, Mask};
 
 /// Operations of products, per SM and cycle of an H200.

@@ -77,36 +77,50 @@ impl PairPlan {
     }
 }
 
-/// The shared memory through which the CTAs of a cluster add up dK and dV, where K, V, Q, dO and dS were.
+/// The shared memory through which the CTAs of a cluster add up dK and dV, where operands were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangePlan {
     /// First bytes of a CTA's own sums of dK and dV, in `f32`, in the order of a thread's accumulators.
     pub sums: [u32; 2],
-    /// First byte of what a CTA stores: slabs of columns that it has added up.
-    pub staged: u32,
+    /// First bytes of the slabs of columns of dK and dV that a CTA has added up.
+    pub staged: [u32; 2],
 }
 
 impl ExchangePlan {
-    /// Checks that what is exchanged fits before `end`.
-    fn of(spec: &BackwardSpec, tiles: &BackwardTiles, start: u32, end: u32) -> Result<Option<Self>, AttentionError> {
+    /// Finds room: before the parts of dQ, which may still be read; what is added up by a pair where dO was.
+    fn of(
+        spec: &BackwardSpec,
+        tiles: &BackwardTiles,
+        rings: &BackwardRings,
+        d_o: Option<RingPlan>,
+    ) -> Result<Option<Self>, AttentionError> {
         let BackwardSpec { tile: [_, keys], split, .. } = *spec;
         if split == 1 {
             return Ok(None);
         }
-        let [wide_k, wide_v] = wide(spec);
-        let bytes = |wide: u32| keys * wide * 4;
-        let staged = start + bytes(wide_k) + bytes(wide_v);
-        let slabs: u32 = (0..2).map(|i| tiles.output_slabs(spec, i)).sum();
+        let [of_k, of_v] = wide(spec).map(|wide| keys * wide * 4);
+        let (start, end) = (rings.kv.start, rings.dq.start);
+        let after = start + of_k + of_v;
+        let staged = d_o.map_or([after, end], |ring| [ring.start, ring.start + ring.stages * ring.stage_bytes]);
         let [slab, _] = tiles.output_slab(spec);
-        let have = end - start;
-        let need = staged + slabs.div_ceil(split) * keys * slab - start;
-        if need > have {
-            let needed = "a tile whose gradients of keys fit where its operands were, or 1,";
-            return Err(refused("split, the CTAs that share the queries of a block of keys,", split, needed));
+        let [slabs_k, slabs_v] =
+            [0, 1].map(|i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab);
+        if after > end || staged[0] + slabs_k + slabs_v > staged[1] {
+            let needed = "1, or a tile whose gradients of keys fit where its operands were,";
+            return Err(refused(SPLIT, split, needed));
         }
-        Ok(Some(Self { sums: [start, start + bytes(wide_k)], staged }))
+        Ok(Some(Self { sums: [start, start + of_k], staged: [staged[0], staged[0] + slabs_k] }))
+    }
+
+    /// The CTA that adds up a slab of columns of dK (0) or dV (1), and the slab's number among those of this CTA.
+    pub(super) fn owner(&self, plan: &BackwardPlan, i: usize, slab: u32) -> [u32; 2] {
+        let (split, before) = (plan.spec.split, if i == 0 { 0 } else { plan.tiles.output_slabs(&plan.spec, 0) });
+        [(before + slab) % split, slab / split]
     }
 }
+
+/// What the number of CTAs that share queries is called.
+const SPLIT: &str = "split, the CTAs that share the queries of a block of keys,";
 
 /// Bytes per query of what is one `f32` per query.
 pub(super) const LINE: u32 = 4;
@@ -137,7 +151,7 @@ impl BackwardPlan {
                 peers: if spec.split > 1 { Peers::Exchange } else { Peers::Apart },
                 ..CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes)
             },
-            exchange: ExchangePlan::of(&spec, &tiles, rings.kv.start, rings.dq.start)?,
+            exchange: ExchangePlan::of(&spec, &tiles, &rings, passed.map(|[d_o, _]| d_o))?,
             pair: passed.map(of_pair).transpose()?,
             tiles,
             rings,

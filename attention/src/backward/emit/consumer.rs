@@ -3,6 +3,7 @@
 use collective::pipeline::{Position, Stage};
 use collective::{
     Consumer, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows, WarpgroupMma,
+    store_fours,
 };
 use ptx::{Builder, ProxySpace, Value, Var};
 
@@ -287,14 +288,6 @@ pub(super) fn weigh<'f>(
         for (&(_, score), &exponent) in scores.elements.iter().zip(exponents) {
             score.set(exp2(score.get().mul_add(to_log2, -exponent)));
         }
-    }
-}
-
-/// Stores a thread's numbers by fours: each follows those of the 127 threads after it.
-pub(super) fn store_fours<'f>(f: &'f Builder, own: Value<'f, u32>, numbers: &[Var<'f, f32>]) {
-    for (i, four) in (0..).zip(numbers.chunks_exact(4)) {
-        let values = [four[0], four[1], four[2], four[3]].map(|number| number.get());
-        f.store_shared(own, i * 128 * 16, values);
     }
 }
 

@@ -50,10 +50,9 @@ pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionE
     }
     head_of_values(spec.head)?;
     let is_pair = is_pair(spec);
-    let [queries_of_pair, keys_of_pair, split_of_pair] = [
+    let [queries_of_pair, keys_of_pair] = [
         "the number of queries per tile, with heads of more than 128 elements,",
         "the number of keys per block, with heads of more than 128 elements,",
-        "split, the CTAs that share the queries of a block of keys, with heads of more than 128 elements,",
     ];
     if is_pair && rows != 64 {
         return Err(refused(queries_of_pair, rows, "64"));
@@ -62,10 +61,7 @@ pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionE
         return Err(refused(keys_of_pair, keys, "64"));
     }
     if !matches!(spec.split, 1 | 2 | 4 | 8) {
-        return Err(refused("split, the CTAs that share the queries of a block of keys,", spec.split, "1, 2, 4 or 8"));
-    }
-    if is_pair && spec.split > 1 {
-        return Err(refused(split_of_pair, spec.split, "1"));
+        return Err(refused(super::SPLIT, spec.split, "1, 2, 4 or 8"));
     }
     if !(16..=128).contains(&rows) || !rows.is_multiple_of(16) {
         return Err(refused("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
