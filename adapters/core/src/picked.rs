@@ -14,7 +14,7 @@ use crate::kept::Kept;
 use crate::refusal::{Refusal, of_driver};
 
 /// A family whose kernels adapters offer.
-pub trait Offered: Family {
+pub trait Offered: Family<Spec: Sync> {
     /// What runs: the kernel, with whatever a request adds to it.
     type Runs: Hosted<Self::Arguments> + Clone + Send + Sync + 'static;
 

@@ -41,8 +41,11 @@ struct OfFamily {
     read: Option<(SystemTime, u64)>,
 }
 
-/// Those of families and cards, by the card's number. Equal cards share theirs.
-static PLACES: Mutex<Option<HashMap<(TypeId, usize), Arc<Place>>>> = Mutex::new(None);
+/// Places by family and the card's number.
+type Places = HashMap<(TypeId, usize), Arc<Place>>;
+
+/// Those of this process. Equal cards share theirs.
+static PLACES: Mutex<Option<Places>> = Mutex::new(None);
 
 /// The records of a card: this process's, and those on disk.
 pub(super) struct Shelf<K> {
