@@ -208,7 +208,9 @@ fn judge<'l>(name: &str, lines: impl IntoIterator<Item = &'l Line>, known: Known
 
 #[test]
 fn the_first_choice_is_nearly_the_best() {
-    for (name, shapes, part, cost) in [("fitted.jsonl", 250, 0.72, 1.035), ("h200_last.jsonl", 42, 0.65, 1.04)] {
+    for (name, shapes, part, cost) in
+        [("fitted.jsonl", 250, 0.72, 1.035), ("h200_last.jsonl", 42, 0.65, 1.04)]
+    {
         let lines = read(name);
         assert!(lines.len() >= shapes, "{name}: {} shapes", lines.len());
         let reached = judge(name, &lines, Known::Nothing);
