@@ -259,8 +259,8 @@ const REGISTERS: u32 = 64 << 10;
 const THREADS: u32 = 2048;
 
 impl Machine {
-    /// An NVIDIA H200, fitted to three quarters of the record `tests/selection/fitted.jsonl` (driver 580.159.04,
-    /// burst).
+    /// An NVIDIA H200, fitted to the records of H200s in `tests/selection` (driver 580.159.04, burst; docs/evidence/lab-notes.md,
+    /// "Rows outside of a matrix").
     pub const fn h200() -> Self {
         Self {
             card: Card::H200,
@@ -278,7 +278,6 @@ impl Machine {
             promoted: 0.375,
             columns: 1.523,
             wide: 0.009581,
-            // Chosen at the records of H200s before the last, as `runs` (docs/evidence/lab-notes.md, "Few rows with block scales").
             alone: 0.03684,
             added: 0.0007854,
             beside: 0.05382,
@@ -299,7 +298,6 @@ impl Machine {
             launch: 1.121,
             serial_launch: 0.7763,
             clustered_launch: 0.8172,
-            // Of 22 pairs of kernels on H100s (docs/evidence/lab-notes.md, "What the choice loses").
             clustered_tile: 0.2113,
             together: 0.1003,
             divided_launch: 0.7034,
@@ -333,7 +331,6 @@ impl Machine {
             written: 0.2117,
             paired: 89.5e3,
             merged: 0.8557,
-            // Of a few products with a short K (docs/evidence/lab-notes.md, "Wider parts of a store").
             torn: 0.6813,
             refetched: 0.04184,
             echo: 0.3582,
