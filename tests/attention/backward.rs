@@ -124,8 +124,12 @@ fn windows_and_chunks() {
 fn heads_and_layouts() {
     for layout in [Layout::HeadsFirst, Layout::LengthFirst, Layout::Gaps] {
         // With mixed=0 blocks of keys are mixed with those of no other head.
-        let split = ["d=64 tile=64x64 mask=causal split=4", "d=64 tile=64x64 split=8 mixed=4 deterministic=on"];
-        for spec in ["d=64 tile=64x64 mask=causal", "d=64 tile=64x64 mixed=0 deterministic=on"].into_iter().chain(split) {
+        let split =
+            ["d=64 tile=64x64 mask=causal split=4", "d=64 tile=64x64 split=8 mixed=4 deterministic=on"];
+        for spec in ["d=64 tile=64x64 mask=causal", "d=64 tile=64x64 mixed=0 deterministic=on"]
+            .into_iter()
+            .chain(split)
+        {
             run(spec, &kernel(spec), &Case { layout, ..of_heads(case(70, 100, 64), 2, [6, 2]) }, DEFAULT);
         }
     }

@@ -32,14 +32,19 @@ impl AttentionRequest {
         // With many blocks, CTAs end at about the same time without it; with many heads, the queries of fewer of them are read at a time.
         let share = self.problem.heads[0].checked_div(self.problem.heads[1]).unwrap_or(1);
         let splits = [1, 2, 4, 8].into_iter();
-        let splits = splits.filter(move |&split| split == 1 || split <= share || all < f64::from(8 * card / split));
+        let splits =
+            splits.filter(move |&split| split == 1 || split <= share || all < f64::from(8 * card / split));
         let at_once = move |split: u32| machine.clusters[split as usize - 1].max(1);
         let orders = if self.mask == Mask::Causal { &[1, 2, 4][..] } else { &[1] };
         splits
             .flat_map(|split| {
                 // As many as there are, and those of which fewer are together.
-                let fewer = move |times: u32| times == 1 || f64::from(at_once(split)) * f64::from(times) < 2.0 * all;
-                orders.iter().filter(move |&&times| fewer(times)).map(move |times| [split, at_once(split) * times])
+                let fewer =
+                    move |times: u32| times == 1 || f64::from(at_once(split)) * f64::from(times) < 2.0 * all;
+                orders
+                    .iter()
+                    .filter(move |&&times| fewer(times))
+                    .map(move |times| [split, at_once(split) * times])
             })
             .collect()
     }
@@ -124,7 +129,13 @@ impl Family for AttentionBackward {
         let space = tiles.flat_map(|tile| {
             let divided = request.divisions(tile[1], machine);
             let of = move |[split, mixed]: [u32; 2]| {
-                orders.iter().map(move |&deterministic| BackwardSpec { tile, deterministic, split, mixed, ..spec })
+                orders.iter().map(move |&deterministic| BackwardSpec {
+                    tile,
+                    deterministic,
+                    split,
+                    mixed,
+                    ..spec
+                })
             };
             divided.into_iter().flat_map(of)
         });

@@ -125,7 +125,10 @@ impl AttentionBackward {
         let order = if deterministic { "_ordered" } else { "" };
         let split = if split > 1 { format!("_split{split}") } else { String::new() };
         let heads = Both(head).text().unwrap_or_default();
-        format!("attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}{split}", self.scores.name())
+        format!(
+            "attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}{split}",
+            self.scores.name()
+        )
     }
 
     /// Whether query `row` sees key `key`, on the host.

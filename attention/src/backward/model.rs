@@ -46,7 +46,8 @@ impl AttentionBackward {
     pub(super) fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
         let AttentionProblem { heads: [heads, _], .. } = request.problem;
         let ordered = usize::from(self.plan().spec.deterministic);
-        let all: f64 = request.kinds().map(|([queries, _], count)| f64::from(count) * f64::from(queries)).sum();
+        let all: f64 =
+            request.kinds().map(|([queries, _], count)| f64::from(count) * f64::from(queries)).sum();
         let elements = f64::from(heads) * all * f64::from(self.plan().wide[0]);
         let passes = elements * BYTES[ordered] / 1e6 / MEGABYTES;
         LAUNCHES + passes + self.blocks_cycles(request, machine) / machine.cycles
@@ -80,7 +81,8 @@ impl AttentionBackward {
         let [section, last] = self.sections([all, of_head]);
         let together = f64::from(section.max(all - last) * of_head) / f64::from(clusters);
         let further = (share / f64::from(split) - 1.0).max(0.0);
-        let apart = (HEADS[0] * further + HEADS[1] * further * further) * (SYNCHRONOUS / f64::from(queries.max(1))).min(1.0);
+        let apart = (HEADS[0] * further + HEADS[1] * further * further)
+            * (SYNCHRONOUS / f64::from(queries.max(1))).min(1.0);
         let mixed = MIXED[usize::from(shared == heads)] * (together - f64::from(split)).max(0.0);
         let tile = self.tile_cycles(machine) * (1.0 + apart + mixed);
         let more = BLOCK + if split > 1 { EXCHANGE } else { 0.0 };
@@ -110,7 +112,8 @@ impl AttentionBackward {
         // Of lengths that differ, blocks do not begin in the order of their work.
         let mut cycles_of_all = 0.0;
         for (lengths, count) in request.kinds() {
-            let of_sequence: f64 = (0..lengths[1].div_ceil(block)).map(|j| cycles(tiles_of(lengths, j))).sum();
+            let of_sequence: f64 =
+                (0..lengths[1].div_ceil(block)).map(|j| cycles(tiles_of(lengths, j))).sum();
             cycles_of_all += f64::from(count) * f64::from(shared) * of_sequence;
         }
         cycles_of_all / f64::from(clusters) + cycles(f64::from(queries.div_ceil(rows))) / 2.0
@@ -120,7 +123,8 @@ impl AttentionBackward {
 impl AttentionRequest {
     /// Blocks of this many keys of all sequences and heads.
     pub(super) fn all_blocks(&self, block: u32) -> f64 {
-        let of_heads = |([_, keys], count): ([u32; 2], u32)| f64::from(count) * f64::from(keys.div_ceil(block));
+        let of_heads =
+            |([_, keys], count): ([u32; 2], u32)| f64::from(count) * f64::from(keys.div_ceil(block));
         f64::from(self.problem.heads[1]) * self.kinds().map(of_heads).sum::<f64>()
     }
 }

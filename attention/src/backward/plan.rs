@@ -101,10 +101,10 @@ impl ExchangePlan {
         let [of_k, of_v] = wide(spec).map(|wide| keys * wide * 4);
         let (start, end) = (rings.kv.start, rings.dq.start);
         let after = start + of_k + of_v;
-        let staged = d_o.map_or([after, end], |ring| [ring.start, ring.start + ring.stages * ring.stage_bytes]);
+        let staged =
+            d_o.map_or([after, end], |ring| [ring.start, ring.start + ring.stages * ring.stage_bytes]);
         let [slab, _] = tiles.output_slab(spec);
-        let [slabs_k, slabs_v] =
-            [0, 1].map(|i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab);
+        let [slabs_k, slabs_v] = [0, 1].map(|i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab);
         if after > end || staged[0] + slabs_k + slabs_v > staged[1] {
             let needed = "1, or a tile whose gradients of keys fit where its operands were,";
             return Err(refused(SPLIT, split, needed));
@@ -114,7 +114,8 @@ impl ExchangePlan {
 
     /// The CTA that adds up a slab of columns of dK (0) or dV (1), and the slab's number among those of this CTA.
     pub(super) fn owner(&self, plan: &BackwardPlan, i: usize, slab: u32) -> [u32; 2] {
-        let (split, before) = (plan.spec.split, if i == 0 { 0 } else { plan.tiles.output_slabs(&plan.spec, 0) });
+        let (split, before) =
+            (plan.spec.split, if i == 0 { 0 } else { plan.tiles.output_slabs(&plan.spec, 0) });
         [(before + slab) % split, slab / split]
     }
 }

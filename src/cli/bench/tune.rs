@@ -12,7 +12,9 @@ use crate::verify;
 use collective::Formula;
 use kernel::disk::records::{Records, RecordsOf};
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
-use kernel::{AnyGemm, Arguments, Engine, Family, GemmProblem, Gpu, Known, Predicted, Ranked, Request, Types};
+use kernel::{
+    AnyGemm, Arguments, Engine, Family, GemmProblem, Gpu, Known, Predicted, Ranked, Request, Types,
+};
 
 use super::compilers::Compilers;
 use super::contest::{Contest, Peers, View};

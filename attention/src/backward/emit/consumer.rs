@@ -213,7 +213,11 @@ impl<'f> Kernel<'_, 'f> {
             let rows = packed_rows(f, plan.spec.format, &fragment(f, product, consumer), factor);
             self.fill(consumer, &staged, &plan.tiles.outputs[i], to.address, &rows);
             for slab in 0..plan.tiles.output_slabs(&plan.spec, i) {
-                slabs.push(Slab { gradient: i, slab, from: to.address + slab * (plan.spec.tile[1] * row_bytes) });
+                slabs.push(Slab {
+                    gradient: i,
+                    slab,
+                    from: to.address + slab * (plan.spec.tile[1] * row_bytes),
+                });
             }
         }
         f.fence_proxy_async(ProxySpace::Shared);

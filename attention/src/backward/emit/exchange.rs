@@ -34,13 +34,14 @@ impl<'f> Kernel<'_, 'f> {
         }
         self.meet_cluster();
         let [row_bytes, columns] = plan.tiles.output_slab(&plan.spec);
-        let slabs = gradients.iter().flat_map(|&(_, _, i)| {
-            (0..plan.tiles.output_slabs(&plan.spec, i)).map(move |slab| (i, slab))
-        });
+        let slabs = gradients
+            .iter()
+            .flat_map(|&(_, _, i)| (0..plan.tiles.output_slabs(&plan.spec, i)).map(move |slab| (i, slab)));
         let slabs: Vec<_> = slabs.collect();
         let rank = f.special(Special::ClusterRank);
         for of_rank in 0..plan.spec.split {
-            let mine: Vec<_> = slabs.iter().filter(|&&(i, slab)| exchange.owner(plan, i, slab)[0] == of_rank).collect();
+            let mine: Vec<_> =
+                slabs.iter().filter(|&&(i, slab)| exchange.owner(plan, i, slab)[0] == of_rank).collect();
             if mine.is_empty() {
                 continue;
             }

@@ -2,8 +2,8 @@
 
 mod add;
 mod consumer;
-mod exchange;
 mod ends;
+mod exchange;
 mod pair;
 mod parts;
 
@@ -144,7 +144,15 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         None => cta.roles(produce, consume),
         Some(PackedBlock { exists, .. }) => {
             let consume = |warpgroup| {
-                f.if_else(exists, || consume(warpgroup), || if plan.exchange.is_some() { kernel.meet_cluster() });
+                f.if_else(
+                    exists,
+                    || consume(warpgroup),
+                    || {
+                        if plan.exchange.is_some() {
+                            kernel.meet_cluster()
+                        }
+                    },
+                );
             };
             cta.roles(|| f.if_(exists, produce), consume);
         }
@@ -155,7 +163,8 @@ impl<'f> KeyBlock<'f> {
     /// The block of keys of the CTA's cluster: of each section of heads, first the first keys of all its heads, since these are seen by
     /// the most queries if a mask is causal. The last section has the heads that are left, too. A block follows those that it waits for, if dQ is added in a fixed order.
     fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
-        let [heads, all_heads, blocks] = ["heads", "all_heads", "blocks"].map(|name| f.parameter::<u32>(name));
+        let [heads, all_heads, blocks] =
+            ["heads", "all_heads", "blocks"].map(|name| f.parameter::<u32>(name));
         let [section, last] = ["section", "last"].map(|name| f.parameter::<u32>(name));
         let packed = plan.is_packed().then(|| DeviceLengths::of(f, true));
         let index = f.special(Special::CtaX) / plan.spec.split;
@@ -251,7 +260,8 @@ impl<'f> Kernel<'_, 'f> {
         let (left, of_head) = (f.variable(across), f.variable(0u32));
         let advance = |by: Value<'f, u32>| {
             let further = of_head.get() + by;
-            let tiles = if split > 1 { further / share } else { f.constant(1u32).where_or(further.equals(share), 0) };
+            let tiles =
+                if split > 1 { further / share } else { f.constant(1u32).where_or(further.equals(share), 0) };
             of_head.set(further - tiles * share);
             left.set(left.get() - tiles.min(left.get()));
         };
