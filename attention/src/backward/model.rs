@@ -23,8 +23,10 @@ const TILE: f64 = 240.0;
 const BLOCK: f64 = 11000.0;
 const EXCHANGE: f64 = 12000.0;
 /// More cycles of a tile that adds to dQ in its order, of 64 columns, of more, and of two consumers with the same keys: of 14 problems on
-/// an H200.
+/// an H200. Of blocks of one head that begin together each waits for the one before, so it is more if blocks of few heads run at the same time: this part
+/// of it does not depend on that, and this one is divided by how often a section fills the card.
 const ORDERED: [f64; 3] = [80.0, 170.0, 700.0];
+const WAITED: [f64; 2] = [0.4, 1.2];
 /// More of a tile if a CTA has tiles of several heads of queries, for each further one and for its square: blocks that do not run together read their
 /// queries from memory again. Of 70 kernels at 12 problems on an H200, with up to `SYNCHRONOUS` queries; longer ones are together for longer.
 const HEADS: [f64; 2] = [0.024, 0.003];
@@ -53,8 +55,8 @@ impl AttentionBackward {
         LAUNCHES + passes + self.blocks_cycles(request, machine) / machine.cycles
     }
 
-    /// Cycles of a tile of queries, without what is read from memory.
-    fn tile_cycles(&self, machine: &Machine) -> f64 {
+    /// Cycles of a tile of queries, without what is read from memory, if the blocks of a section fill the card so many times.
+    fn tile_cycles(&self, machine: &Machine, together: f64) -> f64 {
         let BackwardSpec { tile: [rows, block], deterministic, .. } = self.plan().spec;
         let [wide, wide_v] = self.plan().wide.map(f64::from);
         let products = 3.0 * wide + 2.0 * wide_v;
@@ -66,7 +68,7 @@ impl AttentionBackward {
         let narrow = 1.0 + NARROW * (2.0 - f64::from(rows) / 32.0).max(0.0);
         consumers * narrow * scores * (2.0 * products / (RATE * machine.tensor) + SCORE)
             + TILE
-            + if deterministic { in_order } else { 0.0 }
+            + if deterministic { in_order * (WAITED[0] + WAITED[1] / together.max(1.0)) } else { 0.0 }
     }
 
     /// Cycles until the last block of keys is done.
@@ -84,7 +86,7 @@ impl AttentionBackward {
         let apart = (HEADS[0] * further + HEADS[1] * further * further)
             * (SYNCHRONOUS / f64::from(queries.max(1))).min(1.0);
         let mixed = MIXED[usize::from(shared == heads)] * (together - f64::from(split)).max(0.0);
-        let tile = self.tile_cycles(machine) * (1.0 + apart + mixed);
+        let tile = self.tile_cycles(machine, together) * (1.0 + apart + mixed);
         let more = BLOCK + if split > 1 { EXCHANGE } else { 0.0 };
         let cycles = |tiles: f64| (tiles * share / f64::from(split)).ceil() * tile + more;
         let tiles_of = |[queries, keys]: [u32; 2], number: u32| {
