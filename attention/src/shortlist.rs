@@ -38,7 +38,7 @@ impl Shortlist {
     /// Numbers of keys that have one choice: of these, a kernel has as many blocks for each.
     const EQUAL: u32 = 16;
     /// So few keys that each counts.
-    const FEW: u32 = 32;
+    const FEW: u32 = 16;
 
     /// The request that stands for all that have one list: the same, with the largest number of keys.
     pub fn like(request: &AttentionRequest) -> AttentionRequest {
