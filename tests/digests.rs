@@ -79,12 +79,14 @@ const ATTENTION: [&str; 8] = [
 ];
 
 /// Kernels of attention's backward pass.
-const BACKWARD: [&str; 5] = [
+const BACKWARD: [&str; 7] = [
     "mask=causal",
     "d=64 tile=128x128",
     "deterministic=on lengths=packed",
     "d=256 tile=64x64 mask=window",
     "d=192x128 tile=64x64 deterministic=on",
+    "d=64 tile=64x64 mask=causal split=2",
+    "d=256 tile=64x64 deterministic=on split=4",
 ];
 
 fn attention_programs() -> impl Iterator<Item = (String, Program)> {

@@ -148,7 +148,7 @@ impl Family for Attention {
     /// By a [`Shortlist`], which is kept: the space is ranked once for requests that are alike.
     fn first(request: &AttentionRequest, machine: &Machine) -> Result<Predicted<Self>, String> {
         request.check().map_err(|error| error.to_string())?;
-        Shortlist::kept(request, machine)?.best(request, machine)
+        Shortlist::first(request, machine)
     }
 
     fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {

@@ -66,7 +66,7 @@ pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
 pub use problem::AttentionProblem;
 #[cfg(feature = "records")]
-pub use request::AttentionRequest;
+pub use request::{AttentionRequest, ChoiceKey};
 pub use scores::{Scope, Scores, consistent};
 #[cfg(feature = "records")]
 pub use shortlist::Shortlist;

@@ -1,5 +1,5 @@
-//! A prediction of a kernel's time. Its numbers are fitted to some 200 kernels at 27 problems on an H100, and those of blocks and of weights
-//! once more to kernels that compute half of a block's weights while they multiply.
+//! A prediction of a kernel's time. Its numbers are fitted to some 200 kernels at 27 problems on an H100, and those of tiles, of blocks and of
+//! weights in 16 bits once more to 440 kernels at 19 problems on an H200, most of whose lengths are multiples of nothing.
 
 use collective::Format;
 use kernel::Machine;
@@ -13,31 +13,32 @@ use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 /// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
 const RATE: f64 = 4096.0;
 /// Cycles of an SM for a score: its mask, its exponential, its sum, and its conversion to 16 bits, or to 8.
-const WEIGHT: [f64; 2] = [0.074, 0.09];
+const WEIGHT: [f64; 2] = [0.0615, 0.09];
 /// Cycles of a block to rescale O, which not every block does, per element; and, per row, to find out that it needs not.
-const RESCALED: f64 = 0.012;
-const LAZY: f64 = 1.74;
+const RESCALED: f64 = 0.0255;
+const LAZY: f64 = 1.29;
 /// The part of the shorter of products and weights that the longer one does not cover, while consumers take turns.
-const UNCOVERED: f64 = 0.165;
+const UNCOVERED: f64 = 0.232;
 /// Cycles of the scores of latent attention over those of their arithmetic: instructions of 32 columns wait for shared memory.
 ///
 /// On an H100, a pair of blocks takes as long with `lazy=on` as without: 302.4 and 297.2 us at `128x128/1x1x4096`. Parts of 33 and 66 at
 /// `1x128/1x1x32768` (88.4 and 116.9 us, when one CTA merged a tile) say the same of a pair, about 2.1 us.
 const NARROW: f64 = 1.65;
-/// Factor of both, if there are three consumers.
-const THREE: f64 = 0.94;
+/// Factor of both, if there are three consumers; and if there are two without registers to rescale O last.
+const THREE: f64 = 0.947;
+const RESCALED_FIRST: f64 = 1.031;
 /// Cycles of a block of keys, and of a tile, in addition.
-const BLOCK: f64 = 405.0;
-const TILE: f64 = 2850.0;
+const BLOCK: f64 = 372.0;
+const TILE: f64 = 2215.0;
 /// More cycles of a tile if there is one stage of Q, so that queries are loaded after the last tile was stored; if a
 /// mask grows, for two consumers and for each further one; and, fewer, if tiles of 16 bits overlap without such a mask. Others
 /// gain nothing.
-const ALONE: f64 = 3330.0;
-const MASKED: [f64; 2] = [1400.0, 1750.0];
-const OVERLAPPED: f64 = 340.0;
-/// The same factor if tiles are drawn: 16384 keys with 128 elements take 1.2 % longer than when as much work is dealt to each CTA, 4096
-/// 0.2 %.
-const DRAWN: f64 = 1.008;
+const ALONE: f64 = 3870.0;
+const MASKED: [f64; 2] = [1650.0, 1330.0];
+const OVERLAPPED: f64 = 350.0;
+/// The time of the CTA that is done last over the mean if tiles are drawn, without what it costs to draw them: less than by what is dealt out
+/// evenly, since a CTA whose tiles take less time draws more.
+const DRAWN: f64 = 0.992;
 /// Rounds of tiles from which on it does not matter how they are dealt out.
 const MANY: u32 = 64;
 /// Microseconds of a launch.
@@ -209,7 +210,12 @@ impl Attention {
         let rescaled = of_pair * f64::from(rows) * rescaled;
         let weights = scores * WEIGHT[usize::from(bytes)] + rescaled;
         let uncovered = if turns && rows > 64 { UNCOVERED } else { 1.0 };
-        let of_consumers = if rows > 128 { THREE } else { 1.0 };
+        let of_consumers = match rows {
+            ..=64 => 1.0,
+            65..=128 if plan.rescales_last || latent => 1.0,
+            65..=128 => RESCALED_FIRST,
+            _ => THREE,
+        };
         let both = of_consumers * (products.max(weights) + uncovered * products.min(weights));
         let of_key = if latent { d } else { d + dv };
         let of_block = bytes_of(cache.unwrap_or(format), f64::from(block), of_key);

@@ -55,7 +55,26 @@ pub struct AttentionRequest {
     pub log_sum_exp: bool,
 }
 
+/// What the choice of a kernel depends on: all of a request but the factor of the scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChoiceKey {
+    spec: AttentionSpec,
+    numbers: [i32; 2],
+    /// `fixed`, `workspace` and `log_sum_exp`.
+    asked: [bool; 3],
+    /// Sequences, heads of Q and of K, queries and keys.
+    extents: [u32; 5],
+}
+
 impl AttentionRequest {
+    /// What a choice depends on, to keep choices by it.
+    pub fn key(&self) -> ChoiceKey {
+        let Self { numbers, fixed, workspace, log_sum_exp, problem, .. } = *self;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
+        let extents = [batch, heads, shared, queries, keys];
+        ChoiceKey { spec: self.spec(), numbers, asked: [fixed, workspace, log_sum_exp], extents }
+    }
+
     /// Sequences of a problem that is a text.
     const MOST_SEQUENCES: u32 = 1 << 20;
     /// Lengths that a prediction tells apart.

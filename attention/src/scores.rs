@@ -186,6 +186,8 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
     fn masks(&self) -> bool;
     fn grows(&self) -> bool;
+    /// Whether the keys that a query sees are a range, whose ends do not decrease.
+    fn is_ranged(&self) -> bool;
     fn changes(&self) -> bool;
     fn counts(&self) -> Vec<&'static str>;
     fn reals(&self) -> Vec<&'static str>;
@@ -224,6 +226,12 @@ impl<S: Scores> AnyScores for Typed<S> {
 
     fn grows(&self) -> bool {
         S::GROWS
+    }
+
+    fn is_ranged(&self) -> bool {
+        let (counts, reals) = (vec![1; S::counts().len()], vec![Bounded::exact(1.0); S::reals().len()]);
+        let of = Scope { queries: 1, keys: 1, head: 0, batch: 0, counts: &counts, reals: &reals };
+        S::range(&of, 0i64).is_some()
     }
 
     fn changes(&self) -> bool {

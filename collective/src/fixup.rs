@@ -8,9 +8,11 @@
 //! Kernels whose partial results are no sums merge them as a [`Partial`] of their own, in order.
 
 mod cluster;
+mod fours;
 mod slots;
 
 pub use cluster::{exchange_in_cluster, sums_bytes};
+pub use fours::{ClusterFours, store_fours};
 pub use slots::{Partial, Slot, SlotPlan, Slots};
 
 use ptx::{AtomicOp, AtomicSem, Builder, LoadOrder, Location, Number, Scalar, Scope, Type, Value};

@@ -83,7 +83,9 @@ pub use epilogue::{
     Transposed, TreeEpilogue, Treed,
 };
 pub use extent::Extent;
-pub use fixup::{FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, sums_bytes};
+pub use fixup::{
+    ClusterFours, FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, store_fours, sums_bytes,
+};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
 pub use formula::{Formula, FormulaArguments, FormulaError, FormulaFunction, Input};

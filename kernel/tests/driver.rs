@@ -127,6 +127,11 @@ fn loaded_kernels_are_captured() {
         drop(gpu);
         assert_eq!((other::replay(graph), noted("stale replay")), (0, 0));
         assert_eq!((noted("unloaded"), noted("freed")), (1, 1), "they are kept");
+        assert_eq!(
+            noted("in a capture"),
+            0,
+            "nothing was asked of the driver that waits, allocates or loads"
+        );
     });
 }
 

@@ -15,7 +15,9 @@ use collective::{Format, MatrixRef};
 use cute_rs::atom::Major;
 use kernel::disk::records::{Measurement, Problem};
 use kernel::disk::{Cache, Records};
-use kernel::driver::{Chosen, Context, Loaded, Tuned, Tuning};
+use kernel::driver::{
+    Chooser, Chosen, Context, DeviceMemory, DeviceSlice, GemmDesc, Loaded, StreamRef, Tuned, Tuning,
+};
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{
     AnyGemm, EngineError, Family, GemmProblem, Kernel, KernelSpec, Known, Launch, LaunchError, Machine,
@@ -24,7 +26,7 @@ use kernel::{
 use ptx::abi::Grid;
 use ptx::{Entry, Function, Special, Target, VerifyError};
 
-use stand_in::{UNSET, noted, run_again, with_stand_in};
+use stand_in::{UNSET, noted, other, run_again, with_stand_in};
 
 const PROBLEM: GemmProblem = GemmProblem { m: 256, n: 512, k: 128 };
 
@@ -100,6 +102,36 @@ fn what_was_measured_once_is_found() {
     let cache = Cache::at(&folder);
     let entries = cache.entries().expect("readable");
     assert_eq!(entries.len(), 1, "{entries:?}");
+}
+
+/// A chooser takes what was measured, also where it had chosen before; in a capture it takes what was prepared.
+#[allow(unsafe_code, reason = "a stream of another library")]
+#[test]
+fn choosers_take_what_was_measured() {
+    let (test, fast) = ("choosers_take_what_was_measured", second(&request(PROBLEM)).entry_name());
+    with_stand_in(test, &[], &[("STAND_IN_FAST", &fast)], || {
+        let context = context();
+        let bytes = (PROBLEM.m * PROBLEM.n * 4) as usize;
+        let memory = [0, 1, 2].map(|_| DeviceMemory::new(&context, bytes).expect("memory"));
+        let all = memory.each_ref().map(DeviceSlice::from);
+        let chooser = Chooser::new(&context).expect("a context");
+        let what = GemmDesc::new(Format::Bf16, [Major::K; 2], PROBLEM);
+        // SAFETY: the stand-in runs nothing.
+        let stream = unsafe { StreamRef::from_raw(core::ptr::without_provenance_mut(0x5000)) };
+        let fast = second(&request(PROBLEM)).entry_name();
+        let loads = || noted(&format!("function {fast}"));
+        chooser.enqueue(stream, &what, all).expect("legal");
+        assert_eq!(loads(), 0, "the model's first");
+        tuned(&request(PROBLEM), FEW);
+        let measured = loads();
+        assert!(measured > 0);
+        other::capture(|| chooser.enqueue(stream, &what, all).expect("prepared"));
+        assert_eq!((loads(), noted("in a capture")), (measured, 0), "nothing is loaded in a capture");
+        chooser.enqueue(stream, &what, all).expect("legal");
+        assert_eq!(loads(), measured + 1, "what was measured");
+        chooser.enqueue(stream, &what, all).expect("legal");
+        assert_eq!(loads(), measured + 1);
+    });
 }
 
 /// Without a folder, a process measures once, and the next process measures again.

@@ -198,6 +198,11 @@ fn prepared_shapes_are_captured() {
             }
         });
         assert_eq!((noted("launched"), noted("loaded")), (1, loaded), "all others are captured");
+        assert_eq!(
+            noted("in a capture"),
+            0,
+            "nothing was asked of the driver that waits, allocates or loads"
+        );
         // The graph keeps the kernels and the workspace. The larger workspace, which it does not use, goes.
         let freed = noted("freed");
         divided.multiply_slices(first, GemmProblem { m: 1024, ..PROBLEM }, all).expect_err("A is short");

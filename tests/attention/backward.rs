@@ -71,10 +71,11 @@ fn lengths_that_differ() {
     ];
     for (row, spec) in [
         "d=64 tile=64x64 lengths=packed",
-        "d=64 tile=32x64 mask=causal lengths=packed deterministic=on l2=0",
+        "d=64 tile=32x64 mask=causal lengths=packed deterministic=on mixed=0",
         "d=256 tile=64x64 lengths=packed",
         "d=192 tile=64x64 mask=causal lengths=packed deterministic=on",
         "tile=64x128 mask=causal lengths=packed",
+        "d=64 tile=32x64 mask=causal lengths=packed split=2 deterministic=on",
     ]
     .into_iter()
     .enumerate()
@@ -122,8 +123,13 @@ fn windows_and_chunks() {
 #[test]
 fn heads_and_layouts() {
     for layout in [Layout::HeadsFirst, Layout::LengthFirst, Layout::Gaps] {
-        // With l2=0 blocks of keys are mixed with those of no other head.
-        for spec in ["d=64 tile=64x64 mask=causal", "d=64 tile=64x64 l2=0 deterministic=on"] {
+        // With mixed=0 blocks of keys are mixed with those of no other head.
+        let split =
+            ["d=64 tile=64x64 mask=causal split=4", "d=64 tile=64x64 split=8 mixed=4 deterministic=on"];
+        for spec in ["d=64 tile=64x64 mask=causal", "d=64 tile=64x64 mixed=0 deterministic=on"]
+            .into_iter()
+            .chain(split)
+        {
             run(spec, &kernel(spec), &Case { layout, ..of_heads(case(70, 100, 64), 2, [6, 2]) }, DEFAULT);
         }
     }
@@ -183,7 +189,7 @@ fn a_fixed_order_has_the_same_bits() {
 
 #[test]
 fn specs() {
-    for text in ["", "format=f16 d=64 tile=128x64 mask=causal lengths=packed deterministic=on l2=8"] {
+    for text in ["", "format=f16 d=64 tile=128x64 mask=causal lengths=packed deterministic=on mixed=8"] {
         let spec: BackwardSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);
     }
@@ -317,7 +323,7 @@ impl Scores for Fading {
 
 #[test]
 fn masks_of_ones_own() {
-    for text in ["d=64 tile=64x64", "d=64 tile=32x64 deterministic=on l2=0"] {
+    for text in ["d=64 tile=64x64", "d=64 tile=32x64 deterministic=on mixed=0"] {
         let spec: BackwardSpec = text.parse().expect("a spec");
         let window = AttentionBackward::with::<Window>(spec).expect("legal");
         let lengths = [(200, 170), (130, 300), (65, 1)];

@@ -281,7 +281,10 @@ typedef struct {
 /* desc is that of the forward pass, without spec and pages; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0 or
  * sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
 falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
+falchion_status falchion_attention_backward_tune(const falchion_attention_desc *desc, uint32_t budget, falchion_attention_backward **backward);
 void falchion_attention_backward_destroy(falchion_attention_backward *backward);
+const char *falchion_attention_backward_name(const falchion_attention_backward *backward); /* "" is the default's */
+double falchion_attention_backward_microseconds(const falchion_attention_backward *backward);
 falchion_status falchion_attention_backward_load(falchion_attention_backward *backward, int device);
 falchion_status falchion_attention_backward_workspace(const falchion_attention_backward *backward, uint64_t *bytes);
 falchion_status falchion_attention_backward_launch(falchion_attention_backward *backward, void *stream,

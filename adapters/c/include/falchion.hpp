@@ -104,6 +104,13 @@ public:
         check(falchion_attention_backward_create(&desc, &made));
         backward_.reset(made);
     }
+    /* The fastest of up to `budget` kernels that are measured on the description's card. */
+    static AttentionBackward tuned(const falchion_attention_desc &desc, std::uint32_t budget) {
+        falchion_attention_backward *made = nullptr;
+        check(falchion_attention_backward_tune(&desc, budget, &made));
+        return AttentionBackward{made};
+    }
+    std::string name() const { return falchion_attention_backward_name(backward_.get()); }
     void load(int device) { check(falchion_attention_backward_load(backward_.get(), device)); }
     std::uint64_t workspace() const {
         std::uint64_t bytes = 0;
@@ -117,6 +124,7 @@ public:
     falchion_attention_backward *get() const { return backward_.get(); }
 
 private:
+    explicit AttentionBackward(falchion_attention_backward *made) : backward_(made) {}
     struct Free {
         void operator()(falchion_attention_backward *backward) const { falchion_attention_backward_destroy(backward); }
     };

@@ -1,16 +1,18 @@
 //! The gradient of attention in the C interface: described as attention is, loaded, launched, emulated.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
+use std::ffi::CString;
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
 use falchion_core::{GRADIENT, Heads, Picked, bind};
 
 use crate::fields::Values;
 use crate::object::{Choice, Object, emulate, launch, load};
-use crate::{Failure, Status, create, destroy, invalid, write_bytes};
+use crate::{Failure, Status, create, destroy, invalid, text, write_bytes};
 
 /// The kernels for the gradient of attention of one shape: `falchion_attention_backward`.
 pub struct BackwardKernel {
+    name: CString,
     backward: Picked<AttentionBackward>,
     /// What was described, with a call of the forward pass whose addresses are 0.
     heads: Heads,
@@ -28,7 +30,7 @@ impl core::fmt::Debug for BackwardKernel {
 impl BackwardKernel {
     /// # Safety
     /// The description is null, or has as many bytes as its size says, and its strings are null or end in a zero.
-    unsafe fn new(description: *const c_void) -> Result<Self, Failure> {
+    unsafe fn new(description: *const c_void, budget: Option<u32>) -> Result<Self, Failure> {
         // SAFETY: the caller guarantees it.
         let values = unsafe { Values::sized(GRADIENT.described, description) }?;
         let mut heads = Heads::default();
@@ -40,11 +42,11 @@ impl BackwardKernel {
             ));
         }
         let asked = heads.asked()?;
-        let backward = Choice::of(&values, None).kernel::<AttentionBackward>(&asked.request)?;
+        let backward = Choice::of(&values, budget).kernel::<AttentionBackward>(&asked.request)?;
         let largest = asked.largest();
         let workspace = backward.kernel().workspace(&largest.problem, &largest.packed);
         let args_size = values.number("args_size") as usize;
-        Ok(Self { backward, heads: heads.of(asked), workspace, args_size })
+        Ok(Self { name: text(backward.name()), backward, heads: heads.of(asked), workspace, args_size })
     }
 }
 
@@ -70,6 +72,17 @@ impl Object for BackwardKernel {
     }
 }
 
+/// # Safety
+/// As [`falchion_attention_backward_create`].
+unsafe fn make(
+    description: *const c_void,
+    budget: Option<u32>,
+    backward: *mut *mut BackwardKernel,
+) -> Status {
+    // SAFETY: the caller guarantees valid pointers, and they are used only here.
+    unsafe { create(backward, "backward", || BackwardKernel::new(description, budget)) }
+}
+
 /// Makes the kernels for the gradient of described attention.
 ///
 /// # Safety
@@ -80,8 +93,22 @@ pub unsafe extern "C" fn falchion_attention_backward_create(
     description: *const c_void,
     backward: *mut *mut BackwardKernel,
 ) -> Status {
-    // SAFETY: the caller guarantees valid pointers, and they are used only here.
-    unsafe { create(backward, "backward", || BackwardKernel::new(description)) }
+    // SAFETY: the caller guarantees it.
+    unsafe { make(description, None, backward) }
+}
+
+/// Measures kernels for a description on its card, and returns the fastest.
+///
+/// # Safety
+/// As [`falchion_attention_backward_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_tune(
+    description: *const c_void,
+    budget: u32,
+    backward: *mut *mut BackwardKernel,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { make(description, Some(budget), backward) }
 }
 
 /// Frees the kernels; null is ignored.
@@ -92,6 +119,26 @@ pub unsafe extern "C" fn falchion_attention_backward_create(
 pub unsafe extern "C" fn falchion_attention_backward_destroy(backward: *mut BackwardKernel) {
     // SAFETY: the caller guarantees it.
     unsafe { destroy(backward) }
+}
+
+/// Returns the text of the kernels' spec; that of the default is empty.
+///
+/// # Safety
+/// The pointer is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_name(backward: *const BackwardKernel) -> *const c_char {
+    // SAFETY: the caller guarantees it.
+    unsafe { backward.as_ref() }.map_or(core::ptr::null(), |backward| backward.name.as_ptr())
+}
+
+/// Returns the kernels' time: measured if they were tuned, otherwise predicted.
+///
+/// # Safety
+/// The pointer is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_backward_microseconds(backward: *const BackwardKernel) -> f64 {
+    // SAFETY: the caller guarantees it.
+    unsafe { backward.as_ref() }.map_or(f64::NAN, |backward| backward.backward.microseconds())
 }
 
 /// Compiles the kernels for a card, in its primary context.

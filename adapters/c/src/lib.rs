@@ -23,7 +23,9 @@ pub use attention::{
 pub use backward::{
     BackwardKernel, falchion_attention_backward_create, falchion_attention_backward_destroy,
     falchion_attention_backward_emulate, falchion_attention_backward_launch,
-    falchion_attention_backward_load, falchion_attention_backward_workspace,
+    falchion_attention_backward_load, falchion_attention_backward_microseconds,
+    falchion_attention_backward_name, falchion_attention_backward_tune,
+    falchion_attention_backward_workspace,
 };
 pub use gemm::Gemm;
 pub use prepare::{

@@ -2,8 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use falchion::kernel::driver::Context;
-use falchion::kernel::{EngineError, Machine};
+use falchion::kernel::EngineError;
 use falchion_core::{Offered, Picked, Refusal, Run};
 
 use crate::fields::Values;
@@ -118,7 +117,7 @@ impl<'a> Choice<'a> {
         Self { budget, card: values.number("card") as u32, spec: values.text("spec") }
     }
 
-    /// The kernel for a request: the one that is measured, or as [`Picked::new`].
+    /// The kernel for a request: the one that is measured, or as [`Picked::on`].
     pub(crate) fn kernel<K: Offered>(&self, request: &K::Request<'_>) -> Result<Picked<K>, Failure> {
         let card = self.card.checked_sub(1).map(|ordinal| ordinal as usize);
         match (self.budget, card) {
@@ -128,12 +127,7 @@ impl<'a> Choice<'a> {
                 invalid("spec is given, NULL was needed to tune".to_owned())
             }
             (Some(budget), Some(card)) => Ok(Picked::tuned(request, card, budget)?),
-            (None, None) => Ok(Picked::new(request, self.spec, &Machine::h200(), None)?),
-            (None, Some(card)) => {
-                let machine = Context::primary(card).and_then(|context| context.machine());
-                let machine = machine.map_err(|error| failed(&error))?;
-                Ok(Picked::new(request, self.spec, &machine, Some(card))?)
-            }
+            (None, card) => Ok(Picked::on(request, self.spec, card)?),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Attention of candle's tensors, with its gradient: equal sequences, sequences of different lengths, and pages of a cache.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{D, DType, Error, Layout, Result, Shape, Tensor, bail};
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
 use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Pages};
 use falchion::collective::Format;
-use falchion::kernel::Family;
-use falchion_core::{AskedHeads, Heads, Picked};
+use falchion_core::{AskedHeads, Heads, Picks, Shared};
 
 use crate::operation::{Of, Operation};
-use crate::plain::{KEPT, Kept, Known, Owned, Part, Stored, address};
+use crate::plain::{KEPT, Kept, Owned, Part, Stored, address};
 
 /// What [`attention`] computes in addition to `softmax(scale * q * kᵀ) * v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -331,15 +331,64 @@ impl Operation<3> for Op {
     }
 }
 
+thread_local! {
+    /// Kernels to measure for what is called now; `None` if nothing is measured.
+    static BUDGET: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Runs what calls attention, or takes its gradients, on a card: for each call up to `budget` kernels are measured, and the fastest runs. The
+/// times are kept on disk (in the folder that `FALCHION_CACHE` names, or the user's for caches); calls of the same shapes, types, masks and lengths on
+/// this card take that kernel from then on, in this process and in later ones. What was measured before is not measured again. It takes
+/// seconds, and memory for another copy of the tensors. Of attention of sequences of different lengths, and of pages, it is the same.
+///
+/// ```no_run
+/// use candle_core::{DType, Device, Tensor, Var};
+/// use falchion_candle::{Attention, attention, tuned};
+///
+/// let device = Device::new_cuda(0)?;
+/// let of = |heads| Tensor::randn(0f32, 1., (4, heads, 4096, 128), &device)?.to_dtype(DType::BF16);
+/// let (q, k) = (Var::from_tensor(&of(32)?)?, of(8)?);
+/// let y = tuned(24, || attention(&q, &k, &k, Attention { causal: true, ..Attention::default() }))?;
+/// let gradients = tuned(8, || y.backward())?;
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of what runs; tensors that are not on a card.
+pub fn tuned<T>(budget: u32, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// What was asked before, to be asked again whatever happens.
+    struct Before(Option<u32>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            BUDGET.set(self.0);
+        }
+    }
+    let _before = Before(BUDGET.replace(Some(budget)));
+    run()
+}
+
+/// The kernel for a request in a place, of those that were picked.
+fn picked<K: Shared>(
+    all: &Picks<K, Kept<K>>,
+    request: &K::Request<'_>,
+    place: Stored<'_>,
+) -> Result<Arc<Kept<K>>> {
+    let found = match (BUDGET.get(), place.card()) {
+        (None, card) => all.get(request, None, card, Kept::new),
+        (Some(budget), Some(card)) => all.tuned(request, card, budget, Kept::new),
+        (Some(_), None) => bail!("q is in the host's memory, one on a card was needed to measure kernels"),
+    };
+    found.map_err(Error::wrap)
+}
+
 /// The kernel for a request in a place.
 fn kernel(
     request: &AttentionRequest,
     place: Stored<'_>,
 ) -> Result<Arc<Kept<falchion::attention::Attention>>> {
-    static ALL: Known<(Option<usize>, String), falchion::attention::Attention> = Known::new(KEPT);
-    ALL.get((place.card(), falchion::attention::Attention::problem(request)), |_| {
-        Picked::new(request, None, &place.machine()?, place.card()).map(Kept::new).map_err(Error::wrap)
-    })
+    static ALL: Picks<falchion::attention::Attention, Kept<falchion::attention::Attention>> =
+        Picks::new(KEPT);
+    picked(&ALL, request, place)
 }
 
 /// The gradients of Q, K and V, one after the other.
@@ -383,8 +432,9 @@ impl Operation<3> for Gradient {
 
 /// The kernel for the gradient of a request in a place.
 fn backward(request: &AttentionRequest, place: Stored<'_>) -> Result<Arc<Kept<AttentionBackward>>> {
-    static ALL: Known<(Option<usize>, String), AttentionBackward> = Known::new(KEPT);
-    ALL.get((place.card(), AttentionBackward::problem(request)), |_| {
-        Picked::new(request, None, &place.machine()?, place.card()).map(Kept::new).map_err(Error::wrap)
-    })
+    static ALL: Picks<AttentionBackward, Kept<AttentionBackward>> = Picks::new(KEPT);
+    picked(&ALL, request, place)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,8 @@ use candle_nn::{Module, VarBuilder};
 use falchion::collective::Format;
 use falchion::kernel::AnyGemm;
 use falchion_core::{
-    Activation, AlignedLines, FewBit, FewBitMemory, FewBits, Layer, Refusal, Stored, Tensors, missing,
+    Activation, AlignedLines, FewBit, FewBitMemory, FewBits, Layer, Refusal, Stored, Tensors, machine,
+    missing,
 };
 
 use crate::operation::{Of, Operation};
@@ -275,7 +276,10 @@ impl Op {
         }
         static ALL: Known<(Option<usize>, u32, FewBit), AnyGemm> = Known::new(KEPT);
         let rows = number(m)?;
-        let made = |_: &_| what.kernel(rows, &x.machine()?, x.card()).map(Kept::new).map_err(Error::wrap);
+        let made = |_: &_| -> Result<_> {
+            let machine = machine(x.card()).map_err(Error::wrap)?;
+            what.kernel(rows, &machine, x.card()).map(Kept::new).map_err(Error::wrap)
+        };
         let kernel = ALL.get((x.card(), rows, *what), made)?;
         let at =
             |tensor: &Option<Tensor>| tensor.as_ref().map_or(Ok(0), |tensor| address("the layer", tensor, x));

@@ -34,7 +34,7 @@ mod product;
 mod routing;
 mod scaled;
 
-pub use attention::{Attention, Lines, attention, attention_paged, attention_varlen};
+pub use attention::{Attention, Lines, attention, attention_paged, attention_varlen, tuned};
 pub use experts::experts;
 pub use falchion_core::{Activation, FewBits};
 pub use fewbit::{FewBitExperts, FewBitLinear};

@@ -18,9 +18,10 @@ use candle_core::{CudaStorage, Device};
 use falchion::collective::Format;
 #[cfg(feature = "cuda")]
 use falchion::kernel::Buffer;
-use falchion::kernel::Machine;
 #[cfg(feature = "cuda")]
-use falchion::kernel::driver::Context;
+use falchion::kernel::EngineError;
+#[cfg(feature = "cuda")]
+use falchion_core::is_captured;
 use falchion_core::{Choices, Offered, Picked, Run};
 use half::{bf16, f16};
 
@@ -75,19 +76,6 @@ impl<'a> Stored<'a> {
             Self::Host(_) => None,
             #[cfg(feature = "cuda")]
             Self::Card(card) => Some(CudaStream::context(&card.device.cuda_stream()).ordinal()),
-        }
-    }
-
-    /// The numbers from which kernels are chosen.
-    pub(crate) fn machine(&self) -> Result<Machine> {
-        match self.card() {
-            None => Ok(Machine::h200()),
-            #[cfg(feature = "cuda")]
-            Some(ordinal) => {
-                Context::primary(ordinal).and_then(|context| context.machine()).map_err(Error::wrap)
-            }
-            #[cfg(not(feature = "cuda"))]
-            Some(ordinal) => bail!("card {ordinal} was given, the feature `cuda` was needed"),
         }
     }
 
@@ -301,14 +289,21 @@ impl<K: Offered> Kept<K> {
     #[cfg(feature = "cuda")]
     unsafe fn launch(&self, device: &CudaDevice, mut call: K::Arguments) -> Result<()> {
         let stream = device.cuda_stream();
-        let ordinal = CudaStream::context(&stream).ordinal();
-        self.kernel.load(ordinal).map_err(Error::wrap)?;
+        let (ordinal, raw) = (CudaStream::context(&stream).ordinal(), stream.cu_stream().cast());
+        // SAFETY: the stream is candle's, of the card's primary context.
+        unsafe { self.kernel.ready(ordinal, raw) }.map_err(Error::wrap)?;
         let layout = self.kernel.layout(&call);
         let mut all = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         if layout[0] > 0 {
             let size = usize::try_from(layout[0]).map_err(Error::wrap)?;
             let handle = stream.cu_stream().expose_provenance();
             if all.get(&handle).is_none_or(|(known, _)| known.len() < size) {
+                // What is allocated during a capture is the graph's.
+                // SAFETY: the same.
+                if unsafe { is_captured(ordinal, raw) }.map_err(Error::wrap)? {
+                    let what = format!("a workspace of {size} B");
+                    return Err(Error::wrap(EngineError::Captured { what }));
+                }
                 all.insert(handle, (device.alloc_zeros::<u8>(size)?, layout));
             }
             if let Some((room, known)) = all.get_mut(&handle) {
@@ -322,7 +317,7 @@ impl<K: Offered> Kept<K> {
             }
         }
         // SAFETY: the caller guarantees it; the stream is candle's, of the card's primary context, and the workspace is kept.
-        unsafe { self.kernel.launch(ordinal, stream.cu_stream().cast(), &call) }.map_err(Error::wrap)
+        unsafe { self.kernel.launch(ordinal, raw, &call) }.map_err(Error::wrap)
     }
 }
 

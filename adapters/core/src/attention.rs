@@ -1,10 +1,12 @@
 //! What adapters add to attention.
 
 use falchion::attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Lengths, Packed, Pages,
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, ChoiceKey, Lengths, Packed,
+    Pages,
 };
 use falchion::kernel::LaunchError;
 
+use crate::choices::Shared;
 use crate::host::Hosted;
 use crate::picked::Offered;
 
@@ -54,5 +56,13 @@ impl Offered for Attention {
     fn places(call: &AttentionCall) -> [u64; 3] {
         let AttentionProblem { batch, queries, .. } = call.problem;
         [batch.into(), queries.into(), call.packed.rows[0].into()]
+    }
+}
+
+impl Shared for Attention {
+    type Key = ChoiceKey;
+
+    fn key(request: &AttentionRequest) -> ChoiceKey {
+        request.key()
     }
 }

@@ -1,10 +1,11 @@
 //! What adapters add to the gradient of attention.
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
-use falchion::attention::{AttentionRequest, Lengths};
+use falchion::attention::{AttentionRequest, ChoiceKey, Lengths};
 use falchion::kernel::LaunchError;
 
 use crate::attention::check_packed;
+use crate::choices::Shared;
 use crate::host::Hosted;
 use crate::picked::Offered;
 
@@ -27,5 +28,13 @@ impl Offered for AttentionBackward {
 
     fn runs(self, _request: &AttentionRequest) -> Self {
         self
+    }
+}
+
+impl Shared for AttentionBackward {
+    type Key = ChoiceKey;
+
+    fn key(request: &AttentionRequest) -> ChoiceKey {
+        request.key()
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use falchion::collective::process::{Choices, Locked};
-use falchion::kernel::driver::{Context, Loaded};
+use falchion::kernel::driver::{Context, Loaded, StreamRef};
 use falchion::kernel::{EngineError, Kernel, Program};
 use falchion::ptx::VerifyError;
 
@@ -97,6 +97,25 @@ impl<K: Clone + Send + Sync + 'static> Kept<K> {
         self.on(ordinal).map(drop)
     }
 
+    /// Compiles it for a launch on a stream of a card's primary context, unless that was done. While the stream is captured nothing can be
+    /// compiled, and it must have been.
+    ///
+    /// # Errors
+    /// The stream is captured, and the kernel was not loaded; a driver error.
+    ///
+    /// # Safety
+    /// The stream is null, for the default stream, or alive and one of the card's primary context.
+    pub unsafe fn ready(&self, ordinal: usize, stream: *mut c_void) -> Result<(), EngineError> {
+        if self.card() == Some(ordinal) {
+            return Ok(());
+        }
+        // SAFETY: the caller guarantees it.
+        if unsafe { is_captured(ordinal, stream) }? {
+            return Err(EngineError::Captured { what: format!("the kernel `{}`", self.text) });
+        }
+        self.load(ordinal)
+    }
+
     /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
     /// allocates nothing.
     ///
@@ -115,7 +134,10 @@ impl<K: Clone + Send + Sync + 'static> Kept<K> {
         K: Kernel<C>,
     {
         // SAFETY: the caller guarantees it.
-        unsafe { self.on(ordinal)?.launch_raw(stream, call) }
+        unsafe {
+            self.ready(ordinal, stream)?;
+            self.on(ordinal)?.launch_raw(stream, call)
+        }
     }
 
     fn on(&self, ordinal: usize) -> Result<Shared<K>, EngineError> {
@@ -156,4 +178,16 @@ impl<K: Clone + Send + Sync + 'static> Kept<K> {
     pub(crate) fn resident(&self) -> Option<u32> {
         lock(&self.loaded).as_ref().map(|(_, loaded)| loaded.resident_clusters())
     }
+}
+
+/// Whether a stream of a card's primary context is being captured into a graph: nothing can be loaded or allocated then.
+///
+/// # Errors
+/// A driver error.
+///
+/// # Safety
+/// The stream is null, for the default stream, or alive and one of the card's primary context.
+pub unsafe fn is_captured(ordinal: usize, stream: *mut c_void) -> Result<bool, EngineError> {
+    // SAFETY: the caller guarantees it.
+    unsafe { StreamRef::from_raw(stream) }.captured(&*Context::primary(ordinal)?)
 }

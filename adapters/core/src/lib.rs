@@ -10,7 +10,7 @@
 //! * [`Picked`]: the kernel for a request of any family that is [`Offered`]: GEMM, attention, its gradient. It is loaded, launched and
 //!   emulated.
 //! * [`Kept`]: any kernel, loaded at its first launch: what was picked is one.
-//! * [`Choices`]: kernels that were chosen, by what their choices depend on.
+//! * [`Choices`]: kernels that were chosen, by what their choices depend on; [`Picks`]: those of a family whose kernels requests share.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
 //! * [`OptionalArgument`]: what may be given in addition, and whether it is used.
@@ -20,6 +20,7 @@
 mod arguments;
 mod attention;
 mod backward;
+mod choices;
 mod described;
 mod fewbit;
 mod file;
@@ -40,17 +41,17 @@ pub use arguments::input::{INPUT, NamedInput};
 pub use arguments::{
     Argument, Goes, Kind as FieldKind, Operation, Placed, Python, Structure, Switch, Value, bind,
 };
+pub use choices::{Choices, Picks, Shared, machine};
 pub use described::{Described, Epilogue};
-pub use falchion::collective::process::Choices;
 pub use falchion::kernel::driver::Activation;
 pub use fewbit::{FewBit, FewBitMemory};
 #[cfg(feature = "safetensors")]
 pub use file::Prefixed;
 pub use file::{Stored, Tensors, missing};
 pub use host::{Hosted, Run, Watch};
-pub use kept::Kept;
+pub use kept::{Kept, is_captured};
 pub use layer::{FewBits, Layer, bias};
-pub use picked::{Offered, Picked, ranked};
+pub use picked::{Offered, Picked, choose, ranked};
 pub use refusal::{Refusal, aligned};
 pub use slots::{Kind, Slot, slots};
 pub use unused::{OptionalArgument, refuse_unused};

@@ -5,15 +5,16 @@ use core::fmt;
 use core::ops::Deref;
 use std::sync::Arc;
 
-use falchion::kernel::driver::{Chosen, Context, Tuned, Tuning, recorded, tuned};
+use falchion::kernel::driver::{Chosen, Context, RECORDED, Tuned, Tuning, chosen, tuned};
 use falchion::kernel::{Buffer, EngineError, Family, Kernel, Machine, Predicted, asked};
 
+use crate::choices::{context, machine};
 use crate::host::{self, Hosted, Run};
 use crate::kept::Kept;
 use crate::refusal::{Refusal, of_driver};
 
 /// A family whose kernels adapters offer.
-pub trait Offered: Family {
+pub trait Offered: Family<Spec: Sync> {
     /// What runs: the kernel, with whatever a request adds to it.
     type Runs: Hosted<Self::Arguments> + Clone + Send + Sync + 'static;
 
@@ -52,6 +53,7 @@ pub trait Offered: Family {
 /// The kernel for a request, and what [runs](Kept): it is loaded at its first launch, and runs at plain addresses.
 pub struct Picked<K: Offered> {
     kept: Kept<K::Runs>,
+    spec: Option<K::Spec>,
     name: String,
     reason: String,
     microseconds: f64,
@@ -85,19 +87,15 @@ impl<K: Offered> Picked<K> {
         machine: &Machine,
         card: Option<usize>,
     ) -> Result<Self, Refusal> {
-        let invalid = |reason| Refusal::Invalid(format!("spec: {reason}"));
-        let of = match (spec, card) {
-            (Some(text), _) => {
-                let kernel = asked::<K>(text, request).map_err(invalid)?;
-                kernel.predicted(request, machine).map_err(invalid)?
-            }
-            (None, Some(ordinal)) => match known(request, ordinal)? {
-                Some(known) => known,
-                None => first(request, machine)?,
-            },
-            (None, None) => first(request, machine)?,
-        };
-        Self::of(of, request)
+        Self::of(choose(request, spec, machine, card)?, request)
+    }
+
+    /// The same on a card of this machine, or by the facts of [`machine`](crate::machine) for none.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on(request: &K::Request<'_>, spec: Option<&str>, card: Option<usize>) -> Result<Self, Refusal> {
+        Self::new(request, spec, &machine(card)?, card)
     }
 
     /// Measures up to `budget` kernels for a request on a card, keeps the times on disk, and returns the fastest. If the
@@ -106,8 +104,8 @@ impl<K: Offered> Picked<K> {
     /// # Errors
     /// A number of the request that is out of its range; no kernel supports the request; the driver's.
     pub fn tuned(request: &K::Request<'_>, ordinal: usize, budget: u32) -> Result<Self, Refusal> {
-        let context = Context::primary(ordinal).map_err(of_driver)?;
-        let tuned = K::measure(&context, request, Tuning::Measured { budget }).map_err(of_driver)?;
+        let tuned =
+            K::measure(&context(ordinal)?, request, Tuning::Measured { budget }).map_err(of_driver)?;
         let (microseconds, reason) = match tuned.chosen {
             Chosen::Measured { microseconds, kernels } => {
                 (microseconds, format!("the fastest of {kernels} kernels that were measured"))
@@ -123,13 +121,18 @@ impl<K: Offered> Picked<K> {
         Self::of(Predicted { kernel: tuned.loaded.kernel().clone(), microseconds, reason }, request)
     }
 
-    fn of(of: Predicted<K>, request: &K::Request<'_>) -> Result<Self, Refusal> {
+    pub(crate) fn of(of: Predicted<K>, request: &K::Request<'_>) -> Result<Self, Refusal> {
         let Predicted { kernel, microseconds, reason } = of;
         let (text, spec) = (kernel.text(), kernel.spec());
-        let name = spec.map_or_else(|| text.clone(), |spec| spec.to_string());
+        let name = spec.as_ref().map_or_else(|| text.clone(), ToString::to_string);
         let kept = Kept::new(kernel.runs(request), text, Kernel::programs);
         kept.programs().map_err(|error| Refusal::Internal(error.to_string()))?;
-        Ok(Self { kept, name, reason, microseconds })
+        Ok(Self { kept, spec, name, reason, microseconds })
+    }
+
+    /// The kernel's spec.
+    pub(crate) fn spec(&self) -> Option<K::Spec> {
+        self.spec.clone()
     }
 
     /// The text of the kernel's spec. That of a family's default may be empty.
@@ -183,19 +186,28 @@ impl<K: Offered> Picked<K> {
     }
 }
 
-/// Why a kernel of the records is taken.
-const RECORDED: &str = "the fastest of those that were measured on this card";
-
-/// The kernel that was measured to be the fastest for a request on a card.
-fn known<K: Family>(request: &K::Request<'_>, ordinal: usize) -> Result<Option<Predicted<K>>, Refusal> {
-    let context = Context::primary(ordinal).map_err(of_driver)?;
-    let found = recorded::<K>(&context, request).map_err(of_driver)?;
-    Ok(found.map(|of| Predicted { reason: RECORDED.to_owned(), ..of }))
-}
-
-/// The kernel that the model takes for the fastest.
-fn first<K: Family>(request: &K::Request<'_>, machine: &Machine) -> Result<Predicted<K>, Refusal> {
-    K::first(request, machine).map_err(|reason| none::<K>(request, &reason))
+/// The kernel that every door takes for a request: that of a spec, or what was measured on the card, or else the model's first. As
+/// [`Picked::new`], without its programs.
+///
+/// # Errors
+/// Those of [`Picked::new`].
+pub fn choose<K: Family>(
+    request: &K::Request<'_>,
+    spec: Option<&str>,
+    machine: &Machine,
+    card: Option<usize>,
+) -> Result<Predicted<K>, Refusal> {
+    let none = |reason: String| none::<K>(request, &reason);
+    match (spec, card) {
+        (Some(text), _) => {
+            let kernel = asked::<K>(text, request).and_then(|kernel| kernel.predicted(request, machine));
+            kernel.map_err(|reason| Refusal::Invalid(format!("spec: {reason}")))
+        }
+        (None, Some(ordinal)) => {
+            chosen(&*context(ordinal)?, request, machine).map_err(of_driver)?.map_err(none)
+        }
+        (None, None) => K::first(request, machine).map_err(none),
+    }
 }
 
 /// Why there is no kernel for a request.

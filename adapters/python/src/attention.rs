@@ -3,8 +3,7 @@
 use falchion::attention::{Attention, AttentionSpec, HeadsRef, Lengths};
 use falchion::collective::Format;
 use falchion::collective::process::Once;
-use falchion::kernel::Family;
-use falchion_core::{ATTENTION, Choices, Heads, Picked};
+use falchion_core::{ATTENTION, AskedHeads, Heads, Picks};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
 
@@ -12,14 +11,26 @@ use crate::array::{Access, Array, Elements, Fill, Found, Place, Rule, invalid};
 use crate::error::{about, of_refusal};
 use crate::heads::{WHO, aligned, elements, heads_of, needed, readable, refused, say_elements, sums};
 use crate::named::{Named, Names};
-use crate::place::{Chosen, KEPT, machine};
+use crate::place::{Chosen, KEPT};
 use crate::sequences::Sequences;
+use crate::tuned::{self, Choice, How};
+use crate::whole::Whole;
 
 /// The names of the arguments.
 static NAMES: Once<Names> = Once::new();
 
-/// By the place, the problem, whether the result is aligned, and the spec.
-static CHOSEN: Choices<(Place, String, Option<String>), Chosen<Attention>> = Choices::new(KEPT);
+static CHOSEN: Picks<Attention, Chosen<Attention>> = Picks::new(KEPT);
+
+/// What was asked of attention, with the arrays that it reads and writes.
+struct Prepared<'py> {
+    asked: AskedHeads,
+    spec: Option<String>,
+    q: Array<'py>,
+    o: Bound<'py, PyAny>,
+    sums: Option<Bound<'py, PyAny>>,
+    /// Copies of operands.
+    _kept: Vec<Bound<'py, PyAny>>,
+}
 
 /// `softmax(scale * q @ k.T) @ v` per head, without the scores in memory. Returns the result, or with `log_sum_exp` also
 /// the logarithms of the sums of exponentials of each query's scores.
@@ -55,6 +66,61 @@ pub(crate) fn attention<'py>(
     given: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let Prepared { asked, spec, q, o, sums, _kept } = prepare(py, given, keywords)?;
+    let (card, AskedHeads { request, mut call }) = (q.place().card(), asked);
+    let chosen =
+        py.detach(|| CHOSEN.get(&request, spec.as_deref(), card, |attend| Chosen::new(attend, true)));
+    let chosen = chosen.map_err(|refusal| about(py, WHO, of_refusal(&refusal)))?;
+    // SAFETY: the arrays are alive, and their extents and distances were read from them.
+    unsafe { chosen.run(&q, &mut call) }.map_err(|error| about(py, WHO, error))?;
+    match sums {
+        None => Ok(o),
+        Some(sums) => Ok(PyTuple::new(py, [o, sums])?.into_any()),
+    }
+}
+
+/// The kernel that `attention` takes for these arguments, and those that the model ranks after it: at most `most`. Nothing runs.
+///
+/// `card` is the card to choose for, by name ("h200") or one of this machine ("cuda:0"); by default the one where `q` is, and an H200 for the host's
+/// memory. Of arrays of numpy only shapes, strides and types count then.
+#[pyfunction]
+#[pyo3(signature = (*given, card=None, most=Whole::Small(1), **keywords), text_signature = "(q, k, v=None, *, card=None, most=1, **keywords)")]
+pub(crate) fn plan_attention(
+    py: Python<'_>,
+    given: &Bound<'_, PyTuple>,
+    card: Option<&str>,
+    most: Whole,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Vec<Choice>> {
+    let Prepared { asked, spec, q, .. } = prepare(py, given, keywords)?;
+    tuned::plan::<Attention>(py, &asked.request, How { spec, card, place: q.place() }, &most)
+}
+
+/// Measures up to `budget` kernels for the arguments of a call of `attention` on a card of this machine, and returns the fastest. Its
+/// `microseconds` are measured.
+///
+/// The times are kept on disk (`FALCHION_CACHE`, or the user's folder for caches). `attention` of the same shapes, types, mask and lengths on
+/// this card takes that kernel from then on, in this process and in later ones. What was measured before is not measured again. `card` is by
+/// default the one where `q` is; of arrays of numpy only shapes, strides and types count. The arguments are neither read nor written.
+#[pyfunction]
+#[pyo3(signature = (*given, card=None, budget=Whole::Small(24), **keywords), text_signature = "(q, k, v=None, *, card=None, budget=24, **keywords)")]
+pub(crate) fn tune_attention(
+    py: Python<'_>,
+    given: &Bound<'_, PyTuple>,
+    card: Option<&str>,
+    budget: Whole,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Choice> {
+    let Prepared { asked, spec, q, .. } = prepare(py, given, keywords)?;
+    tuned::tune::<Attention>(py, &asked.request, How { spec, card, place: q.place() }, &budget)
+}
+
+/// Checks the arguments, and makes the results.
+fn prepare<'py>(
+    py: Python<'py>,
+    given: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Prepared<'py>> {
     let named = Named::of(NAMES.get_or_init(|| Names::of(&ATTENTION)), (given, keywords), false)?;
     let mut heads = Heads::default();
     named.say(ATTENTION.described, &mut heads)?;
@@ -141,19 +207,9 @@ pub(crate) fn attention<'py>(
     // The kernel.
     let heads = heads.at([q.1, k.1, of_v.map_or(HeadsRef::default(), |(_, of)| *of), of_o]);
     let asked = heads.asked().map_err(|refusal| refused(py, &ATTENTION, &refusal))?;
-    let (request, mut call) = (asked.request, asked.call);
-    let key = (place, Attention::problem(&request), named.text("spec")?);
-    let chosen = CHOSEN.get(key, |(place, .., spec)| {
-        let machine = machine(*place)?;
-        let made = py.detach(|| Picked::new(&request, spec.as_deref(), &machine, place.card()));
-        made.map(|attend| Chosen::new(attend, true)).map_err(|refusal| of_refusal(&refusal))
-    });
-    let chosen = chosen.map_err(|error| about(py, WHO, error))?;
-    // SAFETY: the arrays are alive, and their extents and distances were read from them.
-    unsafe { chosen.run(&q.0, &mut call) }.map_err(|error| about(py, WHO, error))?;
     let o = out.unwrap_or_else(|| o.object()).clone();
-    match sums {
-        None => Ok(o),
-        Some(sums) => Ok(PyTuple::new(py, [o, sums.object().clone()])?.into_any()),
-    }
+    let kept = [Some(&k.0), v.as_ref().map(|(v, _)| v)].into_iter().flatten();
+    let kept = kept.map(|array| array.object().clone()).collect();
+    let sums = sums.map(|sums| sums.object().clone());
+    Ok(Prepared { asked, spec: named.text("spec")?, q: q.0, o, sums, _kept: kept })
 }

@@ -15,7 +15,7 @@ use crate::error::{about, of_refusal};
 use crate::many::{Many, many};
 use crate::named::Named;
 use crate::operand::{Operand, Sides, row_major};
-use crate::place::{Chosen, KEPT, machine};
+use crate::place::{Chosen, KEPT};
 use crate::scales::{self, Scales};
 use crate::stored::{self, Stored};
 
@@ -376,13 +376,7 @@ fn result<'py>(
     Ok(out)
 }
 
-/// Forgets the choices, so that what was measured is found.
-pub(crate) fn forget() {
-    CHOSEN.clear();
-}
-
 fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Chosen<AnyGemm>> {
-    let machine = machine(key.place)?;
     let known = |matrix: MatrixRef| MatrixRef {
         address: aligned(1 << matrix.address.trailing_zeros().min(4)),
         ..matrix
@@ -403,7 +397,7 @@ fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Chosen<AnyGemm>> {
         ..request.call
     };
     let spec = key.spec.clone();
-    let made = py.detach(|| Picked::new(&request, spec.as_deref(), &machine, key.place.card()));
+    let made = py.detach(|| Picked::on(&request, spec.as_deref(), key.place.card()));
     Ok(Chosen::new(made.map_err(|refusal| of_refusal(&refusal))?, true))
 }
 

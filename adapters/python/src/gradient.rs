@@ -1,26 +1,37 @@
 //! The gradient of attention.
 
-use falchion::attention::Lengths;
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
+use falchion::attention::{HeadsRef, Lengths};
 use falchion::collective::process::Once;
-use falchion::kernel::Family;
-use falchion_core::{Choices, GRADIENT, Heads, Picked};
+use falchion_core::{AskedHeads, GRADIENT, Heads, Picks};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::array::{Access, Fill, Place, Rule};
+use crate::array::{Access, Array, Fill, Place, Rule};
 use crate::error::{about, of_refusal};
 use crate::heads::{WHO, aligned, elements, heads_of, needed, readable, refused, say_elements, sums};
 use crate::named::{Named, Names};
-use crate::place::{Chosen, KEPT, machine};
+use crate::place::{Chosen, KEPT};
 use crate::sequences::Sequences;
+use crate::tuned::{self, Choice, How};
+use crate::whole::Whole;
 
 /// The names of the arguments.
 static NAMES: Once<Names> = Once::new();
 
-/// By place, problem, and whether adds have a fixed order.
-static CHOSEN: Choices<(Place, String), Chosen<AttentionBackward>> = Choices::new(KEPT);
+static CHOSEN: Picks<AttentionBackward, Chosen<AttentionBackward>> = Picks::new(KEPT);
+
+/// What was asked of the gradient, with the arrays that it reads and writes.
+struct Prepared<'py> {
+    asked: AskedHeads,
+    q: Array<'py>,
+    d_o: HeadsRef,
+    to: [HeadsRef; 3],
+    results: [Bound<'py, PyAny>; 3],
+    /// Copies of operands.
+    _kept: Vec<Bound<'py, PyAny>>,
+}
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
@@ -34,6 +45,53 @@ pub(crate) fn attention_backward<'py>(
     given: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
+    let Prepared { asked, q, d_o, to, results, _kept } = prepare(py, given, keywords)?;
+    let (card, AskedHeads { request, call }) = (q.place().card(), asked);
+    let chosen = py.detach(|| CHOSEN.get(&request, None, card, |backward| Chosen::new(backward, false)));
+    let chosen = chosen.map_err(|refusal| about(py, WHO, of_refusal(&refusal)))?;
+    let mut call = BackwardCall::of(call, d_o, to);
+    // SAFETY: the arrays are alive, and their extents and distances were read from them.
+    unsafe { chosen.run(&q, &mut call) }.map_err(|error| about(py, WHO, error))?;
+    PyTuple::new(py, results)
+}
+
+/// The kernel that `attention_backward` takes for these arguments, and those that the model ranks after it: as `plan_attention`.
+#[pyfunction]
+#[pyo3(signature = (*given, card=None, most=Whole::Small(1), **keywords), text_signature = "(q, k, v, o, d_o, log_sum_exp, *, card=None, most=1, **keywords)")]
+pub(crate) fn plan_attention_backward(
+    py: Python<'_>,
+    given: &Bound<'_, PyTuple>,
+    card: Option<&str>,
+    most: Whole,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Vec<Choice>> {
+    let Prepared { asked, q, .. } = prepare(py, given, keywords)?;
+    let how = How { spec: None, card, place: q.place() };
+    tuned::plan::<AttentionBackward>(py, &asked.request, how, &most)
+}
+
+/// Measures up to `budget` kernels for the arguments of a call of `attention_backward` on a card of this machine, and returns the fastest: as
+/// `tune_attention`.
+#[pyfunction]
+#[pyo3(signature = (*given, card=None, budget=Whole::Small(24), **keywords), text_signature = "(q, k, v, o, d_o, log_sum_exp, *, card=None, budget=24, **keywords)")]
+pub(crate) fn tune_attention_backward(
+    py: Python<'_>,
+    given: &Bound<'_, PyTuple>,
+    card: Option<&str>,
+    budget: Whole,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Choice> {
+    let Prepared { asked, q, .. } = prepare(py, given, keywords)?;
+    let how = How { spec: None, card, place: q.place() };
+    tuned::tune::<AttentionBackward>(py, &asked.request, how, &budget)
+}
+
+/// Checks the arguments, and makes the results.
+fn prepare<'py>(
+    py: Python<'py>,
+    given: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Prepared<'py>> {
     let named = Named::of(NAMES.get_or_init(|| Names::of(&GRADIENT)), (given, keywords), false)?;
     let mut heads = Heads::default();
     named.say(GRADIENT.described, &mut heads)?;
@@ -70,17 +128,9 @@ pub(crate) fn attention_backward<'py>(
     };
     heads.call.log_sum_exp = sums.address();
     let asked = heads.at([q.1, k.1, v.1, o.1]).asked().map_err(|refusal| refused(py, &GRADIENT, &refusal))?;
-    let request = asked.request;
-    let chosen = CHOSEN.get((place, AttentionBackward::problem(&request)), |(place, _)| {
-        let machine = machine(*place)?;
-        let made = py.detach(|| Picked::new(&request, None, &machine, place.card()));
-        made.map(|backward| Chosen::new(backward, false)).map_err(|refusal| of_refusal(&refusal))
-    });
-    let chosen = chosen.map_err(|error| about(py, WHO, error))?;
-    let mut call = BackwardCall::of(asked.call, d_o.1, [to_q, to_k, to_v]);
-    // SAFETY: the arrays are alive, and their extents and distances were read from them.
-    unsafe { chosen.run(&q.0, &mut call) }.map_err(|error| about(py, WHO, error))?;
-    PyTuple::new(py, [d_q.object(), d_k.object(), d_v.object()])
+    let kept = [&k.0, &v.0, &o.0, &d_o.0, &sums].map(|array| array.object().clone()).to_vec();
+    let results = [d_q, d_k, d_v].map(|array| array.object().clone());
+    Ok(Prepared { asked, q: q.0, d_o: d_o.1, to: [to_q, to_k, to_v], results, _kept: kept })
 }
 
 /// The results, if none failed.

@@ -18,6 +18,7 @@ mod ptx;
 mod scales;
 mod sequences;
 mod stored;
+mod tuned;
 mod watch;
 mod whole;
 
@@ -27,7 +28,7 @@ use falchion_core::{GEMM, Run};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::call::{Arguments, Views};
+use crate::call::{Arguments, Prepared, Views};
 use crate::named::{Named, Names};
 use crate::plan::Kernel;
 use crate::whole::Whole;
@@ -102,8 +103,27 @@ fn check<'py>(
         part: [i, schedules as usize],
         ..Run::default()
     }))?;
+    Ok(kernel_of(&prepared))
+}
+
+/// The kernel that `matmul` takes for these arguments. Nothing is multiplied.
+#[pyfunction]
+#[pyo3(signature = (a, b, **keywords), text_signature = "(a, b, **keywords)")]
+fn plan_matmul<'py>(
+    py: Python<'py>,
+    a: Bound<'py, PyAny>,
+    b: Bound<'py, PyAny>,
+    keywords: Option<Bound<'py, PyDict>>,
+) -> PyResult<Kernel> {
+    let names = NAMES.get_or_init(|| Names::of(&GEMM));
+    let named = Named::of(names, (&PyTuple::new(py, [a, b])?, keywords.as_ref()), true)?;
+    Ok(kernel_of(&call::prepare(py, &Arguments { named, views: Views::default() })?))
+}
+
+/// The kernel of a call.
+fn kernel_of(prepared: &Prepared<'_>) -> Kernel {
     let gemm = &prepared.chosen.kernel;
-    Ok(Kernel::new(gemm.kernel().gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
+    Kernel::new(gemm.kernel().gemm().clone(), gemm.microseconds(), gemm.reason().to_owned())
 }
 
 #[pymodule]
@@ -118,19 +138,21 @@ mod _native {
     #[pymodule_export]
     use super::Fault;
     #[pymodule_export]
-    use super::attention::attention;
+    use super::attention::{attention, plan_attention, tune_attention};
     #[pymodule_export]
     use super::check;
     #[pymodule_export]
-    use super::gradient::attention_backward;
+    use super::gradient::{attention_backward, plan_attention_backward, tune_attention_backward};
     #[pymodule_export]
     use super::linear::{linear, linear_backward};
-    #[pymodule_export]
-    use super::matmul;
     #[pymodule_export]
     use super::plan::{Kernel, page, plan, result, tune};
     #[pymodule_export]
     use super::ptx::{checked, compiled};
     #[pymodule_export]
     use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
+    #[pymodule_export]
+    use super::tuned::Choice;
+    #[pymodule_export]
+    use super::{matmul, plan_matmul};
 }

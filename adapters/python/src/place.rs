@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::driver::Context;
-use falchion::kernel::{Buffer, Machine};
+use falchion::kernel::Buffer;
 use falchion_core::{Offered, Picked, Run};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -42,10 +41,12 @@ impl<K: Offered<Runs: Sync, Arguments: Sync>> Chosen<K> {
             return unsafe { self.emulate(py, call, [Run::default()]) };
         };
         let torch = torch(py)?;
-        if self.kernel.card() != Some(ordinal) {
-            py.detach(|| self.kernel.load(ordinal)).map_err(|error| of_engine(&error))?;
-        }
         let stream = torch.stream(py, ordinal)?;
+        if self.kernel.card() != Some(ordinal) {
+            // SAFETY: torch's stream is alive, and belongs to the card's primary context.
+            let loaded = py.detach(|| unsafe { self.kernel.ready(ordinal, handle(stream)) });
+            loaded.map_err(|error| of_engine(&error))?;
+        }
         let layout = self.kernel.layout(call);
         let own;
         let workspace = match &self.workspaces {
@@ -147,18 +148,4 @@ fn made<'py>(like: &Array<'py>, bytes: u64, zeros: bool) -> PyResult<(Bound<'py,
     let room = like.alike("workspace", &[bytes.next_multiple_of(256) as i64 + 256], Format::U8, fill)?;
     let address = room.address().next_multiple_of(256);
     Ok((room.object().clone(), Buffer::new(address, bytes)))
-}
-
-/// The numbers from which kernels are chosen for a card.
-pub(crate) fn machine(place: Place) -> PyResult<Machine> {
-    static MACHINES: Mutex<Vec<(usize, Machine)>> = Mutex::new(Vec::new());
-    let Place::Cuda(ordinal) = place else { return Ok(Machine::h200()) };
-    let mut known = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, machine)) = known.iter().find(|(of, _)| *of == ordinal) {
-        return Ok(*machine);
-    }
-    let context = Context::primary(ordinal).map_err(|error| of_engine(&error))?;
-    let machine = context.machine().map_err(|error| of_engine(&error))?;
-    known.push((ordinal, machine));
-    Ok(machine)
 }

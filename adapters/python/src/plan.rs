@@ -5,12 +5,11 @@ use falchion::cute_rs::draw::{Access, Picture};
 use falchion::explore;
 use falchion::kernel::driver::stop_measuring;
 use falchion::kernel::{AnyGemm, Card, Machine, Predicted, Request, Types};
-use falchion_core::{Gemms, Picked, Watch};
+use falchion_core::{Gemms, Picked, Watch, machine};
 use pyo3::prelude::*;
 
-use crate::array::{Place, format_of, invalid, short, type_name};
+use crate::array::{format_of, invalid, short, type_name};
 use crate::error::of_refusal;
-use crate::place::machine;
 use crate::watch::watched;
 use crate::whole::Whole;
 
@@ -229,7 +228,6 @@ pub(crate) fn tune(
     let tune = |_: &Watch| Picked::<AnyGemm>::tuned(&request, ordinal, budget);
     let tuned = watched(py, "falchion: measuring", tune, stop_measuring)?;
     let tuned = tuned.map_err(|refusal| of_refusal(&refusal))?;
-    crate::call::forget();
     Ok(Kernel::new(tuned.kernel().gemm().clone(), tuned.microseconds(), tuned.reason().to_owned()))
 }
 
@@ -239,9 +237,9 @@ pub(crate) fn of_this_machine(name: &str) -> Option<usize> {
 }
 
 /// The numbers of a card by name, or of one of this machine: `cuda:0`.
-fn of_card(name: &str) -> PyResult<Machine> {
+pub(crate) fn of_card(name: &str) -> PyResult<Machine> {
     if let Some(ordinal) = of_this_machine(name) {
-        return machine(Place::Cuda(ordinal));
+        return machine(Some(ordinal)).map_err(|refusal| of_refusal(&refusal));
     }
     match Card::NAMED.iter().find(|(known, _)| *known == name) {
         Some((_, card)) => Ok(Machine::of(card)),

@@ -12,7 +12,7 @@ use crate::kernel::Attention;
 use crate::masks::of_mask;
 use crate::request::AttentionRequest;
 use crate::space::{self, differ};
-use crate::spec::AttentionSpec;
+use crate::spec::{AttentionSpec, Mask};
 
 impl AttentionRequest {
     /// Reads a problem of the backward pass: extents, and the words that it shares with the forward pass.
@@ -22,6 +22,31 @@ impl AttentionRequest {
     pub fn of_backward(text: &str) -> Result<Self, String> {
         let known = ["format", "d", "mask", "left", "right", "chunk", "lengths", "fixed"];
         Self::read(text, AttentionBackward::NAME, &known)
+    }
+}
+
+impl AttentionRequest {
+    /// How blocks of this many keys may be divided: among how many CTAs, and how many are ordered together.
+    fn divisions(&self, block: u32, machine: &Machine) -> Vec<[u32; 2]> {
+        let (all, card) = (self.all_blocks(block), machine.multiprocessors);
+        // With many blocks, CTAs end at about the same time without it; with many heads, the queries of fewer of them are read at a time.
+        let share = self.problem.heads[0].checked_div(self.problem.heads[1]).unwrap_or(1);
+        let splits = [1, 2, 4, 8].into_iter();
+        let splits =
+            splits.filter(move |&split| split == 1 || split <= share || all < f64::from(8 * card / split));
+        let at_once = move |split: u32| machine.clusters[split as usize - 1].max(1);
+        let orders = if self.mask == Mask::Causal { &[1, 2, 4][..] } else { &[1] };
+        splits
+            .flat_map(|split| {
+                // As many as there are, and those of which fewer are together.
+                let fewer =
+                    move |times: u32| times == 1 || f64::from(at_once(split)) * f64::from(times) < 2.0 * all;
+                orders
+                    .iter()
+                    .filter(move |&&times| fewer(times))
+                    .map(move |times| [split, at_once(split) * times])
+            })
+            .collect()
     }
 }
 
@@ -102,7 +127,17 @@ impl Family for AttentionBackward {
         // An order of adds costs time, and saves zeros: short sequences are faster with it.
         let orders = if spec.deterministic { &[true][..] } else { &[false, true] };
         let space = tiles.flat_map(|tile| {
-            orders.iter().map(move |&deterministic| BackwardSpec { tile, deterministic, ..spec })
+            let divided = request.divisions(tile[1], machine);
+            let of = move |[split, mixed]: [u32; 2]| {
+                orders.iter().map(move |&deterministic| BackwardSpec {
+                    tile,
+                    deterministic,
+                    split,
+                    mixed,
+                    ..spec
+                })
+            };
+            divided.into_iter().flat_map(of)
         });
         // Between the two, the model is off by some percent.
         let margin = |of: &Self| if of.plan().spec.deterministic && !request.fixed { ORDER } else { 1.0 };

@@ -16,7 +16,7 @@ use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::error::AttentionError;
 use crate::masks::of_mask;
-use crate::order::{blocks_seen, of_section};
+use crate::order::blocks_seen;
 use crate::plan::AttentionPlan;
 use crate::problem::{AttentionProblem, refused};
 use crate::scores::{AnyScores, Scores, any};
@@ -120,11 +120,15 @@ impl AttentionBackward {
 
     /// The name of the main program.
     pub fn name(&self) -> String {
-        let BackwardSpec { format, head, tile: [rows, keys], deterministic, .. } = self.plan.spec;
+        let BackwardSpec { format, head, tile: [rows, keys], deterministic, split, .. } = self.plan.spec;
         let packed = if self.plan.is_packed() { "_packed" } else { "" };
         let order = if deterministic { "_ordered" } else { "" };
+        let split = if split > 1 { format!("_split{split}") } else { String::new() };
         let heads = Both(head).text().unwrap_or_default();
-        format!("attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}", self.scores.name())
+        format!(
+            "attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}{split}",
+            self.scores.name()
+        )
     }
 
     /// Whether query `row` sees key `key`, on the host.
@@ -169,14 +173,12 @@ impl AttentionBackward {
         [[batch, heads, queries], [batch, shared, keys]]
     }
 
-    /// How blocks of keys are numbered: for each group of heads of keys that CTAs work on at the same time, all blocks.
-    fn section(&self, call: &AttentionCall) -> u32 {
-        let AttentionProblem { heads: [heads, shared], queries, .. } = call.problem;
-        let [[batch, ..], _] = self.extents(&call.problem, &call.packed);
-        let [wide, wide_v] = self.plan.wide.map(u64::from);
-        // Q and dO in 16 bits, and the sums of dQ, of all heads that share one of keys.
-        let bytes = u64::from(queries).max(1) * (6 * wide + 2 * wide_v) * u64::from(heads / shared.max(1));
-        of_section(u64::from(batch) * u64::from(shared), u64::from(self.plan.spec.l2) << 20, bytes)
+    /// How `blocks` blocks of keys of each of `heads` heads are numbered: all blocks of so many heads, one such section after the other, and the
+    /// first head of the last section, which may have more.
+    pub(super) fn sections(&self, [heads, blocks]: [u32; 2]) -> [u32; 2] {
+        let blocks = blocks.max(1);
+        let section = (self.plan.spec.mixed.saturating_add(blocks / 2) / blocks).clamp(1, heads.max(1));
+        [section, (heads / section).saturating_sub(1) * section]
     }
 
     /// Checks a call.
@@ -199,7 +201,7 @@ impl AttentionBackward {
         Buffer::workspace_address(call.workspace, self.workspace(problem, packed)).map(drop)
     }
 
-    /// CTAs of a call: one per tile of queries, or per block of keys.
+    /// CTAs of a call: one per tile of queries, or a cluster per block of keys.
     fn ctas(&self, step: Step, BackwardCall { forward, .. }: &BackwardCall) -> u64 {
         let [of_queries, of_keys] = self.extents(&forward.problem, &forward.packed);
         let Passed { across, blocks, .. } = self.passed(&forward.problem, &forward.packed);
@@ -208,7 +210,8 @@ impl AttentionBackward {
             Step::Prepare | Step::Finish => (of_queries, across),
         };
         let of_head = if rows == 0 { 0 } else { u64::from(tiles) * u64::from(sequences) };
-        of_head.saturating_mul(heads.into())
+        let cluster = if step == Step::Main { self.plan.cta.cluster } else { 1 };
+        of_head.saturating_mul(heads.into()).saturating_mul(cluster.into())
     }
 }
 
@@ -389,7 +392,9 @@ impl AttentionBackward {
         visit.number("all_heads", Some(shared.saturating_mul(sequences)));
         visit.number("across", Some(across));
         visit.number("blocks", Some(blocks));
-        visit.number("section", Some(self.section(&call.forward)));
+        let [section, last] = self.sections([shared.saturating_mul(sequences), blocks]);
+        visit.number("section", Some(section));
+        visit.number("last", Some(last));
         problem.state_scale(visit);
         visit.number("to_log2", Some(problem.exponents(false)[0]));
         call.forward.state_arguments(&*self.scores, visit);

@@ -1,43 +1,63 @@
 //! A prediction of the time of a backward pass.
 
 use kernel::Machine;
+use scheduler::Loads;
 
 use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
 use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
-use crate::spec::Mask;
+use crate::spec::{Lengths, Mask};
 
 /// Operations of products, per SM and cycle of an H200.
-const RATE: f64 = 3190.0;
+const RATE: f64 = 3320.0;
 /// Cycles of an SM for a score in addition to its products: what is not covered by those of the other consumer.
-const SCORE: f64 = 0.06;
+const SCORE: f64 = 0.058;
 /// Factors of both: of one consumer, of two with the same keys (of three kernels on an H200), and more for each 32 queries that are missing to
 /// 64.
 const ONE: f64 = 1.4;
-const PAIR: f64 = 1.27;
+const PAIR: f64 = 1.34;
 const NARROW: f64 = 0.3;
-/// Cycles of a tile of queries, and of a block of keys, in addition.
-const TILE: f64 = 250.0;
-const BLOCK: f64 = 11500.0;
+/// Cycles of a tile of queries, and of a block of keys, in addition; and of one whose cluster adds up dK and dV.
+const TILE: f64 = 240.0;
+const BLOCK: f64 = 11000.0;
+const EXCHANGE: f64 = 12000.0;
 /// More cycles of a tile that adds to dQ in its order, of 64 columns, of more, and of two consumers with the same keys: of 14 problems on
-/// an H200.
-const ORDERED: [f64; 3] = [90.0, 200.0, 700.0];
+/// an H200. Of blocks of one head that begin together each waits for the one before, so it is more if blocks of few heads run at the same time: this part
+/// of it does not depend on that, and this one is divided by how often a section fills the card.
+const ORDERED: [f64; 3] = [80.0, 170.0, 700.0];
+const WAITED: [f64; 2] = [0.4, 1.2];
+/// More of a tile if a CTA has tiles of several heads of queries, for each further one and for its square: blocks that do not run together read their
+/// queries from memory again. Of 70 kernels at 12 problems on an H200, with up to `SYNCHRONOUS` queries; longer ones are together for longer.
+const HEADS: [f64; 2] = [0.024, 0.003];
+const SYNCHRONOUS: f64 = 6000.0;
+/// And for each time that the blocks of a section fill the card beyond the first, or as often as CTAs share them: with heads that share keys, and
+/// without.
+const MIXED: [f64; 2] = [0.035, 0.006];
 /// Bytes per element of Q that the first and the last program move: with zeros for dQ, and without.
 const BYTES: [f64; 2] = [14.0, 10.0];
 /// Microseconds of three launches; and megabytes per microsecond of the first and the last program.
 const LAUNCHES: f64 = 6.0;
 /// By how much a kernel that adds in a fixed order must be faster, by the model, where that is not asked: at some sequences of some thousand
 /// keys it takes it for faster, and it takes 1 to 4 % more on an H200.
-pub(super) const ORDER: f64 = 1.05;
-const MEGABYTES: f64 = 2.5;
+pub(super) const ORDER: f64 = 1.035;
+const MEGABYTES: f64 = 4.0;
 
 impl AttentionBackward {
-    /// Predicted microseconds. The numbers of this model are from some 30 kernels at 14 problems on an H100.
+    /// Predicted microseconds. The numbers of this model are from some 30 kernels at 14 problems on an H100, and the order of blocks from an H200.
     pub(super) fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
-        let AttentionProblem { heads: [heads, shared], .. } = request.problem;
-        let BackwardSpec { tile: [rows, block], mask, deterministic, .. } = self.plan().spec;
-        let ordered = usize::from(deterministic);
+        let AttentionProblem { heads: [heads, _], .. } = request.problem;
+        let ordered = usize::from(self.plan().spec.deterministic);
+        let all: f64 =
+            request.kinds().map(|([queries, _], count)| f64::from(count) * f64::from(queries)).sum();
+        let elements = f64::from(heads) * all * f64::from(self.plan().wide[0]);
+        let passes = elements * BYTES[ordered] / 1e6 / MEGABYTES;
+        LAUNCHES + passes + self.blocks_cycles(request, machine) / machine.cycles
+    }
+
+    /// Cycles of a tile of queries, without what is read from memory, if the blocks of a section fill the card so many times.
+    fn tile_cycles(&self, machine: &Machine, together: f64) -> f64 {
+        let BackwardSpec { tile: [rows, block], deterministic, .. } = self.plan().spec;
         let [wide, wide_v] = self.plan().wide.map(f64::from);
         let products = 3.0 * wide + 2.0 * wide_v;
         let scores = f64::from(rows) * f64::from(block);
@@ -46,33 +66,67 @@ impl AttentionBackward {
             None => [if block == 64 { ONE } else { 1.0 }, ORDERED[usize::from(wide > 64.0)]],
         };
         let narrow = 1.0 + NARROW * (2.0 - f64::from(rows) / 32.0).max(0.0);
-        let tile = consumers * narrow * scores * (2.0 * products / (RATE * machine.tensor) + SCORE)
+        consumers * narrow * scores * (2.0 * products / (RATE * machine.tensor) + SCORE)
             + TILE
-            + if deterministic { in_order } else { 0.0 };
+            + if deterministic { in_order * (WAITED[0] + WAITED[1] / together.max(1.0)) } else { 0.0 }
+    }
+
+    /// Cycles until the last block of keys is done.
+    fn blocks_cycles(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
+        let BackwardSpec { tile: [rows, block], mask, split, .. } = self.plan().spec;
+        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = request.problem;
         let share = f64::from(heads) / f64::from(shared.max(1));
-        // Blocks of keys of all sequences, their tiles of queries, and all queries.
-        let (mut blocks, mut tiles, mut all) = (0.0, 0.0, 0.0);
-        for ([queries, keys], count) in request.kinds() {
-            let (own, across) = (f64::from(keys.div_ceil(block)), f64::from(queries.div_ceil(rows)));
-            let shared = f64::from(count) * f64::from(shared);
-            blocks += shared * own;
-            tiles += shared
-                * own
-                * match mask {
-                    Mask::Full => across,
-                    Mask::Causal => across / 2.0 + 0.5,
-                    Mask::Window | Mask::Chunked => {
-                        (across * request.seen([queries, keys]) + 1.0).min(across)
-                    }
-                };
-            all += f64::from(count) * f64::from(queries);
+        let clusters = machine.clusters[(split as usize).clamp(1, 8) - 1].max(1);
+        // Blocks of the longest sequence, of which one head has so many.
+        let of_head = keys.div_ceil(block).max(1);
+        let all = request.problem.batch.saturating_mul(shared).max(1);
+        let [section, last] = self.sections([all, of_head]);
+        let together = f64::from(section.max(all - last) * of_head) / f64::from(clusters);
+        let further = (share / f64::from(split) - 1.0).max(0.0);
+        let apart = (HEADS[0] * further + HEADS[1] * further * further)
+            * (SYNCHRONOUS / f64::from(queries.max(1))).min(1.0);
+        let mixed = MIXED[usize::from(shared == heads)] * (together - f64::from(split)).max(0.0);
+        let tile = self.tile_cycles(machine, together) * (1.0 + apart + mixed);
+        let more = BLOCK + if split > 1 { EXCHANGE } else { 0.0 };
+        let cycles = |tiles: f64| (tiles * share / f64::from(split)).ceil() * tile + more;
+        let tiles_of = |[queries, keys]: [u32; 2], number: u32| {
+            let across = f64::from(queries.div_ceil(rows));
+            match mask {
+                Mask::Full => across,
+                Mask::Causal => {
+                    let first = (number * block).saturating_sub(keys.saturating_sub(queries));
+                    across - f64::from(first / rows).min(across)
+                }
+                Mask::Window | Mask::Chunked => (across * request.seen([queries, keys]) + 1.0).min(across),
+            }
+        };
+        let mut loads = Loads::new(clusters);
+        if request.lengths == Lengths::Equal {
+            let blocks: Vec<f64> = (0..of_head).map(|j| cycles(tiles_of([queries, keys], j))).collect();
+            let mut first = 0;
+            while first < all && !loads.are_many() {
+                let heads = if first == last { all - first } else { section };
+                blocks.iter().for_each(|&cycles| loads.add(heads, cycles));
+                first += heads;
+            }
+            return loads.last() * f64::from(all) / f64::from(first.max(1));
         }
-        let tiles = tiles / blocks.max(1.0);
-        // CTAs of a mask differ, so no wave ends at once.
-        let waves = blocks / f64::from(machine.multiprocessors);
-        let waves = if mask == Mask::Full { waves.ceil() } else { waves.max(1.0) + 0.5 };
-        let elements = f64::from(heads) * all * wide;
-        let passes = elements * BYTES[ordered] / 1e6 / MEGABYTES;
-        LAUNCHES + passes + waves * (tiles * share * tile + BLOCK) / machine.cycles
+        // Of lengths that differ, blocks do not begin in the order of their work.
+        let mut cycles_of_all = 0.0;
+        for (lengths, count) in request.kinds() {
+            let of_sequence: f64 =
+                (0..lengths[1].div_ceil(block)).map(|j| cycles(tiles_of(lengths, j))).sum();
+            cycles_of_all += f64::from(count) * f64::from(shared) * of_sequence;
+        }
+        cycles_of_all / f64::from(clusters) + cycles(f64::from(queries.div_ceil(rows))) / 2.0
+    }
+}
+
+impl AttentionRequest {
+    /// Blocks of this many keys of all sequences and heads.
+    pub(super) fn all_blocks(&self, block: u32) -> f64 {
+        let of_heads =
+            |([_, keys], count): ([u32; 2], u32)| f64::from(count) * f64::from(keys.div_ceil(block));
+        f64::from(self.problem.heads[1]) * self.kinds().map(of_heads).sum::<f64>()
     }
 }

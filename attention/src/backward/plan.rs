@@ -3,13 +3,14 @@
 mod legal;
 mod rings;
 
-use collective::{Atom, CtaPlan, OperandTile, Producer, ProductSpec, RingPlan, TileLayout};
+use collective::{Atom, CtaPlan, OperandTile, Peers, Producer, ProductSpec, RingPlan, TileLayout};
 use cute_rs::atom::Major;
 
 use self::legal::{among, checked, consumers, is_dq_transposed, is_pair, registers, wide};
 pub use self::rings::BackwardRings;
 use super::spec::BackwardSpec;
 use crate::error::AttentionError;
+use crate::plan::refused;
 use crate::spec::Lengths;
 
 /// Every number of a kernel of the backward pass.
@@ -23,6 +24,8 @@ pub struct BackwardPlan {
     pub cta: CtaPlan,
     /// Two consumers with the same keys, where the registers of one hold dV or dK alone.
     pub pair: Option<PairPlan>,
+    /// How the CTAs of a cluster add up dK and dV, if they share queries.
+    pub exchange: Option<ExchangePlan>,
     /// The tiles.
     pub tiles: BackwardTiles,
     /// The rings, in their places.
@@ -74,6 +77,52 @@ impl PairPlan {
     }
 }
 
+/// The shared memory through which the CTAs of a cluster add up dK and dV, where operands were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangePlan {
+    /// First bytes of a CTA's own sums of dK and dV, in `f32`, in the order of a thread's accumulators.
+    pub sums: [u32; 2],
+    /// First bytes of the slabs of columns of dK and dV that a CTA has added up.
+    pub staged: [u32; 2],
+}
+
+impl ExchangePlan {
+    /// Finds room: before the parts of dQ, which may still be read; what is added up by a pair where dO was.
+    fn of(
+        spec: &BackwardSpec,
+        tiles: &BackwardTiles,
+        rings: &BackwardRings,
+        d_o: Option<RingPlan>,
+    ) -> Result<Option<Self>, AttentionError> {
+        let BackwardSpec { tile: [_, keys], split, .. } = *spec;
+        if split == 1 {
+            return Ok(None);
+        }
+        let [of_k, of_v] = wide(spec).map(|wide| keys * wide * 4);
+        let (start, end) = (rings.kv.start, rings.dq.start);
+        let after = start + of_k + of_v;
+        let staged =
+            d_o.map_or([after, end], |ring| [ring.start, ring.start + ring.stages * ring.stage_bytes]);
+        let [slab, _] = tiles.output_slab(spec);
+        let [slabs_k, slabs_v] = [0, 1].map(|i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab);
+        if after > end || staged[0] + slabs_k + slabs_v > staged[1] {
+            let needed = "1, or a tile whose gradients of keys fit where its operands were,";
+            return Err(refused(SPLIT, split, needed));
+        }
+        Ok(Some(Self { sums: [start, start + of_k], staged: [staged[0], staged[0] + slabs_k] }))
+    }
+
+    /// The CTA that adds up a slab of columns of dK (0) or dV (1), and the slab's number among those of this CTA.
+    pub(super) fn owner(&self, plan: &BackwardPlan, i: usize, slab: u32) -> [u32; 2] {
+        let (split, before) =
+            (plan.spec.split, if i == 0 { 0 } else { plan.tiles.output_slabs(&plan.spec, 0) });
+        [(before + slab) % split, slab / split]
+    }
+}
+
+/// What the number of CTAs that share queries is called.
+const SPLIT: &str = "split, the CTAs that share the queries of a block of keys,";
+
 /// Bytes per query of what is one `f32` per query.
 pub(super) const LINE: u32 = 4;
 
@@ -98,7 +147,12 @@ impl BackwardPlan {
         Ok(Self {
             spec,
             wide: wide(&spec),
-            cta: CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes),
+            cta: CtaPlan {
+                cluster: spec.split,
+                peers: if spec.split > 1 { Peers::Exchange } else { Peers::Apart },
+                ..CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes)
+            },
+            exchange: ExchangePlan::of(&spec, &tiles, &rings, passed.map(|[d_o, _]| d_o))?,
             pair: passed.map(of_pair).transpose()?,
             tiles,
             rings,
@@ -139,6 +193,18 @@ pub struct BackwardTiles {
 }
 
 impl BackwardTiles {
+    /// Bytes of a row of a slab of dK or dV, which have the same ones, and its columns.
+    pub(super) fn output_slab(&self, spec: &BackwardSpec) -> [u32; 2] {
+        let columns = self.outputs[0].swizzle().elements(spec.format.bits());
+        [columns * spec.format.bits() / 8, columns]
+    }
+
+    /// Slabs of dK (0) or dV (1).
+    pub(super) fn output_slabs(&self, spec: &BackwardSpec, i: usize) -> u32 {
+        let [_, columns] = self.output_slab(spec);
+        spec.head[i].div_ceil(columns)
+    }
+
     fn of(spec: &BackwardSpec) -> Result<Self, AttentionError> {
         let BackwardSpec { format, tile: [rows, keys], .. } = *spec;
         let widest = TileLayout::Widest;

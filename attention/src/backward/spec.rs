@@ -35,8 +35,12 @@ pub struct BackwardSpec {
     pub lengths: Lengths,
     /// Whether dQ has the same bits in every run.
     pub deterministic: bool,
-    /// MiB of Q, dO and sums of dQ that CTAs which run at the same time should share in L2. Blocks of keys are ordered by it.
-    pub l2: u32,
+    /// About how many blocks of keys are ordered together, those that most queries see first: all blocks of as many heads. As many as run at the
+    /// same time leave the queries of few heads in L2, and with twice as many CTAs end at more equal times. With 0, those of one head.
+    pub mixed: u32,
+    /// CTAs of a cluster that share the queries which see a block of keys. They add up their dK and dV through distributed shared memory. For few
+    /// blocks, and many heads of queries for each of keys.
+    pub split: u32,
 }
 
 impl BackwardSpec {
@@ -48,7 +52,8 @@ impl BackwardSpec {
         mask: Mask::Full,
         lengths: Lengths::Equal,
         deterministic: false,
-        l2: 16,
+        mixed: 132,
+        split: 1,
     };
 
     /// Floating-point operations that a problem counts as: five products of `2 * queries * keys * d`, three with Q and K's
@@ -66,7 +71,7 @@ impl Default for BackwardSpec {
 }
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<BackwardSpec>; 7] = [
+static KEYS: [SpecKey<BackwardSpec>; 8] = [
     SpecKey::at("format", "bf16 or f16", &At(|of| &mut of.format)),
     SpecKey::by(
         "d",
@@ -77,7 +82,8 @@ static KEYS: [SpecKey<BackwardSpec>; 7] = [
     SpecKey::at("mask", "full, causal, window or chunked", &At(|of| &mut of.mask)),
     SpecKey::at("lengths", "equal or packed", &At(|of| &mut of.lengths)),
     SpecKey::at("deterministic", "on or off", &At(|of| &mut of.deterministic)),
-    SpecKey::at("l2", "a number of MiB", &At(|of| &mut of.l2)),
+    SpecKey::at("mixed", "a number of blocks of keys", &At(|of| &mut of.mixed)),
+    SpecKey::at("split", "1, 2, 4 or 8", &At(|of| &mut of.split)),
 ];
 
 impl fmt::Display for BackwardSpec {

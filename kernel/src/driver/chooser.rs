@@ -21,11 +21,15 @@ use super::typed::{DeviceElement, enough};
 use crate::arguments::{Arguments, Tree};
 use crate::call::Call;
 use crate::error::EngineError;
+#[cfg(not(feature = "tune"))]
+use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::kernel::written;
 use crate::problem::GemmProblem;
 use crate::products::GroupedProblem;
-use crate::select::{Machine, Request, fastest};
+#[cfg(not(feature = "tune"))]
+use crate::select::fastest;
+use crate::select::{Machine, Request};
 use crate::types::Types;
 
 /// One or several GEMMs of packed matrices, for a [`Chooser`].
@@ -122,6 +126,17 @@ impl Shape {
         })
     }
 
+    /// What is asked for, at addresses that are multiples of these powers of two.
+    fn request(&self, aligned: [u32; 3]) -> Request<'static> {
+        let Self { types, majors, problem, products, reproducible, .. } = *self;
+        // The sizes of groups are not known on the host; a request without shapes assumes equal ones.
+        let request = Request::packed(types, majors, problem).several(products);
+        let mut request = Request { fusion: self.fusion(), reproducible, ..request };
+        let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
+        (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
+        request
+    }
+
     /// A description for errors.
     fn described(&self) -> String {
         let GemmProblem { m, n, k } = self.problem;
@@ -135,8 +150,8 @@ impl Shape {
     }
 }
 
-/// Chooses a kernel for each GEMM by the model of the card ([`Context::machine`]) and the records that come with the
-/// library, without measuring.
+/// Chooses a kernel for each GEMM without measuring: the fastest of those that were measured on the card, by this process or an earlier one
+/// (feature `tune`), or else by the model of the card ([`Context::machine`]) and the records that come with the library.
 /// It keeps what it chose and loaded: the first GEMM of a shape takes milliseconds, later ones microseconds.
 ///
 /// Several threads may use one chooser. A thread waits for another one's choice or compilation only if it needs
@@ -150,7 +165,8 @@ pub struct Chooser {
 /// The kernel chosen for each shape, and the kernels that are loaded. It is locked only for look-ups.
 struct Chosen {
     /// By shape, and by the powers of two that divide the addresses of A, B and D.
-    by_shape: LruCache<(Shape, [u32; 3]), Arc<Once>>,
+    /// With how often measured times had been kept when it was chosen.
+    by_shape: LruCache<(Shape, [u32; 3]), (u64, Arc<Once>)>,
     by_name: LruCache<String, Arc<Once>>,
 }
 
@@ -331,7 +347,14 @@ impl Chooser {
         addresses: [u64; 3],
     ) -> Result<Arc<Loaded>, EngineError> {
         let aligned = addresses.map(|address| address.trailing_zeros().min(8));
-        let once = Arc::clone(lock(&self.chosen).by_shape.get_or_insert((*shape, aligned), Arc::default));
+        let (of, now) = ((*shape, aligned), times());
+        let (then, known) = lock(&self.chosen).by_shape.get_or_insert(of, || (now, Arc::default())).clone();
+        // What was prepared for a capture is taken there, whatever was measured since.
+        let stale = then != now && !stream.is_captured(&self.context.bind()?)?;
+        let once = if stale { Arc::default() } else { known };
+        if stale {
+            lock(&self.chosen).by_shape.put(of, (now, Arc::clone(&once)));
+        }
         once.get(|| {
             // Nothing can be loaded while a stream is captured.
             let current = self.context.bind()?;
@@ -350,21 +373,40 @@ impl Chooser {
 
     /// Chooses a kernel for a multiplication whose addresses are multiples of these powers of two.
     fn choose(&self, shape: &Shape, aligned: [u32; 3]) -> Result<AnyGemm, EngineError> {
-        let Shape { types, majors, problem, products, reproducible, .. } = *shape;
-        // The sizes of groups are not known on the host; a request without shapes assumes equal ones.
-        let request = Request::packed(types, majors, problem).several(products);
-        let mut request = Request { fusion: shape.fusion(), reproducible, ..request };
-        let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
-        (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
-        match fastest(&request, &self.machine) {
-            Ok(ranked) => Ok(ranked.gemm),
-            Err(refused) => {
-                let reason = refused
-                    .map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
-                Err(EngineError::NoKernel { call: shape.described(), reason })
-            }
-        }
+        let first = first(&self.context, &shape.request(aligned), &self.machine)?;
+        first.map_err(|reason| EngineError::NoKernel { call: shape.described(), reason })
     }
+}
+
+/// The kernel for a request: the fastest that was measured on the card, or else the model's first.
+#[cfg(feature = "tune")]
+fn first(
+    context: &Context,
+    request: &Request<'_>,
+    machine: &Machine,
+) -> Result<Result<AnyGemm, String>, EngineError> {
+    Ok(super::tune::chosen::<AnyGemm>(context, request, machine)?.map(|of| of.kernel))
+}
+
+/// The same without records: the model's first.
+#[cfg(not(feature = "tune"))]
+fn first(
+    _context: &Context,
+    request: &Request<'_>,
+    machine: &Machine,
+) -> Result<Result<AnyGemm, String>, EngineError> {
+    let none = |refused: Option<LaunchError>| {
+        refused.map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string())
+    };
+    Ok(fastest(request, machine).map(|ranked| ranked.gemm).map_err(none))
+}
+
+/// How often this process has kept measured times: choices that were made before are made again.
+fn times() -> u64 {
+    #[cfg(feature = "tune")]
+    return super::tune::times_kept();
+    #[cfg(not(feature = "tune"))]
+    0
 }
 
 collective::labels! {
@@ -454,3 +496,6 @@ pub fn matmul<T: RowMajorProducts>(
     let slices = [a.slice(), b.slice(), d.slice()];
     chooser.multiply(&**stream, (T::FORMATS[0], [Major::K, Major::Mn]), problem, slices)
 }
+
+#[cfg(all(test, feature = "records"))]
+mod tests;

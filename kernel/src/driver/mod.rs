@@ -110,5 +110,5 @@ pub use slice::DeviceSlice;
 pub use stream::{Held, Stream, StreamRef};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]
-pub use tune::{Chosen, Tuned, Tuning, recorded, stop_measuring, tuned};
+pub use tune::{Chosen, RECORDED, Tuned, Tuning, chosen, recorded, stop_measuring, times_kept, tuned};
 pub use typed::{DeviceElement, InContext};

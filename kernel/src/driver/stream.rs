@@ -165,6 +165,14 @@ impl StreamRef<'_> {
         self.raw
     }
 
+    /// Whether the stream, which is one of a context, is being captured into a graph: nothing can be loaded or allocated then.
+    ///
+    /// # Errors
+    /// A driver error.
+    pub fn captured(self, context: &Context) -> Result<bool, EngineError> {
+        self.is_captured(&context.bind()?)
+    }
+
     /// Whether the stream is being captured into a graph.
     pub(super) fn is_captured(self, current: &Current<'_>) -> Result<bool, EngineError> {
         let mut status: c_int = 0;

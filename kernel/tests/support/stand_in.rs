@@ -19,6 +19,7 @@ pub(crate) fn is_stand_in() -> bool {
 
 /// Compiles the stand-in, and runs a test again with it, in a new process. In that process, runs the test's
 /// body.
+#[allow(dead_code, reason = "not every program of tests has a use for it")]
 pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)], body: fn()) {
     if is_stand_in() {
         return body();

@@ -12,7 +12,9 @@ use crate::verify;
 use collective::Formula;
 use kernel::disk::records::{Records, RecordsOf};
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
-use kernel::{AnyGemm, Arguments, Engine, Family, GemmProblem, Gpu, Known, Ranked, Request, Types};
+use kernel::{
+    AnyGemm, Arguments, Engine, Family, GemmProblem, Gpu, Known, Predicted, Ranked, Request, Types,
+};
 
 use super::compilers::Compilers;
 use super::contest::{Contest, Peers, View};
@@ -184,7 +186,8 @@ fn time(figures: &[Figure], near: &[usize], kernel: usize) -> Option<f64> {
 
 /// Tunes kernels of a family.
 pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
-    let (budget, turns): (u32, u32) = (given.value("budget"), given.value("turns"));
+    let (budget, drawn, turns): (u32, u32, u32) =
+        (given.value("budget"), given.value("drawn"), given.value("turns"));
     let protocol = protocol(turns as usize, given.flag("sustained"));
     let (problems, path) = (family::problems::<K>(given)?, given.get::<PathBuf>("jsonl"));
     given.finish(&format!("--family {}", K::NAME))?;
@@ -193,7 +196,7 @@ pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
     writeln!(out(), "{}", gpu.describe())?;
     let (mut lines, mut kept) = (family::lines(path.as_ref())?, RecordsOf::<K>::default());
     for (problem, request) in &problems {
-        let ranked = family::ranked::<K>(request, machine(), budget as usize)?;
+        let ranked = looked_at::<K>(request, [budget, drawn].map(|count| count as usize))?;
         let predicted: Vec<f64> = ranked.iter().map(|of| of.microseconds).collect();
         let kernels: Vec<K> = ranked.into_iter().map(|of| of.kernel).collect();
         let inputs = Inputs::of(&mut gpu, &kernels, request)?;
@@ -223,6 +226,19 @@ pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
         }
     }
     if kept.is_empty() { Ok(()) } else { seen::save(&gpu, kept) }
+}
+
+/// The kernels that the model ranks first, and some that are drawn from the rest.
+fn looked_at<K: Family>(
+    request: &K::Request<'_>,
+    [budget, drawn]: [usize; 2],
+) -> Result<Vec<Predicted<K>>, Failure> {
+    let most = if drawn > 0 { usize::MAX } else { budget };
+    let mut first = family::ranked::<K>(request, machine(), most)?;
+    let mut rest = first.split_off(budget.min(first.len()));
+    fastrand::Rng::with_seed(1).shuffle(&mut rest);
+    first.extend(rest.into_iter().take(drawn));
+    Ok(first)
 }
 
 /// The shapes of --shape and --shapes.

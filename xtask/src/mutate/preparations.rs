@@ -93,10 +93,11 @@ fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
 }
 
 /// Specs of attention's backward pass.
-const BACKWARD: [(&str, &[Step]); 3] = [
+const BACKWARD: [(&str, &[Step]); 4] = [
     ("tile=64x128 mask=causal", &[Step::Main, Step::Finish]),
     ("d=64 tile=128x128 deterministic=on", &[Step::Main]),
     ("d=256 tile=64x64", &[Step::Main]),
+    ("d=64 tile=64x64 mask=causal split=2", &[Step::Main]),
 ];
 
 /// Programs of attention's backward pass. A tile of queries sees two blocks of keys at most: more have sums of dQ that depend on the

@@ -290,6 +290,17 @@ pub unsafe fn falchion_attention_backward_create(
 
 /// # Safety
 /// As the function of the library.
+pub unsafe fn falchion_attention_backward_tune(
+    of: *const AttentionDescription,
+    budget: u32,
+    made: *mut *mut BackwardKernel,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { falchion_c::falchion_attention_backward_tune(of.cast(), budget, made) }
+}
+
+/// # Safety
+/// As the function of the library.
 pub unsafe fn falchion_gemm_launch(
     of: *mut Gemm,
     stream: *mut c_void,

@@ -154,7 +154,7 @@ fn header(text: &str) -> Vec<String> {
 const OWN: [(&str, &str, &str); 6] = [
     ("matmul", "**inputs", "the arguments of the epilogue's text, by their own names"),
     ("check", "schedules", "the number of runs in the emulator"),
-    ("check", "**keywords", "the arguments of matmul"),
+    ("check", "**keywords", "the arguments of the call"),
     ("plan", "card", "the card to choose for, by name"),
     ("plan", "most", "the number of kernels to return"),
     ("tune", "budget", "the number of kernels to measure"),
@@ -232,9 +232,20 @@ fn stubs(text: &str) -> Vec<String> {
         .chain(GEMM.python().filter_map(Python::name))
         .chain(OWN.iter().map(|(_, name, _)| *name))
         .collect();
-    for function in ["plan", "tune", "check"] {
-        let found = stub(text, function).into_iter().filter(|(name, ..)| !known.contains(&name.as_str()));
-        all.extend(found.map(|(name, ..)| format!("{function}'s {name} is in no table")));
+    // Those that plan or tune a call take its arguments.
+    let of_heads = ATTENTION.python().chain(GRADIENT.python()).filter_map(Python::name);
+    let of_heads: Vec<&str> = of_heads.chain(OWN.iter().map(|(_, name, _)| *name)).collect();
+    for (functions, known) in [
+        (&["plan", "tune", "check", "plan_matmul"][..], known),
+        (
+            &["plan_attention", "tune_attention", "plan_attention_backward", "tune_attention_backward"],
+            of_heads,
+        ),
+    ] {
+        for function in functions {
+            let found = stub(text, function).into_iter().filter(|(name, ..)| !known.contains(&name.as_str()));
+            all.extend(found.map(|(name, ..)| format!("{function}'s {name} is in no table")));
+        }
     }
     all
 }

@@ -1,14 +1,23 @@
 //! What adapters share, by itself: descriptions in words, arguments by name, files, and calls in the emulator on the host's memory.
 
 mod attention;
+#[cfg(target_os = "linux")]
+mod captured;
 mod choices;
+mod cost;
 mod doors;
+mod drawn;
 mod files;
+mod plan;
 mod products;
 mod slots;
 mod tables;
 mod weights;
 mod words;
+
+#[cfg(target_os = "linux")]
+#[path = "../../../../kernel/tests/support/stand_in.rs"]
+mod stand_in;
 
 use falchion::collective::Format;
 use falchion_core::Refusal;

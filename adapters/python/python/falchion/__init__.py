@@ -5,8 +5,9 @@ the card runs and finds its races. Tensors of torch on an H100 or H200 are multi
 """
 
 from . import sparse, weights
-from ._native import __version__, Fault, Kernel, Operand, attention, attention_backward, check, matmul, plan, tune
+from ._native import __version__, Choice, Fault, Kernel, Operand, attention, attention_backward, check, matmul, plan, tune
+from ._native import plan_attention, plan_attention_backward, plan_matmul, tune_attention, tune_attention_backward
 from .pages import explore
 from .ptx import CompilerReport, Report, check_compiler, check_ptx
 
-__all__ = ["__version__", "CompilerReport", "Fault", "Kernel", "Operand", "Report", "attention", "attention_backward", "check", "check_compiler", "check_ptx", "explore", "matmul", "plan", "sparse", "tune", "weights"]
+__all__ = ["__version__", "Choice", "CompilerReport", "Fault", "Kernel", "Operand", "Report", "attention", "attention_backward", "check", "check_compiler", "check_ptx", "explore", "matmul", "plan", "plan_attention", "plan_attention_backward", "plan_matmul", "sparse", "tune", "tune_attention", "tune_attention_backward", "weights"]

@@ -66,10 +66,10 @@ impl<'f> Kernel<'_, 'f> {
         });
     }
 
-    /// How many blocks add to a tile before this one: those after it, of which the tile sees the last one first.
+    /// How many blocks add to a tile before this one: those that the tile sees with earlier keys.
     fn blocks_before(&self, of: QueryTile<'f>) -> Value<'f, u32> {
-        let [_, end] = self.seen(of.head, of.tile);
-        (end - 1).cast::<u32>() / self.plan.spec.tile[1] - self.keys.block
+        let [begin, _] = self.seen(of.head, of.tile);
+        self.keys.block - begin.cast::<u32>() / self.plan.spec.tile[1]
     }
 
     /// Emitted for one thread: waits until the blocks before have added to a tile, and passes the turn on.

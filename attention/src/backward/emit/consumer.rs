@@ -3,6 +3,7 @@
 use collective::pipeline::{Position, Stage};
 use collective::{
     Consumer, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows, WarpgroupMma,
+    store_fours,
 };
 use ptx::{Builder, ProxySpace, Value, Var};
 
@@ -53,6 +54,16 @@ pub(super) struct Rows<'f> {
 /// A gradient of the consumer's keys: the product that has it, the shared memory that it is stored through, and which one it is: dK
 /// (0) or dV (1).
 pub(super) type Gradient<'a, 'f> = (&'a WarpgroupMma<'f, f32>, Stage<'f>, usize);
+
+/// Some columns of a gradient of keys in shared memory.
+pub(super) struct Slab<'f> {
+    /// dK (0) or dV (1).
+    pub(super) gradient: usize,
+    /// Its number among the slabs of the gradient.
+    pub(super) slab: u32,
+    /// Where it begins.
+    pub(super) from: Value<'f, u32>,
+}
 
 /// A consumer warpgroup.
 pub(super) fn consumer<'f>(
@@ -146,7 +157,7 @@ impl<'f> Kernel<'_, 'f> {
     }
 
     /// Writes the consumer's 64 rows to a tile with a row per key of the block in shared memory, slab by slab.
-    fn fill(
+    pub(super) fn fill(
         &self,
         consumer: Consumer<'f>,
         staged: &StagedRows<'f>,
@@ -189,30 +200,44 @@ impl<'f> Kernel<'_, 'f> {
     /// Stores gradients through shared memory that no consumer reads any more.
     pub(super) fn store(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>]) {
         let Self { f, plan, .. } = *self;
-        let Consumer { thread, part, .. } = consumer;
-        let format = plan.spec.format;
+        if let Some(exchange) = plan.exchange {
+            return self.store_sums(consumer, gradients, exchange);
+        }
         // All tiles have the same slabs.
-        let (staged, columns) = slab(&plan.tiles.outputs[0], thread);
-        let row_bytes = columns * format.bits() / 8;
+        let (staged, _) = slab(&plan.tiles.outputs[0], consumer.thread);
+        let [row_bytes, _] = plan.tiles.output_slab(&plan.spec);
         let scale = f.parameter("scale");
+        let mut slabs = Vec::new();
         for &(product, to, i) in gradients {
             let factor = (i == 0).then_some(scale);
-            let rows = packed_rows(f, format, &fragment(f, product, consumer), factor);
+            let rows = packed_rows(f, plan.spec.format, &fragment(f, product, consumer), factor);
             self.fill(consumer, &staged, &plan.tiles.outputs[i], to.address, &rows);
+            for slab in 0..plan.tiles.output_slabs(&plan.spec, i) {
+                slabs.push(Slab {
+                    gradient: i,
+                    slab,
+                    from: to.address + slab * (plan.spec.tile[1] * row_bytes),
+                });
+            }
         }
         f.fence_proxy_async(ProxySpace::Shared);
         self.meet();
+        self.store_slabs(consumer, &slabs);
+    }
+
+    /// Stores the consumer's rows of slabs, which its threads have written.
+    pub(super) fn store_slabs(&self, consumer: Consumer<'f>, slabs: &[Slab<'f>]) {
+        let Self { f, plan, .. } = *self;
+        let Consumer { thread, part, .. } = consumer;
+        let [row_bytes, columns] = plan.tiles.output_slab(&plan.spec);
         let first = self.keys.first + part * 64;
         // Tensor stores skip rows after the last one; a part without any row stores nothing.
         f.if_(thread.equals(0) & first.less_than(self.keys.lengths[1]), || {
             let [first, batch] = self.place(1, first);
-            for &(_, from, i) in gradients {
-                let own = from.address + part * (64 * row_bytes);
-                for slab in 0..plan.spec.head[i].div_ceil(columns) {
-                    let place = [f.constant(slab * columns), first, self.keys.head, batch];
-                    let src = own + slab * (plan.spec.tile[1] * row_bytes);
-                    f.tensor_store(f.parameter(["dk_map", "dv_map"][i]), src, place.map(Value::cast));
-                }
+            for &Slab { gradient, slab, from } in slabs {
+                let own = from + part * (64 * row_bytes);
+                let place = [f.constant(slab * columns), first, self.keys.head, batch];
+                f.tensor_store(f.parameter(["dk_map", "dv_map"][gradient]), own, place.map(Value::cast));
             }
             f.bulk_commit();
             f.bulk_wait(0, false);
@@ -267,14 +292,6 @@ pub(super) fn weigh<'f>(
         for (&(_, score), &exponent) in scores.elements.iter().zip(exponents) {
             score.set(exp2(score.get().mul_add(to_log2, -exponent)));
         }
-    }
-}
-
-/// Stores a thread's numbers by fours: each follows those of the 127 threads after it.
-pub(super) fn store_fours<'f>(f: &'f Builder, own: Value<'f, u32>, numbers: &[Var<'f, f32>]) {
-    for (i, four) in (0..).zip(numbers.chunks_exact(4)) {
-        let values = [four[0], four[1], four[2], four[3]].map(|number| number.get());
-        f.store_shared(own, i * 128 * 16, values);
     }
 }
 

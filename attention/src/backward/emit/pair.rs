@@ -4,10 +4,10 @@
 //! and keeps dK. Each multiplies dS, which is in shared memory, by its columns of K.
 
 use collective::pipeline::{Position, Stage};
-use collective::{Consumer, CtaPlan, Fragments, ProductSpec, WarpgroupMma};
+use collective::{Consumer, CtaPlan, Fragments, ProductSpec, WarpgroupMma, store_fours};
 use ptx::{ProxySpace, Value, Var};
 
-use super::consumer::{Rows, consumer, fragment, store_fours, weigh};
+use super::consumer::{Rows, consumer, fragment, weigh};
 use super::parts::TileParts;
 use super::{Kernel, PairRings};
 use crate::backward::plan::PairPlan;

@@ -60,6 +60,9 @@ pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionE
     if is_pair && keys != 64 {
         return Err(refused(keys_of_pair, keys, "64"));
     }
+    if !matches!(spec.split, 1 | 2 | 4 | 8) {
+        return Err(refused(super::SPLIT, spec.split, "1, 2, 4 or 8"));
+    }
     if !(16..=128).contains(&rows) || !rows.is_multiple_of(16) {
         return Err(refused("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
     }

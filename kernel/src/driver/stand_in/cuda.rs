@@ -65,7 +65,13 @@ fn alive(run: impl FnOnce(&mut State) -> c_int) -> c_int {
 
 /// The same for what cannot be done while a stream is captured.
 fn uncaptured(run: impl FnOnce(&mut State) -> c_int) -> c_int {
-    alive(|state| if state.captured.is_some() { CAPTURED } else { run(state) })
+    alive(|state| {
+        if state.captured.is_none() {
+            return run(state);
+        }
+        note("in a capture");
+        CAPTURED
+    })
 }
 
 fn handle(state: &mut State) -> usize {
@@ -167,7 +173,7 @@ pub extern "C" fn cuStreamDestroy_v2(_: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(_: usize) -> c_int {
-    alive(|_| 0)
+    uncaptured(|_| 0)
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing(_: usize, status: *mut c_int) -> c_int {

@@ -34,28 +34,27 @@
 mod calibrate;
 mod inputs;
 mod screening;
+mod shelf;
 mod stop;
 mod turns;
 
-use core::any::{Any, TypeId};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 pub use inputs::Inputs;
 pub use screening::{Screening, Timed};
+pub use shelf::times_kept;
 pub use stop::stop_measuring;
 pub use turns::{Candidate, Turn, Turns, median};
 
+use shelf::Shelf;
 use stop::{Running, go_on};
 
 use super::context::Context;
 use super::gpu::Gpu;
-use super::load::of_process;
 use super::loaded::Loaded;
 use crate::arguments::Arguments;
-use crate::disk::records::RecordsOf;
-use crate::disk::{CacheError, Key, Kind};
+use crate::disk::CacheError;
 use crate::error::EngineError;
 use crate::family::{Family, Predicted};
 use crate::gemm::AnyGemm;
@@ -134,17 +133,6 @@ pub const REST: Duration = Duration::from_millis(80);
 /// Length of a burst, in seconds.
 pub const BURST: f64 = 0.006;
 
-/// What this process knows about each card, also if no folder keeps it.
-static KNOWN: Mutex<Option<HashMap<(TypeId, Key), OfFamily>>> = Mutex::new(None);
-
-/// What this process knows of a family's kernels on a card.
-struct OfFamily {
-    /// [`RecordsOf`] the family.
-    records: Box<dyn Any + Send>,
-    /// The file that was read last: when it was written, and its bytes. Nothing else is in it while it is that one.
-    read: Option<(SystemTime, u64)>,
-}
-
 /// Only one measurement per process at a time: another one would disturb it.
 static MEASURING: Mutex<()> = Mutex::new(());
 
@@ -215,8 +203,27 @@ pub fn recorded<K: Family>(
     request: &K::Request<'_>,
 ) -> Result<Option<Predicted<K>>, EngineError> {
     let mut warnings = Vec::new();
-    Shelf::<K>::new(context, request, &mut warnings)?.find(request, || context.machine(), &mut warnings)
+    Shelf::<K>::new(context, &mut warnings)?.find(request, || context.machine(), &mut warnings)
 }
+
+/// The kernel to take for a request on a context's card without measuring now: the fastest that was [recorded], or else the one that the
+/// model takes for the fastest. The inner error says why there is none.
+///
+/// # Errors
+/// As [`recorded`].
+pub fn chosen<K: Family>(
+    context: &Context,
+    request: &K::Request<'_>,
+    machine: &Machine,
+) -> Result<Result<Predicted<K>, String>, EngineError> {
+    Ok(match recorded(context, request)? {
+        Some(of) => Ok(Predicted { reason: RECORDED.to_owned(), ..of }),
+        None => K::first(request, machine),
+    })
+}
+
+/// Why a kernel of the records is taken.
+pub const RECORDED: &str = "the fastest of those that were measured on this card";
 
 /// Chooses a kernel; `screen` compares some.
 fn choose<K: Family>(
@@ -232,7 +239,7 @@ fn choose<K: Family>(
     let predicted = K::first(request, &machine).map_err(none)?;
     let mut warnings = Vec::new();
     if let Tuning::Records | Tuning::Measured { .. } = tuning {
-        let shelf = Shelf::<K>::new(context, request, &mut warnings)?;
+        let shelf = Shelf::<K>::new(context, &mut warnings)?;
         let find = |warnings: &mut Vec<CacheError>| shelf.find(request, || Ok(machine), warnings);
         if let Some(recorded) = find(&mut warnings)? {
             return load(context, recorded, true, warnings);
@@ -251,7 +258,7 @@ fn choose<K: Family>(
             let best = measure(context, kernels, screen)?;
             drop((running, alone));
             let (loaded, chosen, times) = best.ok_or_else(|| none("none was measured".to_owned()))?;
-            shelf.keep(times, &mut warnings);
+            shelf.keep(&K::problem(request), times, &mut warnings);
             return Ok(Tuned { loaded, chosen, warnings });
         }
     }
@@ -306,84 +313,4 @@ fn measure<K: Family>(
     let loaded = Loaded::of_programs(kernel.clone(), programs)?;
     let times = times.iter().map(|&(kernel, time)| (kernel.clone(), time)).collect();
     Ok(Some((loaded, Chosen::Measured { microseconds, kernels: count }, times)))
-}
-
-/// The records of a card: this process's, and those on disk.
-struct Shelf<K: Family> {
-    key: Key,
-    problem: K::Problem,
-    cache: Option<&'static crate::disk::Cache>,
-}
-
-impl<K: Family> Shelf<K> {
-    fn new(
-        context: &Context,
-        request: &K::Request<'_>,
-        warnings: &mut Vec<CacheError>,
-    ) -> Result<Self, EngineError> {
-        let (cache, warning) = of_process()?;
-        warnings.extend(warning);
-        Ok(Self { key: context.key(RecordsOf::<K>::digest())?, problem: K::problem(request), cache })
-    }
-
-    /// Accesses the records of this process, and which file it has read.
-    fn known<T>(&self, look: impl FnOnce(&mut RecordsOf<K>, &mut Option<(SystemTime, u64)>) -> T) -> T {
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_family = (TypeId::of::<K>(), self.key.clone());
-        let new = || OfFamily { records: Box::new(RecordsOf::<K>::default()), read: None };
-        let OfFamily { records, read } = known.get_or_insert_default().entry(of_family).or_insert_with(new);
-        match records.downcast_mut() {
-            Some(records) => look(records, read),
-            // It has the family's type in its key.
-            None => look(&mut RecordsOf::default(), read),
-        }
-    }
-
-    /// The fastest measured kernel that can compute the call, from this process's records or else from disk. Whoever asks for each of many
-    /// problems reads the file once, and asks for the machine where something was measured.
-    fn find(
-        &self,
-        request: &K::Request<'_>,
-        machine: impl Fn() -> Result<Machine, EngineError>,
-        warnings: &mut Vec<CacheError>,
-    ) -> Result<Option<Predicted<K>>, EngineError> {
-        let of_process = || {
-            let own = self.known(|records, _| records.of_problem(&self.problem));
-            if own.is_empty() { Ok(None) } else { machine().map(|machine| own.best(request, &machine)) }
-        };
-        if let Some(recorded) = of_process()? {
-            return Ok(Some(recorded));
-        }
-        let file = |cache: &crate::disk::Cache| {
-            let file = std::fs::metadata(cache.path(Kind::Records, &self.key)).ok()?;
-            Some((file.modified().ok()?, file.len()))
-        };
-        let Some((cache, file)) = self.cache.and_then(|cache| Some((cache, file(cache)?))) else {
-            return Ok(None);
-        };
-        if self.known(|_, read| *read == Some(file)) {
-            return Ok(None);
-        }
-        let (saved, unused) = RecordsOf::load(cache, &self.key);
-        // Report each warning once.
-        warnings.extend(unused.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
-        self.known(|records, read| {
-            records.merge(saved);
-            *read = Some(file);
-        });
-        of_process()
-    }
-
-    /// Keeps measured times.
-    fn keep(&self, times: Times<K>, warnings: &mut Vec<CacheError>) {
-        let mut own = RecordsOf::<K>::default();
-        for (kernel, microseconds) in times {
-            warnings.extend(own.keep(self.problem.clone(), &kernel, microseconds).err());
-        }
-        self.known(|records, _| records.merge(own.clone()));
-        if let Some(cache) = self.cache {
-            // Unusable lines of the file were reported when it was read.
-            warnings.extend(own.save(cache, &self.key).err());
-        }
-    }
 }

@@ -145,6 +145,14 @@ pub(super) const ROWS: &[Row] = &[
     )
     .unit("kernels"),
     row(
+        "drawn",
+        ("N", count!(u32, 0..)),
+        &[(Verb::TUNE, Is("0"))],
+        "Number of kernels to measure in addition, which are drawn from the rest of the space: what the model ranks last by \
+         mistake is among them. The same ones for the same space.",
+    )
+    .unit("kernels"),
+    row(
         "no-records",
         SWITCH,
         &[(Verb::TUNE, None)],

@@ -1,0 +1,78 @@
+//! How the CTAs of a cluster, which share the queries of a block of keys, add up their dK and dV.
+
+use collective::{ClusterFours, Consumer, CtaPlan, store_fours};
+use ptx::{ProxySpace, Special, Value};
+
+use super::Kernel;
+use super::consumer::{Gradient, Slab};
+use crate::backward::plan::ExchangePlan;
+use crate::emit::slab;
+
+impl<'f> Kernel<'_, 'f> {
+    /// All threads of the cluster meet. What they wrote to shared memory is there for each other.
+    pub(super) fn meet_cluster(&self) {
+        self.f.cluster_arrive(false);
+        self.f.cluster_wait();
+    }
+
+    /// Emitted for a consumer: passes its sums on, and stores those of the cluster. Each CTA adds up some slabs of columns, in the order of the
+    /// CTAs. No consumer of the CTA reads operands any more.
+    pub(super) fn store_sums(
+        &self,
+        consumer: Consumer<'f>,
+        gradients: &[Gradient<'_, 'f>],
+        exchange: ExchangePlan,
+    ) {
+        let Self { f, plan, shared, .. } = *self;
+        let own = |i: usize| {
+            let before = consumer.part * (64 * plan.wide[i] * 4);
+            shared + exchange.sums[i] + consumer.thread * 16 + before
+        };
+        for &(product, _, i) in gradients {
+            let all: Vec<_> = product.accumulators().iter().flatten().copied().collect();
+            store_fours(f, own(i), &all);
+        }
+        self.meet_cluster();
+        let [row_bytes, columns] = plan.tiles.output_slab(&plan.spec);
+        let slabs = gradients
+            .iter()
+            .flat_map(|&(_, _, i)| (0..plan.tiles.output_slabs(&plan.spec, i)).map(move |slab| (i, slab)));
+        let slabs: Vec<_> = slabs.collect();
+        let rank = f.special(Special::ClusterRank);
+        for of_rank in 0..plan.spec.split {
+            let mine: Vec<_> =
+                slabs.iter().filter(|&&(i, slab)| exchange.owner(plan, i, slab)[0] == of_rank).collect();
+            if mine.is_empty() {
+                continue;
+            }
+            f.if_(rank.equals(of_rank), || {
+                let place = |&&(gradient, slab): &&(usize, u32)| {
+                    let [_, number] = exchange.owner(plan, gradient, slab);
+                    let from = shared + (exchange.staged[gradient] + number * plan.spec.tile[1] * row_bytes);
+                    Slab { gradient, slab, from }
+                };
+                let mine: Vec<_> = mine.iter().map(place).collect();
+                for of in &mine {
+                    let sums = ClusterFours::new(f, own(of.gradient), plan.spec.split);
+                    self.stage_sums(consumer, of, &sums.sums(of.slab * columns / 8, columns / 8));
+                }
+                f.fence_proxy_async(ProxySpace::Shared);
+                f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128);
+                self.store_slabs(consumer, &mine);
+            });
+        }
+    }
+
+    /// Writes the consumer's rows of a slab to where it is stored from: of each eight columns, a thread has two of two rows.
+    fn stage_sums(&self, consumer: Consumer<'f>, of: &Slab<'f>, sums: &[[Value<'f, f32>; 4]]) {
+        let Self { f, plan, .. } = *self;
+        let (staged, _) = slab(&plan.tiles.outputs[0], consumer.thread);
+        let scale = (of.gradient == 0).then(|| f.parameter::<f32>("scale"));
+        let scaled = |value: Value<'f, f32>| scale.map_or(value, |scale| value * scale);
+        let row = |first: usize| {
+            let pair = |four: &[Value<'f, f32>; 4]| [four[first], four[first + 1]].map(scaled);
+            sums.iter().map(|four| plan.spec.format.pack(f, pair(four))).collect::<Vec<_>>()
+        };
+        self.fill(consumer, &staged, &plan.tiles.outputs[of.gradient], of.from, &[row(0), row(2)]);
+    }
+}
