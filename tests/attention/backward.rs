@@ -135,6 +135,38 @@ fn heads_and_layouts() {
     }
 }
 
+/// CTAs of a cluster take the tiles of all heads in turns, also where there are fewer tiles than CTAs, and no queries or keys.
+#[test]
+fn clusters_that_share_queries() {
+    for (row, spec) in [
+        "d=64 tile=64x64 mask=causal split=2",
+        "d=64 tile=128x128 split=4 deterministic=on",
+        "d=64 tile=32x64 mask=causal split=8 mixed=3 deterministic=on",
+        "tile=64x128 mask=causal split=2",
+        "d=96 tile=48x128 split=4",
+        "d=256 tile=64x64 mask=causal split=2",
+        "d=192x128 tile=64x64 split=8 deterministic=on",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let kernel = kernel(spec);
+        let d = kernel.plan().spec.head[0];
+        let extents = [[150, 210], [130, 64], [1, 200], [70, 1], [300, 40]];
+        let all =
+            extents.into_iter().flat_map(|extents| [[3, 1], [4, 2], [2, 2]].map(|heads| (extents, heads)));
+        for ((queries, keys), heads) in some(all.map(|([q, k], heads)| ((q, k), heads)), row, 7) {
+            run(spec, &kernel, &of_heads(case(queries, keys, d), 0, heads), DEFAULT);
+        }
+        for schedule in some(Schedule::sweep(4), row, 4) {
+            run(spec, &kernel, &of_heads(case(150, 210, d), 0, [3, 1]), schedule);
+        }
+        for (queries, keys) in [(0, 100), (100, 0)] {
+            run(spec, &kernel, &of_heads(case(queries, keys, d), 0, [2, 1]), DEFAULT);
+        }
+    }
+}
+
 #[test]
 fn values() {
     for values in [Values::Normal(1e-4), Values::Normal(20.0), Values::Large(1e4), Values::Large(1e-4)] {
@@ -213,6 +245,12 @@ fn specs() {
             "needs about 301 registers for a tile of 128 x 128, it has 240: take fewer queries per tile",
         ),
         ("tile=80x128", "needs about 241 registers for a tile of 80 x 128, it has 240"),
+        (
+            "split=3",
+            "split, the CTAs that share the queries of a block of keys, is 3, 1, 2, 4 or 8 was needed",
+        ),
+        ("split=many", "`split=many`: 1, 2, 4 or 8 was needed"),
+        ("mixed=few", "`mixed=few`: a number of blocks of keys was needed"),
         ("format=e4m3", "format is e4m3, bf16 or f16 was needed"),
         ("mask=none", "`mask=none`: full, causal, window or chunked was needed"),
         ("lengths=many", "`lengths=many`: equal or packed was needed"),

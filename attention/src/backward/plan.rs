@@ -10,7 +10,7 @@ use self::legal::{among, checked, consumers, is_dq_transposed, is_pair, register
 pub use self::rings::BackwardRings;
 use super::spec::BackwardSpec;
 use crate::error::AttentionError;
-use crate::plan::refused;
+use crate::plan::{AttentionPlan, refused};
 use crate::spec::Lengths;
 
 /// Every number of a kernel of the backward pass.
@@ -87,29 +87,40 @@ pub struct ExchangePlan {
 }
 
 impl ExchangePlan {
-    /// Finds room: before the parts of dQ, which may still be read; what is added up by a pair where dO was.
+    /// Finds room: before the parts of dQ, which may still be read, and where a pair had dO; what does not fit there follows the `shared_bytes`
+    /// bytes of the rings. Returns the bytes of all.
     fn of(
         spec: &BackwardSpec,
         tiles: &BackwardTiles,
         rings: &BackwardRings,
-        d_o: Option<RingPlan>,
-    ) -> Result<Option<Self>, AttentionError> {
+        (d_o, shared_bytes): (Option<RingPlan>, u32),
+    ) -> Result<(Option<Self>, u32), AttentionError> {
         let BackwardSpec { tile: [_, keys], split, .. } = *spec;
         if split == 1 {
-            return Ok(None);
+            return Ok((None, shared_bytes));
         }
         let [of_k, of_v] = wide(spec).map(|wide| keys * wide * 4);
-        let (start, end) = (rings.kv.start, rings.dq.start);
-        let after = start + of_k + of_v;
-        let staged =
-            d_o.map_or([after, end], |ring| [ring.start, ring.start + ring.stages * ring.stage_bytes]);
         let [slab, _] = tiles.output_slab(spec);
         let [slabs_k, slabs_v] = [0, 1].map(|i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab);
-        if after > end || staged[0] + slabs_k + slabs_v > staged[1] {
-            let needed = "1, or a tile whose gradients of keys fit where its operands were,";
+        let mut end = shared_bytes;
+        let mut room = |bytes: u32, [begin, beyond]: [u32; 2]| {
+            if begin + bytes <= beyond {
+                return begin;
+            }
+            let begin = end.next_multiple_of(1024);
+            end = begin + bytes;
+            begin
+        };
+        let operands = [rings.kv.start, rings.dq.start];
+        let sums = room(of_k + of_v, operands);
+        let left = if sums == operands[0] { [sums + of_k + of_v, operands[1]] } else { operands };
+        let of_pair = d_o.map(|ring| [ring.start, ring.start + ring.stages * ring.stage_bytes]);
+        let staged = room(slabs_k + slabs_v, of_pair.unwrap_or(left));
+        if end > AttentionPlan::TARGET.limits().shared_bytes {
+            let needed = "1, or a tile of fewer queries or keys,";
             return Err(refused(SPLIT, split, needed));
         }
-        Ok(Some(Self { sums: [start, start + of_k], staged: [staged[0], staged[0] + slabs_k] }))
+        Ok((Some(Self { sums: [sums, sums + of_k], staged: [staged, staged + slabs_k] }), end))
     }
 
     /// The CTA that adds up a slab of columns of dK (0) or dV (1), and the slab's number among those of this CTA.
@@ -144,6 +155,8 @@ impl BackwardPlan {
             let dq = PairPlan::products(&spec, &tiles, Atom::shared(types))?;
             Ok::<_, AttentionError>(PairPlan { do_ring, p_ring, dq })
         };
+        let placed = (passed.map(|[d_o, _]| d_o), shared_bytes);
+        let (exchange, shared_bytes) = ExchangePlan::of(&spec, &tiles, &rings, placed)?;
         Ok(Self {
             spec,
             wide: wide(&spec),
@@ -152,7 +165,7 @@ impl BackwardPlan {
                 peers: if spec.split > 1 { Peers::Exchange } else { Peers::Apart },
                 ..CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes)
             },
-            exchange: ExchangePlan::of(&spec, &tiles, &rings, passed.map(|[d_o, _]| d_o))?,
+            exchange,
             pair: passed.map(of_pair).transpose()?,
             tiles,
             rings,
