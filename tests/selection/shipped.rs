@@ -15,6 +15,9 @@ use super::{Line, read};
 /// What is known of a shape: whether launches were replayed in graphs, and microseconds and specs, the fastest first.
 type Kernels = (bool, Vec<(String, String)>);
 
+/// All times of each spec of a shape.
+type Times = BTreeMap<String, Vec<f64>>;
+
 /// The word before the kernels of a shape that was measured in graphs.
 const GRAPHS: &str = "graphs";
 
@@ -84,7 +87,7 @@ fn text(line: &Line, spec: &str) -> Option<String> {
 
 /// The measurements of these files; several times of a kernel count as their mean.
 fn measured(types: &str, files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
-    let mut all: BTreeMap<[u32; 3], (bool, BTreeMap<String, Vec<f64>>)> = BTreeMap::new();
+    let mut all: BTreeMap<[u32; 3], (bool, Times)> = BTreeMap::new();
     let lines: Vec<Line> = files.iter().flat_map(|name| read(name)).collect();
     for line in lines.iter().filter(|line| line.dtype == types && line.layout == "kk") {
         for timed in &line.kernels {
@@ -96,7 +99,7 @@ fn measured(types: &str, files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
         }
     }
     let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-    let ranked = |(in_graphs, kernels): (bool, BTreeMap<String, Vec<f64>>)| {
+    let ranked = |(in_graphs, kernels): (bool, Times)| {
         let mut kernels: Vec<(f64, String)> =
             kernels.into_iter().map(|(spec, times)| (mean(&times), spec)).collect();
         kernels.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));

@@ -88,20 +88,20 @@ pub(super) struct Tiled {
 
 /// Where rows of a matrix begin.
 #[derive(Clone, Copy)]
-enum Lines {
+enum Rows {
     Whole,
-    InsideLines,
-    InsideSectors,
+    WithinLine,
+    WithinSector,
 }
 
-impl Lines {
+impl Rows {
     fn of(matrix: MatrixRef, bits: u32) -> Self {
         // Units of weights are whole lines.
         let ld = if bits < 8 { 0 } else { matrix.ld.wrapping_mul((bits / 8).into()) };
         match (ld.is_multiple_of(128), ld.is_multiple_of(32)) {
             (true, _) => Self::Whole,
-            (false, true) => Self::InsideLines,
-            (false, false) => Self::InsideSectors,
+            (false, true) => Self::WithinLine,
+            (false, false) => Self::WithinSector,
         }
     }
 
@@ -109,8 +109,8 @@ impl Lines {
     const fn cost(self, [lines, sectors]: [f64; 2]) -> f64 {
         match self {
             Self::Whole => 1.0,
-            Self::InsideLines => lines,
-            Self::InsideSectors => sectors,
+            Self::WithinLine => lines,
+            Self::WithinSector => sectors,
         }
     }
 }
@@ -150,7 +150,7 @@ impl View {
             Some(groups) => groups.iter().filter(filled).map(gemm).collect(),
             None => vec![gemm(&(call.problem, call.products.count()))],
         };
-        let lines = [0, 1].map(|i| Lines::of(matrices[i], self.bits[i]));
+        let lines = [0, 1].map(|i| Rows::of(matrices[i], self.bits[i]));
         let [a_cost, b_cost] = lines.map(|lines| lines.cost([machine.part_lines, machine.part_sectors]));
         let sum = |of: &dyn Fn(&Gemm) -> f64| gemms.iter().map(|gemm| of(gemm) * f64::from(gemm.times)).sum();
         Seen {

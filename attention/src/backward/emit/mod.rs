@@ -149,7 +149,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
                     || consume(warpgroup),
                     || {
                         if plan.exchange.is_some() {
-                            kernel.meet_cluster()
+                            kernel.meet_cluster();
                         }
                     },
                 );
