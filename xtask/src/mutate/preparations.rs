@@ -106,7 +106,8 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
     let programs = BACKWARD.into_iter().flat_map(|(text, steps)| steps.iter().map(move |step| (text, *step)));
     programs.filter_map(|(text, step)| {
         let kernel = AttentionBackward::of_spec(&text.parse().ok()?).ok()?;
-        let BackwardSpec { tile: [rows, block], head: [d, dv], mask, deterministic, split, .. } = kernel.plan().spec;
+        let BackwardSpec { tile: [rows, block], head: [d, dv], mask, deterministic, split, .. } =
+            kernel.plan().spec;
         let call = |[heads, shared, queries, keys]: [u32; 4]| -> Option<(BackwardCall, Vec<u32>)> {
             let problem = format!("1x{heads}/{shared}x{queries}x{keys} d={d}x{dv} mask={}", mask.name());
             let mut call = AttentionBackward::call(&problem.parse().ok()?);
@@ -121,11 +122,8 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
         };
         // Of two heads for each CTA, more tiles than any ring has stages.
         let of_two = if deterministic { 3 } else { 2 };
-        let problems = [
-            [1, 1, rows - 8, 40],
-            [2 * split, 1, of_two * rows - 8, 2 * block - 8],
-            [1, 1, 5 * rows, block],
-        ];
+        let problems =
+            [[1, 1, rows - 8, 40], [2 * split, 1, of_two * rows - 8, 2 * block - 8], [1, 1, 5 * rows, block]];
         let calls = problems.into_iter().map(call).collect::<Option<_>>()?;
         // Exponents and row sums of queries.
         let noise = move |call: &BackwardCall| {
