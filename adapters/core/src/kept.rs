@@ -74,7 +74,8 @@ impl<K: Clone + Send + Sync + 'static> Kept<K> {
     /// A mistake of this library: one is not a program.
     pub(crate) fn programs(&self) -> Result<Arc<Vec<Arc<Program>>>, EngineError> {
         let emitted = PROGRAMS.get((TypeId::of::<K>(), self.text.clone()), |_| {
-            (self.emit)(&self.kernel).map(|all| all.into_iter().map(Arc::new).collect())
+            // A kernel keeps its program, and a clone begins without one: thousands of kernels are kept, and a few programs.
+            (self.emit)(&self.kernel.clone()).map(|all| all.into_iter().map(Arc::new).collect())
         });
         emitted.map_err(|error| EngineError::Compile { kernel: self.text.clone(), log: error.to_string() })
     }
