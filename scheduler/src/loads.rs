@@ -14,24 +14,17 @@
 pub struct Loads {
     /// Times, of which later ones are less, and numbers of processors that are busy until then.
     busy: Vec<(f64, u32)>,
-    /// Pieces of work for each processor so far.
-    rounds: f64,
-    processors: u32,
 }
 
 impl Loads {
-    /// Rounds from which on it does not matter in which order work is taken.
-    const MANY: f64 = 64.0;
-
     /// Processors that have nothing to do.
     pub fn new(processors: u32) -> Self {
         let processors = processors.max(1);
-        Self { busy: vec![(0.0, processors)], rounds: 0.0, processors }
+        Self { busy: vec![(0.0, processors)] }
     }
 
     /// So many pieces of work that each take as long.
     pub fn add(&mut self, mut count: u32, time: f64) {
-        self.rounds += f64::from(count) / f64::from(self.processors);
         while count > 0 {
             let Some((first, free)) = self.busy.pop() else { return };
             let taken = free.min(count);
@@ -46,11 +39,6 @@ impl Loads {
                 _ => self.busy.insert(at, (until, taken)),
             }
         }
-    }
-
-    /// Whether there were so many pieces that more of the same take as long in the mean.
-    pub fn are_many(&self) -> bool {
-        self.rounds > Self::MANY
     }
 
     /// When the last one is done.

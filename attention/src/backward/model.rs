@@ -38,6 +38,8 @@ const MIXED: [f64; 2] = [0.035, 0.006];
 const BYTES: [f64; 2] = [14.0, 10.0];
 /// Microseconds of three launches; and megabytes per microsecond of the first and the last program.
 const LAUNCHES: f64 = 6.0;
+/// Rounds of blocks from which on it does not matter in which order they are taken.
+const MANY: f64 = 64.0;
 /// By how much a kernel that adds in a fixed order must be faster, by the model, where that is not asked: at some sequences of some thousand
 /// keys it takes it for faster, and it takes 1 to 4 % more on an H200.
 pub(super) const ORDER: f64 = 1.035;
@@ -94,31 +96,34 @@ impl AttentionBackward {
             match mask {
                 Mask::Full => across,
                 Mask::Causal => {
-                    let first = (number * block).saturating_sub(keys.saturating_sub(queries));
-                    across - f64::from(first / rows).min(across)
+                    // The first query that sees the block's first key.
+                    let first = i64::from(number) * i64::from(block) - (i64::from(keys) - i64::from(queries));
+                    across - (first.max(0) as f64 / f64::from(rows)).floor().min(across)
                 }
                 Mask::Window | Mask::Chunked => (across * request.seen([queries, keys]) + 1.0).min(across),
             }
         };
-        let mut loads = Loads::new(clusters);
-        if request.lengths == Lengths::Equal {
-            let blocks: Vec<f64> = (0..of_head).map(|j| cycles(tiles_of([queries, keys], j))).collect();
-            let mut first = 0;
-            while first < all && !loads.are_many() {
-                let heads = if first == last { all - first } else { section };
-                blocks.iter().for_each(|&cycles| loads.add(heads, cycles));
-                first += heads;
-            }
-            return loads.last() * f64::from(all) / f64::from(first.max(1));
+        // All blocks of a head of a sequence: their work grows evenly.
+        let of_sequence = |lengths: [u32; 2]| {
+            let blocks = lengths[1].div_ceil(block).max(1);
+            let [first, last] = [0, blocks - 1].map(|number| cycles(tiles_of(lengths, number)));
+            f64::from(blocks) * (first + last) / 2.0
+        };
+        let rounds = f64::from(all) * f64::from(of_head) / f64::from(clusters);
+        if request.lengths == Lengths::Packed || rounds > MANY {
+            // Of lengths that differ, blocks do not begin in the order of their work; of many, it does not matter.
+            let of_kind = |(lengths, count): ([u32; 2], u32)| f64::from(count) * of_sequence(lengths);
+            let cycles_of_all = f64::from(shared) * request.kinds().map(of_kind).sum::<f64>();
+            return cycles_of_all / f64::from(clusters) + cycles(f64::from(queries.div_ceil(rows))) / 2.0;
         }
-        // Of lengths that differ, blocks do not begin in the order of their work.
-        let mut cycles_of_all = 0.0;
-        for (lengths, count) in request.kinds() {
-            let of_sequence: f64 =
-                (0..lengths[1].div_ceil(block)).map(|j| cycles(tiles_of(lengths, j))).sum();
-            cycles_of_all += f64::from(count) * f64::from(shared) * of_sequence;
+        let blocks: Vec<f64> = (0..of_head).map(|number| cycles(tiles_of([queries, keys], number))).collect();
+        let (mut loads, mut first) = (Loads::new(clusters), 0);
+        while first < all {
+            let heads = if first == last { all - first } else { section };
+            blocks.iter().for_each(|&cycles| loads.add(heads, cycles));
+            first += heads;
         }
-        cycles_of_all / f64::from(clusters) + cycles(f64::from(queries.div_ceil(rows))) / 2.0
+        loads.last()
     }
 }
 
