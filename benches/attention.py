@@ -23,6 +23,8 @@ import time
 
 # Heads of Q and of K and V, and elements of a head, of published models; also divided among GPUs.
 MODELS = [(32, 8, 128), (64, 8, 128), (8, 1, 128), (40, 8, 128), (16, 16, 128), (32, 32, 128), (16, 16, 64), (12, 12, 64), (32, 8, 64)]
+# Sequences, heads of Q and of K, queries and keys.
+EXTENTS = re.compile(r"(\d+)x(\d+)(?:/(\d+))?x(\d+)(?:x(\d+))?")
 # More than the L2 cache of a Hopper GPU.
 ROTATED_BYTES = 128 << 20
 
@@ -116,7 +118,7 @@ def timed(problem, backward):
     """Microseconds of each call, and the rate of `microseconds`."""
     import torch
 
-    found = re.match(r"(\d+)x(\d+)(?:/(\d+))?x(\d+)(?:x(\d+))?", problem)
+    found = EXTENTS.match(problem)
     batch, heads, shared, queries, keys = (int(text) if text else None for text in found.groups())
     shared, keys = shared or heads, keys or queries
     found = re.search(r"\bd=(\d+)(?:x(\d+))?", problem)
@@ -173,8 +175,16 @@ def main():
     problems = [text for text in arguments if text != "--backward"]
     if "--file" in problems:
         at = problems.index("--file")
-        with open(problems[at + 1]) as file:
-            problems[at : at + 2] = [line.strip() for line in file if line.strip()]
+        if at + 1 == len(problems):
+            sys.exit("--file: the path of a file of problems was needed")
+        try:
+            with open(problems[at + 1]) as file:
+                problems[at : at + 2] = [line.strip() for line in file if line.strip()]
+        except OSError as error:
+            sys.exit(f"--file {problems[at + 1]}: {error.strerror}")
+    for problem in problems:
+        if not EXTENTS.match(problem):
+            sys.exit(f"{problem!r}: sequences x heads x queries x keys were needed, as 4x16/4x4096x4096")
     import torch
 
     print(torch.cuda.get_device_name(), "torch", torch.__version__, "cuDNN", torch.backends.cudnn.version())

@@ -43,7 +43,7 @@ const SHORT: (u32, u64) = (1024, 8 << 20);
 const LONG: u64 = 32 << 20;
 
 /// Heads of a section, if `all` are divided into equal ones of at most `most` bytes, and at least a head.
-pub(crate) fn of_section(all: u64, most: u64, bytes: u64) -> u32 {
+fn of_section(all: u64, most: u64, bytes: u64) -> u32 {
     let together = (most / bytes.max(1)).max(1);
     let sections = all.div_ceil(together).max(1);
     u32::try_from(all.div_ceil(sections)).unwrap_or(u32::MAX).max(1)

@@ -161,7 +161,8 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
 
 impl<'f> KeyBlock<'f> {
     /// The block of keys of the CTA's cluster: of each section of heads, first the first keys of all its heads, since these are seen by
-    /// the most queries if a mask is causal. The last section has the heads that are left, too. A block follows those that it waits for, if dQ is added in a fixed order.
+    /// the most queries if a mask is causal. The last section has the heads that are left, too. If dQ is added in a fixed order, a block follows
+    /// those that it waits for.
     fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
         let [heads, all_heads, blocks] =
             ["heads", "all_heads", "blocks"].map(|name| f.parameter::<u32>(name));
