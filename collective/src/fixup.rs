@@ -12,7 +12,7 @@ mod fours;
 mod slots;
 
 pub use cluster::{exchange_in_cluster, sums_bytes};
-pub use fours::{ClusterFours, store_fours};
+pub use fours::{ClusterFours, load_fours, store_fours};
 pub use slots::{Partial, Slot, SlotPlan, Slots};
 
 use ptx::{AtomicOp, AtomicSem, Builder, LoadOrder, Location, Number, Scalar, Scope, Type, Value};

@@ -84,7 +84,8 @@ pub use epilogue::{
 };
 pub use extent::Extent;
 pub use fixup::{
-    ClusterFours, FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, store_fours, sums_bytes,
+    ClusterFours, FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, load_fours, store_fours,
+    sums_bytes,
 };
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};

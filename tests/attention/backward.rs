@@ -76,6 +76,8 @@ fn lengths_that_differ() {
         "d=192 tile=64x64 mask=causal lengths=packed deterministic=on",
         "tile=64x128 mask=causal lengths=packed",
         "d=64 tile=32x64 mask=causal lengths=packed split=2 deterministic=on",
+        "d=64 tile=32x64 mask=causal lengths=packed apart=2",
+        "d=64 tile=64x64 lengths=packed apart=1 whole=1",
     ]
     .into_iter()
     .enumerate()
@@ -135,9 +137,10 @@ fn heads_and_layouts() {
     }
 }
 
-/// CTAs of a cluster take the tiles of all heads in turns, also where there are fewer tiles than CTAs, and no queries or keys.
+/// CTAs of a cluster take the tiles of all heads in turns, and CTAs that add up in memory those of one head, also where there are fewer tiles than
+/// CTAs, and no queries or keys.
 #[test]
-fn clusters_that_share_queries() {
+fn ctas_that_share_queries() {
     for (row, spec) in [
         "d=64 tile=64x64 mask=causal split=2",
         "d=64 tile=128x128 split=4 deterministic=on",
@@ -146,6 +149,14 @@ fn clusters_that_share_queries() {
         "d=96 tile=48x128 split=4",
         "d=256 tile=64x64 mask=causal split=2",
         "d=192x128 tile=64x64 split=8 deterministic=on",
+        "d=64 tile=64x64 mask=causal apart=1",
+        "d=64 tile=128x128 apart=2 mixed=3",
+        "tile=64x128 mask=causal apart=3",
+        "d=96 tile=48x128 apart=1",
+        "d=256 tile=64x64 mask=causal apart=2",
+        "d=192x128 tile=64x64 apart=1",
+        "d=64 tile=32x64 mask=causal apart=1 whole=1",
+        "d=64 tile=64x64 apart=2 whole=1 mixed=0",
     ]
     .into_iter()
     .enumerate()
@@ -248,6 +259,18 @@ fn specs() {
         (
             "split=3",
             "split, the CTAs that share the queries of a block of keys, is 3, 1, 2, 4 or 8 was needed",
+        ),
+        (
+            "split=2 apart=1",
+            "apart, the CTAs that add up dK and dV of a head in memory, beside clusters that share queries, is 1, 0 was needed",
+        ),
+        (
+            "apart=1 deterministic=on",
+            "apart, the CTAs that add up dK and dV of a head in memory, in a fixed order, is 1, 0 was needed",
+        ),
+        (
+            "whole=3",
+            "whole, the heads of keys before those of which heads of queries are apart, is 3, 0 was needed",
         ),
         ("split=many", "`split=many`: 1, 2, 4 or 8 was needed"),
         ("mixed=few", "`mixed=few`: a number of blocks of keys was needed"),

@@ -10,6 +10,7 @@ use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::kernel::Attention;
 use crate::masks::of_mask;
+use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
 use crate::space::{self, differ};
 use crate::spec::{AttentionSpec, Mask};
@@ -26,27 +27,44 @@ impl AttentionRequest {
 }
 
 impl AttentionRequest {
-    /// How blocks of this many keys may be divided: among how many CTAs, and how many are ordered together.
-    fn divisions(&self, block: u32, machine: &Machine) -> Vec<[u32; 2]> {
-        let (all, card) = (self.all_blocks(block), machine.multiprocessors);
+    /// How the blocks of keys of a spec may be divided: among the CTAs of a cluster, or that add up in memory; and how many are ordered together.
+    fn divisions(&self, spec: BackwardSpec, machine: &Machine) -> Vec<BackwardSpec> {
+        let AttentionProblem { batch, heads: [heads, shared], keys, .. } = self.problem;
+        let (all, card) = (self.all_blocks(spec.tile[1]), machine.multiprocessors);
+        let share = heads.checked_div(shared).unwrap_or(1);
+        let at_once = |split: u32| machine.clusters[split as usize - 1].max(1);
         // With many blocks, CTAs end at about the same time without it; with many heads, the queries of fewer of them are read at a time.
-        let share = self.problem.heads[0].checked_div(self.problem.heads[1]).unwrap_or(1);
         let splits = [1, 2, 4, 8].into_iter();
         let splits =
-            splits.filter(move |&split| split == 1 || split <= share || all < f64::from(8 * card / split));
-        let at_once = move |split: u32| machine.clusters[split as usize - 1].max(1);
+            splits.filter(|&split| split == 1 || split <= share || all < f64::from(8 * card / split));
+        let divided = splits.map(|split| (BackwardSpec { split, ..spec }, at_once(split), all));
+        // Whole heads of queries, if these share keys, and parts of them if there are few. Sums in memory have no order.
+        let of_heads = all * f64::from(share);
+        let is_useful = |parts: u32| match parts {
+            _ if spec.deterministic => false,
+            1 => share > 1,
+            _ => of_heads < f64::from(8 * card / parts),
+        };
+        let apart = [1, 2, 4].into_iter().filter(|&parts| is_useful(parts));
+        let apart = apart.flat_map(|apart| {
+            // Of the last heads alone, whose CTAs are some rounds.
+            let of_head = apart.saturating_mul(share).saturating_mul(keys.div_ceil(spec.tile[1]).max(1));
+            let last = |rounds: u32| (rounds * card).div_ceil(of_head);
+            let whole = [1, 3, 6, 12].map(|rounds| batch.saturating_mul(shared).saturating_sub(last(rounds)));
+            let mut whole = [0].into_iter().chain(whole).collect::<Vec<_>>();
+            whole.sort_unstable();
+            whole.dedup();
+            let spec = BackwardSpec { apart, ..spec };
+            whole.into_iter().map(move |whole| (BackwardSpec { whole, ..spec }, card / apart, of_heads))
+        });
         let orders = if self.mask == Mask::Causal { &[1, 2, 4][..] } else { &[1] };
-        splits
-            .flat_map(|split| {
-                // As many as there are, and those of which fewer are together.
-                let fewer =
-                    move |times: u32| times == 1 || f64::from(at_once(split)) * f64::from(times) < 2.0 * all;
-                orders
-                    .iter()
-                    .filter(move |&&times| fewer(times))
-                    .map(move |times| [split, at_once(split) * times])
-            })
-            .collect()
+        let ordered = |(spec, at_once, all): (BackwardSpec, u32, f64)| {
+            // As many as there are, and those of which fewer are together.
+            let fewer = move |times: u32| times == 1 || f64::from(at_once) * f64::from(times) < 2.0 * all;
+            let orders = orders.iter().filter(move |&&times| fewer(times));
+            orders.map(move |times| BackwardSpec { mixed: at_once * times, ..spec })
+        };
+        divided.chain(apart).flat_map(ordered).collect()
     }
 }
 
@@ -126,18 +144,9 @@ impl Family for AttentionBackward {
         let tiles = queries.flat_map(|queries| [128, 64].into_iter().map(move |keys| [queries, keys]));
         // An order of adds costs time, and saves zeros: short sequences are faster with it.
         let orders = if spec.deterministic { &[true][..] } else { &[false, true] };
-        let space = tiles.flat_map(|tile| {
-            let divided = request.divisions(tile[1], machine);
-            let of = move |[split, mixed]: [u32; 2]| {
-                orders.iter().map(move |&deterministic| BackwardSpec {
-                    tile,
-                    deterministic,
-                    split,
-                    mixed,
-                    ..spec
-                })
-            };
-            divided.into_iter().flat_map(of)
+        let specs = tiles.flat_map(|tile| orders.iter().map(move |&order| (tile, order)));
+        let space = specs.flat_map(|(tile, deterministic)| {
+            request.divisions(BackwardSpec { tile, deterministic, ..spec }, machine)
         });
         // Between the two, the model is off by some percent.
         let margin = |of: &Self| if of.plan().spec.deterministic && !request.fixed { ORDER } else { 1.0 };

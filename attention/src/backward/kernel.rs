@@ -11,7 +11,7 @@ use ptx::{Entry, VerifyError};
 
 use super::call::BackwardCall;
 use super::emit;
-use super::plan::{BackwardPlan, LINE};
+use super::plan::{ARRIVED, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::error::AttentionError;
@@ -67,11 +67,13 @@ pub struct AttentionBackward {
 
 /// Where the parts of the workspace are, and the extents that place them.
 struct Passed {
-    /// Bytes before the exponents, the row sums, the sums of dQ, and the counts of adds.
-    offsets: [u64; 4],
+    /// Bytes before the exponents, the row sums, the sums of dQ, those of dK and dV, the counts of CTAs that add to them, and the counts of adds to dQ.
+    offsets: [u64; 6],
     /// Tiles of queries, and blocks of keys, of a head.
     across: u32,
     blocks: u32,
+    /// Blocks of all heads of keys of which heads of queries are apart.
+    counted: u64,
     /// Bytes of all parts.
     bytes: u64,
 }
@@ -120,13 +122,19 @@ impl AttentionBackward {
 
     /// The name of the main program.
     pub fn name(&self) -> String {
-        let BackwardSpec { format, head, tile: [rows, keys], deterministic, split, .. } = self.plan.spec;
+        let BackwardSpec { format, head, tile: [rows, keys], deterministic, split, apart, whole, .. } =
+            self.plan.spec;
         let packed = if self.plan.is_packed() { "_packed" } else { "" };
         let order = if deterministic { "_ordered" } else { "" };
         let split = if split > 1 { format!("_split{split}") } else { String::new() };
+        let apart = match (apart, whole) {
+            (0, _) => String::new(),
+            (apart, 0) => format!("_apart{apart}"),
+            (apart, _) => format!("_apart{apart}_whole"),
+        };
         let heads = Both(head).text().unwrap_or_default();
         format!(
-            "attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}{split}",
+            "attention_backward_{format}_{heads}_{rows}x{keys}_{}{packed}{order}{split}{apart}",
             self.scores.name()
         )
     }
@@ -143,7 +151,7 @@ impl AttentionBackward {
 
     fn passed(&self, problem: &AttentionProblem, packed: &Packed) -> Passed {
         let plan = &self.plan;
-        let [[sequences, heads, queries], [_, _, keys]] = self.extents(problem, packed);
+        let [[sequences, heads, queries], [_, shared, keys]] = self.extents(problem, packed);
         // If lengths differ, each sequence may have a partial tile.
         let more = if plan.is_packed() { problem.batch } else { 0 };
         let count = |rows: u32, height: u32| {
@@ -153,13 +161,18 @@ impl AttentionBackward {
         let tiles = u64::from(sequences).saturating_mul(heads.into()).saturating_mul(across.into());
         let lines = tiles.saturating_mul((plan.spec.tile[0] * LINE).into());
         let counts = if plan.spec.deterministic { tiles.saturating_mul(4) } else { 0 };
+        let [_, apart] = self.heads_of_keys(sequences.saturating_mul(shared));
+        let counted = u64::from(apart).saturating_mul(blocks.into());
         let mut at = 0u64;
-        let offsets = [lines, lines, tiles.saturating_mul(plan.sum_bytes().into()), counts].map(|bytes| {
+        let sums = tiles.saturating_mul(plan.sum_bytes().into());
+        let key_sums = counted.saturating_mul(plan.block_sum_bytes().into());
+        let arrived = counted.saturating_mul(ARRIVED.into()).next_multiple_of(16);
+        let offsets = [lines, lines, sums, key_sums, arrived, counts].map(|bytes| {
             let offset = at;
             at = at.saturating_add(bytes);
             offset
         });
-        Passed { offsets, across, blocks, bytes: at }
+        Passed { offsets, across, blocks, counted, bytes: at }
     }
 
     /// Extents `(batch, heads, rows)` of tensors with rows of queries and of keys. Packed sequences are one.
@@ -171,6 +184,13 @@ impl AttentionBackward {
             return [[sequences, heads, rows[0]], [sequences, shared, rows[1]]];
         }
         [[batch, heads, queries], [batch, shared, keys]]
+    }
+
+    /// Of so many heads of keys of all sequences, those whose blocks are computed whole, and the others, of which heads of queries are apart.
+    pub(super) fn heads_of_keys(&self, all: u32) -> [u32; 2] {
+        let BackwardSpec { apart, whole, .. } = self.plan.spec;
+        let whole = if apart > 0 { whole.min(all) } else { all };
+        [whole, all - whole]
     }
 
     /// How `blocks` blocks of keys of each of `heads` heads are numbered: all blocks of so many heads, one such section after the other, and the
@@ -201,17 +221,28 @@ impl AttentionBackward {
         Buffer::workspace_address(call.workspace, self.workspace(problem, packed)).map(drop)
     }
 
-    /// CTAs of a call: one per tile of queries, or a cluster per block of keys.
+    /// CTAs of a call: one per tile of queries; a cluster per block of keys, or some for each head that shares it.
     fn ctas(&self, step: Step, BackwardCall { forward, .. }: &BackwardCall) -> u64 {
         let [of_queries, of_keys] = self.extents(&forward.problem, &forward.packed);
-        let Passed { across, blocks, .. } = self.passed(&forward.problem, &forward.packed);
+        let Passed { across, blocks, counted, .. } = self.passed(&forward.problem, &forward.packed);
         let ([sequences, heads, rows], tiles) = match step {
             Step::Main => (of_keys, blocks),
             Step::Prepare | Step::Finish => (of_queries, across),
         };
-        let of_head = if rows == 0 { 0 } else { u64::from(tiles) * u64::from(sequences) };
-        let cluster = if step == Step::Main { self.plan.cta.cluster } else { 1 };
-        of_head.saturating_mul(heads.into()).saturating_mul(cluster.into())
+        let of_head = if rows == 0 { 0 } else { u64::from(tiles) };
+        let all = sequences.saturating_mul(heads);
+        let [whole, apart] = match step {
+            Step::Main => self.heads_of_keys(all).map(u64::from),
+            Step::Prepare | Step::Finish => [all.into(), 0],
+        };
+        let share = forward.problem.heads[0].checked_div(forward.problem.heads[1]).unwrap_or(1);
+        let ctas = u64::from(if step == Step::Main { self.plan.cta.cluster } else { 1 });
+        let of_apart = u64::from(share).saturating_mul(self.plan.spec.apart.into());
+        // Counts of blocks are prepared without any queries, too.
+        let least = if step == Step::Prepare { counted.min(1) } else { 0 };
+        let of_head =
+            of_head.saturating_mul(whole.saturating_mul(ctas).saturating_add(apart.saturating_mul(of_apart)));
+        of_head.max(least)
     }
 }
 
@@ -357,10 +388,17 @@ impl AttentionBackward {
     /// States the parameters after those of tensors.
     fn state(&self, step: Step, call: &BackwardCall, visit: &mut dyn Visit) {
         let AttentionCall { problem, packed, .. } = &call.forward;
-        let Passed { offsets: [exponents, row_sums, dq_sums, added], across, blocks, .. } =
-            self.passed(problem, packed);
+        let Passed {
+            offsets: [exponents, row_sums, dq_sums, key_sums, arrived, added],
+            across,
+            blocks,
+            counted,
+            ..
+        } = self.passed(problem, packed);
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
         let is_main = step == Step::Main;
+        let [_, [sequences, ..]] = self.extents(problem, packed);
+        let [whole, apart] = self.heads_of_keys(shared.saturating_mul(sequences));
         let mut passed = vec![("exponents", exponents), ("row_sums", row_sums)];
         passed.retain(|_| step != Step::Finish);
         passed.push(("dq_sums", dq_sums));
@@ -372,6 +410,14 @@ impl AttentionBackward {
         }
         if self.plan.spec.deterministic {
             visit.address_in("added", WORKSPACE, added);
+        }
+        if self.plan.spec.apart > 0 && step != Step::Finish {
+            visit.address_in("arrived", WORKSPACE, arrived);
+            if is_main {
+                visit.address_in("key_sums", WORKSPACE, key_sums);
+            } else {
+                visit.number("blocks_apart", u32::try_from(counted).ok());
+            }
         }
         if self.plan.is_packed() && is_main {
             packed.state(batch, true, visit);
@@ -385,16 +431,24 @@ impl AttentionBackward {
             }
             return;
         }
-        let [_, [sequences, ..]] = self.extents(problem, packed);
         visit.number("keys", Some(keys));
         visit.number("heads", Some(shared));
-        visit.number("share", Some(heads / shared.max(1)));
-        visit.number("all_heads", Some(shared.saturating_mul(sequences)));
+        let share = heads / shared.max(1);
+        let apart = apart.saturating_mul(share);
+        visit.number("share", Some(share));
+        let all_heads = if self.plan.spec.apart > 0 { apart } else { whole };
+        visit.number("all_heads", Some(all_heads));
         visit.number("across", Some(across));
         visit.number("blocks", Some(blocks));
-        let [section, last] = self.sections([shared.saturating_mul(sequences), blocks]);
+        let [section, last] = self.sections([all_heads, blocks]);
         visit.number("section", Some(section));
         visit.number("last", Some(last));
+        if self.plan.spec.whole > 0 {
+            let [section, last] = self.sections([whole, blocks]);
+            visit.number("whole", Some(whole));
+            visit.number("section_of_whole", Some(section));
+            visit.number("last_of_whole", Some(last));
+        }
         problem.state_scale(visit);
         visit.number("to_log2", Some(problem.exponents(false)[0]));
         call.forward.state_arguments(&*self.scores, visit);

@@ -24,7 +24,7 @@ pub struct BackwardPlan {
     pub cta: CtaPlan,
     /// Two consumers with the same keys, where the registers of one hold dV or dK alone.
     pub pair: Option<PairPlan>,
-    /// How the CTAs of a cluster add up dK and dV, if they share queries.
+    /// How the CTAs that share the queries of a block of keys add up dK and dV, if they do.
     pub exchange: Option<ExchangePlan>,
     /// The tiles.
     pub tiles: BackwardTiles,
@@ -77,12 +77,12 @@ impl PairPlan {
     }
 }
 
-/// The shared memory through which the CTAs of a cluster add up dK and dV, where operands were.
+/// The shared memory through which CTAs add up dK and dV, those of a cluster or in device memory, where operands were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangePlan {
     /// First bytes of a CTA's own sums of dK and dV, in `f32`, in the order of a thread's accumulators.
     pub sums: [u32; 2],
-    /// First bytes of the slabs of columns of dK and dV that a CTA has added up.
+    /// First bytes of the slabs of columns of dK and dV that a CTA of a cluster has added up.
     pub staged: [u32; 2],
 }
 
@@ -95,13 +95,14 @@ impl ExchangePlan {
         rings: &BackwardRings,
         (d_o, shared_bytes): (Option<RingPlan>, u32),
     ) -> Result<(Option<Self>, u32), AttentionError> {
-        let BackwardSpec { tile: [_, keys], split, .. } = *spec;
-        if split == 1 {
+        let BackwardSpec { tile: [_, keys], split, apart, .. } = *spec;
+        if split == 1 && apart == 0 {
             return Ok((None, shared_bytes));
         }
         let [of_k, of_v] = wide(spec).map(|wide| keys * wide * 4);
         let [slab, _] = tiles.output_slab(spec);
-        let [slabs_k, slabs_v] = [0, 1].map(|i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab);
+        let staged = |i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab;
+        let [slabs_k, slabs_v] = if apart > 0 { [0; 2] } else { [0, 1].map(staged) };
         let mut end = shared_bytes;
         let mut room = |bytes: u32, [begin, beyond]: [u32; 2]| {
             if begin + bytes <= beyond {
@@ -117,8 +118,9 @@ impl ExchangePlan {
         let of_pair = d_o.map(|ring| [ring.start, ring.start + ring.stages * ring.stage_bytes]);
         let staged = room(slabs_k + slabs_v, of_pair.unwrap_or(left));
         if end > AttentionPlan::TARGET.limits().shared_bytes {
-            let needed = "1, or a tile of fewer queries or keys,";
-            return Err(refused(SPLIT, split, needed));
+            let needed = "a tile of fewer queries or keys";
+            let (what, of) = if apart > 0 { ("apart", apart) } else { (SPLIT, split) };
+            return Err(refused(what, of, needed));
         }
         Ok((Some(Self { sums: [sums, sums + of_k], staged: [staged, staged + slabs_k] }), end))
     }
@@ -133,6 +135,9 @@ impl ExchangePlan {
 
 /// What the number of CTAs that share queries is called.
 const SPLIT: &str = "split, the CTAs that share the queries of a block of keys,";
+
+/// Bytes of the counts of a block of keys whose CTAs add up dK and dV in memory: how many have done so, and whether there are zeros for it.
+pub(super) const ARRIVED: u32 = 8;
 
 /// Bytes per query of what is one `f32` per query.
 pub(super) const LINE: u32 = 4;
@@ -162,6 +167,8 @@ impl BackwardPlan {
             wide: wide(&spec),
             cta: CtaPlan {
                 cluster: spec.split,
+                // It begins while the last queries are prepared, if it need not read lengths to find its block.
+                overlaps: spec.lengths == Lengths::Equal,
                 peers: if spec.split > 1 { Peers::Exchange } else { Peers::Apart },
                 ..CtaPlan::alone(Producer::Warpgroup, consumers(&spec), registers, shared_bytes)
             },
@@ -178,6 +185,12 @@ impl BackwardPlan {
     /// Whether sequences have lengths of their own.
     pub(super) fn is_packed(&self) -> bool {
         self.spec.lengths == Lengths::Packed
+    }
+
+    /// Bytes of the sums of dK and dV of a block of keys.
+    pub fn block_sum_bytes(&self) -> u32 {
+        let [wide_k, wide_v] = self.wide;
+        self.spec.tile[1] * (wide_k + wide_v) * 4
     }
 
     /// Bytes of the sums of dQ of a tile of queries.

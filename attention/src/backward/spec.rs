@@ -41,6 +41,13 @@ pub struct BackwardSpec {
     /// CTAs of a cluster that share the queries which see a block of keys. They add up their dK and dV through distributed shared memory. For few
     /// blocks, and many heads of queries for each of keys.
     pub split: u32,
+    /// CTAs that share the tiles of one head of queries which see a block of keys, where each head of queries is computed apart from those with the
+    /// same keys: they add up dK and dV in device memory, the last one stores them. For heads that share keys, if whole blocks would fill the card
+    /// badly. With 0, a CTA, or a cluster, has the tiles of all these heads.
+    pub apart: u32,
+    /// With `apart`, heads of keys of all sequences whose blocks come first, each with the tiles of all heads of queries in one CTA. Those that are
+    /// computed apart fill the card until the end.
+    pub whole: u32,
 }
 
 impl BackwardSpec {
@@ -54,6 +61,8 @@ impl BackwardSpec {
         deterministic: false,
         mixed: 132,
         split: 1,
+        apart: 0,
+        whole: 0,
     };
 
     /// Floating-point operations that a problem counts as: five products of `2 * queries * keys * d`, three with Q and K's
@@ -71,7 +80,7 @@ impl Default for BackwardSpec {
 }
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<BackwardSpec>; 8] = [
+static KEYS: [SpecKey<BackwardSpec>; 10] = [
     SpecKey::at("format", "bf16 or f16", &At(|of| &mut of.format)),
     SpecKey::by(
         "d",
@@ -84,6 +93,8 @@ static KEYS: [SpecKey<BackwardSpec>; 8] = [
     SpecKey::at("deterministic", "on or off", &At(|of| &mut of.deterministic)),
     SpecKey::at("mixed", "a number of blocks of keys", &At(|of| &mut of.mixed)),
     SpecKey::at("split", "1, 2, 4 or 8", &At(|of| &mut of.split)),
+    SpecKey::at("apart", "0, or a number of CTAs", &At(|of| &mut of.apart)),
+    SpecKey::at("whole", "a number of heads of keys", &At(|of| &mut of.whole)),
 ];
 
 impl fmt::Display for BackwardSpec {

@@ -1,4 +1,4 @@
-//! A thread's numbers in shared memory by fours, each of which follows those of the 127 threads after it: a warp reads and writes 512 bytes at a time.
+//! A thread's numbers in memory by fours, each of which follows those of the 127 threads after it: a warp reads and writes 512 bytes at a time.
 
 use ptx::{Builder, Value, Var};
 
@@ -10,6 +10,19 @@ pub fn store_fours<'f>(f: &'f Builder, own: Value<'f, u32>, numbers: &[Var<'f, f
     for (i, four) in (0..).zip(numbers.chunks_exact(4)) {
         let values = [four[0], four[1], four[2], four[3]].map(|number| number.get());
         f.store_shared(own, (i * APART).cast_signed(), values);
+    }
+}
+
+/// Loads what belongs to a thread's numbers from device memory, where it is as in shared memory. The first four begin at `own`.
+pub fn load_fours<'f>(
+    f: &'f Builder,
+    own: Value<'f, u64>,
+    numbers: &[Var<'f, f32>],
+    take: impl Fn(Var<'f, f32>, Value<'f, f32>),
+) {
+    for (i, four) in (0..).zip(numbers.chunks_exact(4)) {
+        let loaded = f.load_global_vector::<f32, 4>(own, (i * APART).cast_signed());
+        four.iter().zip(loaded).for_each(|(&number, value)| take(number, value));
     }
 }
 

@@ -199,10 +199,28 @@ impl<'f> Kernel<'_, 'f> {
 
     /// Stores gradients through shared memory that no consumer reads any more.
     pub(super) fn store(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>]) {
-        let Self { f, plan, .. } = *self;
-        if let Some(exchange) = plan.exchange {
-            return self.store_sums(consumer, gradients, exchange);
+        match (self.plan.exchange, self.keys.apart) {
+            (None, _) => self.store_own(consumer, gradients),
+            (Some(exchange), None) => self.store_sums(consumer, gradients, exchange),
+            (Some(exchange), Some(of)) => {
+                let f = self.f;
+                let add = || self.add_apart(consumer, gradients, (of, exchange));
+                let is_last = match of.is_whole {
+                    None => add(),
+                    Some(is_whole) => {
+                        let stores = f.variable(1u32);
+                        f.if_(!is_whole, || stores.set(f.constant(1u32).where_or(add(), 0)));
+                        stores.get().differs_from(0)
+                    }
+                };
+                f.if_(is_last, || self.store_own(consumer, gradients));
+            }
         }
+    }
+
+    /// Stores what the consumer's registers have.
+    fn store_own(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>]) {
+        let Self { f, plan, .. } = *self;
         // All tiles have the same slabs.
         let (staged, _) = slab(&plan.tiles.outputs[0], consumer.thread);
         let [row_bytes, _] = plan.tiles.output_slab(&plan.spec);
@@ -240,7 +258,8 @@ impl<'f> Kernel<'_, 'f> {
                 f.tensor_store(f.parameter(["dk_map", "dv_map"][gradient]), own, place.map(Value::cast));
             }
             f.bulk_commit();
-            f.bulk_wait(0, false);
+            // The grid's end makes them visible.
+            f.bulk_wait(0, true);
         });
     }
 }

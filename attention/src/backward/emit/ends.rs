@@ -1,11 +1,11 @@
 //! The programs before and after the main one. A CTA has a tile of queries of a head.
 
 use collective::heads::{DeviceLengths, DeviceTensor};
-use collective::{CtaPlan, Packed};
+use collective::{CtaPlan, Packed, load_fours};
 use ptx::{Builder, Special, Value};
 
 use super::consumer::{consumer, dq_product, fragment, own_sums};
-use crate::backward::plan::{BackwardPlan, LINE};
+use crate::backward::plan::{ARRIVED, BackwardPlan, LINE};
 use crate::emit::O;
 
 /// Threads of a CTA that prepares.
@@ -85,8 +85,27 @@ impl<'f> Tile<'f> {
     }
 }
 
-/// Emits the first program: row sums and exponents; zeros for sums, or for the counts of adds.
+/// Emits the first program: row sums and exponents; zeros for sums, or for the counts of adds and of CTAs.
 pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
+    f.grid_launch_dependents();
+    if plan.spec.apart == 0 {
+        return prepare_tile(f, plan);
+    }
+    let at = f.variable(f.special(Special::CtaX) * PREPARE_THREADS + f.special(Special::ThreadX));
+    let (arrived, blocks) = (f.parameter::<u64>("arrived"), f.parameter::<u32>("blocks_apart"));
+    f.while_(
+        || at.get().less_than(blocks),
+        || {
+            f.store_global(arrived + at.get().mul_wide(ARRIVED), 0, [f.constant(0u32); 2]);
+            at.set(at.get() + f.special(Special::GridX) * PREPARE_THREADS);
+        },
+    );
+    // Without any queries there is no tile, but blocks are counted.
+    f.if_(f.parameter::<u32>("queries").more_than(0), || prepare_tile(f, plan));
+}
+
+/// What is prepared of the CTA's tile of queries.
+fn prepare_tile(f: &Builder, plan: &BackwardPlan) {
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
     let o = DeviceTensor::of(f, O);
     let d_o = DeviceTensor::of(f, DO);
@@ -153,6 +172,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
 
 /// Emits the last program: dQ from its sums.
 pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
+    f.grid_wait();
     let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
     let d_q = DeviceTensor::of(f, DQ);
     let dq_sums = f.parameter::<u64>("dq_sums");
@@ -165,13 +185,8 @@ pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
     let consumer = consumer(f, shared, f.warp_index() / 4, plan.products.dq.spec().warpgroups);
     let product = dq_product(f, plan, consumer.part);
     let own = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + own_sums(&product, consumer).cast::<u64>();
-    let sums: Vec<_> = product.accumulators().iter().flatten().collect();
-    let load = || {
-        for (i, four) in (0..).zip(sums.chunks_exact(4)) {
-            let loaded = f.load_global_vector::<f32, 4>(own, i * 128 * 16);
-            four.iter().zip(loaded).for_each(|(sum, value)| sum.set(value));
-        }
-    };
+    let sums: Vec<_> = product.accumulators().iter().flatten().copied().collect();
+    let load = || load_fours(f, own, &sums, |sum, value| sum.set(value));
     match added {
         None => load(),
         Some(added) => {

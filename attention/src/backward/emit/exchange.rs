@@ -15,6 +15,11 @@ impl<'f> Kernel<'_, 'f> {
         self.f.cluster_wait();
     }
 
+    /// Bytes of a consumer's sums of dK (0) or dV (1).
+    pub(super) fn own_bytes(&self, i: usize) -> u32 {
+        64 * self.plan.wide[i] * 4
+    }
+
     /// Emitted for a consumer: passes its sums on, and stores those of the cluster. Each CTA adds up some slabs of columns, in the order of the
     /// CTAs. No consumer of the CTA reads operands any more.
     pub(super) fn store_sums(
@@ -24,10 +29,8 @@ impl<'f> Kernel<'_, 'f> {
         exchange: ExchangePlan,
     ) {
         let Self { f, plan, shared, .. } = *self;
-        let own = |i: usize| {
-            let before = consumer.part * (64 * plan.wide[i] * 4);
-            shared + exchange.sums[i] + consumer.thread * 16 + before
-        };
+        let own =
+            |i: usize| shared + exchange.sums[i] + consumer.thread * 16 + consumer.part * self.own_bytes(i);
         for &(product, _, i) in gradients {
             let all: Vec<_> = product.accumulators().iter().flatten().copied().collect();
             store_fours(f, own(i), &all);

@@ -1,6 +1,7 @@
 //! The emitters of the three programs. This file has what the roles of the main program share, and its producer.
 
 mod add;
+mod apart;
 mod consumer;
 mod ends;
 mod exchange;
@@ -18,6 +19,7 @@ pub(super) use ends::{DO, DQ, PREPARE_THREADS, finish, finish_bytes, prepare};
 use parts::Parts;
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
+use super::spec::BackwardSpec;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// The CTA's block of keys.
@@ -32,6 +34,22 @@ struct KeyBlock<'f> {
     /// Queries and keys of its sequence.
     lengths: [Value<'f, u32>; 2],
     packed: Option<PackedBlock<'f>>,
+    apart: Option<BlockApart<'f>>,
+}
+
+/// What belongs to a block of keys if heads of queries are computed apart.
+#[derive(Clone, Copy)]
+struct BlockApart<'f> {
+    /// The first head of queries, and how many there are.
+    heads: [Value<'f, u32>; 2],
+    /// Which of the CTAs is this one that share the tiles of a head, and how many there are.
+    part: [Value<'f, u32>; 2],
+    /// The block's number among those of which heads of queries are apart.
+    index: Value<'f, u32>,
+    /// Whether the CTA is the first one of such a block.
+    is_first: Value<'f, bool>,
+    /// Whether it is not one of these, but has all heads of queries, if some have.
+    is_whole: Option<Value<'f, bool>>,
 }
 
 /// What belongs to a block of keys if lengths differ.
@@ -131,6 +149,9 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         let warp = f.warp_index();
         f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.load()));
         f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
+        if let Some(of) = kernel.keys.apart {
+            f.if_(warp.equals(2) & of.is_first, || kernel.clear_apart(of));
+        }
         if let Some(order) = kernel.order {
             f.if_(warp.equals(2), || f.if_(f.elect(), || kernel.await_turns(order)));
             f.if_(warp.equals(3), || f.if_(f.elect(), || kernel.announce(order)));
@@ -148,7 +169,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
                     exists,
                     || consume(warpgroup),
                     || {
-                        if plan.exchange.is_some() {
+                        if plan.spec.split > 1 {
                             kernel.meet_cluster();
                         }
                     },
@@ -166,18 +187,35 @@ impl<'f> KeyBlock<'f> {
     fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
         let [heads, all_heads, blocks] =
             ["heads", "all_heads", "blocks"].map(|name| f.parameter::<u32>(name));
-        let [section, last] = ["section", "last"].map(|name| f.parameter::<u32>(name));
+        let order = ["section", "last"].map(|name| f.parameter::<u32>(name));
         let packed = plan.is_packed().then(|| DeviceLengths::of(f, true));
-        let index = f.special(Special::CtaX) / plan.spec.split;
+        let BackwardSpec { split, apart, whole, .. } = plan.spec;
+        let cta = f.special(Special::CtaX);
+        // Heads of keys of which all heads of queries have one CTA, and whether this one is of them.
+        let whole = (whole > 0).then(|| {
+            let whole = f.parameter::<u32>("whole");
+            (whole, cta.less_than(whole * blocks))
+        });
+        let (index, all_heads, [section, last]) = match whole {
+            None => (cta / split.max(apart), all_heads, order),
+            Some((whole, is_whole)) => {
+                let of_whole = ["section_of_whole", "last_of_whole"].map(|name| f.parameter::<u32>(name));
+                let index = cta.where_or(is_whole, (cta - whole * blocks) / apart);
+                let order = [0, 1].map(|i| of_whole[i].where_or(is_whole, order[i]));
+                (index, whole.where_or(is_whole, all_heads), order)
+            }
+        };
         let first = (index / (section * blocks) * section).min(last);
         let together = (all_heads - first).where_or(first.equals(last), section);
         let within = index - first * blocks;
         let (block, head) = (within / together, first + within % together);
         let [rows, height] = plan.spec.tile;
+        let apart = (apart > 0).then(|| BlockApart::of_cta(f, plan, [cta, head, block], whole));
+        let (head, apart) = apart.map_or((head, None), |(head, of)| (head, Some(of)));
         let Some((lengths, of_keys)) = packed.and_then(|lengths| Some((lengths, lengths.keys?))) else {
             let (first, batch) = (block * height, head / heads);
             let lengths = ["queries", "keys"].map(|name| f.parameter(name));
-            return Self { block, first, head: head % heads, batch, lengths, packed: None };
+            return Self { block, first, head: head % heads, batch, lengths, packed: None, apart };
         };
         let (batch, block) = lengths.find(of_keys, height, block);
         let [(before_q, queries), (before_k, keys)] = [lengths.queries, of_keys].map(|of| of.sequence(batch));
@@ -187,7 +225,40 @@ impl<'f> KeyBlock<'f> {
             first_tile: lengths.queries.first_tile(rows, batch),
             exists: first.less_than(keys),
         };
-        Self { block, first, head, batch, lengths: [queries, keys], packed: Some(packed) }
+        Self { block, first, head, batch, lengths: [queries, keys], packed: Some(packed), apart }
+    }
+}
+
+impl<'f> BlockApart<'f> {
+    /// The head of keys of all sequences, and what belongs to its block. `head` is that one if the CTA is `whole`; otherwise it counts those heads of
+    /// queries that are apart.
+    fn of_cta(
+        f: &'f Builder,
+        plan: &BackwardPlan,
+        [cta, head, block]: [Value<'f, u32>; 3],
+        whole: Option<(Value<'f, u32>, Value<'f, bool>)>,
+    ) -> (Value<'f, u32>, Self) {
+        let [share, heads, blocks] = ["share", "heads", "blocks"].map(|name| f.parameter::<u32>(name));
+        let parts = f.constant(plan.spec.apart);
+        let (of_queries, index) = (head, head / share * blocks + block);
+        let Some((whole, is_whole)) = whole else {
+            let (first, part) = (of_queries % (heads * share), cta % parts);
+            let is_first = (first % share).equals(0) & part.equals(0);
+            let of =
+                Self { heads: [first, f.constant(1)], part: [part, parts], index, is_first, is_whole: None };
+            return (head / share, of);
+        };
+        let head = head.where_or(is_whole, whole + head / share);
+        let first = (head * share).where_or(is_whole, whole * share + of_queries) % (heads * share);
+        let part = f.constant(0u32).where_or(is_whole, (cta - whole * blocks) % parts);
+        let of = Self {
+            heads: [first, share.where_or(is_whole, 1)],
+            part: [part, f.constant(1u32).where_or(is_whole, parts)],
+            index,
+            is_first: !is_whole & (first % share).equals(0) & part.equals(0),
+            is_whole: Some(is_whole),
+        };
+        (head, of)
     }
 }
 
@@ -245,17 +316,23 @@ impl<'f> Kernel<'_, 'f> {
         let across = self.keys.packed.map(|_| self.keys.lengths[0].div_ceil(self.plan.spec.tile[0]));
         let (across, split) = (across.unwrap_or(all), self.plan.spec.split);
         let rank = || if split > 1 { f.special(Special::ClusterRank) } else { f.constant(0) };
+        if let Some(BlockApart { heads: [head, count], part: [part, parts], is_whole, .. }) = self.keys.apart
+        {
+            let left = across - across.min(part);
+            return match is_whole {
+                None => self.tiles_of_head(head, left, parts, body),
+                Some(_) => f.repeat(count, |i| self.tiles_of_head(head + i, left, parts, body)),
+            };
+        }
         if self.order.is_none() {
             return f.repeat(share, |i| {
-                let head = self.keys.head * share + i;
                 let turn = if split > 1 { (rank() + i) % split } else { rank() };
-                let left = f.variable(across - across.min(turn));
-                let next = || left.set(left.get() - left.get().min(split));
-                f.loop_(|| {
-                    self.seek(left, &|| head, &next);
-                    body(self.query_tile(head, left.get() - 1));
-                    next();
-                });
+                self.tiles_of_head(
+                    self.keys.head * share + i,
+                    across - across.min(turn),
+                    f.constant(split),
+                    body,
+                );
             });
         }
         let (left, of_head) = (f.variable(across), f.variable(0u32));
@@ -274,6 +351,23 @@ impl<'f> Kernel<'_, 'f> {
         f.loop_(|| {
             self.seek(left, &head, &next);
             body(self.query_tile(head(), left.get() - 1));
+            next();
+        });
+    }
+
+    /// Every `step`-th tile of a head, of which so many are `left`.
+    fn tiles_of_head(
+        &self,
+        head: Value<'f, u32>,
+        left: Value<'f, u32>,
+        step: Value<'f, u32>,
+        body: impl FnOnce(QueryTile<'f>),
+    ) {
+        let left = self.f.variable(left);
+        let next = || left.set(left.get() - left.get().min(step));
+        self.f.loop_(|| {
+            self.seek(left, &|| head, &next);
+            body(self.query_tile(head, left.get() - 1));
             next();
         });
     }

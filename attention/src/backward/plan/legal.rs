@@ -63,6 +63,22 @@ pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionE
     if !matches!(spec.split, 1 | 2 | 4 | 8) {
         return Err(refused(super::SPLIT, spec.split, "1, 2, 4 or 8"));
     }
+    if spec.apart > 0 && spec.split > 1 {
+        let what =
+            "apart, the CTAs that add up dK and dV of a head in memory, beside clusters that share queries,";
+        return Err(refused(what, spec.apart, "0"));
+    }
+    if spec.apart == 0 && spec.whole > 0 {
+        return Err(refused(
+            "whole, the heads of keys before those of which heads of queries are apart,",
+            spec.whole,
+            "0",
+        ));
+    }
+    if spec.apart > 0 && spec.deterministic {
+        let what = "apart, the CTAs that add up dK and dV of a head in memory, in a fixed order,";
+        return Err(refused(what, spec.apart, "0"));
+    }
     if !(16..=128).contains(&rows) || !rows.is_multiple_of(16) {
         return Err(refused("the number of queries per tile", rows, "a multiple of 16 from 16 to 128"));
     }
