@@ -93,20 +93,21 @@ fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
 }
 
 /// Specs of attention's backward pass.
-const BACKWARD: [(&str, &[Step]); 4] = [
+const BACKWARD: [(&str, &[Step]); 5] = [
     ("tile=64x128 mask=causal", &[Step::Main, Step::Finish]),
     ("d=64 tile=128x128 deterministic=on", &[Step::Main]),
     ("d=256 tile=64x64", &[Step::Main]),
     ("d=64 tile=128x128 mask=causal split=2", &[Step::Main]),
+    ("d=64 tile=128x128 mask=causal apart=1", &[Step::Main]),
 ];
 
 /// Programs of attention's backward pass. A tile of queries sees two blocks of keys at most: more have sums of dQ that depend on the
-/// order of adds. If that is fixed, two CTAs run at the same time.
+/// order of adds. If that is fixed, or two CTAs add up their dK and dV, two of them run at the same time.
 fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
     let programs = BACKWARD.into_iter().flat_map(|(text, steps)| steps.iter().map(move |step| (text, *step)));
     programs.filter_map(|(text, step)| {
         let kernel = AttentionBackward::of_spec(&text.parse().ok()?).ok()?;
-        let BackwardSpec { tile: [rows, block], head: [d, dv], mask, deterministic, split, .. } =
+        let BackwardSpec { tile: [rows, block], head: [d, dv], mask, deterministic, split, apart, .. } =
             kernel.plan().spec;
         let call = |[heads, shared, queries, keys]: [u32; 4]| -> Option<(BackwardCall, Vec<u32>)> {
             let problem = format!("1x{heads}/{shared}x{queries}x{keys} d={d}x{dv} mask={}", mask.name());
@@ -135,7 +136,7 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             Step::Prepare | Step::Finish => format!("attention-backward {text}, {step:?}"),
         };
         let of = Calls {
-            resident: if deterministic { 2 } else { 1 },
+            resident: if deterministic || apart > 0 { 2 } else { 1 },
             ..Calls::new(name, kernel.step(step), calls)
         };
         Some(Box::new(Calls { noise: Box::new(noise), ..of }) as Box<dyn Subject>)
