@@ -53,6 +53,17 @@ impl<'f> Cta<'f> {
     /// of all rings. Then all threads see these mbarriers. Global memory is accessed only after this.
     #[track_caller]
     pub fn begin(f: &'f Builder, plan: CtaPlan, initialise: impl FnOnce()) -> Self {
+        let cta = Self::begin_unawaited(f, plan, initialise);
+        if plan.overlaps {
+            f.for_caller(|| f.grid_wait());
+        }
+        cta
+    }
+
+    /// As [`begin`](Self::begin), but without the wait for the kernels before. Each role waits for them ([`Builder::grid_wait`]) before it
+    /// accesses global memory. What it computes or prefetches before that takes no time after them.
+    #[track_caller]
+    pub fn begin_unawaited(f: &'f Builder, plan: CtaPlan, initialise: impl FnOnce()) -> Self {
         f.for_caller(|| {
             let warp = f.warp_index();
             f.if_(warp.equals(0), || {
@@ -67,7 +78,6 @@ impl<'f> Cta<'f> {
             }
             if plan.overlaps {
                 f.grid_launch_dependents();
-                f.grid_wait();
             }
             Self { f, plan, warp }
         })

@@ -8,7 +8,7 @@ pub use im2col::{Axis, Im2col, Im2colTile, Images};
 
 use crate::mainloop::{Origin, OwnMaps, TensorCopy, WorkUnit, tensor_load};
 use crate::pipeline::{ClusterPosition, Stage};
-use crate::plan::Plan;
+use crate::plan::{CachePolicy, Plan};
 
 /// What one thread of a CTA loads: a work unit.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,10 @@ pub trait StageTile<'f> {
 
     /// Emitted once per work unit. Returns the number of bytes per stage, and what is emitted per k-tile.
     fn load<'a>(&'a self, of: Loading<'f>) -> (Value<'f, u32>, LoadTile<'a, 'f>);
+
+    /// Emitted for a work unit and the number of a k-tile: prefetches to L2 what L2 should evict first
+    /// ([`EvictFirst`](crate::EvictFirst)). The kernels before may still write it, so that nothing may be read. By default nothing is prefetched.
+    fn ahead(&self, _of: Loading<'f>, _k_tile: Value<'f, u32>) {}
 }
 
 /// One of the tiles of a stage.
@@ -186,6 +190,18 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
             }
         };
         (bytes, Box::new(load))
+    }
+
+    fn ahead(&self, Loading { f, cluster, unit, .. }: Loading<'f>, k_tile: Value<'f, u32>) {
+        for &(i, map) in &self.maps {
+            let tile = self.plan.operands[i];
+            if self.own.is_none() && tile.cache == CachePolicy::EvictFirst {
+                let slice = if i == 0 { cluster.n } else { cluster.m };
+                let n = if self.plan.epilogue.split { unit.n >> 1 } else { unit.n };
+                let first = [[unit.m, n][i], k_tile * tile.k];
+                TensorCopy::new(tile).prefetch(f, Origin { slice, ..map.origin(unit) }, first);
+            }
+        }
     }
 }
 

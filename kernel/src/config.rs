@@ -42,7 +42,7 @@ pub trait GemmConfig: 'static {
     /// Assigns output tiles to CTAs.
     type Scheduler: TileScheduler;
     /// Whether the kernel may start while the previous kernel in its stream still runs (programmatic
-    /// dependent launch). Its CTAs then start and set up their barriers, and wait for the previous kernel
+    /// dependent launch). Its CTAs then start, set up their barriers and may prefetch to L2, and wait for the previous kernel
     /// before they access global memory. Results do not depend on this. Default: `true`.
     const OVERLAPS: bool = true;
     /// Whether a launch computes one GEMM or several. [`Batched`](crate::Batched), [`GroupedContiguous`](crate::GroupedContiguous),

@@ -44,4 +44,30 @@ fn a_kernel_that_does_not_wait_is_noticed() {
     ] {
         assert_eq!(waits::fault_of_text(text).as_deref(), want, "{why}");
     }
+    let program = kernel::find("64x64-direct-bf16-kk").expect("a name").program().expect("a legal program");
+    let text = program.text();
+    let consumer = text.find("// consumer {").expect("a role");
+    let (producers, consumers) = text.split_at(consumer);
+    let early = |role: &str, line: &str| {
+        role.replacen("griddepcontrol.wait;", &format!("{line}\ngriddepcontrol.wait;"), 1)
+    };
+    let load = "cp.async.bulk.tensor.2d.shared::cluster.global.tile";
+    let prefetch = "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d0, {%r1, %r2}];";
+    for (why, text, want) in [
+        ("the producer loads first", early(producers, load) + consumers, Some("global before the wait")),
+        ("the producer prefetches first", early(producers, prefetch) + consumers, None),
+        (
+            "consumers store first",
+            producers.to_owned() + &early(consumers, "st.global.u32"),
+            Some("global before the wait"),
+        ),
+        (
+            "consumers do not wait",
+            producers.to_owned() + &consumers.replace("griddepcontrol.wait;", ""),
+            Some("it never waits"),
+        ),
+        ("as it is", text.to_owned(), None),
+    ] {
+        assert_eq!(waits::fault_of_roles(&text).as_deref(), want, "{why}");
+    }
 }

@@ -36,6 +36,8 @@ const CARDS: [(&str, &str, &[&str], usize); 4] = [
             "h200_varied.jsonl",
             "h200_ragged.jsonl",
             "h200_few.jsonl",
+            "h200_last.jsonl",
+            "h200_few_last.jsonl",
         ],
         1100,
     ),

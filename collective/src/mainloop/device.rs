@@ -15,6 +15,7 @@ type Prologue<'f> = Rc<dyn Fn(&'f Builder, &Plan, Consumer<'f>) + 'f>;
 type Range<'f> = Rc<dyn Fn(&'f Builder, &Plan, WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> + 'f>;
 type Skip<'f> = Rc<dyn Fn(&'f Builder, &Plan, WorkUnit<'f>) + 'f>;
 type Load<'f> = Rc<dyn Fn(Pass<'_, 'f>, ClusterPosition<'f>) + 'f>;
+type Ahead<'f> = Rc<dyn Fn(Loading<'f>, Value<'f, u32>) + 'f>;
 type Multiply<'f> = Rc<dyn Fn(Pass<'_, 'f>, Consumer<'f>, Finish<'_, 'f>) + 'f>;
 type Both<'f> = Rc<dyn Fn(Pass<'_, 'f>, Consumer<'f>, Position<'f>) -> Accumulators<'f> + 'f>;
 
@@ -52,6 +53,7 @@ pub struct DeviceMainloop<'f> {
     prepare: Option<Prepare<'f>>,
     range: Option<Range<'f>>,
     skip: Option<Skip<'f>>,
+    ahead: Option<Ahead<'f>>,
     load: Option<Load<'f>>,
     multiply: Option<Multiply<'f>>,
     load_and_multiply: Option<Both<'f>>,
@@ -76,10 +78,11 @@ impl<'f> DeviceMainloop<'f> {
     }
 
     pub(super) fn of_shared_tiles(tiles: Rc<[AnyTile<'f>]>) -> Self {
-        let [prefetched, prepared] = [(); 2].map(|()| tiles.clone());
+        let [prefetched, prepared, ahead] = [(); 3].map(|()| tiles.clone());
         Self::new()
             .with_prefetch(move |f| prefetched.iter().for_each(|tile| tile.prefetch(f)))
             .with_prepare(move |f, _| prepared.iter().for_each(|tile| tile.prepare(f)))
+            .with_ahead(move |of, k_tile| ahead.iter().for_each(|tile| tile.ahead(of, k_tile)))
             .with_load(move |Pass { f, ring, unit, .. }, cluster| {
                 let (bytes, load) = load(&tiles, Loading { f, cluster, unit, loads: None });
                 f.repeat_from(unit.k_begin, unit.k_end, |k_tile| {
@@ -130,6 +133,13 @@ impl<'f> DeviceMainloop<'f> {
     #[must_use]
     pub fn with_skip(self, skip: impl Fn(&'f Builder, &Plan, WorkUnit<'f>) + 'f) -> Self {
         Self { skip: Some(Rc::new(skip)), ..self }
+    }
+
+    /// Emitted for the thread that loads, for a work unit and the number of a k-tile, perhaps before the kernels before this one have ended:
+    /// prefetches to L2 ([`StageTile::ahead`](crate::stage::StageTile::ahead)).
+    #[must_use]
+    pub fn with_ahead(self, ahead: impl Fn(Loading<'f>, Value<'f, u32>) + 'f) -> Self {
+        Self { ahead: Some(Rc::new(ahead)), ..self }
     }
 
     /// Emitted for the producer: copies a work unit into stages. [`MainloopSpec::producer`](crate::MainloopSpec::producer) says whether one
@@ -199,6 +209,13 @@ impl<'f> DeviceMainloop<'f> {
     pub fn skip(&self, f: &'f Builder, plan: &Plan, unit: WorkUnit<'f>) {
         if let Some(skip) = &self.skip {
             skip(f, plan, unit);
+        }
+    }
+
+    /// See [`with_ahead`](Self::with_ahead).
+    pub fn ahead(&self, of: Loading<'f>, k_tile: Value<'f, u32>) {
+        if let Some(ahead) = &self.ahead {
+            ahead(of, k_tile);
         }
     }
 

@@ -184,7 +184,13 @@ impl TensorCopy {
     /// Starts this CTA's copies of the tile whose first element is `(mn, k)`, into a stage.
     #[track_caller]
     pub fn load<'f>(&self, f: &'f Builder, stage: Stage<'f>, origin: Origin<'f>, first: [Value<'f, u32>; 2]) {
-        f.for_caller(|| self.copy(f, self.to(stage, origin), origin, first, None));
+        f.for_caller(|| self.copy(f, Some(self.to(stage, origin)), origin, first, None));
+    }
+
+    /// Prefetches to L2 what [`load`](Self::load) copies.
+    #[track_caller]
+    pub fn prefetch<'f>(&self, f: &'f Builder, origin: Origin<'f>, first: [Value<'f, u32>; 2]) {
+        f.for_caller(|| self.copy(f, None, origin, first, None));
     }
 
     /// The operands that the copies of all boxes share.
@@ -194,25 +200,25 @@ impl TensorCopy {
     }
 
     /// Starts the copies of this CTA's slice of the tile whose first element is `first`, `(mn, k)`. In a
-    /// split matrix, `first` is in the left half. `load` gives the destination. With `columns`, for tiles
-    /// with contiguous columns, boxes after the first `columns` columns are skipped.
+    /// split matrix, `first` is in the left half. `load` gives the destination; without one, the boxes are prefetched. With `columns`, for
+    /// tiles with contiguous columns, boxes after the first `columns` columns are skipped.
     fn copy<'f>(
         &self,
         f: &'f Builder,
-        load: TensorLoad<'f>,
-        Origin { rows, matrix, batch, slice, .. }: Origin<'f>,
+        load: Option<TensorLoad<'f>>,
+        Origin { map, rows, matrix, batch, slice, .. }: Origin<'f>,
         first: [Value<'f, u32>; 2],
         columns: Option<Value<'f, u32>>,
     ) {
         let boxes = self.tiles.plan();
         let tile = boxes.slice(first, slice);
-        let dst = load.dst + slice * self.tiles.slice_bytes();
+        let load = load.map(|load| TensorLoad { dst: load.dst + slice * self.tiles.slice_bytes(), ..load });
         let of_box = |i| tile.as_ref().ok().and_then(|&tile| boxes.copy(tile, i).ok());
         for (i, place) in (0..).zip(boxes.boxes()) {
             let Some([mut inner, mut outer]): Option<[_; 2]> = of_box(i) else {
                 return f.refuse("a coordinate has two components, and so has a box");
             };
-            let load = TensorLoad { dst: dst + place.offset_bytes, ..load };
+            let load = load.map(|load| TensorLoad { dst: load.dst + place.offset_bytes, ..load });
             let half = self.half(i, slice);
             if let Some(half) = half {
                 let along = if self.tile.major == Major::K { &mut outer } else { &mut inner };
@@ -220,7 +226,11 @@ impl TensorCopy {
             }
             let copy = || {
                 let further = [half, rows, matrix, batch].into_iter().flatten();
-                tensor_load(f, load, [inner, outer].into_iter().chain(further));
+                let first = [inner, outer].into_iter().chain(further);
+                match load {
+                    Some(load) => tensor_load(f, load, first),
+                    None => f.tensor_prefetch(map, first.map(Value::cast)),
+                }
             };
             match columns {
                 Some(columns) => f.if_(columns.more_than(self.tiles.get(i).mn), copy),
@@ -254,14 +264,14 @@ impl TensorCopy {
         let load = self.to(stage, origin);
         if self.tile.major == Major::Mn {
             // The boxes follow each other along the columns; each CTA has a slice of each along K.
-            return self.copy(f, load, origin, first, Some(columns));
+            return self.copy(f, Some(load), origin, first, Some(columns));
         }
         let (part, step) = (f.variable(origin.slice), self.tiles.box_dims[1]);
         let parts = columns / step;
         f.while_(
             || part.get().less_than(parts),
             || {
-                self.copy(f, load, Origin { slice: part.get(), ..origin }, first, None);
+                self.copy(f, Some(load), Origin { slice: part.get(), ..origin }, first, None);
                 part.set(part.get() + ctas);
             },
         );

@@ -88,12 +88,17 @@ pub struct Machine {
     pub together: f64,
     /// Additional microseconds for kernels that can split tiles along K, whether they do or not.
     pub divided_launch: f64,
+    /// Microseconds of these that pass before the kernels before have ended, if each role waits for them by itself.
+    pub awaited: f64,
     /// Additional microseconds for kernels whose CTAs look for a next tile.
     pub persistent_launch: f64,
     /// Microseconds saved if L2 is told to evict an operand first, and the microseconds of DRAM from which on they are.
     pub evicting: [f64; 2],
     /// Fraction of DRAM's time for an operand that is saved so if only one tile reads each part of it.
     pub streamed: f64,
+    /// Fraction of the same time that is saved if CTAs prefetch such an operand before the kernels before have ended, and most
+    /// microseconds of it.
+    pub ahead: [f64; 2],
     /// Additional microseconds per byte of the first stage.
     pub filling: f64,
     /// Microseconds that a CTA takes to start after another one has ended.
@@ -301,9 +306,12 @@ impl Machine {
             clustered_tile: 0.2113,
             together: 0.1003,
             divided_launch: 0.7034,
+            // Of 25 shapes with and without (docs/evidence/lab-notes.md, "Before the wait"), as `ahead`.
+            awaited: 0.5,
             persistent_launch: 0.2375,
             evicting: [0.09162, 2.0],
             streamed: 0.02929,
+            ahead: [0.1, 1.3],
             filling: 9.432e-06,
             start: 1.596,
             tile: 0.1935,

@@ -65,6 +65,8 @@ pub(super) struct Kernel {
     /// Which of A and B leave L2 first, and which may.
     first: [bool; 2],
     may_leave: [bool; 2],
+    /// Which of them are prefetched before the kernels before have ended.
+    ahead: [bool; 2],
     /// Bytes of D per element of the output.
     output: f64,
     /// How partial sums are added up. The time for one other CTA, and the part of it that grows with the square root
@@ -80,6 +82,8 @@ pub(super) struct Kernel {
 impl Kernel {
     pub(super) fn new(subject: &Subject<'_>, machine: &Machine) -> Self {
         let Subject { plan, traits, .. } = subject;
+        let first = plan.mainloop.operands.map(|operand| operand.cache == CachePolicy::EvictFirst);
+        let prefetches = subject.roles_wait() && plan.mainloop.weights().is_none();
         let staged = plan.epilogue.staged_bits > 0;
         let stored = plan.staging.columns * plan.epilogue.staged_bits;
         Self {
@@ -95,8 +99,9 @@ impl Kernel {
             sourced: plan.epilogue.sourced,
             torn: staged && !plan.swapped() && !stored.is_multiple_of(256),
             turns: plan.turns().into(),
-            first: plan.mainloop.operands.map(|operand| operand.cache == CachePolicy::EvictFirst),
-            may_leave: plan.mainloop.operands.map(|operand| operand.cache == CachePolicy::EvictFirst),
+            first,
+            may_leave: first,
+            ahead: first.map(|first| first && prefetches),
             output: f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings) / 8.0,
             reduction: traits.reduction,
             exchange: traits.reduction.map_or([0.0; 2], |kind| machine.exchange(plan, kind, traits.parts)),
@@ -120,6 +125,7 @@ impl Kernel {
             torn: self.torn && other.torn,
             first: [false; 2],
             may_leave: [0, 1].map(|i| self.may_leave[i] || other.may_leave[i]),
+            ahead: [0, 1].map(|i| self.ahead[i] || other.ahead[i]),
             reduction: None,
             exchange: [exchange(self).min(exchange(other)), 0.0],
             parts: self.parts.max(other.parts),
@@ -245,10 +251,11 @@ impl Kernel {
         let d = seen.outputs * self.output;
         let c = if seen.beta { d } else { 0.0 };
         let d = d * if self.torn { 1.0 + machine.torn } else { 1.0 };
-        let (mut read, mut saved) = (dealt.dram + c, 0.0);
+        let (mut read, mut saved, mut ahead) = (dealt.dram + c, 0.0, 0.0);
         for i in 0..2 {
             read += if self.first[i] { tiled.evicted[i] * machine.refetched } else { 0.0 };
             saved += if self.may_leave[i] { tiled.alone[i] * machine.streamed } else { 0.0 };
+            ahead += if self.ahead[i] { tiled.alone[i] } else { 0.0 };
         }
         // Two SMs share a way to memory. If only some of these pairs have two CTAs, the others end earlier.
         let (pairs, ctas) = (0.5 * f64::from(machine.multiprocessors), dealt.at_once * self.cluster);
@@ -259,13 +266,16 @@ impl Kernel {
             }
             false => machine.dram,
         };
-        ((read - saved + d * (1.0 + machine.written)) / rate + machine.ramp, read + d)
+        let [part, most] = machine.ahead;
+        let ahead = (ahead * part / machine.dram).min(most);
+        ((read - saved + d * (1.0 + machine.written)) / rate + machine.ramp - ahead, read + d)
     }
 }
 
 impl Machine {
     /// Time of a launch before anything is multiplied.
-    fn launch_of(&self, Subject { plan, traits, overlaps, .. }: &Subject<'_>) -> f64 {
+    fn launch_of(&self, subject: &Subject<'_>) -> f64 {
+        let Subject { plan, traits, overlaps, .. } = subject;
         let ([m, n, k], [a, b]) = (plan.mainloop.tile.map(f64::from), bits_of(plan));
         let is = |fact: bool| if fact { 1.0 } else { 0.0 };
         let of_one_tile = !traits.tiles_on_device && traits.reduction.is_none() && traits.slices == 1;
@@ -275,7 +285,8 @@ impl Machine {
             + is(of_one_tile && plan.mainloop.cluster[0] > 1) * self.clustered_tile
             + is(plan.cluster_size() > 1) * self.together
             + if *overlaps { 0.0 } else { self.serial_launch }
-            + if divides { self.divided_launch } else { 0.0 }
+            + is(divides) * self.divided_launch
+            - is(divides && subject.roles_wait()) * self.awaited
             + if traits.tiles_on_device || divides || traits.slices > 1 {
                 self.persistent_launch
             } else {

@@ -15,6 +15,7 @@ use scheduler::{AlongM, Raster, Rule, Schedule, SchedulerSpec, SchedulerTraits};
 
 use super::table::Table;
 use super::tile::{RASTERS, Tile, schedulers};
+use crate::emit::roles_wait;
 use crate::legal;
 use crate::products::GroupedProblem;
 use crate::spec::{EpilogueKind, KernelSpec};
@@ -80,6 +81,13 @@ pub(super) struct Subject<'a> {
     pub(super) scheduler: Arc<dyn Schedule>,
     /// Whether it may begin while the kernel before it still runs.
     pub(super) overlaps: bool,
+}
+
+impl Subject<'_> {
+    /// Whether each of its roles waits for the kernels before. What that gains was not measured with block scales, and does not count there.
+    pub(super) fn roles_wait(&self) -> bool {
+        roles_wait(self.plan, self.traits, self.overlaps) && !self.plan.mainloop.is_scaled()
+    }
 }
 
 /// A legal spec, with what the model needs of it.

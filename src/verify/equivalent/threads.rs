@@ -7,7 +7,7 @@ use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, MbarrierArrive,
 use ptx::mutate::{Mutation, computes, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
-use super::checks::{instructions, quiet};
+use super::checks::{around, instructions, quiet};
 
 /// Whether the threads of a warpgroup that signal other CTAs together signal the same CTAs equally often
 /// after the rank of each has been changed.
@@ -108,11 +108,14 @@ fn same_in_warp(writes: &Writes<'_>, value: Operand, seen: u32) -> bool {
 pub(super) fn meets_first(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(&statement) = all.get(mutation.index) else { return false };
-    let Some(at) = function.body.iter().position(|other| core::ptr::eq(other, statement)) else {
+    let Some(places) = around(&function.body, statement).filter(|all| !all.iter().any(|of| of.repeats))
+    else {
         return false;
     };
     let writes = writes(function);
-    first_access(function, &writes, &function.body[at + 1..]) != Next::Accesses
+    // What follows in its own block, and after the blocks around it.
+    let mut rest = places.iter().rev().map(|of| first_access(function, &writes, &of.block[of.at + 1..]));
+    rest.find(|next| *next != Next::Continues) != Some(Next::Accesses)
 }
 
 /// What the lanes of a warp other than the first do next.
@@ -124,12 +127,26 @@ enum Next {
     Continues,
 }
 
+/// Whether an instruction accesses no memory but shared memory, or fences that.
+fn in_shared(inst: &Inst) -> bool {
+    matches!(
+        inst,
+        Inst::WarpMatrix(_)
+            | Inst::StoreMatrix { .. }
+            | Inst::FenceProxyAsync { .. }
+            | Inst::Load { space: Space::Shared, .. }
+            | Inst::Store { space: Space::Shared, .. }
+    )
+}
+
 fn first_access(function: &Function, writes: &Writes<'_>, block: &[Statement]) -> Next {
     let next = |block: &[Statement]| first_access(function, writes, block);
     for statement in block {
         let found = match statement {
             Statement::Inst { inst: Inst::BarrierSync { .. }, .. } => Next::Meets,
-            Statement::Inst { inst, .. } if quiet(&inst) || computes(inst) => Next::Continues,
+            Statement::Inst { inst, .. } if quiet(&inst) || computes(inst) || in_shared(inst) => {
+                Next::Continues
+            }
             Statement::Inst { .. } => Next::Accesses,
             Statement::Break { .. }
             | Statement::Label(_)
