@@ -4,7 +4,7 @@
 use collective::Format;
 use kernel::Machine;
 
-use crate::emit::{TOGETHER, columns_of_lane};
+use crate::emit::Pieces;
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
@@ -183,8 +183,9 @@ impl Attention {
         // O of one part of all tiles, in f32; each SM loads its share of all parts.
         let of_o = rows_of_o * f64::from(dv) * 4.0;
         let warps = all.min(sms) * f64::from(plan.cta.consumers * 4);
-        let pieces = rows_of_o * f64::from(dv / (32 * columns_of_lane(dv)));
-        let steps = (pieces / warps.max(1.0)).ceil() * (divided / f64::from(TOGETHER)).ceil();
+        let of = Pieces::of(plan.spec.parts, dv);
+        let pieces = rows_of_o * f64::from(of.of_row(dv));
+        let steps = (pieces / warps.max(1.0)).ceil() * (divided / f64::from(of.of_step())).ceil();
         match plan.spec.parts {
             Parts::One => (0.0, 0.0),
             Parts::Count(_) | Parts::Keys(_) => {
