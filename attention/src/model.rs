@@ -46,6 +46,8 @@ const OVERLAPPED: f64 = 286.0;
 /// The time of the CTA that is done last over the mean if tiles are drawn, without what it costs to draw them: less than by what is dealt out
 /// evenly, since a CTA whose tiles take less time draws more.
 const DRAWN: f64 = 0.963;
+/// The part of the shorter one of the longest tile and of a CTA's share of all tiles that the other does not cover.
+const BESIDE: f64 = 0.05;
 /// Rounds of tiles from which on it does not matter how they are dealt out.
 const MANY: u32 = 64;
 /// Microseconds of a launch; and its cycles per key of a block, since instructions for more keys are more, and each SM fetches them anew.
@@ -140,11 +142,11 @@ impl Attention {
         let uneven = self.uneven(request.problem, of_query, [block_cycles, tile], machine);
         let all_even = waves * (blocks * block_cycles + tile);
         // No CTA is done before the longest tile is.
-        let longest_tile = match parts {
-            Parts::One if grows => self.longest(request) * block_cycles + tile,
-            Parts::One | Parts::Count(_) | Parts::Keys(_) => 0.0,
-        };
-        let computed = MEASURED * (uneven * all_even).max(longest_tile) / machine.cycles;
+        let longest_tile =
+            if grows { (self.longest(request) / divided).ceil() * block_cycles + tile } else { 0.0 };
+        let share = uneven * all_even;
+        let cycles = share.max(longest_tile) + BESIDE * share.min(longest_tile);
+        let computed = MEASURED * cycles / machine.cycles;
         // Everything comes from memory once.
         let (format, of_key) = (plan.spec.format, if latent { d } else { d + dv });
         let cache = plan.spec.cache.unwrap_or(format);
