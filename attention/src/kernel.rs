@@ -76,7 +76,7 @@ impl Attention {
         let pack = if pack > 1 { format!("_pack{pack}") } else { String::new() };
         let parts = match parts {
             Parts::One => String::new(),
-            Parts::Count(_) => "_parts".to_owned(),
+            Parts::Count(_) => if parts.are_many() { "_manyparts" } else { "_parts" }.to_owned(),
             Parts::Keys(keys) => format!("_part{keys}"),
         };
         format!(

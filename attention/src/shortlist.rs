@@ -195,7 +195,8 @@ mod tests {
             assert_eq!(Shortlist::like(&other).problem.keys, most);
             let found = found.best(&request, &machine).expect("one computes it");
             let chosen = Attention::first(&request, &machine).expect("one computes it");
-            for (found, most) in [(&found, 1.005), (&chosen, 1.01)] {
+            // Up to 8 keys more or fewer are a part of a short call.
+            for (found, most) in [(&found, 1.005), (&chosen, 1.015)] {
                 let ratio = found.microseconds / wanted.microseconds;
                 assert!((1.0..most).contains(&ratio), "{}: {ratio}", Attention::problem(&request));
             }

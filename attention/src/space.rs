@@ -46,13 +46,16 @@ impl AttentionRequest {
         if differ { &[Order::Drawn] } else { &[Order::Dealt, Order::Drawn] }
     }
 
-    /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not.
+    /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not, and some smaller ones.
     pub(crate) fn parts(&self, spec: &AttentionSpec, machine: &Machine) -> Vec<Parts> {
         let (block, tiles) = (spec.tile[1], self.tiles(spec));
         let blocks = self.problem.keys.div_ceil(block);
         let mut all: Vec<u32> = [1, 2, 4].map(|twice| machine.multiprocessors * twice / 2 / tiles).to_vec();
         all.extend([2, 4]);
         all.retain(|&parts| parts > 1 && parts <= blocks.min(1024));
+        // Few keys are done soonest if each block is a part. A power of two is the choice of many numbers of keys.
+        let each = blocks.checked_next_power_of_two().filter(|&each| each > 1);
+        all.extend(each.filter(|each| each.saturating_mul(tiles) <= machine.multiprocessors));
         all.sort_unstable();
         all.dedup();
         let few = self.workspace && tiles < 4 * machine.multiprocessors;

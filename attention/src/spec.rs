@@ -63,6 +63,13 @@ pub enum Parts {
     Keys(u32),
 }
 
+impl Parts {
+    /// Whether they are so many that lanes share the parts of a row when they are merged.
+    pub(crate) const fn are_many(self) -> bool {
+        matches!(self, Self::Count(17..))
+    }
+}
+
 /// An attention kernel as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs from
 /// the [default](Self::DEFAULT).
 ///

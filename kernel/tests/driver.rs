@@ -135,6 +135,42 @@ fn loaded_kernels_are_captured() {
     });
 }
 
+/// Memory of a capture is zero, belongs to its graph, and is used again when the graph is gone.
+#[allow(unsafe_code, reason = "a stream of another library")]
+#[test]
+fn graphs_keep_memory_of_their_capture() {
+    with_stand_in("graphs_keep_memory_of_their_capture", &[], &[], || {
+        let context = Context::primary(0).expect("the stand-in");
+        // SAFETY: the stand-in takes any stream.
+        let stream = unsafe { StreamRef::from_raw(core::ptr::without_provenance_mut(0x5000)) };
+        assert!(stream.capture(&context).expect("asked").is_none());
+        let captured = || {
+            let mut got = (0, 0);
+            let graph = other::capture(|| {
+                let capture = stream.capture(&context).expect("asked").expect("it is");
+                let address = capture.zeroed(&context, 512).expect("memory");
+                let memory = core::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+                // SAFETY: the stand-in's memory is that of the host, and nobody else has it.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(memory, 512) };
+                assert!(bytes.iter().all(|&byte| byte == 0));
+                bytes.fill(7);
+                got = (capture.number(), address);
+            });
+            (graph, got)
+        };
+        let (first, of_first) = captured();
+        let (second, of_second) = captured();
+        assert!(of_first.0 != of_second.0 && of_first.1 != of_second.1, "{of_first:?} {of_second:?}");
+        assert_eq!(noted("allocated"), 2);
+        [first, second].into_iter().for_each(other::destroy);
+        let (third, of_third) = captured();
+        assert_eq!(noted("allocated"), 2, "it is used again");
+        assert!([of_first.1, of_second.1].contains(&of_third.1));
+        other::destroy(third);
+        assert_eq!((noted("in a capture"), noted("freed")), (0, 0));
+    });
+}
+
 /// A kernel that is no GEMM is loaded, kept and checked as one is.
 #[test]
 fn kernels_of_every_kind_are_loaded() {

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::Buffer;
+use falchion::kernel::driver::{Context, StreamRef};
+use falchion::kernel::{Buffer, EngineError};
 use falchion_core::{Offered, Picked, Run};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -50,7 +51,7 @@ impl<K: Offered<Runs: Sync, Arguments: Sync>> Chosen<K> {
         let layout = self.kernel.layout(call);
         let own;
         let workspace = match &self.workspaces {
-            Some(kept) => kept.lend(torch, like, (stream, layout))?,
+            Some(kept) => kept.lend(like, (ordinal, stream), layout)?,
             None => {
                 own = made(like, layout[0], false)?;
                 Some(own.1)
@@ -106,29 +107,35 @@ struct Lent {
     layout: [u64; 4],
 }
 
-/// The workspaces of a kernel's launches, by stream.
+/// The number of a capture, and its workspaces by their layouts.
+type OfCapture = (u64, Vec<([u64; 4], Buffer)>);
+
+/// The workspaces of a kernel's launches, by stream. Those of a stream, or of a capture of it, run one after the other.
 #[derive(Default)]
-struct Workspaces(Mutex<HashMap<usize, Lent>>);
+struct Workspaces {
+    kept: Mutex<HashMap<usize, Lent>>,
+    captured: Mutex<HashMap<usize, OfCapture>>,
+}
 
 impl Workspaces {
-    /// Zeroed memory of that many bytes, the layout's first number, for launches on a stream, in the place of an array; `None` for no
-    /// bytes. It is zeroed again where the layout changes. During a capture it belongs to the graph.
+    /// Zeroed memory of that many bytes, the layout's first number, for launches on a card's stream, in the place of an array; `None` for
+    /// no bytes. It is zeroed again where the layout changes. During a capture it belongs to the graph.
     fn lend(
         &self,
-        torch: &Torch,
         like: &Array<'_>,
-        (stream, layout): (usize, [u64; 4]),
+        (ordinal, stream): (usize, usize),
+        layout: [u64; 4],
     ) -> PyResult<Option<Buffer>> {
         let bytes = layout[0];
         if bytes == 0 {
             return Ok(None);
         }
         let py = like.object().py();
-        let captured = torch.module.bind(py).getattr("cuda")?.call_method0("is_current_stream_capturing")?;
-        if captured.is_truthy()? {
-            return Ok(Some(made(like, bytes, true)?.1));
+        let own = self.of_capture((ordinal, stream), layout).map_err(|error| of_engine(&error))?;
+        if own.is_some() {
+            return Ok(own);
         }
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get_mut(&stream).filter(|known| known.workspace.bytes as u64 >= bytes) {
             if known.layout != layout {
                 known.room.bind(py).call_method0("zero_")?;
@@ -139,6 +146,31 @@ impl Workspaces {
         let (room, workspace) = made(like, bytes, true)?;
         all.insert(stream, Lent { room: room.unbind(), workspace, layout });
         Ok(Some(workspace))
+    }
+
+    /// The workspace of a stream that is being captured; `None` if it is not. A launch that zeroes it in each replay would take longer than
+    /// a short kernel waits for anything else.
+    fn of_capture(
+        &self,
+        (ordinal, stream): (usize, usize),
+        layout: [u64; 4],
+    ) -> Result<Option<Buffer>, EngineError> {
+        let context = Context::primary(ordinal)?;
+        // SAFETY: torch's stream is alive, and belongs to the card's primary context.
+        let capture = unsafe { StreamRef::from_raw(handle(stream)) }.capture(&context)?;
+        let Some(capture) = capture else { return Ok(None) };
+        let mut all = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        let (number, known) = all.entry(stream).or_default();
+        if *number != capture.number() {
+            (*number, *known) = (capture.number(), Vec::new());
+        }
+        if let Some((_, found)) = known.iter().find(|(of, _)| *of == layout) {
+            return Ok(Some(*found));
+        }
+        let bytes = usize::try_from(layout[0]).unwrap_or(usize::MAX);
+        let made = Buffer::new(capture.zeroed(&context, bytes)?, layout[0]);
+        known.push((layout, made));
+        Ok(Some(made))
     }
 }
 

@@ -42,7 +42,7 @@ impl<'f> Kernel<'_, 'f> {
         let positions = self.rings.map(|ring| ring.consumer());
         let (q, block) = (Held::new(f), f.variable(0u32));
         let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
-        let walk = self.walk(QueueRole::Reader);
+        let (walk, share) = (self.walk(QueueRole::Reader), self.early_share(consumer));
         consumer.turns.start();
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
@@ -79,7 +79,7 @@ impl<'f> Kernel<'_, 'f> {
         });
         consumer.turns.finish();
         store.finish();
-        self.merge(consumer);
+        self.merge(consumer, share);
     }
 }
 

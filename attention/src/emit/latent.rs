@@ -105,7 +105,7 @@ impl<'f> Kernel<'_, 'f> {
         let left = f.variable(0u32);
         let of =
             Consuming { kernel: self, plan: latent, consumer, keys, scores, values, softmax, weights, left };
-        let walk = self.walk(QueueRole::Reader);
+        let (walk, share) = (self.walk(QueueRole::Reader), self.early_share(consumer));
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
             let tile = CurrentTile::new(f, tile);
@@ -122,7 +122,7 @@ impl<'f> Kernel<'_, 'f> {
             });
         });
         store.finish();
-        self.merge(consumer);
+        self.merge(consumer, share);
     }
 }
 

@@ -7,21 +7,51 @@
 //! launch has at most as many CTAs as are resident at once ([`launch`](kernel::Kernel::launch)).
 
 use collective::{Accuracy, Consumer, Fast, Real};
-use ptx::{AtomicOp, AtomicSem, LoadOrder, Scope, Special, Value, Var};
+use ptx::{AtomicOp, AtomicSem, Builder, LoadOrder, Scope, Special, Value, Var};
 
 use super::softmax::exp2;
 use super::{Kernel, Output, QueryTile};
 use crate::parts::{Part, Parts};
-use crate::spec::AttentionSpec;
+use crate::spec::{self, AttentionSpec};
 
-/// Parts that are loaded at the same time.
-pub(crate) const TOGETHER: u32 = 16;
+/// How a warp merges a piece of a row. Groups of its lanes have the same columns, and every so many of the parts each, so that one step loads
+/// all parts of a piece: steps wait for each other, about 0.5 us on an H200.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    /// Groups of lanes.
+    groups: u32,
+    /// Neighbouring columns of O of a lane.
+    own: u32,
+    /// Parts that a lane loads in a step.
+    together: u32,
+}
 
-/// Neighbouring columns of O that a lane merges. The lanes of a warp have a piece of a row.
-pub(crate) const fn columns_of_lane(dv: u32) -> u32 {
-    let columns = dv / 32;
-    let two = if columns.is_multiple_of(2) { 2 } else { 1 };
-    if columns.is_multiple_of(4) { 4 } else { two }
+impl Pieces {
+    /// Those of rows with `dv` columns. A program is one for few parts or for many, whatever their number: a cache that grows needs no other.
+    pub(crate) fn of(parts: spec::Parts, dv: u32) -> Self {
+        let [groups, together] = if parts.are_many() { [8, 16] } else { [2, 8] };
+        let own = [4, 2].into_iter().find(|own| dv.is_multiple_of(own * 32 / groups)).unwrap_or(1);
+        Self { groups, own, together }
+    }
+
+    /// Pieces of a row with `dv` columns.
+    pub(crate) const fn of_row(self, dv: u32) -> u32 {
+        dv / (self.own * 32 / self.groups)
+    }
+
+    /// Parts that a step loads.
+    pub(crate) const fn of_step(self) -> u32 {
+        self.groups * self.together
+    }
+}
+
+/// A warp's share of the tiles that are merged.
+#[derive(Clone, Copy)]
+pub(super) struct Share<'f> {
+    /// Its first tile.
+    tile: Value<'f, u32>,
+    /// Its first piece of each of them.
+    first: Value<'f, u32>,
 }
 
 impl<'f> Kernel<'_, 'f> {
@@ -45,19 +75,37 @@ impl<'f> Kernel<'_, 'f> {
         });
     }
 
-    /// Emitted for a consumer warpgroup that has finished its tiles: merges the CTA's share of all tiles. Warps have pieces of rows.
-    pub(super) fn merge(&self, consumer: Consumer<'f>) {
-        let Some(parts) = self.parts() else { return };
+    /// The warp's share of all tiles, emitted before the first block is waited for: at the end its divisions would delay the results. Scores of
+    /// 192 keys leave no registers for it.
+    pub(super) fn early_share(&self, consumer: Consumer<'f>) -> Option<Share<'f>> {
+        if self.plan.spec.tile[1] < 192 { self.share(consumer) } else { None }
+    }
+
+    /// The warp's share of all tiles; `None` without parts.
+    fn share(&self, consumer: Consumer<'f>) -> Option<Share<'f>> {
+        let (parts, cta) = (self.parts()?, self.f.special(Special::CtaX));
+        // CTAs that share a tile. Each of their warps has every so many-th piece, and so has each CTA about as many.
+        let sharing = self.sharing(parts);
+        let warp = consumer.warpgroup * 4 + consumer.thread / 32;
+        Some(Share { tile: cta / sharing, first: warp * sharing + cta % sharing })
+    }
+
+    /// CTAs that share a tile.
+    fn sharing(&self, parts: Parts<'f>) -> Value<'f, u32> {
+        (self.f.special(Special::GridX) / (self.number("tiles") / parts.most)).max(1)
+    }
+
+    /// Emitted for a consumer warpgroup that has finished its tiles: merges its share of all.
+    pub(super) fn merge(&self, consumer: Consumer<'f>, early: Option<Share<'f>>) {
+        let share = early.or_else(|| self.share(consumer));
+        let (Some(parts), Some(share)) = (self.parts(), share) else { return };
         let (f, spec, consumers) = (self.f, self.plan.spec, self.plan.cta.consumers);
         let [tiles, across] = ["tiles", "across"].map(|name| self.number(name));
-        let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
-        let all = tiles / parts.most;
-        // CTAs that share a tile. Each of their warps has every `step`-th piece, and so has each CTA about as many.
-        let sharing = (ctas / all).max(1);
-        let (warp, lane) = (consumer.warpgroup * 4 + consumer.thread / 32, consumer.thread % 32);
-        let (first, step) = (warp * sharing + cta % sharing, sharing * (consumers * 4));
-        let tile = f.variable(cta / sharing);
-        let of_row = spec.head[1] / (32 * columns_of_lane(spec.head[1]));
+        let (all, sharing, lane) = (tiles / parts.most, self.sharing(parts), consumer.thread % 32);
+        let (first, step) = (share.first, sharing * (consumers * 4));
+        let tile = f.variable(share.tile);
+        let own = Pieces::of(spec.parts, spec.head[1]);
+        let of_row = own.of_row(spec.head[1]);
         let arrivals = if self.plan.rows_are_divided() { consumers } else { 1 };
         f.while_(
             || tile.get().less_than(all),
@@ -87,13 +135,13 @@ impl<'f> Kernel<'_, 'f> {
                             let [at, head] = self.query(&unit, piece.get() / of_row);
                             f.if_(at.less_than(unit.lengths[0]), || {
                                 let of = (lane, piece.get() % of_row);
-                                self.merge_piece(&unit, (part, parts), of, [at, head]);
+                                self.merge_piece(own, &unit, (part, parts), of, [at, head]);
                             });
                             piece.set(piece.get() + step);
                         },
                     );
                 });
-                tile.set(tile.get() + ctas / sharing);
+                tile.set(tile.get() + f.special(Special::GridX) / sharing);
             },
         );
     }
@@ -101,58 +149,41 @@ impl<'f> Kernel<'_, 'f> {
     /// Emitted for a warp: merges the parts of a piece of a row.
     fn merge_piece(
         &self,
+        of: Pieces,
         unit: &QueryTile<'f>,
         (part, parts): (Part<'f>, Parts<'f>),
         (lane, piece): (Value<'f, u32>, Value<'f, u32>),
         [at, head]: [Value<'f, u32>; 2],
     ) {
-        let (f, AttentionSpec { output, head: [_, dv], .. }) = (self.f, self.plan.spec);
+        let (f, AttentionSpec { output, .. }) = (self.f, self.plan.spec);
         let line = self.rows_before(unit, head) + at.cast::<u64>();
-        let own = columns_of_lane(dv);
-        let column = (piece * 32 + lane) * own;
-        // Each lane has the largest of some parts.
-        let (most, next) = (f.variable(f32::NEG_INFINITY), f.variable(lane));
+        let lanes = 32 / of.groups;
+        let (group, column) = (lane / lanes, (piece * lanes + lane % lanes) * of.own);
+        let sum = Merged::new(f, of);
+        let first = f.variable(group);
         f.while_(
-            || next.get().less_than(part.count),
-            || {
-                most.set(Real::max(most.get(), parts.sum(next.get(), line)));
-                next.set(next.get() + 32);
-            },
-        );
-        let most = [1, 2, 4, 8, 16]
-            .into_iter()
-            .fold(most.get(), |most, mask| Real::max(most, f.shuffle_xor(most, mask)));
-        let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
-        let total = f.variable(0.0f32);
-        let values: Vec<Var<'f, f32>> = (0..own).map(|_| f.variable(0.0f32)).collect();
-        let first = f.variable(0u32);
-        f.while_(
-            || first.get().less_than(part.count),
+            || (first.get() - group).less_than(part.count),
             || {
                 let load = |i: u32| {
-                    let number = first.get() + i;
+                    let number = first.get() + i * of.groups;
                     // After the last part it is loaded again, and has no weight.
                     let (there, number) = (number.less_than(part.count), number.min(part.count - 1));
-                    let weight = exp2((parts.sum(number, line) - base) * core::f32::consts::LOG2_E);
+                    let none = f.constant(f32::NEG_INFINITY);
+                    let exponent = parts.sum(number, line).where_or(there, none);
                     let from = parts.output(number, line, self.plan) + column.mul_wide(4u32);
-                    let elements: Vec<Value<'f, f32>> = match own {
+                    let elements: Vec<Value<'f, f32>> = match of.own {
                         4 => f.load_global_vector::<f32, 4>(from, 0).into(),
                         2 => f.load_global_vector::<f32, 2>(from, 0).into(),
                         _ => vec![f.load_global(from, 0)],
                     };
-                    (weight.where_or(there, f.constant(0.0)), elements)
+                    (exponent, elements)
                 };
-                let loaded: Vec<_> = (0..TOGETHER).map(load).collect();
-                for (weight, elements) in loaded {
-                    total.set(total.get() + weight);
-                    for (value, element) in values.iter().zip(elements) {
-                        value.set(element.mul_add(weight, value.get()));
-                    }
-                }
-                first.set(first.get() + TOGETHER);
+                sum.add((0..of.together).map(load).collect());
+                first.set(first.get() + of.of_step());
             },
         );
-        let (none, total) = (total.get().equals(0.0), total.get());
+        let base = sum.of_groups(of);
+        let (none, total) = (sum.total.get().equals(0.0), sum.total.get());
         let factor = f.constant(0.0).where_or(none, Fast::divide(f.constant(1.0), total));
         let Output::Direct(o, _) = self.output() else {
             return f.refuse("parts are merged into an O that is stored directly");
@@ -160,16 +191,79 @@ impl<'f> Kernel<'_, 'f> {
         let row = self.row_of_o(o, unit, [at, head]);
         let bytes = output.bytes();
         let target = row + column.mul_wide(bytes);
-        for (value, column) in values.iter().zip((0..).step_by(bytes as usize)) {
-            let value = value.get() * factor;
-            let [element, _] = output.unpack(f, output.pack(f, [value, value]));
-            element.store_global(target, column);
-        }
+        f.if_(group.equals(0), || {
+            for (value, column) in sum.values.iter().zip((0..).step_by(bytes as usize)) {
+                let value = value.get() * factor;
+                let [element, _] = output.unpack(f, output.pack(f, [value, value]));
+                element.store_global(target, column);
+            }
+        });
         let log_sum_exp = f.parameter::<u64>("log_sum_exp");
         f.if_((piece * 32 + lane).equals(0) & log_sum_exp.differs_from(0), || {
             let value = Fast::ln(total) + base;
             let value = f.constant(f32::NEG_INFINITY).where_or(none, value);
             f.store_global(log_sum_exp + line * 4, 0, [value]);
         });
+    }
+}
+
+/// What a lane has merged: sums of weights, and of what they are multiplied by, relative to the largest exponent.
+struct Merged<'f> {
+    most: Var<'f, f32>,
+    total: Var<'f, f32>,
+    values: Vec<Var<'f, f32>>,
+}
+
+/// What exponents are relative to: 0 if nothing was seen.
+fn base(most: Value<'_, f32>) -> Value<'_, f32> {
+    most.builder().constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most)
+}
+
+/// The weight of an exponent.
+fn weight<'f>(exponent: Value<'f, f32>, base: Value<'f, f32>) -> Value<'f, f32> {
+    exp2((exponent - base) * core::f32::consts::LOG2_E)
+}
+
+impl<'f> Merged<'f> {
+    fn new(f: &'f Builder, of: Pieces) -> Self {
+        let zero = || f.variable(0.0f32);
+        Self {
+            most: f.variable(f32::NEG_INFINITY),
+            total: zero(),
+            values: (0..of.own).map(|_| zero()).collect(),
+        }
+    }
+
+    /// Multiplies all sums.
+    fn scale(&self, by: Value<'f, f32>) {
+        self.values.iter().chain([&self.total]).for_each(|sum| sum.set(sum.get() * by));
+    }
+
+    /// Adds parts: their exponents, and the elements that these weigh.
+    fn add(&self, loaded: Vec<(Value<'f, f32>, Vec<Value<'f, f32>>)>) {
+        let most = loaded.iter().fold(self.most.get(), |most, (exponent, _)| Real::max(most, *exponent));
+        let base = base(most);
+        self.scale(weight(self.most.get(), base));
+        self.most.set(most);
+        for (exponent, elements) in loaded {
+            let weight = weight(exponent, base);
+            self.total.set(self.total.get() + weight);
+            for (value, element) in self.values.iter().zip(elements) {
+                value.set(element.mul_add(weight, value.get()));
+            }
+        }
+    }
+
+    /// Adds up those of all groups of lanes, in each lane. Returns what exponents are relative to then.
+    fn of_groups(&self, of: Pieces) -> Value<'f, f32> {
+        let f = self.most.get().builder();
+        let masks = || [16, 8, 4, 2, 1].into_iter().filter(|mask| mask * of.groups >= 32);
+        let most = masks().fold(self.most.get(), |most, mask| Real::max(most, f.shuffle_xor(most, mask)));
+        let base = base(most);
+        self.scale(weight(self.most.get(), base));
+        for sum in self.values.iter().chain([&self.total]) {
+            masks().for_each(|mask| sum.set(sum.get() + f.shuffle_xor(sum.get(), mask)));
+        }
+        base
     }
 }

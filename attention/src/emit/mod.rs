@@ -17,7 +17,7 @@ use collective::skeleton::Cta;
 use ptx::{Builder, Value, Var};
 
 #[cfg(feature = "records")]
-pub(crate) use self::merge::{TOGETHER, columns_of_lane};
+pub(crate) use self::merge::Pieces;
 pub(crate) use self::store::slab;
 use self::walk::Walk;
 use crate::factors::DeviceFactors;

@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 
 use super::{AttentionPlan, LatentPlan, NarrowPlan, Tiles, of_bytes, refused};
 use crate::error::AttentionError;
-use crate::spec::{AttentionSpec, Order};
+use crate::spec::{AttentionSpec, Order, Parts};
 
 /// Warps that convert.
 pub(crate) const CONVERTERS: u32 = 3;
@@ -15,6 +15,13 @@ const MOST_NARROW: [u32; 2] = [8, 2];
 
 /// Most blocks of K, and of V, that are planned if the spec leaves the number open.
 const MOST_STAGES: u32 = 4;
+
+/// Bytes of small blocks of a part of the keys that are loaded at the same time, and most bytes of such a block: one query reads a long cache
+/// once, and if more is asked for, all of it comes late. On an H200, blocks of 64 keys (`1x12/2x1x27824`, `4x64/8x1x3824`, `1x40/8x1x47122`)
+/// took 12.6, 20.6 and 49.6 us with 64 KB, 12.8, 20.7 and 49.7 with 96, and 13.1, 21.1 and 50.3 with 144; blocks of 48 with 48 KB 12.9, 21.2
+/// and 51.0; and blocks of 96 with 96 KB 12.9, 20.9 and 49.1, with 168 KB 13.3, 21.1 and 50.2.
+const IN_FLIGHT: u32 = 64 << 10;
+const SMALL: u32 = 48 << 10;
 
 impl NarrowPlan {
     /// The blocks as they are in memory, whose rings have no place yet; `None` if none are converted. `dv` are the columns of V.
@@ -84,6 +91,18 @@ impl<'s> Rings<'s> {
         self.k.need(1) + self.v.need(1)
     }
 
+    /// Bytes of a block of K and of V without mbarriers.
+    fn block_bytes(&self) -> u32 {
+        self.k.stage_bytes + self.v.stage_bytes
+    }
+
+    /// Whether blocks are small, and those of parts of keys of 64 queries, or of one with the heads that share keys.
+    fn reads_once(&self) -> bool {
+        let AttentionSpec { parts, pages, tile: [rows, _], .. } = *self.spec;
+        let small = rows == 64 && self.block_bytes() <= SMALL;
+        small && parts != Parts::One && pages.is_none() && self.narrow.is_none() && !self.spec.is_latent()
+    }
+
     /// Bytes of a block of K and of V before they are converted; 0 if none are.
     fn one_narrow(&self) -> u32 {
         self.narrow.map_or(0, |[k, v]| k.need(1) + v.need(1))
@@ -97,6 +116,7 @@ impl<'s> Rings<'s> {
             // Converted blocks are multiplied at once; those that are loaded hide the latency.
             None if self.narrow.is_some() => 2,
             None if self.spec.is_latent() => LatentPlan::STAGES,
+            None if self.reads_once() => IN_FLIGHT.div_ceil(self.block_bytes()).clamp(2, MOST_STAGES),
             // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
             None if two_q + 2 * each <= have => ((have - two_q) / each).min(MOST_STAGES),
             None => 2,
@@ -128,7 +148,7 @@ impl<'s> Rings<'s> {
         };
         // One block of K more, if that fits: it is needed before the values of the block before it.
         let need = self.q.need(queries) + stages * each + in_flight * one + self.k.need(1);
-        let more = spec.stages.is_none() && spec.cache.is_none() && need <= have;
+        let more = spec.stages.is_none() && spec.cache.is_none() && !self.reads_once() && need <= have;
         let k_stages = if more { stages + 1 } else { stages };
         let v_stages = if spec.is_latent() { 0 } else { stages };
         [queries, k_stages, v_stages, if bytes { 0 } else { in_flight }, in_flight]

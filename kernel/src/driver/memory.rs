@@ -44,6 +44,11 @@ impl DeviceMemory {
         self.0.bytes
     }
 
+    /// Whether it is memory of a context.
+    pub(super) fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.0.context, context)
+    }
+
     /// What a graph keeps of it.
     pub(super) fn held(&self) -> Held {
         Arc::clone(&self.0) as Held

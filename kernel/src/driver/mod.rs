@@ -68,6 +68,7 @@
 
 mod call;
 mod calls;
+mod captured;
 mod card;
 mod chooser;
 mod context;
@@ -95,6 +96,7 @@ pub mod tune;
 mod typed;
 mod workspaces;
 
+pub use captured::Capture;
 pub use chooser::{Activation, Chooser, GemmDesc};
 #[cfg(feature = "cudarc")]
 pub use chooser::{RowMajorProducts, matmul};

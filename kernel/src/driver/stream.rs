@@ -2,11 +2,12 @@
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::any::Any;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
 use core::ptr;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use super::captured::Capture;
 use super::context::{Context, Current, lock};
 use super::sys::{CAPTURE_THREAD_LOCAL, NON_BLOCKING, RawEvent, RawGraph, RawStream};
 use crate::error::EngineError;
@@ -175,11 +176,15 @@ impl StreamRef<'_> {
 
     /// Whether the stream is being captured into a graph.
     pub(super) fn is_captured(self, current: &Current<'_>) -> Result<bool, EngineError> {
-        let mut status: c_int = 0;
-        // SAFETY: the stream is alive, and one number is written.
-        let result = unsafe { (current.functions().stream_capturing)(self.raw, &mut status) };
-        current.context().check("cuStreamIsCapturing", result)?;
-        Ok(status != 0)
+        Ok(Capture::of(self, current)?.is_some())
+    }
+
+    /// The capture of the stream, which is one of a context; `None` if it is not being captured.
+    ///
+    /// # Errors
+    /// A driver error.
+    pub fn capture(self, context: &Context) -> Result<Option<Capture>, EngineError> {
+        Capture::of(self, &context.bind()?)
     }
 
     /// While the stream is being captured, keeps what a launch needs as long as the graph may be replayed.

@@ -25,6 +25,8 @@ pub(super) type RawModule = *mut c_void;
 pub(super) type RawFunction = *mut c_void;
 /// `CUgraph`.
 pub(super) type RawGraph = *mut c_void;
+/// `CUuserObject`.
+pub(super) type RawUserObject = *mut c_void;
 /// `CUgraphExec`.
 pub(super) type RawGraphExec = *mut c_void;
 
@@ -79,6 +81,12 @@ pub(super) mod jit {
 pub(super) const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
 pub(super) const CAPTURE_THREAD_LOCAL: c_int = 1;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+pub(super) const CAPTURE_RELAXED: c_int = 2;
+/// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, the only way there is.
+pub(super) const NO_DESTRUCTOR_SYNC: c_uint = 1;
+/// `CU_GRAPH_USER_OBJECT_MOVE`: the graph takes the caller's reference.
+pub(super) const USER_OBJECT_MOVE: c_uint = 1;
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 pub(super) const AUTO_FREE_ON_LAUNCH: u64 = 1;
 
@@ -168,7 +176,14 @@ functions! {
     stream_create = "cuStreamCreate" (*mut RawStream, c_uint);
     stream_destroy = "cuStreamDestroy_v2" (RawStream);
     stream_synchronize = "cuStreamSynchronize" (RawStream);
-    stream_capturing = "cuStreamIsCapturing" (RawStream, *mut c_int);
+    capture_info = "cuStreamGetCaptureInfo_v2" (
+        RawStream, *mut c_int, *mut u64, *mut RawGraph, *mut *const c_void, *mut usize
+    );
+    capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_int);
+    user_object = "cuUserObjectCreate" (
+        *mut RawUserObject, *mut c_void, unsafe extern "C" fn(*mut c_void), c_uint, c_uint
+    );
+    graph_retain = "cuGraphRetainUserObject" (RawGraph, RawUserObject, c_uint, c_uint);
     capture_begin = "cuStreamBeginCapture_v2" (RawStream, c_int);
     capture_end = "cuStreamEndCapture" (RawStream, *mut RawGraph);
     graph_instantiate = "cuGraphInstantiateWithFlags" (*mut RawGraphExec, RawGraph, u64);

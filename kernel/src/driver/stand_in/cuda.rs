@@ -17,6 +17,10 @@ struct State {
     /// Functions that each graph launches, by the graph's handle.
     graphs: BTreeMap<usize, Vec<usize>>,
     captured: Option<Vec<usize>>,
+    /// Captures that have begun.
+    captures: u64,
+    /// Handles of user objects, with what is called when they are gone.
+    objects: Vec<(usize, usize, unsafe extern "C" fn(usize))>,
     handles: usize,
     fault: c_int,
     /// Names of functions by handle, and the function that was launched last.
@@ -29,6 +33,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     modules: BTreeSet::new(),
     graphs: BTreeMap::new(),
     captured: None,
+    captures: 0,
+    objects: Vec::new(),
     handles: 0x1000,
     fault: 0,
     names: BTreeMap::new(),
@@ -37,6 +43,7 @@ static STATE: Mutex<State> = Mutex::new(State {
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
+    static MODE: Cell<c_int> = const { Cell::new(0) };
 }
 
 const INVALID: c_int = 1;
@@ -66,7 +73,8 @@ fn alive(run: impl FnOnce(&mut State) -> c_int) -> c_int {
 /// The same for what cannot be done while a stream is captured.
 fn uncaptured(run: impl FnOnce(&mut State) -> c_int) -> c_int {
     alive(|state| {
-        if state.captured.is_none() {
+        // In the relaxed mode, a thread may do so.
+        if state.captured.is_none() || MODE.get() == 2 {
             return run(state);
         }
         note("in a capture");
@@ -176,13 +184,49 @@ pub extern "C" fn cuStreamSynchronize(_: usize) -> c_int {
     uncaptured(|_| 0)
 }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamIsCapturing(_: usize, status: *mut c_int) -> c_int {
-    alive(|state| unsafe { put(status, state.captured.is_some().into()) })
+pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
+    _: usize,
+    status: *mut c_int,
+    number: *mut u64,
+    graph: *mut usize,
+    _: usize,
+    _: usize,
+) -> c_int {
+    alive(|state| unsafe {
+        put(number, state.captures);
+        put(graph, 0x7000);
+        put(status, state.captured.is_some().into())
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
+    unsafe { put(mode, MODE.replace(*mode)) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuUserObjectCreate(
+    object: *mut usize,
+    of: usize,
+    gone: unsafe extern "C" fn(usize),
+    _: c_uint,
+    _: c_uint,
+) -> c_int {
+    alive(|state| {
+        let made = handle(state);
+        state.objects.push((made, of, gone));
+        unsafe { put(object, made) }
+    })
+}
+/// There is one graph whose objects are kept: the one that is destroyed next.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphRetainUserObject(graph: usize, object: usize, _: c_uint, _: c_uint) -> c_int {
+    let known = |state: &State| state.objects.iter().any(|(made, ..)| *made == object);
+    alive(|state| if graph == 0x7000 && known(state) { 0 } else { INVALID })
 }
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamBeginCapture_v2(_: usize, _: c_int) -> c_int {
     alive(|state| {
         state.captured = Some(Vec::new());
+        state.captures += 1;
         0
     })
 }
@@ -202,7 +246,12 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut usize, graph: us
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphDestroy(graph: usize) -> c_int {
     note("graph destroyed");
-    STATE.lock().unwrap().graphs.remove(&graph);
+    let objects = {
+        let mut state = STATE.lock().unwrap();
+        state.graphs.remove(&graph);
+        std::mem::take(&mut state.objects)
+    };
+    objects.into_iter().for_each(|(_, of, gone)| unsafe { gone(of) });
     0
 }
 #[cfg(not(lacks_graphs))]
