@@ -37,6 +37,8 @@ impl Shortlist {
     const TOGETHER: u32 = 128;
     /// Numbers of keys that have one choice: of these, a kernel has as many blocks for each.
     const EQUAL: u32 = 16;
+    /// Up to so many keys, half as many have one choice: some keys more or fewer are a part of a short call.
+    const SHORT: u32 = 256;
     /// So few keys that each counts.
     const FEW: u32 = 16;
 
@@ -62,9 +64,10 @@ impl Shortlist {
     fn equal(request: &AttentionRequest) -> AttentionRequest {
         let AttentionProblem { queries, keys, .. } = request.problem;
         let few = queries.saturating_mul(4).max(Self::FEW);
-        match keys.checked_next_multiple_of(Self::EQUAL) {
-            Some(most) if queries <= Self::EQUAL && most.saturating_sub(Self::EQUAL) >= few => {
-                with_keys(request, most - Self::EQUAL / 2)
+        let together = if keys > Self::SHORT { Self::EQUAL } else { Self::EQUAL / 2 };
+        match keys.checked_next_multiple_of(together) {
+            Some(most) if queries <= Self::EQUAL && most.saturating_sub(together) >= few => {
+                with_keys(request, most - together / 2)
             }
             _ => *request,
         }
@@ -88,7 +91,7 @@ impl Shortlist {
     }
 
     /// The kernel for a request, from a list for it and for those like it. Lists and choices are kept, so that a cache that grows with each
-    /// token has a new choice every 16 keys, and a new list every 128 or more.
+    /// token has a new choice every 16 keys, or 8 while it is short, and a new list every 128 or more.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -195,8 +198,7 @@ mod tests {
             assert_eq!(Shortlist::like(&other).problem.keys, most);
             let found = found.best(&request, &machine).expect("one computes it");
             let chosen = Attention::first(&request, &machine).expect("one computes it");
-            // Up to 8 keys more or fewer are a part of a short call.
-            for (found, most) in [(&found, 1.005), (&chosen, 1.015)] {
+            for (found, most) in [(&found, 1.005), (&chosen, 1.01)] {
                 let ratio = found.microseconds / wanted.microseconds;
                 assert!((1.0..most).contains(&ratio), "{}: {ratio}", Attention::problem(&request));
             }

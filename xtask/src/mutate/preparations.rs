@@ -98,7 +98,7 @@ const BACKWARD: [(&str, &[Step]); 5] = [
     ("d=64 tile=128x128 deterministic=on", &[Step::Main]),
     ("d=256 tile=64x64", &[Step::Main]),
     ("d=64 tile=128x128 mask=causal split=2", &[Step::Main]),
-    ("d=64 tile=128x128 mask=causal apart=1", &[Step::Main]),
+    ("d=64 tile=128x128 apart=1", &[Step::Main]),
 ];
 
 /// Programs of attention's backward pass. A tile of queries sees two blocks of keys at most: more have sums of dQ that depend on the
@@ -121,8 +121,12 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             call.workspace = Some(Buffer::new(0, kernel.workspace(&forward.problem, &forward.packed)));
             Some((call, Vec::new()))
         };
-        // Of two heads for each CTA, more tiles than any ring has stages.
-        let of_two = if deterministic { 3 } else { 2 };
+        // Of two heads for each CTA, or of one, more tiles than any ring has stages.
+        let of_two = match (deterministic, apart) {
+            (true, _) => 3,
+            (false, 0) => 2,
+            (false, _) => 4,
+        };
         let problems =
             [[1, 1, rows - 8, 40], [2 * split, 1, of_two * rows - 8, 2 * block - 8], [1, 1, 5 * rows, block]];
         let calls = problems.into_iter().map(call).collect::<Option<_>>()?;
