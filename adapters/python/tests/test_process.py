@@ -112,7 +112,7 @@ LONG = """
 import falchion, numpy as np, signal, sys
 # Whoever runs the tests in the background ignores it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-a = np.ones((1024, 8192), np.float16)
+a = np.ones((2048, 16384), np.float16)
 print("ready", flush=True)
 try:
     {call}
