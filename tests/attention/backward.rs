@@ -261,6 +261,12 @@ fn specs() {
             "split, the CTAs that share the queries of a block of keys, is 3, 1, 2, 4 or 8 was needed",
         ),
         (
+            "apart=65",
+            "apart, the CTAs that add up dK and dV of a head in memory, is 65, a number up to 64 was needed",
+        ),
+        ("apart=many", "`apart=many`: 0, or a number of CTAs was needed"),
+        ("whole=most", "`whole=most`: a number of heads of keys was needed"),
+        (
             "split=2 apart=1",
             "apart, the CTAs that add up dK and dV of a head in memory, beside clusters that share queries, is 1, 0 was needed",
         ),

@@ -149,7 +149,7 @@ impl AttentionBackward {
                 let mut first = 0;
                 while first < heads {
                     let together = if first == last { heads - first } else { section };
-                    blocks.iter().for_each(|&cycles| loads.add(together * ctas, cycles));
+                    blocks.iter().for_each(|&cycles| loads.add(together.saturating_mul(ctas), cycles));
                     first += together;
                 }
             }

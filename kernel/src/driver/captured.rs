@@ -11,7 +11,8 @@ use super::stream::{Stream, StreamRef};
 use super::sys::{CAPTURE_RELAXED, NO_DESTRUCTOR_SYNC, RawGraph, USER_OBJECT_MOVE};
 use crate::error::EngineError;
 
-/// Memory of graphs that are gone. When the driver says that one is, memory cannot be freed, so later graphs get it.
+/// Memory of graphs that are gone. When the driver says that one is, memory cannot be freed, so the next graph gets it, or the next call outside
+/// of a capture frees it.
 static FREE: Mutex<Vec<DeviceMemory>> = Mutex::new(Vec::new());
 
 /// A capture of a stream that is not over.
@@ -31,6 +32,14 @@ impl Capture {
             info(stream.raw(), &mut status, &mut number, &mut graph, ptr::null_mut(), ptr::null_mut())
         };
         current.context().check("cuStreamGetCaptureInfo", result)?;
+        if status == 0 {
+            let gone = core::mem::take(&mut *lock(&FREE));
+            if !gone.is_empty() {
+                // Another stream may be captured.
+                let _relaxed = Relaxed::new(current)?;
+                drop(gone);
+            }
+        }
         Ok((status != 0).then_some(Self { number, graph }))
     }
 

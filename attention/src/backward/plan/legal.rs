@@ -9,6 +9,9 @@ use crate::plan::{head_of_values, refused, sixteen_bits};
 /// Registers of a consumer apart from accumulators and operands.
 const WORKING: u32 = 13;
 
+/// Most CTAs that share a head of queries.
+const MOST_APART: u32 = 64;
+
 /// Elements of a head in shared memory.
 fn padded(d: u32) -> u32 {
     d.next_multiple_of(64)
@@ -62,6 +65,10 @@ pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionE
     }
     if !matches!(spec.split, 1 | 2 | 4 | 8) {
         return Err(refused(super::SPLIT, spec.split, "1, 2, 4 or 8"));
+    }
+    if spec.apart > MOST_APART {
+        let what = "apart, the CTAs that add up dK and dV of a head in memory,";
+        return Err(refused(what, spec.apart, "a number up to 64"));
     }
     if spec.apart > 0 && spec.split > 1 {
         let what =
