@@ -215,7 +215,7 @@ impl Attention {
         let warps = all.min(sms) * f64::from(plan.cta.consumers * 4);
         let of = Pieces::of(plan.spec.parts, dv);
         let pieces = rows_of_o * f64::from(of.of_row(dv));
-        let steps = (pieces / warps.max(1.0)).ceil() * (divided / f64::from(of.of_step())).ceil();
+        let steps = of.steps((pieces / warps.max(1.0)).ceil(), divided);
         match plan.spec.parts {
             Parts::One => (0.0, 0.0),
             Parts::Count(_) | Parts::Keys(_) => {

@@ -65,17 +65,57 @@ pub struct AttentionBackward {
     step: Option<Step>,
 }
 
+/// Which CTAs of the main program store zeros for the sums of which tiles of dQ, among heads whose blocks are computed in the same way: the first
+/// one those of the `each` tiles that follow `before`, which the first program stores, and so on. A CTA is as many CTAs ahead of those
+/// that need its zeros as the blocks of a section of heads have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    each: u32,
+    before: u32,
+    /// All tiles.
+    count: u32,
+}
+
+impl Ahead {
+    /// The names of its numbers, and of those of heads of keys that are computed whole, if others are not.
+    pub(super) const NAMES: [[&'static str; 3]; 2] =
+        [["zeros", "zeros_before", "zeros_of"], ["whole_zeros", "whole_zeros_before", "whole_zeros_of"]];
+
+    /// Of `count` tiles, to which `ctas` CTAs add, those of a section being `section` at most.
+    fn of(count: u32, ctas: u64, section: u64) -> Self {
+        let least = |number: u64| u32::try_from(number.min(count.into())).unwrap_or(count);
+        let each = u64::from(count).div_ceil(ctas.max(1));
+        // Without any CTA, there are sums nevertheless.
+        let before = if ctas == 0 { count.into() } else { each.saturating_mul(section) };
+        Self { each: least(each), before: least(before), count }
+    }
+
+    fn state(self, names: [&'static str; 3], visit: &mut dyn Visit) {
+        let numbers = [self.each, self.before, self.count];
+        names.into_iter().zip(numbers).for_each(|(name, number)| visit.number(name, Some(number)));
+    }
+}
+
 /// Where the parts of the workspace are, and the extents that place them.
 struct Passed {
-    /// Bytes before the exponents, the row sums, the sums of dQ, those of dK and dV, the counts of CTAs that add to them, and the counts of adds to dQ.
-    offsets: [u64; 6],
+    /// Bytes before the exponents, the row sums, the sums of dQ, those of dK and dV, the counts of CTAs that add to them, those of tiles of each head
+    /// whose sums are zero, and the counts of adds to dQ.
+    offsets: [u64; 7],
     /// Tiles of queries, and blocks of keys, of a head.
     across: u32,
     blocks: u32,
-    /// Blocks of all heads of keys of which heads of queries are apart.
-    counted: u64,
+    /// Zeros of the heads of keys of which heads of queries are apart, or of all; and of those that are computed whole beside them.
+    ahead: [Ahead; 2],
     /// Bytes of all parts.
     bytes: u64,
+}
+
+impl Passed {
+    /// Words of all counts that are zero at first, which follow each other.
+    fn words_of_counts(&self) -> u64 {
+        let [.., arrived, _, added] = self.offsets;
+        (added - arrived) / u64::from(emit::COUNT)
+    }
 }
 
 impl AttentionBackward {
@@ -166,13 +206,32 @@ impl AttentionBackward {
         let mut at = 0u64;
         let sums = tiles.saturating_mul(plan.sum_bytes().into());
         let key_sums = counted.saturating_mul(plan.block_sum_bytes().into());
-        let arrived = counted.saturating_mul(ARRIVED.into()).next_multiple_of(16);
-        let offsets = [lines, lines, sums, key_sums, arrived, counts].map(|bytes| {
+        let arrived = counted.saturating_mul(ARRIVED.into());
+        let zeroed = if plan.zeros_ahead() { u64::from(sequences.saturating_mul(heads)) * u64::from(emit::COUNT) } else { 0 };
+        let zeroed = (arrived + zeroed).next_multiple_of(16) - arrived;
+        let offsets = [lines, lines, sums, key_sums, arrived, zeroed, counts].map(|bytes| {
             let offset = at;
             at = at.saturating_add(bytes);
             offset
         });
-        Passed { offsets, across, blocks, counted, bytes: at }
+        let share = heads.checked_div(shared).unwrap_or(1);
+        let ahead = self.ahead(sequences.saturating_mul(shared), share, [across, blocks]);
+        Passed { offsets, across, blocks, ahead, bytes: at }
+    }
+
+    /// Which zeros CTAs store, of so many heads of keys of all sequences.
+    fn ahead(&self, all: u32, share: u32, [across, blocks]: [u32; 2]) -> [Ahead; 2] {
+        let BackwardSpec { split, apart, .. } = self.plan.spec;
+        let [whole, of_apart] = self.heads_of_keys(all);
+        // Heads that follow each other, of so many heads of queries, each block of which has so many CTAs.
+        let group = |heads: u32, share: u32, ctas: u32| {
+            let [_, last] = self.sections([heads, blocks]);
+            let of_block = u64::from(blocks) * u64::from(ctas);
+            let tiles = heads.saturating_mul(share).saturating_mul(across);
+            Ahead::of(tiles, u64::from(heads) * of_block, u64::from(heads - last) * of_block)
+        };
+        let whole = group(whole, share, split);
+        if apart == 0 { [whole, Ahead::default()] } else { [group(of_apart.saturating_mul(share), 1, apart), whole] }
     }
 
     /// Extents `(batch, heads, rows)` of tensors with rows of queries and of keys. Packed sequences are one.
@@ -224,7 +283,8 @@ impl AttentionBackward {
     /// CTAs of a call: one per tile of queries; a cluster per block of keys, or some for each head that shares it.
     fn ctas(&self, step: Step, BackwardCall { forward, .. }: &BackwardCall) -> u64 {
         let [of_queries, of_keys] = self.extents(&forward.problem, &forward.packed);
-        let Passed { across, blocks, counted, .. } = self.passed(&forward.problem, &forward.packed);
+        let passed = self.passed(&forward.problem, &forward.packed);
+        let Passed { across, blocks, .. } = passed;
         let ([sequences, heads, rows], tiles) = match step {
             Step::Main => (of_keys, blocks),
             Step::Prepare | Step::Finish => (of_queries, across),
@@ -238,8 +298,8 @@ impl AttentionBackward {
         let share = forward.problem.heads[0].checked_div(forward.problem.heads[1]).unwrap_or(1);
         let ctas = u64::from(if step == Step::Main { self.plan.cta.cluster } else { 1 });
         let of_apart = u64::from(share).saturating_mul(self.plan.spec.apart.into());
-        // Counts of blocks are prepared without any queries, too.
-        let least = if step == Step::Prepare { counted.min(1) } else { 0 };
+        // Counts are prepared without any queries, too.
+        let least = if step == Step::Prepare { passed.words_of_counts().min(1) } else { 0 };
         let of_head =
             of_head.saturating_mul(whole.saturating_mul(ctas).saturating_add(apart.saturating_mul(of_apart)));
         of_head.max(least)
@@ -388,13 +448,15 @@ impl AttentionBackward {
     /// States the parameters after those of tensors.
     fn state(&self, step: Step, call: &BackwardCall, visit: &mut dyn Visit) {
         let AttentionCall { problem, packed, .. } = &call.forward;
+        let passed = self.passed(problem, packed);
+        let words_of_counts = passed.words_of_counts();
         let Passed {
-            offsets: [exponents, row_sums, dq_sums, key_sums, arrived, added],
+            offsets: [exponents, row_sums, dq_sums, key_sums, arrived, zeroed, added],
             across,
             blocks,
-            counted,
+            ahead,
             ..
-        } = self.passed(problem, packed);
+        } = passed;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
         let is_main = step == Step::Main;
         let [_, [sequences, ..]] = self.extents(problem, packed);
@@ -411,13 +473,20 @@ impl AttentionBackward {
         if self.plan.spec.deterministic {
             visit.address_in("added", WORKSPACE, added);
         }
-        if self.plan.spec.apart > 0 && step != Step::Finish {
-            visit.address_in("arrived", WORKSPACE, arrived);
-            if is_main {
-                visit.address_in("key_sums", WORKSPACE, key_sums);
-            } else {
-                visit.number("blocks_apart", u32::try_from(counted).ok());
+        if self.plan.zeros_ahead() && step != Step::Finish {
+            for (of, names) in ahead.into_iter().zip(Ahead::NAMES).take(1 + usize::from(self.plan.spec.whole > 0)) {
+                of.state(names, visit);
             }
+            if is_main {
+                visit.address_in("zeroed", WORKSPACE, zeroed);
+            } else {
+                visit.address_in("counts", WORKSPACE, arrived);
+                visit.number("words_of_counts", u32::try_from(words_of_counts).ok());
+            }
+        }
+        if self.plan.spec.apart > 0 && is_main {
+            visit.address_in("arrived", WORKSPACE, arrived);
+            visit.address_in("key_sums", WORKSPACE, key_sums);
         }
         if self.plan.is_packed() && is_main {
             packed.state(batch, true, visit);

@@ -187,6 +187,11 @@ impl BackwardPlan {
         self.spec.lengths == Lengths::Packed
     }
 
+    /// Whether CTAs store zeros for the sums of dQ to which later ones add. In a fixed order the first block stores its sums.
+    pub(super) const fn zeros_ahead(&self) -> bool {
+        !self.spec.deterministic
+    }
+
     /// Bytes of the sums of dK and dV of a block of keys.
     pub fn block_sum_bytes(&self) -> u32 {
         let [wide_k, wide_v] = self.wide;

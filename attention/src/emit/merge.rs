@@ -24,6 +24,8 @@ pub(crate) struct Pieces {
     own: u32,
     /// Parts that a lane loads in a step.
     together: u32,
+    /// Pieces that a warp merges at the same time.
+    at_once: u32,
 }
 
 impl Pieces {
@@ -31,7 +33,13 @@ impl Pieces {
     pub(crate) fn of(parts: spec::Parts, dv: u32) -> Self {
         let [groups, together] = if parts.are_many() { [8, 16] } else { [2, 8] };
         let own = [4, 2].into_iter().find(|own| dv.is_multiple_of(own * 32 / groups)).unwrap_or(1);
-        Self { groups, own, together }
+        Self { groups, own, together, at_once: 1 }
+    }
+
+    /// The same of some parts, fewer than a lane can load: those of several pieces are loaded together.
+    pub(crate) fn few(self) -> Option<Self> {
+        let [together, at_once] = [2, 4];
+        (together * at_once == self.together).then_some(Self { together, at_once, ..self })
     }
 
     /// Pieces of a row with `dv` columns.
@@ -43,6 +51,23 @@ impl Pieces {
     pub(crate) const fn of_step(self) -> u32 {
         self.groups * self.together
     }
+
+    /// Steps of a warp that merges this number of pieces of so many parts.
+    pub(crate) fn steps(self, pieces: f64, parts: f64) -> f64 {
+        let own = self.few().filter(|few| parts <= f64::from(few.of_step())).unwrap_or(self);
+        (pieces / f64::from(own.at_once)).ceil() * (parts / f64::from(own.of_step())).ceil()
+    }
+}
+
+/// A piece of a row that a warp merges.
+struct Place<'f> {
+    /// Whether there is one. If not, it is some other one, which is not stored.
+    exists: Value<'f, bool>,
+    /// Its query, and head.
+    of: [Value<'f, u32>; 2],
+    /// Its row, in the order of the log-sum-exp, and the lane's first column of it.
+    line: Value<'f, u64>,
+    column: Value<'f, u32>,
 }
 
 /// A warp's share of the tiles that are merged.
@@ -128,43 +153,68 @@ impl<'f> Kernel<'_, 'f> {
                         f.atomic(AtomicOp::Inc, counter, last, (AtomicSem::Relaxed, Scope::Gpu));
                     });
                     f.warp_sync();
-                    let piece = f.variable(first);
-                    f.while_(
-                        || piece.get().less_than(pieces),
-                        || {
-                            let [at, head] = self.query(&unit, piece.get() / of_row);
-                            f.if_(at.less_than(unit.lengths[0]), || {
-                                let of = (lane, piece.get() % of_row);
-                                self.merge_piece(own, &unit, (part, parts), of, [at, head]);
-                            });
-                            piece.set(piece.get() + step);
-                        },
-                    );
+                    let merge = |of: Pieces| {
+                        let piece = f.variable(first);
+                        f.while_(
+                            || piece.get().less_than(pieces),
+                            || {
+                                let place = |i| self.place_of(of, &unit, (piece.get() + step * i, pieces), lane);
+                                let places: Vec<_> = (0..of.at_once).map(place).collect();
+                                self.merge_pieces(of, &unit, (part, parts), lane, &places);
+                                piece.set(piece.get() + step * of.at_once);
+                            },
+                        );
+                    };
+                    match own.few() {
+                        None => merge(own),
+                        Some(few) => {
+                            f.if_else(part.count.at_most(few.of_step()), || merge(few), || merge(own));
+                        }
+                    }
                 });
                 tile.set(tile.get() + f.special(Special::GridX) / sharing);
             },
         );
     }
 
-    /// Emitted for a warp: merges the parts of a piece of a row.
-    fn merge_piece(
+    /// The place of a piece, of so many of a tile.
+    fn place_of(
+        &self,
+        of: Pieces,
+        unit: &QueryTile<'f>,
+        (piece, pieces): (Value<'f, u32>, Value<'f, u32>),
+        lane: Value<'f, u32>,
+    ) -> Place<'f> {
+        let (of_row, lanes) = (of.of_row(self.plan.spec.head[1]), 32 / of.groups);
+        let own = piece.min(pieces - 1);
+        let [at, head] = self.query(unit, own / of_row);
+        let exists = piece.less_than(pieces) & at.less_than(unit.lengths[0]);
+        let at = at.min(unit.lengths[0] - 1);
+        Place {
+            exists,
+            of: [at, head],
+            line: self.rows_before(unit, head) + at.cast::<u64>(),
+            column: (own % of_row * lanes + lane % lanes) * of.own,
+        }
+    }
+
+    /// Emitted for a warp: merges the parts of some pieces of rows.
+    fn merge_pieces(
         &self,
         of: Pieces,
         unit: &QueryTile<'f>,
         (part, parts): (Part<'f>, Parts<'f>),
-        (lane, piece): (Value<'f, u32>, Value<'f, u32>),
-        [at, head]: [Value<'f, u32>; 2],
+        lane: Value<'f, u32>,
+        places: &[Place<'f>],
     ) {
         let (f, AttentionSpec { output, .. }) = (self.f, self.plan.spec);
-        let line = self.rows_before(unit, head) + at.cast::<u64>();
-        let lanes = 32 / of.groups;
-        let (group, column) = (lane / lanes, (piece * lanes + lane % lanes) * of.own);
-        let sum = Merged::new(f, of);
+        let group = lane / (32 / of.groups);
+        let sums: Vec<_> = places.iter().map(|_| Merged::new(f, of)).collect();
         let first = f.variable(group);
         f.while_(
             || (first.get() - group).less_than(part.count),
             || {
-                let load = |i: u32| {
+                let load = |&Place { line, column, .. }: &Place<'f>, i: u32| {
                     let number = first.get() + i * of.groups;
                     // After the last part it is loaded again, and has no weight.
                     let (there, number) = (number.less_than(part.count), number.min(part.count - 1));
@@ -178,32 +228,36 @@ impl<'f> Kernel<'_, 'f> {
                     };
                     (exponent, elements)
                 };
-                sum.add((0..of.together).map(load).collect());
+                let of_place = |place| (0..of.together).map(|i| load(place, i)).collect::<Vec<_>>();
+                let loaded: Vec<_> = places.iter().map(of_place).collect();
+                sums.iter().zip(loaded).for_each(|(sum, loaded)| sum.add(loaded));
                 first.set(first.get() + of.of_step());
             },
         );
-        let base = sum.of_groups(of);
-        let (none, total) = (sum.total.get().equals(0.0), sum.total.get());
-        let factor = f.constant(0.0).where_or(none, Fast::divide(f.constant(1.0), total));
         let Output::Direct(o, _) = self.output() else {
             return f.refuse("parts are merged into an O that is stored directly");
         };
-        let row = self.row_of_o(o, unit, [at, head]);
-        let bytes = output.bytes();
-        let target = row + column.mul_wide(bytes);
-        f.if_(group.equals(0), || {
-            for (value, column) in sum.values.iter().zip((0..).step_by(bytes as usize)) {
-                let value = value.get() * factor;
-                let [element, _] = output.unpack(f, output.pack(f, [value, value]));
-                element.store_global(target, column);
-            }
-        });
         let log_sum_exp = f.parameter::<u64>("log_sum_exp");
-        f.if_((piece * 32 + lane).equals(0) & log_sum_exp.differs_from(0), || {
-            let value = Fast::ln(total) + base;
-            let value = f.constant(f32::NEG_INFINITY).where_or(none, value);
-            f.store_global(log_sum_exp + line * 4, 0, [value]);
-        });
+        for (sum, place) in sums.iter().zip(places) {
+            let base = sum.of_groups(of);
+            let (none, total) = (sum.total.get().equals(0.0), sum.total.get());
+            let factor = f.constant(0.0).where_or(none, Fast::divide(f.constant(1.0), total));
+            let bytes = output.bytes();
+            let target = self.row_of_o(o, unit, place.of) + place.column.mul_wide(bytes);
+            f.if_(place.exists & group.equals(0), || {
+                for (value, column) in sum.values.iter().zip((0..).step_by(bytes as usize)) {
+                    let value = value.get() * factor;
+                    let [element, _] = output.unpack(f, output.pack(f, [value, value]));
+                    element.store_global(target, column);
+                }
+            });
+            let is_first = (place.column + group).equals(0);
+            f.if_(place.exists & is_first & log_sum_exp.differs_from(0), || {
+                let value = Fast::ln(total) + base;
+                let value = f.constant(f32::NEG_INFINITY).where_or(none, value);
+                f.store_global(log_sum_exp + place.line * 4, 0, [value]);
+            });
+        }
     }
 }
 

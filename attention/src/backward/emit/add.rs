@@ -29,7 +29,12 @@ impl<'f> Kernel<'_, 'f> {
         // With one stage, the next part needs it. With more, the next part is on its way while this one is read.
         let behind = u32::from(self.plan.rings.dq.stages > 1);
         let order = self.order.map(|Order { turns, done, .. }| (turns.consumer(), done.producer()));
-        self.each_tile(|of| {
+        let await_zeros = |head| {
+            if self.plan.zeros_ahead() {
+                self.await_zeros(head);
+            }
+        };
+        self.each_tile_after(await_zeros, |of| {
             let turn = order.map(|(turns, _)| turns.acquire());
             if turn.is_some() {
                 // Bulk copies are made by the async proxy.

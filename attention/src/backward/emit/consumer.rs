@@ -2,7 +2,7 @@
 
 use collective::pipeline::{Position, Stage};
 use collective::{
-    Consumer, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows, WarpgroupMma,
+    Consumer, CtaPlan, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows, WarpgroupMma,
     store_fours,
 };
 use ptx::{Builder, ProxySpace, Value, Var};
@@ -127,8 +127,10 @@ impl<'f> Kernel<'_, 'f> {
         of.d_v.clear();
         of.d_k.clear();
         self.each_tile(|tile| of.tile(tile));
-        // All consumers have read K.
-        self.meet();
+        if plan.exchange.is_some() {
+            // All consumers have read K.
+            self.meet();
+        }
         self.store(consumer, &[(&of.d_v, of.v, 1), (&of.d_k, of.k, 0)]);
     }
 
@@ -218,32 +220,36 @@ impl<'f> Kernel<'_, 'f> {
         }
     }
 
-    /// Stores what the consumer's registers have.
+    /// Stores what the consumer's registers have. Each consumer reads its rows of V alone, and has done so: while these are stored, the others
+    /// read K.
     fn store_own(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>]) {
         let Self { f, plan, .. } = *self;
         // All tiles have the same slabs.
         let (staged, _) = slab(&plan.tiles.outputs[0], consumer.thread);
         let [row_bytes, _] = plan.tiles.output_slab(&plan.spec);
         let scale = f.parameter("scale");
-        let mut slabs = Vec::new();
-        for &(product, to, i) in gradients {
+        for (place, &(product, to, i)) in gradients.iter().enumerate() {
+            if place > 0 {
+                self.meet();
+            }
             let factor = (i == 0).then_some(scale);
             let rows = packed_rows(f, plan.spec.format, &fragment(f, product, consumer), factor);
             self.fill(consumer, &staged, &plan.tiles.outputs[i], to.address, &rows);
-            for slab in 0..plan.tiles.output_slabs(&plan.spec, i) {
-                slabs.push(Slab {
-                    gradient: i,
-                    slab,
-                    from: to.address + slab * (plan.spec.tile[1] * row_bytes),
-                });
-            }
+            let slabs = (0..plan.tiles.output_slabs(&plan.spec, i)).map(|slab| Slab {
+                gradient: i,
+                slab,
+                from: to.address + slab * (plan.spec.tile[1] * row_bytes),
+            });
+            let slabs: Vec<_> = slabs.collect();
+            f.fence_proxy_async(ProxySpace::Shared);
+            f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128);
+            self.store_slabs(consumer, &slabs);
         }
-        f.fence_proxy_async(ProxySpace::Shared);
-        self.meet();
-        self.store_slabs(consumer, &slabs);
+        // The grid's end makes them visible.
+        f.if_(consumer.thread.equals(0), || f.bulk_wait(0, true));
     }
 
-    /// Stores the consumer's rows of slabs, which its threads have written.
+    /// Starts to store the consumer's rows of slabs, which its threads have written.
     pub(super) fn store_slabs(&self, consumer: Consumer<'f>, slabs: &[Slab<'f>]) {
         let Self { f, plan, .. } = *self;
         let Consumer { thread, part, .. } = consumer;
@@ -258,8 +264,6 @@ impl<'f> Kernel<'_, 'f> {
                 f.tensor_store(f.parameter(["dk_map", "dv_map"][gradient]), own, place.map(Value::cast));
             }
             f.bulk_commit();
-            // The grid's end makes them visible.
-            f.bulk_wait(0, true);
         });
     }
 }

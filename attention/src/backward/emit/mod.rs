@@ -7,6 +7,7 @@ mod ends;
 mod exchange;
 mod pair;
 mod parts;
+mod zeros;
 
 use collective::heads::DeviceLengths;
 use collective::pipeline::{Position, Ring, Stage};
@@ -17,6 +18,7 @@ use ptx::{Builder, BulkLoad, Special, Value, Var};
 use add::Order;
 pub(super) use ends::{DO, DQ, PREPARE_THREADS, finish, finish_bytes, prepare};
 use parts::Parts;
+pub(super) use zeros::COUNT;
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
 use super::spec::BackwardSpec;
@@ -145,6 +147,11 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
             [turns, done].iter().for_each(Ring::initialise);
         }
     });
+    let store_zeros = || {
+        if plan.zeros_ahead() {
+            f.if_(f.warp_index().equals(3), || kernel.store_zeros());
+        }
+    };
     let produce = || {
         let warp = f.warp_index();
         f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.load()));
@@ -162,7 +169,15 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
         Some(rings) => kernel.consume_pair(rings, warpgroup),
     };
     match kernel.keys.packed {
-        None => cta.roles(produce, consume),
+        None => {
+            cta.roles(
+                || {
+                    produce();
+                    store_zeros();
+                },
+                consume,
+            );
+        }
         Some(PackedBlock { exists, .. }) => {
             let consume = |warpgroup| {
                 f.if_else(
@@ -175,7 +190,14 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
                     },
                 );
             };
-            cta.roles(|| f.if_(exists, produce), consume);
+            cta.roles(
+                || {
+                    f.if_(exists, produce);
+                    // Those of a block that does not exist are needed, too.
+                    store_zeros();
+                },
+                consume,
+            );
         }
     }
 }
@@ -311,6 +333,11 @@ impl<'f> Kernel<'_, 'f> {
     /// stay together when blocks end: each tile is that of all heads, one after the other. Otherwise one head follows the other, which is
     /// 1 to 5 % faster.
     fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
+        self.each_tile_after(|_| {}, body);
+    }
+
+    /// As [`each_tile`](Self::each_tile), and something before the tiles of each head of queries, unless one tile is that of all heads.
+    fn each_tile_after(&self, first: impl FnOnce(Value<'f, u32>), body: impl FnOnce(QueryTile<'f>)) {
         let f = self.f;
         let (share, all) = (f.parameter::<u32>("share"), f.parameter::<u32>("across"));
         let across = self.keys.packed.map(|_| self.keys.lengths[0].div_ceil(self.plan.spec.tile[0]));
@@ -319,20 +346,21 @@ impl<'f> Kernel<'_, 'f> {
         if let Some(BlockApart { heads: [head, count], part: [part, parts], is_whole, .. }) = self.keys.apart
         {
             let left = across - across.min(part);
+            let of_head = |head| {
+                first(head);
+                self.tiles_of_head(head, left, parts, body);
+            };
             return match is_whole {
-                None => self.tiles_of_head(head, left, parts, body),
-                Some(_) => f.repeat(count, |i| self.tiles_of_head(head + i, left, parts, body)),
+                None => of_head(head),
+                Some(_) => f.repeat(count, |i| of_head(head + i)),
             };
         }
         if self.order.is_none() {
             return f.repeat(share, |i| {
                 let turn = if split > 1 { (rank() + i) % split } else { rank() };
-                self.tiles_of_head(
-                    self.keys.head * share + i,
-                    across - across.min(turn),
-                    f.constant(split),
-                    body,
-                );
+                let head = self.keys.head * share + i;
+                first(head);
+                self.tiles_of_head(head, across - across.min(turn), f.constant(split), body);
             });
         }
         let (left, of_head) = (f.variable(across), f.variable(0u32));
