@@ -39,12 +39,13 @@ const TIGHT: f64 = 59.5;
 const ALONE_BLOCK: f64 = 270.0;
 /// Cycles of a tile in addition.
 const TILE: f64 = 1370.0;
-/// More cycles of a tile if there is one stage of Q, so that queries are loaded after the last tile was stored; if a
-/// mask grows, for two consumers and for each further one; and, fewer, if tiles of 16 bits overlap without such a mask. Others
-/// gain nothing.
+/// More cycles of a tile if there is one stage of Q, so that queries are loaded after the last tile was stored; and if a
+/// mask grows, for two consumers and for each further one.
 const ALONE: f64 = 3870.0;
 const MASKED: [f64; 2] = [2400.0, 980.0];
-const OVERLAPPED: f64 = 286.0;
+/// More cycles of a tile if tiles of 16 bits overlap without such a mask: of at most two blocks of keys, of three, and of more. Others gain nothing.
+/// An H200 takes 980 to 1340 more for two blocks (`tile=128x112` at `64x24x207`: 117.9 and 104.5 us), 80 to 440 for three, and up to 570 less for more.
+const OVERLAPPED: [f64; 3] = [1100.0, 230.0, -286.0];
 /// The time of the CTA that is done last over the mean if tiles are drawn, without what it costs to draw them: less than by what is dealt out
 /// evenly, since a CTA whose tiles take less time draws more.
 const DRAWN: f64 = 0.963;
@@ -58,8 +59,11 @@ const CODE: f64 = 11.45;
 
 /// Cycles of a part in addition: its results go to memory, and a counter says that they are there.
 const PART: f64 = 2050.0;
-/// Cycles of a warp to merge some parts of a piece of a row, which it loads together; and bytes per cycle that an SM stores and loads of O.
-const MERGED: [f64; 2] = [491.0, 20.0];
+/// Cycles of a warp to merge some parts of pieces of rows, which it loads together; and bytes per cycle that an SM stores and loads of O, of some
+/// parts and of more. At `8x64/8x8x5100` an H200 takes 49.7 us with two parts and 44.5 without.
+const MERGED: f64 = 491.0;
+const MOVED: [f64; 2] = [6.0, 20.0];
+
 /// Measured over computed cycles, and over the time to copy as many bytes.
 const MEASURED: f64 = 1.06;
 const ONLY_READ: f64 = 0.92;
@@ -130,7 +134,7 @@ impl Attention {
         let all = f64::from(heads / of_query) * tiles * divided;
         let sms = f64::from(machine.multiprocessors);
         let waves = all / sms;
-        let tile = self.tile_cycles(waves);
+        let tile = self.tile_cycles(waves, seen);
         let rows_of_o = f64::from(heads) * f64::from(queries) * f64::from(batch);
         let (part, merged) = self.merging(rows_of_o, (all, divided), sms);
         let rounds = waves.max(1.0);
@@ -193,8 +197,8 @@ impl Attention {
         Seen { tiles, blocks: if tiles > 0.0 { seen / tiles } else { 0.0 }, read }
     }
 
-    /// Cycles of a tile beside its blocks. An SM computes this number of tiles one after the other.
-    fn tile_cycles(&self, waves: f64) -> f64 {
+    /// Cycles of a tile beside its `blocks` blocks. An SM computes this number of tiles one after the other.
+    fn tile_cycles(&self, waves: f64, blocks: f64) -> f64 {
         let plan = self.plan();
         let AttentionSpec { format, tile: [rows, _], mask, .. } = plan.spec;
         let grows = mask == Mask::Causal;
@@ -202,8 +206,13 @@ impl Attention {
         let masked =
             if grows { MASKED[0] + MASKED[1] * (f64::from(rows) / 64.0 - 2.0).max(0.0) } else { 0.0 };
         let overlaps = plan.overlaps && waves > 1.0 && !grows && format.bits() != 8;
-        let overlapped = if overlaps { OVERLAPPED } else { 0.0 };
-        TILE + alone + masked - overlapped
+        let overlapped = match blocks.ceil() {
+            _ if !overlaps => 0.0,
+            ..=2.0 => OVERLAPPED[0],
+            ..=3.0 => OVERLAPPED[1],
+            _ => OVERLAPPED[2],
+        };
+        TILE + alone + masked + overlapped
     }
 
     /// More cycles of each part, and cycles in which all are merged: `all` is the number of parts, `divided` that of one tile.
@@ -219,8 +228,9 @@ impl Attention {
         match plan.spec.parts {
             Parts::One => (0.0, 0.0),
             Parts::Count(_) | Parts::Keys(_) => {
-                let stored = of_o * divided / all.max(1.0) / MERGED[1];
-                (PART + stored, (MERGED[0] * steps).max(of_o * divided / sms / MERGED[1]))
+                let moved = MOVED[usize::from(of.few_serve(divided).is_none())];
+                let stored = of_o * divided / all.max(1.0) / moved;
+                (PART + stored, (MERGED * steps).max(of_o * divided / sms / moved))
             }
         }
     }

@@ -3,7 +3,7 @@
 use kernel::Machine;
 use scheduler::Loads;
 
-use super::kernel::AttentionBackward;
+use super::kernel::{Ahead, AttentionBackward};
 use super::spec::BackwardSpec;
 use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
@@ -17,12 +17,14 @@ const SCORE: f64 = 0.0608;
 const ONE: f64 = 1.57;
 const PAIR: f64 = 1.378;
 const NARROW: f64 = 0.134;
-/// Cycles of a tile of queries, and of a block of keys, in addition, of which two consumers with the same keys take longer to begin and end; and of a
-/// block whose CTAs add up dK and dV, in a cluster or in memory.
+/// Cycles of a tile of queries, and of a block of keys, in addition, of which two consumers with the same keys take longer to begin and end; of a
+/// block whose CTAs add up dK and dV in a cluster; and in memory, of each CTA that has a part of a head's tiles.
 const TILE: f64 = 247.0;
 const BLOCK: [f64; 2] = [10050.0, 17400.0];
-const EXCHANGE: [f64; 2] = [8450.0, 5500.0];
-const ADDED: f64 = 2500.0;
+const EXCHANGE: [f64; 2] = [5500.0, 3500.0];
+const ADDED: f64 = 3500.0;
+/// Tiles of blocks that share queries under a mask, whose CTAs end together, take less time: what they add to is in L2.
+const SHARED: f64 = 0.983;
 /// More cycles of a tile that adds to dQ in its order, of 64 columns, of more, and of two consumers with the same keys. Of blocks of one head that
 /// begin together each waits for the one before, so it is more if blocks of few heads run at the same time: this part of it does not depend on that,
 /// and this one is divided by how often a section fills the card.
@@ -38,8 +40,10 @@ const MIXED: [f64; 2] = [0.0162, 0.006];
 const HELD: f64 = 0.8;
 const MISSED: f64 = 0.9;
 const BESIDE: f64 = 3.3;
-/// Bytes per element of Q that the first and the last program move, with zeros for dQ and without; and megabytes per microsecond at which they do.
+/// Bytes per element of Q that the first and the last program move, with zeros for dQ and without; by how many they are fewer if the main program
+/// stores these; and megabytes per microsecond at which they do.
 const BYTES: [f64; 2] = [17.6, 12.6];
+const AHEAD: f64 = 2.4;
 const MEGABYTES: f64 = 4.0;
 /// Microseconds of three launches.
 const LAUNCHES: f64 = 9.9;
@@ -56,8 +60,21 @@ impl AttentionBackward {
         let all: f64 =
             request.kinds().map(|([queries, _], count)| f64::from(count) * f64::from(queries)).sum();
         let elements = f64::from(heads) * all * f64::from(self.plan().wide[0]);
-        let passes = elements * BYTES[ordered] / 1e6 / MEGABYTES;
+        let bytes = BYTES[ordered] - AHEAD * self.zeros_of_main(request);
+        let passes = elements * bytes / 1e6 / MEGABYTES;
         LAUNCHES + passes + self.blocks_cycles(request, machine) / machine.cycles
+    }
+
+    /// The part of the zeros for dQ that the main program stores.
+    fn zeros_of_main(&self, request: &AttentionRequest) -> f64 {
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
+        if !self.plan().zeros_ahead() || request.lengths == Lengths::Packed {
+            return 0.0;
+        }
+        let [rows, block] = self.plan().spec.tile;
+        let share = heads.checked_div(shared).unwrap_or(1);
+        let extents = [queries.div_ceil(rows), keys.div_ceil(block)];
+        Ahead::part(&self.ahead(batch.saturating_mul(shared), share, extents))
     }
 
     /// Cycles of a tile of queries of which nothing is read from memory, if the blocks of a section fill the card so many times.
@@ -82,7 +99,9 @@ impl AttentionBackward {
         let BackwardSpec { tile: [rows, _], mask, deterministic, split, .. } = self.plan().spec;
         let AttentionProblem { heads: [heads, shared], queries, .. } = request.problem;
         let [wide, wide_v] = self.plan().wide.map(f64::from);
-        let (computed, further) = (self.computed(machine, of.together), of.group.share.saturating_sub(1));
+        let together = if split > 1 && mask != Mask::Full { SHARED } else { 1.0 };
+        let (computed, further) =
+            (together * self.computed(machine, of.together), of.group.share.saturating_sub(1));
         let queries = f64::from(queries.max(1));
         let drift = (SYNCHRONOUS / queries).min(1.0);
         if deterministic {
@@ -109,11 +128,14 @@ impl AttentionBackward {
         let share = heads.checked_div(shared).unwrap_or(1);
         let [whole, heads_apart] = self.heads_of_keys(batch.saturating_mul(shared).max(1));
         let is_pair = usize::from(self.plan().pair.is_some());
-        let exchanged = if split > 1 { EXCHANGE[is_pair] } else { 0.0 };
+        // Each of a larger cluster reads sums of more others.
+        let exchanged = EXCHANGE[is_pair] * (0.75 + 0.25 * f64::from(split.max(1).ilog2()));
+        let exchanged = if split > 1 { exchanged } else { 0.0 };
         let block = BLOCK[is_pair];
         let whole = Group { heads: whole, ctas: 1, share, sharing: split, more: block + exchanged };
         let heads = heads_apart.saturating_mul(share);
-        let apart = Group { heads, ctas: apart, share: 1, sharing: apart, more: block + ADDED };
+        let apart =
+            Group { heads, ctas: apart, share: 1, sharing: apart, more: block + ADDED * f64::from(apart) };
         [whole, apart].into_iter().filter(|of| of.heads > 0).collect()
     }
 

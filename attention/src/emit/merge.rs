@@ -37,7 +37,7 @@ impl Pieces {
     }
 
     /// The same of some parts, fewer than a lane can load: those of several pieces are loaded together.
-    pub(crate) fn few(self) -> Option<Self> {
+    fn few(self) -> Option<Self> {
         let [together, at_once] = [2, 4];
         (together * at_once == self.together).then_some(Self { together, at_once, ..self })
     }
@@ -52,9 +52,14 @@ impl Pieces {
         self.groups * self.together
     }
 
+    /// Those of [`few`](Self::few), if a step of them loads so many parts.
+    pub(crate) fn few_serve(self, parts: f64) -> Option<Self> {
+        self.few().filter(|few| parts <= f64::from(few.of_step()))
+    }
+
     /// Steps of a warp that merges this number of pieces of so many parts.
     pub(crate) fn steps(self, pieces: f64, parts: f64) -> f64 {
-        let own = self.few().filter(|few| parts <= f64::from(few.of_step())).unwrap_or(self);
+        let own = self.few_serve(parts).unwrap_or(self);
         (pieces / f64::from(own.at_once)).ceil() * (parts / f64::from(own.of_step())).ceil()
     }
 }
@@ -158,7 +163,8 @@ impl<'f> Kernel<'_, 'f> {
                         f.while_(
                             || piece.get().less_than(pieces),
                             || {
-                                let place = |i| self.place_of(of, &unit, (piece.get() + step * i, pieces), lane);
+                                let place =
+                                    |i| self.place_of(of, &unit, (piece.get() + step * i, pieces), lane);
                                 let places: Vec<_> = (0..of.at_once).map(place).collect();
                                 self.merge_pieces(of, &unit, (part, parts), lane, &places);
                                 piece.set(piece.get() + step * of.at_once);

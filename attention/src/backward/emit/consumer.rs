@@ -2,8 +2,8 @@
 
 use collective::pipeline::{Position, Stage};
 use collective::{
-    Consumer, CtaPlan, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows, WarpgroupMma,
-    store_fours,
+    Consumer, CtaPlan, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows,
+    WarpgroupMma, store_fours,
 };
 use ptx::{Builder, ProxySpace, Value, Var};
 
