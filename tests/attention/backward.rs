@@ -2,7 +2,7 @@
 
 use emulator::Schedule;
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
-use falchion::attention::{Count, Scope, Scores};
+use falchion::attention::{Count, Lengths, Scope, Scores};
 use falchion::kernel::{Family, Kernel};
 use falchion::prelude::Emulator;
 use falchion::verify::family::Agreed;
@@ -133,6 +133,32 @@ fn heads_and_layouts() {
             .chain(split)
         {
             run(spec, &kernel(spec), &Case { layout, ..of_heads(case(70, 100, 64), 2, [6, 2]) }, DEFAULT);
+        }
+    }
+}
+
+/// CTAs of earlier heads store zeros for the sums of later ones, whose CTAs wait for them.
+#[test]
+fn zeros_of_later_heads() {
+    for (row, spec) in [
+        "d=64 tile=64x64 mixed=0",
+        "d=64 tile=32x64 mask=causal mixed=0 split=2",
+        "d=64 tile=128x128 mixed=0 apart=2",
+        "d=256 tile=64x64 mask=causal mixed=0 apart=1",
+        "d=64 tile=64x64 lengths=packed mixed=0",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let kernel = kernel(spec);
+        let all = [(150, 210), (70, 400), (400, 70)].into_iter().zip([[6, 2], [4, 4], [5, 1]]);
+        for ((queries, keys), heads) in some(all, row, 2) {
+            let case = of_heads(case(queries, keys, kernel.plan().spec.head[0]), 0, heads);
+            let lengths = kernel.plan().spec.lengths == Lengths::Packed;
+            let lengths = lengths.then(|| vec![[queries, keys], [0, 3], [keys, queries]]);
+            for schedule in some(Schedule::sweep(4), row, 3) {
+                run(spec, &kernel, &Case { lengths: lengths.clone(), ..case.clone() }, schedule);
+            }
         }
     }
 }

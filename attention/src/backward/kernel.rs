@@ -9,6 +9,7 @@ use kernel::operands::{Contents, Extents, Visit};
 use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_heads, check_packed};
 use ptx::{Entry, VerifyError};
 
+use super::ahead::Ahead;
 use super::call::BackwardCall;
 use super::emit;
 use super::plan::{ARRIVED, BackwardPlan, LINE};
@@ -65,50 +66,6 @@ pub struct AttentionBackward {
     step: Option<Step>,
 }
 
-/// Which CTAs of the main program store zeros for the sums of which tiles of dQ, among heads whose blocks are computed in the same way: the first
-/// one those of the `each` tiles that follow `before`, which the first program stores, and so on. A CTA is as many CTAs ahead of those
-/// that need its zeros as the blocks of a section of heads have.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ahead {
-    each: u32,
-    before: u32,
-    /// All tiles.
-    count: u32,
-}
-
-impl Ahead {
-    /// The names of its numbers, and of those of heads of keys that are computed whole, if others are not.
-    pub(super) const NAMES: [[&'static str; 3]; 2] =
-        [["zeros", "zeros_before", "zeros_of"], ["whole_zeros", "whole_zeros_before", "whole_zeros_of"]];
-
-    /// Bytes of sums that L2 holds beside what CTAs work with: with more, as much is written for later as they need now. On an H200, with 63 MB at
-    /// `2x28/4x6000`, calls took 1.0 % longer than if the first program stores all zeros; with 8 MB at `4x16x4096 mask=causal` 1.9 % less.
-    const HELD: u64 = 16 << 20;
-
-    /// Of `count` tiles, to which `ctas` CTAs add, those of a section being `section` at most. A tile has so many bytes.
-    fn of(count: u32, ctas: u64, section: u64, bytes: u32) -> Self {
-        let least = |number: u64| u32::try_from(number.min(count.into())).unwrap_or(count);
-        let each = u64::from(count).div_ceil(ctas.max(1));
-        let of_section = each.saturating_mul(section);
-        // Without any CTA, there are sums nevertheless.
-        let all = ctas == 0 || of_section.saturating_mul(bytes.into()) > Self::HELD;
-        let before = if all { count.into() } else { of_section };
-        Self { each: least(each), before: least(before), count }
-    }
-
-    /// The part of all tiles whose zeros CTAs store.
-    #[cfg(feature = "records")]
-    pub(super) fn part(of: &[Self]) -> f64 {
-        let sum = |number: fn(&Self) -> u32| of.iter().map(|of| f64::from(number(of))).sum::<f64>();
-        1.0 - sum(|of| of.before) / sum(|of| of.count).max(1.0)
-    }
-
-    fn state(self, names: [&'static str; 3], visit: &mut dyn Visit) {
-        let numbers = [self.each, self.before, self.count];
-        names.into_iter().zip(numbers).for_each(|(name, number)| visit.number(name, Some(number)));
-    }
-}
-
 /// Where the parts of the workspace are, and the extents that place them.
 struct Passed {
     /// Bytes before the exponents, the row sums, the sums of dQ, those of dK and dV, the counts of CTAs that add to them, those of tiles of each head
@@ -117,8 +74,8 @@ struct Passed {
     /// Tiles of queries, and blocks of keys, of a head.
     across: u32,
     blocks: u32,
-    /// Zeros of the heads of keys of which heads of queries are apart, or of all; and of those that are computed whole beside them.
-    ahead: [Ahead; 2],
+    /// Which zeros the main program stores.
+    ahead: Ahead,
     /// Bytes of all parts.
     bytes: u64,
 }
@@ -236,28 +193,15 @@ impl AttentionBackward {
         Passed { offsets, across, blocks, ahead, bytes: at }
     }
 
-    /// Which zeros CTAs store, of so many heads of keys of all sequences.
-    pub(super) fn ahead(&self, all: u32, share: u32, [across, blocks]: [u32; 2]) -> [Ahead; 2] {
+    /// Which zeros CTAs store, of so many heads of keys of all sequences, if all are computed in the same way.
+    pub(super) fn ahead(&self, heads: u32, share: u32, [across, blocks]: [u32; 2]) -> Ahead {
         let BackwardSpec { split, apart, .. } = self.plan.spec;
-        let [whole, of_apart] = self.heads_of_keys(all);
-        // Heads that follow each other, of so many heads of queries, each block of which has so many CTAs.
-        let group = |heads: u32, share: u32, ctas: u32| {
-            let [_, last] = self.sections([heads, blocks]);
-            let of_block = u64::from(blocks) * u64::from(ctas);
-            let tiles = heads.saturating_mul(share).saturating_mul(across);
-            Ahead::of(
-                tiles,
-                u64::from(heads) * of_block,
-                u64::from(heads - last) * of_block,
-                self.plan.sum_bytes(),
-            )
-        };
-        let whole = group(whole, share, split);
-        if apart == 0 {
-            [whole, Ahead::default()]
-        } else {
-            [group(of_apart.saturating_mul(share), 1, apart), whole]
-        }
+        // Heads that follow each other, and CTAs of a block of each.
+        let [heads, ctas] = if apart > 0 { [heads.saturating_mul(share), apart] } else { [heads, split] };
+        let share = if apart > 0 { 1 } else { share };
+        let [_, last] = self.sections([heads, blocks]);
+        let of_head = [share.saturating_mul(across), blocks.saturating_mul(ctas)];
+        Ahead::of([heads, heads - last], of_head, self.plan.sum_bytes())
     }
 
     /// Extents `(batch, heads, rows)` of tensors with rows of queries and of keys. Packed sequences are one.
@@ -500,17 +444,14 @@ impl AttentionBackward {
             visit.address_in("added", WORKSPACE, added);
         }
         if self.plan.zeros_ahead() && step != Step::Finish {
-            for (of, names) in
-                ahead.into_iter().zip(Ahead::NAMES).take(1 + usize::from(self.plan.spec.whole > 0))
-            {
-                of.state(names, visit);
-            }
-            if is_main {
-                visit.address_in("zeroed", WORKSPACE, zeroed);
-            } else {
-                visit.address_in("counts", WORKSPACE, arrived);
-                visit.number("words_of_counts", u32::try_from(words_of_counts).ok());
-            }
+            ahead.state(visit);
+        }
+        if self.plan.zeros_ahead() && is_main {
+            visit.address_in("zeroed", WORKSPACE, zeroed);
+        }
+        if self.plan.counts() && step == Step::Prepare {
+            visit.address_in("counts", WORKSPACE, arrived);
+            visit.number("words_of_counts", u32::try_from(words_of_counts).ok());
         }
         if self.plan.spec.apart > 0 && is_main {
             visit.address_in("arrived", WORKSPACE, arrived);

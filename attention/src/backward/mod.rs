@@ -27,6 +27,7 @@
 //! [`deterministic`](BackwardSpec::deterministic) they are added in a fixed order, from the last block of keys to the
 //! first one; the last block's part is stored, and not added.
 
+mod ahead;
 mod call;
 mod emit;
 #[cfg(feature = "records")]

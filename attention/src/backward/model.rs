@@ -3,7 +3,7 @@
 use kernel::Machine;
 use scheduler::Loads;
 
-use super::kernel::{Ahead, AttentionBackward};
+use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
 use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
@@ -74,7 +74,7 @@ impl AttentionBackward {
         let [rows, block] = self.plan().spec.tile;
         let share = heads.checked_div(shared).unwrap_or(1);
         let extents = [queries.div_ceil(rows), keys.div_ceil(block)];
-        Ahead::part(&self.ahead(batch.saturating_mul(shared), share, extents))
+        self.ahead(batch.saturating_mul(shared), share, extents).part()
     }
 
     /// Cycles of a tile of queries of which nothing is read from memory, if the blocks of a section fill the card so many times.

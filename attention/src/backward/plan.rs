@@ -187,9 +187,15 @@ impl BackwardPlan {
         self.spec.lengths == Lengths::Packed
     }
 
-    /// Whether CTAs store zeros for the sums of dQ to which later ones add. In a fixed order the first block stores its sums.
+    /// Whether CTAs store zeros for the sums of dQ to which later ones add. In a fixed order the first block stores its sums; where some heads are
+    /// whole and others apart, sequences are long, and it would take as long as it saves.
     pub(super) const fn zeros_ahead(&self) -> bool {
-        !self.spec.deterministic
+        !self.spec.deterministic && self.spec.whole == 0
+    }
+
+    /// Whether something is counted from zero: CTAs that add to a block of keys, or tiles whose sums are zero.
+    pub(super) const fn counts(&self) -> bool {
+        self.spec.apart > 0 || self.zeros_ahead()
     }
 
     /// Bytes of the sums of dK and dV of a block of keys.

@@ -6,7 +6,7 @@ use ptx::{Builder, Special, Value};
 
 use super::consumer::{consumer, dq_product, fragment, own_sums};
 use super::zeros::COUNT;
-use crate::backward::kernel::Ahead;
+use crate::backward::ahead::Ahead;
 use crate::backward::plan::{BackwardPlan, LINE};
 use crate::emit::O;
 
@@ -90,7 +90,7 @@ impl<'f> Tile<'f> {
 /// Emits the first program: row sums and exponents; zeros for the first sums, and for the counts of adds, of CTAs and of tiles.
 pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     f.grid_launch_dependents();
-    if !plan.zeros_ahead() {
+    if !plan.counts() {
         return prepare_tile(f, plan);
     }
     let at = f.variable(f.special(Special::CtaX) * PREPARE_THREADS + f.special(Special::ThreadX));
@@ -104,16 +104,6 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
     );
     // Without any queries there is no tile, but blocks are counted.
     f.if_(f.parameter::<u32>("queries").more_than(0), || prepare_tile(f, plan));
-}
-
-/// Whether the first program stores zeros for the sums of a tile.
-fn stores_zeros<'f>(f: &'f Builder, plan: &BackwardPlan, tile: Value<'f, u32>) -> Value<'f, bool> {
-    let [_, before, _] = Ahead::NAMES[0].map(|name| f.parameter::<u32>(name));
-    if plan.spec.whole == 0 {
-        return tile.less_than(before);
-    }
-    let [_, before_whole, first] = Ahead::NAMES[1].map(|name| f.parameter::<u32>(name));
-    tile.less_than(before_whole.min(first)) | (tile.at_least(first) & (tile - first).less_than(before))
 }
 
 /// What is prepared of the CTA's tile of queries.
@@ -131,13 +121,18 @@ fn prepare_tile(f: &Builder, plan: &BackwardPlan) {
         // The first block is stored, and not added.
         f.if_(thread.equals(0), || f.store_global(added + tile.index.mul_wide(4u32), 0, [f.constant(0u32)]));
     } else {
-        f.if_(stores_zeros(f, plan, tile.index), || {
+        let zeros = || {
             let sums = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + thread.mul_wide(16u32);
             let step = PREPARE_THREADS * 16;
             for i in 0..plan.sum_bytes() / step {
                 f.store_global(sums, (i * step).cast_signed(), [f.constant(0f32); 4]);
             }
-        });
+        };
+        if plan.zeros_ahead() {
+            f.if_(tile.index.less_than(f.parameter::<u32>(Ahead::NAMES[1])), zeros);
+        } else {
+            zeros();
+        }
     }
 
     // So many neighbouring lanes have a row.
