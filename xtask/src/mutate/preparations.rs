@@ -94,15 +94,15 @@ fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
 
 /// Specs of attention's backward pass.
 const BACKWARD: [(&str, &[Step]); 5] = [
-    ("tile=64x128 mask=causal", &[Step::Main, Step::Finish]),
+    ("tile=64x128 mask=causal mixed=0", &[Step::Main, Step::Finish]),
     ("d=64 tile=128x128 deterministic=on", &[Step::Main]),
-    ("d=256 tile=64x64", &[Step::Main]),
-    ("d=64 tile=128x128 mask=causal split=2", &[Step::Main]),
-    ("d=64 tile=128x128 apart=1", &[Step::Main]),
+    ("d=256 tile=64x64 mixed=0", &[Step::Main]),
+    ("d=64 tile=128x128 mask=causal mixed=0 split=2", &[Step::Main]),
+    ("d=64 tile=128x128 mixed=0 apart=1", &[Step::Main]),
 ];
 
 /// Programs of attention's backward pass. A tile of queries sees two blocks of keys at most: more have sums of dQ that depend on the
-/// order of adds. If that is fixed, or two CTAs add up their dK and dV, two of them run at the same time.
+/// order of adds. Two CTAs run at the same time: those of one head store zeros for the next one, or blocks add in a fixed order.
 fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
     let programs = BACKWARD.into_iter().flat_map(|(text, steps)| steps.iter().map(move |step| (text, *step)));
     programs.filter_map(|(text, step)| {
@@ -127,8 +127,13 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             (false, 0) => 2,
             (false, _) => 4,
         };
-        let problems =
-            [[1, 1, rows - 8, 40], [2 * split, 1, of_two * rows - 8, 2 * block - 8], [1, 1, 5 * rows, block]];
+        // Heads of keys, which follow each other.
+        let shared = if deterministic || apart > 0 { 1 } else { 2 };
+        let problems = [
+            [1, 1, rows - 8, 40],
+            [2 * split * shared, shared, of_two * rows - 8, 2 * block - 8],
+            [1, 1, 5 * rows, block],
+        ];
         let calls = problems.into_iter().map(call).collect::<Option<_>>()?;
         // Exponents and row sums of queries.
         let noise = move |call: &BackwardCall| {
@@ -139,10 +144,7 @@ fn backward() -> impl Iterator<Item = Box<dyn Subject>> {
             Step::Main => format!("attention-backward {text}"),
             Step::Prepare | Step::Finish => format!("attention-backward {text}, {step:?}"),
         };
-        let of = Calls {
-            resident: if deterministic || apart > 0 { 2 } else { 1 },
-            ..Calls::new(name, kernel.step(step), calls)
-        };
+        let of = Calls { resident: 2, ..Calls::new(name, kernel.step(step), calls) };
         Some(Box::new(Calls { noise: Box::new(noise), ..of }) as Box<dyn Subject>)
     })
 }

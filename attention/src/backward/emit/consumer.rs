@@ -221,7 +221,7 @@ impl<'f> Kernel<'_, 'f> {
     }
 
     /// Stores what the consumer's registers have. Each consumer reads its rows of V alone, and has done so: while these are stored, the others
-    /// read K.
+    /// read K, unless they have exchanged sums.
     fn store_own(&self, consumer: Consumer<'f>, gradients: &[Gradient<'_, 'f>]) {
         let Self { f, plan, .. } = *self;
         // All tiles have the same slabs.
@@ -229,7 +229,7 @@ impl<'f> Kernel<'_, 'f> {
         let [row_bytes, _] = plan.tiles.output_slab(&plan.spec);
         let scale = f.parameter("scale");
         for (place, &(product, to, i)) in gradients.iter().enumerate() {
-            if place > 0 {
+            if place > 0 && plan.exchange.is_none() {
                 self.meet();
             }
             let factor = (i == 0).then_some(scale);
@@ -243,14 +243,12 @@ impl<'f> Kernel<'_, 'f> {
             let slabs: Vec<_> = slabs.collect();
             f.fence_proxy_async(ProxySpace::Shared);
             f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128);
-            self.store_slabs(consumer, &slabs);
+            self.store_slabs(consumer, &slabs, place + 1 == gradients.len());
         }
-        // The grid's end makes them visible.
-        f.if_(consumer.thread.equals(0), || f.bulk_wait(0, true));
     }
 
-    /// Starts to store the consumer's rows of slabs, which its threads have written.
-    pub(super) fn store_slabs(&self, consumer: Consumer<'f>, slabs: &[Slab<'f>]) {
+    /// Stores the consumer's rows of slabs, which its threads have written; after the last ones, it waits until these and those before were read.
+    pub(super) fn store_slabs(&self, consumer: Consumer<'f>, slabs: &[Slab<'f>], are_last: bool) {
         let Self { f, plan, .. } = *self;
         let Consumer { thread, part, .. } = consumer;
         let [row_bytes, columns] = plan.tiles.output_slab(&plan.spec);
@@ -263,7 +261,11 @@ impl<'f> Kernel<'_, 'f> {
                 let place = [f.constant(slab * columns), first, self.keys.head, batch];
                 f.tensor_store(f.parameter(["dk_map", "dv_map"][gradient]), own, place.map(Value::cast));
             }
-            f.bulk_commit();
+            if are_last {
+                f.bulk_commit();
+                // The grid's end makes them visible.
+                f.bulk_wait(0, true);
+            }
         });
     }
 }

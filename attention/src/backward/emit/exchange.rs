@@ -61,8 +61,7 @@ impl<'f> Kernel<'_, 'f> {
                 }
                 f.fence_proxy_async(ProxySpace::Shared);
                 f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128);
-                self.store_slabs(consumer, &mine);
-                f.if_(consumer.thread.equals(0), || f.bulk_wait(0, true));
+                self.store_slabs(consumer, &mine, true);
             });
         }
     }
