@@ -134,8 +134,8 @@ impl<'f> Cta<'f> {
 }
 
 /// A barrier for all threads of the cluster. With `relaxed`, it orders no memory accesses; the caller has
-/// fenced them already.
-fn meet(f: &Builder, relaxed: bool) {
+/// fenced them already. Otherwise what threads wrote to shared memory is there for each other.
+pub fn meet(f: &Builder, relaxed: bool) {
     f.cluster_arrive(relaxed);
     f.cluster_wait();
 }

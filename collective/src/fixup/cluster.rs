@@ -6,6 +6,7 @@ use ptx::{Builder, Number, Special};
 use super::{GROUPS, group_bytes, groups, in_vectors, places};
 use crate::mainloop::Fragment;
 use crate::plan::{CtaPlan, Plan};
+use crate::skeleton;
 
 /// Bytes of the partial sums of a tile in each CTA. They reuse the memory of the stages.
 pub const fn sums_bytes(plan: &Plan) -> u64 {
@@ -42,8 +43,7 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
             }
         }
     }
-    f.cluster_arrive(false);
-    f.cluster_wait();
+    skeleton::meet(f, false);
 
     let narrow = plan.narrowed(GROUPS * 8);
     let [_, n, _] = narrow.mainloop.tile;

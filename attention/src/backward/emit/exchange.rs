@@ -1,5 +1,6 @@
 //! How the CTAs of a cluster, which share the queries of a block of keys, add up their dK and dV.
 
+use collective::skeleton;
 use collective::{ClusterFours, Consumer, CtaPlan, store_fours};
 use ptx::{ProxySpace, Special, Value};
 
@@ -9,12 +10,6 @@ use crate::backward::plan::ExchangePlan;
 use crate::emit::slab;
 
 impl<'f> Kernel<'_, 'f> {
-    /// All threads of the cluster meet. What they wrote to shared memory is there for each other.
-    pub(super) fn meet_cluster(&self) {
-        self.f.cluster_arrive(false);
-        self.f.cluster_wait();
-    }
-
     /// Bytes of a consumer's sums of dK (0) or dV (1).
     pub(super) fn own_bytes(&self, i: usize) -> u32 {
         64 * self.plan.wide[i] * 4
@@ -35,7 +30,7 @@ impl<'f> Kernel<'_, 'f> {
             let all: Vec<_> = product.accumulators().iter().flatten().copied().collect();
             store_fours(f, own(i), &all);
         }
-        self.meet_cluster();
+        skeleton::meet(f, false);
         let [row_bytes, columns] = plan.tiles.output_slab(&plan.spec);
         let slabs = gradients
             .iter()

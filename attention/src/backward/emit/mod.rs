@@ -11,7 +11,7 @@ mod zeros;
 
 use collective::heads::DeviceLengths;
 use collective::pipeline::{Position, Ring, Stage};
-use collective::skeleton::Cta;
+use collective::skeleton::{self, Cta};
 use collective::{OperandTile, RingPlan, TensorCopy};
 use ptx::{Builder, BulkLoad, Special, Value, Var};
 
@@ -185,7 +185,7 @@ pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
                     || consume(warpgroup),
                     || {
                         if plan.spec.split > 1 {
-                            kernel.meet_cluster();
+                            skeleton::meet(f, false);
                         }
                     },
                 );
