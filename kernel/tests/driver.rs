@@ -17,7 +17,7 @@ use collective::{
     Cooperative, DirectStore, Format, KMajor, LinearCombination, MatrixRef, Operands, Record, Tile, TmaWgmma,
     TreeEpilogue,
 };
-use kernel::driver::{Context, DeviceRecords, DeviceSlice, Enqueue, Loaded, Stream, StreamRef};
+use kernel::driver::{Capture, Context, DeviceRecords, DeviceSlice, Enqueue, Loaded, Stream, StreamRef};
 use kernel::{
     AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Kernel, Program, Transpose,
     Transposition, Tree,
@@ -170,6 +170,18 @@ fn graphs_keep_memory_of_their_capture() {
         assert!([of_first.1, of_second.1].contains(&of_third.1));
         other::destroy(third);
         assert_eq!((noted("in a capture"), noted("freed")), (0, 0));
+        // What a call before has made is there for a capture, which then asks the driver for nothing.
+        Capture::spare(&context, 512).expect("memory");
+        Capture::spare(&context, 300).expect("there is some");
+        let before = ["allocated", "copied", "waited"].map(noted);
+        assert_eq!(before[0], 3);
+        let (fourth, of_fourth) = captured();
+        assert_eq!(["allocated", "copied", "waited"].map(noted), before);
+        assert!(![of_first.1, of_second.1].contains(&of_fourth.1));
+        // The next capture has none, and makes it itself.
+        let (fifth, _) = captured();
+        assert!(noted("allocated") + noted("copied") > before[0] + before[1]);
+        [fourth, fifth].into_iter().for_each(other::destroy);
     });
 }
 

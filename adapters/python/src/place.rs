@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::driver::{Context, StreamRef};
+use falchion::kernel::driver::{Capture, Context, StreamRef};
 use falchion::kernel::{Buffer, EngineError};
 use falchion_core::{Offered, Picked, Run};
 use pyo3::exceptions::PyRuntimeError;
@@ -158,7 +158,12 @@ impl Workspaces {
         let context = Context::primary(ordinal)?;
         // SAFETY: torch's stream is alive, and belongs to the card's primary context.
         let capture = unsafe { StreamRef::from_raw(handle(stream)) }.capture(&context)?;
-        let Some(capture) = capture else { return Ok(None) };
+        let bytes = usize::try_from(layout[0]).unwrap_or(usize::MAX);
+        let Some(capture) = capture else {
+            // A call before a capture is the place to wait for what the capture will take.
+            Capture::spare(&context, bytes)?;
+            return Ok(None);
+        };
         let mut all = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, known) = all.entry(stream).or_default();
         if *number != capture.number() {
@@ -167,7 +172,6 @@ impl Workspaces {
         if let Some((_, found)) = known.iter().find(|(of, _)| *of == layout) {
             return Ok(Some(*found));
         }
-        let bytes = usize::try_from(layout[0]).unwrap_or(usize::MAX);
         let made = Buffer::new(capture.zeroed(&context, bytes)?, layout[0]);
         known.push((layout, made));
         Ok(Some(made))

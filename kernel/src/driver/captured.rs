@@ -15,6 +15,12 @@ use crate::error::EngineError;
 /// of a capture frees it.
 static FREE: Mutex<Vec<DeviceMemory>> = Mutex::new(Vec::new());
 
+/// Memory that is zero, for graphs to come.
+static SPARE: Mutex<Vec<DeviceMemory>> = Mutex::new(Vec::new());
+
+/// Most bytes that are spared.
+const MOST: usize = 64 << 20;
+
 /// A capture of a stream that is not over.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
@@ -48,21 +54,44 @@ impl Capture {
         self.number
     }
 
+    /// Sees to it that a later capture gets that many bytes without waiting for the driver: called where no stream is captured, it makes them
+    /// now, unless there are such. More than 64 MiB are not kept for it.
+    ///
+    /// # Errors
+    /// A driver error, for example that the memory is full.
+    pub fn spare(context: &Arc<Context>, bytes: usize) -> Result<(), EngineError> {
+        let mut spare = lock(&SPARE);
+        if bytes > MOST || fitting(&spare, context, bytes).is_some() {
+            return Ok(());
+        }
+        // Another stream may be captured.
+        let current = context.bind()?;
+        let _relaxed = Relaxed::new(&current)?;
+        let all = |spare: &[DeviceMemory]| spare.iter().map(DeviceMemory::bytes).sum::<usize>();
+        while all(&spare) + bytes > MOST {
+            spare.remove(0);
+        }
+        spare.push(zeros(DeviceMemory::new(context, bytes)?, context)?);
+        Ok(())
+    }
+
     /// The address of that many bytes, which are zero now. Nobody else gets them as long as the graph may be replayed. No launch zeroes
-    /// them: those of the graph find what its last replay left.
+    /// them: those of the graph find what its last replay left. The driver allocates and waits for them where there are no
+    /// [spare](Self::spare) ones.
     ///
     /// # Errors
     /// A driver error, for example that the memory is full.
     pub fn zeroed(&self, context: &Arc<Context>, bytes: usize) -> Result<u64, EngineError> {
         let current = context.bind()?;
         let _relaxed = Relaxed::new(&current)?;
-        let known = {
-            let mut free = lock(&FREE);
-            let fits = |of: &DeviceMemory| of.is_of(context) && (bytes..=2 * bytes).contains(&of.bytes());
-            free.iter().position(fits).map(|at| free.swap_remove(at))
+        let take = |of: &Mutex<Vec<DeviceMemory>>| {
+            let mut all = lock(of);
+            fitting(&all, context, bytes).map(|at| all.swap_remove(at))
         };
-        let memory = known.map_or_else(|| DeviceMemory::new(context, bytes), Ok)?;
-        Stream::new(context)?.copy_in(memory.address(), &vec![0; bytes])?;
+        let memory = match take(&SPARE) {
+            Some(memory) => memory,
+            None => zeros(take(&FREE).map_or_else(|| DeviceMemory::new(context, bytes), Ok)?, context)?,
+        };
         let address = memory.address();
         self.keep(&current, memory)?;
         Ok(address)
@@ -83,6 +112,19 @@ impl Capture {
         let status = unsafe { (functions.graph_retain)(self.graph, object, 1, USER_OBJECT_MOVE) };
         context.check("cuGraphRetainUserObject", status)
     }
+}
+
+/// The least of all memory of a context that has so many bytes, if it has at most twice as many.
+fn fitting(all: &[DeviceMemory], context: &Arc<Context>, bytes: usize) -> Option<usize> {
+    let fits = |of: &DeviceMemory| of.is_of(context) && (bytes..=2 * bytes).contains(&of.bytes());
+    let fitting = all.iter().enumerate().filter(|(_, of)| fits(of));
+    fitting.min_by_key(|(_, of)| of.bytes()).map(|(at, _)| at)
+}
+
+/// Zeroes memory, and waits for it.
+fn zeros(memory: DeviceMemory, context: &Arc<Context>) -> Result<DeviceMemory, EngineError> {
+    Stream::new(context)?.copy_in(memory.address(), &vec![0; memory.bytes()])?;
+    Ok(memory)
 }
 
 /// Called when a graph, and all that can be replayed of it, is gone. It must not call the driver.

@@ -181,7 +181,10 @@ pub extern "C" fn cuStreamDestroy_v2(_: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(_: usize) -> c_int {
-    uncaptured(|_| 0)
+    uncaptured(|_| {
+        note("waited");
+        0
+    })
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
@@ -315,6 +318,7 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: u
         return INVALID;
     }
     alive(|_| unsafe {
+        note("copied");
         from.copy_to(to as *mut u8, bytes);
         0
     })
