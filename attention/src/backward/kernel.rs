@@ -182,7 +182,8 @@ impl AttentionBackward {
         } else {
             0
         };
-        let zeroed = (arrived + zeroed).next_multiple_of(16) - arrived;
+        let counted = arrived.saturating_add(zeroed).checked_next_multiple_of(16).unwrap_or(u64::MAX);
+        let zeroed = counted - arrived;
         let offsets = [lines, lines, sums, key_sums, arrived, zeroed, counts].map(|bytes| {
             let offset = at;
             at = at.saturating_add(bytes);

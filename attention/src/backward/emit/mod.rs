@@ -336,7 +336,7 @@ impl<'f> Kernel<'_, 'f> {
         self.each_tile_after(|_| {}, body);
     }
 
-    /// As [`each_tile`](Self::each_tile), and something before the tiles of each head of queries, unless one tile is that of all heads.
+    /// As [`each_tile`](Self::each_tile), and something before the tiles of each head of queries, unless those of all heads alternate.
     fn each_tile_after(&self, first: impl FnOnce(Value<'f, u32>), body: impl FnOnce(QueryTile<'f>)) {
         let f = self.f;
         let (share, all) = (f.parameter::<u32>("share"), f.parameter::<u32>("across"));
