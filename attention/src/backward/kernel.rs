@@ -451,8 +451,8 @@ impl AttentionBackward {
             visit.address_in("zeroed", WORKSPACE, zeroed);
         }
         if self.plan.counts() && step == Step::Prepare {
-            visit.address_in("counts", WORKSPACE, arrived);
-            visit.number("words_of_counts", u32::try_from(words_of_counts).ok());
+            visit.address_in("counters", WORKSPACE, arrived);
+            visit.number("words_of_counters", u32::try_from(words_of_counts).ok());
         }
         if self.plan.spec.apart > 0 && is_main {
             visit.address_in("arrived", WORKSPACE, arrived);

@@ -53,11 +53,13 @@ impl Pieces {
     }
 
     /// Those of [`few`](Self::few), if a step of them loads so many parts.
+    #[cfg(feature = "records")]
     pub(crate) fn few_serve(self, parts: f64) -> Option<Self> {
         self.few().filter(|few| parts <= f64::from(few.of_step()))
     }
 
     /// Steps of a warp that merges this number of pieces of so many parts.
+    #[cfg(feature = "records")]
     pub(crate) fn steps(self, pieces: f64, parts: f64) -> f64 {
         let own = self.few_serve(parts).unwrap_or(self);
         (pieces / f64::from(own.at_once)).ceil() * (parts / f64::from(own.of_step())).ceil()

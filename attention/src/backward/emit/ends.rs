@@ -94,7 +94,7 @@ pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
         return prepare_tile(f, plan);
     }
     let at = f.variable(f.special(Special::CtaX) * PREPARE_THREADS + f.special(Special::ThreadX));
-    let (counts, words) = (f.parameter::<u64>("counts"), f.parameter::<u32>("words_of_counts"));
+    let (counts, words) = (f.parameter::<u64>("counters"), f.parameter::<u32>("words_of_counters"));
     f.while_(
         || at.get().less_than(words),
         || {

@@ -106,98 +106,31 @@ struct PairRings<'f> {
 /// Emits the main program.
 pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
     f.load_parameters();
-    let shared = f.shared_base();
-    let ring = |name, plan| Ring::named(f, name, plan, shared);
-    let kernel = Kernel {
-        f,
-        plan,
-        scores,
-        shared,
-        keys: KeyBlock::of_cta(f, plan),
-        kv_ring: ring("the ring of K and V", plan.rings.kv),
-        q_ring: ring(
-            if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" },
-            plan.rings.q,
-        ),
-        dq: Parts::new(f, &plan.rings, shared),
-        order: plan.rings.order.map(|[turns, done]| Order {
-            turns: ring("the ring of turns to add", turns),
-            done: ring("the ring of tiles that were added to", done),
-            added: f.parameter("added"),
-        }),
-        pair: plan.pair.map(|pair| PairRings {
-            plan: pair,
-            d_o: ring("the ring of dO", pair.do_ring),
-            p: ring("the ring of P", pair.p_ring),
-            ds: ring("the ring of dS", plan.rings.ds),
-        }),
-        counts: scores.counts().into_iter().map(|name| f.parameter(name)).collect(),
-        reals: scores.reals().into_iter().map(|name| f.parameter(name)).collect(),
-    };
-    let cta = Cta::begin(f, plan.cta, || {
-        let read = ["q_map", "k_map", "v_map", "do_map"];
-        read.into_iter().for_each(|map| f.prefetch_tensor_map(f.parameter(map)));
-        [kernel.kv_ring, kernel.q_ring].iter().for_each(Ring::initialise);
-        kernel.dq.initialise();
-        if let Some(PairRings { d_o, p, ds, .. }) = kernel.pair {
-            [d_o, p, ds].iter().for_each(Ring::initialise);
-        }
-        if let Some(Order { turns, done, .. }) = kernel.order {
-            f.order_sums();
-            [turns, done].iter().for_each(Ring::initialise);
-        }
-    });
-    let store_zeros = || {
-        if plan.zeros_ahead() {
-            f.if_(f.warp_index().equals(3), || kernel.store_zeros());
-        }
-    };
-    let produce = || {
-        let warp = f.warp_index();
-        f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.load()));
-        f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
-        if let Some(of) = kernel.keys.apart {
-            f.if_(warp.equals(2) & of.is_first, || kernel.clear_apart(of));
-        }
-        if let Some(order) = kernel.order {
-            f.if_(warp.equals(2), || f.if_(f.elect(), || kernel.await_turns(order)));
-            f.if_(warp.equals(3), || f.if_(f.elect(), || kernel.announce(order)));
-        }
-    };
+    let kernel = Kernel::of(f, plan, scores);
+    let cta = Cta::begin(f, plan.cta, || kernel.initialise());
     let consume = |warpgroup| match kernel.pair {
         None => kernel.consume(warpgroup),
         Some(rings) => kernel.consume_pair(rings, warpgroup),
     };
-    match kernel.keys.packed {
-        None => {
-            cta.roles(
-                || {
-                    produce();
-                    store_zeros();
-                },
-                consume,
-            );
+    // Zeros of a block that does not exist are needed, too.
+    let produce = || {
+        match kernel.keys.packed {
+            None => kernel.produce(),
+            Some(PackedBlock { exists, .. }) => f.if_(exists, || kernel.produce()),
         }
+        if plan.zeros_ahead() {
+            f.if_(f.warp_index().equals(3), || kernel.store_zeros());
+        }
+    };
+    match kernel.keys.packed {
+        None => cta.roles(produce, consume),
         Some(PackedBlock { exists, .. }) => {
-            let consume = |warpgroup| {
-                f.if_else(
-                    exists,
-                    || consume(warpgroup),
-                    || {
-                        if plan.spec.split > 1 {
-                            skeleton::meet(f, false);
-                        }
-                    },
-                );
+            let meet = || {
+                if plan.spec.split > 1 {
+                    skeleton::meet(f, false);
+                }
             };
-            cta.roles(
-                || {
-                    f.if_(exists, produce);
-                    // Those of a block that does not exist are needed, too.
-                    store_zeros();
-                },
-                consume,
-            );
+            cta.roles(produce, |warpgroup| f.if_else(exists, || consume(warpgroup), meet));
         }
     }
 }
@@ -284,7 +217,69 @@ impl<'f> BlockApart<'f> {
     }
 }
 
-impl<'f> Kernel<'_, 'f> {
+impl<'a, 'f> Kernel<'a, 'f> {
+    fn of(f: &'f Builder, plan: &'a BackwardPlan, scores: &'a dyn AnyScores) -> Self {
+        let shared = f.shared_base();
+        let ring = |name, plan| Ring::named(f, name, plan, shared);
+        Self {
+            f,
+            plan,
+            scores,
+            shared,
+            keys: KeyBlock::of_cta(f, plan),
+            kv_ring: ring("the ring of K and V", plan.rings.kv),
+            q_ring: ring(
+                if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" },
+                plan.rings.q,
+            ),
+            dq: Parts::new(f, &plan.rings, shared),
+            order: plan.rings.order.map(|[turns, done]| Order {
+                turns: ring("the ring of turns to add", turns),
+                done: ring("the ring of tiles that were added to", done),
+                added: f.parameter("added"),
+            }),
+            pair: plan.pair.map(|pair| PairRings {
+                plan: pair,
+                d_o: ring("the ring of dO", pair.do_ring),
+                p: ring("the ring of P", pair.p_ring),
+                ds: ring("the ring of dS", plan.rings.ds),
+            }),
+            counts: scores.counts().into_iter().map(|name| f.parameter(name)).collect(),
+            reals: scores.reals().into_iter().map(|name| f.parameter(name)).collect(),
+        }
+    }
+
+    /// Emitted for one thread at the beginning.
+    fn initialise(&self) {
+        let f = self.f;
+        let read = ["q_map", "k_map", "v_map", "do_map"];
+        read.into_iter().for_each(|map| f.prefetch_tensor_map(f.parameter(map)));
+        [self.kv_ring, self.q_ring].iter().for_each(Ring::initialise);
+        self.dq.initialise();
+        if let Some(PairRings { d_o, p, ds, .. }) = self.pair {
+            [d_o, p, ds].iter().for_each(Ring::initialise);
+        }
+        if let Some(Order { turns, done, .. }) = self.order {
+            f.order_sums();
+            [turns, done].iter().for_each(Ring::initialise);
+        }
+    }
+
+    /// Emitted for the warps of the producer.
+    fn produce(&self) {
+        let f = self.f;
+        let warp = f.warp_index();
+        f.if_(warp.equals(0), || f.if_(f.elect(), || self.load()));
+        f.if_(warp.equals(1), || f.if_(f.elect(), || self.add_dq()));
+        if let Some(of) = self.keys.apart {
+            f.if_(warp.equals(2) & of.is_first, || self.clear_apart(of));
+        }
+        if let Some(order) = self.order {
+            f.if_(warp.equals(2), || f.if_(f.elect(), || self.await_turns(order)));
+            f.if_(warp.equals(3), || f.if_(f.elect(), || self.announce(order)));
+        }
+    }
+
     fn scope(&self, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
         let Self { counts, reals, .. } = self;
         let [queries, keys] = self.keys.lengths;
