@@ -41,6 +41,8 @@ impl Shortlist {
     const SHORT: u32 = 256;
     /// So few keys that each counts.
     const FEW: u32 = 16;
+    /// So few blocks of keys that each counts.
+    const BLOCKS: u32 = 3;
 
     /// The request that stands for all that have one list: the same, with the largest number of keys.
     pub fn like(request: &AttentionRequest) -> AttentionRequest {
@@ -79,11 +81,16 @@ impl Shortlist {
     /// Those of [`Family::ranked`].
     pub fn new(request: &AttentionRequest, machine: &Machine) -> Result<Self, String> {
         let mut kernels: Vec<Attention> = Vec::new();
-        let [_, most] = Self::ends(request);
+        let [least, most] = Self::ends(request);
         let ranked = Attention::ranked(&with_keys(request, most), machine, usize::MAX)?;
+        // Whether tiles overlap well depends on the number of blocks where these are few.
+        let key = |kernel: &Attention| {
+            let AttentionSpec { tile: [_, block], overlap, .. } = kernel.plan().spec;
+            (tiling(kernel), overlap && least.div_ceil(block) <= Self::BLOCKS)
+        };
         let slowest = Self::SLOWEST * ranked.first().map_or(0.0, |of| of.microseconds);
         for Predicted { kernel, .. } in ranked.into_iter().take_while(|of| of.microseconds <= slowest) {
-            if kernels.iter().all(|known| tiling(known) != tiling(&kernel)) {
+            if kernels.iter().all(|known| key(known) != key(&kernel)) {
                 kernels.push(kernel);
             }
         }
