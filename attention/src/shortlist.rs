@@ -37,7 +37,7 @@ impl Shortlist {
     const TOGETHER: u32 = 128;
     /// Numbers of keys that have one choice: of these, a kernel has as many blocks for each.
     const EQUAL: u32 = 16;
-    /// Up to so many keys, half as many have one choice: some keys more or fewer are a part of a short call.
+    /// Up to this number of keys, only half of [`EQUAL`](Self::EQUAL) have one choice: in a short call some keys more or fewer count.
     const SHORT: u32 = 256;
     /// So few keys that each counts.
     const FEW: u32 = 16;

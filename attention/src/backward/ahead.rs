@@ -16,12 +16,11 @@ impl Ahead {
     /// The names of its numbers.
     pub(super) const NAMES: [&'static str; 3] = ["zeros", "zeros_before", "tiles"];
 
-    /// Bytes of sums that L2 holds beside what CTAs work with: with more, as much is written for later as they need now. On an H200, with 63 MB at
+    /// Most bytes of sums of heads that are computed together, if their zeros are stored ahead: L2 holds these beside what CTAs work with. On an H200, with 63 MB at
     /// `2x28/4x6000`, calls took 1.0 % longer than if the first program stores all zeros; with 8 MB at `4x16x4096 mask=causal` 1.9 % less.
     const HELD: u64 = 16 << 20;
 
-    /// Of so many heads, and of the most of them whose blocks are computed together: each has so many tiles, and so many CTAs add to it. A tile has so
-    /// many bytes.
+    /// For `heads` heads, of which at most `section` are computed together. Each has `tiles` tiles of `bytes` bytes, to which `ctas` CTAs add.
     pub(super) fn of([heads, section]: [u32; 2], [tiles, ctas]: [u32; 2], bytes: u32) -> Self {
         let count = heads.saturating_mul(tiles);
         let least = |number: u64| u32::try_from(number.min(count.into())).unwrap_or(count);

@@ -194,7 +194,7 @@ impl AttentionBackward {
         Passed { offsets, across, blocks, ahead, bytes: at }
     }
 
-    /// Which zeros CTAs store, of so many heads of keys of all sequences, if all are computed in the same way.
+    /// Which zeros CTAs store, if all heads are computed in the same way: `heads` of keys of all sequences, each shared by `share` of queries.
     pub(super) fn ahead(&self, heads: u32, share: u32, [across, blocks]: [u32; 2]) -> Ahead {
         let BackwardSpec { split, apart, .. } = self.plan.spec;
         // Heads that follow each other, and CTAs of a block of each.

@@ -18,12 +18,13 @@ const ONE: f64 = 1.57;
 const PAIR: f64 = 1.378;
 const NARROW: f64 = 0.134;
 /// Cycles of a tile of queries, and of a block of keys, in addition, of which two consumers with the same keys take longer to begin and end; of a
-/// block whose CTAs add up dK and dV in a cluster; and in memory, of each CTA that has a part of a head's tiles.
+/// block whose two CTAs add up dK and dV in a cluster; and in memory, of each CTA that has a part of a head's tiles.
 const TILE: f64 = 247.0;
 const BLOCK: [f64; 2] = [10050.0, 17400.0];
 const EXCHANGE: [f64; 2] = [5500.0, 3500.0];
 const ADDED: f64 = 3500.0;
-/// Tiles of blocks that share queries under a mask, whose CTAs end together, take less time: what they add to is in L2.
+/// Factor of a tile of a block whose queries CTAs of a cluster share, under a mask. This one, `EXCHANGE` and `ADDED` were set later, from the mean error of
+/// kernels of each kind: those with `split=2` had been predicted to take 2.5 % longer, next to others, than they do.
 const SHARED: f64 = 0.983;
 /// More cycles of a tile that adds to dQ in its order, of 64 columns, of more, and of two consumers with the same keys. Of blocks of one head that
 /// begin together each waits for the one before, so it is more if blocks of few heads run at the same time: this part of it does not depend on that,

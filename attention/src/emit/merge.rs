@@ -52,13 +52,13 @@ impl Pieces {
         self.groups * self.together
     }
 
-    /// Those of [`few`](Self::few), if a step of them loads so many parts.
+    /// [`few`](Self::few), if one of its steps loads all `parts` parts.
     #[cfg(feature = "records")]
     pub(crate) fn few_serve(self, parts: f64) -> Option<Self> {
         self.few().filter(|few| parts <= f64::from(few.of_step()))
     }
 
-    /// Steps of a warp that merges this number of pieces of so many parts.
+    /// Steps of a warp that merges `pieces` pieces of `parts` parts.
     #[cfg(feature = "records")]
     pub(crate) fn steps(self, pieces: f64, parts: f64) -> f64 {
         let own = self.few_serve(parts).unwrap_or(self);
@@ -185,7 +185,7 @@ impl<'f> Kernel<'_, 'f> {
         );
     }
 
-    /// The place of a piece, of so many of a tile.
+    /// The place of piece number `piece` of a tile's `pieces`.
     fn place_of(
         &self,
         of: Pieces,
