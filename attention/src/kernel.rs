@@ -78,6 +78,7 @@ impl Attention {
             Parts::One => String::new(),
             Parts::Count(_) => if parts.are_many() { "_manyparts" } else { "_parts" }.to_owned(),
             Parts::Keys(keys) => format!("_part{keys}"),
+            Parts::Cluster(count) => format!("_cluster{count}"),
         };
         format!(
             "attention_{format}{cache}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}{order}",

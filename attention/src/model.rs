@@ -9,6 +9,7 @@ use kernel::Machine;
 
 use crate::emit::Pieces;
 use crate::kernel::Attention;
+use crate::plan::SMALL;
 use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
@@ -58,11 +59,17 @@ const LAUNCH: f64 = 1.67;
 const CODE: f64 = 11.45;
 
 /// Cycles of a part in addition: its results go to memory, and a counter says that they are there.
-const PART: f64 = 2050.0;
-/// Cycles of a warp to merge some parts of pieces of rows, which it loads together; and bytes per cycle that an SM stores and loads of O, of some
+const PART: f64 = 2600.0;
+/// Cycles of a warp for eight of the parts of pieces of rows that it loads together; and bytes per cycle that an SM stores and loads of O, of some
 /// parts and of more. At `8x64/8x8x5100` an H200 takes 49.7 us with two parts, and in another run 44.5 without.
 const MERGED: f64 = 491.0;
 const MOVED: [f64; 2] = [6.0, 20.0];
+/// Bytes per cycle that an SM stores of O of over sixteen parts, and loads: `2x16/2x8x16384 d=256` takes 25.4 us with 16 parts, and 29.2 with 33.
+const MANY_MOVED: [f64; 2] = [20.0, 13.0];
+/// Bytes per cycle of O that a CTA of a cluster leaves for the others, and cycles of a warp to merge a piece of a row. Few rows cost little: at `1x8x300`
+/// an H200 takes 7.0 us with `tile=64x80 cluster=2`, 7.5 with 128 rows in clusters of 4, and 6.1 without parts.
+const LEFT: f64 = 25.0;
+const CLUSTER: f64 = 500.0;
 
 /// Measured over computed cycles, and over the time to copy as many bytes.
 const MEASURED: f64 = 1.06;
@@ -71,6 +78,11 @@ const ONLY_READ: f64 = 0.92;
 const LATENT_READ: f64 = 1.09;
 /// How much later all is read if a part has more keys than the mean, per excess: memory serves the others faster meanwhile.
 const LONGEST: f64 = 0.185;
+/// How much later all is read if clusters do not fill the card, per SM without a CTA over all: `4x64/8x1x8192` in clusters of 3 takes 36.8 us on an
+/// H200, 2.5 more than predicted without.
+const IDLE: f64 = 0.2;
+/// How much longer all takes in clusters with large blocks and 64 queries: 39.2 us with blocks of 112 keys there, where parts in memory take 36.8 and 36.2.
+const LARGE: f64 = 1.05;
 /// The part of computing and loading that the longer of both does not cover; and that of the first block, if the shorter one is divided evenly
 /// among blocks.
 const SHORTER: f64 = 0.05;
@@ -127,12 +139,17 @@ impl Attention {
         let Seen { tiles, blocks: seen, read } = self.seen(request);
         let divided = match parts {
             Parts::One => 1.0,
-            Parts::Count(count) => f64::from(count),
+            Parts::Count(count) | Parts::Cluster(count) => f64::from(count),
             Parts::Keys(part) => f64::from(keys.div_ceil(part).max(1)),
         };
         let of_query = plan.spec.rows_of_query(heads.checked_div(shared).unwrap_or(1)).max(1);
         let all = f64::from(heads / of_query) * tiles * divided;
-        let sms = f64::from(machine.multiprocessors);
+        // SMs whose CTAs are resident: not all are in a cluster.
+        let cluster = parts.of_cluster();
+        let sms = match cluster {
+            1 => f64::from(machine.multiprocessors),
+            count => f64::from(machine.clusters[count as usize - 1] * count),
+        };
         let waves = all / sms;
         let tile = self.tile_cycles(waves, seen);
         let rows_of_o = f64::from(heads) * f64::from(queries) * f64::from(batch);
@@ -142,7 +159,7 @@ impl Attention {
         // Tiles that differ are dealt out, or drawn, so that CTAs end about together.
         let grows = plan.spec.mask == Mask::Causal;
         let differ = grows || plan.spec.lengths == Lengths::Packed;
-        let waves = if differ { waves.max(1.0) } else { waves.ceil() };
+        let waves = if differ && cluster == 1 { waves.max(1.0) } else { waves.ceil() };
         let blocks = if parts == Parts::One { seen } else { (seen / divided).ceil() };
         let block_cycles = self.block_cycles(machine);
         let uneven = self.uneven(request.problem, of_query, [block_cycles, tile], machine);
@@ -161,6 +178,13 @@ impl Attention {
         let longest = if blocks > seen / divided { blocks * divided / seen } else { 1.0 };
         let only_read = if latent { LATENT_READ } else { ONLY_READ };
         let loaded = only_read * bytes * (1.0 + LONGEST * (longest - 1.0)) / machine.dram;
+        // Clusters leave some SMs idle, and wait for large blocks.
+        let large = cluster > 1
+            && plan.spec.tile[0] == 64
+            && plan.tiles[1].room().bytes + plan.tiles[2].room().bytes > SMALL;
+        let idle = if cluster > 1 { (1.0 - all / f64::from(machine.multiprocessors)).max(0.0) } else { 0.0 };
+        let waits = if large { LARGE } else { 1.0 };
+        let (computed, loaded) = (computed * waits, loaded * waits * (1.0 + IDLE * idle));
         let apart = SHORTER + FIRST_BLOCK / (rounds * blocks.max(1.0));
         let fetched = CODE * f64::from(plan.spec.tile[1]) / machine.cycles;
         LAUNCH + fetched + computed.max(loaded) + apart * computed.min(loaded) + after
@@ -202,7 +226,7 @@ impl Attention {
         let plan = self.plan();
         let AttentionSpec { format, tile: [rows, _], mask, .. } = plan.spec;
         let grows = mask == Mask::Causal;
-        let alone = if plan.rings[0].stages == 1 { ALONE } else { 0.0 };
+        let alone = if plan.rings[0].stages == 1 && plan.cluster.is_none() { ALONE } else { 0.0 };
         let masked =
             if grows { MASKED[0] + MASKED[1] * (f64::from(rows) / 64.0 - 2.0).max(0.0) } else { 0.0 };
         let overlaps = plan.overlaps && waves > 1.0 && !grows && format.bits() != 8;
@@ -227,10 +251,15 @@ impl Attention {
         let steps = of.steps((pieces / warps.max(1.0)).ceil(), divided);
         match plan.spec.parts {
             Parts::One => (0.0, 0.0),
+            Parts::Cluster(_) => (of_o * divided / all.max(1.0) / LEFT, CLUSTER * steps),
             Parts::Count(_) | Parts::Keys(_) => {
-                let moved = MOVED[usize::from(of.few_serve(divided).is_none())];
-                let stored = of_o * divided / all.max(1.0) / moved;
-                (PART + stored, (MERGED * steps).max(of_o * divided / sms / moved))
+                let [stored, loaded] = match plan.spec.parts.are_many() {
+                    true => MANY_MOVED,
+                    false => [MOVED[usize::from(of.few_serve(divided).is_none())]; 2],
+                };
+                let stored = of_o * divided / all.max(1.0) / stored;
+                let loaded = of_o * of.loaded(divided) / sms / loaded;
+                (PART + stored, (MERGED * of.loads() * steps).max(loaded))
             }
         }
     }

@@ -32,7 +32,7 @@ impl Attention {
     pub(crate) fn divided(&self, call: &AttentionCall) -> Option<Divided> {
         let AttentionProblem { batch, heads: [heads, _], queries, .. } = call.problem;
         let AttentionSpec { parts, head: [_, dv], lengths, .. } = self.plan.spec;
-        if parts == spec::Parts::One {
+        if !parts.are_in_memory() {
             return None;
         }
         let Tiles { parts: count, heads: of_tiles, sequences, across, .. } = self.tiles(call);
@@ -63,7 +63,7 @@ impl Divided {
     }
 }
 
-/// The parameters of parts.
+/// The parameters of parts in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'f> {
     /// Most parts of a tile.
@@ -95,6 +95,31 @@ impl<'f> Part<'f> {
     pub(crate) fn of([number, count, counter]: [Value<'f, u32>; 3]) -> Self {
         Self { number, count, counter }
     }
+
+    /// Its blocks, of all blocks of a tile, and how many parts there are, at most `most`. The division depends on these blocks alone.
+    pub(crate) fn of_tile(
+        self,
+        [begin, end]: [Value<'f, u32>; 2],
+        most: Value<'f, u32>,
+        spec: &AttentionSpec,
+    ) -> ([Value<'f, u32>; 2], Self) {
+        // Parts of a fixed number of keys begin at multiples of it.
+        let (first, each) = match spec.parts {
+            spec::Parts::Keys(keys) => {
+                let each = keys / spec.tile[1];
+                (begin / each * each, begin.builder().constant(each))
+            }
+            spec::Parts::One | spec::Parts::Count(_) | spec::Parts::Cluster(_) => {
+                (begin, (end - begin + most - 1) / most)
+            }
+        };
+        let count = (end - first + each - 1) / each;
+        // A sequence may be longer than the launch says. Nobody computes, or waits for, more parts than there are.
+        let count = if matches!(spec.parts, spec::Parts::Keys(_)) { count.min(most) } else { count };
+        let own = (first + self.number * each).min(end);
+        let blocks = [own.max(begin), (own + each).min(end)];
+        (blocks, Self { count, ..self })
+    }
 }
 
 impl<'f> Parts<'f> {
@@ -103,30 +128,6 @@ impl<'f> Parts<'f> {
         let (most, rows) = (f.parameter(most), f.parameter(rows));
         let [counters, sums, outputs] = PLACES.map(|name| f.parameter(name));
         Self { most, rows, counters, sums, outputs }
-    }
-
-    /// The blocks of a part, of all blocks of a tile, and how many parts there are. The division depends on these blocks
-    /// alone.
-    pub(crate) fn of_tile(
-        &self,
-        part: Part<'f>,
-        [begin, end]: [Value<'f, u32>; 2],
-        spec: &AttentionSpec,
-    ) -> ([Value<'f, u32>; 2], Part<'f>) {
-        // Parts of a fixed number of keys begin at multiples of it.
-        let (first, each) = match spec.parts {
-            spec::Parts::Keys(keys) => {
-                let each = keys / spec.tile[1];
-                (begin / each * each, begin.builder().constant(each))
-            }
-            spec::Parts::One | spec::Parts::Count(_) => (begin, (end - begin + self.most - 1) / self.most),
-        };
-        let count = (end - first + each - 1) / each;
-        // A sequence may be longer than the launch says. Nobody computes, or waits for, more parts than there are.
-        let count = if matches!(spec.parts, spec::Parts::Keys(_)) { count.min(self.most) } else { count };
-        let own = (first + part.number * each).min(end);
-        let blocks = [own.max(begin), (own + each).min(end)];
-        (blocks, Part { count, ..part })
     }
 
     /// The address of a row of a part's O.

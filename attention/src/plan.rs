@@ -5,7 +5,7 @@ mod rings;
 
 use collective::heads::Pages;
 use collective::{
-    Atom, CtaPlan, Format, OperandTile, Producer, ProductSpec, QueuePlan, RingPlan, TileLayout,
+    Atom, CtaPlan, Format, OperandTile, Peers, Producer, ProductSpec, QueuePlan, RingPlan, TileLayout,
 };
 use cute_rs::atom::Major;
 use ptx::Target;
@@ -14,6 +14,8 @@ use ptx::abi::Promotion;
 pub(crate) use self::legal::head_of_values;
 use self::legal::{checked, registers};
 pub(crate) use self::rings::CONVERTERS;
+#[cfg(feature = "records")]
+pub(crate) use self::rings::SMALL;
 use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
 use crate::spec::{AttentionSpec, OutputStore, Parts};
@@ -47,6 +49,36 @@ pub struct AttentionPlan {
     pub rescales_last: bool,
     /// What latent attention has in addition.
     pub latent: Option<LatentPlan>,
+    /// Where the CTAs of a cluster leave their parts of a tile for each other, if they have such parts.
+    pub cluster: Option<ClusterPlan>,
+}
+
+/// The part of a tile that a CTA of a cluster has computed, in its shared memory, where operands were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterPlan {
+    /// Offset of the log-sum-exps of its rows.
+    pub sums: u32,
+    /// Offset of the rows of its O, in `f32`.
+    pub outputs: u32,
+    /// Bytes from a row of O to the next one: no two of eight begin in the same bank.
+    pub pitch: u32,
+}
+
+impl ClusterPlan {
+    /// Bytes at whose multiples O begins.
+    const ALIGNED: u32 = 16;
+
+    /// Its place in shared memory whose first `operands` bytes have operands, of `all`; and the bytes of all then.
+    fn placed(spec: &AttentionSpec, [operands, all]: [u32; 2]) -> (Option<Self>, u32) {
+        let AttentionSpec { parts, tile: [rows, _], head: [_, dv], .. } = *spec;
+        if !matches!(parts, Parts::Cluster(_)) {
+            return (None, all);
+        }
+        let pitch = (dv + 8) * 4;
+        let bytes = rows * (4 + pitch);
+        let sums = if bytes <= operands { 0 } else { all.next_multiple_of(Self::ALIGNED) };
+        (Some(Self { sums, outputs: sums + rows * 4, pitch }), all.max(sums + bytes))
+    }
 }
 
 /// The plan of latent attention. Its two consumers have the same queries, and half of O's columns each. They compute the scores of
@@ -108,6 +140,8 @@ impl AttentionPlan {
         let counts = rings.counts(rings.stages()?);
         let Placed { rings: [q_ring, k_ring, v_ring, narrow_k, narrow_v], exchange, queue, shared_bytes } =
             rings.placed(counts, consumers);
+        let operands = v_ring.start + v_ring.stages * v_ring.stage_bytes;
+        let (cluster, shared_bytes) = ClusterPlan::placed(&spec, [operands, shared_bytes]);
         let Tiles { q, k, v, weights, output } = tiles;
         let of_values = v.room().bytes * sharing;
         let (weights, latent) = if latent {
@@ -123,6 +157,8 @@ impl AttentionPlan {
             cta: CtaPlan {
                 overlaps: is_divided(&spec),
                 turns: spec.turns && consumers > sharing,
+                cluster: spec.parts.of_cluster(),
+                peers: if cluster.is_some() { Peers::Exchange } else { Peers::Apart },
                 ..CtaPlan::alone(producer, consumers, registers, shared_bytes)
             },
             tiles: [q, k, v],
@@ -136,6 +172,7 @@ impl AttentionPlan {
             values: ProductSpec::new(on, [weights, v], consumers / sharing)?,
             overlaps: spec.overlap && counts[0] > 1,
             latent,
+            cluster,
         })
     }
 }

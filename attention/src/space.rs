@@ -8,7 +8,7 @@ use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 impl AttentionRequest {
     /// Whether a kernel may compute it.
     pub(crate) fn admits(&self, spec: &AttentionSpec) -> bool {
-        (self.workspace || spec.parts == Parts::One && spec.order == Order::Dealt)
+        (self.workspace || !spec.parts.are_in_memory() && spec.order == Order::Dealt)
             && (!self.fixed || self.fixed_specs().any(|of| of == *spec))
     }
 
@@ -46,7 +46,7 @@ impl AttentionRequest {
         if differ { &[Order::Drawn] } else { &[Order::Dealt, Order::Drawn] }
     }
 
-    /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not, and some smaller ones.
+    /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not, and some smaller ones; and clusters that are resident at once.
     pub(crate) fn parts(&self, spec: &AttentionSpec, machine: &Machine) -> Vec<Parts> {
         let (block, tiles) = (spec.tile[1], self.tiles(spec));
         let blocks = self.problem.keys.div_ceil(block);
@@ -59,13 +59,20 @@ impl AttentionRequest {
         all.sort_unstable();
         all.dedup();
         let few = self.workspace && tiles < 4 * machine.multiprocessors;
-        if few { all.into_iter().map(Parts::Count).collect() } else { Vec::new() }
+        let in_memory = all.into_iter().filter(|_| few).map(Parts::Count);
+        // The largest cluster of which all are resident at once, and some smaller ones.
+        let of_latent = if spec.is_latent() { 0 } else { Parts::MOST_OF_CLUSTER };
+        let fit = |&count: &u32| count <= blocks && tiles <= machine.clusters[count as usize - 1];
+        let most = (2..=of_latent).rev().find(fit);
+        let clusters =
+            (2..=of_latent).filter(|&count| Some(count) == most || count.is_power_of_two() && fit(&count));
+        in_memory.chain(clusters.map(Parts::Cluster)).collect()
     }
 
     /// Whether a kernel is one of its space, as far as lengths decide it.
     pub(crate) fn has(&self, spec: &AttentionSpec, machine: &Machine) -> bool {
         let divides = match spec.parts {
-            Parts::Count(_) => self.parts(spec, machine).contains(&spec.parts),
+            Parts::Count(_) | Parts::Cluster(_) => self.parts(spec, machine).contains(&spec.parts),
             Parts::One | Parts::Keys(_) => true,
         };
         divides

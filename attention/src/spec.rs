@@ -51,8 +51,8 @@ pub enum Order {
     Drawn,
 }
 
-/// Whether the keys of a tile are divided into parts. Each has a CTA of its own; all CTAs merge them at the end, in
-/// their order.
+/// Whether the keys of a tile are divided into parts. Each has a CTA of its own; CTAs merge them at the end, in
+/// their order: all of them in memory, or those of a cluster in their shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parts {
     /// They are not.
@@ -61,9 +61,24 @@ pub enum Parts {
     Count(u32),
     /// Into parts of this number of keys, a multiple of a block: at the same keys in every batch and cache.
     Keys(u32),
+    /// Into this number of parts, which a cluster of as many CTAs computes.
+    Cluster(u32),
 }
 
 impl Parts {
+    /// Most CTAs of a cluster.
+    pub(crate) const MOST_OF_CLUSTER: u32 = 8;
+
+    /// Whether parts are merged in memory: the caller lends it.
+    pub const fn are_in_memory(self) -> bool {
+        matches!(self, Self::Count(_) | Self::Keys(_))
+    }
+
+    /// CTAs of a cluster that have the parts of one tile.
+    pub(crate) const fn of_cluster(self) -> u32 {
+        if let Self::Cluster(count) = self { count } else { 1 }
+    }
+
     /// Whether they are so many that lanes share the parts of a row when they are merged.
     pub(crate) const fn are_many(self) -> bool {
         matches!(self, Self::Count(17..))
@@ -226,7 +241,7 @@ const fn output_of(format: Format) -> Format {
 const FORMAT: &str = "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)";
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<AttentionSpec>; 20] = [
+static KEYS: [SpecKey<AttentionSpec>; 21] = [
     SpecKey::by(
         "format",
         FORMAT,
@@ -255,7 +270,7 @@ static KEYS: [SpecKey<AttentionSpec>; 20] = [
             |of| match of.parts {
                 Parts::One => Some(1),
                 Parts::Count(count) => Some(count),
-                Parts::Keys(_) => None,
+                Parts::Keys(_) | Parts::Cluster(_) => None,
             },
             |of, count| {
                 of.parts = count.filter(|count| *count != 1).map_or(Parts::One, Parts::Count);
@@ -268,9 +283,20 @@ static KEYS: [SpecKey<AttentionSpec>; 20] = [
         &As(
             |of| match of.parts {
                 Parts::Keys(keys) => Some(keys),
-                Parts::One | Parts::Count(_) => None,
+                Parts::One | Parts::Count(_) | Parts::Cluster(_) => None,
             },
             |of, keys| of.parts = keys.map_or(of.parts, Parts::Keys),
+        ),
+    ),
+    SpecKey::by(
+        "cluster",
+        "a number of CTAs",
+        &As(
+            |of| match of.parts {
+                Parts::Cluster(count) => Some(count),
+                Parts::One | Parts::Count(_) | Parts::Keys(_) => None,
+            },
+            |of, count| of.parts = count.map_or(of.parts, Parts::Cluster),
         ),
     ),
     SpecKey::at("order", "dealt or drawn", &At(|of| &mut of.order)),
@@ -299,7 +325,7 @@ impl FromStr for AttentionSpec {
 /// The words of a text. Two that say how keys are divided are one too many.
 pub(crate) fn words_of(text: &str) -> Result<Vec<(&str, &str)>, WordError> {
     let words = words::words(text)?;
-    let mut divide = words.iter().filter(|(key, _)| matches!(*key, "part" | "parts"));
+    let mut divide = words.iter().filter(|(key, _)| matches!(*key, "part" | "parts" | "cluster"));
     match (divide.next(), divide.next()) {
         (Some((first, _)), Some((key, value))) => Err(WordError {
             key: (*key).to_owned(),

@@ -29,6 +29,7 @@ pub(crate) struct Filled {
     pub(crate) share: u32,
     /// Heads of tiles per head of K and V.
     pub(crate) sharing: u32,
+    /// Tiles, or parts of them, that CTAs walk over; those that clusters have.
     pub(crate) tiles: u32,
     /// Tiles of queries per head.
     pub(crate) across: u32,
@@ -56,7 +57,7 @@ impl Attention {
         };
         let parts = match self.plan.spec.parts {
             Parts::One => 1,
-            Parts::Count(count) => count,
+            Parts::Count(count) | Parts::Cluster(count) => count,
             Parts::Keys(part) => keys.div_ceil(part).max(1),
         };
         Tiles { share, heads: heads / share, sequences, across, parts }
@@ -70,9 +71,11 @@ impl Attention {
             let (m, n) = (across.into(), u128::from(heads) * u128::from(parts) * u128::from(sequences));
             return Err(LaunchError::TooManyTiles { m, n, most: MOST_ROWS - 1 });
         };
-        // CTAs that merge parts wait for others, so all must be resident.
-        let ctas = resident.min(all).max(1);
         let AttentionSpec { format, cache, head: [d, dv], pack, .. } = self.plan.spec;
+        // CTAs that merge parts in memory wait for others, so all must be resident. A cluster is, and has one tile.
+        let cluster = self.plan.spec.parts.of_cluster();
+        let ctas = if cluster > 1 { all } else { resident.min(all).max(1) };
+        let (all, parts) = (all / cluster, parts / cluster);
         let AttentionProblem { heads: [_, shared], keys, .. } = call.problem;
         let sharing = heads / shared;
         let of_key = if self.plan.latent.is_some() { d } else { d + dv };

@@ -133,6 +133,12 @@ impl<'f> Cta<'f> {
     }
 }
 
+/// A barrier for all consumers of the CTA: the first one of its [own](CtaPlan::own_barriers).
+#[track_caller]
+pub fn meet_consumers(f: &Builder, plan: CtaPlan) {
+    f.barrier_sync(plan.own_barriers().start, plan.consumers * 128);
+}
+
 /// A barrier for all threads of the cluster. With `relaxed`, it orders no memory accesses; the caller has
 /// fenced them already. Otherwise what threads wrote to shared memory is there for each other.
 pub fn meet(f: &Builder, relaxed: bool) {

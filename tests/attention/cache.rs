@@ -21,6 +21,8 @@ fn pages_of_keys() {
         ("d=96 tile=64x48 pages=16 store=direct mask=causal", Layout::Gaps),
         ("d=192x128 tile=64x64 pages=32 pack=2", Layout::LengthFirst),
         ("d=64 tile=64x64 pages=32 pack=4 parts=3", Layout::LengthFirst),
+        ("d=64 tile=64x64 pages=16 pack=4 cluster=4", Layout::Gaps),
+        ("d=64 tile=64x32 pages=64 lengths=packed pack=2 cluster=5", Layout::LengthFirst),
         ("d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal", Layout::HeadsFirst),
         ("d=64 tile=64x64 pages=64 lengths=packed mask=causal", Layout::LengthFirst),
         ("d=64 tile=64x32 pages=64 lengths=packed pack=2 parts=5 output=f32", Layout::Gaps),
@@ -95,7 +97,7 @@ fn pages_that_are_not_there() {
     }
 }
 
-/// Keys in parts, which all CTAs merge: also more parts than blocks, parts at fixed keys, masks, sinks, lengths that differ and
+/// Keys in parts, which all CTAs merge, or those of a cluster: also more parts than blocks, parts at fixed keys, masks, sinks, lengths that differ and
 /// rows without keys. The workspace is as it was after each launch.
 #[test]
 fn parts_of_keys() {
@@ -108,6 +110,12 @@ fn parts_of_keys() {
         ("d=64 tile=64x32 pack=4 part=64 lengths=packed mask=causal", Layout::LengthFirst),
         ("d=128 tile=128x64 part=128", Layout::Gaps),
         ("d=64 tile=64x32 part=96 mask=window sinks=on", Layout::HeadsFirst),
+        ("d=64 tile=64x64 pack=4 cluster=5", Layout::HeadsFirst),
+        ("d=64 tile=128x64 cluster=3 mask=causal sinks=on", Layout::Gaps),
+        ("d=96 tile=192x32 format=f16 output=f32 cluster=8 mask=window", Layout::LengthFirst),
+        ("d=64 tile=64x64 pack=4 cluster=2 lengths=packed mask=causal", Layout::LengthFirst),
+        ("d=128 tile=64x32 pack=16 cluster=7", Layout::Gaps),
+        ("d=256 tile=64x48 cluster=2 stages=1", Layout::HeadsFirst),
     ];
     for (row, (spec, layout)) in specs.into_iter().enumerate() {
         let kernel = kernel(spec);
@@ -128,6 +136,12 @@ fn parts_of_keys() {
         ("parts=2000", "the number of parts is 2000"),
         ("part=100", "the number of keys of a part is 100, a multiple of the number of keys per block"),
         ("parts=some", "`parts=some`: a number of parts"),
+        ("cluster=9", "cluster, the CTAs that share the keys of a tile, is 9, 2 to 8"),
+        ("cluster=1", "cluster, the CTAs that share the keys of a tile, is 1, 2 to 8"),
+        ("cluster=2 order=drawn", "order is drawn, the other one with cluster"),
+        ("cluster=2 overlap=on", "overlap is on, the other one with cluster"),
+        ("parts=2 cluster=2", "`parts` is given already"),
+        ("d=576x512 tile=64x32 cluster=2", "is 2, parts, or none, with d=576x512"),
     ] {
         let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
         let error = refused.map(|_| ()).expect_err(text).to_string();
@@ -233,6 +247,7 @@ fn caches_of_8_bits() {
         ("d=192x128 cache=e4m3 tile=64x32 sinks=on overlap=on", Layout::HeadsFirst, true),
         ("d=256 cache=e4m3 tile=64x32 stages=1 mask=window", Layout::LengthFirst, true),
         ("d=64 cache=e4m3 tile=128x64 softcap=on lengths=packed part=128", Layout::LengthFirst, true),
+        ("d=128 cache=e4m3 tile=64x64 pages=32 pack=4 cluster=3", Layout::HeadsFirst, true),
     ] {
         let kernel = kernel(spec);
         assert_eq!(kernel.plan().spec.to_string().parse(), Ok(kernel.plan().spec), "{spec}");
@@ -276,6 +291,7 @@ fn operands_of_8_bits() {
         ("format=e4m3 d=64 tile=64x64 store=direct", Layout::HeadsFirst, true),
         ("format=e4m3 tile=128x128 mask=causal store=direct", Layout::LengthFirst, false),
         ("format=e4m3 output=f16 tile=64x96 pack=4 parts=3 sinks=on", Layout::LengthFirst, true),
+        ("format=e4m3 tile=64x64 pack=4 cluster=2", Layout::HeadsFirst, false),
         ("format=e4m3 output=f32 d=96 tile=64x32 alibi=on store=direct", Layout::HeadsFirst, true),
         (
             "format=e4m3 d=192x128 tile=64x64 pages=32 sinks=on store=direct overlap=on",

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use collective::pipeline::Stage;
 use collective::queue::QueueRole;
+use collective::skeleton;
 use collective::{Consumer, Fragments, WarpgroupMma};
 use ptx::{Builder, Value, Var};
 
@@ -43,6 +44,7 @@ impl<'f> Kernel<'_, 'f> {
         let (q, block) = (Held::new(f), f.variable(0u32));
         let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
         let (walk, share) = (self.walk(QueueRole::Reader), self.early_share(consumer));
+        let of_cluster = plan.cluster.map(|of| (of, self.query_tile(walk.index())));
         consumer.turns.start();
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
@@ -50,6 +52,10 @@ impl<'f> Kernel<'_, 'f> {
             let finish = |statistics: &[Statistics<'f>], v: Stage<'f>| {
                 f.wgmma_wait(0);
                 consumer.release.arrive(v.empty);
+                if plan.cluster.is_some() {
+                    // All have read the operands where the part is left.
+                    skeleton::meet_consumers(f, plan.cta);
+                }
                 of.softmax.finish(self, tile.get(), statistics, consumer);
                 store.store(tile.get(), of.q.stage());
                 self.arrive(tile.get(), consumer);
@@ -79,7 +85,10 @@ impl<'f> Kernel<'_, 'f> {
         });
         consumer.turns.finish();
         store.finish();
-        self.merge(consumer, share);
+        match of_cluster {
+            None => self.merge(consumer, share),
+            Some((of, unit)) => self.merge_in_cluster(of, consumer, &unit),
+        }
     }
 }
 

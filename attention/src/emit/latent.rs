@@ -6,6 +6,7 @@
 
 use collective::pipeline::{Position, Stage};
 use collective::queue::QueueRole;
+use collective::skeleton;
 use collective::{Consumer, CtaPlan, StagedRows, WarpgroupMma};
 use ptx::{Builder, ProxySpace, Value, Var};
 
@@ -38,17 +39,11 @@ impl<'f> Exchange<'f> {
             return numbers.to_vec();
         };
         f.store_shared(self.own, offset, [upper, lower]);
-        meet(f, &self.cta);
+        skeleton::meet_consumers(f, self.cta);
         let others = f.load_shared_vector::<f32, 2>(self.other, offset);
         numbers.iter().zip(others).map(|(&own, other)| of(own, other)).collect()
     }
 }
-
-/// The named barrier of both consumers.
-fn meet(f: &Builder, cta: &CtaPlan) {
-    f.barrier_sync(cta.own_barriers().start, cta.consumers * 128);
-}
-
 /// What a consumer multiplies with.
 struct Consuming<'a, 'f> {
     kernel: &'a Kernel<'a, 'f>,
@@ -76,7 +71,7 @@ impl<'f> Kernel<'_, 'f> {
     /// Waits for all consumers that have the same rows.
     pub(super) fn meet(&self, consumer: Consumer<'f>) {
         match self.plan.latent {
-            Some(_) => meet(self.f, &self.plan.cta),
+            Some(_) => skeleton::meet_consumers(self.f, self.plan.cta),
             None => self.f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128),
         }
     }
@@ -215,7 +210,7 @@ impl<'f> Consuming<'_, 'f> {
         }
         f.fence_proxy_async(ProxySpace::Shared);
         softmax.rescale_kept(&relations);
-        meet(f, &kernel.plan.cta);
+        skeleton::meet_consumers(f, kernel.plan.cta);
     }
 
     /// Writes weights into the stage of their block.

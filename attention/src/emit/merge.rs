@@ -1,6 +1,6 @@
 //! Merging the parts of keys: with `s_p` the log-sum-exp of part `p`, and `s` that of all, `O = sum exp(s_p - s) * O_p`.
 //!
-//! A CTA that has finished its parts merges its share of all tiles: CTAs share a tile if there are fewer tiles than CTAs. It waits until
+//! Parts in memory: a CTA that has finished its parts merges its share of all tiles: CTAs share a tile if there are fewer tiles than CTAs. It waits until
 //! all parts of the tile are there.
 //!
 //! No CTA waits for ever: it waits after its last part only, so those for whose parts it waits never wait for it, and all run, since a
@@ -21,24 +21,34 @@ pub(crate) struct Pieces {
     /// Groups of lanes.
     groups: u32,
     /// Neighbouring columns of O of a lane.
-    own: u32,
+    pub(super) own: u32,
     /// Parts that a lane loads in a step.
-    together: u32,
+    pub(super) together: u32,
     /// Pieces that a warp merges at the same time.
     at_once: u32,
 }
 
 impl Pieces {
-    /// Those of rows with `dv` columns. A program is one for few parts or for many, whatever their number: a cache that grows needs no other.
+    /// Groups of lanes, of many parts and of some.
+    const MANY: u32 = 8;
+    const SOME: u32 = 2;
+
+    /// Those of rows with `dv` columns. A program that merges parts in memory is one for few parts or for many, whatever their number: a cache that grows
+    /// needs no other. Of what a cluster has left, all lanes load from one CTA at a time: to divide parts among groups of lanes, or to load several
+    /// pieces together, takes up to 1.5 times as long.
     pub(crate) fn of(parts: spec::Parts, dv: u32) -> Self {
-        let [groups, together] = if parts.are_many() { [8, 16] } else { [2, 8] };
+        let [groups, together] = match parts {
+            spec::Parts::Cluster(count) => [1, count],
+            spec::Parts::Count(_) if parts.are_many() => [Self::MANY, 16],
+            spec::Parts::One | spec::Parts::Count(_) | spec::Parts::Keys(_) => [Self::SOME, 8],
+        };
         let own = [4, 2].into_iter().find(|own| dv.is_multiple_of(own * 32 / groups)).unwrap_or(1);
         Self { groups, own, together, at_once: 1 }
     }
 
     /// The same of some parts, fewer than a lane can load: those of several pieces are loaded together.
     fn few(self) -> Option<Self> {
-        let [together, at_once] = [2, 4];
+        let [together, at_once] = if self.groups == Self::MANY { [8, 2] } else { [2, 4] };
         (together * at_once == self.together).then_some(Self { together, at_once, ..self })
     }
 
@@ -58,6 +68,21 @@ impl Pieces {
         self.few().filter(|few| parts <= f64::from(few.of_step()))
     }
 
+    /// Parts that are loaded of a piece of `parts`: those of whole steps, the last part in the place of others. Two to four, of which several
+    /// pieces are loaded together, count as they are.
+    #[cfg(feature = "records")]
+    pub(crate) fn loaded(self, parts: f64) -> f64 {
+        let few = self.few_serve(parts);
+        let of_step = f64::from(few.unwrap_or(self).of_step());
+        if self.groups == Self::SOME && few.is_some() { parts } else { (parts / of_step).ceil() * of_step }
+    }
+
+    /// Parts that a lane loads in a step over those that it does of some parts.
+    #[cfg(feature = "records")]
+    pub(crate) fn loads(self) -> f64 {
+        f64::from(self.together * self.at_once) / 8.0
+    }
+
     /// Steps of a warp that merges `pieces` pieces of `parts` parts.
     #[cfg(feature = "records")]
     pub(crate) fn steps(self, pieces: f64, parts: f64) -> f64 {
@@ -67,14 +92,14 @@ impl Pieces {
 }
 
 /// A piece of a row that a warp merges.
-struct Place<'f> {
+pub(super) struct Place<'f> {
     /// Whether there is one. If not, it is some other one, which is not stored.
-    exists: Value<'f, bool>,
+    pub(super) exists: Value<'f, bool>,
     /// Its query, and head.
     of: [Value<'f, u32>; 2],
     /// Its row, in the order of the log-sum-exp, and the lane's first column of it.
     line: Value<'f, u64>,
-    column: Value<'f, u32>,
+    pub(super) column: Value<'f, u32>,
 }
 
 /// A warp's share of the tiles that are merged.
@@ -186,7 +211,7 @@ impl<'f> Kernel<'_, 'f> {
     }
 
     /// The place of piece number `piece` of a tile's `pieces`.
-    fn place_of(
+    pub(super) fn place_of(
         &self,
         of: Pieces,
         unit: &QueryTile<'f>,
@@ -215,7 +240,7 @@ impl<'f> Kernel<'_, 'f> {
         lane: Value<'f, u32>,
         places: &[Place<'f>],
     ) {
-        let (f, AttentionSpec { output, .. }) = (self.f, self.plan.spec);
+        let f = self.f;
         let group = lane / (32 / of.groups);
         let sums: Vec<_> = places.iter().map(|_| Merged::new(f, of)).collect();
         let first = f.variable(group);
@@ -242,35 +267,45 @@ impl<'f> Kernel<'_, 'f> {
                 first.set(first.get() + of.of_step());
             },
         );
+        sums.iter().zip(places).for_each(|(sum, place)| self.store_merged(of, unit, (sum, place), group));
+    }
+
+    /// Emitted for a warp, whose lanes have merged the parts of a piece: stores it, and the log-sum-exp of its row if it is the first.
+    pub(super) fn store_merged(
+        &self,
+        of: Pieces,
+        unit: &QueryTile<'f>,
+        (sum, place): (&Merged<'f>, &Place<'f>),
+        group: Value<'f, u32>,
+    ) {
+        let (f, AttentionSpec { output, .. }) = (self.f, self.plan.spec);
         let Output::Direct(o, _) = self.output() else {
             return f.refuse("parts are merged into an O that is stored directly");
         };
         let log_sum_exp = f.parameter::<u64>("log_sum_exp");
-        for (sum, place) in sums.iter().zip(places) {
-            let base = sum.of_groups(of);
-            let (none, total) = (sum.total.get().equals(0.0), sum.total.get());
-            let factor = f.constant(0.0).where_or(none, Fast::divide(f.constant(1.0), total));
-            let bytes = output.bytes();
-            let target = self.row_of_o(o, unit, place.of) + place.column.mul_wide(bytes);
-            f.if_(place.exists & group.equals(0), || {
-                for (value, column) in sum.values.iter().zip((0..).step_by(bytes as usize)) {
-                    let value = value.get() * factor;
-                    let [element, _] = output.unpack(f, output.pack(f, [value, value]));
-                    element.store_global(target, column);
-                }
-            });
-            let is_first = (place.column + group).equals(0);
-            f.if_(place.exists & is_first & log_sum_exp.differs_from(0), || {
-                let value = Fast::ln(total) + base;
-                let value = f.constant(f32::NEG_INFINITY).where_or(none, value);
-                f.store_global(log_sum_exp + place.line * 4, 0, [value]);
-            });
-        }
+        let base = sum.of_groups(of);
+        let (none, total) = (sum.total.get().equals(0.0), sum.total.get());
+        let factor = f.constant(0.0).where_or(none, Fast::divide(f.constant(1.0), total));
+        let bytes = output.bytes();
+        let target = self.row_of_o(o, unit, place.of) + place.column.mul_wide(bytes);
+        f.if_(place.exists & group.equals(0), || {
+            for (value, column) in sum.values.iter().zip((0..).step_by(bytes as usize)) {
+                let value = value.get() * factor;
+                let [element, _] = output.unpack(f, output.pack(f, [value, value]));
+                element.store_global(target, column);
+            }
+        });
+        let is_first = (place.column + group).equals(0);
+        f.if_(place.exists & is_first & log_sum_exp.differs_from(0), || {
+            let value = Fast::ln(total) + base;
+            let value = f.constant(f32::NEG_INFINITY).where_or(none, value);
+            f.store_global(log_sum_exp + place.line * 4, 0, [value]);
+        });
     }
 }
 
 /// What a lane has merged: sums of weights, and of what they are multiplied by, relative to the largest exponent.
-struct Merged<'f> {
+pub(super) struct Merged<'f> {
     most: Var<'f, f32>,
     total: Var<'f, f32>,
     values: Vec<Var<'f, f32>>,
@@ -287,7 +322,7 @@ fn weight<'f>(exponent: Value<'f, f32>, base: Value<'f, f32>) -> Value<'f, f32> 
 }
 
 impl<'f> Merged<'f> {
-    fn new(f: &'f Builder, of: Pieces) -> Self {
+    pub(super) fn new(f: &'f Builder, of: Pieces) -> Self {
         let zero = || f.variable(0.0f32);
         Self {
             most: f.variable(f32::NEG_INFINITY),
@@ -302,7 +337,7 @@ impl<'f> Merged<'f> {
     }
 
     /// Adds parts: their exponents, and the elements that these weigh.
-    fn add(&self, loaded: Vec<(Value<'f, f32>, Vec<Value<'f, f32>>)>) {
+    pub(super) fn add(&self, loaded: Vec<(Value<'f, f32>, Vec<Value<'f, f32>>)>) {
         let most = loaded.iter().fold(self.most.get(), |most, (exponent, _)| Real::max(most, *exponent));
         let base = base(most);
         self.scale(weight(self.most.get(), base));

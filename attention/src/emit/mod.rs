@@ -1,5 +1,6 @@
 //! The emitter: it writes the program of a kernel.
 
+mod cluster;
 mod consumer;
 mod convert;
 mod latent;
@@ -14,7 +15,7 @@ use collective::heads::{DeviceLengths, DevicePages, DeviceTensor};
 use collective::pipeline::{Position, Ring, Turns};
 use collective::queue;
 use collective::skeleton::Cta;
-use ptx::{Builder, Value, Var};
+use ptx::{Builder, Special, Value, Var};
 
 #[cfg(feature = "records")]
 pub(crate) use self::merge::Pieces;
@@ -24,6 +25,7 @@ use crate::factors::DeviceFactors;
 use crate::parts::{Part, Parts};
 use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
+use crate::spec;
 
 /// The parameters of O where the program reaches it by its strides.
 pub(crate) const O: [&str; 4] = ["o", "o_row", "o_head", "o_batch"];
@@ -177,7 +179,7 @@ impl<'f> Kernel<'_, 'f> {
 
     fn lengths(&self) -> Option<DeviceLengths<'f>> {
         let keys = self.plan.spec.pages.is_none();
-        (self.plan.spec.lengths == crate::spec::Lengths::Packed).then(|| DeviceLengths::of(self.f, keys))
+        (self.plan.spec.lengths == spec::Lengths::Packed).then(|| DeviceLengths::of(self.f, keys))
     }
 
     fn pages(&self) -> Option<DevicePages<'f>> {
@@ -187,8 +189,18 @@ impl<'f> Kernel<'_, 'f> {
         })
     }
 
+    /// The parameters of parts in memory.
     fn parts(&self) -> Option<Parts<'f>> {
-        (self.plan.spec.parts != crate::spec::Parts::One).then(|| Parts::of(self.f))
+        self.plan.spec.parts.are_in_memory().then(|| Parts::of(self.f))
+    }
+
+    /// Most parts of a tile, if there are parts.
+    fn most_parts(&self) -> Option<Value<'f, u32>> {
+        match self.plan.spec.parts {
+            spec::Parts::One => None,
+            spec::Parts::Cluster(count) => Some(self.f.constant(count)),
+            spec::Parts::Count(_) | spec::Parts::Keys(_) => Some(Parts::of(self.f).most),
+        }
     }
 
     /// The factors of Q, K and V, if these have 8 bits.
@@ -247,7 +259,8 @@ impl<'f> Kernel<'_, 'f> {
         let (within, first) = (index - before * of_section, before * section);
         let together = (tiles / across - first).min(section);
         let (tile, head) = (within / together, first + within % together);
-        let number = parts.map(|parts| head % parts.most);
+        let of_cluster = self.plan.cluster.map(|_| self.f.special(Special::ClusterRank));
+        let number = parts.map(|parts| head % parts.most).or(of_cluster);
         let head = parts.map_or(head, |parts| head / parts.most);
         let part = number.map(|number| Part { number, count: number, counter: head * across + tile });
         self.tile_of([tile, head], part)
@@ -327,9 +340,9 @@ impl<'f> Kernel<'_, 'f> {
         // Without keys, a block that tensor copies fill with zeros, of which nothing is seen.
         let (some, beyond) = (begin.less_than(end), keys.max(1).div_ceil(block));
         let blocks = [blocks[0].where_or(some, beyond), blocks[1].where_or(some, beyond + 1)];
-        let (blocks, tile) = match (tile.part, self.parts()) {
-            (Some(part), Some(parts)) => {
-                let (blocks, part) = parts.of_tile(part, blocks, &self.plan.spec);
+        let (blocks, tile) = match (tile.part, self.most_parts()) {
+            (Some(part), Some(most)) => {
+                let (blocks, part) = part.of_tile(blocks, most, &self.plan.spec);
                 let exists = part.number.less_than(part.count);
                 let exists = tile.exists.map_or(exists, |there| there & exists);
                 (blocks, QueryTile { part: Some(part), exists: Some(exists), ..tile })

@@ -309,12 +309,17 @@ impl<'f> Softmax<'f> {
         let speaks = (consumer.thread % 4).equals(0);
         // One consumer speaks for both.
         let speaks = if self.exchange.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
-        let speaks = if parts.is_some() { speaks } else { speaks & log_sum_exp.differs_from(0) };
+        let speaks = if unit.part.is_some() { speaks } else { speaks & log_sum_exp.differs_from(0) };
         f.if_(speaks, || {
-            for (&[at, head], &Total { sum, most: base, .. }) in places.iter().zip(&totals) {
+            for ((row, &[at, head]), &Total { sum, most: base, .. }) in
+                self.rows.iter().zip(&places).zip(&totals)
+            {
                 f.if_(at.less_than(unit.lengths[0]), || {
                     let value = Fast::ln(sum) + base;
                     let value = f.constant(f32::NEG_INFINITY).where_or(sum.equals(0.0), value);
+                    if let Some(of) = kernel.plan.cluster {
+                        return kernel.leave_sum(of, self.first[0] + row.offset, value);
+                    }
                     let before = kernel.rows_before(&unit, head);
                     let (sums, before) = match (unit.part, parts) {
                         (Some(part), Some(parts)) => {

@@ -44,8 +44,9 @@ impl<'a, 'f> Store<'a, 'f> {
             }
             (Output::Direct(o, pairs), _) => {
                 self.consumer.release.arrive(q.empty);
-                match (unit.part, self.kernel.parts()) {
-                    (Some(part), Some(parts)) => self.part((part, parts), unit, &rows),
+                match (unit.part, self.kernel.parts(), self.kernel.plan.cluster) {
+                    (Some(part), Some(parts), _) => self.part((part, parts), unit, &rows),
+                    (_, _, Some(of)) => self.kernel.leave(of, &unit, &rows),
                     _ => self.direct(format, (o, pairs), unit, &rows),
                 }
             }

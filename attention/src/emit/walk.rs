@@ -13,6 +13,8 @@ use super::Kernel;
 #[derive(Clone, Copy)]
 pub(super) struct Walk<'f> {
     tiles: Value<'f, u32>,
+    /// CTAs that have the parts of a tile together.
+    cluster: u32,
     of_section: Value<'f, u32>,
     /// First tile of the round.
     first: Var<'f, u32>,
@@ -38,6 +40,9 @@ impl<'f> Walk<'f> {
         let f = self.tiles.builder();
         let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
         let reverse = self.odd.map(|odd| odd.get().differs_from(0));
+        if self.cluster > 1 {
+            return self.first.get() + cta / self.cluster;
+        }
         self.first.get() + reverse.map_or(cta, |reverse| (ctas - 1 - cta).where_or(reverse, cta))
     }
 
@@ -90,12 +95,14 @@ impl<'f> Kernel<'_, 'f> {
             let counter = f.parameter("counter");
             let queue = Some(Queue::of(f, self.plan.queue, self.shared, counter, part));
             let first = f.variable(f.special(Special::CtaX));
-            return Walk { tiles, of_section: tiles, first, end: first, odd: None, queue };
+            return Walk { tiles, cluster: 1, of_section: tiles, first, end: first, odd: None, queue };
         }
-        let grows = self.scores.grows();
+        // A cluster has one tile.
+        let grows = self.scores.grows() && self.plan.cluster.is_none();
         let of_section = if grows { across * section } else { tiles };
         let walk = Walk {
             tiles,
+            cluster: self.plan.spec.parts.of_cluster(),
             of_section,
             first: f.variable(0u32),
             end: f.variable(of_section.min(tiles)),

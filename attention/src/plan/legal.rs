@@ -4,7 +4,7 @@ use collective::{Format, RoleRegisters};
 
 use super::{LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
 use crate::error::AttentionError;
-use crate::spec::{AttentionSpec, Parts};
+use crate::spec::{AttentionSpec, Order, Parts};
 
 /// Checks a spec. Returns the instruction types of its products.
 pub(super) fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
@@ -102,7 +102,23 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
                 "a multiple of the number of keys per block",
             ));
         }
-        Parts::One | Parts::Count(_) | Parts::Keys(_) => {}
+        Parts::Cluster(count) if !(2..=Parts::MOST_OF_CLUSTER).contains(&count) => {
+            return Err(refused("cluster, the CTAs that share the keys of a tile,", count, "2 to 8"));
+        }
+        Parts::Cluster(count) if spec.is_latent() => {
+            let field = "cluster, the CTAs that share the keys of a tile,";
+            return Err(refused(field, count, "parts, or none, with d=576x512"));
+        }
+        Parts::Cluster(_) if spec.order == Order::Drawn || spec.overlap => {
+            let field = if spec.overlap { "overlap" } else { "order" };
+            let found = if spec.overlap { "on" } else { "drawn" };
+            return Err(refused(
+                field,
+                found,
+                "the other one with cluster, whose CTAs have one tile of queries,",
+            ));
+        }
+        Parts::One | Parts::Count(_) | Parts::Keys(_) | Parts::Cluster(_) => {}
     }
     if let Some(page) = spec.pages {
         if !matches!(page, 16 | 32 | 64 | 128 | 256) {

@@ -21,7 +21,7 @@ const MOST_STAGES: u32 = 4;
 /// took 12.6, 20.6 and 49.6 us with 64 KB, 12.8, 20.7 and 49.7 with 96, and 13.1, 21.1 and 50.3 with 144; blocks of 48 with 48 KB 12.9, 21.2
 /// and 51.0; and blocks of 96 with 96 KB 12.9, 20.9 and 49.1, with 168 KB 13.3, 21.1 and 50.2.
 const IN_FLIGHT: u32 = 64 << 10;
-const SMALL: u32 = 48 << 10;
+pub(crate) const SMALL: u32 = 48 << 10;
 
 impl NarrowPlan {
     /// The blocks as they are in memory, whose rings have no place yet; `None` if none are converted. `dv` are the columns of V.
@@ -139,7 +139,9 @@ impl<'s> Rings<'s> {
     pub(super) fn counts(&self, stages: u32) -> [u32; 5] {
         let Self { spec, have, .. } = *self;
         let (bytes, each, one) = (of_bytes(spec), self.each(), self.one_narrow());
-        let queries = if self.q.need(2) + stages * each + 2 * one <= have { 2 } else { 1 };
+        // A cluster has one tile of queries.
+        let next = spec.parts.of_cluster() == 1 && self.q.need(2) + stages * each + 2 * one <= have;
+        let queries = if next { 2 } else { 1 };
         let in_flight = match self.narrow {
             Some(_) => {
                 ((have - self.q.need(queries) - stages * each) / one).min(MOST_NARROW[usize::from(bytes)])

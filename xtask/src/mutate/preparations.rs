@@ -35,14 +35,15 @@ impl<K, C> Calls<K, C> {
 }
 
 /// Specs of attention, of which the program differs in how warps wait for each other, and problems. Two CTAs have several tiles each:
-/// with one block of keys, with more of them than a ring has stages, and whole and partial ones. Or both merge the parts of one tile.
-const ATTENTION: [(&str, &[&str]); 7] = [
+/// with one block of keys, with more of them than a ring has stages, and whole and partial ones. Or both merge the parts of one tile, in memory or as a cluster.
+const ATTENTION: [(&str, &[&str]); 8] = [
     ("d=64 tile=64x64 stages=2", FULL),
     ("d=64 tile=128x64 stages=2 mask=causal", CAUSAL),
     ("d=64 tile=128x64 stages=2 mask=causal overlap=on turns=off", CAUSAL),
     ("d=64 tile=64x64 stages=2 mask=causal order=drawn store=direct", CAUSAL),
     ("d=64 tile=64x64 stages=1 store=direct", FULL),
     ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
+    ("d=64 tile=64x32 stages=2 pack=2 cluster=2", FULL),
     ("d=576x512 tile=64x32 pack=16 mask=causal", LATENT),
 ];
 const FULL: &[&str] = &[
@@ -86,7 +87,7 @@ fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
         };
         let calls = problems.iter().map(call).collect::<Option<_>>()?;
         let AttentionSpec { parts, order, .. } = kernel.plan().spec;
-        let again = parts != Parts::One || order == Order::Drawn;
+        let again = parts.are_in_memory() || order == Order::Drawn;
         let name = format!("attention {text}");
         Some(Box::new(Calls { again, resident: 2, ..Calls::new(name, kernel, calls) }) as Box<dyn Subject>)
     })
