@@ -359,7 +359,7 @@ fn calls_that_are_refused() {
         ("dV's leading dimension is 63 elements", with(&|call| call.d_v.row = 63)),
         ("the log-sum-exp begins at 0x0", with(&|call| call.forward.log_sum_exp = 0)),
         ("the forward call has pages or factors", with(&|call| call.forward.pages.count = 1)),
-        ("the workspace has 0 B, 33808 B were needed", with(&|call| call.workspace = None)),
+        ("the workspace has 0 B, 33936 B were needed", with(&|call| call.workspace = None)),
         ("full takes 0 whole and 0 real arguments, 1 and 0", with(&|call| call.forward.counts.push(1))),
     ] {
         assert!(error.contains(words), "{words}: {error}");
