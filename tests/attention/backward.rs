@@ -198,7 +198,7 @@ fn ctas_walk_over_blocks() {
             let packed = kernel.plan().spec.lengths == Lengths::Packed;
             let lengths = packed.then(|| vec![[queries, keys], [0, 3], [40, 0], [keys, queries]]);
             for (schedule, multiprocessors) in
-                some(Schedule::sweep(4).into_iter().zip([1, 2, 3].into_iter().cycle()), row, 3)
+                some(Schedule::sweep(4).zip([1, 2, 3].into_iter().cycle()), row, 5)
             {
                 run_on(
                     multiprocessors,

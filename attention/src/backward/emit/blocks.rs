@@ -7,18 +7,17 @@
 //! Blocks are begun in their order: those that others wait for were drawn before.
 
 use collective::heads::DeviceLengths;
-use collective::pipeline::{Position, Ring};
-use ptx::{AtomicOp, AtomicSem, Builder, Location, Scope, Special, Value, Var};
+use collective::pipeline::{Ring, Stage};
+use ptx::{AtomicOp, AtomicSem, Builder, Location, Scope, Special, Value};
 
 use super::{Kernel, Roles};
 use crate::backward::plan::BackwardPlan;
 use crate::backward::spec::BackwardSpec;
 
 /// Which blocks a CTA has.
-#[derive(Clone, Copy)]
 pub(super) enum Blocks<'f> {
     /// One.
-    Own(KeyBlock<'f>),
+    Own(Box<KeyBlock<'f>>),
     /// Those that are drawn. The ring passes them on.
     Drawn(Ring<'f>),
 }
@@ -99,26 +98,37 @@ impl<'a, 'f> Roles<'a, 'f> {
     /// Emits something for each block, whether it exists or not.
     pub(super) fn walk(&self, reader: Reader, body: impl FnOnce(KeyBlock<'f>)) {
         let f = self.f;
-        let ring = match self.blocks {
-            Blocks::Own(keys) => return body(keys),
+        let ring = match &self.blocks {
+            Blocks::Own(keys) => return body(**keys),
             Blocks::Drawn(ring) => ring,
         };
-        let [all, own] = [self.all_blocks(), f.special(Special::CtaX)];
-        if reader == Reader::Draws {
-            let (position, next) = (ring.producer(), f.variable(own));
-            return f.loop_(|| {
-                let keys = KeyBlock::of(f, self.plan, self.draw(next, all));
-                pass_on(f, &position, &keys.words());
-                f.break_if(keys.number.at_least(all));
-                body(keys);
-            });
-        }
-        let position = ring.consumer();
+        let (all, ctas) = (self.all_blocks(), f.special(Special::GridX));
+        let position = match reader {
+            Reader::Draws => ring.producer(),
+            Reader::Thread | Reader::Warps => ring.consumer(),
+        };
         f.loop_(|| {
-            let keys = self.read(&position, reader);
-            f.break_if(keys.number.at_least(all));
+            let keys = match reader {
+                Reader::Draws => self.pass_on(position.claim(), [all, ctas]),
+                Reader::Thread | Reader::Warps => {
+                    let stage = position.acquire();
+                    let [number] = f.load_shared_vector(stage.address, 0);
+                    f.break_if(number.at_least(all));
+                    self.read(stage, reader)
+                }
+            };
+            // The place of the CTA's own block was found while the programs before end.
+            self.await_programs();
             body(keys);
+            f.break_if(!draws([all, ctas]));
         });
+    }
+
+    /// Waits for the programs before.
+    fn await_programs(&self) {
+        if self.plan.cta.overlaps {
+            self.f.grid_wait();
+        }
     }
 
     fn at(&self, keys: KeyBlock<'f>) -> Kernel<'a, 'f> {
@@ -133,45 +143,49 @@ impl<'a, 'f> Roles<'a, 'f> {
         heads * blocks
     }
 
-    /// The next number of a block; from `all` on, there is none. If there are no more blocks than CTAs, each has the one of its number, which
-    /// is in `next`. The counter is zero again after the last CTA has found nothing.
-    fn draw(&self, next: Var<'f, u32>, all: Value<'f, u32>) -> Value<'f, u32> {
-        let (f, ctas) = (self.f, self.f.special(Special::GridX));
-        let number = f.variable(next.get());
-        f.if_(all.more_than(ctas), || {
+    /// Draws a block, and passes it on. If there is none, leaves the loop, as who reads its number does.
+    fn pass_on(&self, stage: Stage<'f>, [all, ctas]: [Value<'f, u32>; 2]) -> KeyBlock<'f> {
+        let f = self.f;
+        let number = f.variable(f.special(Special::CtaX));
+        f.if_(draws([all, ctas]), || {
+            self.await_programs();
             let (at, order) = (Location::global(f.parameter("drawn"), 0), (AtomicSem::Relaxed, Scope::Gpu));
+            // Each CTA finds none once: after the last one, the counter is zero.
             number.set(f.atomic(AtomicOp::Inc, at, all + ctas - 1, order));
         });
-        next.set(all);
-        number.get()
+        let number = number.get();
+        f.store_shared(stage.address, 0, [number]);
+        f.if_(number.at_least(all), || f.mbarrier_arrive(stage.full));
+        f.break_if(number.at_least(all));
+        // Its number is not held until its place is found: few registers are left.
+        let keys = KeyBlock::of(f, self.plan, number);
+        for (word, at) in keys.words().into_iter().zip((0..).step_by(4)).skip(1) {
+            f.store_shared(stage.address, at, [word]);
+        }
+        f.mbarrier_arrive(stage.full);
+        keys
     }
 
     /// Reads a block, and gives its stage back.
-    fn read(&self, position: &Position<'f>, reader: Reader) -> KeyBlock<'f> {
-        let (f, stage) = (self.f, position.acquire());
-        let fours = (0..self.plan.block_bytes()).step_by(16);
-        let words = fours.flat_map(|at| f.load_shared_vector::<u32, 4>(stage.address, at.cast_signed()));
-        let keys = KeyBlock::of_words(f, self.plan, words);
-        match reader {
-            Reader::Draws | Reader::Thread => f.mbarrier_arrive(stage.empty),
-            Reader::Warps => {
-                f.warp_sync();
-                f.if_(f.special(Special::Lane).equals(0), || f.mbarrier_arrive(stage.empty));
-            }
+    fn read(&self, stage: Stage<'f>, reader: Reader) -> KeyBlock<'f> {
+        let (f, count) = (self.f, self.plan.block_bytes() / 4);
+        let at = |word: u32| (word * 4).cast_signed();
+        let fours = (0..count / 4).flat_map(|i| f.load_shared_vector::<u32, 4>(stage.address, at(4 * i)));
+        let others = (count / 4 * 4..count).map(|i| f.load_shared_vector::<u32, 1>(stage.address, at(i))[0]);
+        let keys = KeyBlock::of_words(f, self.plan, fours.chain(others));
+        if reader == Reader::Warps {
+            f.warp_sync();
+            f.if_(f.special(Special::Lane).equals(0), || f.mbarrier_arrive(stage.empty));
+        } else {
+            f.mbarrier_arrive(stage.empty);
         }
         keys
     }
 }
 
-/// Passes the words of a block on.
-fn pass_on<'f>(f: &'f Builder, position: &Position<'f>, words: &[Value<'f, u32>]) {
-    let stage = position.claim();
-    let zero = f.constant(0);
-    for (at, four) in (0..).step_by(16).zip(words.chunks(4)) {
-        let word = |i: usize| four.get(i).copied().unwrap_or(zero);
-        f.store_shared(stage.address, at, [0, 1, 2, 3].map(word));
-    }
-    f.mbarrier_arrive(stage.full);
+/// Whether blocks are drawn. If there are no more than CTAs, each CTA has the one of its number.
+fn draws<'f>([all, ctas]: [Value<'f, u32>; 2]) -> Value<'f, bool> {
+    all.more_than(ctas)
 }
 
 impl<'f> KeyBlock<'f> {

@@ -76,7 +76,12 @@ struct PairRings<'f> {
 pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
     f.load_parameters();
     let roles = Roles::of(f, plan, scores);
-    let cta = Cta::begin(f, plan.cta, || roles.initialise());
+    let initialise = || roles.initialise();
+    // Where blocks are drawn, the thread that draws does something before it waits for the programs before.
+    let cta = match &roles.blocks {
+        Blocks::Own(_) => Cta::begin(f, plan.cta, initialise),
+        Blocks::Drawn(_) => Cta::begin_unawaited(f, plan.cta, initialise),
+    };
     cta.roles(
         || roles.produce(),
         |warpgroup| match roles.pair {
@@ -96,7 +101,7 @@ impl<'a, 'f> Roles<'a, 'f> {
             scores,
             shared,
             blocks: match plan.rings.blocks {
-                None => Blocks::Own(KeyBlock::of(f, plan, f.special(Special::CtaX))),
+                None => Blocks::Own(Box::new(KeyBlock::of(f, plan, f.special(Special::CtaX)))),
                 Some(blocks) => Blocks::Drawn(ring("the ring of blocks", blocks)),
             },
             kv_ring: ring("the ring of K and V", plan.rings.kv),
@@ -133,7 +138,7 @@ impl<'a, 'f> Roles<'a, 'f> {
             f.order_sums();
             [turns, done].iter().for_each(Ring::initialise);
         }
-        if let Blocks::Drawn(ring) = self.blocks {
+        if let Blocks::Drawn(ring) = &self.blocks {
             ring.initialise();
         }
     }

@@ -50,7 +50,7 @@ impl BackwardRings {
         // A tile whose accumulators fit into registers leaves room for two stages of Q and dO, and for two buffers of dS.
         let ([kv, q, ds, dq, parts, turns, done, blocks], shared_bytes) = RingPlan::placed_together(
             [kv, q_ring, ds, dq, parts, order, order, of_blocks(spec)],
-            [1, 2, 2, 1, 1, in_order, in_order, if walks { 2 } else { 0 }],
+            [1, 2, 2, 1, 1, in_order, in_order, if walks { 1 } else { 0 }],
             0,
         );
         let order = spec.deterministic.then_some([turns, done]);
@@ -94,10 +94,10 @@ fn of_keys(tiles: &BackwardTiles) -> RingPlan {
     RingPlan::of(&[k.room(), v.room()]).arrivals(1, 0)
 }
 
-/// The ring of blocks of keys that are drawn: four words of each, or twelve. The warps of consumers read them, the thread that adds, and a
+/// The ring of blocks of keys that are drawn: four words of each, or nine. The warps of consumers read them, the thread that adds, and a
 /// warp that stores zeros, or two threads that keep an order.
 fn of_blocks(spec: &BackwardSpec) -> RingPlan {
-    let words = if spec.lengths == Lengths::Packed { 12 } else { 4 };
+    let words = if spec.lengths == Lengths::Packed { 9 } else { 4 };
     let others = if spec.deterministic { 2 } else { 1 };
     RingPlan::of(&[StageSlot::line(words * 4)]).arrivals(1, consumers(spec) * OF_WARPS + 1 + others)
 }
