@@ -25,7 +25,7 @@ pub(super) use zeros::COUNT;
 use super::plan::{BackwardPlan, LINE, PairPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
-/// A tile of queries that sees some key of the CTA's block.
+/// A tile of queries that sees some key of the block.
 #[derive(Clone, Copy)]
 struct QueryTile<'f> {
     /// Its number in its sequence, and its first query.

@@ -2,7 +2,7 @@
 //!
 //! The first program stores those of the first heads, which the first CTAs need. A CTA that adds to a head waits until all of its sums are zero.
 //! It never waits for a CTA that has not begun, as long as CTAs begin in their order: [`Ahead`] says how far a CTA is ahead of those that
-//! need what it stores.
+//! need what it stores. Where CTAs walk over blocks, that is so of blocks, which are drawn in their order.
 
 use ptx::inst::{AtomicOp, AtomicSem, LoadOrder, Scope as Reach};
 use ptx::{Builder, Location, ProxySpace, Special, Value};
