@@ -181,10 +181,10 @@ fn ctas_walk_over_blocks() {
         "d=64 tile=32x64 mask=causal",
         "d=64 tile=128x128 mask=causal format=f16",
         "mask=causal mixed=4",
-        "d=96 tile=48x128 deterministic=on",
-        "tile=32x128 mask=causal deterministic=on mixed=3",
+        "d=96 tile=48x128 mask=causal",
+        "tile=32x128 mask=causal mixed=3",
         "d=64 tile=64x64 mask=causal lengths=packed",
-        "tile=64x128 lengths=packed deterministic=on",
+        "tile=64x128 mask=causal lengths=packed",
     ]
     .into_iter()
     .enumerate()
