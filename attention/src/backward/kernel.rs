@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use collective::Format;
 use collective::heads::{HeadRows, HeadTensor, Packed, Pages, Reached};
 use collective::operands::WORKSPACE;
+use collective::{Format, QueuePlan};
 use kernel::operands::{Contents, Extents, Visit};
 use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_heads, check_packed};
 use ptx::{Entry, VerifyError};
@@ -68,9 +68,9 @@ pub struct AttentionBackward {
 
 /// Where the parts of the workspace are, and the extents that place them.
 struct Passed {
-    /// Bytes before the exponents, the row sums, the sums of dQ, those of dK and dV, the counts of CTAs that add to them, those of tiles of each head
-    /// whose sums are zero, and the counts of adds to dQ.
-    offsets: [u64; 7],
+    /// Bytes before the exponents, the row sums, the sums of dQ, those of dK and dV, the counter of blocks that are drawn, the counts of CTAs that
+    /// add to dK and dV, those of tiles of each head whose sums are zero, and the counts of adds to dQ.
+    offsets: [u64; 8],
     /// Tiles of queries, and blocks of keys, of a head.
     across: u32,
     blocks: u32,
@@ -83,8 +83,8 @@ struct Passed {
 impl Passed {
     /// Words of all counts that are zero at first, which follow each other.
     fn words_of_counts(&self) -> u64 {
-        let [.., arrived, _, added] = self.offsets;
-        (added - arrived) / u64::from(emit::COUNT)
+        let [.., drawn, _, _, added] = self.offsets;
+        (added - drawn) / u64::from(emit::COUNT)
     }
 }
 
@@ -184,7 +184,9 @@ impl AttentionBackward {
         };
         let counted = arrived.saturating_add(zeroed).checked_next_multiple_of(16).unwrap_or(u64::MAX);
         let zeroed = counted - arrived;
-        let offsets = [lines, lines, sums, key_sums, arrived, zeroed, counts].map(|bytes| {
+        let draws = plan.walks() && sequences > 0 && blocks > 0;
+        let drawn = if draws { QueuePlan::WORKSPACE_BYTES } else { 0 };
+        let offsets = [lines, lines, sums, key_sums, drawn, arrived, zeroed, counts].map(|bytes| {
             let offset = at;
             at = at.saturating_add(bytes);
             offset
@@ -251,7 +253,7 @@ impl AttentionBackward {
         Buffer::workspace_address(call.workspace, self.workspace(problem, packed)).map(drop)
     }
 
-    /// CTAs of a call: one per tile of queries; a cluster per block of keys, or some for each head that shares it.
+    /// CTAs of a call, if each has one block of keys: one per tile of queries; a cluster per block of keys, or some for each head that shares it.
     fn ctas(&self, step: Step, BackwardCall { forward, .. }: &BackwardCall) -> u64 {
         let [of_queries, of_keys] = self.extents(&forward.problem, &forward.packed);
         let passed = self.passed(&forward.problem, &forward.packed);
@@ -340,10 +342,11 @@ impl Kernel<BackwardCall> for AttentionBackward {
         }
     }
 
-    fn launch(&self, call: &BackwardCall, _slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let Some(step) = self.step else { return self.step(Step::Main).launch(call, 0) };
+    fn launch(&self, call: &BackwardCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        let Some(step) = self.step else { return self.step(Step::Main).launch(call, resident) };
         self.check(call)?;
-        Launch::of(self, call, |of| u64::from(of.bits / 8), self.ctas(step, call))
+        let most = if step == Step::Main && self.plan.walks() { resident.max(1).into() } else { u64::MAX };
+        Launch::of(self, call, |of| u64::from(of.bits / 8), self.ctas(step, call).min(most))
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
@@ -422,7 +425,7 @@ impl AttentionBackward {
         let passed = self.passed(problem, packed);
         let words_of_counts = passed.words_of_counts();
         let Passed {
-            offsets: [exponents, row_sums, dq_sums, key_sums, arrived, zeroed, added],
+            offsets: [exponents, row_sums, dq_sums, key_sums, drawn, arrived, zeroed, added],
             across,
             blocks,
             ahead,
@@ -451,8 +454,11 @@ impl AttentionBackward {
             visit.address_in("zeroed", WORKSPACE, zeroed);
         }
         if self.plan.counts() && step == Step::Prepare {
-            visit.address_in("counters", WORKSPACE, arrived);
+            visit.address_in("counters", WORKSPACE, drawn);
             visit.number("words_of_counters", u32::try_from(words_of_counts).ok());
+        }
+        if self.plan.walks() && is_main {
+            visit.address_in("drawn", WORKSPACE, drawn);
         }
         if self.plan.spec.apart > 0 && is_main {
             visit.address_in("arrived", WORKSPACE, arrived);

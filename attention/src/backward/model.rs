@@ -21,6 +21,8 @@ const NARROW: f64 = 0.134;
 /// block whose two CTAs add up dK and dV in a cluster; and in memory, of each CTA that has a part of a head's tiles.
 const TILE: f64 = 247.0;
 const BLOCK: [f64; 2] = [10050.0, 17400.0];
+/// By how much a block takes less if its CTA walks over blocks: 1500 to 4300 cycles on an H200, by its length.
+const WALKED: f64 = 2000.0;
 const EXCHANGE: [f64; 2] = [5500.0, 3500.0];
 const ADDED: f64 = 3500.0;
 /// Factor of a tile of a block whose queries CTAs of a cluster share, under a mask. This one, `EXCHANGE` and `ADDED` were set later, from the mean error of
@@ -132,7 +134,7 @@ impl AttentionBackward {
         // Each of a larger cluster reads sums of more others.
         let exchanged = EXCHANGE[is_pair] * (0.75 + 0.25 * f64::from(split.max(1).ilog2()));
         let exchanged = if split > 1 { exchanged } else { 0.0 };
-        let block = BLOCK[is_pair];
+        let block = BLOCK[is_pair] - if self.plan().walks() { WALKED } else { 0.0 };
         let whole = Group { heads: whole, ctas: 1, share, sharing: split, more: block + exchanged };
         let heads = heads_apart.saturating_mul(share);
         let apart =

@@ -187,15 +187,25 @@ impl BackwardPlan {
         self.spec.lengths == Lengths::Packed
     }
 
+    /// Whether a CTA walks over several blocks of keys. Those that share a block, and two consumers with the same keys, have one alone.
+    pub(super) const fn walks(&self) -> bool {
+        self.rings.blocks.is_some()
+    }
+
+    /// Bytes of the words of a block of keys that a CTA's roles read: its number, its place, and what belongs to it if lengths differ.
+    pub(super) fn block_bytes(&self) -> u32 {
+        self.rings.blocks.map_or(0, |ring| ring.transaction_bytes())
+    }
+
     /// Whether CTAs store zeros for the sums of dQ to which later ones add. In a fixed order the first block stores its sums; where some heads are
     /// whole and others apart, sequences are long, and it would take as long as it saves.
     pub(super) const fn zeros_ahead(&self) -> bool {
         !self.spec.deterministic && self.spec.whole == 0
     }
 
-    /// Whether something is counted from zero: CTAs that add to a block of keys, or tiles whose sums are zero.
+    /// Whether something is counted from zero: CTAs that add to a block of keys, tiles whose sums are zero, or blocks that are drawn.
     pub(super) const fn counts(&self) -> bool {
-        self.spec.apart > 0 || self.zeros_ahead()
+        self.spec.apart > 0 || self.zeros_ahead() || self.walks()
     }
 
     /// Bytes of the sums of dK and dV of a block of keys.
@@ -234,6 +244,12 @@ impl BackwardTiles {
     pub(super) fn output_slab(&self, spec: &BackwardSpec) -> [u32; 2] {
         let columns = self.outputs[0].swizzle().elements(spec.format.bits());
         [columns * spec.format.bits() / 8, columns]
+    }
+
+    /// Bytes of a slab of dK or dV of all keys of a block.
+    pub(super) fn output_slab_bytes(&self, spec: &BackwardSpec) -> u32 {
+        let [row_bytes, _] = self.output_slab(spec);
+        spec.tile[1] * row_bytes
     }
 
     /// Slabs of dK (0) or dV (1).

@@ -8,8 +8,9 @@ use collective::{Consumer, CtaPlan, load_fours, store_fours};
 use ptx::inst::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Scope as Reach};
 use ptx::{Location, ProxySpace, Special, StoreOrder, Value, Var};
 
+use super::Kernel;
+use super::blocks::BlockApart;
 use super::consumer::Gradient;
-use super::{BlockApart, Kernel};
 use crate::backward::plan::{ARRIVED, ExchangePlan};
 
 /// Bytes from the count of CTAs that have added to whether there are zeros.
@@ -50,8 +51,14 @@ impl<'f> Kernel<'_, 'f> {
         is_last
     }
 
-    /// Emitted for a warp of the first CTA of a block: stores zeros for the sums.
-    pub(super) fn clear_apart(&self, of: BlockApart<'f>) {
+    /// Emitted for a warp: that of the first CTA of a block stores zeros for the sums.
+    pub(super) fn clear_apart(&self) {
+        if let Some(of) = self.keys.apart {
+            self.f.if_(of.is_first, || self.clear(of));
+        }
+    }
+
+    fn clear(&self, of: BlockApart<'f>) {
         let Self { f, plan, .. } = *self;
         let bytes = plan.block_sum_bytes();
         let lane = f.special(Special::Lane);

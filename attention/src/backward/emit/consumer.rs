@@ -1,14 +1,18 @@
 //! The consumers of the main program: scores, their gradients, and the products with them.
 
+use core::ops::Range;
+
 use collective::pipeline::{Position, Stage};
+use collective::skeleton;
 use collective::{
     Consumer, CtaPlan, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows,
     WarpgroupMma, store_fours,
 };
 use ptx::{Builder, ProxySpace, Value, Var};
 
+use super::blocks::Reader;
 use super::parts::TileParts;
-use super::{Kernel, QueryTile};
+use super::{Kernel, QueryTile, Roles};
 use crate::emit::{
     slab,
     softmax::{exp2, settle},
@@ -94,22 +98,58 @@ pub(super) fn fragment<'f>(
     product.fragment(consumer, [f.constant(0); 2])
 }
 
-impl<'f> Kernel<'_, 'f> {
+impl<'f> Roles<'_, 'f> {
     /// Emitted for a consumer warpgroup.
     pub(super) fn consume(&self, warpgroup: Value<'f, u32>) {
         let Self { f, plan, shared, .. } = *self;
         let consumer = consumer(f, shared, warpgroup, plan.cta.consumers);
+        let (kv, q) = (self.kv_ring.consumer(), self.q_ring.consumer());
+        let (dq, buffer) = (self.dq.first_tile(), f.variable(plan.rings.ds.start));
+        let of_block = |kernel: &Kernel<'_, 'f>| {
+            let keys = kv.acquire();
+            let of = Consuming::of(kernel, consumer, keys, (q, dq, buffer));
+            of.d_v.clear();
+            of.d_k.clear();
+            kernel.each_tile(|tile| of.tile(tile));
+            if plan.walks() {
+                kernel.warp_arrives(consumer, keys.empty);
+                return kernel.hand_over_gradients(consumer, &dq, [&of.d_v, &of.d_k]);
+            }
+            if plan.exchange.is_some() {
+                // All consumers have read K.
+                kernel.meet();
+            }
+            kernel.store(consumer, &[(&of.d_v, of.v, 1), (&of.d_k, of.k, 0)]);
+        };
+        self.each_block_or(Reader::Warps, of_block, || self.meet_without_block());
+    }
+
+    /// Emitted for a consumer without a block: the others of its cluster meet, too.
+    pub(super) fn meet_without_block(&self) {
+        if self.plan.spec.split > 1 {
+            skeleton::meet(self.f, false);
+        }
+    }
+}
+
+impl<'a, 'f> Consuming<'a, 'f> {
+    fn of(
+        kernel: &'a Kernel<'a, 'f>,
+        consumer: Consumer<'f>,
+        keys: Stage<'f>,
+        (q, dq, buffer): (Position<'f>, TileParts<'f>, Var<'f, u32>),
+    ) -> Self {
+        let Kernel { f, plan, .. } = *kernel;
         let part = consumer.part;
         let weights = |i: usize| Fragments::new(f, plan.products.sums[i], consumer);
         let [scores, gradients] = plan.products.scores.map(|of| WarpgroupMma::<f32>::new(f, of, part));
         let [d_k, d_v] = plan.products.sums.map(|of| WarpgroupMma::<f32>::new(f, of, part));
         let (of_scores, of_gradients) = (fragment(f, &scores, consumer), fragment(f, &gradients, consumer));
-        let keys = self.kv_ring.consumer().acquire();
-        let of = Consuming {
-            kernel: self,
+        Self {
+            kernel,
             consumer,
-            q: self.q_ring.consumer(),
-            dq: self.dq.first_tile(),
+            q,
+            dq,
             k: keys,
             v: Stage { address: keys.address + plan.rings.kv.offset(1), ..keys },
             scores,
@@ -122,18 +162,12 @@ impl<'f> Kernel<'_, 'f> {
             rows: Rows::new(f, &of_scores),
             rows_of_gradients: of_gradients.variables(0),
             staged: slab(&plan.tiles.differences, consumer.thread).0,
-            buffer: f.variable(plan.rings.ds.start),
-        };
-        of.d_v.clear();
-        of.d_k.clear();
-        self.each_tile(|tile| of.tile(tile));
-        if plan.exchange.is_some() {
-            // All consumers have read K.
-            self.meet();
+            buffer,
         }
-        self.store(consumer, &[(&of.d_v, of.v, 1), (&of.d_k, of.k, 0)]);
     }
+}
 
+impl<'f> Kernel<'_, 'f> {
     /// The named barrier of all consumers, after those of each.
     pub(super) fn meet(&self) {
         let cta = self.plan.cta;
@@ -233,7 +267,8 @@ impl<'f> Kernel<'_, 'f> {
                 self.meet();
             }
             let factor = (i == 0).then_some(scale);
-            let rows = packed_rows(f, plan.spec.format, &fragment(f, product, consumer), factor);
+            let of = (&fragment(f, product, consumer), 0..plan.wide[i]);
+            let rows = packed_rows(f, plan.spec.format, of, factor);
             self.fill(consumer, &staged, &plan.tiles.outputs[i], to.address, &rows);
             let slabs = (0..plan.tiles.output_slabs(&plan.spec, i)).map(|slab| Slab {
                 gradient: i,
@@ -249,22 +284,29 @@ impl<'f> Kernel<'_, 'f> {
 
     /// Stores the consumer's rows of slabs, which its threads have written; after the last ones, it waits until these and those before were read.
     pub(super) fn store_slabs(&self, consumer: Consumer<'f>, slabs: &[Slab<'f>], are_last: bool) {
+        let f = self.f;
+        f.if_(consumer.thread.equals(0), || {
+            self.store_part(consumer.part, slabs);
+            if are_last {
+                f.bulk_commit();
+                // The grid's end makes them visible.
+                f.bulk_wait(0, true);
+            }
+        });
+    }
+
+    /// Emitted for one thread: starts to store a consumer's rows of slabs.
+    pub(super) fn store_part(&self, part: Value<'f, u32>, slabs: &[Slab<'f>]) {
         let Self { f, plan, .. } = *self;
-        let Consumer { thread, part, .. } = consumer;
         let [row_bytes, columns] = plan.tiles.output_slab(&plan.spec);
         let first = self.keys.first + part * 64;
         // Tensor stores skip rows after the last one; a part without any row stores nothing.
-        f.if_(thread.equals(0) & first.less_than(self.keys.lengths[1]), || {
+        f.if_(first.less_than(self.keys.lengths[1]), || {
             let [first, batch] = self.place(1, first);
             for &Slab { gradient, slab, from } in slabs {
                 let own = from + part * (64 * row_bytes);
                 let place = [f.constant(slab * columns), first, self.keys.head, batch];
                 f.tensor_store(f.parameter(["dk_map", "dv_map"][gradient]), own, place.map(Value::cast));
-            }
-            if are_last {
-                f.bulk_commit();
-                // The grid's end makes them visible.
-                f.bulk_wait(0, true);
             }
         });
     }
@@ -409,14 +451,20 @@ pub(super) fn own_sums<'f>(product: &WarpgroupMma<'f, f32>, consumer: Consumer<'
     consumer.part * (128 * bytes) + consumer.thread * 16
 }
 
-/// The two rows of a thread in 16 bits, times a factor.
-fn packed_rows<'f>(
+/// Some columns of the two rows of a thread in 16 bits, times a factor.
+pub(super) fn packed_rows<'f>(
     f: &'f Builder,
     format: Format,
-    of: &Fragment<'f, f32>,
+    (of, columns): (&Fragment<'f, f32>, Range<u32>),
     factor: Option<Value<'f, f32>>,
 ) -> Vec<Vec<Packed<'f>>> {
     let scaled = |value: Value<'f, f32>| factor.map_or(value, |factor| value * factor);
     let rows = of.rows(of.start(), 0).into_iter();
-    rows.map(|row| row.pairs.iter().map(|pair| format.pack(f, pair.values.map(scaled))).collect()).collect()
+    // Of each eight columns, a thread has two.
+    let [begin, count] = [columns.start, columns.len() as u32].map(|of| of as usize / 8);
+    rows.map(|row| {
+        let pairs = row.pairs.iter().skip(begin).take(count);
+        pairs.map(|pair| format.pack(f, pair.values.map(scaled))).collect()
+    })
+    .collect()
 }

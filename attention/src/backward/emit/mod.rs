@@ -2,70 +2,30 @@
 
 mod add;
 mod apart;
+mod blocks;
 mod consumer;
 mod ends;
 mod exchange;
+mod gradients;
 mod pair;
 mod parts;
 mod zeros;
 
-use collective::heads::DeviceLengths;
 use collective::pipeline::{Position, Ring, Stage};
-use collective::skeleton::{self, Cta};
-use collective::{OperandTile, RingPlan, TensorCopy};
+use collective::skeleton::Cta;
+use collective::{RingPlan, TensorCopy};
 use ptx::{Builder, BulkLoad, Special, Value, Var};
 
 use add::Order;
+use blocks::{BlockApart, Blocks, KeyBlock, PackedBlock, Reader};
 pub(super) use ends::{DO, DQ, PREPARE_THREADS, finish, finish_bytes, prepare};
 use parts::Parts;
 pub(super) use zeros::COUNT;
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
-use super::spec::BackwardSpec;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
-/// The CTA's block of keys.
-#[derive(Clone, Copy)]
-struct KeyBlock<'f> {
-    /// Its number in its sequence, and its first key.
-    block: Value<'f, u32>,
-    first: Value<'f, u32>,
-    /// Head of keys, and sequence.
-    head: Value<'f, u32>,
-    batch: Value<'f, u32>,
-    /// Queries and keys of its sequence.
-    lengths: [Value<'f, u32>; 2],
-    packed: Option<PackedBlock<'f>>,
-    apart: Option<BlockApart<'f>>,
-}
-
-/// What belongs to a block of keys if heads of queries are computed apart.
-#[derive(Clone, Copy)]
-struct BlockApart<'f> {
-    /// The first head of queries, and how many there are.
-    heads: [Value<'f, u32>; 2],
-    /// Which of the CTAs is this one that share the tiles of a head, and how many there are.
-    part: [Value<'f, u32>; 2],
-    /// The block's number among those of which heads of queries are apart.
-    index: Value<'f, u32>,
-    /// Whether the CTA is the first one of such a block.
-    is_first: Value<'f, bool>,
-    /// Whether it is not one of these, but has all heads of queries, if some have.
-    is_whole: Option<Value<'f, bool>>,
-}
-
-/// What belongs to a block of keys if lengths differ.
-#[derive(Clone, Copy)]
-struct PackedBlock<'f> {
-    /// Queries and keys of the sequences before.
-    before: [Value<'f, u32>; 2],
-    /// Number of the sequence's first tile of queries among those of a head.
-    first_tile: Value<'f, u32>,
-    /// Whether there is such a block.
-    exists: Value<'f, bool>,
-}
-
-/// A tile of queries that sees some key of the CTA's block.
+/// A tile of queries that sees some key of the block.
 #[derive(Clone, Copy)]
 struct QueryTile<'f> {
     /// Its number in its sequence, and its first query.
@@ -77,7 +37,22 @@ struct QueryTile<'f> {
     index: Value<'f, u32>,
 }
 
-/// What every role of the main program knows.
+/// What the roles of the main program share.
+struct Roles<'a, 'f> {
+    f: &'f Builder,
+    plan: &'a BackwardPlan,
+    scores: &'a dyn AnyScores,
+    shared: Value<'f, u32>,
+    blocks: Blocks<'f>,
+    kv_ring: Ring<'f>,
+    q_ring: Ring<'f>,
+    dq: Parts<'f>,
+    pair: Option<PairRings<'f>>,
+    /// What orders the adds of blocks, if their order is fixed.
+    order: Option<Order<'f>>,
+}
+
+/// What a role knows at a block of keys.
 struct Kernel<'a, 'f> {
     f: &'f Builder,
     plan: &'a BackwardPlan,
@@ -86,12 +61,6 @@ struct Kernel<'a, 'f> {
     reals: Vec<Value<'f, f32>>,
     shared: Value<'f, u32>,
     keys: KeyBlock<'f>,
-    kv_ring: Ring<'f>,
-    q_ring: Ring<'f>,
-    dq: Parts<'f>,
-    pair: Option<PairRings<'f>>,
-    /// What orders the adds of blocks, if their order is fixed.
-    order: Option<Order<'f>>,
 }
 
 /// The rings of two consumers with the same keys: those of dO, P and dS.
@@ -106,118 +75,23 @@ struct PairRings<'f> {
 /// Emits the main program.
 pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
     f.load_parameters();
-    let kernel = Kernel::of(f, plan, scores);
-    let cta = Cta::begin(f, plan.cta, || kernel.initialise());
-    let consume = |warpgroup| match kernel.pair {
-        None => kernel.consume(warpgroup),
-        Some(rings) => kernel.consume_pair(rings, warpgroup),
+    let roles = Roles::of(f, plan, scores);
+    let initialise = || roles.initialise();
+    // Where blocks are drawn, the thread that draws does something before it waits for the programs before.
+    let cta = match &roles.blocks {
+        Blocks::Own(_) => Cta::begin(f, plan.cta, initialise),
+        Blocks::Drawn(_) => Cta::begin_unawaited(f, plan.cta, initialise),
     };
-    // Zeros of a block that does not exist are needed, too.
-    let produce = || {
-        match kernel.keys.packed {
-            None => kernel.produce(),
-            Some(PackedBlock { exists, .. }) => f.if_(exists, || kernel.produce()),
-        }
-        if plan.zeros_ahead() {
-            f.if_(f.warp_index().equals(3), || kernel.store_zeros());
-        }
-    };
-    match kernel.keys.packed {
-        None => cta.roles(produce, consume),
-        Some(PackedBlock { exists, .. }) => {
-            let meet = || {
-                if plan.spec.split > 1 {
-                    skeleton::meet(f, false);
-                }
-            };
-            cta.roles(produce, |warpgroup| f.if_else(exists, || consume(warpgroup), meet));
-        }
-    }
+    cta.roles(
+        || roles.produce(),
+        |warpgroup| match roles.pair {
+            None => roles.consume(warpgroup),
+            Some(rings) => roles.consume_pair(rings, warpgroup),
+        },
+    );
 }
 
-impl<'f> KeyBlock<'f> {
-    /// The block of keys of the CTA's cluster: of each section of heads, first the first keys of all its heads, since these are seen by
-    /// the most queries if a mask is causal. The last section has the heads that are left, too. If dQ is added in a fixed order, a block follows
-    /// those that it waits for.
-    fn of_cta(f: &'f Builder, plan: &BackwardPlan) -> Self {
-        let [heads, all_heads, blocks] =
-            ["heads", "all_heads", "blocks"].map(|name| f.parameter::<u32>(name));
-        let order = ["section", "last"].map(|name| f.parameter::<u32>(name));
-        let packed = plan.is_packed().then(|| DeviceLengths::of(f, true));
-        let BackwardSpec { split, apart, whole, .. } = plan.spec;
-        let cta = f.special(Special::CtaX);
-        // Heads of keys of which all heads of queries have one CTA, and whether this one is of them.
-        let whole = (whole > 0).then(|| {
-            let whole = f.parameter::<u32>("whole");
-            (whole, cta.less_than(whole * blocks))
-        });
-        let (index, all_heads, [section, last]) = match whole {
-            None => (cta / split.max(apart), all_heads, order),
-            Some((whole, is_whole)) => {
-                let of_whole = ["section_of_whole", "last_of_whole"].map(|name| f.parameter::<u32>(name));
-                let index = cta.where_or(is_whole, (cta - whole * blocks) / apart);
-                let order = [0, 1].map(|i| of_whole[i].where_or(is_whole, order[i]));
-                (index, whole.where_or(is_whole, all_heads), order)
-            }
-        };
-        let first = (index / (section * blocks) * section).min(last);
-        let together = (all_heads - first).where_or(first.equals(last), section);
-        let within = index - first * blocks;
-        let (block, head) = (within / together, first + within % together);
-        let [rows, height] = plan.spec.tile;
-        let apart = (apart > 0).then(|| BlockApart::of_cta(f, plan, [cta, head, block], whole));
-        let (head, apart) = apart.map_or((head, None), |(head, of)| (head, Some(of)));
-        let Some((lengths, of_keys)) = packed.and_then(|lengths| Some((lengths, lengths.keys?))) else {
-            let (first, batch) = (block * height, head / heads);
-            let lengths = ["queries", "keys"].map(|name| f.parameter(name));
-            return Self { block, first, head: head % heads, batch, lengths, packed: None, apart };
-        };
-        let (batch, block) = lengths.find(of_keys, height, block);
-        let [(before_q, queries), (before_k, keys)] = [lengths.queries, of_keys].map(|of| of.sequence(batch));
-        let first = block * height;
-        let packed = PackedBlock {
-            before: [before_q, before_k],
-            first_tile: lengths.queries.first_tile(rows, batch),
-            exists: first.less_than(keys),
-        };
-        Self { block, first, head, batch, lengths: [queries, keys], packed: Some(packed), apart }
-    }
-}
-
-impl<'f> BlockApart<'f> {
-    /// The head of keys of all sequences, and what belongs to its block. `head` is that one if the CTA is `whole`; otherwise it counts those heads of
-    /// queries that are apart.
-    fn of_cta(
-        f: &'f Builder,
-        plan: &BackwardPlan,
-        [cta, head, block]: [Value<'f, u32>; 3],
-        whole: Option<(Value<'f, u32>, Value<'f, bool>)>,
-    ) -> (Value<'f, u32>, Self) {
-        let [share, heads, blocks] = ["share", "heads", "blocks"].map(|name| f.parameter::<u32>(name));
-        let parts = f.constant(plan.spec.apart);
-        let (of_queries, index) = (head, head / share * blocks + block);
-        let Some((whole, is_whole)) = whole else {
-            let (first, part) = (of_queries % (heads * share), cta % parts);
-            let is_first = (first % share).equals(0) & part.equals(0);
-            let of =
-                Self { heads: [first, f.constant(1)], part: [part, parts], index, is_first, is_whole: None };
-            return (head / share, of);
-        };
-        let head = head.where_or(is_whole, whole + head / share);
-        let first = (head * share).where_or(is_whole, whole * share + of_queries) % (heads * share);
-        let part = f.constant(0u32).where_or(is_whole, (cta - whole * blocks) % parts);
-        let of = Self {
-            heads: [first, share.where_or(is_whole, 1)],
-            part: [part, f.constant(1u32).where_or(is_whole, parts)],
-            index,
-            is_first: !is_whole & (first % share).equals(0) & part.equals(0),
-            is_whole: Some(is_whole),
-        };
-        (head, of)
-    }
-}
-
-impl<'a, 'f> Kernel<'a, 'f> {
+impl<'a, 'f> Roles<'a, 'f> {
     fn of(f: &'f Builder, plan: &'a BackwardPlan, scores: &'a dyn AnyScores) -> Self {
         let shared = f.shared_base();
         let ring = |name, plan| Ring::named(f, name, plan, shared);
@@ -226,7 +100,10 @@ impl<'a, 'f> Kernel<'a, 'f> {
             plan,
             scores,
             shared,
-            keys: KeyBlock::of_cta(f, plan),
+            blocks: match plan.rings.blocks {
+                None => Blocks::Own(Box::new(KeyBlock::of(f, plan, f.special(Special::CtaX)))),
+                Some(blocks) => Blocks::Drawn(ring("the ring of blocks", blocks)),
+            },
             kv_ring: ring("the ring of K and V", plan.rings.kv),
             q_ring: ring(
                 if plan.pair.is_some() { "the ring of Q" } else { "the ring of Q and dO" },
@@ -244,8 +121,6 @@ impl<'a, 'f> Kernel<'a, 'f> {
                 p: ring("the ring of P", pair.p_ring),
                 ds: ring("the ring of dS", plan.rings.ds),
             }),
-            counts: scores.counts().into_iter().map(|name| f.parameter(name)).collect(),
-            reals: scores.reals().into_iter().map(|name| f.parameter(name)).collect(),
         }
     }
 
@@ -263,6 +138,9 @@ impl<'a, 'f> Kernel<'a, 'f> {
             f.order_sums();
             [turns, done].iter().for_each(Ring::initialise);
         }
+        if let Blocks::Drawn(ring) = &self.blocks {
+            ring.initialise();
+        }
     }
 
     /// Emitted for the warps of the producer.
@@ -271,15 +149,46 @@ impl<'a, 'f> Kernel<'a, 'f> {
         let warp = f.warp_index();
         f.if_(warp.equals(0), || f.if_(f.elect(), || self.load()));
         f.if_(warp.equals(1), || f.if_(f.elect(), || self.add_dq()));
-        if let Some(of) = self.keys.apart {
-            f.if_(warp.equals(2) & of.is_first, || self.clear_apart(of));
+        if self.plan.spec.apart > 0 {
+            f.if_(warp.equals(2), || self.each_block(Reader::Warps, Kernel::clear_apart));
         }
         if let Some(order) = self.order {
             f.if_(warp.equals(2), || f.if_(f.elect(), || self.await_turns(order)));
             f.if_(warp.equals(3), || f.if_(f.elect(), || self.announce(order)));
         }
+        if self.plan.zeros_ahead() {
+            f.if_(warp.equals(3), || self.store_zeros());
+        }
     }
 
+    /// Emitted for one thread, which draws blocks for all: loads K and V of each, and Q and dO of each tile with what belongs to its rows.
+    fn load(&self) {
+        let (f, plan) = (self.f, self.plan);
+        let kv = self.kv_ring.producer();
+        // Each ring, and which of Q and dO are in it.
+        let of_q = (self.q_ring.producer(), plan.rings.q);
+        let rings: Vec<Loading<'f>> = match self.pair {
+            None => vec![(of_q.0, of_q.1, &[0, 1])],
+            Some(PairRings { plan, d_o, .. }) => {
+                vec![(of_q.0, of_q.1, &[0]), (d_o.producer(), plan.do_ring, &[1])]
+            }
+        };
+        self.each_block(Reader::Draws, |kernel| {
+            let bytes = f.constant(plan.rings.kv.transaction_bytes());
+            if plan.walks() {
+                kv.produce(bytes, |stage| kernel.load_keys(stage));
+            } else {
+                kv.fill(bytes, |stage| kernel.load_keys(stage));
+            }
+            kernel.load_queries(&rings);
+        });
+    }
+}
+
+/// A ring, its plan, and which of Q and dO are in it.
+type Loading<'f> = (Position<'f>, RingPlan, &'static [usize]);
+
+impl<'f> Kernel<'_, 'f> {
     fn scope(&self, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
         let Self { counts, reals, .. } = self;
         let [queries, keys] = self.keys.lengths;
@@ -350,7 +259,7 @@ impl<'a, 'f> Kernel<'a, 'f> {
                 Some(_) => f.repeat(count, |i| of_head(head + i)),
             };
         }
-        if self.order.is_none() {
+        if !self.plan.spec.deterministic {
             return f.repeat(share, |i| {
                 let turn = if split > 1 { (rank() + i) % split } else { rank() };
                 let head = self.keys.head * share + i;
@@ -445,35 +354,29 @@ impl<'a, 'f> Kernel<'a, 'f> {
         }
     }
 
-    /// Emitted for one thread: loads K and V once, and Q and dO of each tile with what belongs to its rows.
-    fn load(&self) {
+    /// Loads K and V of the block.
+    fn load_keys(&self, stage: Stage<'f>) {
         let Self { f, plan, keys, .. } = self;
-        let copy = |tile: OperandTile, stage: Stage<'f>, map, head, place| {
-            TensorCopy::new(tile).load_head(f, stage, (map, head), place);
-        };
-        let first_key = self.place(1, keys.first);
-        let kv = plan.rings.kv;
-        self.kv_ring.producer().fill(f.constant(kv.transaction_bytes()), |stage| {
-            copy(plan.tiles.keys[0], stage, f.parameter("k_map"), keys.head, first_key);
-            copy(plan.tiles.keys[1].at(kv.offset(1)), stage, f.parameter("v_map"), keys.head, first_key);
-        });
-        // Each ring, and which of Q and dO are in it.
-        let of_q = (self.q_ring.producer(), plan.rings.q);
-        let rings: Vec<(Position<'f>, RingPlan, &[usize])> = match self.pair {
-            None => vec![(of_q.0, of_q.1, &[0, 1])],
-            Some(PairRings { plan, d_o, .. }) => {
-                vec![(of_q.0, of_q.1, &[0]), (d_o.producer(), plan.do_ring, &[1])]
-            }
-        };
+        let first = self.place(1, keys.first);
+        let [k, v] = plan.tiles.keys;
+        for (tile, map) in [(k, "k_map"), (v.at(plan.rings.kv.offset(1)), "v_map")] {
+            TensorCopy::new(tile).load_head(f, stage, (f.parameter(map), keys.head), first);
+        }
+    }
+
+    /// Loads Q and dO of each tile.
+    fn load_queries(&self, rings: &[Loading<'f>]) {
+        let Self { f, plan, .. } = self;
         let line = plan.spec.tile[0] * LINE;
         let maps = [["q_map", "exponents"], ["do_map", "row_sums"]];
         self.each_tile(|of| {
             for (ring, numbers, tensors) in rings {
                 ring.produce(f.constant(numbers.transaction_bytes()), |stage| {
-                    for (slot, &i) in (0..).step_by(2).zip(tensors) {
+                    for (slot, &i) in (0..).step_by(2).zip(*tensors) {
                         let [map, of_rows] = maps[i].map(|name| f.parameter::<u64>(name));
                         let tile = plan.tiles.queries[i].at(numbers.offset(slot));
-                        copy(tile, stage, map, of.head, self.place(0, of.first));
+                        let place = self.place(0, of.first);
+                        TensorCopy::new(tile).load_head(f, stage, (map, of.head), place);
                         let load = BulkLoad {
                             src: of_rows + of.index.mul_wide(line),
                             dst: stage.address + numbers.offset(slot + 1),

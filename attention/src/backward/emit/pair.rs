@@ -7,9 +7,10 @@ use collective::pipeline::{Position, Stage};
 use collective::{Consumer, CtaPlan, Fragments, ProductSpec, WarpgroupMma, store_fours};
 use ptx::{ProxySpace, Value, Var};
 
+use super::blocks::Reader;
 use super::consumer::{Rows, consumer, fragment, weigh};
-use super::parts::TileParts;
-use super::{Kernel, PairRings};
+use super::parts::{Parts, TileParts};
+use super::{Kernel, PairRings, Roles};
 use crate::backward::plan::PairPlan;
 use crate::emit::slab;
 
@@ -25,6 +26,7 @@ struct Consuming<'a, 'f> {
     d_o: Position<'f>,
     /// dS, as it is read.
     ds: Position<'f>,
+    dq: Parts<'f>,
 }
 
 /// A consumer's columns of dQ.
@@ -45,13 +47,18 @@ impl<'f> Columns<'f> {
     }
 }
 
-impl<'f> Kernel<'_, 'f> {
+impl<'f> Roles<'_, 'f> {
     /// Emitted for a consumer warpgroup of a pair.
     pub(super) fn consume_pair(&self, rings: PairRings<'f>, warpgroup: Value<'f, u32>) {
+        let of_block = |kernel: &Kernel<'_, 'f>| self.multiply_pair(kernel, rings, warpgroup);
+        self.each_block_or(Reader::Warps, of_block, || self.meet_without_block());
+    }
+
+    fn multiply_pair(&self, kernel: &Kernel<'_, 'f>, rings: PairRings<'f>, warpgroup: Value<'f, u32>) {
         let Self { f, plan, shared, .. } = *self;
         let k = self.kv_ring.consumer().acquire();
         let of = Consuming {
-            kernel: self,
+            kernel,
             plan: rings.plan,
             consumer: consumer(f, shared, warpgroup, 1),
             k,
@@ -59,6 +66,7 @@ impl<'f> Kernel<'_, 'f> {
             q: self.q_ring.consumer(),
             d_o: rings.d_o.consumer(),
             ds: rings.ds.consumer(),
+            dq: self.dq,
         };
         let (values, keys) = (
             || of.values(rings.p.stage(f.constant(0))),
@@ -89,7 +97,7 @@ impl<'f> Consuming<'_, 'f> {
         Columns {
             product: self.product(self.plan.dq[i]),
             held: self.kernel.f.variable(0u32),
-            of_tile: self.kernel.dq.first_tile(),
+            of_tile: self.dq.first_tile(),
             first: self.plan.first_part(i),
         }
     }
@@ -200,7 +208,7 @@ impl<'f> Consuming<'_, 'f> {
                 four.iter().zip(weights).for_each(|(gradient, weight)| gradient.set(weight * gradient.get()));
             }
             operand.pack(gradients.accumulators());
-            if !kernel.dq.shows_that_all_handed_over(self.plan.first_part(1)) {
+            if !self.dq.shows_that_all_handed_over(self.plan.first_part(1)) {
                 // All warps of the consumer have read the dS before. The first consumer has, since it has passed on P.
                 f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128);
             }
