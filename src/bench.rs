@@ -161,8 +161,7 @@ pub enum BenchError<K: fmt::Debug> {
     Engine(#[from] EngineError),
 }
 
-/// Times kernels of a request in turns on the same random inputs, which together do not fit in the L2 cache, after a check of what each
-/// computes.
+/// Times kernels of a request in turns on the same random inputs ([`Inputs`]), after a check of what each computes.
 ///
 /// # Errors
 /// A kernel is wrong, or cannot compute the request; there is nothing to compute; the driver's.

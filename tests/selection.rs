@@ -18,7 +18,9 @@
 //! `h100_mn.jsonl` (seed 271127) have an N-major B, and an M-major A too. `h200_streams.jsonl` and `h200_graphs.jsonl` (seed 20261301, from
 //! 17 µs on and below), `h200_kept.jsonl` (seed 20261303) and `h200_front.jsonl` (seed 611281) come with the library, and so do `h200_varied.jsonl` (seeds 902001 and 904512), `h200_ragged.jsonl` (extents that are no
 //! multiples of 64, and shapes that were slow) and `h200_few.jsonl` (few rows of large weights), whose kernels are of more kinds than the model ranks first, after rests of 12 ms. `h200_last.jsonl` (seed 1205177) and
-//! `h200_few_last.jsonl`, with few rows of large weights, come with the library since `h200_ahead.jsonl` (seed 88022), the draw on the front page, and `h200_few_ahead.jsonl`, with other rows of such weights, were measured; these were in no record. `scaled_h200_streams.jsonl` and `scaled_h200_graphs.jsonl` (seed 20261304, and DeepGEMM's shapes), `scaled_h200_kept.jsonl` (seed 20261302) and
+//! `h200_few_last.jsonl`, with few rows of large weights, come with the library too. `h200_ahead.jsonl` (seed 88022) and `h200_few_ahead.jsonl`, with other rows of such weights, were in no record when they were measured, and so were
+//! `h200_drawn.jsonl` (seed 91341), the draw on the front page, and `h200_few_drawn.jsonl`. `h200_formats.jsonl` has the first shapes of that seed in other formats and with fused epilogues, and the shapes of `h200_few_drawn.jsonl` with
+//! weights in few bits, `h200_sparse.jsonl` five with a sparse A. `scaled_h200_streams.jsonl` and `scaled_h200_graphs.jsonl` (seed 20261304, and DeepGEMM's shapes), `scaled_h200_kept.jsonl` (seed 20261302) and
 //! `scaled_h200_varied.jsonl` (seed 904513) come with the library too, and `scaled_h200_last.jsonl` (seed 1205178) does not. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
@@ -43,7 +45,7 @@ use serde::Deserialize;
 const WITHIN: f64 = 1.03;
 
 /// Records of kernels that end without a barrier of their cluster.
-const WITHOUT_BARRIER: [&str; 19] = [
+const WITHOUT_BARRIER: [&str; 23] = [
     "h100_fresh.jsonl",
     "h100_added.jsonl",
     "h100_last.jsonl",
@@ -63,6 +65,10 @@ const WITHOUT_BARRIER: [&str; 19] = [
     "scaled_h200_last.jsonl",
     "h200_ahead.jsonl",
     "h200_few_ahead.jsonl",
+    "h200_drawn.jsonl",
+    "h200_few_drawn.jsonl",
+    "h200_formats.jsonl",
+    "h200_sparse.jsonl",
 ];
 
 /// Microseconds that kernels in clusters took longer in all other records: they ended with a barrier. On an H100 2048 cubed
@@ -70,7 +76,7 @@ const WITHOUT_BARRIER: [&str; 19] = [
 const BARRIER: f64 = 0.8;
 
 /// Records of launches that were replayed in graphs.
-const IN_GRAPHS: [&str; 14] = [
+const IN_GRAPHS: [&str; 18] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
@@ -85,6 +91,10 @@ const IN_GRAPHS: [&str; 14] = [
     "scaled_h200_last.jsonl",
     "h200_ahead.jsonl",
     "h200_few_ahead.jsonl",
+    "h200_drawn.jsonl",
+    "h200_few_drawn.jsonl",
+    "h200_formats.jsonl",
+    "h200_sparse.jsonl",
 ];
 
 /// Microseconds that a launch took longer in all other records, in which launches were enqueued one by one. On an H200 the median
@@ -92,7 +102,14 @@ const IN_GRAPHS: [&str; 14] = [
 const STREAM: f64 = 0.45;
 
 /// Records of kernels whose roles wait for the kernels before by themselves, and prefetch before.
-const BY_ROLE: [&str; 2] = ["h200_ahead.jsonl", "h200_few_ahead.jsonl"];
+const BY_ROLE: [&str; 6] = [
+    "h200_ahead.jsonl",
+    "h200_few_ahead.jsonl",
+    "h200_drawn.jsonl",
+    "h200_few_drawn.jsonl",
+    "h200_formats.jsonl",
+    "h200_sparse.jsonl",
+];
 
 /// Microseconds that Stream-K kernels took longer in all other records, because all threads waited before they found their first work unit:
 /// the median of seven on an H200, 0.39 to 0.89.
@@ -264,6 +281,7 @@ fn the_first_choice_is_nearly_the_best() {
         ("fitted.jsonl", 250, 0.72, 1.035),
         ("h200_last.jsonl", 42, 0.65, 1.04),
         ("h200_ahead.jsonl", 20, 0.65, 1.04),
+        ("h200_drawn.jsonl", 37, 0.55, 1.045),
     ] {
         let lines = read(name);
         assert!(lines.len() >= shapes, "{name}: {} shapes", lines.len());
@@ -336,6 +354,8 @@ fn the_choice_on_an_h200_is_near_the_best() {
     for (name, types, part, cost) in [
         ("h200_ahead.jsonl", "bf16", 0.85, 1.015),
         ("h200_few_ahead.jsonl", "bf16", 0.8, 1.015),
+        ("h200_drawn.jsonl", "bf16", 0.65, 1.045),
+        ("h200_few_drawn.jsonl", "bf16", 1.0, 1.01),
         ("scaled_latest.jsonl", "e4m3-1x128-128x128", 0.8, 1.03),
     ] {
         let lines = read(name);

@@ -6,17 +6,17 @@ use std::path::Path;
 use super::{falchion, folder, refused};
 
 /// The README's chart is what this command draws (in a shell, where braces are expanded).
-const COMMAND: &str = "falchion chart tests/selection/{fused,later,formats,scaled}.jsonl \
-                       --card \"H200, driver 580.159.04, cuBLASLt 13.1.0\" -o docs/pictures/ratios.svg";
+const COMMAND: &str = "falchion chart tests/selection/h200_{drawn,few_drawn,formats}.jsonl \
+                       --card \"H200, driver 580.159.04, cuBLASLt 13.1.0, in CUDA graphs\" -o docs/pictures/ratios.svg";
 
 #[test]
 fn the_chart_of_the_readme_is_drawn_from_the_records() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let records = ["fused", "later", "formats", "scaled"]
-        .map(|name| root.join(format!("tests/selection/{name}.jsonl")).display().to_string());
+    let records = ["drawn", "few_drawn", "formats"]
+        .map(|name| root.join(format!("tests/selection/h200_{name}.jsonl")).display().to_string());
     let mut arguments = vec!["chart"];
     arguments.extend(records.iter().map(String::as_str));
-    arguments.extend(["--card", "H200, driver 580.159.04, cuBLASLt 13.1.0"]);
+    arguments.extend(["--card", "H200, driver 580.159.04, cuBLASLt 13.1.0, in CUDA graphs"]);
     let run = falchion(&arguments);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let read = |name: &str| fs::read_to_string(root.join(name)).expect("a text file");
@@ -25,8 +25,8 @@ fn the_chart_of_the_readme_is_drawn_from_the_records() {
         "the picture is older than the records: {COMMAND}"
     );
     assert!(read("docs/evidence/performance.md").contains(COMMAND), "the page has no `{COMMAND}`");
-    // Means of the tables in docs/evidence/performance.md, and of its 120 shapes by family.
-    for mean in [">1.13<", ">1.57<", ">1.31<", ">1.05<", ">120<", "M or N up to 128"] {
+    // Means of the tables in docs/evidence/performance.md, and the number of shapes in bf16.
+    for mean in [">1.12<", ">1.20<", ">1.24<", ">1.91<", ">0.89<", ">47<", "M or N up to 128"] {
         assert!(run.stdout.contains(mean), "no `{mean}`");
     }
 }

@@ -13,8 +13,8 @@ const PUBLISHED: [[u32; 3]; 7] = [
     [8192, 8192, 8192],
 ];
 
-/// Tables of `docs/evidence/performance.md`: shapes, the best kernel over cuBLASLt's fastest (mean and least), the model's
-/// first choice over cuBLASLt's first.
+/// Tables of `docs/evidence/performance.md`: types and epilogue, shapes, the best kernel over the library's fastest (mean and least), the model's
+/// first choice over the library's first.
 #[test]
 fn ratios_are_those_of_the_records() {
     for (name, types, count, best, least, first) in [
@@ -34,6 +34,21 @@ fn ratios_are_those_of_the_records() {
         ("h200_few_last.jsonl", "bf16", 10, 1.063, 1.014, 1.065),
         ("h200_ahead.jsonl", "bf16", 20, 1.100, 0.979, 1.107),
         ("h200_few_ahead.jsonl", "bf16", 10, 1.118, 1.051, 1.143),
+        ("h200_drawn.jsonl", "bf16", 37, 1.109, 0.922, 1.106),
+        ("h200_few_drawn.jsonl", "bf16", 10, 1.091, 1.028, 1.124),
+        ("h200_formats.jsonl", "f16", 8, 1.121, 0.989, 1.111),
+        ("h200_formats.jsonl", "tf32", 8, 1.198, 1.000, 1.234),
+        ("h200_formats.jsonl", "s8", 8, 1.242, 0.999, 1.305),
+        ("h200_formats.jsonl", "e4m3", 8, 1.114, 0.957, 1.096),
+        ("h200_formats.jsonl", "e4m3 row-column-scaled", 8, 1.914, 0.990, 1.845),
+        ("h200_formats.jsonl", "e4m3-1x128-128x128", 7, 1.586, 1.115, 1.538),
+        ("h200_formats.jsonl", "e4m3-1x128-1x128", 6, 1.181, 1.011, 1.250),
+        ("h200_formats.jsonl", "bf16 bias", 8, 1.127, 0.964, 1.133),
+        ("h200_formats.jsonl", "bf16 bias-gelu", 8, 1.146, 0.970, 1.152),
+        ("h200_formats.jsonl", "bf16 residual", 3, 0.889, 0.830, 0.904),
+        ("h200_formats.jsonl", "bf16-s4g128", 5, 2.551, 2.069, 2.601),
+        ("h200_formats.jsonl", "bf16-e2m1g32", 2, 2.066, 1.853, 2.104),
+        ("h200_sparse.jsonl", "bf16-sparse-a", 5, 1.644, 1.078, 1.689),
         ("scaled_h200_last.jsonl", "e4m3-1x128-128x128", 4, 1.127, 1.065, 1.118),
         ("scaled_h200_kept.jsonl", "e4m3-1x128-128x128", 34, 1.285, 1.064, 1.250),
         ("scaled_h200_kept.jsonl", "e4m3-1x128-1x128", 15, 1.155, 1.006, 1.144),
@@ -43,9 +58,11 @@ fn ratios_are_those_of_the_records() {
         let lines = read(name);
         let published =
             |line: &Line| name == "formats.jsonl" && PUBLISHED.contains(&[line.m, line.n, line.k]);
-        let drawn = |line: &&Line| line.dtype == types && !published(line);
+        let of_types = |line: &Line| format!("{} {}", line.dtype, line.epilogue).trim_end() == types;
+        let drawn = |line: &&Line| of_types(line) && !published(line);
         let ratios = lines.iter().filter(drawn).filter_map(|line| {
-            let (peer, fastest) = (line.cublaslt_first?, line.cublaslt_fastest?);
+            let peer = line.cublaslt_first.or(line.cusparselt_first)?;
+            let fastest = line.cublaslt_fastest.or(line.cusparselt_fastest)?;
             let times = line.kernels.iter().filter_map(|timed| timed.microseconds);
             let best = times.fold(f64::INFINITY, f64::min);
             Some([peer.min(fastest) / best, peer / line.kernels.first()?.microseconds?])

@@ -3,7 +3,7 @@
 //!
 //! *Burst* is about ten milliseconds after a rest. *Sustained* keeps the GPU busy for seconds, so that its
 //! power limit decides. In both states the candidates alternate, and the median over their turns counts.
-//! Inputs rotate over sets of matrices that together do not fit in the L2 cache.
+//! Inputs rotate over up to eight sets of matrices, which together do not fit in the L2 cache unless they are small.
 
 mod arena;
 mod ceiling;

@@ -25,7 +25,7 @@ const MOST_SETS: u64 = 8;
 /// Matrices begin at a multiple of this, plus the offset of the caller's matrix from such a multiple.
 const ALIGNMENT: u64 = 256;
 
-/// Memory of a call on the device, several sets of it where one would stay in the L2 cache: inputs are random numbers, and nobody else has
+/// Memory of a call on the device, several sets of it where one would stay in the L2 cache, and at most eight: inputs are random numbers, and nobody else has
 /// the outputs. Rows lie as far apart, and begin at multiples of the same powers of two, as the call's.
 #[derive(Debug)]
 pub struct Inputs<C = Call<()>> {
