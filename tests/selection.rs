@@ -25,6 +25,8 @@
 //! skewed sizes. 22 timings of kernels that are refused since are left out. Most of these kernels spilled;
 //! none was the fastest at its shape. A line gives what its specs leave out: the element type and the directions.
 
+#[path = "selection/attention.rs"]
+mod attention;
 #[path = "selection/figures.rs"]
 mod figures;
 #[path = "selection/shipped.rs"]
