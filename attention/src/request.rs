@@ -1,5 +1,6 @@
 //! What is asked of an attention kernel: [`AttentionRequest`], and its text.
 
+use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 
 use collective::Format;
@@ -58,7 +59,7 @@ pub struct AttentionRequest {
 }
 
 /// What the choice of a kernel depends on: all of a request but the factor of the scores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoiceKey {
     spec: AttentionSpec,
     numbers: [i32; 2],
@@ -66,6 +67,13 @@ pub struct ChoiceKey {
     asked: [bool; 4],
     /// Sequences, heads of Q and of K, queries and keys.
     extents: [u32; 5],
+}
+
+/// By the extents: few of the keys that a process has are equal in these alone, and a choice that was made hashes it each time.
+impl Hash for ChoiceKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.extents.hash(state);
+    }
 }
 
 impl AttentionRequest {
