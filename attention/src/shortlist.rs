@@ -78,7 +78,7 @@ impl Shortlist {
     /// The kernels for a request and for those like it.
     ///
     /// # Errors
-    /// Those of [`Family::ranked`].
+    /// Those of [`Family::ranked`](kernel::Family::ranked).
     pub fn new(request: &AttentionRequest, machine: &Machine) -> Result<Self, String> {
         let mut kernels: Vec<Attention> = Vec::new();
         let [least, most] = Self::ends(request);

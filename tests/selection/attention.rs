@@ -25,10 +25,10 @@ use super::shipped::text::{Kernels, digits, is_writing, read, written};
 /// By how much the model's first is slower at least.
 const GAIN: f64 = 1.01;
 
-/// Texts of the crate, the lines that they are made of, and the least numbers of records.
-const TEXTS: [(&str, &str, usize); 2] = [
-    ("attention/src/h200.txt", include_str!("attention_h200.jsonl"), 10),
-    ("attention/src/backward/h200.txt", include_str!("backward_h200.jsonl"), 1),
+/// Texts of the crate, and the lines that they are made of.
+const TEXTS: [[&str; 2]; 2] = [
+    ["attention/src/h200.txt", include_str!("attention_h200.jsonl")],
+    ["attention/src/backward/h200.txt", include_str!("backward_h200.jsonl")],
 ];
 
 /// A line of a record.
@@ -86,10 +86,7 @@ fn record<K: Family>(problem: &str, lines: &[&Line], machine: &Machine) -> Optio
 }
 
 /// Compares a text with its lines, or writes it. Gives the problems and their kernels.
-fn shipped<K: Family>(
-    (path, lines, least): (&str, &str, usize),
-    machine: &Machine,
-) -> Vec<(String, Kernels)> {
+fn shipped<K: Family>([path, lines]: [&str; 2], machine: &Machine) -> Vec<(String, Kernels)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let before = fs::read_to_string(&path).expect("the file is part of the crate");
     let read_line = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -104,14 +101,14 @@ fn shipped<K: Family>(
         fs::write(&path, text).expect("a writable folder");
         return Vec::new();
     }
-    assert_eq!(before, text, "{}: what was measured", path.display());
+    assert_eq!(before, text, "{}: what follows from the lines and the model; RECORDS=write", path.display());
     let shipped = read(&text);
-    assert!(shipped.len() >= least, "{}: {} records", path.display(), shipped.len());
+    assert!(!shipped.is_empty(), "{} has no records", path.display());
     shipped
 }
 
 /// The choice of a problem that ships is its record, on that card alone; and no other problem has it.
-fn chosen<K>(text: (&str, &str, usize))
+fn chosen<K>(text: [&str; 2])
 where
     K: for<'r> Family<Request<'r> = AttentionRequest, Problem = String>,
 {
