@@ -26,7 +26,10 @@
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
 //! skewed sizes. 22 timings of kernels that are refused since are left out. Most of these kernels spilled;
 //! none was the fastest at its shape. A line gives what its specs leave out: the element type and the directions.
+//! `attention_h200.jsonl` and `backward_h200.jsonl` are of attention and its gradient: [`attention`] says what comes of them.
 
+#[path = "selection/attention.rs"]
+mod attention;
 #[path = "selection/figures.rs"]
 mod figures;
 #[path = "selection/shipped.rs"]

@@ -2,7 +2,9 @@
 
 use collective::heads::{HeadsRef, Packed, Pages};
 use kernel::operands::Contents;
-use kernel::{Blocks, Expected, Family, Inputs, Machine, Predicted, cheapest};
+use kernel::{
+    Blocks, Card, Expected, Family, Inputs, Machine, Predicted, ShippedOf, cheapest, measured_first,
+};
 
 use crate::call::AttentionCall;
 use crate::factors::Factors;
@@ -10,10 +12,14 @@ use crate::kernel::Attention;
 use crate::masks::of_spec;
 use crate::plan::LatentPlan;
 use crate::problem::AttentionProblem;
-use crate::request::AttentionRequest;
+use crate::request::{AttentionRequest, ChoiceKey};
 use crate::shortlist::Shortlist;
 use crate::space::{differ, memory, said};
 use crate::spec::{AttentionSpec, Lengths, OutputStore};
+
+/// What was measured, and comes with the library.
+static SHIPPED: ShippedOf<Attention, ChoiceKey> =
+    ShippedOf::new(Card::H200, include_str!("h200.txt"), AttentionRequest::problem_key);
 
 impl Family for Attention {
     const NAME: &'static str = "attention";
@@ -106,6 +112,58 @@ impl Family for Attention {
         most: usize,
     ) -> Result<Vec<Predicted<Self>>, String> {
         request.check().map_err(|error| error.to_string())?;
+        measured_first(request.shipped(&SHIPPED, machine), most, |most| {
+            Self::modelled(request, machine, most)
+        })
+    }
+
+    fn unrecorded<'r>(request: &Self::Request<'r>) -> Self::Request<'r> {
+        AttentionRequest { recorded: false, ..*request }
+    }
+
+    /// By what was measured, or by a [`Shortlist`], which is kept: the space is ranked once for requests that are alike.
+    fn first(request: &AttentionRequest, machine: &Machine) -> Result<Predicted<Self>, String> {
+        request.check().map_err(|error| error.to_string())?;
+        request.shipped(&SHIPPED, machine).map_or_else(|| Shortlist::first(request, machine), Ok)
+    }
+
+    fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
+        let spec = request.spec();
+        let mut said = said(memory(&spec));
+        said.push(("mask", spec.mask.name().to_owned()));
+        said.extend((spec.store == OutputStore::Direct).then(|| ("store", "direct".to_owned())));
+        said
+    }
+
+    fn operations(request: &AttentionRequest) -> f64 {
+        request.operations(|problem| request.spec().operations(problem))
+    }
+
+    fn expect(
+        &self,
+        request: &AttentionRequest,
+        call: &AttentionCall,
+        inputs: &Inputs<'_>,
+    ) -> Result<Vec<Expected>, String> {
+        Ok(self.expected(request.mask, call, inputs))
+    }
+
+    fn numbers(&self) -> Vec<[String; 3]> {
+        self.told()
+    }
+
+    fn blocks(&self, request: &AttentionRequest) -> Option<Blocks> {
+        self.drawn(request)
+    }
+}
+
+impl Attention {
+    /// The kernels of its space, ranked by the model alone.
+    pub(crate) fn modelled(
+        request: &AttentionRequest,
+        machine: &Machine,
+        most: usize,
+    ) -> Result<Vec<Predicted<Self>>, String> {
         let spec = request.spec();
         // Blocks of more keys that are converted were slower at every problem that was measured.
         let most_keys = if request.cache.is_some() { 128 } else { 192 };
@@ -143,40 +201,5 @@ impl Family for Attention {
             request.parts(&spec, machine).into_iter().flat_map(of)
         });
         cheapest(whole.chain(divided), most, time)
-    }
-
-    /// By a [`Shortlist`], which is kept: the space is ranked once for requests that are alike.
-    fn first(request: &AttentionRequest, machine: &Machine) -> Result<Predicted<Self>, String> {
-        request.check().map_err(|error| error.to_string())?;
-        Shortlist::first(request, machine)
-    }
-
-    fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
-        let spec = request.spec();
-        let mut said = said(memory(&spec));
-        said.push(("mask", spec.mask.name().to_owned()));
-        said.extend((spec.store == OutputStore::Direct).then(|| ("store", "direct".to_owned())));
-        said
-    }
-
-    fn operations(request: &AttentionRequest) -> f64 {
-        request.operations(|problem| request.spec().operations(problem))
-    }
-
-    fn expect(
-        &self,
-        request: &AttentionRequest,
-        call: &AttentionCall,
-        inputs: &Inputs<'_>,
-    ) -> Result<Vec<Expected>, String> {
-        Ok(self.expected(request.mask, call, inputs))
-    }
-
-    fn numbers(&self) -> Vec<[String; 3]> {
-        self.told()
-    }
-
-    fn blocks(&self, request: &AttentionRequest) -> Option<Blocks> {
-        self.drawn(request)
     }
 }

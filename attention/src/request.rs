@@ -1,10 +1,11 @@
 //! What is asked of an attention kernel: [`AttentionRequest`], and its text.
 
+use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 
 use collective::Format;
 use kernel::words::Worded;
-use kernel::{Family, LaunchError};
+use kernel::{Family, LaunchError, Machine, Predicted, ShippedOf};
 
 use crate::error::AttentionError;
 use crate::kernel::Attention;
@@ -53,26 +54,48 @@ pub struct AttentionRequest {
     pub problem: AttentionProblem,
     /// Whether the log-sum-exp of each query's scores is stored.
     pub log_sum_exp: bool,
+    /// Whether what was measured of exactly this problem, and comes with the library, counts.
+    pub recorded: bool,
 }
 
 /// What the choice of a kernel depends on: all of a request but the factor of the scores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoiceKey {
     spec: AttentionSpec,
     numbers: [i32; 2],
-    /// `fixed`, `workspace` and `log_sum_exp`.
-    asked: [bool; 3],
+    /// `fixed`, `workspace`, `log_sum_exp` and `recorded`.
+    asked: [bool; 4],
     /// Sequences, heads of Q and of K, queries and keys.
     extents: [u32; 5],
+}
+
+/// By the extents: few of the keys that a process has are equal in these alone, and a choice that was made hashes it each time.
+impl Hash for ChoiceKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.extents.hash(state);
+    }
 }
 
 impl AttentionRequest {
     /// What a choice depends on, to keep choices by it.
     pub fn key(&self) -> ChoiceKey {
-        let Self { numbers, fixed, workspace, log_sum_exp, problem, .. } = *self;
+        let Self { numbers, fixed, workspace, log_sum_exp, recorded, problem, .. } = *self;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
         let extents = [batch, heads, shared, queries, keys];
-        ChoiceKey { spec: self.spec(), numbers, asked: [fixed, workspace, log_sum_exp], extents }
+        ChoiceKey { spec: self.spec(), numbers, asked: [fixed, workspace, log_sum_exp, recorded], extents }
+    }
+
+    /// The fastest of the kernels that were measured for its problem, come with the library, and can compute it.
+    pub(crate) fn shipped<K>(&self, of: &ShippedOf<K, ChoiceKey>, machine: &Machine) -> Option<Predicted<K>>
+    where
+        K: for<'r> Family<Request<'r> = Self>,
+    {
+        self.recorded.then(|| of.fastest(self, &self.problem_key(), machine)).flatten()
+    }
+
+    /// What a choice depends on for its problem: what was measured counts with and without a workspace and the log-sum-exp.
+    pub(crate) fn problem_key(&self) -> ChoiceKey {
+        Self { workspace: true, log_sum_exp: true, recorded: true, ..*self }.key()
     }
 
     /// Sequences of a problem that is a text.
@@ -102,6 +125,7 @@ impl AttentionRequest {
             workspace: false,
             problem,
             log_sum_exp: false,
+            recorded: true,
         }
     }
 

@@ -4,7 +4,7 @@
 //! are nearly the fastest for one number of keys are those to look at for numbers nearby.
 
 use collective::process::{Choices, Locked};
-use kernel::{Family, Machine, Predicted};
+use kernel::{Machine, Predicted};
 
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
@@ -78,11 +78,13 @@ impl Shortlist {
     /// The kernels for a request and for those like it.
     ///
     /// # Errors
-    /// Those of [`Family::ranked`].
+    /// Those of [`Family::ranked`](kernel::Family::ranked).
     pub fn new(request: &AttentionRequest, machine: &Machine) -> Result<Self, String> {
         let mut kernels: Vec<Attention> = Vec::new();
         let [least, most] = Self::ends(request);
-        let ranked = Attention::ranked(&with_keys(request, most), machine, usize::MAX)?;
+        let request = with_keys(request, most);
+        request.check().map_err(|error| error.to_string())?;
+        let ranked = Attention::modelled(&request, machine, usize::MAX)?;
         // Whether tiles overlap well depends on the number of blocks where these are few.
         let key = |kernel: &Attention| {
             let AttentionSpec { tile: [_, block], overlap, .. } = kernel.plan().spec;
@@ -160,6 +162,7 @@ fn number(machine: &Machine) -> usize {
 mod tests {
     use super::*;
     use crate::spec::{Lengths, Mask};
+    use kernel::Family;
 
     /// What the list says is the fastest is, by the model, as fast as what the whole space has.
     #[test]

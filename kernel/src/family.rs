@@ -4,6 +4,7 @@ mod expected;
 mod gemm;
 mod inputs;
 mod problem;
+mod shipped;
 
 use core::fmt::{Debug, Display};
 use core::str::FromStr;
@@ -11,6 +12,7 @@ use core::str::FromStr;
 pub use expected::{Allowed, Blocks, Expected, Needed};
 pub use inputs::{Filled, Inputs, Unanswered};
 pub use problem::Problem;
+pub use shipped::{ShippedOf, measured_first};
 
 use crate::kernel::Kernel;
 use crate::operands::{Contents, Visit};
@@ -71,7 +73,8 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     fn call(request: &Self::Request<'_>) -> Self::Call;
 
     /// The kernels that can compute a request, at most `most` of them, the fastest first as far as a model
-    /// can tell.
+    /// can tell; before these the one that was measured for exactly this request on the machine's card, if the library has such
+    /// [measurements](ShippedOf).
     ///
     /// # Errors
     /// There is none: why, in a sentence.
@@ -90,13 +93,19 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
         first.ok_or_else(|| "no kernel of the space fits".to_owned())
     }
 
+    /// The same request, for which nothing counts that was measured and comes with the library: its kernels are
+    /// [ranked](Self::ranked) by the model alone. By default nothing comes with it.
+    fn unrecorded<'r>(request: &Self::Request<'r>) -> Self::Request<'r> {
+        request.clone()
+    }
+
     /// The kernel with its time by the model, which is not a number where the model does not rank it.
     ///
     /// # Errors
     /// It cannot compute the request.
     fn predicted(self, request: &Self::Request<'_>, machine: &Machine) -> Result<Predicted<Self>, String> {
         self.serves(request)?;
-        let ranked = Self::ranked(request, machine, usize::MAX).ok().into_iter().flatten();
+        let ranked = Self::ranked(&Self::unrecorded(request), machine, usize::MAX).ok().into_iter().flatten();
         let same = ranked.into_iter().find(|of| of.kernel.spec() == self.spec());
         Ok(same.unwrap_or(Predicted::new(self, f64::NAN)))
     }

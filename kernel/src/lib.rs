@@ -104,6 +104,7 @@ mod rust_type;
 mod schedule;
 mod scheduled;
 mod select;
+mod sheet;
 #[cfg(test)]
 #[path = "../tests/support/skipped.rs"]
 mod skipped;
@@ -133,7 +134,8 @@ pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
 #[cfg(feature = "records")]
 pub use family::{
-    Allowed, Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, Unanswered, alike, asked, cheapest,
+    Allowed, Blocks, Expected, Family, Filled, Inputs, Needed, Predicted, ShippedOf, Unanswered, alike,
+    asked, cheapest, measured_first,
 };
 pub use filled::Launch;
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};

@@ -157,9 +157,12 @@ fn plan<K: Family>(given: &Given) -> Result<(), Failure> {
         writeln!(out(), "{problem}, predicted for {}\n", card.to_uppercase())?;
         writeln!(out(), "{:>10} {:>8}  kernel", "us", "TFLOP/s")?;
         let operations = K::operations(&request);
-        for Predicted { kernel, microseconds, .. } in ranked {
+        for (i, Predicted { kernel, microseconds, reason }) in ranked.into_iter().enumerate() {
             let rate = operations / microseconds / 1e6;
             writeln!(out(), "{microseconds:10.1} {rate:8.0}  {}", name(&kernel))?;
+            if i == 0 && !reason.is_empty() {
+                writeln!(out(), "{:21}{reason}", "")?;
+            }
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! shapes.
 //!
 //! `RECORDS=write cargo test --release --test selection shipped` rewrites `kernel/src/select/h200.txt` and the others from
-//! these files. Shapes with one kernel stay unchanged, unless a file has them.
+//! these files. Shapes with one kernel stay unchanged, unless a file has them. [`text`] has what texts of all families share.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +12,19 @@ use kernel::KernelSpec;
 
 use super::{Line, read};
 
+#[path = "text.rs"]
+pub(super) mod text;
+
+use text::{digits, is_writing};
+
 /// What is known of a shape: whether launches were replayed in graphs, and microseconds and specs, the fastest first.
-type Kernels = (bool, Vec<(String, String)>);
+type Kernels = (bool, text::Kernels);
 
 /// All times of each spec of a shape.
 type Times = BTreeMap<String, Vec<f64>>;
 
-/// The word before the kernels of a shape that was measured in graphs.
-const GRAPHS: &str = "graphs";
+/// The word behind a shape that was measured in graphs.
+const GRAPHS: &str = " graphs";
 
 /// What ships for a card, its formats, the files that it is made of, and the least number of shapes.
 const CARDS: [(&str, &str, &[&str], usize); 4] = [
@@ -70,13 +75,6 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel/src/select").join(name)
 }
 
-/// Rounds to four digits.
-fn digits(microseconds: f64) -> String {
-    let before = microseconds.log10().floor() as i32 + 1;
-    let text = format!("{microseconds:.*}", usize::try_from(4 - before).unwrap_or(0));
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 /// The text of a spec that is legal now, without the words that all specs share.
 fn text(line: &Line, spec: &str) -> Option<String> {
     let spec =
@@ -112,43 +110,20 @@ fn measured(types: &str, files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
 
 /// The content of the file.
 fn shipped(text: &str) -> BTreeMap<[u32; 3], Kernels> {
-    let (mut specs, mut shapes) = (BTreeMap::new(), BTreeMap::new());
-    for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
-        let extents: Vec<u32> = first.split('x').filter_map(|extent| extent.parse().ok()).collect();
-        match <[u32; 3]>::try_from(extents) {
-            Ok(extents) => {
-                let kernel = |word: &str| {
-                    let (number, time) = word.split_once(':')?;
-                    Some((time.to_owned(), String::clone(specs.get(number)?)))
-                };
-                let in_graphs = rest.split(' ').next() == Some(GRAPHS);
-                shapes.insert(extents, (in_graphs, rest.split(' ').filter_map(kernel).collect()));
-            }
-            Err(_) => _ = specs.insert(first, rest.to_owned()),
-        }
-    }
-    shapes
+    let shape = |(shape, kernels): (String, text::Kernels)| {
+        let graphs = shape.strip_suffix(GRAPHS);
+        let extents = graphs.unwrap_or(&shape).split('x').filter_map(|extent| extent.parse().ok());
+        let extents = extents.collect::<Vec<u32>>().try_into().expect("M, N and K");
+        (extents, (graphs.is_some(), kernels))
+    };
+    text::read(text).into_iter().map(shape).collect()
 }
 
 fn written(before: &str, shapes: &BTreeMap<[u32; 3], Kernels>) -> String {
-    let (mut numbers, mut specs, mut lines) = (BTreeMap::new(), String::new(), String::new());
-    for ([m, n, k], (in_graphs, kernels)) in shapes {
-        lines += &format!("{m}x{n}x{k}");
-        if *in_graphs {
-            lines += &format!(" {GRAPHS}");
-        }
-        for (time, spec) in kernels {
-            let next = numbers.len();
-            let number = *numbers.entry(spec).or_insert_with(|| {
-                specs += &format!("{next} {spec}\n");
-                next
-            });
-            lines += &format!(" {number}:{time}");
-        }
-        lines.push('\n');
-    }
-    let comments = before.lines().filter(|line| line.starts_with('#')).map(|line| format!("{line}\n"));
-    comments.chain([specs, lines]).collect()
+    let problem = |(&[m, n, k], (in_graphs, kernels)): (&[u32; 3], &Kernels)| {
+        (format!("{m}x{n}x{k}{}", if *in_graphs { GRAPHS } else { "" }), kernels.clone())
+    };
+    text::written(before, shapes.iter().map(problem))
 }
 
 #[test]
@@ -156,7 +131,7 @@ fn shipped_records_are_what_was_measured() {
     for (name, types, files, least) in CARDS {
         let before = fs::read_to_string(path(name)).expect("the file is part of the crate");
         let (measured, shipped) = (measured(types, files), shipped(&before));
-        if std::env::var_os("RECORDS").is_some() {
+        if is_writing() {
             let mut all = shipped;
             all.retain(|_, (_, kernels)| kernels.len() == 1);
             all.extend(measured);

@@ -1,7 +1,7 @@
 //! The backward pass as a family of kernels: what is asked, the space of specs, and which are looked at.
 
 use kernel::operands::Contents;
-use kernel::{Expected, Family, Inputs, Machine, Predicted, cheapest};
+use kernel::{Card, Expected, Family, Inputs, Machine, Predicted, ShippedOf, cheapest, measured_first};
 
 use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
@@ -11,7 +11,7 @@ use crate::call::AttentionCall;
 use crate::kernel::Attention;
 use crate::masks::of_mask;
 use crate::problem::AttentionProblem;
-use crate::request::AttentionRequest;
+use crate::request::{AttentionRequest, ChoiceKey};
 use crate::space::{self, differ};
 use crate::spec::{AttentionSpec, Mask};
 
@@ -90,6 +90,10 @@ fn memory(spec: &BackwardSpec) -> Vec<(&'static str, String, bool)> {
     words
 }
 
+/// What was measured, and comes with the library.
+static SHIPPED: ShippedOf<AttentionBackward, ChoiceKey> =
+    ShippedOf::new(Card::H200, include_str!("h200.txt"), AttentionRequest::problem_key);
+
 impl Family for AttentionBackward {
     const NAME: &'static str = "attention-backward";
     const VERSIONED: bool = true;
@@ -138,19 +142,13 @@ impl Family for AttentionBackward {
         most: usize,
     ) -> Result<Vec<Predicted<Self>>, String> {
         request.check().map_err(|error| error.to_string())?;
-        let spec = words(request)?;
-        // The plan refuses what does not fit; the first one says why, if nothing does.
-        let queries = [64, 128, 80, 48, 32].into_iter();
-        let tiles = queries.flat_map(|queries| [128, 64].into_iter().map(move |keys| [queries, keys]));
-        // An order of adds costs time, and saves zeros: short sequences are faster with it.
-        let orders = if spec.deterministic { &[true][..] } else { &[false, true] };
-        let specs = tiles.flat_map(|tile| orders.iter().map(move |&order| (tile, order)));
-        let space = specs.flat_map(|(tile, deterministic)| {
-            request.divisions(BackwardSpec { tile, deterministic, ..spec }, machine)
-        });
-        // Between the two, the model is off by some percent.
-        let margin = |of: &Self| if of.plan().spec.deterministic && !request.fixed { ORDER } else { 1.0 };
-        cheapest(space, most, |kernel: &Self| margin(kernel) * kernel.predict(request, machine))
+        measured_first(request.shipped(&SHIPPED, machine), most, |most| {
+            Self::modelled(request, machine, most)
+        })
+    }
+
+    fn unrecorded<'r>(request: &Self::Request<'r>) -> Self::Request<'r> {
+        Attention::unrecorded(request)
     }
 
     fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
@@ -174,5 +172,28 @@ impl Family for AttentionBackward {
 
     fn numbers(&self) -> Vec<[String; 3]> {
         self.told()
+    }
+}
+
+impl AttentionBackward {
+    /// The kernels of its space, ranked by the model alone.
+    fn modelled(
+        request: &AttentionRequest,
+        machine: &Machine,
+        most: usize,
+    ) -> Result<Vec<Predicted<Self>>, String> {
+        let spec = words(request)?;
+        // The plan refuses what does not fit; the first one says why, if nothing does.
+        let queries = [64, 128, 80, 48, 32].into_iter();
+        let tiles = queries.flat_map(|queries| [128, 64].into_iter().map(move |keys| [queries, keys]));
+        // An order of adds costs time, and saves zeros: short sequences are faster with it.
+        let orders = if spec.deterministic { &[true][..] } else { &[false, true] };
+        let specs = tiles.flat_map(|tile| orders.iter().map(move |&order| (tile, order)));
+        let space = specs.flat_map(|(tile, deterministic)| {
+            request.divisions(BackwardSpec { tile, deterministic, ..spec }, machine)
+        });
+        // Between the two, the model is off by some percent.
+        let margin = |of: &Self| if of.plan().spec.deterministic && !request.fixed { ORDER } else { 1.0 };
+        cheapest(space, most, |kernel: &Self| margin(kernel) * kernel.predict(request, machine))
     }
 }

@@ -57,6 +57,10 @@ impl Family for AnyGemm {
         Ok(ranked.into_iter().map(Predicted::from).collect())
     }
 
+    fn unrecorded<'r>(request: &Self::Request<'r>) -> Self::Request<'r> {
+        request.known(Known::Nothing)
+    }
+
     fn predicted(self, request: &Request<'_>, machine: &Machine) -> Result<Predicted<Self>, String> {
         let mut selection = rank(vec![self], request, machine);
         match (selection.ranked.pop(), selection.refused.pop()) {

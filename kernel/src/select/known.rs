@@ -8,6 +8,7 @@ use cute_rs::atom::Major;
 
 use super::space::Entry;
 use super::{Card, Machine, Request};
+use crate::sheet::Sheet;
 use crate::spec::KernelSpec;
 use crate::types::Types;
 use crate::words::Worded;
@@ -86,40 +87,27 @@ pub(super) struct Shipped {
     pub(super) types: Types,
     pub(super) shapes: Vec<Shape>,
     by_extents: HashMap<[u32; 3], usize>,
-    specs: Vec<(&'static str, Once<Option<Entry>>)>,
+    specs: Sheet<Entry>,
 }
 
 impl Shipped {
     fn parse((card, types, text): (Card, Types, &'static str)) -> Self {
-        let (mut specs, mut shapes) = (Vec::new(), Vec::new());
-        for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
-            if first.contains('x') {
-                shapes.extend(Shape::parse(first, rest));
-            } else if first != "#" {
-                // Their numbers count from 0.
-                specs.push((rest, Once::new()));
-            }
-        }
+        let (specs, shapes) = Sheet::parse(text, |spec| KernelSpec::parse(spec).ok().and_then(Entry::of));
+        let shapes: Vec<_> = shapes.into_iter().filter_map(Shape::parse).collect();
         let by_extents = shapes.iter().enumerate().map(|(i, shape)| (shape.extents, i)).collect();
         Self { card, types, shapes, by_extents, specs }
     }
 
     /// The kernels measured at a shape and their microseconds, the fastest first.
     pub(super) fn kernels<'s>(&'s self, shape: &Shape) -> impl Iterator<Item = (&'s Entry, f64)> {
-        shape.kernels.split(' ').filter_map(|word| {
-            let (number, microseconds) = word.split_once(':')?;
-            let (text, entry) = self.specs.get(number.parse::<usize>().ok()?)?;
-            let entry = entry.get_or_init(|| KernelSpec::parse(text).ok().and_then(Entry::of));
-            Some((entry.as_ref()?, microseconds.parse().ok()?))
-        })
+        self.specs.kernels(shape.kernels)
     }
 }
 
 impl Shape {
-    fn parse(extents: &str, kernels: &'static str) -> Option<Self> {
-        let extents = Worded::read(extents)?;
-        let graphs = kernels.strip_prefix("graphs ");
-        let (in_graphs, kernels) = (graphs.is_some(), graphs.unwrap_or(kernels));
+    fn parse((shape, kernels): (&str, &'static str)) -> Option<Self> {
+        let graphs = shape.strip_suffix(" graphs");
+        let (in_graphs, extents) = (graphs.is_some(), Worded::read(graphs.unwrap_or(shape))?);
         let (compares, logarithms) = (kernels.contains(' '), logarithms(extents));
         Some(Self { extents, kernels, compares, in_graphs, logarithms, rows: Once::new() })
     }

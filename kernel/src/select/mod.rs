@@ -117,9 +117,15 @@ pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranke
         let gemm = spec.plan().ok().map(|plan| spec.unnamed(plan)).filter(|gemm| request.fits(gemm))?;
         request.admitted(&gemm, machine.resident_clusters(&gemm.plan)).ok()?;
         let prediction = machine.predict(&gemm, request);
-        let reason = format!("measured, {measured:.1} us; {}", reason::sentence(&gemm, machine, &prediction));
+        let sentence = reason::sentence(&gemm, machine, &prediction);
+        let reason = format!("{}; {sentence}", measured_words(measured));
         Some(Ranked { gemm: spec.with_texts(gemm), prediction, measured: Some(measured), reason })
     })
+}
+
+/// What is said of a kernel that was measured for a call.
+pub(crate) fn measured_words(microseconds: f64) -> String {
+    format!("measured, {microseconds:.1} us")
 }
 
 /// Ranks a space for a call. Returns at most `most` kernels that can compute it, the fastest first.

@@ -189,7 +189,10 @@ pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure> {
     let (budget, drawn, turns): (u32, u32, u32) =
         (given.value("budget"), given.value("drawn"), given.value("turns"));
     let protocol = protocol(turns as usize, given.flag("sustained"));
-    let (problems, path) = (family::problems::<K>(given)?, given.get::<PathBuf>("jsonl"));
+    let (mut problems, path) = (family::problems::<K>(given)?, given.get::<PathBuf>("jsonl"));
+    if given.flag("no-records") {
+        problems.iter_mut().for_each(|(_, request)| *request = K::unrecorded(request));
+    }
     given.finish(&format!("--family {}", K::NAME))?;
     path.as_deref().map_or(Ok(()), files::writable)?;
     let mut gpu = Gpu::new(0)?;
