@@ -6,9 +6,7 @@
 //! A problem ships if the kernel that the model takes now took at least [`GAIN`] times as long as the fastest in the same run: where the
 //! model is right, nothing ships. Of several lines of a problem the last one says which kernel that is, and all of them must say so.
 //!
-//! Kernels of attention whose programs have changed since they were measured are not in its file. Those of the gradient are of two runs
-//! before zeros were stored ahead, which all of its programs have changed for; kernels that add in order gained less by it, so each kind has
-//! lines of its own.
+//! Kernels whose programs have changed since they were measured are not in the files: of the gradient, these are all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,13 +100,11 @@ fn shipped<K: Family>([path, lines]: [&str; 2], machine: &Machine) -> Vec<(Strin
         return Vec::new();
     }
     assert_eq!(before, text, "{}: what follows from the lines and the model; RECORDS=write", path.display());
-    let shipped = read(&text);
-    assert!(!shipped.is_empty(), "{} has no records", path.display());
-    shipped
+    read(&text)
 }
 
-/// The choice of a problem that ships is its record, on that card alone; and no other problem has it.
-fn chosen<K>(text: [&str; 2])
+/// The choice of a problem that ships is its record, on that card alone; and no other problem has it. Gives the number of records.
+fn chosen<K>(text: [&str; 2]) -> usize
 where
     K: for<'r> Family<Request<'r> = AttentionRequest, Problem = String>,
 {
@@ -147,6 +143,7 @@ where
             }
         }
     }
+    shipped.len()
 }
 
 /// Requests that differ from one in one thing each.
@@ -178,7 +175,7 @@ fn others(request: &AttentionRequest) -> Vec<AttentionRequest> {
 
 #[test]
 fn shipped_records_of_attention_are_its_choices() {
-    chosen::<Attention>(TEXTS[0]);
+    assert!(chosen::<Attention>(TEXTS[0]) > 0, "there are records");
 }
 
 #[test]
