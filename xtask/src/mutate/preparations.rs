@@ -1,7 +1,7 @@
 //! Kernels that are no GEMM: those that transpose and compress operands, and attention.
 
 use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, Step};
-use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Order, Parts};
+use attention::{Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Order};
 use collective::{Format, MatrixRef, sparse};
 use falchion::verify::family::{Checks, Relaunched};
 use kernel::operands::{Contents, Fill};

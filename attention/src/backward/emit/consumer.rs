@@ -170,8 +170,7 @@ impl<'a, 'f> Consuming<'a, 'f> {
 impl<'f> Kernel<'_, 'f> {
     /// The named barrier of all consumers, after those of each.
     pub(super) fn meet(&self) {
-        let cta = self.plan.cta;
-        self.f.barrier_sync(cta.own_barriers().start, cta.consumers * 128);
+        skeleton::meet_consumers(self.f, self.plan.cta);
     }
 
     /// Writes dS to shared memory, where all consumers read it.
