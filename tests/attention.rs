@@ -313,7 +313,7 @@ fn predictions_are_near_measurements() {
             head,
             mask,
             pages,
-            workspace: spec.parts != Parts::One,
+            workspace: spec.parts.are_in_memory(),
             ..AttentionRequest::new(problem, head[0])
         };
         let ranked = Attention::ranked(&request, &Machine::of(&Card::H100), usize::MAX).expect("kernels");
@@ -324,6 +324,7 @@ fn predictions_are_near_measurements() {
     assert!(mean.abs() < 0.1, "{mean}: {ratios:?}");
     for (spec, lengths, ratio) in &ratios {
         assert!(
+            // A short call without parts has 0.256 since calls with parts are predicted to be longer.
             (ratio - mean).abs() < 0.26,
             "{spec}, {lengths:?}: {ratio} with a mean of {mean}: {ratios:?}"
         );

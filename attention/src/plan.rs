@@ -60,24 +60,36 @@ pub struct ClusterPlan {
     pub sums: u32,
     /// Offset of the rows of its O, in `f32`.
     pub outputs: u32,
-    /// Bytes from a row of O to the next one: no two of eight begin in the same bank.
+    /// Bytes from a row of O to the next one: eight more words than a row, so that four lanes of each of eight rows meet few others in a bank.
     pub pitch: u32,
 }
+
+/// What the number of CTAs that have the parts of a tile is called.
+const CLUSTER: &str = "cluster, the CTAs that share the keys of a tile,";
 
 impl ClusterPlan {
     /// Bytes at whose multiples O begins.
     const ALIGNED: u32 = 16;
 
     /// Its place in shared memory whose first `operands` bytes have operands, of `all`; and the bytes of all then.
-    fn placed(spec: &AttentionSpec, [operands, all]: [u32; 2]) -> (Option<Self>, u32) {
+    fn placed(
+        spec: &AttentionSpec,
+        [operands, all]: [u32; 2],
+    ) -> Result<(Option<Self>, u32), AttentionError> {
         let AttentionSpec { parts, tile: [rows, _], head: [_, dv], .. } = *spec;
-        if !matches!(parts, Parts::Cluster(_)) {
-            return (None, all);
-        }
+        let Parts::Cluster(count) = parts else { return Ok((None, all)) };
         let pitch = (dv + 8) * 4;
         let bytes = rows * (4 + pitch);
         let sums = if bytes <= operands { 0 } else { all.next_multiple_of(Self::ALIGNED) };
-        (Some(Self { sums, outputs: sums + rows * 4, pitch }), all.max(sums + bytes))
+        let end = all.max(sums + bytes);
+        if end > AttentionPlan::TARGET.limits().shared_bytes {
+            return Err(refused(
+                CLUSTER,
+                count,
+                "a tile of fewer queries, or fewer stages, with these heads",
+            ));
+        }
+        Ok((Some(Self { sums, outputs: sums + rows * 4, pitch }), end))
     }
 }
 
@@ -141,7 +153,7 @@ impl AttentionPlan {
         let Placed { rings: [q_ring, k_ring, v_ring, narrow_k, narrow_v], exchange, queue, shared_bytes } =
             rings.placed(counts, consumers);
         let operands = v_ring.start + v_ring.stages * v_ring.stage_bytes;
-        let (cluster, shared_bytes) = ClusterPlan::placed(&spec, [operands, shared_bytes]);
+        let (cluster, shared_bytes) = ClusterPlan::placed(&spec, [operands, shared_bytes])?;
         let Tiles { q, k, v, weights, output } = tiles;
         let of_values = v.room().bytes * sharing;
         let (weights, latent) = if latent {

@@ -24,7 +24,7 @@ impl<S> Sheet<S> {
         read: fn(&str) -> Option<S>,
     ) -> (Self, Vec<(&'static str, &'static str)>) {
         let (mut specs, mut problems) = (Vec::new(), Vec::new());
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
             if first.bytes().all(|of| of.is_ascii_digit()) {
                 specs.push((rest, Once::new()));
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_text_has_specs_and_problems() {
-        let text = "# comment 3:4\n0 four 4\n1\n2 no\na=1 b 1:2.5 0:3\nc 2:1 0:4 7:1\n";
+        let text = "# comment 3:4\n\n0 four 4\n1\n2 no\na=1 b 1:2.5 0:3\nc 2:1 0:4 7:1\n";
         let (sheet, problems) = Sheet::parse(text, |spec| (spec != "no").then(|| spec.to_owned()));
         assert_eq!(problems, [("a=1 b", "1:2.5 0:3"), ("c", "2:1 0:4 7:1")]);
         let kernels = |i: usize| sheet.kernels(problems[i].1).collect::<Vec<_>>();

@@ -138,8 +138,9 @@ fn parts_of_keys() {
         ("parts=some", "`parts=some`: a number of parts"),
         ("cluster=9", "cluster, the CTAs that share the keys of a tile, is 9, 2 to 8"),
         ("cluster=1", "cluster, the CTAs that share the keys of a tile, is 1, 2 to 8"),
-        ("cluster=2 order=drawn", "order is drawn, the other one with cluster"),
-        ("cluster=2 overlap=on", "overlap is on, the other one with cluster"),
+        ("cluster=2 order=drawn", "order is drawn, dealt with cluster"),
+        ("cluster=2 overlap=on", "overlap is on, off with cluster"),
+        ("format=e4m3 d=256 tile=128x64 cluster=2", "is 2, a tile of fewer queries, or fewer stages,"),
         ("parts=2 cluster=2", "`parts` is given already"),
         ("d=576x512 tile=64x32 cluster=2", "is 2, parts, or none, with d=576x512"),
     ] {
@@ -325,7 +326,7 @@ fn operands_of_8_bits() {
         }
     }
     refused(&[
-        ("format=e4m3", "output is bf16, bf16, f16 or f32 with store=direct or parts was needed"),
+        ("format=e4m3", "output is bf16, bf16, f16 or f32 with store=direct, parts or a cluster was needed"),
         ("format=e4m3 store=direct tile=128x112", "a multiple of 32 with 8-bit operands"),
         ("format=e4m3 store=direct lazy=on", "with 8-bit operands"),
         ("format=e4m3 cache=e4m3 store=direct", "cache is e4m3, Q's format alone was needed"),

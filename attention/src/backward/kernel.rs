@@ -345,8 +345,11 @@ impl Kernel<BackwardCall> for AttentionBackward {
     fn launch(&self, call: &BackwardCall, resident: u32) -> Result<Option<Launch>, LaunchError> {
         let Some(step) = self.step else { return self.step(Step::Main).launch(call, resident) };
         self.check(call)?;
-        let most = if step == Step::Main && self.plan.walks() { resident.max(1).into() } else { u64::MAX };
-        Launch::of(self, call, |of| u64::from(of.bits / 8), self.ctas(step, call).min(most))
+        // Who walks over blocks counts them in 32 bits: what is too many for a grid is refused, though fewer CTAs are launched.
+        let (all, walks) = (self.ctas(step, call), step == Step::Main && self.plan.walks());
+        let fit = walks && i32::try_from(all).is_ok();
+        let ctas = if fit { all.min(resident.max(1).into()) } else { all };
+        Launch::of(self, call, |of| u64::from(of.bits / 8), ctas)
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {

@@ -14,8 +14,9 @@
 //!    some of its keys. Each consumer warpgroup has 64 keys; it keeps their dK and dV in registers. It computes the transposed
 //!    scores `K Q^T`, so that P and dS are operand A of the products for dV and dK without leaving registers. Only dS goes
 //!    through shared memory, because dQ needs all keys of the block. A warp of the producer adds the tile's part of dQ to the
-//!    sums in memory, by bulk reductions. If there are more blocks than CTAs, these draw one after the other; that warp stores dK and dV, while
-//!    consumers compute the next block. CTAs that share blocks, or have heads of more than 128 elements, have one block each.
+//!    sums in memory, by bulk reductions. Under a mask, or with 64 elements, CTAs draw one block after the other if there are more blocks than
+//!    CTAs; that warp stores dK and dV, while consumers compute the next block. Otherwise they have one block each, also those that share blocks
+//!    or keep an order.
 //! 3. *Finish*: dQ from its sums, with the scale, in 16 bits.
 //!
 //! The registers of a consumer hold dV or dK of more than 128 elements. Two consumers have the same 64 keys then ([`PairPlan`]): the

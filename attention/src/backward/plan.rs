@@ -187,7 +187,7 @@ impl BackwardPlan {
         self.spec.lengths == Lengths::Packed
     }
 
-    /// Whether a CTA walks over several blocks of keys. Those that share a block, and two consumers with the same keys, have one alone.
+    /// Whether a CTA walks over several blocks of keys, which its rings decide.
     pub(super) const fn walks(&self) -> bool {
         self.rings.blocks.is_some()
     }

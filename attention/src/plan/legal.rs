@@ -2,7 +2,7 @@
 
 use collective::{Format, RoleRegisters};
 
-use super::{LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
+use super::{CLUSTER, LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
 use crate::error::AttentionError;
 use crate::spec::{AttentionSpec, Order, Parts};
 
@@ -38,9 +38,9 @@ fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
     let sixteen = if bytes { sixteen_bits(output).is_some() && direct } else { output == format };
     if !(sixteen || output == Format::F32 && direct) {
         let needed = if bytes {
-            "bf16, f16 or f32 with store=direct or parts"
+            "bf16, f16 or f32 with store=direct, parts or a cluster"
         } else {
-            "the format of Q, K and V, or f32 with store=direct or parts,"
+            "the format of Q, K and V, or f32 with store=direct, parts or a cluster,"
         };
         return Err(refused("output", output, needed));
     }
@@ -103,20 +103,20 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
             ));
         }
         Parts::Cluster(count) if !(2..=Parts::MOST_OF_CLUSTER).contains(&count) => {
-            return Err(refused("cluster, the CTAs that share the keys of a tile,", count, "2 to 8"));
+            return Err(refused(CLUSTER, count, "2 to 8"));
         }
         Parts::Cluster(count) if spec.is_latent() => {
-            let field = "cluster, the CTAs that share the keys of a tile,";
-            return Err(refused(field, count, "parts, or none, with d=576x512"));
+            return Err(refused(CLUSTER, count, "parts, or none, with d=576x512"));
         }
-        Parts::Cluster(_) if spec.order == Order::Drawn || spec.overlap => {
-            let field = if spec.overlap { "overlap" } else { "order" };
-            let found = if spec.overlap { "on" } else { "drawn" };
+        Parts::Cluster(_) if spec.order == Order::Drawn => {
             return Err(refused(
-                field,
-                found,
-                "the other one with cluster, whose CTAs have one tile of queries,",
+                "order",
+                "drawn",
+                "dealt with cluster, whose CTAs have one tile of queries,",
             ));
+        }
+        Parts::Cluster(_) if spec.overlap => {
+            return Err(refused("overlap", "on", "off with cluster, whose CTAs have one tile of queries,"));
         }
         Parts::One | Parts::Count(_) | Parts::Keys(_) | Parts::Cluster(_) => {}
     }

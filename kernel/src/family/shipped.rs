@@ -13,7 +13,7 @@ use crate::sheet::Sheet;
 /// [ranked](Family::ranked) first on that card.
 ///
 /// It is a text. Lines that begin with `#` are comments; each spec has a line with its number, from 0 on; and each problem has a line with
-/// numbers of specs and their microseconds, the fastest first. The text is read when a request on that card first asks, and each look-up
+/// numbers of specs and their microseconds, the fastest first. What cannot be read is left out. The text is read when a request on that card first asks, and each look-up
 /// is one in a hash table, by the part `P` of a request that decides which kernel is fastest.
 pub struct ShippedOf<K: Family, P: 'static> {
     card: Card,

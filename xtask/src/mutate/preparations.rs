@@ -43,7 +43,7 @@ const ATTENTION: [(&str, &[&str]); 8] = [
     ("d=64 tile=64x64 stages=2 mask=causal order=drawn store=direct", CAUSAL),
     ("d=64 tile=64x64 stages=1 store=direct", FULL),
     ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
-    ("d=64 tile=64x32 stages=2 pack=2 cluster=2", FULL),
+    ("d=64 tile=64x32 stages=2 pack=2 cluster=2", CLUSTER),
     ("d=576x512 tile=64x32 pack=16 mask=causal", LATENT),
 ];
 const FULL: &[&str] = &[
@@ -53,6 +53,7 @@ const FULL: &[&str] = &[
     "1x8/8x130x190 d=64",
     "1x2/2x200x470 d=64",
 ];
+const CLUSTER: &[&str] = &["1x2/1x3x70 d=64", "1x4/2x34x20 d=64"];
 const CAUSAL: &[&str] = &[
     "1x2/1x70x50 d=64 mask=causal",
     "1x8/8x260x40 d=64 mask=causal",

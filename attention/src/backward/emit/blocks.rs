@@ -216,6 +216,7 @@ impl<'f> KeyBlock<'f> {
         });
         [number, block, head, batch].into_iter().chain(of_sequence.into_iter().flatten()).collect()
     }
+
     /// The block with this number, that of its CTA if it has one alone: of each section of heads, first the first keys of all its heads, since these are
     /// seen by the most queries if a mask is causal. The last section has the heads that are left, too. If dQ is added in a fixed order, a block follows
     /// those that it waits for.
