@@ -32,7 +32,7 @@ pub struct Shortlist {
 
 impl Shortlist {
     /// How much slower than the fastest a kernel may be for the most keys of requests that are alike.
-    const SLOWEST: f64 = 1.5;
+    const SLOWEST: f64 = 1.75;
     /// Fewest numbers of keys that are alike: to rank the space takes as long as to choose from a list some hundred times.
     const TOGETHER: u32 = 128;
     /// Numbers of keys that have one choice: of these, a kernel has as many blocks for each.
