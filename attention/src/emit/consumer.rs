@@ -61,6 +61,11 @@ impl<'f> Kernel<'_, 'f> {
                 self.arrive(tile.get(), consumer);
             };
             of.first(tile.get());
+            if walk.is_alone() {
+                of.blocks(tile.get(), &store);
+                let v = of.last();
+                return finish(&of.softmax.statistics(), v);
+            }
             f.loop_(|| {
                 of.blocks(tile.get(), &store);
                 walk.advance();

@@ -232,6 +232,10 @@ impl<'f> Kernel<'_, 'f> {
         let f = self.f;
         let tile = self.query_tile(walk.index());
         let Some(exists) = tile.exists else { return tile };
+        if walk.is_alone() {
+            f.if_(!exists, || walk.leave());
+            return tile;
+        }
         let (found, exists) = (CurrentTile::new(f, tile), f.variable(f.constant(1u32).where_or(exists, 0)));
         f.while_(
             || walk.is_at_tile() & exists.get().equals(0),

@@ -94,9 +94,7 @@ impl<'f> Kernel<'_, 'f> {
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
             let tile = CurrentTile::new(f, tile);
-            first(tile.get());
-            f.loop_(|| {
-                let unit = tile.get();
+            let blocks = |unit: QueryTile<'f>| {
                 let [begin, end] = unit.blocks;
                 let block = f.variable(end - 1);
                 let late = walk.draws().then(|| (begin + LEFT).min(end - 1));
@@ -116,6 +114,14 @@ impl<'f> Kernel<'_, 'f> {
                 if !plan.overlaps {
                     of_v(unit, begin);
                 }
+            };
+            first(tile.get());
+            if walk.is_alone() {
+                return blocks(tile.get());
+            }
+            f.loop_(|| {
+                let unit = tile.get();
+                blocks(unit);
                 walk.advance();
                 let next = self.tile_at(&walk);
                 f.if_(walk.is_at_tile(), || {
@@ -123,7 +129,7 @@ impl<'f> Kernel<'_, 'f> {
                     first(tile.get());
                 });
                 if plan.overlaps {
-                    of_v(unit, begin);
+                    of_v(unit, unit.blocks[0]);
                 }
                 f.break_if(!walk.is_at_tile());
             });

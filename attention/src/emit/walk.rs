@@ -40,10 +40,20 @@ impl<'f> Walk<'f> {
         let f = self.tiles.builder();
         let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
         let reverse = self.odd.map(|odd| odd.get().differs_from(0));
-        if self.cluster > 1 {
+        if self.is_alone() {
             return self.first.get() + cta / self.cluster;
         }
         self.first.get() + reverse.map_or(cta, |reverse| (ctas - 1 - cta).where_or(reverse, cta))
+    }
+
+    /// Whether the CTA has one tile alone: that of its cluster.
+    pub(super) const fn is_alone(&self) -> bool {
+        self.cluster > 1
+    }
+
+    /// Leaves the tiles.
+    pub(super) fn leave(&self) {
+        self.first.set(self.tiles);
     }
 
     /// Whether tiles are drawn.

@@ -53,7 +53,7 @@ const FULL: &[&str] = &[
     "1x8/8x130x190 d=64",
     "1x2/2x200x470 d=64",
 ];
-const CLUSTER: &[&str] = &["1x2/1x3x70 d=64", "1x4/2x34x20 d=64"];
+const CLUSTER: &[&str] = &["1x2/1x3x390 d=64", "1x4/2x34x20 d=64"];
 const CAUSAL: &[&str] = &[
     "1x2/1x70x50 d=64 mask=causal",
     "1x8/8x260x40 d=64 mask=causal",
