@@ -47,39 +47,21 @@ use serde::Deserialize;
 /// The first choice may take this many times the time of the best kernel.
 const WITHIN: f64 = 1.03;
 
-/// Records of kernels that end without a barrier of their cluster.
-const WITHOUT_BARRIER: [&str; 23] = [
+/// Records of kernels that end without a barrier of their cluster; those in graphs are such, too.
+const WITHOUT_BARRIER: [&str; 5] = [
     "h100_fresh.jsonl",
     "h100_added.jsonl",
     "h100_last.jsonl",
     "h200_streams.jsonl",
-    "h200_graphs.jsonl",
-    "h200_kept.jsonl",
-    "h200_front.jsonl",
-    "h200_varied.jsonl",
-    "h200_ragged.jsonl",
-    "h200_few.jsonl",
     "scaled_h200_streams.jsonl",
-    "scaled_h200_graphs.jsonl",
-    "scaled_h200_kept.jsonl",
-    "scaled_h200_varied.jsonl",
-    "h200_last.jsonl",
-    "h200_few_last.jsonl",
-    "scaled_h200_last.jsonl",
-    "h200_ahead.jsonl",
-    "h200_few_ahead.jsonl",
-    "h200_drawn.jsonl",
-    "h200_few_drawn.jsonl",
-    "h200_formats.jsonl",
-    "h200_sparse.jsonl",
 ];
 
 /// Microseconds that kernels in clusters took longer in all other records: they ended with a barrier. On an H100 2048 cubed
 /// took 25.85 µs in clusters of 2x1, and takes 25.05. Kernels of one tile per CTA in clusters along M gained half of it.
 const BARRIER: f64 = 0.8;
 
-/// Records of launches that were replayed in graphs.
-const IN_GRAPHS: [&str; 18] = [
+/// Records of launches that were replayed in graphs; those of kernels whose roles wait are such, too.
+const IN_GRAPHS: [&str; 12] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
@@ -92,12 +74,6 @@ const IN_GRAPHS: [&str; 18] = [
     "h200_last.jsonl",
     "h200_few_last.jsonl",
     "scaled_h200_last.jsonl",
-    "h200_ahead.jsonl",
-    "h200_few_ahead.jsonl",
-    "h200_drawn.jsonl",
-    "h200_few_drawn.jsonl",
-    "h200_formats.jsonl",
-    "h200_sparse.jsonl",
 ];
 
 /// Microseconds that a launch took longer in all other records, in which launches were enqueued one by one. On an H200 the median
@@ -233,11 +209,13 @@ fn read(name: &str) -> Vec<Line> {
 fn read_in(name: &str, state: &str) -> Vec<Line> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/selection").join(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let barrier = if WITHOUT_BARRIER.contains(&name) { 0.0 } else { BARRIER };
-    let stream = if IN_GRAPHS.contains(&name) { 0.0 } else { STREAM };
+    let by_role = BY_ROLE.contains(&name);
+    let in_graphs = by_role || IN_GRAPHS.contains(&name);
+    let barrier = if in_graphs || WITHOUT_BARRIER.contains(&name) { 0.0 } else { BARRIER };
+    let stream = if in_graphs { 0.0 } else { STREAM };
     let line = |line: &str| {
         let line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}"));
-        Line { barrier, stream, by_role: BY_ROLE.contains(&name), dram: machine(name).dram, ..line }
+        Line { barrier, stream, by_role, dram: machine(name).dram, ..line }
     };
     text.lines().map(line).filter(|line: &Line| line.state == state).collect()
 }

@@ -60,7 +60,7 @@ pub struct ClusterPlan {
     pub sums: u32,
     /// Offset of the rows of its O, in `f32`.
     pub outputs: u32,
-    /// Bytes from a row of O to the next one: eight more words than a row, so that four lanes of each of eight rows meet few others in a bank.
+    /// Bytes from a row of O to the next one: eight more words than a row has, so that rows begin in four different places of the banks.
     pub pitch: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Merging the parts of keys: with `s_p` the log-sum-exp of part `p`, and `s` that of all, `O = sum exp(s_p - s) * O_p`.
 //!
-//! Parts in memory: a CTA that has finished its parts merges its share of all tiles: CTAs share a tile if there are fewer tiles than CTAs. It waits until
+//! Of parts in memory, a CTA that has finished its own merges its share of all tiles. CTAs share a tile if there are fewer tiles than CTAs. It waits until
 //! all parts of the tile are there.
 //!
 //! No CTA waits for ever: it waits after its last part only, so those for whose parts it waits never wait for it, and all run, since a
@@ -29,9 +29,10 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Groups of lanes, of many parts and of some.
+    /// Groups of lanes, of many parts and of some; and parts of some that a lane loads in a step.
     const MANY: u32 = 8;
     const SOME: u32 = 2;
+    const LOADED: u32 = 8;
 
     /// Those of rows with `dv` columns. A program that merges parts in memory is one for few parts or for many, whatever their number: a cache that grows
     /// needs no other. Of what a cluster has left, all lanes load from one CTA at a time: to divide parts among groups of lanes, or to load several
@@ -40,7 +41,7 @@ impl Pieces {
         let [groups, together] = match parts {
             spec::Parts::Cluster(count) => [1, count],
             spec::Parts::Count(_) if parts.are_many() => [Self::MANY, 16],
-            spec::Parts::One | spec::Parts::Count(_) | spec::Parts::Keys(_) => [Self::SOME, 8],
+            spec::Parts::One | spec::Parts::Count(_) | spec::Parts::Keys(_) => [Self::SOME, Self::LOADED],
         };
         let own = [4, 2].into_iter().find(|own| dv.is_multiple_of(own * 32 / groups)).unwrap_or(1);
         Self { groups, own, together, at_once: 1 }
@@ -80,7 +81,7 @@ impl Pieces {
     /// Parts that a lane loads in a step over those that it does of some parts.
     #[cfg(feature = "records")]
     pub(crate) fn loads(self) -> f64 {
-        f64::from(self.together * self.at_once) / 8.0
+        f64::from(self.together * self.at_once) / f64::from(Self::LOADED)
     }
 
     /// Steps of a warp that merges `pieces` pieces of `parts` parts.
