@@ -3,8 +3,8 @@
 use emulator::Schedule;
 use falchion::attention::backward::AttentionBackward;
 use falchion::attention::{
-    Alibi, Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Causal, Chunked,
-    Count, HeadsRef, Mask, Packed, Pages, Parts, Scope, Scores, SoftCap, Window, consistent,
+    Alibi, Attention, AttentionCall, AttentionPlan, AttentionProblem, AttentionRequest, AttentionSpec,
+    Causal, Chunked, Count, HeadsRef, Mask, Packed, Pages, Parts, Scope, Scores, SoftCap, Window, consistent,
 };
 use falchion::collective::Real;
 use falchion::kernel::{Card, Family, Kernel, Machine};
@@ -343,6 +343,8 @@ fn problems() {
         ("1x180x70 d=64 mask=causal", ""),
         ("4x2x33 d=64 lengths=packed", ""),
         ("2x8/2x1x700 d=64", "cluster="),
+        ("70x4/2x1x90 d=64", "ctas=2"),
+        ("70x4/2x2x90 d=64 mask=causal", "ctas=2"),
         ("1x10/2x3x20000 d=64 pages=32", "pack=8 parts="),
         ("2x8/2x3x700 d=64 pages=64 mask=causal", "cluster="),
         ("1x4/1x1x2100 d=64 pages=16 mask=window left=99 right=0", ""),
@@ -382,8 +384,21 @@ fn problems() {
     };
     let without = first(AttentionRequest { workspace: false, ..request }).parts;
     assert!(matches!(without, Parts::Cluster(_)), "{without:?}");
-    let fixed = |text: &str| first(Attention::request(text).expect("a problem"));
-    assert_eq!(fixed("1x8/2x1x700 fixed=on"), fixed("64x8/2x5x90000 fixed=on"));
+    let of = |text: &str| first(Attention::request(text).expect("a problem"));
+    assert_eq!(of("1x8/2x1x700 fixed=on"), of("64x8/2x5x90000 fixed=on"));
+    // One query sees all keys. A kernel for every batch has the mask of those with more.
+    assert_eq!(of("64x32/4x1x512 d=64 mask=causal"), of("64x32/4x1x512 d=64"));
+    assert_eq!(of("64x32/4x2x512 d=64 mask=causal").mask, Mask::Causal);
+    assert_eq!(of("1x8/2x1x700 mask=causal fixed=on"), of("64x8/2x5x90000 mask=causal fixed=on"));
+    // Tiles of all queries of a sequence are equally long, and those that do not fill a second round take as long as if they did.
+    let model = |batch: u32| {
+        let request =
+            Attention::request(&format!("{batch}x32/8x2x2500 d=64 mask=causal")).expect("a problem");
+        let ranked = Attention::ranked(&request, &Machine::h200(), usize::MAX).expect("kernels");
+        let spec: AttentionSpec = "d=64 tile=64x128 mask=causal pack=4".parse().expect("a spec");
+        ranked.iter().find(|of| of.kernel.plan().spec == spec).expect("in the space").microseconds
+    };
+    assert!(model(17) > 0.9 * model(30), "{} {}", model(17), model(30));
     for (text, words) in [
         ("1x2x70 mask=window left=3", "mask=window needs `right=`"),
         ("1x2x70 mask=causal left=3", "mask=causal has no `left`"),

@@ -67,12 +67,13 @@ const MANY_GROUPS: [&str; 5] = [
 ];
 
 /// Kernels of attention.
-const ATTENTION: [&str; 9] = [
+const ATTENTION: [&str; 10] = [
     "d=64 tile=192x128 mask=causal",
     "tile=128x128 mask=causal lazy=on overlap=on",
     "d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal",
     "d=128 cache=e4m3 tile=64x64 pages=32 pack=4 parts=3",
     "tile=64x64 mask=causal pack=4 cluster=8",
+    "d=64 tile=64x64 pack=8 ctas=2",
     "d=576x512 tile=64x32 pack=64",
     "d=576x512 tile=64x32 pack=64 parts=8 pages=64 mask=causal",
     "d=576x512 tile=64x32 pack=16 lengths=packed mask=causal part=1024 order=drawn",

@@ -190,7 +190,13 @@ impl Attention {
                 let orders = request.orders(&of, machine);
                 let with =
                     move |order| switches.map(|(overlap, lazy)| AttentionSpec { order, overlap, lazy, ..of });
-                orders.iter().copied().flat_map(with)
+                let all = request.ctas(&of, machine).iter();
+                // Of two CTAs one computes while the other begins or ends a tile.
+                let among = move |ctas| {
+                    let of = orders.iter().copied().flat_map(with);
+                    of.filter(move |of| ctas == 1 || !of.overlap).map(move |of| AttentionSpec { ctas, ..of })
+                };
+                all.copied().flat_map(among)
             })
         });
         let lazy = [false, true].into_iter().take(if spec.is_latent() { 2 } else { 1 });

@@ -68,11 +68,12 @@ impl Attention {
         let AttentionSpec { format, cache, head, tile: [rows, keys], .. } = self.plan.spec;
         let cache = cache.map_or_else(String::new, |cache| format!("_{cache}"));
         let heads = Both(head).text().unwrap_or_default();
-        let AttentionSpec { sinks, lengths, pages, pack, parts, order, .. } = self.plan.spec;
+        let AttentionSpec { sinks, lengths, pages, pack, parts, ctas, order, .. } = self.plan.spec;
         let sinks = if sinks { "_sinks" } else { "" };
         let packed = if lengths == Lengths::Packed { "_packed" } else { "" };
         let pages = pages.map_or_else(String::new, |page| format!("_pages{page}"));
         let order = if order == Order::Drawn { "_drawn" } else { "" };
+        let ctas = if ctas > 1 { format!("_ctas{ctas}") } else { String::new() };
         let pack = if pack > 1 { format!("_pack{pack}") } else { String::new() };
         let parts = match parts {
             Parts::One => String::new(),
@@ -81,7 +82,7 @@ impl Attention {
             Parts::Cluster(count) => format!("_cluster{count}"),
         };
         format!(
-            "attention_{format}{cache}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}{order}",
+            "attention_{format}{cache}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}{ctas}{order}",
             self.scores.name()
         )
     }

@@ -134,7 +134,7 @@ impl Attention {
     pub(crate) fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
         let plan = self.plan();
-        let AttentionSpec { head: [d, dv], parts, .. } = plan.spec;
+        let AttentionSpec { head: [d, dv], parts, ctas, .. } = plan.spec;
         let latent = plan.latent.is_some();
         let Seen { tiles, blocks: seen, read } = self.seen(request);
         let divided = match parts {
@@ -147,7 +147,7 @@ impl Attention {
         // SMs whose CTAs are resident: not all are in a cluster.
         let cluster = parts.of_cluster();
         let sms = match cluster {
-            1 => f64::from(machine.multiprocessors),
+            1 => f64::from(machine.multiprocessors * ctas),
             count => f64::from(machine.clusters[count as usize - 1] * count),
         };
         let waves = all / sms;
@@ -156,8 +156,8 @@ impl Attention {
         let (part, merged) = self.merging(rows_of_o, (all, divided), sms);
         let rounds = waves.max(1.0);
         let after = MEASURED * (rounds * part + merged) / machine.cycles;
-        // Tiles that differ are dealt out, or drawn, so that CTAs end about together.
-        let grows = plan.spec.mask == Mask::Causal;
+        // Tiles that differ are dealt out, or drawn, so that CTAs end about together. Tiles of all queries of a sequence do not.
+        let grows = plan.spec.mask == Mask::Causal && queries > plan.spec.tile[0] / plan.spec.pack;
         let differ = grows || plan.spec.lengths == Lengths::Packed;
         let waves = if differ && cluster == 1 { waves.max(1.0) } else { waves.ceil() };
         let blocks = if parts == Parts::One { seen } else { (seen / divided).ceil() };
@@ -267,8 +267,11 @@ impl Attention {
     /// Cycles of a block of keys: of its products and weights, or to load it, if that takes longer.
     fn block_cycles(&self, machine: &Machine) -> f64 {
         let plan = self.plan();
-        let AttentionSpec { format, cache, head: [d, dv], tile: [rows, block], turns, lazy, .. } = plan.spec;
+        let AttentionSpec { format, cache, head: [d, dv], tile: [rows, block], turns, lazy, ctas, .. } =
+            plan.spec;
         let latent = plan.latent.is_some();
+        // Two CTAs of an SM are like consumers of one.
+        let rows = rows * ctas;
         let scores = f64::from(rows) * f64::from(block);
         let rate = RATE * machine.tensor * 16.0 / f64::from(format.bits());
         let of_scores = f64::from(d) * if latent { NARROW } else { 1.0 };
@@ -303,7 +306,7 @@ impl Attention {
         } else if plan.narrow.is_some() {
             CONVERTED[0] + bytes_of_block / CONVERTED[1]
         } else {
-            bytes_of_block / LOADED
+            f64::from(ctas) * bytes_of_block / LOADED
         };
         (both + of_block).max(loading)
     }
@@ -318,11 +321,13 @@ impl Attention {
     ) -> f64 {
         let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = problem;
         let AttentionSpec { order, tile: [rows, block], mask, lengths, pack, parts, .. } = self.plan().spec;
+        let per_tile = rows / pack;
+        let across = queries.div_ceil(per_tile);
         match order {
             Order::Drawn => DRAWN,
-            Order::Dealt if mask == Mask::Causal && lengths == Lengths::Equal && parts == Parts::One => {
-                let per_tile = rows / pack;
-                let across = queries.div_ceil(per_tile);
+            Order::Dealt
+                if mask == Mask::Causal && lengths == Lengths::Equal && parts == Parts::One && across > 1 =>
+            {
                 let work = |tile: u32| {
                     let end =
                         (across - tile).saturating_mul(per_tile).saturating_add(keys).saturating_sub(queries);

@@ -143,9 +143,9 @@ fn with_keys(request: &AttentionRequest, keys: u32) -> AttentionRequest {
 }
 
 /// What lengths make fast or slow: not how consumers take turns.
-fn tiling(kernel: &Attention) -> ([u32; 2], u32, Parts, Order) {
-    let AttentionSpec { tile, pack, parts, order, .. } = kernel.plan().spec;
-    (tile, pack, parts, order)
+fn tiling(kernel: &Attention) -> ([u32; 2], u32, Parts, u32, Order) {
+    let AttentionSpec { tile, pack, parts, ctas, order, .. } = kernel.plan().spec;
+    (tile, pack, parts, ctas, order)
 }
 
 /// The number of a machine, of those for which this process has chosen.

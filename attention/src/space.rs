@@ -9,6 +9,7 @@ impl AttentionRequest {
     /// Whether a kernel may compute it.
     pub(crate) fn admits(&self, spec: &AttentionSpec) -> bool {
         (self.workspace || !spec.parts.are_in_memory() && spec.order == Order::Dealt)
+            && spec.mask == self.spec().mask
             && (!self.fixed || self.fixed_specs().any(|of| of == *spec))
     }
 
@@ -34,16 +35,28 @@ impl AttentionRequest {
         tiles.fold(0, u32::saturating_add).saturating_mul(heads).max(1)
     }
 
-    /// How CTAs get their tiles. They draw those of lengths that differ, and may draw those of which later ones are longer.
+    /// Whether a tile has all queries of a sequence.
+    fn is_one_tile(&self, spec: &AttentionSpec) -> bool {
+        self.problem.queries <= spec.tile[0] / spec.pack
+    }
+
+    /// How CTAs get their tiles. They draw those of lengths that differ, and may draw those of which later ones are longer: a tile that has all
+    /// queries of a sequence is as long as all others.
     pub(crate) fn orders(&self, spec: &AttentionSpec, machine: &Machine) -> &'static [Order] {
         let differ = self.lengths == Lengths::Packed;
         if !self.workspace
-            || !differ && self.mask != Mask::Causal
+            || !differ && (self.mask != Mask::Causal || self.is_one_tile(spec))
             || self.tiles(spec) <= machine.multiprocessors
         {
             return &[Order::Dealt];
         }
         if differ { &[Order::Drawn] } else { &[Order::Dealt, Order::Drawn] }
+    }
+
+    /// Numbers of CTAs that an SM has at the same time: two of short tiles, if there are more of these than SMs.
+    pub(crate) fn ctas(&self, spec: &AttentionSpec, machine: &Machine) -> &'static [u32] {
+        let short = spec.tile[0] == 64 && !spec.is_latent() && self.is_one_tile(spec);
+        if short && self.tiles(spec) > machine.multiprocessors { &[1, 2] } else { &[1] }
     }
 
     /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not, and some smaller ones; and clusters that are resident at once.

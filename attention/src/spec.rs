@@ -131,6 +131,9 @@ pub struct AttentionSpec {
     /// Whether the keys of a tile are divided into parts: for few queries and many keys. O may be in `f32`; how it is stored is
     /// not chosen.
     pub parts: Parts,
+    /// CTAs that an SM has at the same time, 1 or 2, which divide its registers and its shared memory: for short tiles that are more
+    /// than SMs.
+    pub ctas: u32,
     /// Which CTA computes which tile.
     pub order: Order,
     /// Whether O is rescaled only when a larger score would make weights exceed 2^8.
@@ -161,6 +164,7 @@ impl AttentionSpec {
         pages: None,
         pack: 1,
         parts: Parts::One,
+        ctas: 1,
         order: Order::Dealt,
         lazy: false,
         store: OutputStore::Tma,
@@ -241,7 +245,7 @@ const fn output_of(format: Format) -> Format {
 const FORMAT: &str = "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)";
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<AttentionSpec>; 21] = [
+static KEYS: [SpecKey<AttentionSpec>; 22] = [
     SpecKey::by(
         "format",
         FORMAT,
@@ -299,6 +303,7 @@ static KEYS: [SpecKey<AttentionSpec>; 21] = [
             |of, count| of.parts = count.map_or(of.parts, Parts::Cluster),
         ),
     ),
+    SpecKey::at("ctas", "1 or 2, CTAs per SM", &At(|of| &mut of.ctas)),
     SpecKey::at("order", "dealt or drawn", &At(|of| &mut of.order)),
     SpecKey::at("lazy", "on or off", &At(|of| &mut of.lazy)),
     SpecKey::at("store", "tma or direct", &At(|of| &mut of.store)),

@@ -116,6 +116,7 @@ impl Plan {
             registers: self.registers.roles(),
             shared_bytes: self.shared_bytes,
             cluster: self.cluster_size() * parts,
+            resident: 1,
             peers: match (self.cluster_size(), parts) {
                 (1, 1) => Peers::Apart,
                 (1, _) => Peers::Exchange,

@@ -64,6 +64,7 @@ impl<'f> Cta<'f> {
     /// accesses global memory. What it computes or prefetches before that takes no time after them.
     #[track_caller]
     pub fn begin_unawaited(f: &'f Builder, plan: CtaPlan, initialise: impl FnOnce()) -> Self {
+        f.share_registers(plan.resident);
         f.for_caller(|| {
             let warp = f.warp_index();
             f.if_(warp.equals(0), || {

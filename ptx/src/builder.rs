@@ -65,6 +65,7 @@ struct State {
     site: Option<SourceSite>,
     regions: Vec<Region>,
     ordered_sums: bool,
+    resident: u32,
     /// Registers that hold addresses in dynamic shared memory, with the offset of each in bytes.
     shared: BTreeMap<Reg, u32>,
 }
@@ -91,6 +92,7 @@ impl Function {
             refusals: state.refusals,
             regions: state.regions,
             ordered_sums: state.ordered_sums,
+            resident: state.resident.max(1),
             names: Vec::new(),
             variables: Vec::new(),
             block: [threads, 1, 1],
@@ -339,6 +341,11 @@ impl Builder {
     /// promise. It does not change the text.
     pub fn order_sums(&self) {
         self.state.borrow_mut().ordered_sums = true;
+    }
+
+    /// States that the registers of an SM are to suffice for so many CTAs of this function at the same time.
+    pub fn share_registers(&self, ctas: u32) {
+        self.state.borrow_mut().resident = ctas;
     }
 
     // ---- control flow ----

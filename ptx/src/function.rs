@@ -197,6 +197,9 @@ pub struct Function {
     pub local_bytes: u32,
     /// CTAs per cluster along x, y and z; all 1 without clusters.
     pub cluster: [u32; 3],
+    /// CTAs whose registers an SM has at the same time, stated by
+    /// [`Builder::share_registers`](crate::Builder::share_registers); 1 if nothing is stated.
+    pub resident: u32,
     /// The statements.
     pub body: Vec<Statement>,
     /// Variables in global memory. The last parameters are their addresses, in this order.

@@ -74,7 +74,7 @@ impl<'a> Printer<'a> {
             };
         }
         let [x, y, z] = function.block;
-        let _ = writeln!(self.out, ")\n.maxntid {x}, {y}, {z}\n.minnctapersm 1");
+        let _ = writeln!(self.out, ")\n.maxntid {x}, {y}, {z}\n.minnctapersm {}", function.resident);
         let [x, y, z] = function.cluster;
         if [x, y, z] != [1, 1, 1] {
             let _ = writeln!(self.out, ".reqnctapercluster {x}, {y}, {z}");

@@ -25,6 +25,17 @@ pub struct TargetLimits {
     pub cluster: u32,
 }
 
+impl TargetLimits {
+    /// Bytes of an SM's shared memory that it keeps for each CTA.
+    const KEPT: u32 = 1024;
+
+    /// The largest dynamic shared memory of each of several CTAs that an SM has at the same time, in bytes.
+    pub const fn shared_bytes_of(&self, ctas: u32) -> u32 {
+        let ctas = if ctas == 0 { 1 } else { ctas };
+        ((self.shared_bytes + Self::KEPT) / ctas).saturating_sub(Self::KEPT)
+    }
+}
+
 impl Target {
     /// The name in PTX's `.target`.
     pub const fn name(self) -> &'static str {

@@ -116,6 +116,7 @@ fn parts_of_keys() {
         ("d=64 tile=64x64 pack=4 cluster=2 lengths=packed mask=causal", Layout::LengthFirst),
         ("d=128 tile=64x32 pack=16 cluster=7", Layout::Gaps),
         ("d=256 tile=64x48 cluster=2 stages=1", Layout::HeadsFirst),
+        ("d=64 tile=64x32 pack=4 parts=3 ctas=2", Layout::HeadsFirst),
     ];
     for (row, (spec, layout)) in specs.into_iter().enumerate() {
         let kernel = kernel(spec);
@@ -131,6 +132,16 @@ fn parts_of_keys() {
             }
         }
     }
+    // Two of these fit on an SM.
+    for text in
+        ["d=64 tile=64x192 ctas=2", "d=128 tile=64x64 ctas=2 parts=2", "d=64 tile=64x64 ctas=2 order=drawn"]
+    {
+        let (cta, limits) = (kernel(text).plan().cta, AttentionPlan::TARGET.limits());
+        assert!(2 * cta.registers.launch * cta.threads() <= limits.registers, "{text}");
+        assert!(2 * (cta.shared_bytes + 1024) <= 228 * 1024, "{text}: {}", cta.shared_bytes);
+        let all = cta.registers.producer + cta.registers.consumer;
+        assert!(2 * 128 * all <= limits.registers, "{text}: {all}");
+    }
     for (text, words) in [
         ("parts=0", "the number of parts is 0"),
         ("parts=2000", "the number of parts is 2000"),
@@ -142,6 +153,11 @@ fn parts_of_keys() {
         ("cluster=2 overlap=on", "overlap is on, off with cluster"),
         ("format=e4m3 d=256 tile=128x64 cluster=2", "is 2, a tile of fewer queries, or fewer stages,"),
         ("parts=2 cluster=2", "`parts` is given already"),
+        ("ctas=0", "ctas, the CTAs of an SM, is 0, 1 or 2"),
+        ("ctas=3", "ctas, the CTAs of an SM, is 3, 1 or 2"),
+        ("ctas=2", "is 2, 1 with more than 64 queries per tile"),
+        ("tile=64x64 ctas=2 cluster=2", "is 2, 1 with cluster"),
+        ("d=256 tile=64x48 ctas=2", "a CTA has 115712 B"),
         ("d=576x512 tile=64x32 cluster=2", "is 2, parts, or none, with d=576x512"),
     ] {
         let refused = text.parse::<AttentionSpec>().and_then(Attention::new);

@@ -11,6 +11,7 @@ pub(super) fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Attention
     let types = formats(spec)?;
     extents(spec)?;
     parts(spec)?;
+    ctas(spec)?;
     Ok(types)
 }
 
@@ -86,6 +87,23 @@ pub(crate) fn head_of_values([d, dv]: [u32; 2]) -> Result<(), AttentionError> {
         return Ok(());
     }
     Err(refused("d of V and O", dv, "the number of Q and K, or 128 with their 192,"))
+}
+
+/// Checks the CTAs of an SM.
+fn ctas(spec: &AttentionSpec) -> Result<(), AttentionError> {
+    let AttentionSpec { ctas, tile: [rows, _], parts, .. } = *spec;
+    let field = "ctas, the CTAs of an SM,";
+    match ctas {
+        1 => Ok(()),
+        2 if rows > 64 || spec.is_latent() => {
+            Err(refused(field, ctas, "1 with more than 64 queries per tile, or d=576x512"))
+        }
+        2 if parts.of_cluster() > 1 => {
+            Err(refused(field, ctas, "1 with cluster, whose CTAs would share SMs"))
+        }
+        2 => Ok(()),
+        _ => Err(refused(field, ctas, "1 or 2")),
+    }
 }
 
 /// Checks parts of keys, pages, and heads that are rows of a tile.
@@ -194,7 +212,7 @@ pub(super) fn registers(
         (2, _) if latent => 40,
         _ => 24,
     };
-    let registers = RoleRegisters::divided(consumers, Some(producer));
+    let registers = RoleRegisters::divided_among(spec.ctas, consumers, Some(producer));
     let have = registers.consumer;
     let need = dv / 2 + keys / 2 + keys * format.bits() / 64 + WORKING;
     if need > have {

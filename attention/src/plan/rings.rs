@@ -16,7 +16,7 @@ const MOST_NARROW: [u32; 2] = [8, 2];
 /// Most blocks of K, and of V, that are planned if the spec leaves the number open.
 const MOST_STAGES: u32 = 4;
 
-/// Bytes of small blocks of a part of the keys that are loaded at the same time, and most bytes of such a block: one query reads a long cache
+/// Bytes of small blocks of parts of the keys that an SM loads at the same time, and most bytes of such a block: one query reads a long cache
 /// once, and if more is asked for, all of it comes late. On an H200, blocks of 64 keys (`1x12/2x1x27824`, `4x64/8x1x3824`, `1x40/8x1x47122`)
 /// took 12.6, 20.6 and 49.6 us with 64 KB, 12.8, 20.7 and 49.7 with 96, and 13.1, 21.1 and 50.3 with 144; blocks of 48 with 48 KB 12.9, 21.2
 /// and 51.0; and blocks of 96 with 96 KB 12.9, 20.9 and 49.1, with 168 KB 13.3, 21.1 and 50.2.
@@ -82,7 +82,7 @@ impl<'s> Rings<'s> {
             narrow: narrow.map(|narrow| narrow.rings),
             entries,
             exchanged,
-            have: AttentionPlan::TARGET.limits().shared_bytes - of_queue - exchanged,
+            have: AttentionPlan::TARGET.limits().shared_bytes_of(spec.ctas) - of_queue - exchanged,
         }
     }
 
@@ -96,11 +96,12 @@ impl<'s> Rings<'s> {
         self.k.stage_bytes + self.v.stage_bytes
     }
 
-    /// Whether blocks are small, and those of parts of keys of 64 queries, or of one with the heads that share keys.
+    /// Whether blocks are small, and those of 64 queries, or of one with the heads that share keys, and of parts of keys, or of CTAs that share an SM.
     fn reads_once(&self) -> bool {
-        let AttentionSpec { parts, pages, tile: [rows, _], .. } = *self.spec;
+        let AttentionSpec { parts, pages, ctas, tile: [rows, _], .. } = *self.spec;
         let small = rows == 64 && self.block_bytes() <= SMALL;
-        small && parts != Parts::One && pages.is_none() && self.narrow.is_none() && !self.spec.is_latent()
+        let divided = parts != Parts::One || ctas > 1;
+        small && divided && pages.is_none() && self.narrow.is_none() && !self.spec.is_latent()
     }
 
     /// Bytes of a block of K and of V before they are converted; 0 if none are.
@@ -116,7 +117,9 @@ impl<'s> Rings<'s> {
             // Converted blocks are multiplied at once; those that are loaded hide the latency.
             None if self.narrow.is_some() => 2,
             None if self.spec.is_latent() => LatentPlan::STAGES,
-            None if self.reads_once() => IN_FLIGHT.div_ceil(self.block_bytes()).clamp(2, MOST_STAGES),
+            None if self.reads_once() => {
+                (IN_FLIGHT / self.spec.ctas).div_ceil(self.block_bytes()).clamp(2, MOST_STAGES)
+            }
             // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
             None if two_q + 2 * each <= have => ((have - two_q) / each).min(MOST_STAGES),
             None => 2,

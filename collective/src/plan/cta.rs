@@ -45,6 +45,8 @@ pub struct CtaPlan {
     pub shared_bytes: u32,
     /// CTAs per cluster.
     pub cluster: u32,
+    /// CTAs that an SM has at the same time. Registers and shared memory are those of one of them.
+    pub resident: u32,
     /// What they do with each other's shared memory.
     pub peers: Peers,
     /// Whether the kernel may start while the previous kernel in its stream still runs.
@@ -73,6 +75,7 @@ impl CtaPlan {
             registers,
             shared_bytes,
             cluster: 1,
+            resident: 1,
             peers: Peers::Apart,
             overlaps: false,
             turns: false,

@@ -89,8 +89,21 @@ impl RoleRegisters {
     /// The registers of a CTA with `consumers` consumer warpgroups: each consumer raises itself to the most that is left if
     /// the threads of a producer warpgroup keep `producer`. `None`: there is no producer.
     pub const fn divided(consumers: u32, producer: Option<u32>) -> Self {
+        Self::divided_among(1, consumers, producer)
+    }
+
+    /// The same of one of `ctas` such CTAs that an SM has at the same time.
+    ///
+    /// ```
+    /// use collective::RoleRegisters;
+    ///
+    /// let registers = RoleRegisters::divided_among(2, 1, Some(24));
+    /// assert_eq!(registers, RoleRegisters { launch: 128, producer: 24, consumer: 232 });
+    /// ```
+    pub const fn divided_among(ctas: u32, consumers: u32, producer: Option<u32>) -> Self {
         let warpgroups = consumers + producer.is_some() as u32;
-        let per_thread = TARGET.limits().registers / (warpgroups * 128) / 8 * 8;
+        let ctas = if ctas == 0 { 1 } else { ctas };
+        let per_thread = TARGET.limits().registers / (ctas * warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
         let (producer, consumer) = match producer {
             None => (0, launch),

@@ -130,6 +130,7 @@ impl<'m, 't> Translator<'m, 't> {
             variables.map(|((_, variable), name)| param::Variable { name, ..variable.clone() }).collect();
         Function {
             ordered_sums: false,
+            resident: shape.resident,
             name: launch::identifier(kernel.name.text),
             target: crate::target::Target::Sm90a,
             params: self.params,

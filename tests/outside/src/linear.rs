@@ -72,6 +72,7 @@ impl Linear {
             registers: RoleRegisters::divided(1, Some(24)),
             shared_bytes,
             cluster: 1,
+            resident: 1,
             peers: Peers::Apart,
             overlaps: true,
             turns: false,

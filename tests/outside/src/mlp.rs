@@ -50,6 +50,7 @@ impl Mlp {
             registers: RoleRegisters::divided(consumers, Some(24)),
             shared_bytes,
             cluster: 1,
+            resident: 1,
             peers: Peers::Apart,
             overlaps: true,
             turns: false,

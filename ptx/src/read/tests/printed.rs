@@ -32,6 +32,7 @@ fn survives(name: &str, build: impl FnOnce(&Builder)) {
 #[test]
 fn control() {
     survives("control", |f| {
+        f.share_registers(3);
         let (out, count) = (f.param::<u64>("out"), f.param::<u32>("count"));
         let thread = f.special(Special::ThreadX);
         f.scope("first", || {

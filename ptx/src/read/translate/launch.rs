@@ -17,6 +17,8 @@ pub(super) struct Shape {
     pub(super) block: [u32; 3],
     pub(super) shared_bytes: u32,
     pub(super) cluster: [u32; 3],
+    /// CTAs whose registers an SM has.
+    pub(super) resident: u32,
     /// Whether the text or the launch states clusters, of one CTA or more.
     pub(super) in_clusters: bool,
 }
@@ -58,7 +60,8 @@ pub(super) fn shape(kernel: &Kernel<'_>, launch: &Launch) -> Read<Shape> {
         (None, given) => given.unwrap_or([1; 3]),
     };
     let in_clusters = required.is_some() || launch.cluster.is_some() || stated("explicitcluster").is_some();
-    Ok(Shape { block, shared_bytes: launch.shared_bytes, cluster, in_clusters })
+    let [resident, ..] = stated("minnctapersm").map_or(Ok([1; 3]), extents)?;
+    Ok(Shape { block, shared_bytes: launch.shared_bytes, cluster, resident, in_clusters })
 }
 
 /// Refuses directives that are not known. What a compiler is told about registers and occupancy says nothing about what is computed.
