@@ -207,7 +207,8 @@ impl AttentionPlan {
     pub(crate) fn copied(&self) -> [OperandTile; 2] {
         let [_, k, v] = self.tiles;
         let [of_k, of_v] = self.narrow.map_or([None; 2], |narrow| narrow.tiles);
-        let once = self.spec.pack > 1 || is_divided(&self.spec);
+        // Tiles of latent attention may share keys.
+        let once = self.latent.is_none() && (self.spec.pack > 1 || is_divided(&self.spec));
         let kept = if once { CachePolicy::EvictFirst } else { CachePolicy::Normal };
         [of_k.unwrap_or(k), of_v.unwrap_or(v)]
             .map(|tile| tile.in_slices(self.pages_of_block()).fetching(Promotion::ByCard).cached(kept))
