@@ -145,6 +145,7 @@ fn attention_assembles_without_spills_or_serialization() {
         "d=64 tile=128x128 mask=causal deterministic=on",
         "d=64 tile=128x128",
         "d=96 lengths=packed",
+        "tile=80x128",
         "d=192x128 tile=64x64",
         "d=192 tile=64x64 lengths=packed deterministic=on",
         "d=256 tile=64x64",

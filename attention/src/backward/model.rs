@@ -17,6 +17,8 @@ const SCORE: f64 = 0.0608;
 const ONE: f64 = 1.57;
 const PAIR: f64 = 1.378;
 const NARROW: f64 = 0.134;
+/// Factor of a tile of more than 64 queries, if heads have more than 64 elements: products read K and V less often for as many queries.
+const TALL: f64 = 0.99;
 /// Cycles of a tile of queries, and of a block of keys, in addition, of which two consumers with the same keys take longer to begin and end; of a
 /// block whose two CTAs add up dK and dV in a cluster; and in memory, of each CTA that has a part of a head's tiles.
 const TILE: f64 = 247.0;
@@ -91,7 +93,8 @@ impl AttentionBackward {
             None => [if block == 64 { ONE } else { 1.0 }, ORDERED[usize::from(wide > 64.0)]],
         };
         let narrow = 1.0 + NARROW * (2.0 - f64::from(rows) / 32.0).max(0.0);
-        consumers * narrow * scores * (2.0 * products / (RATE * machine.tensor) + SCORE)
+        let tall = if rows > 64 && wide > 64.0 { TALL } else { 1.0 };
+        consumers * narrow * tall * scores * (2.0 * products / (RATE * machine.tensor) + SCORE)
             + TILE
             + if deterministic { in_order * (WAITED[0] + WAITED[1] / together.max(1.0)) } else { 0.0 }
     }

@@ -80,6 +80,18 @@ impl RingPlan {
         Self { rooms, offsets, stage_bytes, stages: 0, start: 0, barriers: 0, filling: 1, emptying: 1 }
     }
 
+    /// The same ring with stages that follow each other as closely as 16 bytes allow: of slots without a swizzle. Only mbarriers may follow it.
+    #[must_use]
+    pub const fn dense(self) -> Self {
+        let (mut end, mut i) = (0, 0);
+        while i < Self::MOST {
+            let beyond = self.offsets[i].saturating_add(self.rooms[i].bytes);
+            end = if beyond > end { beyond } else { end };
+            i += 1;
+        }
+        Self { stage_bytes: round_up(end, 16), ..self }
+    }
+
     /// Number of stages that fit into `bytes` bytes, with their mbarriers.
     pub const fn fit(&self, bytes: u32) -> u32 {
         bytes / self.stage_bytes.saturating_add(2 * MBARRIER_BYTES)

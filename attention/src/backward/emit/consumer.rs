@@ -365,7 +365,7 @@ impl<'f> Consuming<'_, 'f> {
     /// The next stage of Q, and dO in it.
     fn acquire(&self) -> [Stage<'f>; 2] {
         let q = self.q.acquire();
-        [q, Stage { address: q.address + self.kernel.plan.rings.q.offset(2), ..q }]
+        [q, Stage { address: q.address + self.kernel.plan.rings.q.offset(1), ..q }]
     }
 
     /// A tile of queries. No register of a product is used between a fence and the products that follow
@@ -380,7 +380,7 @@ impl<'f> Consuming<'_, 'f> {
             product.issue(false);
             f.wgmma_commit();
         }
-        let [exponents, row_sums] = [1, 3].map(|slot| q.address + ring.offset(slot));
+        let [exponents, row_sums] = [2, 3].map(|slot| q.address + ring.offset(slot));
         let exponents = self.rows.of_queries(exponents);
         f.wgmma_wait(1);
         self.rows.mask(self.kernel, of);

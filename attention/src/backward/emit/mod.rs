@@ -372,14 +372,14 @@ impl<'f> Kernel<'_, 'f> {
         self.each_tile(|of| {
             for (ring, numbers, tensors) in rings {
                 ring.produce(f.constant(numbers.transaction_bytes()), |stage| {
-                    for (slot, &i) in (0..).step_by(2).zip(*tensors) {
+                    for (slot, &i) in (0..).zip(*tensors) {
                         let [map, of_rows] = maps[i].map(|name| f.parameter::<u64>(name));
                         let tile = plan.tiles.queries[i].at(numbers.offset(slot));
                         let place = self.place(0, of.first);
                         TensorCopy::new(tile).load_head(f, stage, (map, of.head), place);
                         let load = BulkLoad {
                             src: of_rows + of.index.mul_wide(line),
-                            dst: stage.address + numbers.offset(slot + 1),
+                            dst: stage.address + numbers.offset(tensors.len() + slot),
                             barrier: stage.full,
                             multicast: None,
                             hint: None,

@@ -40,7 +40,7 @@ impl BackwardRings {
         let ([rows, _], [wide_k, _], consumers) = (spec.tile, wide(spec), consumers(spec));
         let [q, d_o] = tiles.queries;
         let (line, (order, in_order)) = (StageSlot::line(rows * LINE), in_order(spec));
-        let q_ring = RingPlan::of(&[q.room(), line, d_o.room(), line]).arrivals(1, consumers * OF_WARPGROUP);
+        let q_ring = RingPlan::of(&[q.room(), d_o.room(), line, line]).arrivals(1, consumers * OF_WARPGROUP);
         let ds = RingPlan::of(&[tiles.differences.room()]).arrivals(0, 0);
         let dq = RingPlan::of(&[StageSlot::line(rows * wide_k * 4)]).arrivals(0, 0);
         let parts = RingPlan::of(&[]).arrivals(consumers * OF_WARPS, 1);
@@ -105,7 +105,7 @@ fn of_keys(tiles: &BackwardTiles) -> RingPlan {
 /// warp that stores zeros.
 fn of_blocks(spec: &BackwardSpec) -> RingPlan {
     let words = if spec.lengths == Lengths::Packed { 9 } else { 4 };
-    RingPlan::of(&[StageSlot::line(words * 4)]).arrivals(1, consumers(spec) * OF_WARPS + 2)
+    RingPlan::of(&[StageSlot::line(words * 4)]).dense().arrivals(1, consumers(spec) * OF_WARPS + 2)
 }
 
 /// A ring without any bytes, and how many stages its place has.
