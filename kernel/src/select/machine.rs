@@ -270,7 +270,7 @@ const THREADS: u32 = 2048;
 
 impl Machine {
     /// An NVIDIA H200, fitted to the records of H200s in `tests/selection` (driver 580.159.04, burst; docs/evidence/lab-notes.md,
-    /// "Rows outside of a matrix").
+    /// "Rows outside of a matrix" and "Lines of a neighbour").
     pub const fn h200() -> Self {
         Self {
             card: Card::H200,
