@@ -18,10 +18,11 @@
 //! `h100_mn.jsonl` (seed 271127) have an N-major B, and an M-major A too. `h200_streams.jsonl` and `h200_graphs.jsonl` (seed 20261301, from
 //! 17 µs on and below), `h200_kept.jsonl` (seed 20261303) and `h200_front.jsonl` (seed 611281) come with the library, and so do `h200_varied.jsonl` (seeds 902001 and 904512), `h200_ragged.jsonl` (extents that are no
 //! multiples of 64, and shapes that were slow) and `h200_few.jsonl` (few rows of large weights), whose kernels are of more kinds than the model ranks first, after rests of 12 ms. `h200_last.jsonl` (seed 1205177) and
-//! `h200_few_last.jsonl`, with few rows of large weights, come with the library too. `h200_ahead.jsonl` (seed 88022) and `h200_few_ahead.jsonl`, with other rows of such weights, were in no record when they were measured, and so were
-//! `h200_drawn.jsonl` (seed 91341), the draw on the front page, and `h200_few_drawn.jsonl`. `h200_formats.jsonl` has the first shapes of that seed in other formats and with fused epilogues, and the shapes of `h200_few_drawn.jsonl` with
+//! `h200_few_last.jsonl`, with few rows of large weights, come with the library too, and so do `h200_ahead.jsonl` (seed 88022) and `h200_few_ahead.jsonl`, with other rows of such weights,
+//! `h200_drawn.jsonl` (seed 91341), `h200_few_drawn.jsonl`, and `h200_lines.jsonl`, of shapes whose rows begin inside of lines or that are just too many for a tile, and of near ones.
+//! `h200_fresh.jsonl` (seed 73519), the draw on the front page, has shapes that were in no record when they were measured. `h200_formats.jsonl` has the first shapes of seed 91341 in other formats and with fused epilogues, and the shapes of `h200_few_drawn.jsonl` with
 //! weights in few bits, `h200_sparse.jsonl` five with a sparse A. `scaled_h200_streams.jsonl` and `scaled_h200_graphs.jsonl` (seed 20261304, and DeepGEMM's shapes), `scaled_h200_kept.jsonl` (seed 20261302) and
-//! `scaled_h200_varied.jsonl` (seed 904513) come with the library too, and `scaled_h200_last.jsonl` (seed 1205178) does not. `weights.jsonl` has
+//! `scaled_h200_varied.jsonl` (seed 904513) come with the library too, and `scaled_h200_last.jsonl` (seed 1205178) and `scaled_h200_fresh.jsonl`, measured beside DeepGEMM, do not. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
 //! skewed sizes. 22 timings of kernels that are refused since are left out. Most of these kernels spilled;
@@ -56,12 +57,13 @@ const WITHOUT_BARRIER: [&str; 5] = [
     "scaled_h200_streams.jsonl",
 ];
 
-/// Microseconds that kernels in clusters took longer in all other records: they ended with a barrier. On an H100 2048 cubed
-/// took 25.85 µs in clusters of 2x1, and takes 25.05. Kernels of one tile per CTA in clusters along M gained half of it.
-const BARRIER: f64 = 0.8;
+/// Microseconds that kernels in clusters took longer in all other records, of an H200 and of an H100: they ended with a barrier. On an
+/// H100 2048 cubed took 25.85 µs in clusters of 2x1, and takes 25.05. On an H200 it is what records in graphs differ by from older ones, in
+/// kernels with clusters and without. Kernels of one tile per CTA in clusters along M gained half of it.
+const BARRIER: [f64; 2] = [0.55, 0.8];
 
 /// Records of launches that were replayed in graphs; those of kernels whose roles wait are such, too.
-const IN_GRAPHS: [&str; 12] = [
+const IN_GRAPHS: [&str; 13] = [
     "h200_graphs.jsonl",
     "h200_kept.jsonl",
     "h200_front.jsonl",
@@ -74,6 +76,7 @@ const IN_GRAPHS: [&str; 12] = [
     "h200_last.jsonl",
     "h200_few_last.jsonl",
     "scaled_h200_last.jsonl",
+    "scaled_h200_fresh.jsonl",
 ];
 
 /// Microseconds that a launch took longer in all other records, in which launches were enqueued one by one. On an H200 the median
@@ -81,7 +84,9 @@ const IN_GRAPHS: [&str; 12] = [
 const STREAM: f64 = 0.45;
 
 /// Records of kernels whose roles wait for the kernels before by themselves, and prefetch before.
-const BY_ROLE: [&str; 6] = [
+const BY_ROLE: [&str; 8] = [
+    "h200_lines.jsonl",
+    "h200_fresh.jsonl",
     "h200_ahead.jsonl",
     "h200_few_ahead.jsonl",
     "h200_drawn.jsonl",
@@ -211,7 +216,8 @@ fn read_in(name: &str, state: &str) -> Vec<Line> {
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let by_role = BY_ROLE.contains(&name);
     let in_graphs = by_role || IN_GRAPHS.contains(&name);
-    let barrier = if in_graphs || WITHOUT_BARRIER.contains(&name) { 0.0 } else { BARRIER };
+    let of_card = BARRIER[usize::from(name.contains("h100"))];
+    let barrier = if in_graphs || WITHOUT_BARRIER.contains(&name) { 0.0 } else { of_card };
     let stream = if in_graphs { 0.0 } else { STREAM };
     let line = |line: &str| {
         let line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -262,7 +268,8 @@ fn the_first_choice_is_nearly_the_best() {
         ("fitted.jsonl", 250, 0.72, 1.035),
         ("h200_last.jsonl", 42, 0.65, 1.04),
         ("h200_ahead.jsonl", 20, 0.65, 1.04),
-        ("h200_drawn.jsonl", 37, 0.55, 1.045),
+        ("h200_drawn.jsonl", 37, 0.65, 1.035),
+        ("h200_fresh.jsonl", 36, 0.55, 1.045),
     ] {
         let lines = read(name);
         assert!(lines.len() >= shapes, "{name}: {} shapes", lines.len());
@@ -332,13 +339,9 @@ fn the_choice_on_an_h100_is_near_the_best() {
 /// The same on an H200, of the draws on the front page.
 #[test]
 fn the_choice_on_an_h200_is_near_the_best() {
-    for (name, types, part, cost) in [
-        ("h200_ahead.jsonl", "bf16", 0.85, 1.015),
-        ("h200_few_ahead.jsonl", "bf16", 0.8, 1.015),
-        ("h200_drawn.jsonl", "bf16", 0.65, 1.045),
-        ("h200_few_drawn.jsonl", "bf16", 1.0, 1.01),
-        ("scaled_latest.jsonl", "e4m3-1x128-128x128", 0.8, 1.03),
-    ] {
+    for (name, types, part, cost) in
+        [("h200_fresh.jsonl", "bf16", 0.75, 1.025), ("scaled_latest.jsonl", "e4m3-1x128-128x128", 0.8, 1.03)]
+    {
         let lines = read(name);
         let reached = judge(name, lines.iter().filter(|line| line.dtype == types), Known::Shipped);
         assert!(reached[0] >= part && reached[1] <= cost, "{name}: {reached:?}");

@@ -88,6 +88,9 @@ const NUMBERS: &[(&str, Number)] = &[
     ("paired", |machine| &mut machine.paired),
     ("refetched", |machine| &mut machine.refetched),
     ("echo", |machine| &mut machine.echo),
+    ("echoed", |machine| &mut machine.echoed),
+    ("gathered_from", |machine| &mut machine.gathered[0]),
+    ("gathered", |machine| &mut machine.gathered[1]),
 ];
 
 /// Predictions that differ by at least this fraction of the time count as different.

@@ -169,10 +169,9 @@ fn divided_tiles_need_a_workspace() {
     assert_eq!(find("128x256-bf16-kk").expect("a catalogue name").workspace(&call, 132), 0);
 }
 
-/// What L2 fetches for copies of A and B: single lines for tiles limited by DRAM, pairs for large tiles and groups of rows, and for
-/// what is read once what the card's memory wants.
+/// What L2 fetches for copies of A and B: single lines, pairs for groups of rows, and for what is read once what the card's memory wants.
 #[test]
-fn small_tiles_fetch_single_lines() {
+fn tiles_fetch_single_lines() {
     use collective::{CachePolicy, Form};
 
     for form in [Form::GroupedContiguous, Form::GroupedMasked] {
@@ -195,19 +194,14 @@ fn small_tiles_fetch_single_lines() {
         ("64x64-2x1", [Promotion::B128, Promotion::ByCard]),
         ("128x128-pingpong", [Promotion::B128; 2]),
         ("128x128-direct", [Promotion::B128; 2]),
-        ("256x128-1x2", [Promotion::B256; 2]),
-        ("128x256", [Promotion::B256; 2]),
-        ("128x320", [Promotion::B256; 2]),
+        ("256x128-1x2", [Promotion::B128; 2]),
+        ("128x320", [Promotion::B128; 2]),
     ] {
         let gemm = find(&format!("{kind}-bf16-kk")).expect("a catalogue name");
         assert_eq!(fetched(&gemm), promotions, "{kind}: A's and B's");
     }
-    for (tile, promotions) in
-        [("64x64x64", [Promotion::B128, Promotion::ByCard]), ("128x256x64", [Promotion::B256; 2])]
-    {
-        let spec: KernelSpec = format!("tile={tile} l2-b=evict-first").parse().expect("a spec");
-        assert_eq!(fetched(&spec.kernel().expect("legal")), promotions, "{tile}");
-    }
+    let spec: KernelSpec = "tile=128x256x64 l2-b=evict-first".parse().expect("a spec");
+    assert_eq!(fetched(&spec.kernel().expect("legal")), [Promotion::B128, Promotion::ByCard]);
 }
 
 type Plain = Composed<

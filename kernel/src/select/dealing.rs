@@ -30,9 +30,10 @@ pub(super) struct Dealt {
     pub(super) slots: f64,
     pub(super) at_once: f64,
     pub(super) crowd: f64,
-    /// Microseconds of L2, and bytes of the operands from DRAM.
+    /// Microseconds of L2, bytes of the operands from DRAM, and bytes that may be read from there twice.
     pub(super) l2: f64,
     pub(super) dram: f64,
+    pub(super) shared: f64,
     /// K-tiles of the busiest worker. Those of tiles that are split at different places along K.
     pub(super) k_tiles: f64,
     pub(super) unaligned: f64,
@@ -123,7 +124,8 @@ impl Dealing {
             // Joined requests do not crowd.
             crowd: if all_join { 0.0 } else { lanes.into() },
             l2,
-            dram: dram + shared * machine.echo,
+            dram,
+            shared: shared * machine.echo,
             k_tiles: pieces * tiled.k_tiles,
             pieces,
             slices,

@@ -137,6 +137,9 @@ pub struct Machine {
     pub exchanged: f64,
     /// Microseconds from the last element of a partial sum to its reader.
     pub meeting: f64,
+    /// Parts of a tile whose sums are added up separately in no more time than two; and microseconds for each further part and
+    /// element of the tile.
+    pub gathered: [f64; 2],
     /// Microseconds in which two CTAs of a cluster meet to exchange partial sums, elements per microsecond
     /// that each CTA writes and adds, and additional microseconds for each further CTA.
     pub near: [f64; 3],
@@ -167,6 +170,8 @@ pub struct Machine {
     /// Fraction of an operand that is read from DRAM a second time if several clusters read it, unless their
     /// requests are joined before L2.
     pub echo: f64,
+    /// Fraction by which that is less if DRAM only writes.
+    pub echoed: f64,
 }
 
 /// What the driver reports of a card. [`Context::card`](crate::driver::Context::card) asks it.
@@ -265,7 +270,7 @@ const THREADS: u32 = 2048;
 
 impl Machine {
     /// An NVIDIA H200, fitted to the records of H200s in `tests/selection` (driver 580.159.04, burst; docs/evidence/lab-notes.md,
-    /// "Rows outside of a matrix").
+    /// "Rows outside of a matrix" and "Lines of a neighbour").
     pub const fn h200() -> Self {
         Self {
             card: Card::H200,
@@ -298,21 +303,21 @@ impl Machine {
             crowded: 3.718e-04,
             requesting: 0.1218,
             part_requests: [4.816, 8.555],
-            outside: 2.288e-05,
+            outside: 2.7e-05,
             copied: [66e3, 30e3, 16e3, 5e3],
             launch: 1.121,
             serial_launch: 0.7763,
             clustered_launch: 0.8172,
-            clustered_tile: 0.2113,
-            together: 0.1003,
+            clustered_tile: 0.45,
+            together: 0.164,
             divided_launch: 0.7034,
             // Of 25 shapes with and without (docs/evidence/lab-notes.md, "Before the wait"), as `ahead`.
             awaited: 0.5,
-            persistent_launch: 0.2375,
+            persistent_launch: 0.378,
             evicting: [0.09162, 2.0],
             streamed: 0.02929,
             ahead: [0.1, 1.3],
-            filling: 9.432e-06,
+            filling: 4.6e-06,
             start: 1.596,
             tile: 0.1935,
             walked: 0.03,
@@ -326,8 +331,9 @@ impl Machine {
             reading: 0.8,
             fused: [0.2, 1.0],
             draw: 0.03379,
-            exchanged: 4915.3,
+            exchanged: 6200.0,
             meeting: 1.229,
+            gathered: [8.0, 1.25e-5],
             near: [0.3918, 6029.5, 0.09283],
             unaligned: 0.1187,
             l2: 18.78e6,
@@ -341,7 +347,8 @@ impl Machine {
             merged: 0.8557,
             torn: 0.6813,
             refetched: 0.04184,
-            echo: 0.3582,
+            echo: 0.385,
+            echoed: 0.91,
         }
     }
 

@@ -73,6 +73,8 @@ pub(super) struct Kernel {
     /// of their number.
     reduction: Option<ReductionKind>,
     exchange: [f64; 2],
+    /// Microseconds for each of many parts that are added up separately.
+    gathering: f64,
     /// CTAs that finish a tile, slices of a tile, and whether workers draw tiles.
     parts: f64,
     pub(super) slices: f64,
@@ -86,6 +88,8 @@ impl Kernel {
         let prefetches = subject.roles_wait() && plan.mainloop.weights().is_none();
         let staged = plan.epilogue.staged_bits > 0;
         let stored = plan.staging.columns * plan.epilogue.staged_bits;
+        let [m, n, _] = plan.mainloop.tile.map(f64::from);
+        let gathers = traits.reduction == Some(ReductionKind::Separate);
         Self {
             swapped: plan.swapped(),
             cluster: plan.cluster_size().into(),
@@ -105,6 +109,7 @@ impl Kernel {
             output: f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings) / 8.0,
             reduction: traits.reduction,
             exchange: traits.reduction.map_or([0.0; 2], |kind| machine.exchange(plan, kind, traits.parts)),
+            gathering: if gathers { m * n * machine.gathered[1] } else { 0.0 },
             parts: traits.parts.into(),
             slices: traits.slices.into(),
             draws: traits.draws,
@@ -128,6 +133,7 @@ impl Kernel {
             ahead: [0, 1].map(|i| self.ahead[i] || other.ahead[i]),
             reduction: None,
             exchange: [exchange(self).min(exchange(other)), 0.0],
+            gathering: 0.0,
             parts: self.parts.max(other.parts),
             draws: self.draws && other.draws,
             ..*self
@@ -212,7 +218,8 @@ impl Kernel {
                 let own = epilogue / dealt.parts + if self.staged { machine.staged } else { 0.0 };
                 all -= dealt.divided * (epilogue - own);
             }
-            exchange = dealt.divided * (self.exchange[0] + self.exchange[1] * dealt.others);
+            let gathering = self.gathering * (dealt.parts - machine.gathered[0]).max(0.0);
+            exchange = dealt.divided * (self.exchange[0] + self.exchange[1] * dealt.others + gathering);
         }
         let mut busy = if self.turns > 0.0 {
             (multiply + pieces * between).max(all / self.turns) + last
@@ -252,6 +259,8 @@ impl Kernel {
         let c = if seen.beta { d } else { 0.0 };
         let d = d * if self.torn { 1.0 + machine.torn } else { 1.0 };
         let (mut read, mut saved, mut ahead) = (dealt.dram + c, 0.0, 0.0);
+        let written = d * (1.0 + machine.written);
+        read += dealt.shared * (1.0 - machine.echoed * written / (read + written)).max(0.0);
         for i in 0..2 {
             read += if self.first[i] { tiled.evicted[i] * machine.refetched } else { 0.0 };
             saved += if self.may_leave[i] { tiled.alone[i] * machine.streamed } else { 0.0 };
@@ -268,7 +277,7 @@ impl Kernel {
         };
         let [part, most] = machine.ahead;
         let ahead = (ahead * part / machine.dram).min(most);
-        ((read - saved + d * (1.0 + machine.written)) / rate + machine.ramp - ahead, read + d)
+        ((read - saved + written) / rate + machine.ramp - ahead, read + d)
     }
 }
 

@@ -312,7 +312,7 @@ mod tests {
         for (card, types, least, better, cheaper) in [
             (Card::H200, bf16, 900, 0.07, 0.9),
             (Card::H100, bf16, 160, 0.04, 1.0),
-            (Card::H100, scaled, 70, 0.05, 0.9),
+            (Card::H100, scaled, 70, 0.05, 0.95),
         ] {
             let machine = Machine::of(&card);
             let (mut good, mut cost, mut count) = ([0_u32; 2], [0.0; 2], 0_u32);

@@ -57,7 +57,8 @@ impl Tile {
             176 => matches!(m, 128 | 192 | 256),
             _ => matches!(m, 64 | 128 | 192),
         };
-        rows && matches!(self.cluster, [1, 1 | 2])
+        // Four CTAs share what begins inside of lines, of which each row is two requests.
+        rows && (matches!(self.cluster, [1, 1 | 2]) || m == 128 && n == 176 && matches!(self.cluster, [2, 2]))
     }
 
     /// Whether four CTAs in a line read the same rows or columns.
