@@ -6,7 +6,7 @@
 //! A problem ships if the kernel that the model takes now took at least [`GAIN`] times as long as the fastest in the same run: where the
 //! model is right, nothing ships. Of several lines of a problem the last one says which kernel that is, and all of them must say so.
 //!
-//! Kernels whose programs have changed since they were measured are not in the files: of the gradient, these are all.
+//! Kernels of the gradient whose programs have changed since they were measured are not in the files.
 
 use std::collections::BTreeMap;
 use std::fs;
