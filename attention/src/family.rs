@@ -130,7 +130,8 @@ impl Family for Attention {
     fn said(request: &AttentionRequest) -> Vec<(&'static str, String)> {
         let spec = request.spec();
         let mut said = said(memory(&spec));
-        said.push(("mask", spec.mask.name().to_owned()));
+        let masks = [spec.mask, request.mask].into_iter().take(if spec.mask == request.mask { 1 } else { 2 });
+        said.extend(masks.map(|mask| ("mask", mask.name().to_owned())));
         said.extend((spec.store == OutputStore::Direct).then(|| ("store", "direct".to_owned())));
         said
     }

@@ -35,7 +35,8 @@ pub struct AttentionRequest {
     pub output: Format,
     /// Elements of a head of Q and K, and of V and O.
     pub head: [u32; 2],
-    /// Which keys a query sees.
+    /// Which keys a query sees. With one query per sequence and a causal mask, the kernels that are chosen have none: one query sees all keys. Such a
+    /// kernel is wrong for more queries.
     pub mask: Mask,
     /// The two numbers of a window, left and right; or the number of a chunk, and any other.
     pub numbers: [i32; 2],
@@ -62,6 +63,8 @@ pub struct AttentionRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoiceKey {
     spec: AttentionSpec,
+    /// That of the request: the spec has that of its kernels.
+    mask: Mask,
     numbers: [i32; 2],
     /// `fixed`, `workspace`, `log_sum_exp` and `recorded`.
     asked: [bool; 4],
@@ -79,10 +82,16 @@ impl Hash for ChoiceKey {
 impl AttentionRequest {
     /// What a choice depends on, to keep choices by it.
     pub fn key(&self) -> ChoiceKey {
-        let Self { numbers, fixed, workspace, log_sum_exp, recorded, problem, .. } = *self;
+        let Self { mask, numbers, fixed, workspace, log_sum_exp, recorded, problem, .. } = *self;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
         let extents = [batch, heads, shared, queries, keys];
-        ChoiceKey { spec: self.spec(), numbers, asked: [fixed, workspace, log_sum_exp, recorded], extents }
+        ChoiceKey {
+            spec: self.spec(),
+            mask,
+            numbers,
+            asked: [fixed, workspace, log_sum_exp, recorded],
+            extents,
+        }
     }
 
     /// The fastest of the kernels that were measured for its problem, come with the library, and can compute it.

@@ -9,7 +9,7 @@ impl AttentionRequest {
     /// Whether a kernel may compute it.
     pub(crate) fn admits(&self, spec: &AttentionSpec) -> bool {
         (self.workspace || !spec.parts.are_in_memory() && spec.order == Order::Dealt)
-            && spec.mask == self.spec().mask
+            && [self.spec().mask, self.mask].contains(&spec.mask)
             && (!self.fixed || self.fixed_specs().any(|of| of == *spec))
     }
 

@@ -131,11 +131,12 @@ pub(crate) enum Completion {
 }
 
 /// The number of registers per thread at launch, as ptxas chooses it: the registers of the SM divided by the
-/// number of threads, rounded down to a multiple of 8, but at most the largest number that a `setmaxnreg.inc`
+/// number of threads of the CTAs that it is to have, rounded down to a multiple of 8, but at most the largest number that a `setmaxnreg.inc`
 /// requests.
 fn entry_registers(program: &Program) -> u32 {
     let function = &program.function;
-    let all = function.target.limits().registers / function.threads().max(1);
+    let threads = function.threads().saturating_mul(function.resident).max(1);
+    let all = function.target.limits().registers / threads;
     let asked = program.ops.iter().filter_map(|operation| {
         let Some(Inst::SetMaxRegisters { grow: true, count }) = operation.action.inst() else {
             return None;

@@ -110,7 +110,8 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
         Ok(same.unwrap_or(Predicted::new(self, f64::NAN)))
     }
 
-    /// The words that a request says of the specs of its kernels, with their values: whoever names a spec may leave them out.
+    /// The words that a request says of the specs of its kernels, with their values: whoever names a spec may leave them out. A word that is there twice
+    /// may have either value: the first one is that of kernels of its space, the last one what the request says.
     fn said(_request: &Self::Request<'_>) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -203,20 +204,27 @@ impl<K> Predicted<K> {
 pub fn asked<K: Family>(text: &str, request: &K::Request<'_>) -> Result<K, String> {
     let read = |text: &str| text.parse::<K::Spec>().map_err(|error| error.to_string());
     let mut whole = text.to_owned();
-    for (key, value) in K::said(request) {
-        let given = pairs(text).find(|(known, _)| *known == key).map(|(_, given)| given.unwrap_or(""));
+    let said = K::said(request);
+    for (i, (key, value)) in said.iter().enumerate() {
+        if said[..i].iter().any(|(before, _)| before == key) {
+            continue;
+        }
+        let values = || said.iter().filter(|(known, _)| known == key).map(|(_, value)| value);
+        let given = pairs(text).find(|(known, _)| known == key).map(|(_, given)| given.unwrap_or(""));
         match given {
             None => whole = format!("{whole} {key}={value}"),
-            Some(given) if given == value => {}
+            Some(given) if values().any(|value| given == value) => {}
             Some(given) => {
                 // Another way to write the same value gives the same spec.
-                let others = pairs(text).filter(|(known, _)| *known != key);
+                let others = pairs(text).filter(|(known, _)| known != key);
                 let others: Vec<_> =
                     others.filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect();
                 let others = others.join(" ");
-                let [own, asked] = [given, &value].map(|value| read(&format!("{others} {key}={value}")).ok());
-                if own.is_none() || own != asked {
-                    return Err(format!("{key} is `{given}`, `{value}` was needed, as the call says"));
+                let of = |value: &str| read(&format!("{others} {key}={value}")).ok();
+                let own = of(given);
+                if own.is_none() || values().all(|value| of(value) != own) {
+                    let asked = values().last().unwrap_or(value);
+                    return Err(format!("{key} is `{given}`, `{asked}` was needed, as the call says"));
                 }
             }
         }

@@ -343,7 +343,7 @@ impl Builder {
         self.state.borrow_mut().ordered_sums = true;
     }
 
-    /// States that the registers of an SM are to suffice for so many CTAs of this function at the same time.
+    /// States that the registers of an SM are to suffice for so many CTAs of this function at the same time, in place of what was stated before.
     pub fn share_registers(&self, ctas: u32) {
         self.state.borrow_mut().resident = ctas;
     }

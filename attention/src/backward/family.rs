@@ -184,7 +184,9 @@ impl AttentionBackward {
     ) -> Result<Vec<Predicted<Self>>, String> {
         let spec = words(request)?;
         // The plan refuses what does not fit; the first one says why, if nothing does.
-        let queries = [64, 128, 80, 48, 32].into_iter();
+        // Where windows and chunks mask a tile of 80 queries, up to 62 registers move to local memory.
+        let has_80 = matches!(request.mask, Mask::Full | Mask::Causal);
+        let queries = [64, 128, 80, 48, 32].into_iter().filter(move |&queries| has_80 || queries != 80);
         let tiles = queries.flat_map(|queries| [128, 64].into_iter().map(move |keys| [queries, keys]));
         // An order of adds costs time, and saves zeros: short sequences are faster with it.
         let orders = if spec.deterministic { &[true][..] } else { &[false, true] };

@@ -80,16 +80,17 @@ impl RingPlan {
         Self { rooms, offsets, stage_bytes, stages: 0, start: 0, barriers: 0, filling: 1, emptying: 1 }
     }
 
-    /// The same ring with stages that follow each other as closely as 16 bytes allow: of slots without a swizzle. Only mbarriers may follow it.
+    /// The same ring with stages that follow each other as closely as their slots allow. Only mbarriers may follow it.
     #[must_use]
     pub const fn dense(self) -> Self {
-        let (mut end, mut i) = (0, 0);
+        let (mut end, mut alignment, mut i) = (0, 16, 0);
         while i < Self::MOST {
             let beyond = self.offsets[i].saturating_add(self.rooms[i].bytes);
             end = if beyond > end { beyond } else { end };
+            alignment = if self.rooms[i].alignment > alignment { self.rooms[i].alignment } else { alignment };
             i += 1;
         }
-        Self { stage_bytes: round_up(end, 16), ..self }
+        Self { stage_bytes: round_up(end, alignment), ..self }
     }
 
     /// Number of stages that fit into `bytes` bytes, with their mbarriers.

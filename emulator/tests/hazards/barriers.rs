@@ -186,6 +186,22 @@ pub(crate) fn cases() -> Vec<Case> {
                 k.f.barrier_sync(0, 384);
             },
         ),
+        Case::new(
+            "more registers than the pool of one of two CTAs has",
+            256,
+            |f| {
+                matches!(f, Fault::Hang { waiting, .. }
+            if waiting.iter().any(|one| matches!(one.on, Wait::Registers { asked: 232, held: 128, .. })))
+            },
+            |k| {
+                // 2 x 128 registers: 24 + 232 fit, 32 + 232 do not.
+                k.f.share_registers(2);
+                let warp = k.f.warp_index();
+                k.f.if_(warp.less_than(4), || k.f.set_max_registers(false, if k.broken { 32 } else { 24 }));
+                k.f.if_(warp.at_least(4), || k.f.set_max_registers(true, 232));
+                k.f.barrier_sync(0, 256);
+            },
+        ),
         Case::in_cluster(
             "a peer's memory through an own address",
             fault!(Fault::SharedOtherCta { .. }),

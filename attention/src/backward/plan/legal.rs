@@ -6,8 +6,8 @@ use crate::backward::spec::BackwardSpec;
 use crate::error::AttentionError;
 use crate::plan::{head_of_values, refused, sixteen_bits};
 
-/// Registers of a consumer apart from accumulators and operands. With 80 queries and a mask the assembler moves some 15 more to local memory, where a
-/// tile is masked; that is faster than 64 queries are.
+/// Registers of a consumer apart from accumulators and operands. With 80 queries and a causal mask the assembler moves some 15 more to local memory, where
+/// a tile is masked; with long sequences that is faster than 64 queries are.
 const WORKING: u32 = 12;
 
 /// Most CTAs that share a head of queries.
