@@ -223,7 +223,7 @@ pub fn asked<K: Family>(text: &str, request: &K::Request<'_>) -> Result<K, Strin
                 let of = |value: &str| read(&format!("{others} {key}={value}")).ok();
                 let own = of(given);
                 if own.is_none() || values().all(|value| of(value) != own) {
-                    let asked = values().last().unwrap_or(value);
+                    let asked = values().next_back().unwrap_or(value);
                     return Err(format!("{key} is `{given}`, `{asked}` was needed, as the call says"));
                 }
             }
