@@ -55,8 +55,8 @@ impl AttentionRequest {
 
     /// Numbers of CTAs that an SM has at the same time: two of short tiles, if there are more of these than SMs.
     pub(crate) fn ctas(&self, spec: &AttentionSpec, machine: &Machine) -> &'static [u32] {
-        let short = spec.tile[0] == 64 && !spec.is_latent() && self.is_one_tile(spec);
-        if short && self.tiles(spec) > machine.multiprocessors { &[1, 2] } else { &[1] }
+        // The plan refuses two of long ones.
+        if self.is_one_tile(spec) && self.tiles(spec) > machine.multiprocessors { &[1, 2] } else { &[1] }
     }
 
     /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not, and some smaller ones; and clusters that are resident at once.

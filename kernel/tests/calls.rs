@@ -172,12 +172,11 @@ fn divided_tiles_need_a_workspace() {
 /// What L2 fetches for copies of A and B: single lines, pairs for groups of rows, and for what is read once what the card's memory wants.
 #[test]
 fn tiles_fetch_single_lines() {
-    use collective::{CachePolicy, Form};
+    use collective::{CachePolicy, Form, MainloopSpec};
 
     for form in [Form::GroupedContiguous, Form::GroupedMasked] {
-        let plan = find("64x64-2x1-bf16-kk").expect("a catalogue name").plan();
         let [grouped, single] =
-            [form, Form::Single].map(|form| plan.mainloop.promotion(form, CachePolicy::Normal));
+            [form, Form::Single].map(|form| MainloopSpec::promotion(form, CachePolicy::Normal));
         assert_eq!((grouped, single), (Promotion::B256, Promotion::B128), "{form:?}");
     }
     let fetched = |gemm: &AnyGemm| {

@@ -330,7 +330,7 @@ impl MainloopSpec {
     /// How much L2 fetches per access of a tensor copy: one line. An H200 then loads small tiles 3 % faster than by two, and large
     /// ones 8 %, if rows begin inside of lines: two lines would be those of a neighbour's k-tile. What is read once, and so evicted
     /// first, an H100 loads by two lines 1 % faster, and groups of rows, which read their weights once, 2 to 5 %.
-    pub const fn promotion(&self, form: Form, cache: CachePolicy) -> Promotion {
+    pub const fn promotion(form: Form, cache: CachePolicy) -> Promotion {
         match (form, cache) {
             (Form::GroupedContiguous | Form::GroupedMasked, _) => Promotion::B256,
             (_, CachePolicy::EvictFirst) => Promotion::ByCard,
@@ -461,7 +461,7 @@ impl MainloopSpec {
                 return Err(b.misfit("B", n, k));
             }
         };
-        let promotions = [self.promotion(form, a.cache), self.promotion(form, b.cache)];
+        let promotions = [Self::promotion(form, a.cache), Self::promotion(form, b.cache)];
         Ok([a_tile.fetching(promotions[0]), b_tile.fetching(promotions[1])])
     }
 }
