@@ -70,6 +70,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("evicting", |machine| &mut machine.evicting[0]),
     ("streamed", |machine| &mut machine.streamed),
     ("together", |machine| &mut machine.together),
+    ("eight", |machine| &mut machine.eight),
     ("requesting", |machine| &mut machine.requesting),
     ("part_requests", |machine| &mut machine.part_requests[0]),
     ("part_sector_requests", |machine| &mut machine.part_requests[1]),

@@ -13,7 +13,7 @@ use crate::spec::{EpilogueKind, KernelSpec, SpecError};
 type Kind = (&'static str, &'static str);
 
 /// Kernels of one GEMM. The first one that fits a call is the usual choice.
-const SINGLE: [Kind; 23] = [
+const SINGLE: [Kind; 24] = [
     // Outputs of many tiles.
     ("128x256", "tile=128x256x64 raster=m12"),
     // C is loaded by tensor copies while its tile is multiplied.
@@ -39,6 +39,8 @@ const SINGLE: [Kind; 23] = [
     // 128 rows and a long K: weights are read once, and L2 evicts them first.
     ("64x64-2x1", "tile=64x64x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
     ("64x128-2x1", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
+    // Few tiles with a long K: eight CTAs share what they load, four of them columns that they load in turn.
+    ("64x104-stream-k-4x2", "tile=64x104x64 cluster=4x2 scheduler=stream-k raster=m"),
     // 256 rows.
     ("128x128-pingpong-2x1", "tile=128x128x64 roles=pingpong cluster=2x1"),
     // Small outputs with a long K.

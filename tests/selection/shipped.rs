@@ -48,6 +48,7 @@ const CARDS: [(&str, &str, &[&str], usize); 4] = [
             "h200_drawn.jsonl",
             "h200_few_drawn.jsonl",
             "h200_lines.jsonl",
+            "h200_eight.jsonl",
         ],
         1170,
     ),

@@ -95,7 +95,8 @@ pub struct Origin<'f> {
     /// The coordinate of the group of matrices among several: of a sequence among those of a batch, if `matrix` is a
     /// head. `None` if the map has only one.
     pub batch: Option<Value<'f, u32>>,
-    /// Which slice of the tile this CTA loads; 0 if it loads the whole tile.
+    /// Which slice of the tile this CTA loads, or whose turn it is to load the whole tile ([`OperandTile::in_turns`]); 0 if it loads the whole tile
+    /// for itself.
     pub slice: Value<'f, u32>,
     /// Multicast mask, one bit per rank of the CTAs that receive the tile; `None` for this CTA only.
     pub receivers: Option<Value<'f, u16>>,
@@ -184,13 +185,34 @@ impl TensorCopy {
     /// Starts this CTA's copies of the tile whose first element is `(mn, k)`, into a stage.
     #[track_caller]
     pub fn load<'f>(&self, f: &'f Builder, stage: Stage<'f>, origin: Origin<'f>, first: [Value<'f, u32>; 2]) {
-        f.for_caller(|| self.copy(f, Some(self.to(stage, origin)), origin, first, None));
+        f.for_caller(|| {
+            self.in_turn(f, origin, first, |origin| {
+                self.copy(f, Some(self.to(stage, origin)), origin, first, None)
+            });
+        });
     }
 
     /// Prefetches to L2 what [`load`](Self::load) copies.
     #[track_caller]
     pub fn prefetch<'f>(&self, f: &'f Builder, origin: Origin<'f>, first: [Value<'f, u32>; 2]) {
-        f.for_caller(|| self.copy(f, None, origin, first, None));
+        f.for_caller(|| self.in_turn(f, origin, first, |origin| self.copy(f, None, origin, first, None)));
+    }
+
+    /// The copies of a tile, if it is this CTA's turn to load it.
+    fn in_turn<'f>(
+        &self,
+        f: &'f Builder,
+        origin: Origin<'f>,
+        [_, k]: [Value<'f, u32>; 2],
+        copy: impl FnOnce(Origin<'f>),
+    ) {
+        let OperandTile { k: of_tile, turns, .. } = self.tile;
+        match turns {
+            1 => copy(origin),
+            _ => f.if_((k / of_tile % turns).equals(origin.slice), || {
+                copy(Origin { slice: f.constant(0), ..origin });
+            }),
+        }
     }
 
     /// The operands that the copies of all boxes share.

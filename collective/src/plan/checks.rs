@@ -1,6 +1,6 @@
 //! The rules that a plan checks before it computes anything: rows, columns, narrowed tiles, clusters, formats.
 
-use cute_rs::atom::{Major, tma};
+use cute_rs::atom::Major;
 
 use super::{
     AccumulatorType, Arrivals, EpilogueSpec, MainloopNeeds, MainloopSpec, Plan, PlanError, Producer, Roles,
@@ -132,14 +132,10 @@ impl Plan {
             Major::K => ("tile M", tile_m),
             Major::Mn => ("tile K", tile_k),
         };
-        // A tile with more rows than one copy can load takes several copies.
+        // Rows of B that CTAs cannot divide are loaded in turn, unless tiles are narrowed.
         let (b, b_elements) = match b_operand.major {
-            Major::K => {
-                let mode = b_operand.mode(tile_n, tile_k);
-                let bits = b_operand.format.bits();
-                let [_, rows] = tma::box_dims(Major::K, mode, bits, tile_n, tile_k);
-                (if rows < tile_n { "a copy's part of tile N" } else { "tile N" }, rows)
-            }
+            Major::K if mainloop.step > 0 => ("tile N", tile_n),
+            Major::K => ("tile N", 8 * m),
             Major::Mn => ("tile K", tile_k),
         };
         let clustered = m * n > 1;

@@ -124,6 +124,8 @@ pub struct OperandTile {
     pub(crate) offset: u32,
     /// Number of slices the tile is loaded in. The CTAs that share the tile load them together.
     pub(crate) slices: u32,
+    /// Number of CTAs that load the whole tile in turn, each for all of them.
+    pub(crate) turns: u32,
     /// Whether half of the tile's columns come from each half of the matrix.
     pub(crate) split: bool,
     pub(crate) cache: CachePolicy,
@@ -157,6 +159,7 @@ impl OperandTile {
                 k,
                 offset: 0,
                 slices: 1,
+                turns: 1,
                 split: false,
                 cache: CachePolicy::Normal,
                 promotion: Promotion::B256,
@@ -203,6 +206,13 @@ impl OperandTile {
     #[must_use]
     pub const fn in_slices(self, slices: u32) -> Self {
         Self { slices, ..self }
+    }
+
+    /// The same tile, which `turns` CTAs load in turn, one k-tile each, for all of them; [`Origin::slice`](crate::Origin::slice) says which
+    /// of them a CTA is. For rows that have no multiple of 8 for each CTA.
+    #[must_use]
+    pub const fn in_turns(self, turns: u32) -> Self {
+        Self { turns, ..self }
     }
 
     /// Format of the elements in memory.

@@ -1,6 +1,6 @@
 //! What mainloops and epilogues ask of a plan.
 
-use cute_rs::atom::{Major, SwizzleMode};
+use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::abi::Promotion;
 
 use super::{
@@ -431,6 +431,12 @@ impl MainloopSpec {
         Ok(())
     }
 
+    /// Rows of a copy of B if K is contiguous: a tile with more rows than one copy can load takes several.
+    const fn rows_of_copy(b: OperandSpec, n: u32, k: u32) -> u32 {
+        let [_, rows] = tma::box_dims(Major::K, b.mode(n, k), b.format.bits(), n, k);
+        rows
+    }
+
     /// A's tile and B's tile, each at offset 0 of a stage. With `split`, half of B's columns come from each
     /// half of the matrix.
     ///
@@ -447,16 +453,19 @@ impl MainloopSpec {
                 return Err(a.misfit("A", m, a_k));
             }
         };
-        // A tile that may be narrowed is loaded in parts, which the CTAs that share it load alternately.
-        let slices = match b.major {
-            Major::K if self.step > 0 => n / self.step,
-            Major::K | Major::Mn => self.cluster[0],
+        // A tile that may be narrowed is loaded in parts, which the CTAs that share it load alternately; one whose rows they cannot divide, in turn.
+        let [slices, turns] = match b.major {
+            Major::K if self.step > 0 => [n / self.step, 1],
+            Major::K if !Self::rows_of_copy(b, n, k).is_multiple_of(8 * self.cluster[0]) => {
+                [1, self.cluster[0]]
+            }
+            Major::K | Major::Mn => [self.cluster[0], 1],
         };
         if split && OperandTile::new(b.format, b.major, [n / 2, k], TileLayout::Slabs(b_mode)).is_err() {
             return Err(b.misfit("half of B", n / 2, k));
         }
         let b_tile = match OperandTile::new(b.format, b.major, [n, k], TileLayout::Slabs(b_mode)) {
-            Ok(tile) => OperandTile { slices, split, ..tile.cached(b.cache) },
+            Ok(tile) => OperandTile { slices, turns, split, ..tile.cached(b.cache) },
             Err(_) => {
                 return Err(b.misfit("B", n, k));
             }

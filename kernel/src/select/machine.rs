@@ -68,6 +68,8 @@ pub struct Machine {
     pub crowded: f64,
     /// Fraction of a load's time that its requests take, which the CTAs of a cluster share.
     pub requesting: f64,
+    /// How long operands take to arrive, and to be read, in clusters of eight over other ones.
+    pub eight: f64,
     /// Factors by which requests take longer for rows that begin inside of lines, and inside of sectors.
     pub part_requests: [f64; 2],
     /// Microseconds for each request of 128 bytes of a row that lies outside of its matrix. Such requests wait for each other, from
@@ -302,6 +304,8 @@ impl Machine {
             ingest: 168.2e3,
             crowded: 3.718e-04,
             requesting: 0.1218,
+            // Of 116 shapes (docs/evidence/lab-notes.md, "Clusters of eight").
+            eight: 0.83,
             part_requests: [4.816, 8.555],
             outside: 2.7e-05,
             copied: [66e3, 30e3, 16e3, 5e3],

@@ -42,7 +42,7 @@ const ROWS: [(u32, Roles, u32); 6] = [
 const DEPTHS: [u32; 3] = [128, 256, 512];
 
 /// CTAs per cluster, along M and N.
-const CLUSTERS: [[u32; 2]; 6] = [[1, 1], [2, 1], [1, 2], [2, 2], [4, 1], [1, 4]];
+const CLUSTERS: [[u32; 2]; 8] = [[1, 1], [2, 1], [1, 2], [2, 2], [4, 1], [1, 4], [4, 2], [2, 4]];
 
 /// With fewer stages, the latency of memory is not hidden.
 const LEAST_STAGES: u32 = 3;

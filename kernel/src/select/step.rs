@@ -69,7 +69,9 @@ impl Fixed {
             true => 2.0 * m * f64::from(plan.mainloop.atom.k()) * metadata_bits(plan) / 1024.0,
         };
         let written = (m + density * n) / 4.0;
-        let all = (read + written + metadata) * rounds * machine.shared / machine.cycles;
+        // Operands that eight CTAs share arrive while others are read.
+        let eight = if plan.cluster_size() == 8 { machine.eight } else { 1.0 };
+        let all = (read + written + metadata) * rounds * eight * machine.shared / machine.cycles;
         let shared = match plan.mainloop.is_sparse() {
             false => all,
             true => all.max(read * rounds * machine.sparse / machine.cycles),
@@ -82,8 +84,9 @@ impl Fixed {
         let instructions = if plan.mainloop.operands[1].scaled == 1 { 2.0 } else { 1.0 };
         let alone = machine.alone + machine.added * instructions * m * n / (128.0 * sharing.max(1.0));
         Self {
-            loads: [(m, 0), (n, 1)]
-                .map(|(rows, i)| rows * k * bits_of(plan)[i] / 8.0 * short_rows(plan)[i] / machine.ingest),
+            loads: [(m, 0), (n, 1)].map(|(rows, i)| {
+                rows * k * bits_of(plan)[i] / 8.0 * eight * short_rows(plan)[i] / machine.ingest
+            }),
             converting: match conversions(plan) {
                 0.0 => 0.0,
                 instructions => {

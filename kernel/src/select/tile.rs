@@ -57,13 +57,20 @@ impl Tile {
             176 => matches!(m, 128 | 192 | 256),
             _ => matches!(m, 64 | 128 | 192),
         };
-        // Four CTAs share what begins inside of lines, of which each row is two requests.
-        rows && (matches!(self.cluster, [1, 1 | 2]) || m == 128 && n == 176 && matches!(self.cluster, [2, 2]))
+        // Four CTAs share what begins inside of lines, of which each row is two requests, and few rows.
+        let four = m == 128 && n == 176 && matches!(self.cluster, [2, 2]);
+        let line = m == 128 && n <= 120 && self.is_in_line();
+        rows && (matches!(self.cluster, [1, 1 | 2]) || self.is_of_eight() || line || four)
     }
 
     /// Whether four CTAs in a line read the same rows or columns.
     const fn is_in_line(&self) -> bool {
         matches!(self.cluster, [4, 1] | [1, 4])
+    }
+
+    /// Whether eight CTAs share operands.
+    const fn is_of_eight(&self) -> bool {
+        self.cluster[0] * self.cluster[1] == 8
     }
 
     /// Whether some shape may profit from it.
@@ -86,8 +93,14 @@ impl Tile {
         if self.is_in_line() {
             return cooperative && depth <= 128 && m == 128 && n <= 192 && !little && !scaled;
         }
-        if across * along > 2 && (!cooperative || self.elements() < 128 * 128) {
+        if across * along > 2 && !cooperative {
             return false;
+        }
+        // Eight gain where one wave of tiles loads more than it multiplies.
+        match across * along {
+            8 if little || scaled || n < 64 => return false,
+            4 if self.elements() < 128 * 128 => return false,
+            _ => {}
         }
         // Weights in few bits and sparse operands take less room. The conversion of weights takes less time in deep stages.
         match depth {
@@ -106,9 +119,10 @@ pub(super) fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
     if cooperative && small {
         all.push(SchedulerSpec { raster: AlongM::RASTER, rule: Rule::OneTile });
     }
-    let rasters = if tile.elements() >= 128 * 192 { &RASTERS[..] } else { &RASTERS[..1] };
+    let rasters =
+        if tile.elements() >= 128 * 192 && !tile.is_of_eight() { &RASTERS[..] } else { &RASTERS[..1] };
     all.extend(rasters.iter().map(|&raster| SchedulerSpec { raster, rule: Rule::Persistent }));
-    if tile.is_between() && tile.fits_between() || tile.is_in_line() {
+    if tile.is_between() && !tile.is_of_eight() || tile.is_in_line() || tile.is_of_eight() && !small {
         return all.into_iter().map(|scheduler| (scheduler, true)).collect();
     }
     if tile.cluster == [1, 1] && tile.extents[0].min(tile.extents[1]) >= 128 {
