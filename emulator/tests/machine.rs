@@ -474,6 +474,40 @@ fn a_poll_of_global_memory_does_not_hold_copies_up() {
 }
 
 #[test]
+fn a_long_loop_around_polls_lets_other_ctas_run() {
+    // CTA 0 polls two words, and computes something between its looks. CTA 1 writes them.
+    let program = kernel(32, 0, [1, 1, 1], |f| {
+        let (flags, sum) = (f.param::<u64>("flags"), f.variable(0u32));
+        let at = |i: i32| Location::global(flags, 4 * i);
+        f.if_else(
+            f.special(Special::CtaX).equals(0),
+            || {
+                f.loop_(|| {
+                    let seen = [0, 1]
+                        .map(|i| f.load_ordered::<u32, 1>(LoadOrder::Relaxed(ptx::Scope::Gpu), at(i))[0]);
+                    (0..200).for_each(|i| sum.set(sum.get() * 3 + i));
+                    f.break_if((seen[0] & seen[1]).equals(1));
+                });
+                f.store_global(flags, 8, [sum.get()]);
+            },
+            || {
+                for i in [0, 1] {
+                    f.store_ordered(StoreOrder::Relaxed(ptx::Scope::Gpu), at(i), [f.constant(1u32)]);
+                }
+            },
+        );
+    });
+    for schedule in
+        [Schedule::Default, Schedule::Earliest, Schedule::Latest, Schedule::Paced, Schedule::Random]
+    {
+        let mut memory = Memory::new();
+        let flags = memory.upload(&[0; 12]);
+        let options = Options { schedule, threads: 1, fuel: 1 << 20, ..Options::default() };
+        program.launch(Grid { ctas: [2, 1, 1] }, &[flags.into()], &memory, &options).unwrap();
+    }
+}
+
+#[test]
 fn a_launch_ends_soon_after_it_is_stopped() {
     // Loops for hours, and CTAs that wait for others for ever.
     let endless = kernel(64, 0, [1, 1, 1], |f| {

@@ -189,6 +189,19 @@ fn ctas_that_share_tiles_of_parts() {
     }
 }
 
+/// Fewer heads than rows of a query, in several tiles: of rows that are no query, nothing is read that another tile's parts may still write.
+#[test]
+fn parts_of_tiles_with_fewer_heads_than_rows() {
+    for (spec, heads) in
+        [("d=64 tile=64x32 pack=8 parts=4", 5), ("d=64 tile=64x32 pack=4 parts=18 mask=causal", 3)]
+    {
+        let kernel = kernel(spec);
+        for schedule in Schedule::sweep(2) {
+            run_on(7, spec, &kernel, &of_heads(case(40, 300, 64), 1, [heads, 1]), schedule);
+        }
+    }
+}
+
 /// A sequence that is a little longer than the call says: it has wrong results, but no CTA waits for parts that nobody computes, and the
 /// workspace is as launches need it.
 #[test]

@@ -222,10 +222,11 @@ impl<'f> Kernel<'_, 'f> {
         let (of_row, lanes) = (of.of_row(self.plan.spec.head[1]), 32 / of.groups);
         let own = piece.min(pieces - 1);
         let [at, head] = self.query(unit, own / of_row);
-        let exists = piece.less_than(pieces) & at.less_than(unit.lengths[0]);
-        let at = at.min(unit.lengths[0] - 1);
+        let is_query = at.less_than(unit.lengths[0]);
+        // Rows that are none have the place of a query of the same tile: parts of other tiles may not be there yet.
+        let at = at.where_or(is_query, unit.row);
         Place {
-            exists,
+            exists: piece.less_than(pieces) & is_query,
             of: [at, head],
             line: self.rows_before(unit, head) + at.cast::<u64>(),
             column: (own % of_row * lanes + lane % lanes) * of.own,

@@ -111,6 +111,8 @@ impl Machine<'_> {
                         return Ok(Outcome::Waits);
                     }
                 }
+                // A loop around polls of what other clusters write may be long.
+                None if long && self.vain >= BETWEEN => return Ok(Outcome::Yields),
                 None if long => self.idle = 0,
                 None if polled && self.idle < IDLE_ROUNDS => {
                     self.idle += 1;
