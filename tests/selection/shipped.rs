@@ -49,6 +49,7 @@ const CARDS: [(&str, &str, &[&str], usize); 4] = [
             "h200_few_drawn.jsonl",
             "h200_lines.jsonl",
             "h200_eight.jsonl",
+            "h200_past.jsonl",
         ],
         1170,
     ),
