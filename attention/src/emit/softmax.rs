@@ -196,14 +196,18 @@ impl<'f> Softmax<'f> {
             let most = Real::max(before, across(f, largest, Real::max));
             let most =
                 if lazy { most.where_or(((most - before) * to_log2).more_than(LAZY), before) } else { most };
-            self.related(row, most, to_log2)
+            self.related(row, [before, most], to_log2)
         };
         self.rows.iter().map(each).collect()
     }
 
-    /// The weights of a row are relative to this score from now on.
-    fn related(&self, row: &Row<'f>, most: Value<'f, f32>, to_log2: Value<'f, f32>) -> Relation<'f> {
-        let before = row.most.get();
+    /// The weights of a row, which were relative to the first score, are relative to the second one from now on.
+    fn related(
+        &self,
+        row: &Row<'f>,
+        [before, most]: [Value<'f, f32>; 2],
+        to_log2: Value<'f, f32>,
+    ) -> Relation<'f> {
         row.most.set(most);
         // A row that has seen no key has weights of zero.
         let base = self.f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
@@ -220,7 +224,7 @@ impl<'f> Softmax<'f> {
     /// What was summed becomes relative to these scores. O has still to be rescaled to the same ones.
     pub(super) fn follow(&self, to_log2: Value<'f, f32>, bases: [Value<'f, f32>; 2]) -> Vec<Relation<'f>> {
         let each = |(row, base): (&Row<'f>, Value<'f, f32>)| {
-            let relation = self.related(row, base, to_log2);
+            let relation = self.related(row, [row.most.get(), base], to_log2);
             row.sum.set(row.sum.get() * relation.kept);
             relation
         };
@@ -271,10 +275,13 @@ impl<'f> Softmax<'f> {
 
     /// The statistics of all rows, before the next tile begins.
     pub(super) fn statistics(&self) -> Vec<Statistics<'f>> {
-        let exchange = self.exchange.as_ref();
-        let sums: Vec<_> = self.rows.iter().map(|row| row.sum.get()).collect();
-        let sums = exchange.map_or_else(|| sums.clone(), |with| with.added(&sums));
-        self.rows.iter().zip(sums).map(|(row, sum)| Statistics { most: row.most.get(), sum }).collect()
+        let sums = || self.rows.iter().map(|row| row.sum.get()).collect::<Vec<_>>();
+        let of_both = self.exchange.as_ref().map(|with| with.added(&sums()));
+        let of_row = |(i, row): (usize, &Row<'f>)| {
+            let most = row.most.get();
+            Statistics { most, sum: of_both.as_ref().map_or_else(|| row.sum.get(), |of_both| of_both[i]) }
+        };
+        self.rows.iter().enumerate().map(of_row).collect()
     }
 
     /// Ends a tile: divides O by the sums of weights, and stores the log-sum-exp.
