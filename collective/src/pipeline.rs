@@ -355,7 +355,7 @@ impl<'f> Position<'f> {
     pub fn run(&self, first: u32) -> StageRun<'f> {
         let reached = self.stage.get() + first;
         let stages = self.ring.plan.stages;
-        let parity = self.parity.get() ^ (reached / stages & 1);
+        let parity = self.parity.get() ^ ((reached / stages) & 1);
         StageRun {
             f: self.ring.f,
             first: self.ring.stage(reached % stages),
