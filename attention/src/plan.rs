@@ -107,6 +107,14 @@ pub struct LatentPlan {
 }
 
 impl LatentPlan {
+    /// For these tiles of weights and of V.
+    fn of(
+        (types, given): (ptx::WgmmaTypes, [OperandTile; 2]),
+        exchange: u32,
+    ) -> Result<Self, AttentionError> {
+        Ok(Self { given: ProductSpec::new(Atom::shared(types), given, 1)?, exchange })
+    }
+
     /// Bytes of the numbers of a consumer's threads.
     pub(crate) const NUMBERS: u32 = 128 * 8;
     /// Consumers.
@@ -160,8 +168,7 @@ impl AttentionPlan {
         let (cluster, shared_bytes) = ClusterPlan::placed(&spec, [operands, shared_bytes])?;
         let Tiles { q, k, v, weights, output } = tiles;
         let of_rows = consumers / sharing;
-        let given = ProductSpec::new(Atom::shared(types), [weights, v], of_rows)?;
-        let latent = latent.then_some(LatentPlan { given, exchange });
+        let latent = if latent { Some(LatentPlan::of((types, [weights, v]), exchange)?) } else { None };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
         let producer = if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread };
         Ok(Self {
