@@ -99,7 +99,7 @@ impl Attention {
             row(
                 "stages of K",
                 k.stages,
-                if latent { "blocks of keys, and of values" } else { "blocks of keys" },
+                if latent { "slabs of blocks of keys, and of values" } else { "blocks of keys" },
             ),
         ]
         .into_iter()

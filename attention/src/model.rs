@@ -1,8 +1,8 @@
 //! A prediction of a kernel's time. Its numbers were fitted to 1071 kernels at 59 problems on an H200, few of whose lengths are multiples of
 //! anything: what the first choice takes over the best of them counted first, then the differences among kernels of a problem, then the time
 //! of problems of over 100 and of less than 10 us. The first choice is within 3 % of the best at 93 of 100 of those problems; between 13 and
-//! 60 us, where short tiles make two or three rounds, predictions are up to a quarter too low. Numbers of caches, of 8 bits and of latent
-//! attention are from 200 kernels on an H100.
+//! 60 us, where short tiles make two or three rounds, predictions are up to a quarter too low. Numbers of caches and of 8 bits are from 200
+//! kernels on an H100, those of latent attention from five problems on an H200.
 
 use collective::Format;
 use kernel::Machine;
@@ -25,11 +25,10 @@ const LAZY: f64 = 1.82;
 const UNCOVERED: f64 = 0.257;
 /// The same of two consumers of 16 bits whose weights take longer: with 64 elements per head they are 15 % slower than three.
 const WEIGHED: f64 = 0.557;
-/// Cycles of the scores of latent attention over those of their arithmetic: instructions of 32 columns wait for shared memory.
-///
-/// On an H100, a pair of blocks takes as long with `lazy=on` as without: 302.4 and 297.2 us at `128x128/1x1x4096`. Parts of 33 and 66 at
-/// `1x128/1x1x32768` (88.4 and 116.9 us, when one CTA merged a tile) say the same of a pair, about 2.1 us.
-const NARROW: f64 = 1.65;
+/// Cycles of a block of latent attention over those of its products' arithmetic, and more of them if O is rescaled whenever a score is larger than
+/// all before: an H200 takes 233.1 us with `lazy=on` at `128x128/1x1x4096`, and 244.1 without.
+const LATENT: f64 = 1.49;
+const LATENT_EAGER: f64 = 155.0;
 /// Factor of both, if there are three consumers; and if there are two without registers to rescale O last.
 const THREE: f64 = 0.974;
 const RESCALED_FIRST: f64 = 1.031;
@@ -74,8 +73,8 @@ const CLUSTER: f64 = 500.0;
 /// Measured over computed cycles, and over the time to copy as many bytes.
 const MEASURED: f64 = 1.06;
 const ONLY_READ: f64 = 0.92;
-/// The latter of latent attention, which loads one pair of blocks ahead: 132.5 us for 302 MB at `32x64/1x1x8192 pages=64` on an H100.
-const LATENT_READ: f64 = 1.09;
+/// The latter of latent attention, which loads two blocks ahead: 93.6 us for 302 MB at `32x64/1x1x8192 pages=64` on an H200.
+const LATENT_READ: f64 = 0.92;
 /// How much later all is read if a part has more keys than the mean, per excess: memory serves the others faster meanwhile.
 const LONGEST: f64 = 0.185;
 /// How much later all is read if clusters do not fill the card, per SM without a CTA over all: `4x64/8x1x8192` in clusters of 3 takes 36.8 us on an
@@ -269,23 +268,19 @@ impl Attention {
         let plan = self.plan();
         let AttentionSpec { format, cache, head: [d, dv], tile: [rows, block], turns, lazy, ctas, .. } =
             plan.spec;
-        let latent = plan.latent.is_some();
         // Two CTAs of an SM are like consumers of one.
         let rows = rows * ctas;
         let scores = f64::from(rows) * f64::from(block);
         let rate = RATE * machine.tensor * 16.0 / f64::from(format.bits());
-        let of_scores = f64::from(d) * if latent { NARROW } else { 1.0 };
-        let products = 2.0 * scores * (of_scores + f64::from(dv)) / rate;
+        let products = 2.0 * scores * f64::from(d + dv) / rate;
+        let latent = plan.latent.map(|_| LATENT * products + if lazy { 0.0 } else { LATENT_EAGER });
         let bytes = format.bits() == 8;
-        // Consumers of latent attention rescale once per pair of blocks, and meet as often.
-        let of_pair = if latent { 0.5 } else { 1.0 };
-        let tight = !latent && plan.narrow.is_none() && plan.rings[1].stages == 2;
+        let tight = plan.narrow.is_none() && plan.rings[1].stages == 2;
         let of_block = match rows {
-            ..=64 if !latent => ALONE_BLOCK,
-            _ => of_pair * BLOCK + if tight { TIGHT } else { 0.0 },
+            ..=64 => ALONE_BLOCK,
+            _ => BLOCK + if tight { TIGHT } else { 0.0 },
         };
-        let rescaled = if lazy && !latent { LAZY } else { RESCALED * f64::from(dv) };
-        let rescaled = of_pair * f64::from(rows) * rescaled;
+        let rescaled = f64::from(rows) * if lazy { LAZY } else { RESCALED * f64::from(dv) };
         let weights = scores * WEIGHT[usize::from(bytes)] + rescaled;
         let uncovered = match rows {
             65..=128 if turns && weights > products && !bytes => WEIGHED,
@@ -294,12 +289,12 @@ impl Attention {
         };
         let of_consumers = match rows {
             ..=64 => 1.0,
-            65..=128 if plan.rescales_last || latent => 1.0,
+            65..=128 if plan.rescales_last => 1.0,
             65..=128 => RESCALED_FIRST,
             _ => THREE,
         };
         let both = of_consumers * (products.max(weights) + uncovered * products.min(weights));
-        let of_key = if latent { d } else { d + dv };
+        let of_key = if latent.is_some() { d } else { d + dv };
         let bytes_of_block = bytes_of(cache.unwrap_or(format), f64::from(block), of_key);
         let loading = if bytes {
             TRANSPOSED[0] + f64::from(block * dv) / TRANSPOSED[1]
@@ -308,7 +303,7 @@ impl Attention {
         } else {
             f64::from(ctas) * bytes_of_block / LOADED
         };
-        (both + of_block).max(loading)
+        latent.unwrap_or(both + of_block).max(loading)
     }
 
     /// The time of the CTA that is done last over the mean. `of_query` heads are rows of one tile; `cycles` are those of a block and of a tile.

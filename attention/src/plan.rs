@@ -30,11 +30,11 @@ pub struct AttentionPlan {
     pub cta: CtaPlan,
     /// Tiles of Q, K and V: in latent attention, a consumer's part of V.
     pub tiles: [OperandTile; 3],
-    /// The tile of weights in registers; in latent attention, in a stage of K.
+    /// The tile of weights in registers; in latent attention also in a stage of K, for the other consumer.
     pub weights: OperandTile,
     /// A consumer's part of O's tile in shared memory; `None` if O is stored directly.
     pub output: Option<OperandTile>,
-    /// The rings of Q, K and V; that of V has no stages in latent attention.
+    /// The rings of Q, K and V. In latent attention a stage of K has a slab of a block, and V has no stages.
     pub rings: [RingPlan; 3],
     /// What is loaded of K and V, if these are converted on the way.
     pub narrow: Option<NarrowPlan>,
@@ -98,23 +98,34 @@ impl ClusterPlan {
 /// every second block of keys, and exchange weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatentPlan {
-    /// Offset in a stage of K of the columns that V does not have, in bytes. A block's weights replace them when its scores are
-    /// computed.
-    pub weights: u32,
-    /// Offset in shared memory of what consumers tell each other: two numbers of each thread, the largest scores, and then as many
-    /// sums.
+    /// The product of the other consumer's weights and values: they are in the stage of the columns that V does not have, which they replace
+    /// when the block's scores are computed.
+    pub given: ProductSpec,
+    /// Offset in shared memory of what consumers tell each other: two numbers of each thread, what its weights are relative to, and then as
+    /// many sums.
     pub exchange: u32,
 }
 
 impl LatentPlan {
+    /// For these tiles of weights and of V.
+    fn of(
+        (types, given): (ptx::WgmmaTypes, [OperandTile; 2]),
+        exchange: u32,
+    ) -> Result<Self, AttentionError> {
+        Ok(Self { given: ProductSpec::new(Atom::shared(types), given, 1)?, exchange })
+    }
+
     /// Bytes of the numbers of a consumer's threads.
     pub(crate) const NUMBERS: u32 = 128 * 8;
     /// Consumers.
     const CONSUMERS: u32 = 2;
-    /// Blocks of keys in shared memory: two pairs, one of which is loaded while the other is multiplied.
-    const STAGES: u32 = 4;
+    /// Blocks of keys in shared memory: one of each consumer.
+    const BLOCKS: u32 = 2;
     /// Queries per tile, and keys per block.
-    pub(crate) const TILE: [u32; 2] = [64, 32];
+    pub(crate) const TILE: [u32; 2] = [64, 64];
+    /// Slabs of a block, which are loaded and given back one by one; and those of a consumer's columns of V. The last one has no values.
+    pub(crate) const SLABS: u32 = 9;
+    pub(crate) const OF_VALUES: u32 = 4;
 }
 
 /// Blocks of K and V as they are in memory: in another format, or, of 8-bit V, with elements of a key next to each other, where
@@ -156,14 +167,9 @@ impl AttentionPlan {
         let operands = v_ring.start + v_ring.stages * v_ring.stage_bytes;
         let (cluster, shared_bytes) = ClusterPlan::placed(&spec, [operands, shared_bytes])?;
         let Tiles { q, k, v, weights, output } = tiles;
-        let of_values = v.room().bytes * sharing;
-        let (weights, latent) = if latent {
-            (weights.at(of_values), Some(LatentPlan { weights: of_values, exchange }))
-        } else {
-            (weights, None)
-        };
+        let of_rows = consumers / sharing;
+        let latent = if latent { Some(LatentPlan::of((types, [weights, v]), exchange)?) } else { None };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
-        let on = if latent.is_some() { Atom::shared(types) } else { Atom::registers(types) };
         let producer = if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread };
         Ok(Self {
             spec,
@@ -182,8 +188,8 @@ impl AttentionPlan {
             rings: [q_ring, k_ring, v_ring],
             narrow,
             queue,
-            scores: ProductSpec::new(Atom::shared(types), [q, k], consumers / sharing)?,
-            values: ProductSpec::new(on, [weights, v], consumers / sharing)?,
+            scores: ProductSpec::new(Atom::shared(types), [q, k], of_rows)?,
+            values: ProductSpec::new(Atom::registers(types), [weights, v], of_rows)?,
             overlaps: spec.overlap && counts[0] > 1,
             latent,
             cluster,
@@ -214,6 +220,11 @@ impl AttentionPlan {
         let kept = if once { CachePolicy::EvictFirst } else { CachePolicy::Normal };
         [of_k.unwrap_or(k), of_v.unwrap_or(v)]
             .map(|tile| tile.in_slices(self.pages_of_block()).fetching(Promotion::ByCard).cached(kept))
+    }
+
+    /// Stages of K that a block takes: one, or one for each slab of latent attention.
+    pub(crate) fn stages_of_block(&self) -> u32 {
+        if self.latent.is_some() { LatentPlan::SLABS } else { 1 }
     }
 
     /// Number of pages of a block; 1 if a page has several blocks.

@@ -122,6 +122,16 @@ pub struct Stage<'f> {
     pub empty: Value<'f, u32>,
 }
 
+/// Stages that follow each other in memory, and are in the same phase: [`Position::run`].
+#[derive(Clone, Copy, Debug)]
+pub struct StageRun<'f> {
+    f: &'f Builder,
+    first: Stage<'f>,
+    /// Bytes of a stage.
+    bytes: u32,
+    parity: Value<'f, u32>,
+}
+
 /// Initialises all barriers of a GEMM except those of its queue. One thread calls it; `fence.mbarrier_init` and a
 /// CTA-wide barrier must follow.
 #[track_caller]
@@ -339,6 +349,21 @@ impl<'f> Position<'f> {
         stage
     }
 
+    /// Stages that follow each other, from stage `first` after the current one on: those of a tile that is loaded and given back in
+    /// parts. Waits for none of them, and does not advance ([`skip`](Self::skip)). The ring must not end among them.
+    #[track_caller]
+    pub fn run(&self, first: u32) -> StageRun<'f> {
+        let reached = self.stage.get() + first;
+        let stages = self.ring.plan.stages;
+        let parity = self.parity.get() ^ ((reached / stages) & 1);
+        StageRun {
+            f: self.ring.f,
+            first: self.ring.stage(reached % stages),
+            bytes: self.ring.plan.stage_bytes,
+            parity,
+        }
+    }
+
     /// The same position for a consumer that asks for its next stage before it needs it, and the current stage,
     /// which may not be full yet.
     pub(crate) fn early(&self) -> (Early<'f>, Stage<'f>) {
@@ -355,6 +380,24 @@ impl<'f> Position<'f> {
         self.parity.set(flipped.where_or(wraps, self.parity.get()));
         let zero = self.ring.f.constant(0u32);
         self.stage.set(zero.where_or(wraps, next));
+    }
+}
+
+impl<'f> StageRun<'f> {
+    /// Stage `i` of them, which the caller has waited for, or other threads for it.
+    #[track_caller]
+    pub fn stage(&self, i: u32) -> Stage<'f> {
+        let Stage { address, full, empty } = self.first;
+        let barrier = i * MBARRIER_BYTES;
+        Stage { address: address + i * self.bytes, full: full + barrier, empty: empty + barrier }
+    }
+
+    /// Waits until stage `i` of them is full. The caller owns it until it arrives on [`Stage::empty`].
+    #[track_caller]
+    pub fn acquire(&self, i: u32) -> Stage<'f> {
+        let stage = self.stage(i);
+        self.f.mbarrier_wait(stage.full, self.parity);
+        stage
     }
 }
 

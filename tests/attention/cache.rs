@@ -158,7 +158,7 @@ fn parts_of_keys() {
         ("ctas=2", "is 2, 1 with more than 64 queries per tile"),
         ("tile=64x64 ctas=2 cluster=2", "is 2, 1 with cluster"),
         ("d=256 tile=64x48 ctas=2", "a CTA has 115712 B"),
-        ("d=576x512 tile=64x32 cluster=2", "is 2, parts, or none, with d=576x512"),
+        ("d=576x512 tile=64x64 cluster=2", "is 2, parts, or none, with d=576x512"),
     ] {
         let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
         let error = refused.map(|_| ()).expect_err(text).to_string();
@@ -176,8 +176,8 @@ fn ctas_that_share_tiles_of_parts() {
         ("d=192x128 tile=128x32 parts=3", 7, 1, [2, 1]),
         ("d=256 tile=64x32 pack=2 part=64 lengths=packed order=drawn", 9, 1, [2, 1]),
         ("d=96 tile=192x32 parts=5 output=f32", 5, 1, [1, 1]),
-        ("d=576x512 tile=64x32 pack=64 parts=7", 12, 1, [64, 1]),
-        ("d=576x512 tile=64x32 pack=8 pages=32 parts=18 lazy=on", 11, 2, [8, 1]),
+        ("d=576x512 tile=64x64 pack=64 parts=7", 12, 1, [64, 1]),
+        ("d=576x512 tile=64x64 pack=8 pages=32 parts=18 lazy=on", 11, 2, [8, 1]),
     ] {
         let kernel = kernel(spec);
         let own = spec.contains("packed") || spec.contains("pages");

@@ -136,9 +136,9 @@ fn attention_assembles_without_spills_or_serialization() {
         "cache=e4m3 tile=64x128 pages=64 pack=8",
         "tile=64x176 pack=8 lazy=on",
         "tile=64x128 pages=16 pack=8 parts=16",
-        "d=576x512 tile=64x32 pack=64",
-        "d=576x512 tile=64x32 pack=64 lazy=on parts=8 pages=64 mask=causal",
-        "d=576x512 tile=64x32 mask=window softcap=on alibi=on sinks=on lengths=packed pages=16 pack=2 part=64 order=drawn output=f32",
+        "d=576x512 tile=64x64 pack=64",
+        "d=576x512 tile=64x64 pack=64 lazy=on parts=8 pages=64 mask=causal",
+        "d=576x512 tile=64x64 mask=window softcap=on alibi=on sinks=on lengths=packed pages=16 pack=2 part=64 order=drawn output=f32",
     ];
     let backward = [
         "mask=causal deterministic=on",

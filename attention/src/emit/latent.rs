@@ -1,22 +1,39 @@
 //! Latent attention: two consumers with the same queries, each with half of O's columns.
 //!
-//! Blocks of keys come in pairs, of which each consumer has one. It multiplies all queries by its block, both exchange the largest
-//! scores, and each writes its weights over those columns of its block that V does not have. Then both multiply the weights of both
-//! blocks by their columns of V. If the number of blocks is odd, the first one is alone: the second consumer sees none of its keys.
+//! Blocks of keys come in pairs, of which each consumer has one. It multiplies all queries by its block, computes the weights, and hands them
+//! to the other one in the block's stage of the columns that V does not have. Both multiply the weights of both blocks, one after the other,
+//! by their columns of V: their own weights from registers. The *first* consumer is half a pair ahead of the *second*:
+//!
+//! | the first one | the second one |
+//! |---|---|
+//! | weights of block 0 | scores of block 1 |
+//! | O += weights of block 0 | O += weights of block 0 |
+//! | | weights of block 1, meanwhile |
+//! | O += weights of block 1 | O += weights of block 1 |
+//! | scores of the next block 0 | |
+//!
+//! So one multiplies while the other computes weights, and slabs of block 0 are loaded anew while block 1 is multiplied. A consumer's weights
+//! are relative to what the other one's were relative to before, or to a larger score, which it tells it; the other one then rescales what it has.
+//! If the number of blocks is odd, the tile ends with a block of the first consumer alone.
 
-use collective::pipeline::{Position, Stage};
+use core::ops::Range;
+
+use collective::pipeline::{Position, Stage, StageRun};
 use collective::queue::QueueRole;
 use collective::skeleton;
-use collective::{Consumer, CtaPlan, StagedRows, WarpgroupMma};
+use collective::{Consumer, CtaPlan, Fragments, Packed, StagedRows, WarpgroupMma};
 use ptx::{Builder, ProxySpace, Value, Var};
 
-use super::consumer::Held;
-use super::softmax::{BOTH, Softmax};
+use super::softmax::{BOTH, Relation, Softmax};
 use super::store::{Store, slab};
 use super::{CurrentTile, Kernel, QueryTile};
 use crate::plan::LatentPlan;
 
+/// Threads of both consumers.
+const BOTH_CONSUMERS: u32 = 2 * 128;
+
 /// What a thread of a consumer and the thread of the other one that has the same two rows tell each other.
+#[derive(Clone, Copy)]
 pub(super) struct Exchange<'f> {
     f: &'f Builder,
     cta: CtaPlan,
@@ -26,36 +43,53 @@ pub(super) struct Exchange<'f> {
 }
 
 impl<'f> Exchange<'f> {
-    /// A number of each row, of both consumers together. Between two exchanges of the same kind, `0` or `1`, consumers meet once more.
-    pub(super) fn joined(
-        &self,
-        kind: u32,
-        numbers: &[Value<'f, f32>],
-        of: impl Fn(Value<'f, f32>, Value<'f, f32>) -> Value<'f, f32>,
-    ) -> Vec<Value<'f, f32>> {
-        let (f, offset) = (self.f, (kind * self.cta.consumers * LatentPlan::NUMBERS).cast_signed());
-        let &[upper, lower] = numbers else {
-            f.refuse("a thread has two rows of 64");
-            return numbers.to_vec();
-        };
-        f.store_shared(self.own, offset, [upper, lower]);
-        skeleton::meet_consumers(f, self.cta);
-        let others = f.load_shared_vector::<f32, 2>(self.other, offset);
-        numbers.iter().zip(others).map(|(&own, other)| of(own, other)).collect()
+    /// Offset of the sums, which are told after the bases.
+    fn sums(&self) -> i32 {
+        (self.cta.consumers * LatentPlan::NUMBERS).cast_signed()
+    }
+
+    /// Tells what weights are relative to.
+    fn tell(&self, bases: &[Value<'f, f32>]) {
+        self.store(0, bases);
+    }
+
+    /// What the weights of the other consumer are relative to, which it has told.
+    fn told(&self) -> [Value<'f, f32>; 2] {
+        self.f.load_shared_vector(self.other, 0)
+    }
+
+    /// The sums of both consumers. Between two of these, consumers meet once more.
+    pub(super) fn added(&self, sums: &[Value<'f, f32>]) -> Vec<Value<'f, f32>> {
+        self.store(self.sums(), sums);
+        skeleton::meet_consumers(self.f, self.cta);
+        let others = self.f.load_shared_vector::<f32, 2>(self.other, self.sums());
+        sums.iter().zip(others).map(|(&own, other)| own + other).collect()
+    }
+
+    fn store(&self, offset: i32, numbers: &[Value<'f, f32>]) {
+        match numbers {
+            &[upper, lower] => self.f.store_shared(self.own, offset, [upper, lower]),
+            _ => self.f.refuse("a thread has two rows of 64"),
+        }
     }
 }
+
 /// What a consumer multiplies with.
 struct Consuming<'a, 'f> {
     kernel: &'a Kernel<'a, 'f>,
-    plan: LatentPlan,
     consumer: Consumer<'f>,
     keys: Position<'f>,
     scores: WarpgroupMma<'f, f32>,
+    /// The products of the own weights, and of the other consumer's.
     values: WarpgroupMma<'f, f32>,
+    given: WarpgroupMma<'f, f32>,
+    /// The own weights, as operand A.
+    weights: Fragments<'f>,
     softmax: Softmax<'f>,
+    exchange: Exchange<'f>,
     /// The thread's places in a tile of weights.
-    weights: StagedRows<'f>,
-    /// Number of blocks that are not multiplied yet, with those before the tile's first one.
+    places: StagedRows<'f>,
+    /// Number of blocks whose weights are not multiplied yet.
     left: Var<'f, u32>,
 }
 
@@ -82,6 +116,8 @@ impl<'f> Kernel<'_, 'f> {
         // (QUERIES, KEYS) = (QUERIES, D) * (KEYS, D), (QUERIES, DV / 2) += (QUERIES, KEYS) * (DV / 2, KEYS)
         let [scores, values] =
             [plan.scores, plan.values].map(|of| WarpgroupMma::<f32>::new(f, of, consumer.part));
+        let given = values.joined(latent.given, consumer.part);
+        let weights = Fragments::new(f, plan.values, consumer);
         let zero = f.constant(0);
         let out = || values.fragment(consumer, [zero, self.first_column(consumer)]);
         let of_scores = scores.fragment(consumer, [zero; 2]);
@@ -96,10 +132,21 @@ impl<'f> Kernel<'_, 'f> {
         let softmax = Softmax::new(f, plan.spec.format, [&of_scores, &out()], Some(exchange));
         let store = Store::new(self, consumer, out());
         let [queries, keys, _] = self.rings.map(|ring| ring.consumer());
-        let (weights, _) = slab(&plan.weights, consumer.thread);
+        let (places, _) = slab(&plan.weights, consumer.thread);
         let left = f.variable(0u32);
-        let of =
-            Consuming { kernel: self, plan: latent, consumer, keys, scores, values, softmax, weights, left };
+        let of = Consuming {
+            kernel: self,
+            consumer,
+            keys,
+            scores,
+            values,
+            given,
+            weights,
+            softmax,
+            exchange,
+            places,
+            left,
+        };
         let (walk, share) = (self.walk(QueueRole::Reader), self.early_share(consumer));
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
@@ -121,114 +168,234 @@ impl<'f> Kernel<'_, 'f> {
     }
 }
 
+/// The slab of a block that has no values, but weights.
+const LAST: u32 = LatentPlan::SLABS - 1;
+
+/// A consumer.
+#[derive(Clone, Copy)]
+enum Which {
+    First,
+    Second,
+}
+
+impl Which {
+    /// The slabs with its columns of V.
+    const fn columns(self) -> Range<u32> {
+        let first = LatentPlan::OF_VALUES * self as u32;
+        first..first + LatentPlan::OF_VALUES
+    }
+}
+
 impl<'f> Consuming<'_, 'f> {
     /// Multiplies a tile's blocks, from the last to the first.
     fn blocks(&self, unit: QueryTile<'f>, q: Stage<'f>) {
-        let (f, left) = (self.kernel.f, &self.left);
-        let QueryTile { blocks: [begin, end], lengths: [_, keys], .. } = unit;
-        let second = self.consumer.warpgroup;
+        let f = self.kernel.f;
+        let [begin, end] = unit.blocks;
         self.softmax.begin();
         self.values.clear();
-        left.set(end);
-        f.if_(((end - begin) & 1).equals(1), || {
-            let k = self.keys.acquire();
-            self.multiply_keys([q, k]);
+        self.left.set(end - begin);
+        let is_first = self.consumer.warpgroup.equals(0);
+        f.if_else(is_first, || self.first(unit, q), || self.second(unit, q));
+    }
+
+    /// Emitted for the first consumer.
+    fn first(&self, unit: QueryTile<'f>, q: Stage<'f>) {
+        let (f, left) = (self.kernel.f, &self.left);
+        let pair = || {
+            let [own, other] = [0, 1].map(|i| self.block(i));
             f.wgmma_wait(0);
-            // The block after the last key has none that is seen.
-            let beyond = keys.div_ceil(self.kernel.plan.spec.tile[1]);
-            let is_first = second.equals(0);
-            self.weigh(unit, (end - 1).where_or(is_first, beyond), |rows| {
-                f.if_(is_first, || self.write(k, rows));
-            });
-            self.multiply_values(&[k]);
+            let relations = self.weigh(Which::First, unit, own);
+            self.hand_over(Which::Second);
+            self.softmax.rescale_kept(&relations);
+            self.multiply_own(Which::First, own);
             f.wgmma_wait(0);
-            self.consumer.release.arrive(k.empty);
-            left.set(end - 1);
-        });
-        f.if_(left.get().more_than(begin), || {
-            let held = [Held::new(f), Held::new(f)];
-            let release = || held.iter().for_each(|k| self.consumer.release.arrive(k.stage().empty));
-            let own = |[a, b]: [Stage<'f>; 2]| {
-                let address = a.address.where_or(second.equals(0), b.address);
-                Stage { address, ..a }
-            };
-            let next = || {
-                let pair = [self.keys.acquire(), self.keys.acquire()];
-                self.multiply_keys([q, own(pair)]);
-                pair
-            };
-            held.iter().zip(next()).for_each(|(held, k)| held.set(k));
-            f.wgmma_wait(0);
-            let step = || {
-                let pair = held.each_ref().map(Held::stage);
-                left.set(left.get() - 2);
-                self.weigh(unit, left.get() + 1 - second, |rows| self.write(own(pair), rows));
-                self.multiply_values(&pair);
-            };
-            f.while_(
-                || left.get().more_than(begin + 2),
-                || {
-                    step();
-                    // The scores of the next pair begin when these products end, whose stages are released in time for the pair after it.
-                    let pair = next();
+            self.give_back(own, Which::First.columns());
+            let relations = self.take_over(Which::First, unit);
+            self.softmax.rescale_kept(&relations);
+            self.multiply_given(Which::First, other);
+        };
+        let next = || {
+            self.give_back(self.block(1), Which::First.columns().chain([LAST]));
+            self.pass(2);
+        };
+        self.multiply_keys(q, self.block(0), || {});
+        f.while_(
+            || left.get().more_than(2),
+            || {
+                pair();
+                // Their slabs are given back when the products before them end.
+                self.multiply_keys(q, self.block(2), || {
                     f.wgmma_wait(1);
-                    release();
-                    held.iter().zip(pair).for_each(|(held, k)| held.set(k));
-                    f.wgmma_wait(0);
+                    next();
+                });
+            },
+        );
+        let alone = || {
+            let own = self.block(0);
+            f.wgmma_wait(0);
+            let relations = self.weigh(Which::First, unit, own);
+            skeleton::meet_consumers(f, self.kernel.plan.cta);
+            self.softmax.rescale_kept(&relations);
+            self.multiply_own(Which::First, own);
+            f.wgmma_wait(0);
+            self.give_back(own, Which::First.columns());
+            self.pass(1);
+        };
+        let last = || {
+            pair();
+            f.wgmma_wait(0);
+            next();
+        };
+        f.if_else(left.get().equals(2), last, alone);
+    }
+
+    /// Emitted for the second consumer.
+    fn second(&self, unit: QueryTile<'f>, q: Stage<'f>) {
+        let (f, left) = (self.kernel.f, &self.left);
+        let of_other = || Which::Second.columns().chain([LAST]);
+        let pair = || {
+            let [other, own] = [0, 1].map(|i| self.block(i));
+            let relations = self.take_over(Which::Second, unit);
+            let given = || self.multiply_given(Which::Second, other);
+            // The products queue behind the scores, unless O is to be rescaled.
+            let rescales = || {
+                f.wgmma_wait(0);
+                self.softmax.rescale_by(&relations);
+                given();
+            };
+            let goes_on = || {
+                given();
+                f.wgmma_wait(1);
+            };
+            // All warps go the same way.
+            let differs = self.softmax.differ(&relations).unwrap_or(f.constant(true));
+            f.if_else(f.barrier_any(self.own_barrier(Which::Second), 128, differs), rescales, goes_on);
+            let relations = self.weigh(Which::Second, unit, own);
+            self.hand_over(Which::First);
+            f.wgmma_wait(0);
+            self.give_back(other, of_other());
+            self.softmax.rescale_kept(&relations);
+            self.multiply_own(Which::Second, own);
+            f.wgmma_wait(0);
+            self.give_back(own, Which::Second.columns());
+            self.pass(2);
+        };
+        f.if_(left.get().more_than(1), || {
+            self.multiply_keys(q, self.block(1), || {});
+            f.while_(
+                || left.get().more_than(3),
+                || {
+                    pair();
+                    self.multiply_keys(q, self.block(1), || {});
                 },
             );
-            step();
+            pair();
+        });
+        f.if_(left.get().equals(1), || {
+            let other = self.block(0);
+            skeleton::meet_consumers(f, self.kernel.plan.cta);
+            let relations = self.follow(unit);
+            self.softmax.rescale_kept(&relations);
+            self.multiply_given(Which::Second, other);
             f.wgmma_wait(0);
-            release();
+            self.give_back(other, of_other());
+            self.pass(1);
         });
     }
 
-    /// Starts the scores of a block.
-    fn multiply_keys(&self, stages: [Stage<'f>; 2]) {
+    /// Block `i` after those that are multiplied.
+    fn block(&self, i: u32) -> StageRun<'f> {
+        self.keys.run(i * LatentPlan::SLABS)
+    }
+
+    /// So many blocks are multiplied.
+    fn pass(&self, blocks: u32) {
+        self.keys.skip(self.kernel.f.constant(blocks * LatentPlan::SLABS));
+        self.left.set(self.left.get() - blocks);
+    }
+
+    /// Starts the scores of a block, slab by slab. What is emitted `between` comes after the first one.
+    fn multiply_keys(&self, q: Stage<'f>, k: StageRun<'f>, between: impl FnOnce()) {
         let f = self.kernel.f;
-        let operands = self.scores.find_in(stages);
-        f.wgmma_fence();
-        operands.issue(false);
+        let steps = self.scores.spec().steps() / LatentPlan::SLABS;
+        let operands = self.scores.find_in([q, k.stage(0)]);
+        let multiply = |slab: u32| {
+            k.acquire(slab);
+            f.wgmma_fence();
+            operands.clone().part(slab * steps..(slab + 1) * steps).issue(slab > 0);
+        };
+        multiply(0);
+        f.wgmma_commit();
+        between();
+        (1..LatentPlan::SLABS).for_each(multiply);
         f.wgmma_commit();
     }
 
-    /// The scores of a block become weights, which `write` writes to shared memory, and O is rescaled. Products with the weights of
-    /// both consumers may begin.
-    fn weigh(
-        &self,
-        unit: QueryTile<'f>,
-        block: Value<'f, u32>,
-        write: impl FnOnce([&[collective::Packed<'f>]; 2]),
-    ) {
+    /// The scores of a consumer's block become weights, which are written to shared memory for the other one. Returns what they are relative to,
+    /// to which O is to be rescaled.
+    fn weigh(&self, which: Which, unit: QueryTile<'f>, own: StageRun<'f>) -> Vec<Relation<'f>> {
         let (f, kernel, softmax) = (self.kernel.f, self.kernel, &self.softmax);
+        let block = unit.blocks[0] + self.left.get() - (1 + which as u32);
         softmax.score_any(kernel, unit, block);
         let [to_log2, _] = kernel.to_exponents(&unit);
         let relations = softmax.relate(to_log2, kernel.plan.spec.lazy);
         softmax.weigh(&relations, BOTH);
-        if let [upper, lower] = &softmax.packed(kernel.plan.spec.format)[..] {
-            write([upper, lower]);
-        }
+        self.weights.pack(self.scores.accumulators());
+        let steps = self.weights.steps(0);
+        let pairs = |row: usize| -> Vec<Packed<'f>> {
+            steps.iter().flat_map(|of| [of[row], of[row + 2]]).map(|word| Packed::Word(word.get())).collect()
+        };
+        // All warps have read the columns that the weights replace.
+        f.barrier_sync(self.own_barrier(which), 128);
+        self.places.fill(f, own.stage(LAST).address, [&pairs(0), &pairs(1)]);
+        self.exchange.tell(&softmax.bases());
         f.fence_proxy_async(ProxySpace::Shared);
-        softmax.rescale_kept(&relations);
-        skeleton::meet_consumers(f, kernel.plan.cta);
+        relations
     }
 
-    /// Writes weights into the stage of their block.
-    fn write(&self, k: Stage<'f>, rows: [&[collective::Packed<'f>]; 2]) {
-        self.weights.fill(self.kernel.f, k.address + self.plan.weights, rows);
+    /// Says to the other consumer that there are weights for it.
+    fn hand_over(&self, to: Which) {
+        self.kernel.f.barrier_arrive(self.barrier(to), BOTH_CONSUMERS);
     }
 
-    /// Starts the products of the weights of blocks with the consumer's columns of their values, which are in the same stages.
-    fn multiply_values(&self, blocks: &[Stage<'f>]) {
+    /// Waits until the other consumer has weights for this one. Returns what they are relative to, to which O is to be rescaled.
+    fn take_over(&self, as_which: Which, unit: QueryTile<'f>) -> Vec<Relation<'f>> {
+        self.kernel.f.barrier_sync(self.barrier(as_which), BOTH_CONSUMERS);
+        self.follow(unit)
+    }
+
+    /// The same when it has told.
+    fn follow(&self, unit: QueryTile<'f>) -> Vec<Relation<'f>> {
+        let [to_log2, _] = self.kernel.to_exponents(&unit);
+        self.softmax.follow(to_log2, self.exchange.told())
+    }
+
+    /// The named barrier of a consumer's threads alone.
+    fn own_barrier(&self, of: Which) -> Value<'f, u32> {
+        CtaPlan::consumer_barrier(self.kernel.f.constant(of as u32))
+    }
+
+    /// The named barrier at which a consumer waits for weights.
+    fn barrier(&self, of: Which) -> u32 {
+        self.kernel.plan.cta.own_barriers().start + 1 + of as u32
+    }
+
+    /// Starts the product of the own weights with the consumer's columns of their values.
+    fn multiply_own(&self, which: Which, own: StageRun<'f>) {
+        self.values.multiply_registers(&self.weights, own.stage(which.columns().start), true);
+    }
+
+    /// The same of the weights of the other consumer.
+    fn multiply_given(&self, which: Which, other: StageRun<'f>) {
         let f = self.kernel.f;
-        let [_, _, v] = self.kernel.plan.tiles;
-        let columns = self.consumer.warpgroup * v.room().bytes;
-        let operands: Vec<_> = blocks
-            .iter()
-            .map(|&k| self.values.find_in([k, Stage { address: k.address + columns, ..k }]))
-            .collect();
+        let operands = self.given.find_in([other.stage(LAST), other.stage(which.columns().start)]);
         f.wgmma_fence();
-        operands.iter().for_each(|operands| operands.issue(true));
+        operands.issue(true);
         f.wgmma_commit();
+    }
+
+    /// Gives slabs of a block back, which no consumer reads any more.
+    fn give_back(&self, of: StageRun<'f>, slabs: impl Iterator<Item = u32>) {
+        slabs.for_each(|slab| self.consumer.release.arrive(of.stage(slab).empty));
     }
 }

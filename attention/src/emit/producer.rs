@@ -38,18 +38,22 @@ impl<'f> Kernel<'_, 'f> {
             ((map, head), [row + first, sequence])
         };
         let load = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
-            let ring = if i == 1 { k } else { v };
+            let (ring, stages) = if i == 1 { (k, plan.stages_of_block()) } else { (v, 1) };
+            // What is copied into stage `part` of a block.
+            let copy = |part: u32| if stages > 1 { copies[i].slab(part) } else { copies[i] };
             match self.pages() {
                 Some(pages) => {
                     let sequence = [tile.batch, tile.lengths[1]];
-                    pages.produce(&ring, bytes[i], sequence, block, |stage, page| {
+                    pages.produce((&ring, stages), bytes[i], sequence, block, |(stage, part), page| {
                         let head = self.head_of_keys(&tile);
-                        page.load(f, &copies[i], stage, (self.map_of(i, page.has_keys()), head));
+                        page.load(f, &copy(part), stage, (self.map_of(i, page.has_keys()), head));
                     });
                 }
                 None => {
                     let (source, place) = of_keys(i, tile, block);
-                    ring.produce(bytes[i], |stage| copies[i].load_head(f, stage, source, place));
+                    for part in 0..stages {
+                        ring.produce(bytes[i], |stage| copy(part).load_head(f, stage, source, place));
+                    }
                 }
             }
         };

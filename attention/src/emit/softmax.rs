@@ -3,7 +3,7 @@
 use core::f32::consts::{LN_2, LOG2_E};
 use core::ops::Range;
 
-use collective::{Accuracy, Consumer, Fast, Format, Fragment, Packed, Real};
+use collective::{Accuracy, Consumer, Fast, Format, Fragment, Real};
 use ptx::inst::{AluOp, ApproxOp, Vote};
 use ptx::{Builder, Value, Var};
 
@@ -189,27 +189,46 @@ impl<'f> Softmax<'f> {
     /// If it is lazy, weights stay relative to an older largest score while they are at most 2^8.
     pub(super) fn relate(&self, to_log2: Value<'f, f32>, lazy: bool) -> Vec<Relation<'f>> {
         let f = self.f;
-        let largest = |row: &Row<'f>| {
+        let each = |row: &Row<'f>| {
             let largest = row.scores.iter().map(|(_, score)| score.get()).reduce(Real::max);
-            largest.unwrap_or(f.constant(f32::NEG_INFINITY))
-        };
-        let exchange = self.exchange.as_ref();
-        let of_both = exchange
-            .map(|with| with.joined(0, &self.rows.iter().map(largest).collect::<Vec<_>>(), Real::max));
-        let each = |(i, row): (usize, &Row<'f>)| {
-            let largest = of_both.as_ref().map_or_else(|| largest(row), |of_both| of_both[i]);
+            let largest = largest.unwrap_or(f.constant(f32::NEG_INFINITY));
             let before = row.most.get();
             let most = Real::max(before, across(f, largest, Real::max));
             let most =
                 if lazy { most.where_or(((most - before) * to_log2).more_than(LAZY), before) } else { most };
-            row.most.set(most);
-            // A row that has seen no key has weights of zero.
-            let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
-            // Exactly 1 if the largest score is the same.
-            let kept = exp2((before - base) * to_log2);
-            Relation { to_log2, less: self.shifted(base * to_log2, 1.0), kept }
+            self.related(row, [before, most], to_log2)
         };
-        self.rows.iter().enumerate().map(each).collect()
+        self.rows.iter().map(each).collect()
+    }
+
+    /// The weights of a row, which were relative to the first score, are relative to the second one from now on.
+    fn related(
+        &self,
+        row: &Row<'f>,
+        [before, most]: [Value<'f, f32>; 2],
+        to_log2: Value<'f, f32>,
+    ) -> Relation<'f> {
+        row.most.set(most);
+        // A row that has seen no key has weights of zero.
+        let base = self.f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
+        // Exactly 1 if the largest score is the same.
+        let kept = exp2((before - base) * to_log2);
+        Relation { to_log2, less: self.shifted(base * to_log2, 1.0), kept }
+    }
+
+    /// What the weights of each row are relative to.
+    pub(super) fn bases(&self) -> Vec<Value<'f, f32>> {
+        self.rows.iter().map(|row| row.most.get()).collect()
+    }
+
+    /// What was summed becomes relative to these scores. O has still to be rescaled to the same ones.
+    pub(super) fn follow(&self, to_log2: Value<'f, f32>, bases: [Value<'f, f32>; 2]) -> Vec<Relation<'f>> {
+        let each = |(row, base): (&Row<'f>, Value<'f, f32>)| {
+            let relation = self.related(row, [row.most.get(), base], to_log2);
+            row.sum.set(row.sum.get() * relation.kept);
+            relation
+        };
+        self.rows.iter().zip(bases).map(each).collect()
     }
 
     /// Replaces the scores of these rows by weights.
@@ -230,12 +249,6 @@ impl<'f> Softmax<'f> {
         settle(self.rows.iter().take(1).map(|row| row.sum.get()));
     }
 
-    /// The weights, rounded, two neighbours at a time, by row.
-    pub(super) fn packed(&self, format: Format) -> Vec<Vec<Packed<'f>>> {
-        let pair = |pair: &[(u32, Var<'f, f32>)]| format.pack(self.f, [pair[0].1.get(), pair[1].1.get()]);
-        self.rows.iter().map(|row| row.scores.chunks_exact(2).map(pair).collect()).collect()
-    }
-
     /// Multiplies the elements of O by the factors of their rows.
     pub(super) fn rescale(&self, factors: &[Value<'f, f32>]) {
         for (row, &factor) in self.rows.iter().zip(factors) {
@@ -245,20 +258,25 @@ impl<'f> Softmax<'f> {
 
     /// The same by what is kept of older sums, if one of a warp's factors is not 1.
     pub(super) fn rescale_kept(&self, relations: &[Relation<'f>]) {
-        let differs = relations.iter().map(|of| of.kept.differs_from(1.0)).reduce(|a, b| a | b);
-        if let Some(differs) = differs {
-            let kept: Vec<_> = relations.iter().map(|of| of.kept).collect();
-            self.f.if_(self.f.vote(Vote::Any, differs), || self.rescale(&kept));
+        if let Some(differs) = self.differ(relations) {
+            self.f.if_(self.f.vote(Vote::Any, differs), || self.rescale_by(relations));
         }
+    }
+
+    /// Whether O of one of the thread's rows is to be rescaled.
+    pub(super) fn differ(&self, relations: &[Relation<'f>]) -> Option<Value<'f, bool>> {
+        relations.iter().map(|of| of.kept.differs_from(1.0)).reduce(|a, b| a | b)
+    }
+
+    /// Multiplies the elements of O by what is kept of older sums.
+    pub(super) fn rescale_by(&self, relations: &[Relation<'f>]) {
+        self.rescale(&relations.iter().map(|of| of.kept).collect::<Vec<_>>());
     }
 
     /// The statistics of all rows, before the next tile begins.
     pub(super) fn statistics(&self) -> Vec<Statistics<'f>> {
-        let exchange = self.exchange.as_ref();
-        let sums = |with: &Exchange<'f>| {
-            with.joined(1, &self.rows.iter().map(|row| row.sum.get()).collect::<Vec<_>>(), |a, b| a + b)
-        };
-        let of_both = exchange.map(sums);
+        let sums = || self.rows.iter().map(|row| row.sum.get()).collect::<Vec<_>>();
+        let of_both = self.exchange.as_ref().map(|with| with.added(&sums()));
         let of_row = |(i, row): (usize, &Row<'f>)| {
             let most = row.most.get();
             Statistics { most, sum: of_both.as_ref().map_or_else(|| row.sum.get(), |of_both| of_both[i]) }

@@ -168,12 +168,12 @@ impl LatentPlan {
             return Some(("the number of queries per tile", rows, "64 with d=576x512"));
         }
         if keys != Self::TILE[1] {
-            return Some(("the number of keys per block", keys, "32 with d=576x512"));
+            return Some(("the number of keys per block", keys, "64 with d=576x512"));
         }
         if let Some(stages) = stages
-            && stages != Self::STAGES
+            && stages != Self::BLOCKS
         {
-            return Some(("stages", stages, "4 or auto with d=576x512"));
+            return Some(("stages", stages, "2 or auto with d=576x512"));
         }
         if overlap {
             return Some(("overlap", 1, "off with d=576x512, since shared memory has one tile of queries,"));

@@ -1,6 +1,6 @@
 //! The rings of a kernel: how many blocks of Q, K and V shared memory holds.
 
-use collective::{Arrivals, Format, OperandTile, QueuePlan, RingPlan, TileLayout};
+use collective::{Arrivals, Format, OperandTile, QueuePlan, RingPlan, StageSlot, TileLayout};
 use cute_rs::atom::Major;
 
 use super::{AttentionPlan, LatentPlan, NarrowPlan, Tiles, of_bytes, refused};
@@ -45,6 +45,8 @@ pub(super) struct Rings<'s> {
     k: RingPlan,
     v: RingPlan,
     narrow: Option<[RingPlan; 2]>,
+    /// Stages of K that a block takes.
+    slabs: u32,
     /// Entries of the queue of tiles.
     entries: u32,
     /// Bytes of what consumers of latent attention tell each other.
@@ -74,12 +76,14 @@ impl<'s> Rings<'s> {
         let entries = if matches!(spec.order, Order::Drawn) { QueuePlan::ENTRIES } else { 0 };
         let (_, of_queue) = QueuePlan::placed(entries, 0);
         let exchanged = if latent { 2 * consumers * LatentPlan::NUMBERS } else { 0 };
+        let (slabs, of_block) = (if latent { LatentPlan::SLABS } else { 1 }, tiles.k.room());
         Self {
             spec,
             q: RingPlan::of(&[tiles.q.room()]),
-            k: RingPlan::of(&[tiles.k.room()]),
+            k: RingPlan::of(&[StageSlot { bytes: of_block.bytes / slabs, ..of_block }]),
             v: if latent { RingPlan::of(&[]) } else { RingPlan::of(&[tiles.v.room()]) },
             narrow: narrow.map(|narrow| narrow.rings),
+            slabs,
             entries,
             exchanged,
             have: AttentionPlan::TARGET.limits().shared_bytes_of(spec.ctas) - of_queue - exchanged,
@@ -88,12 +92,12 @@ impl<'s> Rings<'s> {
 
     /// Bytes of a block of K and of V.
     fn each(&self) -> u32 {
-        self.k.need(1) + self.v.need(1)
+        self.k.need(self.slabs) + self.v.need(1)
     }
 
     /// Bytes of a block of K and of V without mbarriers.
     fn block_bytes(&self) -> u32 {
-        self.k.stage_bytes + self.v.stage_bytes
+        self.slabs * self.k.stage_bytes + self.v.stage_bytes
     }
 
     /// Whether blocks are small, and those of 64 queries, or of one with the heads that share keys, and of parts of keys, or of CTAs that share an SM.
@@ -116,7 +120,7 @@ impl<'s> Rings<'s> {
             Some(stages) => stages,
             // Converted blocks are multiplied at once; those that are loaded hide the latency.
             None if self.narrow.is_some() => 2,
-            None if self.spec.is_latent() => LatentPlan::STAGES,
+            None if self.spec.is_latent() => LatentPlan::BLOCKS,
             None if self.reads_once() => {
                 (IN_FLIGHT / self.spec.ctas).div_ceil(self.block_bytes()).clamp(2, MOST_STAGES)
             }
@@ -154,8 +158,11 @@ impl<'s> Rings<'s> {
         // One block of K more, if that fits: it is needed before the values of the block before it.
         let need = self.q.need(queries) + stages * each + in_flight * one + self.k.need(1);
         let more = spec.stages.is_none() && spec.cache.is_none() && !self.reads_once() && need <= have;
-        let k_stages = if more { stages + 1 } else { stages };
-        let v_stages = if spec.is_latent() { 0 } else { stages };
+        let [k_stages, v_stages] = match (spec.is_latent(), more) {
+            (true, _) => [stages * self.slabs, 0],
+            (false, true) => [stages + 1, stages],
+            (false, false) => [stages; 2],
+        };
         [queries, k_stages, v_stages, if bytes { 0 } else { in_flight }, in_flight]
     }
 
@@ -167,9 +174,11 @@ impl<'s> Rings<'s> {
             if self.spec.cache.is_some() { CONVERTERS } else { 1 },
             if self.narrow.is_some() { CONVERTERS } else { 1 },
         ];
+        // Of a slab of latent attention, one consumer knows when both have read it.
+        let of_keys = if self.spec.is_latent() { Arrivals::Warpgroup.count() } else { arrivals };
         let rings = [
             self.q.arrivals(1, arrivals),
-            self.k.arrivals(filling[0], arrivals),
+            self.k.arrivals(filling[0], of_keys),
             self.v.arrivals(filling[1], arrivals),
             narrow[0].arrivals(1, CONVERTERS),
             narrow[1].arrivals(1, CONVERTERS),

@@ -151,25 +151,26 @@ impl<'f> DevicePages<'f> {
         sequence.builder().load_global::<u32>(self.lengths + sequence.mul_wide(4u32), 0).min(most)
     }
 
-    /// Fills the next stage of a ring with a block of a sequence, which has this number of keys: `load` is emitted for each page. The first
-    /// pages are looked up before there is room for them.
+    /// Fills the next `stages` stages of a ring with a block of a sequence, which has this number of keys: `load` is emitted for each page of
+    /// each stage, with the number of the stage. The first pages are looked up before there is room for them.
     #[track_caller]
     pub fn produce(
         &self,
-        ring: &Position<'f>,
+        (ring, stages): (&Position<'f>, u32),
         bytes: Value<'f, u32>,
         sequence: [Value<'f, u32>; 2],
         block: Value<'f, u32>,
-        load: impl Fn(Stage<'f>, Page<'f>),
+        load: impl Fn((Stage<'f>, u32), Page<'f>),
     ) {
         let groups = Pages::per_block(self.page, self.block).div_ceil(self.together);
-        let mut looked_up = Some(self.group(sequence, block, 0));
-        ring.produce(bytes, |stage| {
-            let group = |i| looked_up.take().unwrap_or_else(|| self.group(sequence, block, i));
-            for page in (0..groups).flat_map(group) {
-                load(stage, page);
-            }
-        });
+        let first = self.group(sequence, block, 0);
+        for i in 0..stages {
+            ring.produce(bytes, |stage| {
+                first.iter().for_each(|&page| load((stage, i), page));
+                let others = (1..groups).flat_map(|group| self.group(sequence, block, group));
+                others.for_each(|page| load((stage, i), page));
+            });
+        }
     }
 
     /// Pages of a block that are looked up together.

@@ -85,7 +85,12 @@ impl<'f> Fragments<'f> {
 
     /// The four registers of a block and a step along K; `None` if the indices are out of range.
     pub fn get(&self, block: u32, step: u32) -> Option<[Var<'f, u32>; 4]> {
-        self.registers.get(block as usize)?.get(step as usize).copied()
+        self.steps(block).get(step as usize).copied()
+    }
+
+    /// The registers of a block, by step along K; none if the index is out of range.
+    pub fn steps(&self, block: u32) -> &[[Var<'f, u32>; 4]] {
+        self.registers.get(block as usize).map_or(&[], Vec::as_slice)
     }
 
     /// Rounds the accumulators of another product, by block, to elements of A in 16 bits, or in an 8-bit float format. Accumulators of

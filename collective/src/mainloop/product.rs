@@ -139,6 +139,19 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
         })
     }
 
+    /// A product whose sums are added to those of this one: of another A by another B, with as many columns.
+    #[track_caller]
+    pub fn joined(&self, product: ProductSpec, part: Value<'f, u32>) -> Self {
+        let own = Self::new(self.f, product, part);
+        if own.spec.tile[..2] != self.spec.tile[..2] {
+            let ([rows, columns, _], [m, n, _]) = (own.spec.tile, self.spec.tile);
+            self.f.refuse(&format!(
+                "a product of {rows} x {columns} is added to one of {m} x {n}: the same extents were needed"
+            ));
+        }
+        Self { accumulators: self.accumulators.clone(), ..own }
+    }
+
     /// The same operands with accumulators for the first columns of the tile only: as many as the tile of
     /// `spec` has.
     pub(super) fn narrowed(&self, spec: ProductShape) -> Self {
@@ -283,8 +296,9 @@ impl<'f, T: AccumulatorElement> MmaOperands<'_, 'f, T> {
         Self { width, ..self }
     }
 
-    /// Only these instructions along K.
-    pub(super) fn part(self, steps: Range<u32>) -> Self {
+    /// Only these instructions along K. The first of them overwrites the old accumulators unless they are added.
+    #[must_use]
+    pub fn part(self, steps: Range<u32>) -> Self {
         Self { steps, ..self }
     }
 

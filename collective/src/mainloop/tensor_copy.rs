@@ -154,6 +154,8 @@ pub(crate) fn tensor_load<'f>(
 pub struct TensorCopy {
     tiles: TmaTiles,
     tile: OperandTile,
+    /// The only slab that is copied, if it is not all.
+    only: Option<u32>,
 }
 
 impl TensorCopy {
@@ -162,7 +164,14 @@ impl TensorCopy {
         let OperandTile { format, major, swizzle, mn, k, slices, .. } = tile;
         let tiles = TmaTiles::new(major, swizzle, format.bits(), mn, k);
         let tiles = tiles.and_then(|tiles| tiles.sliced(slices)).expect("a tile is checked when it is made");
-        Self { tiles, tile }
+        Self { tiles, tile, only: None }
+    }
+
+    /// The copy of slab `i` of its tile alone, to the beginning of a stage: the other slabs have stages of their own. Nothing is copied of a
+    /// tile with fewer slabs.
+    #[must_use]
+    pub const fn slab(self, i: u32) -> Self {
+        Self { only: Some(i), ..self }
     }
 
     /// The contiguous direction of its tile.
@@ -236,11 +245,13 @@ impl TensorCopy {
         let tile = boxes.slice(first, slice);
         let load = load.map(|load| TensorLoad { dst: load.dst + slice * self.tiles.slice_bytes(), ..load });
         let of_box = |i| tile.as_ref().ok().and_then(|&tile| boxes.copy(tile, i).ok());
-        for (i, place) in (0..).zip(boxes.boxes()) {
+        let copied = |(i, _): &(u32, _)| self.only.is_none_or(|only| only == *i);
+        for (i, place) in (0..).zip(boxes.boxes()).filter(copied) {
             let Some([mut inner, mut outer]): Option<[_; 2]> = of_box(i) else {
                 return f.refuse("a coordinate has two components, and so has a box");
             };
-            let load = load.map(|load| TensorLoad { dst: load.dst + place.offset_bytes, ..load });
+            let offset = if self.only.is_some() { 0 } else { place.offset_bytes };
+            let load = load.map(|load| TensorLoad { dst: load.dst + offset, ..load });
             let half = self.half(i, slice);
             if let Some(half) = half {
                 let along = if self.tile.major == Major::K { &mut outer } else { &mut inner };

@@ -44,7 +44,7 @@ const ATTENTION: [(&str, &[&str]); 8] = [
     ("d=64 tile=64x64 stages=1 store=direct", FULL),
     ("d=64 tile=64x32 stages=2 pages=16 pack=2 parts=2", PAGES),
     ("d=64 tile=64x32 stages=2 pack=2 cluster=2", CLUSTER),
-    ("d=576x512 tile=64x32 pack=16 mask=causal", LATENT),
+    ("d=576x512 tile=64x64 pack=16 mask=causal", LATENT),
 ];
 const FULL: &[&str] = &[
     "1x2/1x70x50 d=64",

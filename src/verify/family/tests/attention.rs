@@ -29,7 +29,7 @@ fn every_element_of_a_request_is_expected() {
         ("2x4/2x3x70 d=64 pages=64", "pages=64 pack=2 parts=2", 2 * 3),
         ("2x4/2x9x14 d=64 cache=e4m3", "cache=e4m3", 2 * 9),
         ("2x2x9x14 d=64 format=e4m3", "format=e4m3 output=bf16 store=direct", 2 * 9),
-        ("2x8/1x1x40 d=576x512", "d=576x512 tile=64x32 pack=8", 2),
+        ("2x8/1x1x40 d=576x512", "d=576x512 tile=64x64 pack=8", 2),
     ] {
         let spec = if spec.contains("d=") { spec.to_owned() } else { format!("d=64 tile=64x64 {spec}") };
         let (kernel, request) = (kernel(&spec), request(text));
@@ -99,7 +99,7 @@ fn numbers_are_those_of_the_plan() {
     for (spec, names, want) in [
         ("d=64 tile=64x64 stages=1", &stages[..], &[1, 2, 1, 1][..]),
         ("d=64 tile=128x64 stages=3", &stages, &[2, 2, 3, 3]),
-        ("d=576x512 tile=64x32 pack=64", &stages[..3], &[2, 1, 4]),
+        ("d=576x512 tile=64x64 pack=64", &stages[..3], &[2, 1, 18]),
     ] {
         let numbers = kernel(spec).numbers();
         let (rings, registers) = numbers.split_at(names.len());
