@@ -196,7 +196,7 @@ impl TensorCopy {
     pub fn load<'f>(&self, f: &'f Builder, stage: Stage<'f>, origin: Origin<'f>, first: [Value<'f, u32>; 2]) {
         f.for_caller(|| {
             self.in_turn(f, origin, first, |origin| {
-                self.copy(f, Some(self.to(stage, origin)), origin, first, None)
+                self.copy(f, Some(self.to(stage, origin)), origin, first, None);
             });
         });
     }
