@@ -20,7 +20,8 @@
 //! multiples of 64, and shapes that were slow) and `h200_few.jsonl` (few rows of large weights), whose kernels are of more kinds than the model ranks first, after rests of 12 ms. `h200_last.jsonl` (seed 1205177) and
 //! `h200_few_last.jsonl`, with few rows of large weights, come with the library too, and so do `h200_ahead.jsonl` (seed 88022) and `h200_few_ahead.jsonl`, with other rows of such weights,
 //! `h200_drawn.jsonl` (seed 91341), `h200_few_drawn.jsonl`, and `h200_lines.jsonl`, of shapes whose rows begin inside of lines or that are just too many for a tile, and of near ones.
-//! `h200_fresh.jsonl` (seeds 73519 and 91511), the draws on the front page, have shapes that were in no record when they were measured. `h200_formats.jsonl` has the first shapes of seed 91341 in other formats and with fused epilogues, and the shapes of `h200_few_drawn.jsonl` with
+//! `h200_past.jsonl` (seeds 73519 and 91511) and `h200_eight.jsonl` (seeds 60119, 70411 and 88123, and shapes that were slow, with clusters of eight) too.
+//! `h200_fresh.jsonl` (seed 40127), the draw on the front page, has shapes that were in no record when they were measured. `h200_formats.jsonl` has the first shapes of seed 91341 in other formats and with fused epilogues, and the shapes of `h200_few_drawn.jsonl` with
 //! weights in few bits, `h200_sparse.jsonl` five with a sparse A. `scaled_h200_streams.jsonl` and `scaled_h200_graphs.jsonl` (seed 20261304, and DeepGEMM's shapes), `scaled_h200_kept.jsonl` (seed 20261302) and
 //! `scaled_h200_varied.jsonl` (seed 904513) come with the library too, and `scaled_h200_last.jsonl` (seed 1205178) and `scaled_h200_fresh.jsonl`, measured beside DeepGEMM, do not. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
@@ -338,7 +339,7 @@ fn the_choice_on_an_h100_is_near_the_best() {
     }
 }
 
-/// The same on an H200, of the draws on the front page.
+/// The same on an H200, of the draw on the front page.
 #[test]
 fn the_choice_on_an_h200_is_near_the_best() {
     for (name, types, part, cost) in

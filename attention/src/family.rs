@@ -173,7 +173,6 @@ impl Attention {
             let all = [128, 192, 176, 160, 144, 112, 96, 80, 64, 48].into_iter();
             all.filter(move |&keys| keys <= most_keys).map(move |keys| [rows, keys])
         });
-        let tiles = tiles.chain(spec.is_latent().then_some(LatentPlan::TILE));
         let time = |kernel: &Self| kernel.predict(request, machine);
         if request.fixed {
             if !request.workspace {

@@ -93,7 +93,7 @@ pub struct Pingpong<Consumers = U2, Shape = Cluster<U1, U1>, Stages = AsManyAsFi
 pub struct Unspecialised<Warpgroups, Stages = AsManyAsFit>(PhantomData<(Warpgroups, Stages)>);
 
 /// A cluster of `M x N` CTAs that compute neighbouring tiles and share their operands. Each CTA loads a slice
-/// of a tile and multicasts it to the CTAs of its row (A) or column (B).
+/// of a tile, or the whole one in turn, and multicasts it to the CTAs of its row (A) or column (B).
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster<M, N>(PhantomData<(M, N)>);
 

@@ -217,7 +217,7 @@ impl TensorCopy {
     ) {
         let OperandTile { k: of_tile, turns, .. } = self.tile;
         match turns {
-            1 => copy(origin),
+            ..=1 => copy(origin),
             _ => f.if_((k / of_tile % turns).equals(origin.slice), || {
                 copy(Origin { slice: f.constant(0), ..origin });
             }),

@@ -23,8 +23,8 @@ use crate::stage::{self, AnyTile, Loading, OperandMap, OperandTiles};
 /// One thread of the producer warpgroup copies an A tile `(M, K)` and a B tile `(N, K)` into each stage.
 /// Every consumer warpgroup multiplies its rows of A by all of B: `M / consumers x N x K` per stage. It keeps
 /// one stage's instructions in flight while it waits for the next, and then releases the older stage. In a
-/// cluster, each CTA copies a slice of its tiles and multicasts it to the CTAs of its row (A) or its column
-/// (B).
+/// cluster, each CTA copies a slice of its tiles, or a whole B in turn if it has no slices of 8 rows, and multicasts it to the CTAs of its
+/// row (A) or its column (B).
 #[derive(Clone, Copy, Debug)]
 pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 

@@ -119,7 +119,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the cluster. Each CTA of a row loads a slice of A, each CTA of a column a slice of B.
+    /// Checks the cluster. Each CTA of a row loads a slice of A, each CTA of a column a slice of B or all of it in turn.
     pub(super) const fn cluster(mainloop: &MainloopSpec) -> Result<(), PlanError> {
         let [m, n] = mainloop.cluster;
         let most = Self::TARGET.limits().cluster;

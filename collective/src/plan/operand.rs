@@ -209,7 +209,7 @@ impl OperandTile {
     }
 
     /// The same tile, which `turns` CTAs load in turn, one k-tile each, for all of them; [`Origin::slice`](crate::Origin::slice) says which
-    /// of them a CTA is. For rows that have no multiple of 8 for each CTA.
+    /// of them a CTA is. For rows that have no multiple of 8 for each CTA, and not with [`in_slices`](Self::in_slices). 0 and 1 are no turns.
     #[must_use]
     pub const fn in_turns(self, turns: u32) -> Self {
         Self { turns, ..self }

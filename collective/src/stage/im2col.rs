@@ -271,6 +271,9 @@ impl<'f, const D: usize> Im2colTile<'f, D> {
         if tile.major == Major::Mn || tile.split {
             f.refuse("im2col copies gather pixels as rows of a K-major operand, which no epilogue splits");
         }
+        if tile.turns > 1 {
+            f.refuse("CTAs of a cluster load slices of pixels, of which each has a multiple of 8: change tile N or the cluster");
+        }
         let axis = |i: usize| {
             let [outputs, step, before, taps, dilation] = NUMBERS[operand][i].map(|name| f.parameter(name));
             AxisDevice { outputs, step, before, taps, dilation }

@@ -304,7 +304,7 @@ impl Machine {
             ingest: 168.2e3,
             crowded: 3.718e-04,
             requesting: 0.1218,
-            // Of 116 shapes (docs/evidence/lab-notes.md, "Clusters of eight").
+            // Of 61 shapes (docs/evidence/lab-notes.md, "Clusters of eight").
             eight: 0.83,
             part_requests: [4.816, 8.555],
             outside: 2.7e-05,

@@ -484,7 +484,7 @@ mod tests {
             // Integers have no order, and instructions of single threads no splits.
             let any = order == Some(Summation::Exact) || matches!(types.a, Format::F32 | Format::F64);
             assert_eq!(same.len() == entries.len(), any, "{types}");
-            assert!((least..5600).contains(&entries.len()), "{types} {fusion:?}: {}", entries.len());
+            assert!((least..6600).contains(&entries.len()), "{types} {fusion:?}: {}", entries.len());
             let mut seen = std::collections::HashSet::new();
             for entry in entries.iter() {
                 assert!(seen.insert(entry.spec), "{}", entry.spec);
