@@ -10,7 +10,6 @@ use crate::call::AttentionCall;
 use crate::factors::Factors;
 use crate::kernel::Attention;
 use crate::masks::of_spec;
-use crate::plan::LatentPlan;
 use crate::problem::AttentionProblem;
 use crate::request::{AttentionRequest, ChoiceKey};
 use crate::shortlist::Shortlist;
