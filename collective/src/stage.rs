@@ -113,7 +113,7 @@ impl<'f> OperandMap<'f> {
     }
 }
 
-/// The tiles of A and B, or of one of them, as the library's own mainloop loads them: in slices of a cluster or in turn, as wide as a work unit, from
+/// The tiles of A and B, or of one of them, as the library's own mainloop loads them: in slices of a cluster, as wide as a work unit, from
 /// the matrices of its GEMM. They have the same extent along K.
 #[derive(Debug)]
 pub struct OperandTiles<'f> {
