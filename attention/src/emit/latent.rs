@@ -308,7 +308,7 @@ impl<'f> Consuming<'_, 'f> {
         self.keys.run(i * LatentPlan::SLABS)
     }
 
-    /// So many blocks are multiplied.
+    /// Goes on to the blocks after these, whose weights are multiplied.
     fn pass(&self, blocks: u32) {
         self.keys.skip(self.kernel.f.constant(blocks * LatentPlan::SLABS));
         self.left.set(self.left.get() - blocks);

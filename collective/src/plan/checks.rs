@@ -133,10 +133,10 @@ impl Plan {
             Major::Mn => ("tile K", tile_k),
         };
         // Rows of B that CTAs cannot divide are loaded in turn, unless tiles are narrowed.
-        let (b, b_elements) = match b_operand.major {
-            Major::K if mainloop.step > 0 => ("tile N", tile_n),
-            Major::K => ("tile N", 8 * m),
-            Major::Mn => ("tile K", tile_k),
+        let b = match b_operand.major {
+            Major::K if mainloop.step > 0 => Some(("tile N", tile_n)),
+            Major::K => None,
+            Major::Mn => Some(("tile K", tile_k)),
         };
         let clustered = m * n > 1;
         if clustered && matches!(mainloop.roles, Roles::Unspecialised) {
@@ -156,8 +156,10 @@ impl Plan {
         if !a_elements.is_multiple_of(8 * n) {
             return Err(PlanError::Slice { extent: a, elements: a_elements, ctas: n });
         }
-        if !b_elements.is_multiple_of(8 * m) {
-            return Err(PlanError::Slice { extent: b, elements: b_elements, ctas: m });
+        if let Some((extent, elements)) = b
+            && !elements.is_multiple_of(8 * m)
+        {
+            return Err(PlanError::Slice { extent, elements, ctas: m });
         }
         Ok(())
     }

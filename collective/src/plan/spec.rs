@@ -465,7 +465,7 @@ impl MainloopSpec {
             return Err(b.misfit("half of B", n / 2, k));
         }
         let b_tile = match OperandTile::new(b.format, b.major, [n, k], TileLayout::Slabs(b_mode)) {
-            Ok(tile) => OperandTile { slices, turns, split, ..tile.cached(b.cache) },
+            Ok(tile) => OperandTile { split, ..tile.cached(b.cache).in_slices(slices).in_turns(turns) },
             Err(_) => {
                 return Err(b.misfit("B", n, k));
             }

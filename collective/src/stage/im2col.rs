@@ -272,7 +272,7 @@ impl<'f, const D: usize> Im2colTile<'f, D> {
             f.refuse("im2col copies gather pixels as rows of a K-major operand, which no epilogue splits");
         }
         if tile.turns > 1 {
-            f.refuse("CTAs of a cluster load slices of pixels, of which each has a multiple of 8: change tile N or the cluster");
+            f.refuse("im2col copies load slices of a multiple of 8 pixels, and the cluster's CTAs cannot divide the tile into such: change tile N or the cluster");
         }
         let axis = |i: usize| {
             let [outputs, step, before, taps, dilation] = NUMBERS[operand][i].map(|name| f.parameter(name));
