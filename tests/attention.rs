@@ -260,13 +260,12 @@ fn packed_heads() {
     ] {
         let kernel = kernel(spec);
         let pack = kernel.plan().spec.pack;
-        let reals = if spec.contains("alibi") { vec![0.5] } else { Vec::new() };
         // All rows of a query are heads, or some are not.
         for (lengths, heads) in
             [([1, 200], pack), ([5, 130], pack), ([37, 37], pack), ([6, 90], pack - 1), ([3, 70], 1)]
         {
             let case = of_heads(case(lengths[0], lengths[1], 64), 2, [2 * heads, 2]);
-            let case = Case { layout, reals: reals.clone(), ..case };
+            let case = Case { layout, per_sequence: pack == 8, ..case };
             for schedule in schedules.next() {
                 run(spec, &kernel, &case, schedule);
             }

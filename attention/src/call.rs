@@ -9,6 +9,7 @@ use kernel::{Buffer, LaunchError};
 use crate::emit;
 use crate::factors::Factors;
 use crate::kernel::Attention;
+use crate::numbers::HeadNumbers;
 use crate::problem::{AttentionProblem, refused};
 use crate::scores::AnyScores;
 use crate::spec::{AttentionSpec, Lengths};
@@ -42,6 +43,8 @@ pub struct AttentionCall {
     pub workspace: Option<Buffer>,
     /// Device address of the sink of each query head, `f32`, if the spec has sinks.
     pub sinks: u64,
+    /// Where the arrays of [`Scores::HEADS`](crate::Scores::HEADS) are.
+    pub head_numbers: HeadNumbers,
     /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
     pub counts: Vec<i32>,
     /// The values of [`Scores::REALS`](crate::Scores::REALS).
@@ -63,6 +66,13 @@ impl AttentionCall {
     pub(crate) fn check_arguments(&self, scores: &dyn AnyScores) -> Result<(), LaunchError> {
         let given = [self.counts.len(), self.reals.len()];
         let needed = [scores.counts().len(), scores.reals().len()];
+        let (arrays, needed_arrays) = (self.head_numbers.addresses.len(), scores.heads().len());
+        if arrays > needed_arrays {
+            return refused(format!(
+                "{} takes {needed_arrays} arrays with a number for each head, {arrays} were given",
+                scores.name()
+            ));
+        }
         if given == needed {
             return Ok(());
         }
@@ -169,7 +179,7 @@ impl Attention {
         .collect()
     }
 
-    /// The log-sum-exp, the sinks and the factors.
+    /// The log-sum-exp, the sinks, the numbers of heads and the factors.
     fn vectors(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         let ([of_queries, _], launches) = (self.reach(call), self.launches(call));
         if self.plan.output.is_none() {
@@ -181,7 +191,7 @@ impl Attention {
             let pairs = places.into_iter().chain([address]).all(|of| of.is_multiple_of(2 * bytes));
             visit.flag("o_pairs", Some(pairs));
         }
-        let AttentionProblem { heads: [heads, shared], .. } = call.problem;
+        let AttentionProblem { batch, heads: [heads, shared], .. } = call.problem;
         let given = call.log_sum_exp != 0;
         visit.form(given.into());
         let rows = of_queries.map(u64::from).into_iter().fold(given.into(), u64::saturating_mul);
@@ -199,6 +209,7 @@ impl Attention {
         if sinks {
             visit.address("sinks", name);
         }
+        call.head_numbers.visit(&*self.scores, [batch, heads], launches, visit);
         if self.plan.spec.is_scaled() {
             call.factors.visit(shared, launches, visit);
         }

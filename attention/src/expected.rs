@@ -173,7 +173,12 @@ impl<'a> Reference<'a> {
         let (format, d, dv) = (named(format), d as usize, dv as usize);
         let [b, h, r] = places.place(0, index);
         let [queries, keys] = places.sequences[b].rows.map(i64::from);
-        let of = Scope { queries, keys, head: h as i64, batch: b as i64, counts, reals };
+        let numbers = kernel.scores.heads().into_iter().map(|name| {
+            let at = call.head_numbers.index(b, h, places.heads[0]);
+            Bounded::exact(inputs.elements(name, at, 1)[0])
+        });
+        let reals: Vec<_> = reals.iter().copied().chain(numbers).collect();
+        let of = Scope { queries, keys, head: h as i64, batch: b as i64, counts, reals: &reals };
         let head = h / (places.heads[0] / places.heads[1]);
         let [of_q, of_k, of_v] = [0, 1, 2].map(|i| self.factor(i, head));
         let score = if format == Format::E4m3 { Score::of_bytes } else { Score::of };

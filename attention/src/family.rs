@@ -10,6 +10,7 @@ use crate::call::AttentionCall;
 use crate::factors::Factors;
 use crate::kernel::Attention;
 use crate::masks::of_spec;
+use crate::numbers::HeadNumbers;
 use crate::problem::AttentionProblem;
 use crate::request::{AttentionRequest, ChoiceKey};
 use crate::shortlist::Shortlist;
@@ -57,7 +58,9 @@ impl Family for Attention {
         };
         // Any address that is not 0 says that it is stored.
         call.log_sum_exp = u64::from(request.log_sum_exp) << 8;
-        call.counts = request.counts().to_vec();
+        (call.counts, call.reals) = (request.counts().to_vec(), request.reals());
+        call.sinks = u64::from(request.sinks) << 8;
+        call.head_numbers = HeadNumbers::new(vec![1 << 8; usize::from(request.alibi)]);
         if request.lengths == Lengths::Packed {
             call.packed = Packed { begins: [1 << 8; 2], rows: [of_queries, of_keys] };
         }

@@ -42,6 +42,7 @@ mod launch;
 mod masks;
 #[cfg(feature = "records")]
 mod model;
+mod numbers;
 mod order;
 mod parts;
 mod plan;
@@ -63,6 +64,7 @@ pub use count::Count;
 pub use error::AttentionError;
 pub use factors::Factors;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
+pub use numbers::HeadNumbers;
 pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
 pub use problem::AttentionProblem;
 #[cfg(feature = "records")]

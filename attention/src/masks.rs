@@ -101,29 +101,22 @@ impl Scores for SoftCap {
     }
 }
 
-/// Scores fall with the distance of query and key, in head `h` by `2^(-(h + 1) * steepness)` per key. The usual
-/// steepness is 8 divided by the number of heads. The last query stands at the last key.
+/// Scores fall with the distance of query and key, by the slope of the head per key. The usual slope of head `h` of `n` is
+/// `2^(-8 (h + 1) / n)`. The last query stands at the last key.
 #[derive(Clone, Copy, Debug)]
 pub struct Alibi;
 
 impl Scores for Alibi {
     const CHANGES: bool = true;
-    const REALS: &'static [&'static str] = &["steepness"];
-    const PER_HEAD: usize = 1;
+    const HEADS: &'static [&'static str] = &["slopes"];
 
     fn name() -> String {
         "alibi".into()
     }
 
     #[track_caller]
-    fn per_head<N: Count>(of: &Scope<'_, N>) -> Vec<N::Real> {
-        let exponent = of.head.plus(1).real() * of.reals[0];
-        vec![(-exponent).exp2()]
-    }
-
-    #[track_caller]
     fn score<N: Count>(of: &Scope<'_, N>, row: N, key: N, x: N::Real) -> N::Real {
-        x - (of.diagonal(row) - key).real().abs() * of.reals[1]
+        x - (of.diagonal(row) - key).real().abs() * of.reals[0]
     }
 }
 
@@ -137,6 +130,19 @@ fn parts<'a, A: Scores, N: Count>(of: &Scope<'a, N>) -> [Scope<'a, N>; 2] {
     let (counts, more_counts) = of.counts.split_at(A::counts().len());
     let (reals, more_reals) = of.reals.split_at(A::reals().len());
     [part(of, counts, reals), part(of, more_counts, more_reals)]
+}
+
+/// What each of a pair finds in the scope's reals: its arguments, the numbers of its arrays, and its own [`per_head`](Scores::per_head), if these
+/// are there yet.
+fn reals_of<A: Scores, B: Scores, N: Count>(of: &Scope<'_, N>) -> [Vec<N::Real>; 2] {
+    let lengths = [A::reals().len(), B::reals().len(), A::heads().len(), B::heads().len(), A::PER_HEAD, B::PER_HEAD];
+    let mut rest = of.reals;
+    let parts = lengths.map(|length| {
+        let (part, after) = rest.split_at(length.min(rest.len()));
+        rest = after;
+        part
+    });
+    [0, 1].map(|i| [parts[i], parts[i + 2], parts[i + 4]].concat())
 }
 
 impl<A: Scores, B: Scores> Scores for (A, B) {
@@ -155,6 +161,10 @@ impl<A: Scores, B: Scores> Scores for (A, B) {
 
     fn reals() -> Vec<&'static str> {
         [A::reals(), B::reals()].concat()
+    }
+
+    fn heads() -> Vec<&'static str> {
+        [A::heads(), B::heads()].concat()
     }
 
     #[track_caller]
@@ -200,22 +210,15 @@ impl<A: Scores, B: Scores> Scores for (A, B) {
 
     #[track_caller]
     fn per_head<N: Count>(of: &Scope<'_, N>) -> Vec<N::Real> {
-        let [a, b] = parts::<A, N>(of);
-        [A::per_head(&a), B::per_head(&b)].concat()
+        let ([a, b], [of_a, of_b]) = (parts::<A, N>(of), reals_of::<A, B, N>(of));
+        [A::per_head(&part(&a, a.counts, &of_a)), B::per_head(&part(&b, b.counts, &of_b))].concat()
     }
 
     #[track_caller]
     fn score<N: Count>(of: &Scope<'_, N>, row: N, key: N, x: N::Real) -> N::Real {
-        let [a, b] = parts::<A, N>(of);
-        // After the arguments of both come the numbers per head of both.
-        let (arguments, per_head) = b.reals.split_at(B::reals().len());
-        let (of_a, of_b) = per_head.split_at(A::PER_HEAD);
-        let x = if A::CHANGES {
-            A::score(&part(&a, a.counts, &[a.reals, of_a].concat()), row, key, x)
-        } else {
-            x
-        };
-        if B::CHANGES { B::score(&part(&b, b.counts, &[arguments, of_b].concat()), row, key, x) } else { x }
+        let ([a, b], [of_a, of_b]) = (parts::<A, N>(of), reals_of::<A, B, N>(of));
+        let x = if A::CHANGES { A::score(&part(&a, a.counts, &of_a), row, key, x) } else { x };
+        if B::CHANGES { B::score(&part(&b, b.counts, &of_b), row, key, x) } else { x }
     }
 }
 

@@ -10,7 +10,7 @@ use kernel::{Family, LaunchError, Machine, Predicted, ShippedOf};
 use crate::error::AttentionError;
 use crate::kernel::Attention;
 use crate::masks::{Chunked, Window};
-use crate::problem::AttentionProblem;
+use crate::problem::{AttentionProblem, refused};
 use crate::scores::Scores;
 use crate::spec::{AttentionSpec, Lengths, Mask, OutputStore, words_of};
 
@@ -45,6 +45,12 @@ pub struct AttentionRequest {
     pub lengths: Lengths,
     /// Keys of a page, if K and V are in pages of a cache.
     pub pages: Option<u32>,
+    /// What scores are capped to: [`SoftCap`](crate::SoftCap).
+    pub soft_cap: Option<f32>,
+    /// Whether scores fall with the distance: [`Alibi`](crate::Alibi).
+    pub alibi: bool,
+    /// Whether each head has a sink.
+    pub sinks: bool,
     /// Whether a sequence must have the same bits in every batch and with every cache; of gradients, the same bits in every run.
     pub fixed: bool,
     /// Whether O begins at a multiple of 16 bytes, as do its rows and heads. Others are stored from registers.
@@ -59,7 +65,7 @@ pub struct AttentionRequest {
     pub recorded: bool,
 }
 
-/// What the choice of a kernel depends on: all of a request but the factor of the scores.
+/// What the choice of a kernel depends on: all of a request but the factor of the scores and what they are capped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoiceKey {
     spec: AttentionSpec,
@@ -119,8 +125,11 @@ impl AttentionRequest {
 
     /// What a spec says of it.
     const fn of(spec: &AttentionSpec, problem: AttentionProblem) -> Self {
-        let AttentionSpec { format, cache, output, head, mask, lengths, pages, .. } = *spec;
+        let AttentionSpec { format, cache, output, head, mask, lengths, pages, alibi, sinks, .. } = *spec;
         Self {
+            soft_cap: None,
+            alibi,
+            sinks,
             format,
             cache,
             output,
@@ -145,10 +154,11 @@ impl AttentionRequest {
 
     /// The request's words of a spec.
     pub(crate) fn spec(&self) -> AttentionSpec {
-        let Self { format, cache, output, head, lengths, pages, aligned, .. } = *self;
-        let mask = self.mask_of_kernel();
+        let Self { format, cache, output, head, lengths, pages, alibi, sinks, aligned, .. } = *self;
+        let (mask, soft_cap) = (self.mask_of_kernel(), self.soft_cap.is_some());
         let store = if output == format && aligned { OutputStore::Tma } else { OutputStore::Direct };
-        AttentionSpec { format, cache, output, head, mask, lengths, pages, store, ..AttentionSpec::DEFAULT }
+        let scores = AttentionSpec { mask, soft_cap, alibi, sinks, ..AttentionSpec::DEFAULT };
+        AttentionSpec { format, cache, output, head, lengths, pages, store, ..scores }
     }
 
     /// The mask of its kernels. One query stands at the last key, and sees all of them: with a causal mask, its kernels took 2 to 6 % longer. Where a
@@ -166,7 +176,12 @@ impl AttentionRequest {
     /// # Errors
     /// The first number that is out of its range, or the heads of queries that are no multiple of those of keys.
     pub fn check(&self) -> Result<(), LaunchError> {
-        self.problem.check()
+        match self.soft_cap {
+            Some(cap) if !(cap > 0.0 && cap.is_finite()) => {
+                refused(format!("softcap is {cap}, a finite number above zero was needed"))
+            }
+            _ => self.problem.check(),
+        }
     }
 
     /// Queries and keys of each sequence: 8 bytes for each, so a request must be [checked](Self::check) before.
@@ -207,6 +222,11 @@ impl AttentionRequest {
         &self.numbers[..Self::names(self.mask).len()]
     }
 
+    /// The real arguments of the scores.
+    pub fn reals(&self) -> Vec<f32> {
+        self.soft_cap.into_iter().collect()
+    }
+
     /// Names of the mask's arguments, as words.
     const fn names(mask: Mask) -> &'static [&'static str] {
         match mask {
@@ -220,7 +240,7 @@ impl AttentionRequest {
 impl FromStr for AttentionRequest {
     type Err = String;
 
-    /// Reads extents, words of a spec, the numbers of a mask, `fixed=on` and `aligned=off`: `4x16x4096 d=64 mask=window left=1023 right=0`. Extents are sequences, heads, queries and keys; without the last one
+    /// Reads extents, words of a spec, the numbers of a mask and of a cap, `fixed=on` and `aligned=off`: `4x16x4096 d=64 mask=window left=1023 right=0 softcap=30`. Extents are sequences, heads, queries and keys; without the last one
     /// there are as many keys as queries. Heads of K and V follow those of Q where they are fewer: `4x16/4x4096x4096`.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(text, Attention::NAME, &Self::WORDS)
@@ -229,9 +249,9 @@ impl FromStr for AttentionRequest {
 
 impl AttentionRequest {
     /// The words of a problem.
-    const WORDS: [&str; 12] = [
-        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "lengths", "pages", "fixed",
-        "aligned",
+    const WORDS: [&str; 15] = [
+        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "sinks", "lengths",
+        "pages", "fixed", "aligned",
     ];
 
     /// Reads a problem of a family whose problems have these words.
@@ -243,6 +263,7 @@ impl AttentionRequest {
             )
         })?;
         let (mut own, mut others, mut fixed, mut aligned) = (Vec::new(), String::new(), false, true);
+        let mut soft_cap = None;
         for (name, value) in words_of(words).map_err(|error| error.to_string())? {
             let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
             if !known.contains(&name) {
@@ -254,6 +275,10 @@ impl AttentionRequest {
                 "left" | "right" | "chunk" => {
                     let number = value.parse::<i32>().ok().filter(|value| (0..=1 << 30).contains(value));
                     own.push((name, number.ok_or_else(|| refused("a number from 0 to 2^30"))?));
+                }
+                "softcap" => {
+                    let cap = value.parse::<f32>().ok().filter(|cap| *cap > 0.0 && cap.is_finite());
+                    soft_cap = Some(cap.ok_or_else(|| refused("a number above zero"))?);
                 }
                 "fixed" => fixed = Worded::read(value).ok_or_else(|| refused("on or off"))?,
                 "aligned" => aligned = Worded::read(value).ok_or_else(|| refused("on or off"))?,
@@ -295,7 +320,7 @@ impl AttentionRequest {
                 "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"
             ));
         }
-        Ok(Self { numbers, fixed, aligned, workspace: true, ..Self::of(&spec, problem) })
+        Ok(Self { numbers, soft_cap, fixed, aligned, workspace: true, ..Self::of(&spec, problem) })
     }
 
     /// Sequences, heads of Q and of K, queries and keys: those of K are those of Q, if they are not said.
@@ -324,11 +349,12 @@ impl From<AttentionRequest> for String {
     fn from(request: AttentionRequest) -> Self {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
         // How O is stored follows from the other words.
-        let spec =
-            AttentionSpec { mask: request.mask, store: AttentionSpec::DEFAULT.store, ..request.spec() };
+        let AttentionSpec { store, soft_cap, .. } = AttentionSpec::DEFAULT;
+        let spec = AttentionSpec { mask: request.mask, store, soft_cap, ..request.spec() };
         let mut words = vec![format!("{batch}x{heads}/{shared}x{queries}x{keys}"), spec.to_string()];
         let names = AttentionRequest::names(request.mask).iter();
         words.extend(names.zip(request.counts()).map(|(name, count)| format!("{name}={count}")));
+        words.extend(request.soft_cap.map(|cap| format!("softcap={cap}")));
         words.extend(request.fixed.then(|| "fixed=on".to_owned()));
         words.extend((!request.aligned).then(|| "aligned=off".to_owned()));
         words.retain(|word| !word.is_empty());

@@ -23,7 +23,8 @@ pub struct Scope<'a, N: Count> {
     pub batch: N,
     /// The values of [`Scores::COUNTS`].
     pub counts: &'a [N],
-    /// The values of [`Scores::REALS`].
+    /// The values of [`Scores::REALS`]; for [`score`](Scores::score) and [`per_head`](Scores::per_head) after them the head's numbers of
+    /// [`Scores::HEADS`].
     pub reals: &'a [N::Real],
 }
 
@@ -78,6 +79,8 @@ pub trait Scores: 'static {
     const COUNTS: &'static [&'static str] = &[];
     /// Names of its real arguments. Each is a kernel parameter.
     const REALS: &'static [&'static str] = &[];
+    /// Names of its arrays in device memory that have a real number for each head of queries. Each is a kernel parameter.
+    const HEADS: &'static [&'static str] = &[];
     /// Length of the result of [`per_head`](Self::per_head).
     const PER_HEAD: usize = 0;
 
@@ -92,6 +95,11 @@ pub trait Scores: 'static {
     /// Names of all real arguments. [`REALS`](Self::REALS), except for a pair.
     fn reals() -> Vec<&'static str> {
         Self::REALS.to_vec()
+    }
+
+    /// Names of all arrays with a number for each head. [`HEADS`](Self::HEADS), except for a pair.
+    fn heads() -> Vec<&'static str> {
+        Self::HEADS.to_vec()
     }
 
     /// The range of keys that query `row` sees, from the first to one past the last, if it is a range. It may reach
@@ -131,7 +139,7 @@ pub trait Scores: 'static {
     }
 
     /// Numbers that are the same for all queries and keys of a head. [`score`](Self::score) finds them in the scope's
-    /// `reals`, after its arguments.
+    /// `reals`, after its arguments and the numbers of its arrays.
     fn per_head<N: Count>(_of: &Scope<'_, N>) -> Vec<N::Real> {
         Vec::new()
     }
@@ -191,6 +199,7 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
     fn changes(&self) -> bool;
     fn counts(&self) -> Vec<&'static str>;
     fn reals(&self) -> Vec<&'static str>;
+    fn heads(&self) -> Vec<&'static str>;
     fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool;
     fn host_score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded;
     fn range<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>) -> Option<[Value<'f, i32>; 2]>;
@@ -244,6 +253,10 @@ impl<S: Scores> AnyScores for Typed<S> {
 
     fn reals(&self) -> Vec<&'static str> {
         S::reals()
+    }
+
+    fn heads(&self) -> Vec<&'static str> {
+        S::heads()
     }
 
     fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool {

@@ -283,7 +283,7 @@ fn caches_of_8_bits() {
         assert_eq!(kernel.plan().spec.to_string().parse(), Ok(kernel.plan().spec), "{spec}");
         let AttentionSpec { head: [d, _], pack, .. } = kernel.plan().spec;
         let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
-        let reals = if spec.contains("alibi") || spec.contains("softcap") { vec![2.0] } else { Vec::new() };
+        let reals = if spec.contains("softcap") { vec![2.0] } else { Vec::new() };
         let own = spec.contains("packed") || spec.contains("pages");
         for lengths in [[70, 130], [3, 200], [2, 0]] {
             let all = vec![lengths, [lengths[0], 1], [lengths[0], 129]];
@@ -339,15 +339,14 @@ fn operands_of_8_bits() {
         assert_eq!(kernel.plan().spec.to_string().parse(), Ok(kernel.plan().spec), "{spec}");
         let AttentionSpec { head: [d, _], pack, .. } = kernel.plan().spec;
         let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
-        let reals = if spec.contains("alibi") { vec![2.0] } else { Vec::new() };
         let own = spec.contains("packed") || spec.contains("pages");
         for (lengths, values) in
             [([70, 130], Values::Normal(1.0)), ([3, 200], Values::Large(30.0)), ([2, 0], Values::Normal(1.0))]
         {
             let all = vec![lengths, [lengths[0], 1], [lengths[0], 129]];
             let case = of_heads(case(lengths[0], lengths[1], d), 2, [2 * pack, 2]);
-            let (counts, reals) = (counts.clone(), reals.clone());
-            let case = Case { lengths: own.then_some(all), layout, values, counts, reals, per_head, ..case };
+            let counts = counts.clone();
+            let case = Case { lengths: own.then_some(all), layout, values, counts, per_head, ..case };
             for schedule in schedules.next() {
                 let checked = run(spec, &kernel, &case, schedule);
                 assert!(lengths != [70, 130] || checked.ratio > 0.005, "{spec}: bounds that say nothing");

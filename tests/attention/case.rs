@@ -1,6 +1,6 @@
 //! Calls of attention that a check is given: tensors in any layout, what they contain, lengths of their own, and pages.
 
-use falchion::attention::backward::{AttentionBackward, BackwardCall};
+use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
 use falchion::attention::{
     Attention, AttentionCall, AttentionProblem, AttentionRequest, Factors, HeadsRef, Lengths, Mask, Packed,
     Pages, Scope,
@@ -51,6 +51,8 @@ pub(crate) struct Case {
     pub(crate) reals: Vec<f32>,
     /// Whether each head of K and V has its own factor, if the kernel has factors.
     pub(crate) per_head: bool,
+    /// Whether each sequence has its own numbers of heads, if the kernel's scores have such numbers.
+    pub(crate) per_sequence: bool,
     /// Seed of the inputs.
     pub(crate) seed: u64,
 }
@@ -86,7 +88,8 @@ impl Case {
     pub(crate) fn new(problem: AttentionProblem) -> Self {
         let (layout, values) = (Layout::HeadsFirst, Values::Normal(1.0));
         let (counts, reals) = (Vec::new(), Vec::new());
-        Self { problem, lengths: None, spare: 3, layout, values, counts, reals, per_head: true, seed: 1 }
+        let (per_head, per_sequence) = (true, false);
+        Self { problem, lengths: None, spare: 3, layout, values, counts, reals, per_head, per_sequence, seed: 1 }
     }
 
     /// Runs the case on an engine, and compares its results.
@@ -105,7 +108,7 @@ impl Case {
     ) -> Result<Given<AttentionCall>, FamilyError> {
         let asked = self.asked(true, &kernel.plan().spec.into(), kernel.plan().spec.pages);
         let mut call = asked.call.clone();
-        call.sinks = u64::from(kernel.plan().spec.sinks) << 8;
+        call.head_numbers.per_sequence = self.per_sequence;
         let fill = |_: &mut AttentionCall, all: &mut [Filled]| self.fill(&asked, all);
         let sample = (self.seed, usize::MAX);
         let checks = Checks::given(engine, kernel, &asked.request, (call, &fill), sample)?;
@@ -131,8 +134,9 @@ impl Case {
         kernel: &AttentionBackward,
     ) -> Result<Given<BackwardCall>, FamilyError> {
         let spec = kernel.plan().spec;
-        let words =
-            Words { formats: [spec.format; 3], head: spec.head, mask: spec.mask, lengths: spec.lengths };
+        let scores = (false, false, false);
+        let BackwardSpec { format, head, mask, lengths, .. } = spec;
+        let words = Words { formats: [format; 3], head, mask, lengths, scores };
         let asked = self.asked(false, &words, None);
         let AttentionCall { q, k, v, o, .. } = asked.call;
         let forward = AttentionCall { log_sum_exp: 1 << 8, ..asked.call.clone() };
@@ -148,7 +152,8 @@ impl Case {
 
     /// What is asked of a kernel with these words in its spec, with pages of so many keys.
     fn asked(&self, forward: bool, words: &Words, page: Option<u32>) -> Asked {
-        let Words { formats: [format, cache, output], head: [d, dv], mask, lengths, .. } = *words;
+        let Words { formats: [format, cache, output], head: [d, dv], mask, lengths, scores } = *words;
+        let (capped, alibi, sinks) = scores;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = self.problem;
         let packed = lengths == Lengths::Packed;
         let mut all = vec![[queries, keys]; batch as usize];
@@ -174,6 +179,9 @@ impl Case {
             mask,
             lengths,
             pages: page,
+            soft_cap: self.reals.first().copied().filter(|_| capped),
+            alibi,
+            sinks,
             log_sum_exp: true,
             ..AttentionRequest::new(problem, d)
         };
@@ -235,6 +243,7 @@ impl Case {
                 "dO" => self.tensor_of(of, asked, 0, &mut uniform(random(seed ^ 0x5678), 4.0)),
                 // Some far above, and some far below the scores.
                 "the sinks" => set(of, 0, of.count(), uniform(random(seed ^ 0x4321), 40.0)),
+                "slopes" => set(of, 0, of.count(), uniform(random(seed ^ 0x2143), 1.0)),
                 "the factors of Q" | "the factors of K" | "the factors of V" => {
                     let mut values = uniform(random(seed ^ 0x8765), 1.0);
                     set(of, 0, of.count(), || 0.8 + values());
@@ -349,6 +358,8 @@ struct Words {
     head: [u32; 2],
     mask: Mask,
     lengths: Lengths,
+    /// Whether scores are capped, fall with the distance, and have sinks.
+    scores: (bool, bool, bool),
 }
 
 impl From<falchion::attention::AttentionSpec> for Words {
@@ -358,6 +369,7 @@ impl From<falchion::attention::AttentionSpec> for Words {
             head: spec.head,
             mask: spec.mask,
             lengths: spec.lengths,
+            scores: (spec.soft_cap, spec.alibi, spec.sinks),
         }
     }
 }

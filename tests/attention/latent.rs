@@ -27,7 +27,7 @@ fn latent() {
             lengths,
             layout,
             counts: if spec.contains("window") { vec![50, 0] } else { Vec::new() },
-            reals: if spec.contains("alibi") { vec![5.0, 0.5] } else { Vec::new() },
+            reals: if spec.contains("alibi") { vec![5.0] } else { Vec::new() },
             ..of_heads(case(queries, keys, 576), if heads > 32 { 1 } else { 2 }, [heads, shared])
         };
         let packed = spec.contains("packed");

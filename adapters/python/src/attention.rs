@@ -52,7 +52,8 @@ struct Prepared<'py> {
 /// longest, are needed on a card, where rows of no sequence are zeros in a new result, with a log-sum-exp of minus infinity.
 ///
 /// Keys in pages of a cache: `k` and `v` are (pages, G, keys of a page, D), `block_table` (B, pages of a sequence) has the pages of
-/// each sequence in the order of its keys, and `cache_seqlens` (B,) its number of keys, both int32. A page has 16 to 256 keys.
+/// each sequence in the order of its keys, and `cache_seqlens` (B,) its number of keys, both int32. A page has 16 to 256 keys. `q` without B is
+/// one sequence.
 /// Tables of int64 are converted to int32 in the host's memory, and refused on a card.
 ///
 /// Latent attention (DeepSeek's absorbed form): heads of q and k have 576 elements, and v is None, or the view `k[..., :512]`. k is read once.

@@ -252,10 +252,10 @@ class Attention:
             wanted, of_sums = (np.concatenate(of, 1) for of in zip(*parts))
         elif "block_table" in given:
             parts = []
-            for i, length in enumerate(given["cache_seqlens"]):
-                own = [x[given["block_table"][i]].swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[3])[:, :length] for x in (k, v)]
-                parts.append(attended(q[i], *own, *mask))
-            wanted, of_sums = (np.stack(of) for of in zip(*parts))
+            for one, table, length in zip(q if q.ndim == 4 else q[None], given["block_table"], given["cache_seqlens"]):
+                own = [x[table].swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[3])[:, :length] for x in (k, v)]
+                parts.append(attended(one, *own, *mask))
+            wanted, of_sums = (np.stack(of).reshape(*q.shape[:-2], *of[0].shape[1:]) for of in zip(*parts))
         else:
             wanted, of_sums = attended(q, k, v, *mask)
         if o.shape != wanted.shape:

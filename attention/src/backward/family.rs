@@ -74,6 +74,9 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
     if pages.is_some() || cache.is_some() {
         return Err("pages and cache are words of the forward pass".to_owned());
     }
+    if request.soft_cap.is_some() || request.alibi || request.sinks {
+        return Err("softcap, alibi and sinks are words of the forward pass: they have no gradient".to_owned());
+    }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));
     }
@@ -85,7 +88,7 @@ fn memory(spec: &BackwardSpec) -> Vec<(&'static str, String, bool)> {
     let BackwardSpec { format, head, lengths, deterministic, .. } = *spec;
     let of = AttentionSpec { format, output: format, head, lengths, ..AttentionSpec::DEFAULT };
     let mut words = space::memory(&of);
-    words.retain(|(key, ..)| !["output", "cache", "pages"].contains(key));
+    words.retain(|(key, ..)| ["format", "d", "lengths"].contains(key));
     words.push(("deterministic", if deterministic { "on" } else { "off" }.to_owned(), deterministic));
     words
 }

@@ -38,7 +38,7 @@ impl<'f> Kernel<'_, 'f> {
         let weights = Fragments::new(f, plan.values, consumer);
         let zero = f.constant(0);
         let fragments = [scores.fragment(consumer, [zero; 2]), values.fragment(consumer, [zero; 2])];
-        let softmax = Softmax::new(f, plan.spec.format, fragments.each_ref(), None);
+        let softmax = Softmax::new(f, (plan.spec.format, self.scores), fragments.each_ref(), None);
         let store = Store::new(self, consumer, values.fragment(consumer, [zero; 2]));
         let positions = self.rings.map(|ring| ring.consumer());
         let (q, block) = (Held::new(f), f.variable(0u32));
@@ -163,7 +163,7 @@ impl<'f> Consuming<'_, 'f> {
         let softmax = &self.softmax;
         let block = unit.blocks[1] - 1;
         self.block.set(block);
-        softmax.begin();
+        softmax.begin(self.kernel, unit);
         softmax.score_any(self.kernel, unit, block);
         let [to_log2, _] = self.kernel.to_exponents(&unit);
         softmax.relate(to_log2, false)

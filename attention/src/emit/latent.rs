@@ -129,7 +129,7 @@ impl<'f> Kernel<'_, 'f> {
             own: place(consumer.warpgroup),
             other: place(f.constant(1) - consumer.warpgroup),
         };
-        let softmax = Softmax::new(f, plan.spec.format, [&of_scores, &out()], Some(exchange));
+        let softmax = Softmax::new(f, (plan.spec.format, self.scores), [&of_scores, &out()], Some(exchange));
         let store = Store::new(self, consumer, out());
         let [queries, keys, _] = self.rings.map(|ring| ring.consumer());
         let (places, _) = slab(&plan.weights, consumer.thread);
@@ -191,7 +191,7 @@ impl<'f> Consuming<'_, 'f> {
     fn blocks(&self, unit: QueryTile<'f>, q: Stage<'f>) {
         let f = self.kernel.f;
         let [begin, end] = unit.blocks;
-        self.softmax.begin();
+        self.softmax.begin(self.kernel, unit);
         self.values.clear();
         self.left.set(end - begin);
         let is_first = self.consumer.warpgroup.equals(0);

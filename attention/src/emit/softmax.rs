@@ -9,7 +9,8 @@ use ptx::{Builder, Value, Var};
 
 use super::latent::Exchange;
 use super::{Kernel, QueryTile};
-use crate::scores::DeviceScope;
+use crate::numbers;
+use crate::scores::{AnyScores, DeviceScope};
 
 /// A query as a thread holds it.
 pub(super) struct Row<'f> {
@@ -19,6 +20,8 @@ pub(super) struct Row<'f> {
     scores: Vec<(u32, Var<'f, f32>)>,
     /// Its elements of O.
     out: Vec<Var<'f, f32>>,
+    /// The numbers of its head.
+    numbers: Vec<Var<'f, f32>>,
     /// The largest score so far.
     most: Var<'f, f32>,
     /// The thread's part of the sum of weights.
@@ -94,7 +97,7 @@ impl<'f> Softmax<'f> {
     /// The queries whose scores and elements of O are in these fragments, which begin at query 0 and key 0.
     pub(super) fn new(
         f: &'f Builder,
-        format: Format,
+        (format, of): (Format, &dyn AnyScores),
         [scores, out]: [&Fragment<'f, f32>; 2],
         exchange: Option<Exchange<'f>>,
     ) -> Self {
@@ -104,6 +107,7 @@ impl<'f> Softmax<'f> {
                 offset: scores.row,
                 scores: scores.elements,
                 out: out.elements.into_iter().map(|(_, element)| element).collect(),
+                numbers: of.heads().into_iter().map(|_| f.uninitialised()).collect(),
                 most: f.uninitialised(),
                 sum: f.uninitialised(),
             };
@@ -117,8 +121,13 @@ impl<'f> Softmax<'f> {
     }
 
     /// Begins a tile.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, kernel: &Kernel<'_, 'f>, unit: QueryTile<'f>) {
         for row in &self.rows {
+            if !row.numbers.is_empty() {
+                let [_, head] = kernel.query(&unit, self.first[0] + row.offset);
+                let numbers = numbers::of_head(kernel.scores, [unit.batch, head]);
+                row.numbers.iter().zip(numbers).for_each(|(of, number)| of.set(number));
+            }
             row.most.set(f32::NEG_INFINITY);
             row.sum.set(0.0);
         }
@@ -153,8 +162,11 @@ impl<'f> Softmax<'f> {
         for row in &self.rows {
             let [at, head] = kernel.query(&unit, self.first[0] + row.offset);
             let (scope, at) = (kernel.scope(&unit, head), at.cast::<i32>());
-            let reals =
-                if changes { [scope.reals, &kernel.scores.per_head(&scope)].concat() } else { Vec::new() };
+            let numbers = row.numbers.iter().map(|number| number.get());
+            let mut reals: Vec<_> = scope.reals.iter().copied().chain(numbers).collect();
+            if changes {
+                reals.append(&mut kernel.scores.per_head(&DeviceScope { reals: &reals, ..scope }));
+            }
             let with_reals = DeviceScope { reals: &reals, ..scope };
             // The keys that the query sees, relative to the thread's first, if they are a range.
             let range =
