@@ -135,7 +135,8 @@ fn parts<'a, A: Scores, N: Count>(of: &Scope<'a, N>) -> [Scope<'a, N>; 2] {
 /// What each of a pair finds in the scope's reals: its arguments, the numbers of its arrays, and its own [`per_head`](Scores::per_head), if these
 /// are there yet.
 fn reals_of<A: Scores, B: Scores, N: Count>(of: &Scope<'_, N>) -> [Vec<N::Real>; 2] {
-    let lengths = [A::reals().len(), B::reals().len(), A::heads().len(), B::heads().len(), A::PER_HEAD, B::PER_HEAD];
+    let lengths =
+        [A::reals().len(), B::reals().len(), A::heads().len(), B::heads().len(), A::PER_HEAD, B::PER_HEAD];
     let mut rest = of.reals;
     let parts = lengths.map(|length| {
         let (part, after) = rest.split_at(length.min(rest.len()));

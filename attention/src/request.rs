@@ -250,8 +250,8 @@ impl FromStr for AttentionRequest {
 impl AttentionRequest {
     /// The words of a problem.
     const WORDS: [&str; 15] = [
-        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "sinks", "lengths",
-        "pages", "fixed", "aligned",
+        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "sinks",
+        "lengths", "pages", "fixed", "aligned",
     ];
 
     /// Reads a problem of a family whose problems have these words.

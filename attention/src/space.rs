@@ -108,7 +108,9 @@ impl AttentionRequest {
 
 /// The words of a spec that decide what a call's memory and numbers are, with their values; and whether the text of a spec says them.
 pub(crate) fn memory(spec: &AttentionSpec) -> Vec<(&'static str, String, bool)> {
-    let AttentionSpec { format, cache, output, head: [d, dv], lengths, pages, soft_cap, alibi, sinks, .. } = *spec;
+    let AttentionSpec {
+        format, cache, output, head: [d, dv], lengths, pages, soft_cap, alibi, sinks, ..
+    } = *spec;
     let switch = |name, on| (name, if on { "on" } else { "off" }.to_owned(), on);
     let packed = lengths == Lengths::Packed;
     let of_pages = pages.map_or_else(|| "none".to_owned(), |page| page.to_string());

@@ -89,7 +89,18 @@ impl Case {
         let (layout, values) = (Layout::HeadsFirst, Values::Normal(1.0));
         let (counts, reals) = (Vec::new(), Vec::new());
         let (per_head, per_sequence) = (true, false);
-        Self { problem, lengths: None, spare: 3, layout, values, counts, reals, per_head, per_sequence, seed: 1 }
+        Self {
+            problem,
+            lengths: None,
+            spare: 3,
+            layout,
+            values,
+            counts,
+            reals,
+            per_head,
+            per_sequence,
+            seed: 1,
+        }
     }
 
     /// Runs the case on an engine, and compares its results.

@@ -136,10 +136,7 @@ fn masks_and_scores_of_specs() {
     }
     let pair =
         Attention::with::<((Chunked, Alibi), (Near, SoftCap))>("d=64 tile=64x64".parse().expect("a spec"));
-    let case = Case {
-        counts: vec![64, 30, 3],
-        reals: vec![0.25, 4.0],
-        ..of_heads(case(150, 200, 64), 1, [2, 2])
-    };
+    let case =
+        Case { counts: vec![64, 30, 3], reals: vec![0.25, 4.0], ..of_heads(case(150, 200, 64), 1, [2, 2]) };
     run("a pair of pairs", &pair.expect("legal"), &case, DEFAULT);
 }

@@ -207,11 +207,18 @@ typedef struct falchion_attention falchion_attention;
 #define FALCHION_WORKSPACE 8u
 /* Of a gradient: dQ has the same bits in every run. */
 #define FALCHION_DETERMINISTIC 16u
+/* Scores fall with the distance of query and key, by the slope of the head per key: slopes of the arguments has them, also those of each sequence. */
+#define FALCHION_ALIBI 32u
+#define FALCHION_SLOPES_PER_SEQUENCE 64u
+/* Each head has a sink: sinks of the arguments. The log-sum-exp has it, and so has the gradient of Q, K and V. */
+#define FALCHION_SINKS 128u
+/* factors of the arguments have a number for each head of K. */
+#define FALCHION_FACTORS_PER_HEAD 256u
 
 /* Describes attention. Set all fields that are not used to 0. */
 typedef struct {
     size_t size;                     /* sizeof(falchion_attention_desc) */
-    const char *types;               /* "bf16" or "f16"; "bf16-f32", "f16-f32": O is float */
+    const char *types;               /* "bf16" or "f16"; "bf16-f32", "f16-f32": O is float; "e4m3-bf16", "e4m3-f16", "e4m3-f32": Q, K and V have 8 bits */
     uint32_t batch, heads, kv_heads; /* heads is a multiple of kv_heads, whose 0 means heads: consecutive heads of Q share one of K and V */
     uint32_t queries, keys;          /* of a sequence */
     uint32_t d, dv;                  /* elements of a head of Q and K, and of V and O (0 means d): 64, 96, 128, 192 or 256; 576 with 512 is latent attention: V is the first 512 elements of K, and NULL */
@@ -229,7 +236,8 @@ typedef struct {
     /* Keys of a page, 16 to 256, if K and V are in pages of a cache; 0 if they are not. K and V are then (pages, kv_heads, page, d), and
      * sequence[] is the distance of pages. keys are those of the longest sequence. */
     uint32_t page;
-    uint32_t reserved_too; /* 0 */
+    float softcap;     /* scores are softcap * tanh(score / softcap); 0 if they are not capped */
+    const char *cache; /* "e4m3" if K and V have 8 bits in memory and Q has 16; otherwise NULL */
 } falchion_attention_desc;
 
 /* Device addresses for falchion_attention_launch, host pointers for falchion_attention_emulate. */
@@ -250,6 +258,12 @@ typedef struct {
      * it again where all_queries changes. The emulator ignores it. */
     void *workspace;
     uint64_t workspace_bytes;
+    /* With FALCHION_ALIBI, what scores fall by per key of distance: of each head of Q, or with FALCHION_SLOPES_PER_SEQUENCE (batch, heads).
+     * With FALCHION_SINKS, of each head of Q a score that takes part in the sum of weights and has no value. */
+    const float *slopes, *sinks;
+    /* What elements of Q, K and V are multiplied by, if they have 8 bits: of one number each, or with FALCHION_FACTORS_PER_HEAD of one for each
+     * head of K; NULL is 1. Those of Q and K are above 0. */
+    const float *factors[3];
 } falchion_attention_args;
 
 /* As the functions of falchion_gemm of the same names. */
@@ -278,7 +292,7 @@ typedef struct {
     uint32_t all[2];
 } falchion_attention_backward_args;
 
-/* desc is that of the forward pass, without spec and pages; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0 or
+/* desc is that of the forward pass, without spec, pages, cache, softcap, FALCHION_ALIBI and FALCHION_SINKS; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0 or
  * sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
 falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
 falchion_status falchion_attention_backward_tune(const falchion_attention_desc *desc, uint32_t budget, falchion_attention_backward **backward);

@@ -6,9 +6,10 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
 use structures::{
-    AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, OK, PACKED, falchion_attention_create,
-    falchion_attention_destroy, falchion_attention_emulate, falchion_attention_launch,
-    falchion_attention_name, falchion_attention_ptx, falchion_attention_tune, falchion_last_error,
+    ALIBI, AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, FACTORS_PER_HEAD, OK, PACKED,
+    SINKS, SLOPES_PER_SEQUENCE, falchion_attention_create, falchion_attention_destroy,
+    falchion_attention_emulate, falchion_attention_launch, falchion_attention_name, falchion_attention_ptx,
+    falchion_attention_tune, falchion_last_error,
 };
 
 fn last() -> String {
@@ -59,9 +60,20 @@ impl Room {
 /// O and the log-sum-exp of a query. `place` are its sequence, its head and its number.
 fn expected(
     of: &AttentionDescription,
+    tensors: [&Room; 3],
+    place: [usize; 3],
+    length_first: bool,
+) -> (Vec<f64>, f64) {
+    expected_of(of, tensors, place, length_first, (&|score, _| score, f64::NEG_INFINITY))
+}
+
+/// The same with a function of a score and the number of keys from the query's own, and with a sink.
+fn expected_of(
+    of: &AttentionDescription,
     [q, k, v]: [&Room; 3],
     [batch, head, query]: [usize; 3],
     length_first: bool,
+    (changed, sink): (&dyn Fn(f64, f64) -> f64, f64),
 ) -> (Vec<f64>, f64) {
     let [heads, shared, queries, keys, d] =
         [of.heads, of.kv_heads, of.queries, of.keys, of.d].map(|extent| extent as usize);
@@ -78,16 +90,138 @@ fn expected(
                     q.value(at([heads, queries], head, query, x)) * k.value(at([shared, keys], of_kv, key, x))
                 })
                 .sum();
-            dot / (d as f64).sqrt()
+            changed(dot / (d as f64).sqrt(), (query + keys) as f64 - (key + queries) as f64)
         })
         .collect();
-    let sum: f64 = scores.iter().map(|score| score.exp()).sum();
+    let sum: f64 = scores.iter().chain([&sink]).map(|score| score.exp()).sum();
     let o = (0..d).map(|x| {
         let weighted = scores.iter().enumerate();
         weighted.map(|(key, score)| score.exp() * v.value(at([shared, keys], of_kv, key, x))).sum::<f64>()
             / sum
     });
     (o.collect(), sum.ln())
+}
+
+/// Scores that are capped and fall with the distance, by slopes of each sequence, and a sink of each head.
+#[test]
+fn scores_are_changed() {
+    let mut of = described(c"bf16-f32");
+    (of.flags, of.softcap) = (CAUSAL | ALIBI | SLOPES_PER_SEQUENCE | SINKS, 3.0);
+    let tensors = [(2 * 4 * 70 * 64, 7), (2 * 2 * 90 * 64, 5), (2 * 2 * 90 * 64, 3)];
+    let [q, k, v] = tensors.map(|(count, by)| Room::new(count, by));
+    let slopes: Vec<f32> = (0..8).map(|i| 0.02 + i as f32 / 16.0).collect();
+    let sinks = [-20.0f32, 1.5, 0.0, 4.0];
+    let mut o = vec![f32::NAN; 2 * 4 * 70 * 64];
+    let mut sums = vec![f32::NAN; 2 * 4 * 70];
+    // SAFETY: the structure may be zero.
+    let zeros: AttentionArguments = unsafe { core::mem::zeroed() };
+    let arguments = AttentionArguments {
+        q: q.at(),
+        k: k.at(),
+        v: v.at(),
+        o: o.as_mut_ptr().cast(),
+        log_sum_exp: sums.as_mut_ptr().cast(),
+        slopes: slopes.as_ptr().cast(),
+        sinks: sinks.as_ptr().cast(),
+        ..zeros
+    };
+    let mut kernel: *mut AttentionKernel = null_mut();
+    // SAFETY: the structures are valid, and so is the memory that they name.
+    unsafe {
+        for (wrong, words) in [
+            (
+                AttentionDescription { softcap: -1.0, ..of },
+                "softcap is -1, a finite number above zero was needed",
+            ),
+            (AttentionDescription { cache: c"e5m2".as_ptr(), ..of }, "cache is \"e5m2\", e4m3 was needed"),
+        ] {
+            assert_ne!(falchion_attention_create(&wrong, &mut kernel), OK);
+            assert!(last().contains(words), "{}", last());
+        }
+        assert_eq!(falchion_attention_create(&of, &mut kernel), OK, "{}", last());
+        for (wrong, words) in [
+            (AttentionArguments { slopes: core::ptr::null(), ..arguments }, "slopes"),
+            (AttentionArguments { sinks: core::ptr::null(), ..arguments }, "the sinks"),
+            (
+                AttentionArguments { factors: [q.at(); 3], ..arguments },
+                "which have no factor: NULL was needed",
+            ),
+        ] {
+            assert_ne!(falchion_attention_emulate(kernel, &wrong), OK);
+            assert!(last().contains(words), "{words}: {}", last());
+        }
+        assert_eq!(falchion_attention_emulate(kernel, &arguments), OK, "{}", last());
+        falchion_attention_destroy(kernel);
+    }
+    for (at, found) in o.chunks(64).enumerate() {
+        let [batch, head, query] = [at / 280, at / 70 % 4, at % 70];
+        let slope = f64::from(slopes[batch * 4 + head]);
+        let changed = |score: f64, before: f64| 3.0 * (score / 3.0).tanh() - slope * before.abs();
+        let scores: (&dyn Fn(f64, f64) -> f64, f64) = (&changed, sinks[head].into());
+        let (wanted, sum) = expected_of(&of, [&q, &k, &v], [batch, head, query], false, scores);
+        assert!((f64::from(sums[at]) - sum).abs() < 4e-3, "{at}: {} {sum}", sums[at]);
+        for (&found, wanted) in found.iter().zip(wanted) {
+            assert!((f64::from(found) - wanted).abs() <= 1e-2, "query {at}: {found}, {wanted}");
+        }
+    }
+}
+
+/// K and V in 8 bits, with a factor for each of their heads.
+#[test]
+fn a_cache_has_factors() {
+    let mut of = described(c"bf16-f32");
+    (of.cache, of.flags) = (c"e4m3".as_ptr(), FACTORS_PER_HEAD);
+    let q = Room::new(2 * 4 * 70 * 64, 7);
+    // Numbers of 8 bits, two in each of 16; and the same as numbers.
+    let [(k, wide_k), (v, wide_v)] = [5, 3].map(|by| {
+        let (mut bytes, mut wide) = (Room::new(2 * 90 * 64, 0), Room::new(2 * 2 * 90 * 64, 0));
+        for i in 0..2 * 2 * 90 * 64 {
+            let code = (i * by % 61) as u8 + if i % 2 == 0 { 0 } else { 0x80 };
+            let (exponent, fraction) = (i32::from(code >> 3 & 15), f32::from(code & 7) / 8.0);
+            let size = if exponent == 0 {
+                fraction * 2f32.powi(-6)
+            } else {
+                (1.0 + fraction) * 2f32.powi(exponent - 7)
+            };
+            let value = if code >= 0x80 { -size } else { size };
+            let before = if i % 2 == 0 { 0 } else { bytes.0[bytes.1 + i / 2] };
+            bytes.0[bytes.1 + i / 2] = before | u16::from(code) << (i % 2 * 8);
+            wide.0[wide.1 + i] = (value.to_bits() >> 16) as u16;
+        }
+        (bytes, wide)
+    });
+    let factors = [[0.5f32, 2.0], [4.0, 0.25]];
+    let mut o = vec![f32::NAN; 2 * 4 * 70 * 64];
+    // SAFETY: the structure may be zero.
+    let zeros: AttentionArguments = unsafe { core::mem::zeroed() };
+    let [of_k, of_v] = [0, 1].map(|i| factors[i].as_ptr().cast());
+    let o_at = o.as_mut_ptr().cast();
+    let tensors = AttentionArguments { q: q.at(), k: k.at(), v: v.at(), o: o_at, ..zeros };
+    let arguments = AttentionArguments { factors: [core::ptr::null(), of_k, of_v], ..tensors };
+    let mut kernel: *mut AttentionKernel = null_mut();
+    // SAFETY: the structures are valid, and so is the memory that they name.
+    unsafe {
+        assert_eq!(falchion_attention_create(&of, &mut kernel), OK, "{}", last());
+        let wrong = AttentionArguments { factors: [of_k; 3], ..arguments };
+        assert_ne!(falchion_attention_emulate(kernel, &wrong), OK);
+        assert!(last().contains("factors[0] is"), "{}", last());
+        assert_eq!(falchion_attention_emulate(kernel, &arguments), OK, "{}", last());
+        falchion_attention_destroy(kernel);
+    }
+    for (at, found) in o.chunks(64).enumerate() {
+        let [batch, head, query] = [at / 280, at / 70 % 4, at % 70];
+        let [of_k, of_v] = factors.map(|of| f64::from(of[head / 2]));
+        let changed = |score: f64, _: f64| score * of_k;
+        let scores: (&dyn Fn(f64, f64) -> f64, f64) = (&changed, f64::NEG_INFINITY);
+        let (wanted, _) = expected_of(&of, [&q, &wide_k, &wide_v], [batch, head, query], false, scores);
+        for (&found, wanted) in found.iter().zip(wanted) {
+            let wanted = wanted * of_v;
+            assert!(
+                (f64::from(found) - wanted).abs() <= 1e-2 * (1.0 + wanted.abs()),
+                "query {at}: {found}, {wanted}"
+            );
+        }
+    }
 }
 
 /// V is the first 512 of the 576 elements of K, and NULL.
@@ -190,7 +324,7 @@ fn what_is_refused_is_named() {
     for (words, of) in [
         ("size is 8", AttentionDescription { size: 8, ..plain }),
         ("types is \"s8\", one of bf16", described(c"s8")),
-        ("flags is 0x20", AttentionDescription { flags: 32, ..plain }),
+        ("flags is 0x200", AttentionDescription { flags: 512, ..plain }),
         ("flags is 0x10", AttentionDescription { flags: 16, ..plain }),
         ("window is (2147483647, 0)", AttentionDescription { flags: 2, window: [i32::MAX, 0], ..plain }),
         ("keys in a page, is 7", AttentionDescription { page: 7, ..plain }),

@@ -9,11 +9,14 @@ use pyo3::types::{PyBool, PyDict, PyTuple};
 
 use crate::array::{Access, Array, Elements, Fill, Found, Place, Rule, invalid};
 use crate::error::{about, of_refusal};
-use crate::heads::{WHO, aligned, elements, heads_of, needed, readable, refused, say_elements, sums};
+use crate::heads::{
+    WHO, aligned, elements, elements_of_keys, heads_of, needed, readable, refused, say_elements, sums,
+};
 use crate::named::{Named, Names};
 use crate::place::{Chosen, KEPT};
 use crate::sequences::Sequences;
 use crate::tuned::{self, Choice, How};
+use crate::vectors;
 use crate::whole::Whole;
 
 /// The names of the arguments.
@@ -56,12 +59,19 @@ struct Prepared<'py> {
 /// one sequence.
 /// Tables of int64 are converted to int32 in the host's memory, and refused on a card.
 ///
+/// Scores: `softcap` above 0 makes them `softcap * tanh(score / softcap)`; with `alibi_slopes` (H,) or (B, H) they fall with the distance of query
+/// and key, by the slope of the head per key; `sinks` (H,) has a score of each head that takes part in the sum of weights and has no value. A cap comes first. All
+/// are float32.
+///
+/// 8 bits: `k` and `v` may be float8_e4m3fn, or `q`, `k` and `v`, whose result is bfloat16, or what `out` is. `q_descale`, `k_descale` and `v_descale`
+/// are what their elements are multiplied by: float32, of one number, or of one for each head of k (G,).
+///
 /// Latent attention (DeepSeek's absorbed form): heads of q and k have 576 elements, and v is None, or the view `k[..., :512]`. k is read once.
 /// Give the model's `scale`.
 ///
 /// `attention_backward` computes gradients; `falchion.torch.attention` has them. Raises `ValueError` with the argument, its value and what was needed.
 #[pyfunction]
-#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v=None, *, causal=False, window=None, scale=None, out=None, log_sum_exp=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, block_table=None, cache_seqlens=None, types=None, spec=None)")]
+#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v=None, *, causal=False, window=None, scale=None, out=None, log_sum_exp=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, block_table=None, cache_seqlens=None, softcap=0.0, alibi_slopes=None, sinks=None, q_descale=None, k_descale=None, v_descale=None, types=None, spec=None)")]
 pub(crate) fn attention<'py>(
     py: Python<'py>,
     given: &Bound<'py, PyTuple>,
@@ -131,8 +141,8 @@ fn prepare<'py>(
     }
     let [q, k] = [readable("q", named.needed("q")?)?, readable("k", named.needed("k")?)?];
     let v = named.get("v").map(|v| readable("v", v)).transpose()?;
-    let elements = elements(&q, types, &mut heads)?;
-    let format = heads.request.format;
+    let elements = elements(&q, types, &mut heads, true)?;
+    let (format, of_keys) = (heads.request.format, elements_of_keys(&k, elements, &mut heads));
     let sequences = Sequences::of(&named, [&q, &k], &mut heads)?;
     let place = q.place();
     let rank = sequences.keys_of(0).len();
@@ -147,9 +157,9 @@ fn prepare<'py>(
     let rule = |elements, access| {
         Rule::new(elements, access).at(place, "q").without_gradient(Some("falchion.torch.attention"))
     };
-    let admit = |name: &str, found: Found<'py>| found.admit(name, &rule(elements, Access::Copied));
-    let [q, k] = [admit("q", q)?, admit("k", k)?];
-    let v = v.map(|v| admit("v", v)).transpose()?;
+    let admit = |name: &str, found: Found<'py>, of| found.admit(name, &rule(of, Access::Copied));
+    let [q, k] = [admit("q", q, elements)?, admit("k", k, of_keys)?];
+    let v = v.map(|v| admit("v", v, of_keys)).transpose()?;
     let [d, rows, of_q] = [0, 1, 2].map(|i| q.last(i)[0]);
     let latent = AttentionSpec::LATENT.map(i64::from);
     let dv = v.as_ref().map_or(latent[1], |v| v.last(0)[0]);
@@ -175,12 +185,13 @@ fn prepare<'py>(
         Some(out) => {
             let found = Found::of("out", out)?;
             needed("out", &found, shape)?;
-            let wide = found.format() == Some(Format::F32);
-            heads.request.output = if wide { Format::F32 } else { format };
-            let of_out = if wide { Elements::Of(Format::F32) } else { elements };
+            let own = found.format().filter(|&of| of == Format::F32 || format.bits() == 8 && of.bits() == 16);
+            let of_out = own
+                .map_or(if format.bits() == 8 { Elements::Of(Format::Bf16) } else { elements }, Elements::Of);
+            heads.request.output = own.unwrap_or(heads.request.output);
             found.admit("out", &rule(of_out, Access::Written))?
         }
-        None => q.0.alike("out", shape, format, fill(Fill::Zeros))?,
+        None => q.0.alike("out", shape, heads.request.output, fill(Fill::Zeros))?,
     };
     let Some(of_o) = heads_of(&o) else {
         let found = o.shape_words();
@@ -203,13 +214,14 @@ fn prepare<'py>(
         of.address() == k.address() && same
     };
     let of_v = v.as_ref().filter(|(of, _)| !([d, dv] == latent && is_view(of, &k.0)));
+    let numbers = vectors::say(&named, place, &mut heads)?;
     heads.request.workspace = true;
     heads.call.log_sum_exp = sums.as_ref().map_or(0, Array::address);
     // The kernel.
     let heads = heads.at([q.1, k.1, of_v.map_or(HeadsRef::default(), |(_, of)| *of), of_o]);
     let asked = heads.asked().map_err(|refusal| refused(py, &ATTENTION, &refusal))?;
     let o = out.unwrap_or_else(|| o.object()).clone();
-    let kept = [Some(&k.0), v.as_ref().map(|(v, _)| v)].into_iter().flatten();
+    let kept = [Some(&k.0), v.as_ref().map(|(v, _)| v)].into_iter().flatten().chain(&numbers);
     let kept = kept.map(|array| array.object().clone()).collect();
     let sums = sums.map(|sums| sums.object().clone());
     Ok(Prepared { asked, spec: named.text("spec")?, q: q.0, o, sums, _kept: kept })

@@ -97,7 +97,7 @@ fn prepare<'py>(
     named.say(GRADIENT.described, &mut heads)?;
     let arrays = ["q", "k", "v", "o", "d_o"].map(|name| readable(name, named.needed(name)?));
     let [q, k, v, o, d_o] = every(arrays)?;
-    let elements = elements(&q, None, &mut heads)?;
+    let elements = elements(&q, None, &mut heads, false)?;
     let format = heads.request.format;
     let sequences = Sequences::of(&named, [&q, &k], &mut heads)?;
     let (d, dv) = (q.last(0)[0], v.last(0)[0]);

@@ -8,24 +8,41 @@ use pyo3::prelude::*;
 use crate::array::{Access, Array, Elements, Fill, Found, Rule, invalid, shape_words};
 use crate::error::{about, of_refusal};
 
-/// The elements of Q, whose format is that of the request; `named` is the one that an argument says.
-pub(crate) fn elements(q: &Found<'_>, named: Option<Format>, heads: &mut Heads) -> PyResult<Elements> {
+/// The elements of Q, whose format is that of the request; `named` is the one that an argument says. They may have 8 bits if that is `narrow`.
+pub(crate) fn elements(
+    q: &Found<'_>,
+    named: Option<Format>,
+    heads: &mut Heads,
+    narrow: bool,
+) -> PyResult<Elements> {
     let (format, elements) = match (q.format(), named) {
         (_, Some(named)) => (named, Elements::OrBits(named)),
         (Some(format @ (Format::Bf16 | Format::F16)), None) => (format, Elements::Of(format)),
+        (Some(Format::E4m3), None) if narrow => (Format::E4m3, Elements::Of(Format::E4m3)),
         (found, None) => {
             let hint = match found {
                 None => ", or types= for unsigned integers of the same size, for example \"bf16\"",
                 Some(_) => "",
             };
             return invalid(format!(
-                "q has elements of {}, float16 or bfloat16 was needed{hint}",
-                q.type_words()
+                "q has elements of {}, float16 or bfloat16{} was needed{hint}",
+                q.type_words(),
+                if narrow { ", or float8_e4m3fn," } else { "" }
             ));
         }
     };
-    (heads.request.format, heads.request.output) = (format, format);
+    (heads.request.format, heads.request.output) =
+        (format, if format.bits() == 8 { Format::Bf16 } else { format });
     Ok(elements)
+}
+
+/// The elements of K and V, where those of Q are known: they may have 8 bits, and Q 16.
+pub(crate) fn elements_of_keys(k: &Found<'_>, of_q: Elements, heads: &mut Heads) -> Elements {
+    if k.format() == Some(Format::E4m3) && heads.request.format.bits() == 16 {
+        heads.request.cache = Some(Format::E4m3);
+        return Elements::Of(Format::E4m3);
+    }
+    of_q
 }
 
 /// Says the elements of a head of Q and K, and of V and O.
@@ -101,7 +118,7 @@ pub(crate) fn sums<'py>(
 /// Where the rows of an array are; `None` if the elements of a head are not contiguous, or a stride is negative.
 pub(crate) fn heads_of(array: &Array<'_>) -> Option<HeadsRef> {
     let [d, step] = array.last(0);
-    let any = d.unsigned_abs().next_multiple_of(8);
+    let any = d.unsigned_abs().next_multiple_of(16);
     // What has no elements is nowhere.
     if array.is_empty() {
         return Some(HeadsRef { address: 0, row: any, head: any, batch: any });
@@ -132,7 +149,7 @@ pub(crate) fn aligned<'py>(name: &str, array: Array<'py>) -> PyResult<(Array<'py
     if let Some(of) = fits(&array) {
         return Ok((array, of));
     }
-    let [_, view] = array.in_lines(name, (8, Fill::Nothing), false)?;
+    let [_, view] = array.in_lines(name, (16, Fill::Nothing), false)?;
     match fits(&view) {
         Some(of) => Ok((view, of)),
         None => invalid(format!("{name} of shape {} cannot be copied", array.shape_words())),

@@ -19,6 +19,7 @@ mod scales;
 mod sequences;
 mod stored;
 mod tuned;
+mod vectors;
 mod watch;
 mod whole;
 

@@ -75,7 +75,9 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
         return Err("pages and cache are words of the forward pass".to_owned());
     }
     if request.soft_cap.is_some() || request.alibi || request.sinks {
-        return Err("softcap, alibi and sinks are words of the forward pass: they have no gradient".to_owned());
+        return Err(
+            "softcap, alibi and sinks are words of the forward pass: they have no gradient".to_owned()
+        );
     }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));

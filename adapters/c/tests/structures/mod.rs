@@ -162,8 +162,10 @@ pub struct AttentionDescription {
     pub window: [i32; 2],
     /// Keys of a page of a cache; 0 is no cache of pages.
     pub page: u32,
-    /// Zero.
-    pub reserved_too: u32,
+    /// What scores are capped to; 0 if they are not.
+    pub softcap: f32,
+    /// Format of K and V in memory, if it is another one.
+    pub cache: *const c_char,
 }
 
 /// The arguments of a run: `falchion_attention_args`.
@@ -196,6 +198,12 @@ pub struct AttentionArguments {
     pub workspace: *mut c_void,
     /// Size of the workspace in bytes.
     pub workspace_bytes: u64,
+    /// What scores fall by, with `FALCHION_ALIBI`.
+    pub slopes: *const c_void,
+    /// The sinks, with `FALCHION_SINKS`.
+    pub sinks: *const c_void,
+    /// The factors of Q, K and V.
+    pub factors: [*const c_void; 3],
 }
 
 /// The arguments of a run: `falchion_attention_backward_args`.
@@ -242,6 +250,14 @@ pub const PACKED: u32 = 4;
 pub const WORKSPACE: u32 = 8;
 /// `FALCHION_DETERMINISTIC`.
 pub const DETERMINISTIC: u32 = 16;
+/// `FALCHION_ALIBI`.
+pub const ALIBI: u32 = 32;
+/// `FALCHION_SLOPES_PER_SEQUENCE`.
+pub const SLOPES_PER_SEQUENCE: u32 = 64;
+/// `FALCHION_SINKS`.
+pub const SINKS: u32 = 128;
+/// `FALCHION_FACTORS_PER_HEAD`.
+pub const FACTORS_PER_HEAD: u32 = 256;
 
 /// # Safety
 /// As the function of the library.

@@ -27,6 +27,12 @@ pub static GRADIENT: Operation<Heads, Heads> = Operation {
         ("", "types", "q says it"),
         ("spec", "spec", "gradients have no spec here"),
         ("page", "", "keys in pages have no gradient"),
+        ("cache", "", "keys in another format have no gradient"),
+        ("FALCHION_FACTORS_PER_HEAD", "", "tensors in 8 bits have no gradient"),
+        ("softcap", "softcap", "scores that are capped have no gradient here"),
+        ("FALCHION_ALIBI", "", "scores that fall with the distance have no gradient here"),
+        ("FALCHION_SLOPES_PER_SEQUENCE", "", "scores that fall with the distance have no gradient here"),
+        ("FALCHION_SINKS", "", "the log-sum-exp has the sinks"),
     ],
 };
 
@@ -84,7 +90,7 @@ static DESCRIBED: Structure<Heads> = Structure {
     fields: &[
         Argument::own("size", Kind::Long, "the version of the caller's structure"),
         Argument::said("types", Kind::Text, |of: &mut Heads, value| of.types(value.text()))
-            .needed("one of bf16, f16, bf16-f32, f16-f32")
+            .needed(TYPES)
             .python(Python::Keyword("types")),
         Argument::said("batch", Kind::Whole, |of: &mut Heads, value| {
             of.request.problem.batch = value.whole();
@@ -148,7 +154,15 @@ static DESCRIBED: Structure<Heads> = Structure {
             of.request.pages = Some(value.whole());
             Ok(())
         }),
-        Argument::zero("reserved_too"),
+        Argument::said("softcap", Kind::Single, |of: &mut Heads, value| {
+            of.request.soft_cap = Some(value.real() as f32).filter(|&cap| cap != 0.0);
+            Ok(())
+        })
+        .python(Python::Keyword("softcap")),
+        Argument::said("cache", Kind::Text, |of: &mut Heads, value| {
+            of.request.cache = Some(format_of_cache(value.text())?);
+            Ok(())
+        }),
     ],
 };
 
@@ -186,7 +200,43 @@ const SWITCHES: &[Switch<Heads>] = &[
         python: Python::Keyword("deterministic"),
         set: |of: &mut Heads| of.request.fixed = true,
     },
+    switch("FALCHION_ALIBI", 32, |of| of.request.alibi = true),
+    switch("FALCHION_SLOPES_PER_SEQUENCE", 64, |of| of.call.head_numbers.per_sequence = true),
+    switch("FALCHION_SINKS", 128, |of| of.request.sinks = true),
+    switch("FALCHION_FACTORS_PER_HEAD", 256, |of| of.call.factors.per_head = true),
 ];
+
+/// A switch of C alone: in Python the arrays say it.
+const fn switch(c: &'static str, bit: u32, set: fn(&mut Heads)) -> Switch<Heads> {
+    Switch { c, bit, python: Python::No, set }
+}
+
+/// The formats of Q, K and V, and of O.
+const TYPES: &str = "one of bf16, f16, bf16-f32, f16-f32, e4m3-bf16, e4m3-f16, e4m3-f32";
+
+/// The format of keys and values in memory.
+fn format_of_cache(text: &str) -> Result<Format, Refusal> {
+    match text {
+        "e4m3" => Ok(Format::E4m3),
+        _ => Err(Refusal::Invalid(format!("cache is \"{text}\", e4m3 was needed, or nothing"))),
+    }
+}
+
+/// Why a call has no factors of Q (0), or of K and V.
+const fn factors<const OF: usize>(of: &Heads) -> Option<&'static str> {
+    let of_16_bits = of.request.format.bits() > 8;
+    match (of_16_bits, of.request.cache.is_some()) {
+        (false, _) => None,
+        (true, true) if OF > 0 => None,
+        (true, _) => Some("it has elements of 16 bits, which have no factor"),
+    }
+}
+
+/// The factors of Q (0), K and V.
+const fn factors_of<const OF: usize>(c: &'static str, python: &'static str) -> Argument<Heads> {
+    const NAMES: [&[&str]; 3] = [&["the factors of Q"], &["the factors of K"], &["the factors of V"]];
+    Argument::memory(c, NAMES[OF]).python(Python::Keyword(python)).unless(factors::<OF>)
+}
 
 /// Why a call has no beginnings of queries (0), or of keys.
 const fn begins<const SIDE: usize>(of: &Heads) -> Option<&'static str> {
@@ -251,6 +301,15 @@ static GIVEN: Structure<Heads> = Structure {
         Argument::own("workspace", Kind::Address, LEND)
             .unless(|of: &Heads| (!of.request.workspace).then_some("flags has no FALCHION_WORKSPACE")),
         Argument::own("workspace_bytes", Kind::Long, LEND),
+        Argument::memory("slopes", &["slopes"])
+            .python(Python::Keyword("alibi_slopes"))
+            .unless(|of: &Heads| (!of.request.alibi).then_some("flags has no FALCHION_ALIBI")),
+        Argument::memory("sinks", &["the sinks"])
+            .python(Python::Keyword("sinks"))
+            .unless(|of: &Heads| (!of.request.sinks).then_some("flags has no FALCHION_SINKS")),
+        factors_of::<0>("factors[0]", "q_descale"),
+        factors_of::<1>("factors[1]", "k_descale"),
+        factors_of::<2>("factors[2]", "v_descale"),
     ],
 };
 
@@ -324,10 +383,12 @@ impl Heads {
             ("f16", [Format::F16; 2]),
             ("bf16-f32", [Format::Bf16, Format::F32]),
             ("f16-f32", [Format::F16, Format::F32]),
+            ("e4m3-bf16", [Format::E4m3, Format::Bf16]),
+            ("e4m3-f16", [Format::E4m3, Format::F16]),
+            ("e4m3-f32", [Format::E4m3, Format::F32]),
         ];
         let Some((_, [format, output])) = known.into_iter().find(|(name, _)| *name == text) else {
-            let names = known.map(|(name, _)| name).join(", ");
-            return Err(Refusal::Invalid(format!("types is \"{text}\", one of {names} was needed")));
+            return Err(Refusal::Invalid(format!("types is \"{text}\", {TYPES} was needed")));
         };
         (self.request.format, self.request.output) = (format, output);
         Ok(())
@@ -389,8 +450,9 @@ impl Heads {
                 "v is a tensor of its own, the first {dv} of the {d} elements of each head of k were needed, a view of them or none: the strides of V are {strides:?}, zeros were needed"
             )));
         }
-        let counts = request.counts().to_vec();
-        Ok(AskedHeads { request, call: AttentionCall { problem, q, k, v, o, counts, ..self.call.clone() } })
+        let (counts, reals) = (request.counts().to_vec(), request.reals());
+        let call = AttentionCall { problem, q, k, v, o, counts, reals, ..self.call.clone() };
+        Ok(AskedHeads { request, call })
     }
 
     /// The same with the request and the call that it asks for, for the arguments of a run.

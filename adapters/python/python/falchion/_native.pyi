@@ -99,6 +99,12 @@ def attention(
     max_seqlen_k: int | None = None,
     block_table: Any | None = None,
     cache_seqlens: Any | None = None,
+    softcap: float = 0.0,
+    alibi_slopes: Any | None = None,
+    sinks: Any | None = None,
+    q_descale: Any | None = None,
+    k_descale: Any | None = None,
+    v_descale: Any | None = None,
     types: str | None = None,
     spec: str | None = None,
 ) -> Any: ...

@@ -1,0 +1,74 @@
+//! Numbers of the heads of attention: slopes, sinks, and the factors of 8-bit tensors.
+
+use falchion::attention::HeadNumbers;
+use falchion::collective::Format;
+use falchion_core::Heads;
+use pyo3::prelude::*;
+
+use crate::array::{Access, Array, Elements, Found, Place, Rule, invalid, shape_words};
+use crate::named::Named;
+
+/// The arguments with factors, of Q, K and V.
+const FACTORS: [&str; 3] = ["q_descale", "k_descale", "v_descale"];
+
+/// A packed array of `f32` in the place of Q, which has one of these shapes; and which one.
+fn vector<'py>(
+    (name, object): (&str, &Bound<'py, PyAny>),
+    shapes: &[&[i64]],
+    place: Place,
+) -> PyResult<(Array<'py>, usize)> {
+    let rule = Rule::new(Elements::Of(Format::F32), Access::Copied).at(place, "q");
+    let array = Found::of(name, object)?.admit(name, &rule)?;
+    let Some(which) = shapes.iter().position(|shape| array.shape() == **shape) else {
+        let needed = shapes.iter().map(|shape| shape_words(shape)).collect::<Vec<_>>().join(" or ");
+        return invalid(format!("{name} has shape {}, {needed} was needed", array.shape_words()));
+    };
+    Ok((if array.is_packed() { array } else { array.copied(name, false)? }, which))
+}
+
+/// Says the slopes, sinks and factors that are given, of heads whose extents are known. Returns the arrays, which the call reads.
+pub(crate) fn say<'py>(named: &Named<'py>, place: Place, heads: &mut Heads) -> PyResult<Vec<Array<'py>>> {
+    let problem = heads.request.problem;
+    let [batch, of_queries] = [problem.batch, problem.heads[0]].map(i64::from);
+    let shared = heads.shared.map_or(of_queries, i64::from);
+    let mut kept = Vec::new();
+    if let Some(slopes) = named.get("alibi_slopes") {
+        let shapes: [&[i64]; 2] = [&[of_queries], &[batch, of_queries]];
+        let (slopes, which) = vector(("alibi_slopes", slopes), &shapes, place)?;
+        heads.request.alibi = true;
+        heads.call.head_numbers = HeadNumbers { addresses: vec![slopes.address()], per_sequence: which == 1 };
+        kept.push(slopes);
+    }
+    if let Some(sinks) = named.get("sinks") {
+        let (sinks, _) = vector(("sinks", sinks), &[&[of_queries]], place)?;
+        heads.request.sinks = true;
+        heads.call.sinks = sinks.address();
+        kept.push(sinks);
+    }
+    let mut before = None;
+    for (i, name) in FACTORS.into_iter().enumerate() {
+        let Some(given) = named.get(name) else { continue };
+        let of_16_bits = heads.request.format.bits() > 8;
+        if of_16_bits && (i == 0 || heads.request.cache.is_none()) {
+            let of = ["q", "k", "v"][i];
+            return invalid(format!(
+                "{name} is given and {of} has elements of 16 bits, float8_e4m3fn was needed"
+            ));
+        }
+        let shapes: [&[i64]; 3] = [&[], &[1], &[shared]];
+        let (factor, which) = vector((name, given), &shapes, place)?;
+        let per_head = which == 2;
+        if let Some((other, is)) = before.filter(|(_, is)| *is != per_head) {
+            let needed = shape_words(&[if is { shared } else { 1 }]);
+            return invalid(format!(
+                "{name} has shape {}, {needed} was needed as {other} has: one for all heads, or one for each",
+                factor.shape_words()
+            ));
+        }
+        before = Some((name, per_head));
+        heads.call.factors.per_head = per_head;
+        heads.call.factors.addresses[i] = factor.address();
+        kept.push(factor);
+    }
+    Ok(kept)
+}
