@@ -31,8 +31,8 @@ struct Prepared<'py> {
     q: Array<'py>,
     o: Bound<'py, PyAny>,
     sums: Option<Bound<'py, PyAny>>,
-    /// Copies of operands.
-    _kept: Vec<Bound<'py, PyAny>>,
+    /// Copies of operands, and of tables.
+    _kept: (Vec<Bound<'py, PyAny>>, Sequences<'py>),
 }
 
 /// `softmax(scale * q @ k.T) @ v` per head, without the scores in memory. Returns the result, or with `log_sum_exp` also
@@ -224,5 +224,5 @@ fn prepare<'py>(
     let kept = [Some(&k.0), v.as_ref().map(|(v, _)| v)].into_iter().flatten().chain(&numbers);
     let kept = kept.map(|array| array.object().clone()).collect();
     let sums = sums.map(|sums| sums.object().clone());
-    Ok(Prepared { asked, spec: named.text("spec")?, q: q.0, o, sums, _kept: kept })
+    Ok(Prepared { asked, spec: named.text("spec")?, q: q.0, o, sums, _kept: (kept, sequences) })
 }

@@ -29,8 +29,8 @@ struct Prepared<'py> {
     d_o: HeadsRef,
     to: [HeadsRef; 3],
     results: [Bound<'py, PyAny>; 3],
-    /// Copies of operands.
-    _kept: Vec<Bound<'py, PyAny>>,
+    /// Copies of operands, and of tables.
+    _kept: (Vec<Bound<'py, PyAny>>, Sequences<'py>),
 }
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
@@ -130,7 +130,7 @@ fn prepare<'py>(
     let asked = heads.at([q.1, k.1, v.1, o.1]).asked().map_err(|refusal| refused(py, &GRADIENT, &refusal))?;
     let kept = [&k.0, &v.0, &o.0, &d_o.0, &sums].map(|array| array.object().clone()).to_vec();
     let results = [d_q, d_k, d_v].map(|array| array.object().clone());
-    Ok(Prepared { asked, q: q.0, d_o: d_o.1, to: [to_q, to_k, to_v], results, _kept: kept })
+    Ok(Prepared { asked, q: q.0, d_o: d_o.1, to: [to_q, to_k, to_v], results, _kept: (kept, sequences) })
 }
 
 /// The results, if none failed.

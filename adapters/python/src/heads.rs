@@ -25,9 +25,9 @@ pub(crate) fn elements(
                 Some(_) => "",
             };
             return invalid(format!(
-                "q has elements of {}, float16 or bfloat16{} was needed{hint}",
+                "q has elements of {}, {} was needed{hint}",
                 q.type_words(),
-                if narrow { ", or float8_e4m3fn," } else { "" }
+                if narrow { "float16, bfloat16 or float8_e4m3fn" } else { "float16 or bfloat16" }
             ));
         }
     };

@@ -187,20 +187,25 @@ class Matmul:
         return array.astype(np.float64)
 
 
-def attended(q, k, v, causal, scale, window=(-1, -1)):
-    """The result of attention and the log-sum-exp in double precision."""
+def attended(q, k, v, causal, scale, window=(-1, -1), softcap=0.0, slopes=None, sinks=None):
+    """The result of attention and the log-sum-exp in double precision. `slopes` and `sinks` have a number for each head."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     share = q.shape[-3] // max(k.shape[-3], 1)
     k, v = (np.repeat(x, share, axis=-3) for x in (k, v))
     scores = q @ k.swapaxes(-1, -2) * scale
     rows, keys = scores.shape[-2:]
     after = np.arange(keys) - np.arange(rows)[:, None] - keys + rows
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    if slopes is not None:
+        scores = scores - np.asarray(slopes, np.float64)[..., None, None] * np.abs(after)
     left, right = window[0], 0 if causal else window[1]
     scores = np.where(((right < 0) | (after <= right)) & ((left < 0) | (-after <= left)), scores, -np.inf)
     with np.errstate(all="ignore"):
-        most = scores.max(-1, initial=-np.inf, keepdims=True)
+        sink = np.broadcast_to(-np.inf if sinks is None else np.asarray(sinks, np.float64)[:, None, None], (*scores.shape[:-1], 1))
+        most = np.maximum(scores.max(-1, initial=-np.inf, keepdims=True), sink)
         weights = np.exp(scores - np.where(np.isfinite(most), most, 0))
-        sums = weights.sum(-1, keepdims=True)
+        sums = weights.sum(-1, keepdims=True) + np.exp(sink - np.where(np.isfinite(most), most, 0))
         o = np.where(sums > 0, weights / sums, 0) @ v
         return o, np.where(sums > 0, np.log(sums) + most, -np.inf)[..., 0]
 
@@ -231,6 +236,16 @@ class Attention:
             self.given["block_table"] = rng.permutation(each * count + 1)[: each * count].reshape(count, each).astype(whole)
             self.given["cache_seqlens"] = rng.integers(0, each * page + 1, count).astype(whole)
         self.given |= {"causal": bool(rng.integers(2)), "log_sum_exp": True}
+        sequences = self.given["q"].shape[0] if self.given["q"].ndim == 4 else 1
+        sequences = len(self.given.get("cu_seqlens_q", range(sequences + 1))) - 1
+        heads = shared * share
+        if rng.integers(4) == 0:
+            self.given["softcap"] = float(rng.uniform(0.5, 5))
+        if rng.integers(4) == 0:
+            shape = pick(rng, [(heads,), (sequences, heads)])
+            self.given["alibi_slopes"] = rng.uniform(0, 0.5, shape).astype(np.float32)
+        if rng.integers(4) == 0:
+            self.given["sinks"] = rng.normal(0, 4, heads).astype(np.float32)
         if rng.integers(3) == 0:
             self.given["window"] = (int(rng.integers(0, 20)), int(rng.integers(0, 9)))
         if rng.integers(3) == 0:
@@ -245,19 +260,25 @@ class Attention:
     def wrong(self, given, found):
         q, k, v = (np.asarray(given[name]) for name in "qkv")
         o, sums = found if isinstance(found, tuple) else (found, None)
-        mask = (given.get("causal", False), q.shape[-1] ** -0.5, given.get("window", (-1, -1)))
+        mask = (given.get("causal", False), q.shape[-1] ** -0.5, given.get("window", (-1, -1)), given.get("softcap", 0.0))
+        slopes, sinks = (given.get(name) for name in ("alibi_slopes", "sinks"))
+        # Those of each sequence, or of all.
+        own = lambda i: (slopes if np.ndim(slopes) < 2 else slopes[i], sinks)
         if "cu_seqlens_q" in given:
             ends = [np.asarray(given[name]).astype(int) for name in ("cu_seqlens_q", "cu_seqlens_k")]
-            parts = [attended(q[:, a:b], k[:, c:d], v[:, c:d], *mask) for a, b, c, d in zip(ends[0], ends[0][1:], ends[1], ends[1][1:])]
+            spans = zip(ends[0], ends[0][1:], ends[1], ends[1][1:])
+            parts = [attended(q[:, a:b], k[:, c:d], v[:, c:d], *mask, *own(i)) for i, (a, b, c, d) in enumerate(spans)]
             wanted, of_sums = (np.concatenate(of, 1) for of in zip(*parts))
         elif "block_table" in given:
             parts = []
-            for one, table, length in zip(q if q.ndim == 4 else q[None], given["block_table"], given["cache_seqlens"]):
-                own = [x[table].swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[3])[:, :length] for x in (k, v)]
-                parts.append(attended(one, *own, *mask))
+            for i, (one, table, length) in enumerate(zip(q if q.ndim == 4 else q[None], given["block_table"], given["cache_seqlens"])):
+                seen = [x[table].swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[3])[:, :length] for x in (k, v)]
+                parts.append(attended(one, *seen, *mask, *own(i)))
             wanted, of_sums = (np.stack(of).reshape(*q.shape[:-2], *of[0].shape[1:]) for of in zip(*parts))
         else:
-            wanted, of_sums = attended(q, k, v, *mask)
+            # Slopes of one sequence of which the tensors have no number.
+            of = slopes[0] if np.ndim(slopes) == 2 and q.ndim == 3 else slopes
+            wanted, of_sums = attended(q, k, v, *mask, of, sinks)
         if o.shape != wanted.shape:
             return f"shape {o.shape}, {wanted.shape} was expected"
         unit = 2.0**-8 if q.dtype != np.float16 else 2.0**-11

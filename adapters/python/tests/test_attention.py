@@ -172,8 +172,8 @@ INTS = np.array([0, 3], np.int32)
     ("words", "call"),
     [
         ("q has shape (3, 64)", lambda: falchion.attention(Q[0], Q, Q)),
-        ("q has elements of float32, float16 or bfloat16 was needed", lambda: falchion.attention(*[Q.astype("f4")] * 3)),
-        ("q has elements of uint16, float16 or bfloat16 was needed, or types= for unsigned integers", lambda: falchion.attention(*[Q.view("u2")] * 3)),
+        ("q has elements of float32, float16, bfloat16 or float8_e4m3fn was needed", lambda: falchion.attention(*[Q.astype("f4")] * 3)),
+        ("q has elements of uint16, float16, bfloat16 or float8_e4m3fn was needed, or types= for unsigned integers", lambda: falchion.attention(*[Q.view("u2")] * 3)),
         ('types is "f32"', lambda: falchion.attention(*[Q.view("u2")] * 3, types="f32")),
         ("k has shape (2, 3, 128), (2, 3, 64) was needed", lambda: falchion.attention(Q, np.ones((2, 3, 128), "f2"), Q)),
         ("v has shape (2, 4, 64), (2, 3, 64) was needed", lambda: falchion.attention(Q, Q, np.ones((2, 4, 64), "f2"))),

@@ -1,5 +1,7 @@
 """torch's tensors, on the CPU: the operations, their gradients, and `torch.compile`. Skipped without torch."""
 
+import re
+
 import falchion
 import pytest
 
@@ -80,7 +82,7 @@ def test_compile_has_no_break():
 def test_attention_is_an_operation():
     torch.manual_seed(4)
     q, k, v = (torch.randn(2, heads, 70, 64, dtype=torch.float16) for heads in (4, 2, 2))
-    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None, None, *[None] * 6))
+    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None, None, 0.0, *[None] * 11))
     wide = [x.double() for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
     expected = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=True)
     o, sums = ft.attention(q, k, v, causal=True, log_sum_exp=True)
@@ -94,6 +96,76 @@ def test_attention_is_an_operation():
         falchion.attention(q.requires_grad_(), k, v)
     with torch.no_grad():
         close(ft.attention(q, k, v), torch.nn.functional.scaled_dot_product_attention(*wide))
+
+
+def test_scores_of_attention():
+    """A cap, slopes of heads and sinks, also of each sequence; and the gradient of what sinks change."""
+    torch.manual_seed(5)
+    q, k, v = (torch.randn(2, h, n, 64).half() for h, n in ((4, 20), (2, 33), (2, 33)))
+    slopes, sinks = torch.rand(2, 4), torch.randn(4) * 3
+    wide = [x.double() for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
+    distance = (torch.arange(33)[None] - torch.arange(20)[:, None] - 13).abs()
+
+    def plain(q, k, v, cap, slopes, sinks):
+        scores = q @ k.mT / 8
+        scores = cap * torch.tanh(scores / cap) if cap else scores
+        scores = scores - slopes[..., None, None] * distance
+        columns = torch.cat([scores, sinks[:, None, None].expand(2, 4, 20, 1)], -1)
+        return torch.softmax(columns, -1)[..., :-1] @ v
+
+    for each in (slopes, slopes[0]):
+        wanted = plain(*wide, 2.0, each.double(), sinks.double())
+        close(falchion.attention(q, k, v, softcap=2.0, alibi_slopes=each, sinks=sinks), wanted)
+        close(ft.attention(q, k, v, softcap=2.0, alibi_slopes=each, sinks=sinks), wanted)
+        numpy = (x.numpy() for x in (q, k, v))
+        close(torch.from_numpy(falchion.attention(*numpy, softcap=2.0, alibi_slopes=each.numpy(), sinks=sinks.numpy())), wanted)
+    own = [x.clone().requires_grad_() for x in (q, k, v, sinks)]
+    others = [x.double().requires_grad_() for x in (q, k, v, sinks)]
+    d_o = torch.randn(2, 4, 20, 64).half()
+    run = lambda q, k, v, sinks: ft.attention(q, k, v, sinks=sinks)
+    for of in (run, torch.compile(run, fullgraph=True, backend="aot_eager")):
+        for x in (*own, *others):
+            x.grad = None
+        of(*own).backward(d_o)
+        q64, k64, v64, sinks64 = others
+        zeros = torch.zeros(4, dtype=torch.float64)
+        plain(q64, k64.repeat_interleave(2, 1), v64.repeat_interleave(2, 1), 0, zeros, sinks64).backward(d_o.double())
+        for found, expected in zip(own, others):
+            close(found.grad, expected.grad)
+
+
+def test_attention_in_8_bits():
+    """A cache of 8 bits with factors, and 8-bit queries."""
+    torch.manual_seed(6)
+    q, k, v = (torch.randn(1, h, n, 64) for h, n in ((4, 9), (2, 33), (2, 33)))
+    e4m3 = torch.float8_e4m3fn
+    narrow = [x.to(e4m3) for x in (k, v)]
+    of_k, of_v = torch.tensor([0.5, 2.0]), torch.tensor([3.0, 0.25])
+    wide = [(x.double() * of[:, None, None]).repeat_interleave(2, 1) for x, of in zip(narrow, (of_k, of_v))]
+    expected = torch.nn.functional.scaled_dot_product_attention(q.half().double(), *wide)
+    for attend in (falchion.attention, ft.attention):
+        close(attend(q.half(), *narrow, k_descale=of_k, v_descale=of_v), expected)
+    all = [x.to(e4m3) for x in (q, k, v)]
+    wide = [x.double().repeat_interleave(4 // x.shape[1], 1) for x in all]
+    expected = torch.nn.functional.scaled_dot_product_attention(wide[0], wide[1] * 0.5, wide[2])
+    found = falchion.attention(*all, k_descale=torch.tensor(0.5))
+    assert found.dtype == torch.bfloat16
+    assert (found.double() - expected).abs().max() < 0.1
+    out = torch.empty(1, 4, 9, 64, dtype=torch.float16)
+    assert falchion.attention(*all, k_descale=torch.tensor([0.5]), out=out) is out
+    for words, wrong in [
+        ("q_descale is given and q has elements of 16 bits", lambda: falchion.attention(q.half(), *narrow, q_descale=of_k)),
+        ("k_descale has shape (3,), () or (1,) or (2,) was needed", lambda: falchion.attention(q.half(), *narrow, k_descale=torch.ones(3))),
+        ("v_descale has shape (1,), (2,) was needed as k_descale has", lambda: falchion.attention(q.half(), *narrow, k_descale=of_k, v_descale=of_k[:1])),
+        ("sinks has shape (2,), (4,) was needed", lambda: falchion.attention(q.half(), *narrow, sinks=of_k)),
+        ("alibi_slopes has shape (2,), (4,) or (1, 4) was needed", lambda: falchion.attention(q.half(), *narrow, alibi_slopes=of_k)),
+        ("sinks has elements of float16, float32 was needed", lambda: falchion.attention(q.half(), *narrow, sinks=torch.ones(4).half())),
+        ("softcap is -1, a finite number above zero was needed", lambda: falchion.attention(q.half(), *narrow, softcap=-1.0)),
+        ("v has elements of float16", lambda: falchion.attention(q.half(), narrow[0], v.half())),
+        ("k has elements of torch.float8_e4m3fn and a tensor requires a gradient", lambda: ft.attention(q.half().requires_grad_(), *narrow)),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            wrong()
 
 
 def test_latent_attention_has_no_v():
@@ -154,7 +226,7 @@ def test_attention_of_sequences_and_pages():
         close(found[:, begin:end], ft.attention(*(x[:, begin:end] for x in (q, k, k)), causal=True))
     with pytest.raises(ValueError, match="cu_seqlens_q is .0, 30, 91., numbers from 0 to 90"):
         ft.attention(q, k, k, cu_seqlens_q=begins + torch.tensor([0, 0, 1], dtype=torch.int32))
-    with pytest.raises(ValueError, match="lengths is given, one of cu_seqlens_q"):
+    with pytest.raises(ValueError, match="lengths is given, one of softcap, alibi_slopes"):
         ft.attention(q, k, k, lengths=begins)
     cache, table = torch.randn(5, 16, 2, 64).half(), torch.tensor([[3, 0, 4]], dtype=torch.int32)
     found = ft.attention(q[None, :, :4], cache.transpose(1, 2), cache.transpose(1, 2), block_table=table, cache_seqlens=torch.tensor([41], dtype=torch.int32))
@@ -207,7 +279,7 @@ def test_attention_has_torchs_gradients(causal):
     ft.attention(*inputs, causal=causal).backward(d_o)
     for found, expected in zip(inputs, wide):
         close(found.grad, expected.grad, 5e-3)
-    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None, None, *[None] * 6))
+    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None, None, 0.0, *[None] * 11))
     compiled = torch.compile(lambda q, k, v: ft.attention(q, k, v, causal=causal).float().sin().sum(), fullgraph=True, backend="aot_eager")
     compiled(*inputs).backward()
     o, sums = falchion.attention(*(x.detach() for x in inputs), causal=causal, log_sum_exp=True)

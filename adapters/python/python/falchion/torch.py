@@ -22,8 +22,9 @@ _library.define("experts(Tensor x, Tensor weight, Tensor offsets) -> Tensor")
 _library.define("experts_weight_gradient(Tensor gradient, Tensor x, Tensor offsets) -> Tensor")
 _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
 _library.define(
-    "attention(Tensor q, Tensor k, Tensor v, bool causal, int[]? window, float? scale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
-    "int? max_seqlen_q, int? max_seqlen_k, Tensor? block_table, Tensor? cache_seqlens) -> (Tensor, Tensor)"
+    "attention(Tensor q, Tensor k, Tensor v, bool causal, int[]? window, float? scale, float softcap, Tensor? alibi_slopes, Tensor? sinks, "
+    "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k, "
+    "Tensor? block_table, Tensor? cache_seqlens) -> (Tensor, Tensor)"
 )
 _library.define(
     "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale, "
@@ -127,15 +128,18 @@ def _experts_weight_gradient_fake(gradient: Tensor, x: Tensor, offsets: Tensor) 
     return x.new_empty((offsets.shape[0] - 1, gradient.shape[1], x.shape[1]))
 
 
+_NUMBERS = ("alibi_slopes", "sinks", "q_descale", "k_descale", "v_descale")
 _SEQUENCES = ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "block_table", "cache_seqlens")
+_MORE = ("softcap", *_NUMBERS, *_SEQUENCES)
 
 
-def _attention(q, k, v, causal, window, scale, *sequences):
-    return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=True, **dict(zip(_SEQUENCES, sequences)))
+def _attention(q, k, v, causal, window, scale, *more):
+    return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=True, **dict(zip(_MORE, more)))
 
 
-def _attention_fake(q, k, v, causal, window, scale, *sequences):
-    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(q.shape[:-1], dtype=torch.float32)
+def _attention_fake(q, k, v, causal, window, scale, *more):
+    of = q.dtype if q.dtype.itemsize == 2 else torch.bfloat16
+    return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=of), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale, *sequences):
@@ -241,21 +245,38 @@ def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | No
     )
 
 
+# Where the sinks are among the operation's arguments.
+_SINKS = 7 + _NUMBERS.index("sinks")
+
+
 def _keep_attention(ctx, inputs, output):
-    q, k, v, ctx.causal, ctx.window, ctx.scale, of_q, of_k, *ctx.longest, table, lengths = inputs
+    q, k, v, ctx.causal, ctx.window, ctx.scale, ctx.softcap, slopes, sinks, *factors, of_q, of_k, longest_q, longest_k, table, lengths = inputs
+    ctx.longest = longest_q, longest_k
     if table is not None or lengths is not None:
         raise ValueError("block_table is given and a tensor requires a gradient, which keys in pages do not have")
+    if ctx.softcap or slopes is not None:
+        raise ValueError(f"{'softcap' if ctx.softcap else 'alibi_slopes'} is given and a tensor requires a gradient, which changed scores do not have")
+    if k.dtype.itemsize == 1 or any(factor is not None for factor in factors):
+        raise ValueError(f"k has elements of {k.dtype} and a tensor requires a gradient, which tensors in 8 bits do not have")
     o, sums = output
     ctx.mark_non_differentiable(sums)
-    ctx.save_for_backward(q, k, v, o, sums, of_q, of_k)
+    ctx.save_for_backward(q, k, v, o, sums, sinks, of_q, of_k)
 
 
 def _gradient_of_attention(ctx, d_o, _):
-    q, k, v, o, sums, of_q, of_k = ctx.saved_tensors
+    q, k, v, o, sums, sinks, of_q, of_k = ctx.saved_tensors
     own = (tensor.detach() for tensor in (q, k, v, o, d_o, sums))
     gradients = torch.ops.falchion.attention_backward(*own, ctx.causal, ctx.window, ctx.scale, of_q, of_k, *ctx.longest)
-    gradients = _once("attention", gradients, q, k, v, d_o)
-    return *gradients, None, None, None, *(None for _ in _SEQUENCES)
+    d_sinks = None
+    if sinks is not None and ctx.needs_input_grad[_SINKS]:
+        # A sink has a weight in each row, and no value: its scores have the gradient -weight * (o . d_o). Rows of no sequence weigh nothing.
+        weights = torch.where(sums.isneginf(), 0, torch.exp(sinks.detach()[:, None] - sums))
+        products = weights * (o.detach().float() * d_o.detach().float()).sum(-1)
+        d_sinks = -products.transpose(-1, -2).reshape(-1, sinks.shape[0]).sum(0)
+    *gradients, d_sinks = _once("attention", (*gradients, d_sinks), q, k, v, d_o, sinks)
+    rest = [None for _ in _MORE]
+    rest[1 + _NUMBERS.index("sinks")] = d_sinks
+    return *gradients, None, None, None, *rest
 
 
 torch.library.register_autograd("falchion::attention", _gradient_of_attention, setup_context=_keep_attention, lib=_library)
@@ -270,27 +291,33 @@ def attention(
     window: tuple[int, int] | None = None,
     scale: float | None = None,
     log_sum_exp: bool = False,
-    **sequences: Tensor | int | None,
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    sinks: Tensor | None = None,
+    **more: Tensor | int | None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
     head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
-    for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, but not for keys in pages. Without `v`, heads have 576 elements, and the first 512 of `k` are `v`.
+    for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, and of the sinks, but not for keys in pages. `more` are the other arguments
+    of `falchion.attention`: tensors of sequences and pages, and factors of tensors in 8 bits. Without `v`, heads have 576 elements, and the first 512 of `k` are `v`.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
     at the first key, which is the same where there are as many queries as keys.
     """
-    for name in sequences:
-        if name not in _SEQUENCES:
-            raise ValueError(f"{name} is given, one of {', '.join(_SEQUENCES)} was needed")
+    for name in more:
+        if name not in _MORE:
+            raise ValueError(f"{name} is given, one of {', '.join(_MORE)} was needed")
+    more |= {"softcap": softcap, "alibi_slopes": alibi_slopes, "sinks": sinks}
     if v is None:
         if k.shape[-1] != 576:
             raise ValueError(f"v is None and heads have {k.shape[-1]} elements, a v was needed, or heads of 576 elements")
         v = k[..., :512]
-    admitted = _admitted("attention", q, k, v)
-    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if admitted and not recorded and _plain(q, k, v):
-        return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **sequences)
-    given = [sequences.get(name) for name in _SEQUENCES]
+    inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
+    admitted = _admitted("attention", *inputs)
+    recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    if admitted and not recorded and _plain(*inputs):
+        return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **more)
+    given = [more.get(name) for name in _MORE]
     o, sums = torch.ops.falchion.attention(q, k, v, causal, window, scale, *given)
     return (o, sums) if log_sum_exp else o
 
