@@ -3,7 +3,7 @@
 use core::fmt::Debug;
 use core::ops::{Add, BitAnd, BitOr, Div, Mul, Not, Sub};
 
-use collective::{Bounded, Real};
+use collective::{Bounded, Dual, Real};
 use ptx::Value;
 
 /// A whole number on the host (`i64`) or on the device: an index of a query, a key or a head, or a length. A mask
@@ -44,6 +44,64 @@ pub trait Count:
     #[track_caller]
     fn plus(self, addend: i32) -> Self {
         self + self.constant(addend)
+    }
+}
+
+/// A whole number whose real numbers have a derivative, by the product of a query and a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Differentiated<N>(pub(crate) N);
+
+macro_rules! same {
+    ($($operator:ident: $method:ident),+) => {$(
+        impl<N: $operator<Output = N>> $operator for Differentiated<N> {
+            type Output = Self;
+            #[track_caller]
+            fn $method(self, other: Self) -> Self {
+                Self(self.0.$method(other.0))
+            }
+        }
+    )+};
+}
+
+same!(Add: add, Sub: sub, Mul: mul, Div: div);
+
+impl<N: Count> Count for Differentiated<N> {
+    type Truth = N::Truth;
+    type Real = Dual<N::Real>;
+
+    #[track_caller]
+    fn constant(self, value: i32) -> Self {
+        Self(self.0.constant(value))
+    }
+
+    #[track_caller]
+    fn min(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
+
+    #[track_caller]
+    fn max(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
+
+    #[track_caller]
+    fn less(self, other: Self) -> Self::Truth {
+        self.0.less(other.0)
+    }
+
+    #[track_caller]
+    fn at_most(self, other: Self) -> Self::Truth {
+        self.0.at_most(other.0)
+    }
+
+    #[track_caller]
+    fn equals(self, other: Self) -> Self::Truth {
+        self.0.equals(other.0)
+    }
+
+    #[track_caller]
+    fn real(self) -> Self::Real {
+        Dual::fixed(self.0.real())
     }
 }
 

@@ -56,14 +56,6 @@ pub enum AttentionError {
         /// What fewer need fewer registers.
         fewer: &'static str,
     },
-    /// The derivative of a score function is not known.
-    #[error(
-        "the scores `{scores}` are changed by a function whose derivative is not known: only masks have a backward pass"
-    )]
-    Scores {
-        /// Their name.
-        scores: String,
-    },
 }
 
 impl From<LayoutError> for AttentionError {

@@ -246,8 +246,3 @@ pub(crate) fn of_spec(spec: &AttentionSpec) -> Arc<dyn AnyScores> {
         Mask::Chunked => with::<Chunked>(spec),
     }
 }
-
-/// The scores of a mask alone.
-pub(crate) fn of_mask(mask: Mask) -> Arc<dyn AnyScores> {
-    of_spec(&AttentionSpec { mask, ..AttentionSpec::DEFAULT })
-}

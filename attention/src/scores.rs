@@ -5,10 +5,10 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use collective::Bounded;
+use collective::{Bounded, Dual};
 use ptx::Value;
 
-use crate::count::Count;
+use crate::count::{Count, Differentiated};
 
 /// What a mask or a score function may depend on, apart from the query and the key.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,8 @@ pub trait Scores: 'static {
         Vec::new()
     }
 
-    /// The score of a query and a key. `x` is their product times the scale. By default: `x`.
+    /// The score of a query and a key. `x` is their product times the scale. By default: `x`. The backward pass has its derivative from the
+    /// same function.
     fn score<N: Count>(_of: &Scope<'_, N>, _row: N, _key: N, x: N::Real) -> N::Real {
         x
     }
@@ -202,6 +203,8 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
     fn heads(&self) -> Vec<&'static str>;
     fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool;
     fn host_score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded;
+    /// The score, and its derivative by `x`.
+    fn host_slope(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> [Bounded; 2];
     fn range<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>) -> Option<[Value<'f, i32>; 2]>;
     fn seen<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
     fn seen_by_all<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
@@ -214,6 +217,25 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
         place: [Value<'f, i32>; 2],
         x: Value<'f, f32>,
     ) -> Value<'f, f32>;
+    /// The score, and its derivative by `x`.
+    fn slope<'f>(
+        &self,
+        of: &DeviceScope<'_, 'f>,
+        place: [Value<'f, i32>; 2],
+        x: Value<'f, f32>,
+    ) -> [Value<'f, f32>; 2];
+}
+
+/// The score of a query and a key, and its derivative by `x`. The scope's reals do not depend on it.
+#[track_caller]
+fn slope<S: Scores, N: Count>(of: &Scope<'_, N>, [row, key]: [N; 2], x: N::Real) -> [N::Real; 2] {
+    let counts: Vec<_> = of.counts.iter().map(|&count| Differentiated(count)).collect();
+    let reals: Vec<_> = of.reals.iter().map(|&real| Dual::fixed(real)).collect();
+    let [queries, keys, head, batch, row, key] =
+        [of.queries, of.keys, of.head, of.batch, row, key].map(Differentiated);
+    let of = Scope { queries, keys, head, batch, counts: &counts, reals: &reals };
+    let score = S::score(&of, row, key, Dual::variable(x));
+    [score.value, score.derivative()]
 }
 
 struct Typed<S>(PhantomData<fn() -> S>);
@@ -271,6 +293,14 @@ impl<S: Scores> AnyScores for Typed<S> {
         S::score(&Scope { reals: &reals, ..*of }, row, key, x)
     }
 
+    fn host_slope(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> [Bounded; 2] {
+        if !S::CHANGES {
+            return [x, Bounded::exact(1.0)];
+        }
+        let reals = [of.reals, &S::per_head(of)].concat();
+        slope::<S, _>(&Scope { reals: &reals, ..*of }, place, x)
+    }
+
     fn range<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>) -> Option<[Value<'f, i32>; 2]> {
         S::range(of, row)
     }
@@ -303,6 +333,15 @@ impl<S: Scores> AnyScores for Typed<S> {
         x: Value<'f, f32>,
     ) -> Value<'f, f32> {
         S::score(of, row, key, x)
+    }
+
+    fn slope<'f>(
+        &self,
+        of: &DeviceScope<'_, 'f>,
+        place: [Value<'f, i32>; 2],
+        x: Value<'f, f32>,
+    ) -> [Value<'f, f32>; 2] {
+        slope::<S, _>(of, place, x)
     }
 }
 

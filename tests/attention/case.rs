@@ -145,12 +145,13 @@ impl Case {
         kernel: &AttentionBackward,
     ) -> Result<Given<BackwardCall>, FamilyError> {
         let spec = kernel.plan().spec;
-        let scores = (false, false, false);
-        let BackwardSpec { format, head, mask, lengths, .. } = spec;
+        let BackwardSpec { format, head, mask, lengths, soft_cap, alibi, .. } = spec;
+        let scores = (soft_cap, alibi, false);
         let words = Words { formats: [format; 3], head, mask, lengths, scores };
         let asked = self.asked(false, &words, None);
         let AttentionCall { q, k, v, o, .. } = asked.call;
-        let forward = AttentionCall { log_sum_exp: 1 << 8, ..asked.call.clone() };
+        let mut forward = AttentionCall { log_sum_exp: 1 << 8, ..asked.call.clone() };
+        forward.head_numbers.per_sequence = self.per_sequence;
         let call = BackwardCall::of(forward, o, [q, k, v]);
         let fill = |_: &mut BackwardCall, all: &mut [Filled]| {
             self.fill(&asked, all);
@@ -339,11 +340,16 @@ impl Case {
         let row = |index: usize| {
             let [b, h, r] = places.place(0, index);
             let [queries, keys] = places.sequences[b].rows.map(i64::from);
+            let at = if self.per_sequence { b * places.heads[0] + h } else { h };
+            let slope = if spec.alibi { values("slopes", at, 1) } else { Vec::new() };
+            let reals: Vec<_> = reals.iter().copied().chain(slope.into_iter().map(Bounded::exact)).collect();
             let of = Scope { queries, keys, head: h as i64, batch: b as i64, counts: &counts, reals: &reals };
             let (query, mut row, mut seen) = (values("Q", index, d), Row::new(format, 64), Vec::new());
             for key in (0..keys).filter(|&key| kernel.sees(&of, r as i64, key)) {
                 let at = places.index(1, [b, h / (places.heads[0] / places.heads[1]), key as usize]);
-                row.key(Score::of(&query, &values("K", at, d), self.problem.scale));
+                let Score { value, error } = Score::of(&query, &values("K", at, d), self.problem.scale);
+                let changed = kernel.score(&of, [r as i64, key], Bounded::new(value, error));
+                row.key(Score { value: changed.value, error: changed.error });
                 seen.push(at);
             }
             let o = row.outputs(format, dv, &|key| values("V", seen[key], dv));

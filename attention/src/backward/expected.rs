@@ -3,6 +3,7 @@
 use collective::Bounded;
 use kernel::{Expected, Family, Inputs};
 use reference::Wanted;
+use reference::attention::Score;
 use reference::attention::sequences::{Gradients, SequenceRows};
 
 use super::call::BackwardCall;
@@ -42,6 +43,18 @@ impl AttentionBackward {
             places: &places,
             scale,
             format: named(format),
+            score: &|place: [usize; 4], x: Score| {
+                let [queries, keys] = [0, 1].map(|side| places.rows(place[0], side) as i64);
+                let at = call.forward.head_numbers.index(place[0], place[1], heads[0] as usize);
+                let [batch, head, row, key] = place.map(|number| number as i64);
+                let numbers = asked.scores.heads().into_iter();
+                let numbers = numbers.map(|name| Bounded::exact(inputs.elements(name, at, 1)[0]));
+                let reals: Vec<_> = reals.iter().copied().chain(numbers).collect();
+                let of = Scope { queries, keys, head, batch, counts: &counts, reals: &reals };
+                let x = Bounded::new(x.value, x.error);
+                let [score, slope] = asked.scores.host_slope(&of, [row, key], x);
+                (Score { value: score.value, error: score.error }, (slope.value, slope.error))
+            },
             sees: &|place: [usize; 4]| {
                 let [queries, keys] = [0, 1].map(|side| places.rows(place[0], side) as i64);
                 let [batch, head, row, key] = place.map(|number| number as i64);

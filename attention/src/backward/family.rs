@@ -9,7 +9,6 @@ use super::model::ORDER;
 use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::kernel::Attention;
-use crate::masks::of_mask;
 use crate::problem::AttentionProblem;
 use crate::request::{AttentionRequest, ChoiceKey};
 use crate::space::{self, differ};
@@ -74,23 +73,24 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
     if pages.is_some() || cache.is_some() {
         return Err("pages and cache are words of the forward pass".to_owned());
     }
-    if request.soft_cap.is_some() || request.alibi || request.sinks {
-        return Err(
-            "softcap, alibi and sinks are words of the forward pass: they have no gradient".to_owned()
-        );
+    if request.sinks {
+        return Err("sinks is a word of the forward pass, whose log-sum-exp has them".to_owned());
     }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));
     }
-    Ok(BackwardSpec { format, head, mask, lengths, deterministic: fixed, ..BackwardSpec::DEFAULT })
+    let (soft_cap, alibi) = (request.soft_cap.is_some(), request.alibi);
+    let scores = BackwardSpec { mask, soft_cap, alibi, ..BackwardSpec::DEFAULT };
+    Ok(BackwardSpec { format, head, lengths, deterministic: fixed, ..scores })
 }
 
 /// The words of a spec that decide what a call's memory is, and its bits: as those of the forward pass.
 fn memory(spec: &BackwardSpec) -> Vec<(&'static str, String, bool)> {
-    let BackwardSpec { format, head, lengths, deterministic, .. } = *spec;
-    let of = AttentionSpec { format, output: format, head, lengths, ..AttentionSpec::DEFAULT };
+    let BackwardSpec { format, head, soft_cap, alibi, lengths, deterministic, .. } = *spec;
+    let of =
+        AttentionSpec { format, output: format, head, soft_cap, alibi, lengths, ..AttentionSpec::DEFAULT };
     let mut words = space::memory(&of);
-    words.retain(|(key, ..)| ["format", "d", "lengths"].contains(key));
+    words.retain(|(key, ..)| !["output", "cache", "pages", "sinks"].contains(key));
     words.push(("deterministic", if deterministic { "on" } else { "off" }.to_owned(), deterministic));
     words
 }
@@ -113,7 +113,7 @@ impl Family for AttentionBackward {
 
     fn spec(&self) -> Option<BackwardSpec> {
         let spec = self.plan().spec;
-        (of_mask(spec.mask).name() == self.scores.name()).then_some(spec)
+        (spec.scores().name() == self.scores.name()).then_some(spec)
     }
 
     fn request(text: &str) -> Result<AttentionRequest, String> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use collective::heads::{HeadRows, HeadTensor, Packed, Pages, Reached};
 use collective::operands::WORKSPACE;
-use collective::{Format, QueuePlan};
+use collective::{Bounded, Format, QueuePlan};
 use kernel::operands::{Contents, Extents, Visit};
 use kernel::{Buffer, Kernel, Launch, LaunchError, Program, check_heads, check_packed};
 use ptx::{Entry, VerifyError};
@@ -16,7 +16,6 @@ use super::plan::{ARRIVED, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::call::AttentionCall;
 use crate::error::AttentionError;
-use crate::masks::of_mask;
 use crate::order::blocks_seen;
 use crate::plan::AttentionPlan;
 use crate::problem::{AttentionProblem, refused};
@@ -94,17 +93,14 @@ impl AttentionBackward {
     /// # Errors
     /// Those of [`BackwardPlan::new`].
     pub fn new(spec: BackwardSpec) -> Result<Self, AttentionError> {
-        Ok(Self { plan: BackwardPlan::new(spec)?, scores: of_mask(spec.mask), step: None })
+        Ok(Self { plan: BackwardPlan::new(spec)?, scores: spec.scores(), step: None })
     }
 
-    /// The kernel of a spec with a mask of your own in place of the spec's.
+    /// The kernel of a spec with a mask or scores of your own in place of the spec's.
     ///
     /// # Errors
-    /// Those of [`BackwardPlan::new`]; [`AttentionError::Scores`] if the type changes scores.
+    /// Those of [`BackwardPlan::new`].
     pub fn with<S: Scores>(spec: BackwardSpec) -> Result<Self, AttentionError> {
-        if S::CHANGES {
-            return Err(AttentionError::Scores { scores: S::name() });
-        }
         Ok(Self { plan: BackwardPlan::new(spec)?, scores: any::<S>(), step: None })
     }
 
@@ -152,6 +148,11 @@ impl AttentionBackward {
     /// Whether query `row` sees key `key`, on the host.
     pub fn sees(&self, of: &crate::Scope<'_, i64>, row: i64, key: i64) -> bool {
         self.scores.host_sees(of, row, key)
+    }
+
+    /// The score of a query and a key, on the host: as [`Attention::score`](crate::Attention::score).
+    pub fn score(&self, of: &crate::Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded {
+        self.scores.host_score(of, place, x)
     }
 
     /// Bytes of workspace that a problem needs; `packed` counts if lengths differ.
@@ -249,6 +250,12 @@ impl AttentionBackward {
         if !address.is_multiple_of(4) || *address == 0 && !of_queries.contains(&0) {
             let (address, alignment) = (*address, 4);
             return Err(LaunchError::Address { name: SUMS, address, alignment });
+        }
+        for (i, name) in self.scores.heads().into_iter().enumerate() {
+            let address = call.forward.head_numbers.addresses.get(i).copied().unwrap_or(0);
+            if !address.is_multiple_of(4) || address == 0 && !of_queries.contains(&0) {
+                return Err(LaunchError::Address { name, address, alignment: 4 });
+            }
         }
         Buffer::workspace_address(call.workspace, self.workspace(problem, packed)).map(drop)
     }
@@ -415,6 +422,13 @@ impl AttentionBackward {
         let reads_keys = self.has(Step::Main);
         packed.visit([entries, if reads_keys { entries } else { 0 }], visit);
         call.forward.visit_arguments(visit);
+        let AttentionCall { problem, packed, .. } = &call.forward;
+        let [of_queries, of_keys] = self.extents(problem, packed);
+        let is_read = !of_queries.contains(&0) && !of_keys.contains(&0);
+        let of_heads = [problem.batch, problem.heads[0]];
+        if reads_keys {
+            call.forward.head_numbers.visit(&*self.scores, of_heads, is_read, visit);
+        }
     }
 }
 
@@ -498,7 +512,7 @@ impl AttentionBackward {
             visit.number("last_of_whole", Some(last));
         }
         problem.state_scale(visit);
-        visit.number("to_log2", Some(problem.exponents(false)[0]));
+        visit.number("to_log2", Some(problem.exponents(self.scores.changes())[0]));
         call.forward.state_arguments(&*self.scores, visit);
     }
 }

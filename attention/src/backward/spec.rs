@@ -2,12 +2,15 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::sync::Arc;
 
 use collective::Format;
 
 use crate::error::AttentionError;
+use crate::masks::of_spec;
 use crate::problem::AttentionProblem;
-use crate::spec::{Lengths, Mask};
+use crate::scores::AnyScores;
+use crate::spec::{AttentionSpec, Lengths, Mask};
 use kernel::words::{self, As, At, Both, SpecKey};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
@@ -31,6 +34,10 @@ pub struct BackwardSpec {
     pub tile: [u32; 2],
     /// Which keys a query sees.
     pub mask: Mask,
+    /// Whether scores are capped: [`SoftCap`](crate::SoftCap).
+    pub soft_cap: bool,
+    /// Whether scores fall with the distance: [`Alibi`](crate::Alibi). A cap comes first.
+    pub alibi: bool,
     /// Whether sequences have lengths of their own.
     pub lengths: Lengths,
     /// Whether dQ has the same bits in every run.
@@ -57,6 +64,8 @@ impl BackwardSpec {
         head: [128, 128],
         tile: [64, 128],
         mask: Mask::Full,
+        soft_cap: false,
+        alibi: false,
         lengths: Lengths::Equal,
         deterministic: false,
         mixed: 132,
@@ -64,6 +73,12 @@ impl BackwardSpec {
         apart: 0,
         whole: 0,
     };
+
+    /// The masks and scores.
+    pub(super) fn scores(&self) -> Arc<dyn AnyScores> {
+        let Self { mask, soft_cap, alibi, .. } = *self;
+        of_spec(&AttentionSpec { mask, soft_cap, alibi, ..AttentionSpec::DEFAULT })
+    }
 
     /// Floating-point operations that a problem counts as: five products of `2 * queries * keys * d`, three with Q and K's
     /// heads, two with V's. A causal mask counts as half.
@@ -80,7 +95,7 @@ impl Default for BackwardSpec {
 }
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<BackwardSpec>; 10] = [
+static KEYS: [SpecKey<BackwardSpec>; 12] = [
     SpecKey::at("format", "bf16 or f16", &At(|of| &mut of.format)),
     SpecKey::by(
         "d",
@@ -89,6 +104,8 @@ static KEYS: [SpecKey<BackwardSpec>; 10] = [
     ),
     SpecKey::at("tile", "queries x keys, for example 64x128", &At(|of| &mut of.tile)),
     SpecKey::at("mask", "full, causal, window or chunked", &At(|of| &mut of.mask)),
+    SpecKey::at("softcap", "on or off", &At(|of| &mut of.soft_cap)),
+    SpecKey::at("alibi", "on or off", &At(|of| &mut of.alibi)),
     SpecKey::at("lengths", "equal or packed", &At(|of| &mut of.lengths)),
     SpecKey::at("deterministic", "on or off", &At(|of| &mut of.deterministic)),
     SpecKey::at("mixed", "a number of blocks of keys", &At(|of| &mut of.mixed)),

@@ -118,6 +118,23 @@ impl<'f> Fragments<'f> {
         }
     }
 
+    /// Sets each register to two neighbours in 16 bits, the accumulators of this number and of the next one in a block: as
+    /// [`pack`](Self::pack), one pair after the other.
+    #[track_caller]
+    pub fn pack_pairs(&self, mut pair: impl FnMut(u32, usize) -> [Value<'f, f32>; 2]) {
+        let Some(format) = self.format() else {
+            self.f.refuse("pairs are packed as a 16-bit A: change the product's type");
+            return;
+        };
+        for (block, steps) in (0..).zip(&self.registers) {
+            for (i, register) in steps.iter().flatten().enumerate() {
+                if let Packed::Word(word) = format.pack(self.f, pair(block, 2 * i)) {
+                    register.set(word);
+                }
+            }
+        }
+    }
+
     fn pack_bytes(&self, format: Format, accumulators: &[Vec<Var<'f, f32>>]) {
         let f = self.f;
         let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 16;

@@ -7,6 +7,8 @@
 //! dV_j = sum_i P dO_i      dK_j = scale sum_i dS Q_i      dQ_i = scale sum_j dS K_j
 //! ```
 //!
+//! If scores are a function of the products, `dS` is also multiplied by the function's derivative.
+//!
 //! O and `l` are those that the kernel is given, so their own errors do not matter here. `u = 2^-24` is the unit roundoff of
 //! f32.
 //!
@@ -78,7 +80,13 @@ impl Query<'_> {
 impl QueryKey {
     /// The weight of a key, and the gradient of its score.
     pub fn of(query: &Query<'_>, k: &[f64], v: &[f64], scale: f32) -> Self {
-        let Score { value, error } = Score::of(query.q, k, scale);
+        Self::changed(query, v, Score::of(query.q, k, scale), (1.0, 0.0))
+    }
+
+    /// The same of a score that is a function of the product of Q and K times the scale, with the function's derivative there. The
+    /// kernel multiplies the weight by it, rounded once.
+    pub fn changed(query: &Query<'_>, v: &[f64], score: Score, (slope, slope_error): Erring) -> Self {
+        let Score { value, error } = score;
         let exponent = error + 3.0 * U * value.abs() + 3.0 * U * query.log_sum_exp.abs();
         let weight = (value - query.log_sum_exp).exp();
         let weight_error = weight * (exponent.exp_m1() + 6.0 * U) + FLUSHED;
@@ -86,9 +94,13 @@ impl QueryKey {
         let difference = gradient - sum;
         let error = gradient_error + sum_error;
         let error = error + U * (difference.abs() + error);
-        let largest = (weight + weight_error) * (difference.abs() + error);
-        let error = weight_error * (difference.abs() + error) + weight * error + U * largest + FLUSHED;
-        Self { weight: (weight, weight_error), difference: (weight * difference, error) }
+        let (sloped, largest) = (weight * slope, slope.abs() + slope_error);
+        let rounded = if (slope, slope_error) == (1.0, 0.0) { 0.0 } else { U };
+        let sloped_error = weight_error * largest + weight * slope_error;
+        let sloped_error = sloped_error + rounded * (sloped.abs() + sloped_error);
+        let largest = (sloped.abs() + sloped_error) * (difference.abs() + error);
+        let error = sloped_error * (difference.abs() + error) + sloped.abs() * error + U * largest + FLUSHED;
+        Self { weight: (weight, weight_error), difference: (sloped * difference, error) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sequences of queries and keys: where their rows are, and the gradients of each row.
 
-use super::gradients::{Gradient, Query, QueryKey};
+use super::Score;
+use super::gradients::{Erring, Gradient, Query, QueryKey};
 use crate::{Format, Wanted};
 
 /// Where the rows of queries (0) and of keys (1) are.
@@ -84,6 +85,8 @@ pub struct Gradients<'a> {
     pub scale: f32,
     /// The format of the tensors.
     pub format: Format,
+    /// What becomes of the product of a query and a key times the scale, in a sequence and a head: the score, and its derivative.
+    pub score: &'a (dyn Fn([usize; 4], Score) -> (Score, Erring) + Sync),
     /// Whether, in a sequence and a head, a query sees a key.
     pub sees: &'a (dyn Fn([usize; 4]) -> bool + Sync),
     /// A row of a tensor of a name.
@@ -112,6 +115,12 @@ impl Gradients<'_> {
         body(&Query { q: &q, d_o: &d_o, log_sum_exp: (self.log_sum_exp)(index), row_sum })
     }
 
+    /// A query and a key.
+    fn pair(&self, query: &Query<'_>, place: [usize; 4], [k, v]: [&[f64]; 2]) -> QueryKey {
+        let (score, slope) = (self.score)(place, Score::of(query.q, k, self.scale));
+        QueryKey::changed(query, v, score, slope)
+    }
+
     /// A row of dQ.
     pub fn query(&self, index: usize) -> Vec<Wanted> {
         let [b, h, r] = self.places.place(0, index);
@@ -120,7 +129,7 @@ impl Gradients<'_> {
             for key in (0..self.places.rows(b, 1)).filter(|&key| (self.sees)([b, h, r, key])) {
                 let at = self.places.index(1, [b, h / self.share(), key]);
                 let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, at));
-                d_q.add(QueryKey::of(query, &k, &v, self.scale).difference, &k);
+                d_q.add(self.pair(query, [b, h, r, key], [&k, &v]).difference, &k);
             }
             d_q.row(self.scale)
         })
@@ -135,7 +144,7 @@ impl Gradients<'_> {
         for head in h * share..(h + 1) * share {
             for r in (0..self.places.rows(b, 0)).filter(|&r| (self.sees)([b, head, r, key])) {
                 self.with_query(self.places.index(0, [b, head, r]), |query| {
-                    let pair = QueryKey::of(query, &k, &v, scale);
+                    let pair = self.pair(query, [b, head, r, key], [&k, &v]);
                     d_k.add(pair.difference, query.q);
                     d_v.add(pair.weight, query.d_o);
                 });

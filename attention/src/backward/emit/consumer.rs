@@ -17,6 +17,7 @@ use crate::emit::{
     slab,
     softmax::{exp2, settle},
 };
+use crate::scores::DeviceScope;
 
 /// What a consumer computes with.
 struct Consuming<'a, 'f> {
@@ -337,6 +338,43 @@ impl<'f> Rows<'f> {
         });
     }
 
+    /// Products become P times the slopes of their scores, which gradients of P are multiplied by; P itself goes to `weights`.
+    pub(super) fn weigh_changed(
+        &self,
+        kernel: &Kernel<'_, 'f>,
+        (of, numbers): (QueryTile<'f>, &[Value<'f, f32>]),
+        exponents: &[Value<'f, f32>],
+        weights: &Fragments<'f>,
+    ) {
+        let f = self.f;
+        let [scale, to_log2] = ["scale", "to_log2"].map(|name| f.parameter::<f32>(name));
+        let scope = kernel.scope(of.head);
+        let mut reals = [scope.reals, numbers].concat();
+        reals.append(&mut kernel.scores.per_head(&DeviceScope { reals: &reals, ..scope }));
+        let with_reals = DeviceScope { reals: &reals, ..scope };
+        let first_key = (kernel.keys.first + self.start[0]).cast::<i32>();
+        let first_query = (of.first + self.start[1]).cast::<i32>();
+        let weight = |key: Value<'f, i32>, (column, score): (u32, Var<'f, f32>), exponent: Value<'f, f32>| {
+            let query = first_query + column.cast_signed();
+            let [changed, slope] = kernel.scores.slope(&with_reals, [query, key], score.get() * scale);
+            let inside = key.less_than(scope.keys);
+            let seen = match kernel.scores.masks() {
+                true => inside & kernel.scores.sees(&scope, query, key),
+                false => inside,
+            };
+            let (weight, zero) = (exp2(changed.mul_add(to_log2, -exponent)), f.constant(0.0));
+            score.set((weight * slope).where_or(seen, zero));
+            weight.where_or(seen, zero)
+        };
+        // By the accumulators: pairs of two rows take turns.
+        weights.pack_pairs(|_, first| {
+            let row = &self.all[first / 2 % 2];
+            let key = first_key + row.row.cast_signed();
+            let at = first / 4 * 2;
+            [at, at + 1].map(|i| weight(key, row.elements[i], exponents[i]))
+        });
+    }
+
     /// Numbers of the thread's queries, two neighbours at a time, from a line in shared memory.
     pub(super) fn of_queries(&self, line: Value<'f, u32>) -> Vec<Value<'f, f32>> {
         let first = line + self.start[1] * 4;
@@ -382,16 +420,26 @@ impl<'f> Consuming<'_, 'f> {
         }
         let [exponents, row_sums] = [2, 3].map(|slot| q.address + ring.offset(slot));
         let exponents = self.rows.of_queries(exponents);
+        let numbers = self.kernel.head_numbers(of.head);
         f.wgmma_wait(1);
-        self.rows.mask(self.kernel, of);
+        let changes = self.kernel.scores.changes();
+        if changes {
+            self.rows.weigh_changed(self.kernel, (of, &numbers), &exponents, &self.weights);
+        } else {
+            self.rows.mask(self.kernel, of);
+        }
         let loaded = plan.ahead.then(|| self.rows.of_queries(row_sums));
         // The gradients of P are there when a thread's first row has its exponentials.
         let (first, second) = self.rows.all.split_at(1);
-        weigh(first, to_log2, &exponents);
-        settle(first.iter().flat_map(|scores| &scores.elements).map(|(_, weight)| weight.get()));
+        if !changes {
+            weigh(first, to_log2, &exponents);
+            settle(first.iter().flat_map(|scores| &scores.elements).map(|(_, weight)| weight.get()));
+        }
         f.wgmma_wait(0);
-        weigh(second, to_log2, &exponents);
-        self.weights.pack(self.scores.accumulators());
+        if !changes {
+            weigh(second, to_log2, &exponents);
+            self.weights.pack(self.scores.accumulators());
+        }
         // Its group is that of dQ's product: nobody waits for one of them alone.
         let multiply_values = || {
             let operands = self.d_v.find(d_o);

@@ -166,13 +166,21 @@ impl<'f> Consuming<'_, 'f> {
             self.start_beside(&scores, [self.k, q]);
             self.hand_over_last(&columns);
             let exponents = rows.of_queries(q.address + kernel.plan.rings.q.offset(1));
+            let numbers = kernel.head_numbers(of.head);
             f.wgmma_wait(0);
-            rows.mask(kernel, of);
-            weigh(&rows.all, f.parameter("to_log2"), &exponents);
+            let changes = kernel.scores.changes();
+            if changes {
+                rows.weigh_changed(kernel, (of, &numbers), &exponents, &weights);
+            } else {
+                rows.mask(kernel, of);
+                weigh(&rows.all, f.parameter("to_log2"), &exponents);
+            }
             let all: Vec<_> = scores.accumulators().iter().flatten().copied().collect();
             store_fours(f, p.address + consumer.thread * 16, &all);
             kernel.warp_arrives(consumer, p.full);
-            weights.pack(scores.accumulators());
+            if !changes {
+                weights.pack(scores.accumulators());
+            }
             let d_o = self.d_o.acquire();
             d_v.multiply_registers(&weights, d_o, true);
             self.multiply_dq(&columns, d_o.empty);
