@@ -81,7 +81,7 @@ const ATTENTION: [&str; 10] = [
 ];
 
 /// Kernels of attention's backward pass.
-const BACKWARD: [&str; 11] = [
+const BACKWARD: [&str; 13] = [
     "mask=causal",
     "tile=80x128",
     "d=64 tile=128x128",
@@ -93,6 +93,8 @@ const BACKWARD: [&str; 11] = [
     "tile=64x128 mask=causal apart=1",
     "d=256 tile=64x64 apart=2",
     "d=64 tile=64x64 lengths=packed apart=1 whole=3",
+    "mask=causal softcap=on alibi=on",
+    "d=256 tile=64x64 softcap=on alibi=on",
 ];
 
 fn attention_programs() -> impl Iterator<Item = (String, Program)> {
@@ -161,7 +163,7 @@ fn programs_are_what_they_were() {
         now.iter().filter(|(name, digest)| before.get(*name) != Some(digest)).map(|(name, _)| name).collect();
     let gone: Vec<&String> = before.keys().filter(|name| !now.contains_key(*name)).collect();
     assert!(changed.is_empty() && gone.is_empty(), "changed or new: {changed:?}; gone: {gone:?}");
-    assert_eq!(now.len(), 636);
+    assert_eq!(now.len(), 642);
 }
 
 /// What the self-test of compilers finds wrong concerns no program: no kernel adds to pairs of 16-bit integers, and none takes the larger

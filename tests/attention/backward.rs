@@ -484,9 +484,9 @@ fn scores_that_are_changed() {
     let mut schedules = Schedules::default();
     for (row, (spec, reals, counts)) in [
         ("d=64 tile=64x64 softcap=on", vec![1.5], vec![]),
-        ("d=64 tile=128x128 alibi=on mask=causal", vec![], vec![]),
+        ("d=64 tile=64x64 alibi=on mask=causal", vec![], vec![]),
         ("d=128 softcap=on alibi=on mask=window", vec![2.0], vec![90, 20]),
-        ("d=128 tile=80x128 softcap=on", vec![2.0], vec![]),
+        ("d=96 tile=64x128 softcap=on", vec![2.0], vec![]),
         ("d=192 tile=64x64 softcap=on alibi=on mask=causal", vec![2.5], vec![]),
         ("d=256 tile=64x64 softcap=on", vec![3.0], vec![]),
         ("d=192x128 tile=64x64 alibi=on deterministic=on", vec![], vec![]),
@@ -510,6 +510,9 @@ fn scores_that_are_changed() {
             run(spec, &kernel, &case, schedule);
         }
     }
+    let wide: BackwardSpec = "d=64 tile=128x128".parse().expect("a spec");
+    let refused = AttentionBackward::with::<Fading>(wide).map(|_| ()).expect_err("too few registers");
+    assert!(refused.to_string().contains("it has 240: take fewer queries per tile"), "{refused}");
     let spec: BackwardSpec = "d=64 tile=64x64 mask=causal".parse().expect("a spec");
     let own = AttentionBackward::with::<(Causal, Fading)>(spec).expect("legal");
     let case = Case { reals: vec![0.25], ..of_heads(case(90, 130, 64), 1, [2, 1]) };

@@ -151,6 +151,9 @@ fn attention_assembles_without_spills_or_serialization() {
         "d=256 tile=64x64",
         "d=256 tile=64x64 mask=causal deterministic=on",
         "d=256 tile=64x64 mask=window lengths=packed format=f16",
+        "mask=causal softcap=on alibi=on",
+        "d=64 tile=64x64 softcap=on",
+        "d=256 tile=64x64 softcap=on alibi=on",
     ];
     let forward = some(forward, 3).map(|words| {
         let kernel = Attention::new(words.parse().expect("a spec")).expect("legal");

@@ -101,7 +101,7 @@ impl AttentionBackward {
     /// # Errors
     /// Those of [`BackwardPlan::new`].
     pub fn with<S: Scores>(spec: BackwardSpec) -> Result<Self, AttentionError> {
-        Ok(Self { plan: BackwardPlan::new(spec)?, scores: any::<S>(), step: None })
+        Ok(Self { plan: BackwardPlan::of(spec, S::CHANGES)?, scores: any::<S>(), step: None })
     }
 
     /// Every number of the kernel.

@@ -148,8 +148,13 @@ impl BackwardPlan {
     /// # Errors
     /// The first field of the spec that is not possible.
     pub fn new(spec: BackwardSpec) -> Result<Self, AttentionError> {
+        Self::of(spec, spec.soft_cap || spec.alibi)
+    }
+
+    /// The same with scores that are changed, whatever the spec says.
+    pub(super) fn of(spec: BackwardSpec, changes: bool) -> Result<Self, AttentionError> {
         let types = checked(&spec)?;
-        let (registers, ahead) = registers(&spec)?;
+        let (registers, ahead) = registers(&spec, changes)?;
         let tiles = BackwardTiles::of(&spec)?;
         let (rings, passed, shared_bytes) = if is_pair(&spec) {
             BackwardRings::of_pair(&spec, &tiles)

@@ -17,6 +17,7 @@ use crate::emit::{
     slab,
     softmax::{exp2, settle},
 };
+use crate::numbers;
 use crate::scores::DeviceScope;
 
 /// What a consumer computes with.
@@ -342,14 +343,15 @@ impl<'f> Rows<'f> {
     pub(super) fn weigh_changed(
         &self,
         kernel: &Kernel<'_, 'f>,
-        (of, numbers): (QueryTile<'f>, &[Value<'f, f32>]),
-        exponents: &[Value<'f, f32>],
+        of: QueryTile<'f>,
+        exponents: Value<'f, u32>,
         weights: &Fragments<'f>,
     ) {
         let f = self.f;
         let [scale, to_log2] = ["scale", "to_log2"].map(|name| f.parameter::<f32>(name));
         let scope = kernel.scope(of.head);
-        let mut reals = [scope.reals, numbers].concat();
+        let mut reals =
+            [scope.reals, &numbers::of_head(kernel.scores, [kernel.keys.batch, of.head])].concat();
         reals.append(&mut kernel.scores.per_head(&DeviceScope { reals: &reals, ..scope }));
         let with_reals = DeviceScope { reals: &reals, ..scope };
         let first_key = (kernel.keys.first + self.start[0]).cast::<i32>();
@@ -369,10 +371,17 @@ impl<'f> Rows<'f> {
         // By the accumulators: pairs of two rows take turns.
         weights.pack_pairs(|_, first| {
             let row = &self.all[first / 2 % 2];
-            let key = first_key + row.row.cast_signed();
-            let at = first / 4 * 2;
-            [at, at + 1].map(|i| weight(key, row.elements[i], exponents[i]))
+            let (key, at) = (first_key + row.row.cast_signed(), first / 4 * 2);
+            let pair = [row.elements[at], row.elements[at + 1]];
+            // They are loaded where they are needed: there are few registers.
+            let [a, b] = self.of_pair(exponents, pair[0].0);
+            [weight(key, pair[0], a), weight(key, pair[1], b)]
         });
+    }
+
+    /// Numbers of two neighbours among the thread's queries, from a line in shared memory.
+    fn of_pair(&self, line: Value<'f, u32>, column: u32) -> [Value<'f, f32>; 2] {
+        self.f.load_shared_vector::<f32, 2>(line + self.start[1] * 4, (column * 4).cast_signed())
     }
 
     /// Numbers of the thread's queries, two neighbours at a time, from a line in shared memory.
@@ -410,7 +419,7 @@ impl<'f> Consuming<'_, 'f> {
     /// it.
     fn tile(&self, of: QueryTile<'f>) {
         let (f, plan) = (self.kernel.f, self.kernel.plan);
-        let (ring, to_log2) = (plan.rings.q, f.parameter("to_log2"));
+        let ring = plan.rings.q;
         let [q, d_o] = self.acquire();
         let (scores, gradients) = (self.scores.find_in([self.k, q]), self.gradients.find_in([self.v, d_o]));
         f.wgmma_fence();
@@ -419,27 +428,14 @@ impl<'f> Consuming<'_, 'f> {
             f.wgmma_commit();
         }
         let [exponents, row_sums] = [2, 3].map(|slot| q.address + ring.offset(slot));
-        let exponents = self.rows.of_queries(exponents);
-        let numbers = self.kernel.head_numbers(of.head);
-        f.wgmma_wait(1);
-        let changes = self.kernel.scores.changes();
-        if changes {
-            self.rows.weigh_changed(self.kernel, (of, &numbers), &exponents, &self.weights);
+        let loaded = if self.kernel.scores.changes() {
+            f.wgmma_wait(1);
+            self.rows.weigh_changed(self.kernel, of, exponents, &self.weights);
+            f.wgmma_wait(0);
+            None
         } else {
-            self.rows.mask(self.kernel, of);
-        }
-        let loaded = plan.ahead.then(|| self.rows.of_queries(row_sums));
-        // The gradients of P are there when a thread's first row has its exponentials.
-        let (first, second) = self.rows.all.split_at(1);
-        if !changes {
-            weigh(first, to_log2, &exponents);
-            settle(first.iter().flat_map(|scores| &scores.elements).map(|(_, weight)| weight.get()));
-        }
-        f.wgmma_wait(0);
-        if !changes {
-            weigh(second, to_log2, &exponents);
-            self.weights.pack(self.scores.accumulators());
-        }
+            self.weigh(of, [exponents, row_sums])
+        };
         // Its group is that of dQ's product: nobody waits for one of them alone.
         let multiply_values = || {
             let operands = self.d_v.find(d_o);
@@ -478,6 +474,27 @@ impl<'f> Consuming<'_, 'f> {
         f.wgmma_wait(0);
         self.consumer.release.arrive(q.empty);
         self.buffer.set(f.constant(2 * ds.start + ds.stage_bytes) - self.buffer.get());
+    }
+
+    /// Scores become P, while the gradients of P are computed. Returns the row sums, if they are loaded ahead.
+    fn weigh(
+        &self,
+        of: QueryTile<'f>,
+        [exponents, row_sums]: [Value<'f, u32>; 2],
+    ) -> Option<Vec<Value<'f, f32>>> {
+        let (f, to_log2) = (self.kernel.f, self.kernel.f.parameter("to_log2"));
+        let exponents = self.rows.of_queries(exponents);
+        f.wgmma_wait(1);
+        self.rows.mask(self.kernel, of);
+        let loaded = self.kernel.plan.ahead.then(|| self.rows.of_queries(row_sums));
+        // The gradients of P are there when a thread's first row has its exponentials.
+        let (first, second) = self.rows.all.split_at(1);
+        weigh(first, to_log2, &exponents);
+        settle(first.iter().flat_map(|scores| &scores.elements).map(|(_, weight)| weight.get()));
+        f.wgmma_wait(0);
+        weigh(second, to_log2, &exponents);
+        self.weights.pack(self.scores.accumulators());
+        loaded
     }
 
     /// Gradients of P become those of the scores, by P and the row sums of their queries.

@@ -23,7 +23,6 @@ use parts::Parts;
 pub(super) use zeros::COUNT;
 
 use super::plan::{BackwardPlan, LINE, PairPlan};
-use crate::numbers;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// A tile of queries that sees some key of the block.
@@ -190,11 +189,6 @@ impl<'a, 'f> Roles<'a, 'f> {
 type Loading<'f> = (Position<'f>, RingPlan, &'static [usize]);
 
 impl<'f> Kernel<'_, 'f> {
-    /// The numbers of a head of queries that scores take after their arguments.
-    fn head_numbers(&self, head: Value<'f, u32>) -> Vec<Value<'f, f32>> {
-        numbers::of_head(self.scores, [self.keys.batch, head])
-    }
-
     fn scope(&self, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
         let Self { counts, reals, .. } = self;
         let [queries, keys] = self.keys.lengths;

@@ -165,13 +165,13 @@ impl<'f> Consuming<'_, 'f> {
             let q = self.q.acquire();
             self.start_beside(&scores, [self.k, q]);
             self.hand_over_last(&columns);
-            let exponents = rows.of_queries(q.address + kernel.plan.rings.q.offset(1));
-            let numbers = kernel.head_numbers(of.head);
-            f.wgmma_wait(0);
-            let changes = kernel.scores.changes();
+            let (exponents, changes) = (q.address + kernel.plan.rings.q.offset(1), kernel.scores.changes());
             if changes {
-                rows.weigh_changed(kernel, (of, &numbers), &exponents, &weights);
+                f.wgmma_wait(0);
+                rows.weigh_changed(kernel, of, exponents, &weights);
             } else {
+                let exponents = rows.of_queries(exponents);
+                f.wgmma_wait(0);
                 rows.mask(kernel, of);
                 weigh(&rows.all, f.parameter("to_log2"), &exponents);
             }

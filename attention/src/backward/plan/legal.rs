@@ -99,8 +99,11 @@ pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionE
     Ok(types)
 }
 
+/// Registers that the slopes of changed scores need in addition.
+const CHANGED: u32 = 8;
+
 /// The registers of the roles, and whether some are left to work ahead.
-pub(super) fn registers(spec: &BackwardSpec) -> Result<(RoleRegisters, bool), AttentionError> {
+pub(super) fn registers(spec: &BackwardSpec, changes: bool) -> Result<(RoleRegisters, bool), AttentionError> {
     let (wide, [rows, _]) = (wide(spec), spec.tile);
     let (is_pair, consumers) = (is_pair(spec), consumers(spec));
     let producer = 24;
@@ -111,6 +114,7 @@ pub(super) fn registers(spec: &BackwardSpec) -> Result<(RoleRegisters, bool), At
     let kept = (wide[0] + wide[1]) / 2;
     let of_dq = wide[0] * rows / (consumers * 128) + rows / 2 + 8;
     let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
+    let need = need + if changes { CHANGED } else { 0 };
     let ahead = !is_pair && kept + rows + rows / 2 + WORKING <= consumer;
     if !is_pair && need > consumer {
         return Err(AttentionError::Registers {
