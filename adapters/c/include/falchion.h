@@ -290,9 +290,10 @@ typedef struct {
     uint64_t workspace_bytes;
     const void *begins[2]; /* with FALCHION_PACKED, as in falchion_attention_args */
     uint32_t all[2];
+    const float *slopes; /* with FALCHION_ALIBI, as in falchion_attention_args; read if desc.args_size covers it */
 } falchion_attention_backward_args;
 
-/* desc is that of the forward pass, without spec, pages, cache, softcap, FALCHION_ALIBI and FALCHION_SINKS; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0 or
+/* desc is that of the forward pass, without spec, pages, cache and FALCHION_SINKS; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0 or
  * sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
 falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
 falchion_status falchion_attention_backward_tune(const falchion_attention_desc *desc, uint32_t budget, falchion_attention_backward **backward);

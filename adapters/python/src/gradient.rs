@@ -15,6 +15,7 @@ use crate::named::{Named, Names};
 use crate::place::{Chosen, KEPT};
 use crate::sequences::Sequences;
 use crate::tuned::{self, Choice, How};
+use crate::vectors;
 use crate::whole::Whole;
 
 /// The names of the arguments.
@@ -37,9 +38,9 @@ struct Prepared<'py> {
 ///
 /// D and E are 64, 96, 128, 192 or 256 and the same, or 192 and 128. Shapes, strides, types, masks and sequences of different lengths are
 /// those of `attention`; `d_o` has the shape of `o`. The gradient of `k` and `v` is the sum over the heads of `q` that share one.
-/// `deterministic`: the gradient of `q` has the same bits in every run.
+/// `softcap` and `alibi_slopes` are those of `attention`, whose sinks are in the log-sum-exp. `deterministic`: the gradient of `q` has the same bits in every run.
 #[pyfunction]
-#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v, o, d_o, log_sum_exp, *, causal=False, window=None, scale=None, deterministic=False, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None)")]
+#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v, o, d_o, log_sum_exp, *, causal=False, window=None, scale=None, deterministic=False, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, softcap=0.0, alibi_slopes=None)")]
 pub(crate) fn attention_backward<'py>(
     py: Python<'py>,
     given: &Bound<'py, PyTuple>,
@@ -126,9 +127,11 @@ fn prepare<'py>(
     let [Some(to_q), Some(to_k), Some(to_v)] = [&d_q, &d_k, &d_v].map(heads_of) else {
         return Err(PyRuntimeError::new_err("a new array has no contiguous rows"));
     };
+    let numbers = vectors::say(&named, place, &mut heads)?;
     heads.call.log_sum_exp = sums.address();
     let asked = heads.at([q.1, k.1, v.1, o.1]).asked().map_err(|refusal| refused(py, &GRADIENT, &refusal))?;
-    let kept = [&k.0, &v.0, &o.0, &d_o.0, &sums].map(|array| array.object().clone()).to_vec();
+    let kept = [&k.0, &v.0, &o.0, &d_o.0, &sums].into_iter().chain(&numbers);
+    let kept = kept.map(|array| array.object().clone()).collect();
     let results = [d_q, d_k, d_v].map(|array| array.object().clone());
     Ok(Prepared { asked, q: q.0, d_o: d_o.1, to: [to_q, to_k, to_v], results, _kept: (kept, sequences) })
 }

@@ -122,14 +122,14 @@ def test_scores_of_attention():
     own = [x.clone().requires_grad_() for x in (q, k, v, sinks)]
     others = [x.double().requires_grad_() for x in (q, k, v, sinks)]
     d_o = torch.randn(2, 4, 20, 64).half()
-    run = lambda q, k, v, sinks: ft.attention(q, k, v, sinks=sinks)
+    run = lambda q, k, v, sinks: ft.attention(q, k, v, sinks=sinks, softcap=2.0, alibi_slopes=slopes)
     for of in (run, torch.compile(run, fullgraph=True, backend="aot_eager")):
         for x in (*own, *others):
             x.grad = None
         of(*own).backward(d_o)
         q64, k64, v64, sinks64 = others
-        zeros = torch.zeros(4, dtype=torch.float64)
-        plain(q64, k64.repeat_interleave(2, 1), v64.repeat_interleave(2, 1), 0, zeros, sinks64).backward(d_o.double())
+        repeated = (k64.repeat_interleave(2, 1), v64.repeat_interleave(2, 1))
+        plain(q64, *repeated, 2.0, slopes.double(), sinks64).backward(d_o.double())
         for found, expected in zip(own, others):
             close(found.grad, expected.grad)
 
@@ -162,6 +162,7 @@ def test_attention_in_8_bits():
         ("sinks has elements of float16, float32 was needed", lambda: falchion.attention(q.half(), *narrow, sinks=torch.ones(4).half())),
         ("softcap is -1, a finite number above zero was needed", lambda: falchion.attention(q.half(), *narrow, softcap=-1.0)),
         ("v has elements of float16", lambda: falchion.attention(q.half(), narrow[0], v.half())),
+        ("alibi_slopes requires a gradient", lambda: ft.attention(q.half(), k.half(), v.half(), alibi_slopes=torch.ones(4).requires_grad_())),
         ("k has elements of torch.float8_e4m3fn and a tensor requires a gradient", lambda: ft.attention(q.half().requires_grad_(), *narrow)),
     ]:
         with pytest.raises(ValueError, match=re.escape(words)):

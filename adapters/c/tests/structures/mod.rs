@@ -236,6 +236,8 @@ pub struct BackwardArguments {
     pub begins: [*const c_void; 2],
     /// Number of queries, and of keys, of all sequences.
     pub all: [u32; 2],
+    /// The end of the structure's first version. What scores fall by, with `FALCHION_ALIBI`.
+    pub slopes: *const c_void,
 }
 
 /// `FALCHION_REPRODUCIBLE`.

@@ -29,9 +29,6 @@ pub static GRADIENT: Operation<Heads, Heads> = Operation {
         ("page", "", "keys in pages have no gradient"),
         ("cache", "", "keys in another format have no gradient"),
         ("FALCHION_FACTORS_PER_HEAD", "", "tensors in 8 bits have no gradient"),
-        ("softcap", "softcap", "scores that are capped have no gradient here"),
-        ("FALCHION_ALIBI", "", "scores that fall with the distance have no gradient here"),
-        ("FALCHION_SLOPES_PER_SEQUENCE", "", "scores that fall with the distance have no gradient here"),
         ("FALCHION_SINKS", "", "the log-sum-exp has the sinks"),
     ],
 };
@@ -267,6 +264,10 @@ const fn rows<const SIDE: usize>(c: &'static str) -> Argument<Heads> {
     row.unless(begins::<SIDE>)
 }
 
+const SLOPES: Argument<Heads> = Argument::memory("slopes", &["slopes"])
+    .python(Python::Keyword("alibi_slopes"))
+    .unless(|of: &Heads| if of.request.alibi { None } else { Some("flags has no FALCHION_ALIBI") });
+
 const LEND: &str = "the memory that a launch is lent";
 
 static GIVEN: Structure<Heads> = Structure {
@@ -301,9 +302,7 @@ static GIVEN: Structure<Heads> = Structure {
         Argument::own("workspace", Kind::Address, LEND)
             .unless(|of: &Heads| (!of.request.workspace).then_some("flags has no FALCHION_WORKSPACE")),
         Argument::own("workspace_bytes", Kind::Long, LEND),
-        Argument::memory("slopes", &["slopes"])
-            .python(Python::Keyword("alibi_slopes"))
-            .unless(|of: &Heads| (!of.request.alibi).then_some("flags has no FALCHION_ALIBI")),
+        SLOPES,
         Argument::memory("sinks", &["the sinks"])
             .python(Python::Keyword("sinks"))
             .unless(|of: &Heads| (!of.request.sinks).then_some("flags has no FALCHION_SINKS")),
@@ -315,7 +314,7 @@ static GIVEN: Structure<Heads> = Structure {
 
 static GIVEN_BACK: Structure<Heads> = Structure {
     name: "falchion_attention_backward_args",
-    later: "",
+    later: "slopes",
     fields: &[
         Argument::memory("q", &["Q"]).python(Python::Needed("q")),
         Argument::memory("k", &["K"]).python(Python::Needed("k")),
@@ -332,6 +331,7 @@ static GIVEN_BACK: Structure<Heads> = Structure {
         beginnings::<1>("begins[1]", "cu_seqlens_k"),
         rows::<0>("all[0]"),
         rows::<1>("all[1]"),
+        SLOPES,
     ],
 };
 

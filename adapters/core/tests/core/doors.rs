@@ -349,7 +349,7 @@ fn memory_of_kernels_has_arguments() {
     let mut arguments = named(ATTENTION.given);
     arguments.extend(NOT_NAMED);
     assert_eq!(attention, arguments);
-    let request = AttentionRequest { lengths: Lengths::Packed, ..plain };
+    let request = AttentionRequest { lengths: Lengths::Packed, alibi: true, ..plain };
     let kernel = AttentionBackward::first(&request, &machine).expect("a kernel").kernel;
     assert_eq!(reached(&kernel, AttentionBackward::call(&request)), named(GRADIENT.given));
     let mut gemm = BTreeSet::new();

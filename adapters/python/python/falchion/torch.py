@@ -28,7 +28,7 @@ _library.define(
 )
 _library.define(
     "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale, "
-    "Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k) "
+    "float softcap, Tensor? alibi_slopes, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k) "
     "-> (Tensor, Tensor, Tensor)"
 )
 
@@ -142,11 +142,12 @@ def _attention_fake(q, k, v, causal, window, scale, *more):
     return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=of), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale, *sequences):
-    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, window=window, scale=scale, **dict(zip(_SEQUENCES, sequences)))
+def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale, *more):
+    names = ("softcap", "alibi_slopes", *_SEQUENCES)
+    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, window=window, scale=scale, **dict(zip(names, more)))
 
 
-def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale, *sequences):
+def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale, *more):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
@@ -254,19 +255,19 @@ def _keep_attention(ctx, inputs, output):
     ctx.longest = longest_q, longest_k
     if table is not None or lengths is not None:
         raise ValueError("block_table is given and a tensor requires a gradient, which keys in pages do not have")
-    if ctx.softcap or slopes is not None:
-        raise ValueError(f"{'softcap' if ctx.softcap else 'alibi_slopes'} is given and a tensor requires a gradient, which changed scores do not have")
+    if slopes is not None and slopes.requires_grad:
+        raise ValueError("alibi_slopes requires a gradient, which slopes do not have")
     if k.dtype.itemsize == 1 or any(factor is not None for factor in factors):
         raise ValueError(f"k has elements of {k.dtype} and a tensor requires a gradient, which tensors in 8 bits do not have")
     o, sums = output
     ctx.mark_non_differentiable(sums)
-    ctx.save_for_backward(q, k, v, o, sums, sinks, of_q, of_k)
+    ctx.save_for_backward(q, k, v, o, sums, slopes, sinks, of_q, of_k)
 
 
 def _gradient_of_attention(ctx, d_o, _):
-    q, k, v, o, sums, sinks, of_q, of_k = ctx.saved_tensors
+    q, k, v, o, sums, slopes, sinks, of_q, of_k = ctx.saved_tensors
     own = (tensor.detach() for tensor in (q, k, v, o, d_o, sums))
-    gradients = torch.ops.falchion.attention_backward(*own, ctx.causal, ctx.window, ctx.scale, of_q, of_k, *ctx.longest)
+    gradients = torch.ops.falchion.attention_backward(*own, ctx.causal, ctx.window, ctx.scale, ctx.softcap, slopes, of_q, of_k, *ctx.longest)
     d_sinks = None
     if sinks is not None and ctx.needs_input_grad[_SINKS]:
         # A sink has a weight in each row, and no value: its scores have the gradient -weight * (o . d_o). Rows of no sequence weigh nothing.
@@ -312,7 +313,7 @@ def attention(
         if k.shape[-1] != 576:
             raise ValueError(f"v is None and heads have {k.shape[-1]} elements, a v was needed, or heads of 576 elements")
         v = k[..., :512]
-    inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
+    inputs = [x for x in (q, k, v, sinks, alibi_slopes) if x is not None]
     admitted = _admitted("attention", *inputs)
     recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     if admitted and not recorded and _plain(*inputs):
