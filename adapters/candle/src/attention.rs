@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{D, DType, Error, Layout, Result, Shape, Tensor, bail};
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
-use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Pages};
+use falchion::attention::{
+    AttentionCall, AttentionProblem, AttentionRequest, HeadNumbers, HeadsRef, Lengths, Pages,
+};
 use falchion::collective::Format;
 use falchion_core::{AskedHeads, Heads, Picks, Shared};
 
@@ -13,7 +15,7 @@ use crate::operation::{Of, Operation};
 use crate::plain::{KEPT, Kept, Owned, Part, Stored, address};
 
 /// What [`attention`] computes in addition to `softmax(scale * q * kᵀ) * v`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Attention {
     /// A query sees the keys up to its own, where the last query stands at the last key.
     pub causal: bool,
@@ -21,6 +23,49 @@ pub struct Attention {
     pub window: Option<[i32; 2]>,
     /// The factor of the scores; `None` is `1 / sqrt(d)`.
     pub scale: Option<f32>,
+    /// Scores are `cap * tanh(score / cap)`.
+    pub soft_cap: Option<f32>,
+    /// What scores fall by per key of distance, `f32` of shape `(heads)` or `(sequences, heads)`. A cap comes first. It has no gradient.
+    pub alibi_slopes: Option<Tensor>,
+    /// A score of each head that takes part in the sum of weights and has no value, `f32` of shape `(heads)`. It has no gradient.
+    pub sinks: Option<Tensor>,
+}
+
+impl Attention {
+    /// Refuses numbers that require a gradient, and makes the others contiguous.
+    fn ready(self) -> Result<Self> {
+        let ready = |name: &str, of: Option<Tensor>| match of {
+            Some(of) if of.track_op() => bail!("{name} requires a gradient, which it has none here"),
+            of => of.map(|of| of.contiguous()).transpose(),
+        };
+        let (alibi_slopes, sinks) = (ready("alibi_slopes", self.alibi_slopes)?, ready("sinks", self.sinks)?);
+        Ok(Self { alibi_slopes, sinks, ..self })
+    }
+
+    /// Says the slopes and the sinks, where the extents are known.
+    fn say(&self, heads: &mut Heads, place: Stored<'_>) -> Result<()> {
+        let AttentionProblem { batch, heads: [of_queries, _], .. } = heads.request.problem;
+        let [batch, of_queries] = [batch, of_queries].map(|extent| extent as usize);
+        let at = |name: &str, of: &Tensor, fits: bool, needed: String| {
+            if of.dtype() != DType::F32 || !fits {
+                bail!("{name} has shape {:?} of {:?}, f32 of {needed} was needed", of.dims(), of.dtype());
+            }
+            address(name, of, place)
+        };
+        if let Some(of) = &self.alibi_slopes {
+            let per_sequence = of.rank() == 2;
+            let fits = of.dims() == [of_queries] || of.dims() == [batch, of_queries];
+            let needed = format!("({of_queries}) or ({batch}, {of_queries})");
+            let addresses = vec![at("alibi_slopes", of, fits, needed)?];
+            heads.request.alibi = true;
+            heads.call.head_numbers = HeadNumbers { addresses, per_sequence };
+        }
+        if let Some(of) = &self.sinks {
+            heads.request.sinks = true;
+            heads.call.sinks = at("sinks", of, of.dims() == [of_queries], format!("({of_queries})"))?;
+        }
+        Ok(())
+    }
 }
 
 /// `softmax(scale * q * kᵀ) * v` per head, without the scores in memory. `q` has shape `(batch, heads, length, d)`, `k` and `v`
@@ -45,8 +90,9 @@ pub struct Attention {
 /// # Errors
 /// A shape or a type that does not fit; an error of candle or of the driver.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<Tensor> {
+    let what = what.ready()?;
     if q.dtype() == DType::F32 && q.device().is_cpu() {
-        return plain(q, k, v, what);
+        return plain(q, k, v, &what);
     }
     let recorded = [q, k, v].iter().any(|x| x.track_op());
     let op = Op { what, sequences: Sequences::Equal, sums: recorded.then(Mutex::default) };
@@ -74,6 +120,7 @@ pub fn attention_varlen(
     keys: &Lines,
     what: Attention,
 ) -> Result<Tensor> {
+    let what = what.ready()?;
     let [queries, keys] = [queries, keys].map(|lines| {
         table("begins", &lines.begins, 1).map(|begins| Lines { begins, longest: lines.longest })
     });
@@ -98,6 +145,7 @@ pub fn attention_paged(
     what: Attention,
 ) -> Result<Tensor> {
     let (table, lengths) = (self::table("table", table, 2)?, self::table("lengths", lengths, 1)?);
+    let what = what.ready()?;
     let op = Op { what, sequences: Sequences::Paged { table, lengths }, sums: None };
     let [q, k, v] = [q, k, v].map(readable);
     q?.apply_op3_no_bwd(&k?, &v?, &Of(op))
@@ -130,8 +178,8 @@ fn readable(tensor: &Tensor) -> Result<Tensor> {
 }
 
 /// By candle's operations.
-fn plain(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<Tensor> {
-    let Attention { causal, window, scale } = what;
+fn plain(q: &Tensor, k: &Tensor, v: &Tensor, what: &Attention) -> Result<Tensor> {
+    let Attention { causal, window, scale, soft_cap, alibi_slopes, sinks } = what;
     let (_, heads, length, d) = q.dims4()?;
     let (batch, groups, keys, _) = k.dims4()?;
     let shared = |x: &Tensor| -> Result<Tensor> {
@@ -141,9 +189,19 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<Tensor> 
     };
     let scale = scale.map_or_else(|| (d as f64).sqrt().recip(), f64::from);
     let mut scores = (q.contiguous()?.matmul(&shared(k)?.t()?.contiguous()?)? * scale)?;
-    if causal || window.is_some() {
+    if let Some(cap) = soft_cap.map(f64::from) {
+        scores = ((scores / cap)?.tanh()? * cap)?;
+    }
+    if let Some(slopes) = alibi_slopes {
+        let away = |at: usize| ((at % keys + length) as f32 - (at / keys + keys) as f32).abs();
+        let away: Vec<f32> = (0..length * keys).map(away).collect();
+        let away = Tensor::from_vec(away, (length, keys), q.device())?;
+        let slopes = slopes.reshape((slopes.elem_count() / heads.max(1), heads, 1, 1))?;
+        scores = scores.broadcast_sub(&slopes.broadcast_mul(&away)?)?;
+    }
+    if *causal || window.is_some() {
         let [left, right] = window.unwrap_or([-1; 2]).map(i64::from);
-        let right = if causal { 0 } else { right };
+        let right = if *causal { 0 } else { right };
         let cell = |at: usize| {
             let after = (at % keys + length) as i64 - (at / keys + keys) as i64;
             let seen = (left < 0 || -after <= left) && (right < 0 || after <= right);
@@ -152,7 +210,15 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, what: Attention) -> Result<Tensor> 
         let mask: Vec<f32> = (0..length * keys).map(cell).collect();
         scores = scores.broadcast_add(&Tensor::from_vec(mask, (length, keys), q.device())?)?;
     }
-    candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&shared(v)?)
+    let weights = match sinks {
+        None => candle_nn::ops::softmax(&scores, D::Minus1)?,
+        Some(sinks) => {
+            let sinks = sinks.reshape((1, heads, 1, 1))?.broadcast_as((batch, heads, length, 1))?;
+            let all = Tensor::cat(&[&scores, &sinks.contiguous()?], D::Minus1)?;
+            candle_nn::ops::softmax(&all, D::Minus1)?.narrow(D::Minus1, 0, keys)?.contiguous()?
+        }
+    };
+    weights.matmul(&shared(v)?)
 }
 
 /// Where the sequences are.
@@ -216,10 +282,12 @@ impl Op {
         let problem = AttentionProblem { heads: [number(heads)?, number(groups)?], ..problem };
         let request = AttentionRequest { format, output: format, ..AttentionRequest::new(problem, 0) };
         let request = AttentionRequest { head: [number(d)?, number(dv)?], workspace: true, ..request };
-        let Attention { causal, window, scale } = self.what;
+        let Attention { causal, window, scale, soft_cap, .. } = self.what;
+        let request = AttentionRequest { soft_cap, ..request };
         let mut asked = Heads { causal, window, scale, ..Heads::new(request) };
         (asked.shared, asked.dv) = (Some(number(groups)?), Some(number(dv)?));
         self.tables(&mut asked, [q, k], place)?;
+        self.what.say(&mut asked, place)?;
         let o = HeadsRef::heads_first(of_o, [number(heads)?, number(length)?, number(dv)?]);
         let asked = asked.at([heads_of(q, of_q), heads_of(k, of_k), heads_of(v, of_v), o]);
         if asked.request.is_latent() {
@@ -319,7 +387,9 @@ impl Operation<3> for Op {
             self.sums.as_ref().and_then(|sums| sums.lock().unwrap_or_else(PoisonError::into_inner).clone());
         let Some(sums) = sums else { bail!("attention without a gradient was differentiated") };
         let (o, grad) = (o.contiguous()?, readable(grad)?);
-        let gradient = Gradient { what: self.what, sequences: self.sequences.clone(), o, grad, sums };
+        // The log-sum-exp has the sinks.
+        let what = Attention { sinks: None, ..self.what.clone() };
+        let gradient = Gradient { what, sequences: self.sequences.clone(), o, grad, sums };
         let all = q.apply_op3_no_bwd(k, v, &Of(gradient))?;
         let mut begin = 0;
         let [of_q, of_k, of_v] = [q, k, v].map(|x| {
@@ -406,7 +476,7 @@ impl Operation<3> for Gradient {
     fn run(&self, tensors: [Part<'_>; 3]) -> Result<(Owned, Shape)> {
         let (place, _) = tensors[0];
         let layouts = tensors.map(|(_, layout)| layout);
-        let op = Op { what: self.what, sequences: self.sequences.clone(), sums: None };
+        let op = Op { what: self.what.clone(), sequences: self.sequences.clone(), sums: None };
         let [q, k, v] = tensors.map(|(of, layout)| of.address(layout));
         let of_o = address("o", &self.o, place)?;
         let Asked { request, call, .. } = op.asked((place, place.format("q")?), layouts, [q, k, v, of_o])?;

@@ -33,7 +33,7 @@ fn attention_is_candles() -> Result<()> {
                 let k = random((2, groups, 128, d), dtype, &device)?.narrow(2, 5, keys)?;
                 let v = random((2, keys, groups, d), dtype, &device)?.transpose(1, 2)?;
                 let what = Attention { causal, scale: Some(0.2), ..Attention::default() };
-                let found = attention(&q, &k, &v, what)?;
+                let found = attention(&q, &k, &v, what.clone())?;
                 assert_eq!((found.dims(), found.dtype()), (&[2, heads, length, d][..], dtype));
                 let [q, k, v] = [&q, &k, &v].map(|x| x.to_device(&Device::Cpu)?.to_dtype(DType::F32));
                 let expected = attention(&q?, &k?, &v?, what)?;
@@ -75,7 +75,7 @@ fn sequences_and_pages_are_equal_ones() -> Result<()> {
             let rows =
                 |rows: usize, heads: usize| random((1, rows, heads, 64), DType::BF16, &device)?.squeeze(0);
             let (q, k, v) = (rows(91, 4)?, rows(153, 2)?, rows(153, 2)?);
-            let found = attention_varlen((&q, &lines(0)?), [&k, &v], &lines(1)?, what)?;
+            let found = attention_varlen((&q, &lines(0)?), [&k, &v], &lines(1)?, what.clone())?;
             assert_eq!(found.dims(), [91, 4, 64]);
             let mut begin = [0, 0];
             for [queries, keys] in lengths {
@@ -83,7 +83,8 @@ fn sequences_and_pages_are_equal_ones() -> Result<()> {
                     |x: &Tensor, begin, count| x.narrow(0, begin, count)?.transpose(0, 1)?.unsqueeze(0);
                 let all =
                     [part(&q, begin[0], queries)?, part(&k, begin[1], keys)?, part(&v, begin[1], keys)?];
-                let apart = apart(&part(&found, begin[0], queries)?, &expected(all.each_ref(), what)?)?;
+                let apart =
+                    apart(&part(&found, begin[0], queries)?, &expected(all.each_ref(), what.clone())?)?;
                 assert!(apart < 0.03, "{queries} {keys}: {apart}");
                 begin = [begin[0] + queries, begin[1] + keys];
             }
@@ -98,7 +99,8 @@ fn sequences_and_pages_are_equal_ones() -> Result<()> {
                 .enumerate()
                 .for_each(|(i, pages)| table[20 * i..][..pages.len()].copy_from_slice(pages));
             let (table, lengths) = (Tensor::from_vec(table, (2, 20), &device)?, [70u32, 320]);
-            let found = attention_paged(&q, [&k, &v], (&table, &Tensor::new(&lengths, &device)?), what)?;
+            let found =
+                attention_paged(&q, [&k, &v], (&table, &Tensor::new(&lengths, &device)?), what.clone())?;
             for (i, pages) in pages.into_iter().enumerate() {
                 let pages = Tensor::new(pages, &device)?;
                 let own = |x: &Tensor| -> Result<Tensor> {
@@ -106,10 +108,57 @@ fn sequences_and_pages_are_equal_ones() -> Result<()> {
                     x.narrow(0, 0, lengths[i] as usize)?.transpose(0, 1)?.unsqueeze(0)
                 };
                 let q = q.narrow(0, i, 1)?;
-                let apart = apart(&found.narrow(0, i, 1)?, &expected([&q, &own(&k)?, &own(&v)?], what)?)?;
+                let apart =
+                    apart(&found.narrow(0, i, 1)?, &expected([&q, &own(&k)?, &own(&v)?], what.clone())?)?;
                 assert!(apart < 0.03, "sequence {i}: {apart}");
             }
         }
+    }
+    Ok(())
+}
+
+/// A cap, slopes of this shape, and sinks.
+fn scored(shape: [usize; 2]) -> Result<Attention> {
+    let slopes: Vec<f32> = (0..shape[0] * shape[1]).map(|i| 0.03 + i as f32 / 20.0).collect();
+    Ok(Attention {
+        causal: true,
+        soft_cap: Some(1.5),
+        alibi_slopes: Some(Tensor::from_vec(slopes, (shape[0], shape[1]), &Device::Cpu)?),
+        sinks: Some(Tensor::from_vec(
+            (0..shape[1]).map(|i| i as f32 - 1.0).collect(),
+            shape[1],
+            &Device::Cpu,
+        )?),
+        ..Attention::default()
+    })
+}
+
+/// The same with its numbers on a device.
+fn on(what: &Attention, device: &Device) -> Result<Attention> {
+    let there = |of: &Option<Tensor>| of.as_ref().map(|of| of.to_device(device)).transpose();
+    Ok(Attention { alibi_slopes: there(&what.alibi_slopes)?, sinks: there(&what.sinks)?, ..what.clone() })
+}
+
+/// Slopes and sinks that do not fit are refused, and those whose gradient is asked for.
+#[test]
+fn numbers_of_heads_are_checked() -> Result<()> {
+    let q = random((2, 4, 5, 64), DType::F16, &Device::Cpu)?;
+    let what = scored([2, 4])?;
+    let short = Some(Tensor::zeros(3, DType::F32, &Device::Cpu)?);
+    let narrow = Some(Tensor::zeros(4, DType::F16, &Device::Cpu)?);
+    let recorded = Some(Var::zeros(4, DType::F32, &Device::Cpu)?.as_tensor().clone());
+    for (wrong, words) in [
+        (
+            Attention { sinks: short.clone(), ..what.clone() },
+            "sinks has shape [3] of F32, f32 of (4) was needed",
+        ),
+        (Attention { sinks: narrow, ..what.clone() }, "sinks has shape [4] of F16, f32 of (4) was needed"),
+        (Attention { alibi_slopes: short, ..what.clone() }, "f32 of (4) or (2, 4) was needed"),
+        (Attention { sinks: recorded, ..what.clone() }, "sinks requires a gradient, which it has none here"),
+        (Attention { soft_cap: Some(-1.0), ..what.clone() }, "softcap is -1, a finite number above zero"),
+    ] {
+        let error = attention(&q, &q, &q, wrong).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
     }
     Ok(())
 }
@@ -121,6 +170,7 @@ fn attention_has_candles_gradients() -> Result<()> {
             (Attention::default(), [2, 2], [33, 33], 64),
             (Attention { causal: true, ..Attention::default() }, [4, 2], [40, 70], 64),
             (Attention { window: Some([9, -1]), ..Attention::default() }, [2, 1], [65, 65], 128),
+            (scored([2, 4])?, [4, 2], [30, 70], 64),
         ] {
             let make = |heads, length| -> Result<[Var; 2]> {
                 let x = random((2, heads, length, d), DType::F16, &Device::Cpu)?;
@@ -129,9 +179,9 @@ fn attention_has_candles_gradients() -> Result<()> {
             let all = [make(heads, length)?, make(groups, keys)?, make(groups, keys)?];
             let grad = random((2, heads, length, d), DType::F16, &Device::Cpu)?;
             // The gradient of a sum with factors is the factors.
-            let y = attention(&all[0][0], &all[1][0], &all[2][0], what)?;
+            let y = attention(&all[0][0], &all[1][0], &all[2][0], on(&what, &device)?)?;
             let found = (y * grad.to_device(&device)?)?.sum_all()?.backward()?;
-            let y = attention(&all[0][1], &all[1][1], &all[2][1], what)?;
+            let y = attention(&all[0][1], &all[1][1], &all[2][1], what.clone())?;
             let wide = (y * grad.to_dtype(DType::F32)?)?.sum_all()?.backward()?;
             for (name, [own, other]) in ["q", "k", "v"].into_iter().zip(&all) {
                 let (found, wide) = (found.get(own).expect(name), wide.get(other).expect(name));
@@ -159,7 +209,7 @@ fn sequences_have_gradients() -> Result<()> {
         };
         let all = [rows(91, 4)?, rows(153, 2)?, rows(153, 2)?];
         let grad = random((1, 91, 4, 64), DType::F16, &device)?.squeeze(0)?;
-        let y = attention_varlen((&all[0], &lines(0)?), [&all[1], &all[2]], &lines(1)?, what)?;
+        let y = attention_varlen((&all[0], &lines(0)?), [&all[1], &all[2]], &lines(1)?, what.clone())?;
         let found = (y * &grad)?.sum_all()?.backward()?;
         let mut begin = [0, 0];
         for of in lengths {
@@ -167,7 +217,7 @@ fn sequences_have_gradients() -> Result<()> {
                 |x: &Tensor, side: usize| x.narrow(0, begin[side], of[side])?.transpose(0, 1)?.unsqueeze(0);
             let var = |i: usize| Var::from_tensor(&part(&all[i], i.min(1))?);
             let own = [var(0)?, var(1)?, var(2)?];
-            let y = attention(&own[0], &own[1], &own[2], what)?;
+            let y = attention(&own[0], &own[1], &own[2], what.clone())?;
             let alone = (y * part(&grad, 0)?)?.sum_all()?.backward()?;
             for (i, (name, own)) in ["q", "k", "v"].into_iter().zip(&own).enumerate() {
                 let (found, alone) = (found.get(&all[i]).expect(name), alone.get(own).expect(name));
