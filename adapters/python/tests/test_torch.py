@@ -82,7 +82,7 @@ def test_compile_has_no_break():
 def test_attention_is_an_operation():
     torch.manual_seed(4)
     q, k, v = (torch.randn(2, heads, 70, 64, dtype=torch.float16) for heads in (4, 2, 2))
-    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None, None, 0.0, *[None] * 11))
+    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None, None, False, 0.0, *[None] * 11))
     wide = [x.double() for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
     expected = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=True)
     o, sums = ft.attention(q, k, v, causal=True, log_sum_exp=True)
@@ -280,7 +280,7 @@ def test_attention_has_torchs_gradients(causal):
     ft.attention(*inputs, causal=causal).backward(d_o)
     for found, expected in zip(inputs, wide):
         close(found.grad, expected.grad, 5e-3)
-    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None, None, 0.0, *[None] * 11))
+    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None, None, False, 0.0, *[None] * 11))
     compiled = torch.compile(lambda q, k, v: ft.attention(q, k, v, causal=causal).float().sin().sum(), fullgraph=True, backend="aot_eager")
     compiled(*inputs).backward()
     o, sums = falchion.attention(*(x.detach() for x in inputs), causal=causal, log_sum_exp=True)

@@ -1,4 +1,5 @@
-"""Operations and layers for torch: `linear`, `experts` and `attention` with gradients, `matmul`, `Linear`, `replace_linears`.
+"""Operations and layers for torch: `linear`, `experts` and `attention` with gradients, `matmul`, `Linear`, `replace_linears`, and
+`scaled_dot_product_attention` as torch has it.
 
 The operations are `torch.ops.falchion.linear`, `.experts`, `.matmul` and `.attention`. They have fake kernels, so that
 `torch.compile` traces through them, and CUDA graphs capture them after one call outside of the capture.
@@ -14,7 +15,7 @@ from torch.autograd import forward_ad
 
 from . import _native
 
-__all__ = ["Linear", "attention", "experts", "linear", "matmul", "replace_linears"]
+__all__ = ["Linear", "attention", "experts", "linear", "matmul", "replace_linears", "scaled_dot_product_attention"]
 
 _library = torch.library.Library("falchion", "DEF")
 _library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
@@ -22,12 +23,14 @@ _library.define("experts(Tensor x, Tensor weight, Tensor offsets) -> Tensor")
 _library.define("experts_weight_gradient(Tensor gradient, Tensor x, Tensor offsets) -> Tensor")
 _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
 _library.define(
-    "attention(Tensor q, Tensor k, Tensor v, bool causal, int[]? window, float? scale, float softcap, Tensor? alibi_slopes, Tensor? sinks, "
+    "attention(Tensor q, Tensor k, Tensor v, bool causal, int[]? window, float? scale, bool deterministic, float softcap, Tensor? alibi_slopes, Tensor? sinks, "
     "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k, "
-    "Tensor? block_table, Tensor? cache_seqlens) -> (Tensor, Tensor)"
+    "Tensor? block_table, Tensor? cache_seqlens) -> (Tensor, Tensor)",
+    # The result has its heads where those of q are.
+    tags=(torch.Tag.needs_fixed_stride_order,),
 )
 _library.define(
-    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale, "
+    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale, bool deterministic, "
     "float softcap, Tensor? alibi_slopes, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k) "
     "-> (Tensor, Tensor, Tensor)"
 )
@@ -133,21 +136,46 @@ _SEQUENCES = ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "b
 _MORE = ("softcap", *_NUMBERS, *_SEQUENCES)
 
 
-def _attention(q, k, v, causal, window, scale, *more):
-    return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=True, **dict(zip(_MORE, more)))
+def _heads_follow(q: Tensor) -> bool:
+    """Whether the heads of a tensor stand after its rows, as in a view of (B, L, H, D)."""
+    return q.layout is torch.strided and not q.is_nested and q.dim() > 2 and q.stride(-2) > q.stride(-3)
 
 
-def _attention_fake(q, k, v, causal, window, scale, *more):
+def _result_like(q: Tensor, v: Tensor, packed: bool) -> Tensor | None:
+    """Room for the result where heads follow rows, so that its view (B, L, H, D) is contiguous, too. Elsewhere `None`: heads are in front."""
+    if not _heads_follow(q):
+        return None
+    *lead, heads, rows, _ = q.shape
     of = q.dtype if q.dtype.itemsize == 2 else torch.bfloat16
-    return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=of), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    # On a card nobody knows whether each row is of a sequence.
+    make = q.new_zeros if packed and q.is_cuda else q.new_empty
+    return make((*lead, rows, heads, v.shape[-1]), dtype=of).transpose(-2, -3)
 
 
-def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale, *more):
+def _attend(q, k, v, **asked):
+    out = _result_like(q, v, asked.get("cu_seqlens_q") is not None)
+    return _native.attention(q, k, v, out=out, **asked)
+
+
+def _attention(q, k, v, causal, window, scale, deterministic, *more):
+    return _attend(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=True, **dict(zip(_MORE, more)))
+
+
+def _attention_fake(q, k, v, causal, window, scale, deterministic, *more):
+    out = _result_like(q, v, False)
+    if out is None:
+        of = q.dtype if q.dtype.itemsize == 2 else torch.bfloat16
+        out = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=of)
+    return out, q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale, deterministic, *more):
+    how = {"causal": causal, "window": window, "scale": scale, "deterministic": deterministic}
     names = ("softcap", "alibi_slopes", *_SEQUENCES)
-    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, window=window, scale=scale, **dict(zip(names, more)))
+    return _native.attention_backward(q, k, v, o, d_o, sums, **how, **dict(zip(names, more)))
 
 
-def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale, *more):
+def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale, deterministic, *more):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
@@ -247,12 +275,12 @@ def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | No
 
 
 # Where the sinks are among the operation's arguments.
-_SINKS = 7 + _NUMBERS.index("sinks")
+_SINKS = 8 + _NUMBERS.index("sinks")
 
 
 def _keep_attention(ctx, inputs, output):
-    q, k, v, ctx.causal, ctx.window, ctx.scale, ctx.softcap, slopes, sinks, *factors, of_q, of_k, longest_q, longest_k, table, lengths = inputs
-    ctx.longest = longest_q, longest_k
+    q, k, v, causal, window, scale, deterministic, softcap, slopes, sinks, *factors, of_q, of_k, longest_q, longest_k, table, lengths = inputs
+    ctx.how, ctx.longest = (causal, window, scale, deterministic, softcap), (longest_q, longest_k)
     if table is not None or lengths is not None:
         raise ValueError("block_table is given and a tensor requires a gradient, which keys in pages do not have")
     if slopes is not None and slopes.requires_grad:
@@ -267,7 +295,7 @@ def _keep_attention(ctx, inputs, output):
 def _gradient_of_attention(ctx, d_o, _):
     q, k, v, o, sums, slopes, sinks, of_q, of_k = ctx.saved_tensors
     own = (tensor.detach() for tensor in (q, k, v, o, d_o, sums))
-    gradients = torch.ops.falchion.attention_backward(*own, ctx.causal, ctx.window, ctx.scale, ctx.softcap, slopes, of_q, of_k, *ctx.longest)
+    gradients = torch.ops.falchion.attention_backward(*own, *ctx.how, slopes, of_q, of_k, *ctx.longest)
     d_sinks = None
     if sinks is not None and ctx.needs_input_grad[_SINKS]:
         # A sink has a weight in each row, and no value: its scores have the gradient -weight * (o . d_o). Rows of no sequence weigh nothing.
@@ -277,7 +305,7 @@ def _gradient_of_attention(ctx, d_o, _):
     *gradients, d_sinks = _once("attention", (*gradients, d_sinks), q, k, v, d_o, sinks)
     rest = [None for _ in _MORE]
     rest[1 + _NUMBERS.index("sinks")] = d_sinks
-    return *gradients, None, None, None, *rest
+    return *gradients, *(None for _ in ctx.how), *rest
 
 
 torch.library.register_autograd("falchion::attention", _gradient_of_attention, setup_context=_keep_attention, lib=_library)
@@ -295,11 +323,13 @@ def attention(
     softcap: float = 0.0,
     alibi_slopes: Tensor | None = None,
     sinks: Tensor | None = None,
+    deterministic: bool = False,
     **more: Tensor | int | None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
     head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
-    for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, and of the sinks, but not for keys in pages. `more` are the other arguments
+    for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, and of the sinks, but not for keys in pages; with `deterministic` that of
+    `q` has the same bits in every run. The result has its heads where those of `q` are: after the rows in a view of (B, L, H, D). `more` are the other arguments
     of `falchion.attention`: tensors of sequences and pages, and factors of tensors in 8 bits. Without `v`, heads have 576 elements, and the first 512 of `k` are `v`.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
@@ -317,10 +347,50 @@ def attention(
     admitted = _admitted("attention", *inputs)
     recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     if admitted and not recorded and _plain(*inputs):
-        return _native.attention(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **more)
+        return _attend(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **more)
     given = [more.get(name) for name in _MORE]
-    o, sums = torch.ops.falchion.attention(q, k, v, causal, window, scale, *given)
+    o, sums = torch.ops.falchion.attention(q, k, v, causal, window, scale, deterministic, *given)
     return (o, sums) if log_sum_exp else o
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention` of tensors (B, H, L, D) or (H, L, D), without a mask of its own and without
+    dropout. `is_causal` puts the first query at the first key: keys after the last query are not seen, and queries after the last
+    key see all keys, which takes a second launch."""
+    if attn_mask is not None:
+        raise ValueError(f"attn_mask is {_words(attn_mask)}, None was needed: is_causal, or the window of falchion.torch.attention, is a mask")
+    if dropout_p != 0:
+        raise ValueError(f"dropout_p is {dropout_p}, 0 was needed")
+    if query.dim() not in (3, 4):
+        raise ValueError(f"query has shape {tuple(query.shape)}, (batch, heads, rows, elements) or (heads, rows, elements) was needed")
+    for name, tensor in (("key", key), ("value", value)):
+        if tensor.dim() != query.dim() or tensor.shape[:-3] != query.shape[:-3]:
+            lead = ", ".join(str(extent) for extent in (*query.shape[:-3], "heads", "rows", "elements"))
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, ({lead}) was needed, as query says")
+        if tensor.shape[-3] != query.shape[-3] and not enable_gqa:
+            raise ValueError(f"{name} has {tensor.shape[-3]} heads, {query.shape[-3]} were needed as query has, or enable_gqa=True")
+    queries, keys = query.shape[-2], key.shape[-2]
+    if is_causal and queries > keys:
+        parts = query[..., :keys, :], query[..., keys:, :]
+        return torch.cat([attention(part, key, value, causal=causal, scale=scale) for part, causal in zip(parts, (True, False))], -2)
+    if is_causal and queries < keys:
+        key, value = key[..., :queries, :], value[..., :queries, :]
+    return attention(query, key, value, causal=is_causal, scale=scale)
+
+
+def _words(given: object) -> str:
+    """What is given, in words: a tensor's shape, and what else prints."""
+    return f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)
 
 
 class Linear(nn.Linear):
