@@ -280,7 +280,7 @@ _SINKS = 8 + _NUMBERS.index("sinks")
 
 def _keep_attention(ctx, inputs, output):
     q, k, v, causal, window, scale, deterministic, softcap, slopes, sinks, *factors, of_q, of_k, longest_q, longest_k, table, lengths = inputs
-    ctx.how, ctx.longest = (causal, window, scale, deterministic, softcap), (longest_q, longest_k)
+    ctx.how, ctx.softcap, ctx.longest = (causal, window, scale, deterministic), softcap, (longest_q, longest_k)
     if table is not None or lengths is not None:
         raise ValueError("block_table is given and a tensor requires a gradient, which keys in pages do not have")
     if slopes is not None and slopes.requires_grad:
@@ -295,7 +295,7 @@ def _keep_attention(ctx, inputs, output):
 def _gradient_of_attention(ctx, d_o, _):
     q, k, v, o, sums, slopes, sinks, of_q, of_k = ctx.saved_tensors
     own = (tensor.detach() for tensor in (q, k, v, o, d_o, sums))
-    gradients = torch.ops.falchion.attention_backward(*own, *ctx.how, slopes, of_q, of_k, *ctx.longest)
+    gradients = torch.ops.falchion.attention_backward(*own, *ctx.how, ctx.softcap, slopes, of_q, of_k, *ctx.longest)
     d_sinks = None
     if sinks is not None and ctx.needs_input_grad[_SINKS]:
         # A sink has a weight in each row, and no value: its scores have the gradient -weight * (o . d_o). Rows of no sequence weigh nothing.
