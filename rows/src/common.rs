@@ -169,8 +169,9 @@ pub(crate) fn store<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, numbers: 
 
 /// The words of a vector of `f32`, or of 16-bit numbers.
 pub(crate) fn words<'f, T: Scalar>(f: &'f Builder, numbers: &[Value<'f, f32>]) -> Words<'f> {
-    core::array::from_fn(|i| match T::TYPE {
-        Type::F32 => numbers[i].bits_as(),
-        _ => f.pack::<T>(numbers[2 * i], numbers[2 * i + 1]),
-    })
+    let word = |i: usize| match T::TYPE == Type::F32 {
+        true => numbers[i].bits_as(),
+        false => f.pack::<T>(numbers[2 * i], numbers[2 * i + 1]),
+    };
+    core::array::from_fn(word)
 }

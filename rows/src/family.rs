@@ -22,10 +22,17 @@ impl RowProblem {
         [self.columns.into(), self.choices.into(), self.ranks.into(), part]
     }
 
+    /// Heads, columns of V, and bytes of an element and of a slot.
+    fn of_heads(&self) -> [f64; 4] {
+        let slot = if self.wide { 8.0 } else { 4.0 };
+        [self.heads.into(), self.values.into(), self.format.bytes().into(), slot]
+    }
+
     /// Bytes per row that the kernel reads and writes, each once. Of a table that the rank has a part of, as many rows
     /// are read as there are indices of that part, if all indices are equally likely.
     fn bytes(&self) -> f64 {
         let [columns, choices, ranks, part] = self.counts();
+        let [heads, values, bytes, slot] = self.of_heads();
         let row = 2.0 * columns;
         match self.kind {
             RowKind::Add => 3.0 * row,
@@ -35,13 +42,8 @@ impl RowProblem {
             RowKind::Peak => row + 20.0,
             RowKind::Merge => 16.0 * ranks + 8.0,
             RowKind::Gradient => 2.0 * row + 8.0,
-            RowKind::MergeAttention => {
-                f64::from(self.heads) * (3.0 * columns * f64::from(self.format.bytes()) + 12.0)
-            }
-            RowKind::AppendPages => {
-                let slot = if self.wide { 8.0 } else { 4.0 };
-                f64::from(self.heads) * 4.0 * (columns + f64::from(self.values)) + slot
-            }
+            RowKind::MergeAttention => heads * (3.0 * columns * bytes + 12.0),
+            RowKind::AppendPages => heads * 2.0 * bytes * (columns + values) + slot,
         }
     }
 
@@ -49,6 +51,7 @@ impl RowProblem {
     /// or logarithm; a multiplication that is added is two.
     fn operations(&self) -> f64 {
         let [columns, choices, ranks, _] = self.counts();
+        let [heads, values, ..] = self.of_heads();
         match self.kind {
             RowKind::Add | RowKind::Gather => columns,
             RowKind::GatherSum => choices * columns,
@@ -59,21 +62,21 @@ impl RowProblem {
             // Two largest; a difference, its exponential, and a product that is added. Then a logarithm and two sums.
             RowKind::Merge => 6.0 * ranks + 3.0,
             // Two products and their sum; of a row's weights, the same as for two ranks, and two quotients.
-            RowKind::MergeAttention => f64::from(self.heads) * (3.0 * columns + 17.0),
-            RowKind::AppendPages => f64::from(self.heads) * (columns + f64::from(self.values)),
+            RowKind::MergeAttention => heads * (3.0 * columns + 17.0),
+            RowKind::AppendPages => heads * (columns + values),
         }
     }
 
     /// Predicted microseconds of a kernel: a launch, and the longer of what DRAM takes for all rows and what the busiest
     /// SM takes for its own. An SM loads as much as its CTAs ask for, up to what it can. Not fitted to measurements.
     fn predict(&self, spec: &RowSpec, machine: &Machine) -> f64 {
-        let rows_of_cta = match self.kind {
-            RowKind::Merge => THREADS,
-            RowKind::MergeAttention => {
-                let lanes = RowMergeAttention(self.format).lanes(self.columns);
-                (THREADS / lanes).div_ceil(self.heads.max(1))
-            }
-            _ => 1,
+        let lanes = RowMergeAttention(self.format).lanes(self.columns);
+        let rows_of_cta = if self.kind == RowKind::Merge {
+            THREADS
+        } else if self.kind == RowKind::MergeAttention {
+            (THREADS / lanes).div_ceil(self.heads.max(1))
+        } else {
+            1
         };
         let ctas = self.rows.div_ceil(rows_of_cta).div_ceil(machine.multiprocessors.max(1));
         let rows = f64::from(ctas) * f64::from(rows_of_cta.min(self.rows));
@@ -125,7 +128,7 @@ impl Family for Rows {
                 let shape = [1, heads, rows, columns];
                 RowCall::MergeAttention(MergedAttention {
                     shape,
-                    from: [o; 2],
+                    results: [o; 2],
                     o,
                     ..MergedAttention::default()
                 })
@@ -140,7 +143,7 @@ impl Family for Rows {
                     heads,
                     columns,
                     pages: [pages, keys],
-                    from: columns.map(of),
+                    new: columns.map(of),
                     caches: columns.map(cache),
                     slots: 0,
                     wide,
@@ -171,11 +174,8 @@ impl Family for Rows {
         let RowSpec { kind, words, .. } = Self::spec(self);
         let bytes = if words { 4 } else { 16 };
         // How many rows of heads a CTA has depends on their length.
-        let rows = match kind {
-            RowKind::Merge => Some(128),
-            RowKind::MergeAttention | RowKind::AppendPages => None,
-            _ => Some(1),
-        };
+        let of_heads = matches!(kind, RowKind::MergeAttention | RowKind::AppendPages);
+        let rows = (!of_heads).then_some(if kind == RowKind::Merge { 128 } else { 1 });
         let bytes = ["bytes at a time".to_owned(), bytes.to_string(), "that a thread loads".to_owned()];
         let rows = rows.map(|rows| ["rows at a time".to_owned(), rows.to_string(), "of a CTA".to_owned()]);
         [bytes].into_iter().chain(rows).collect()

@@ -29,7 +29,7 @@ pub struct AppendedPages {
     /// Pages of the cache, and keys of a page: fewer than 2^32 - 1 keys in all.
     pub pages: [u32; 2],
     /// New K and V. Their `batch` is not used.
-    pub from: [HeadsRef; 2],
+    pub new: [HeadsRef; 2],
     /// The cache of K and of V, whose strides named `batch` are those from one page to the next.
     pub caches: [HeadsRef; 2],
     /// A slot per row.
@@ -84,11 +84,11 @@ impl AppendedPages {
 
     /// K, V and their caches.
     fn tensors(&mut self, format: Format) -> Vec<HeadTensor<'_>> {
-        let Self { rows, heads, columns, pages: [pages, keys], from, caches, .. } = self;
+        let Self { rows, heads, columns, pages: [pages, keys], new, caches, .. } = self;
         let of = |((name, parameters), at), shape, used| {
             HeadTensor::strided(name, parameters, at, shape, (format, used))
         };
-        let new = FROM.into_iter().zip(from).zip(*columns);
+        let new = FROM.into_iter().zip(new).zip(*columns);
         let new = new.map(|(names, d)| of(names, [1, *heads, *rows, d], HeadUse::Read));
         let caches = CACHES.into_iter().zip(caches).zip(*columns).map(|(names, d)| {
             let cache = of(names, [*pages, *heads, *keys, d], HeadUse::Updated);

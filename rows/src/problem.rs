@@ -235,11 +235,8 @@ impl FromStr for RowProblem {
         };
         let (Some(format), []) = format else {
             let last = plain.last().copied().unwrap_or_default();
-            let formats = match kind {
-                RowKind::Merge => "words such as ranks=4",
-                RowKind::MergeAttention => "bf16, f16 or f32",
-                _ => "bf16 or f16",
-            };
+            let formats =
+                if kind == RowKind::Merge { "words such as ranks=4" } else { RowSpec::formats(kind) };
             return Err(refused("format", last, formats));
         };
         let (usual, keys) = (Self { format, ..Self::new(kind, extents) }, Self::keys(kind));

@@ -92,20 +92,27 @@ impl RowSpec {
         Self { kind, format, words: false }
     }
 
+    /// The formats of its matrices, in words.
+    pub(crate) const fn formats(kind: RowKind) -> &'static str {
+        if matches!(kind, RowKind::Merge) {
+            "f32, as statistics have,"
+        } else if matches!(kind, RowKind::MergeAttention) {
+            "bf16, f16 or f32"
+        } else {
+            "bf16 or f16"
+        }
+    }
+
     /// Checks that there is such a kernel.
     ///
     /// # Errors
     /// The first field that is illegal.
     pub fn check(&self) -> Result<(), WordError> {
         let Self { kind, format, words } = *self;
-        let half = matches!(format, Format::Bf16 | Format::F16);
-        let (legal, needed) = match kind {
-            RowKind::Merge => (format == Format::F32, "f32, as statistics have,"),
-            RowKind::MergeAttention => (half || format == Format::F32, "bf16, f16 or f32"),
-            _ => (half, "bf16 or f16"),
-        };
-        if !legal {
-            return Err(refused("format", format, needed));
+        let half = matches!(format, Format::Bf16 | Format::F16) && kind != RowKind::Merge;
+        let wide = format == Format::F32 && matches!(kind, RowKind::Merge | RowKind::MergeAttention);
+        if !half && !wide {
+            return Err(refused("format", format, Self::formats(kind)));
         }
         if words && kind != RowKind::Gather {
             return Err(refused("words", "on", "off, or kernel=gather,"));

@@ -23,7 +23,7 @@ pub struct MergedAttention {
     /// Sequences, heads, rows of a head, and elements of a row: a multiple of 8, in `f32` of 4.
     pub shape: [u32; 4],
     /// The two results, in `bf16`, `f16` or `f32`.
-    pub from: [HeadsRef; 2],
+    pub results: [HeadsRef; 2],
     /// Their log-sum-exp, `f32`: packed `(batch, heads, rows)`.
     pub sums: [u64; 2],
     /// The merged result, in the same format.
@@ -53,7 +53,7 @@ impl MergedAttention {
 
     /// The two results, and the merged one.
     fn tensors(&mut self, format: Format) -> [HeadTensor<'_>; 3] {
-        let (shape, [a, b]) = (self.shape, &mut self.from);
+        let (shape, [a, b]) = (self.shape, &mut self.results);
         let of =
             |name, parameters, at, used| HeadTensor::strided(name, parameters, at, shape, (format, used));
         let [a, b] = [(FROM[0], a), (FROM[1], b)]
@@ -73,11 +73,8 @@ impl RowMergeAttention {
 
 impl Kernel<MergedAttention> for RowMergeAttention {
     fn program(&self) -> Result<Program, VerifyError> {
-        let emit = match self.0 {
-            Format::F16 => emit::<f16>,
-            Format::F32 => emit::<f32>,
-            _ => emit::<bf16>,
-        };
+        let half = if self.0 == Format::F16 { emit::<f16> } else { emit::<bf16> };
+        let emit = if self.0 == Format::F32 { emit::<f32> } else { half };
         program(self, format!("merge_attention_{}", self.0.name()), 0, emit)
     }
 

@@ -69,7 +69,7 @@ fn results_are_merged_in_place() {
     const COUNT: usize = 2 * 3 * 5 * 8;
     let number = |i: usize, by: usize| ((i * by % 31) as f32 - 15.0) / 16.0;
     let [a, b] = [7, 11].map(|by| (0..COUNT).map(|i| number(i, by)).collect::<Vec<f32>>());
-    let sum = |i: usize, by: usize| if i % by == 0 { f32::NEG_INFINITY } else { number(i, by) };
+    let sum = |i: usize, by: usize| if i.is_multiple_of(by) { f32::NEG_INFINITY } else { number(i, by) };
     let [sums_a, sums_b] = [3, 5].map(|by| (0..COUNT / 8).map(|i| sum(i, by)).collect::<Vec<f32>>());
     let (mut o, other) = (Room::new(&a), Room::new(&b));
     let (mut sums, other_sums) = (Room::new(&sums_a), Room::new(&sums_b));

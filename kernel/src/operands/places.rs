@@ -236,7 +236,7 @@ impl Fill {
             step += 1;
         }
         let slot = |i: usize| {
-            let skipped = i as u64 >= below || self.next() % 8 == 0;
+            let skipped = i as u64 >= below || self.next().is_multiple_of(8);
             if skipped { u64::MAX } else { (first + i as u64 % below * step) % below }
         };
         let all: Vec<u64> = (0..bytes / size).map(slot).collect();
@@ -246,7 +246,11 @@ impl Fill {
     /// A number from -10 to 10; of eight, one is minus infinity.
     fn logarithm(&mut self) -> f32 {
         let bits = self.next() >> 32;
-        if bits % 8 == 0 { f32::NEG_INFINITY } else { (bits as f32 / (1u64 << 31) as f32 - 1.0) * 10.0 }
+        if bits.is_multiple_of(8) {
+            f32::NEG_INFINITY
+        } else {
+            (bits as f32 / (1u64 << 31) as f32 - 1.0) * 10.0
+        }
     }
 
     /// Bytes of random elements: floats between -1 and 1, integers of the format's whole range. A large matrix has them from a few

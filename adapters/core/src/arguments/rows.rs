@@ -223,15 +223,15 @@ impl MergedHeads {
     #[must_use]
     pub fn at(self, of: [HeadsRef; 3]) -> Self {
         let [a, b, o] = of;
-        Self { strides: of.map(strides), call: MergedAttention { from: [a, b], o, ..self.call }, ..self }
+        Self { strides: of.map(strides), call: MergedAttention { results: [a, b], o, ..self.call }, ..self }
     }
 
     /// The call. [`bind`](crate::bind) gives its memory other addresses.
     pub fn call(&self) -> RowCall {
-        let MergedAttention { shape: [_, shape @ ..], from: [a, b], o, .. } = self.call;
+        let MergedAttention { shape: [_, shape @ ..], results: [a, b], o, .. } = self.call;
         let [a, b, o] = [(a, 0), (b, 1), (o, 2)]
             .map(|(HeadsRef { address, .. }, i)| HeadsRef { address, ..packed(self.strides[i], shape) });
-        RowCall::MergeAttention(MergedAttention { from: [a, b], o, ..self.call })
+        RowCall::MergeAttention(MergedAttention { results: [a, b], o, ..self.call })
     }
 }
 
@@ -252,7 +252,7 @@ impl NewKeys {
     #[must_use]
     pub fn at(self, of: [HeadsRef; 4]) -> Self {
         let [k, v, k_cache, v_cache] = of;
-        let call = AppendedPages { from: [k, v], caches: [k_cache, v_cache], ..self.call };
+        let call = AppendedPages { new: [k, v], caches: [k_cache, v_cache], ..self.call };
         Self { strides: of.map(strides), call, ..self }
     }
 
@@ -269,16 +269,16 @@ impl NewKeys {
         let has_values =
             memory.iter().any(|of| of.names.iter().any(|name| ["V", "the cache of V"].contains(name)));
         let columns = [d, self.dv.unwrap_or(if has_values { d } else { 0 })];
-        let AppendedPages { from, caches, .. } = self.call;
-        let from = [0, 1].map(|i| {
+        let AppendedPages { new, caches, .. } = self.call;
+        let new = [0, 1].map(|i| {
             let packed = packed_rows(self.strides[i], [heads, rows, columns[i]]);
-            HeadsRef { address: from[i].address, ..packed }
+            HeadsRef { address: new[i].address, ..packed }
         });
         let caches = [0, 1].map(|i| {
             let packed = packed(self.strides[2 + i], [heads, keys, columns[i]]);
             HeadsRef { address: caches[i].address, ..packed }
         });
         let wide = self.slot_bits == 64;
-        Ok(RowCall::AppendPages(AppendedPages { columns, from, caches, wide, ..self.call }))
+        Ok(RowCall::AppendPages(AppendedPages { columns, new, caches, wide, ..self.call }))
     }
 }

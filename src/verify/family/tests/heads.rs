@@ -80,7 +80,7 @@ fn results_of_attention_are_merged_at_any_strides() {
             *of_sums.get(place).unwrap_or(&upload(&mut engine, Format::F32, &vec![POISON; sums[0].len()]));
         let call = MergedAttention {
             shape,
-            from: own.map(|buffer| HeadsRef { address: buffer.address, ..at }),
+            results: own.map(|buffer| HeadsRef { address: buffer.address, ..at }),
             sums: of_sums.map(|buffer| buffer.address),
             o: HeadsRef { address: o.address, ..at },
             log_sum_exp: all.address,
@@ -127,7 +127,7 @@ fn what_cannot_be_merged_is_refused() {
     let of = |address| HeadsRef::heads_first(address, [2, 4, 64]);
     let call = MergedAttention {
         shape: [1, 2, 4, 64],
-        from: [of(0x10000), of(0x20000)],
+        results: [of(0x10000), of(0x20000)],
         sums: [0x30000, 0x40000],
         o: of(0x50000),
         log_sum_exp: 0x60000,
@@ -175,7 +175,7 @@ fn appended(slots: &[i64], wide: bool) -> Result<[Vec<f64>; 2], String> {
         heads,
         columns,
         pages: [3, 5],
-        from: [at(&k.1, k.2), at(&v.1, v.2)],
+        new: [at(&k.1, k.2), at(&v.1, v.2)],
         caches: [at(&k.3, k.4), at(&v.3, v.4)],
         slots: slots_at.address,
         wide,
@@ -240,14 +240,14 @@ fn what_cannot_be_appended_is_refused() {
         heads: 2,
         columns: [64, 64],
         pages: [3, 16],
-        from: [of(0x10000), of(0x20000)],
+        new: [of(0x10000), of(0x20000)],
         caches: [cache(0x30000), cache(0x40000)],
         slots: 0x50000,
         wide: true,
     };
     let kernel = RowAppendPages(collective::Format::F16);
     assert!(kernel.launch(&call, 132).is_ok_and(|launch| launch.is_some()));
-    let none = AppendedPages { rows: 0, from: [HeadsRef::default(); 2], slots: 0, ..call };
+    let none = AppendedPages { rows: 0, new: [HeadsRef::default(); 2], slots: 0, ..call };
     assert!(kernel.launch(&none, 132).is_ok_and(|launch| launch.is_none()));
     for (call, words) in [
         (AppendedPages { caches: [cache(0x10000), cache(0x40000)], ..call }, "the cache of K"),
