@@ -173,7 +173,7 @@ impl Attention {
             shape: [batch, heads, lines, d],
             rows,
             format,
-            operand,
+            used: operand.into(),
             reached,
         })
         .collect()

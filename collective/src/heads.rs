@@ -50,7 +50,7 @@ impl HeadsRef {
 
     /// Elements from the first to one past the last one; 0 if there are none.
     pub fn reach(&self, [batch, heads, rows, d]: [u32; 4]) -> u64 {
-        if batch == 0 || heads == 0 || rows == 0 {
+        if batch == 0 || heads == 0 || rows == 0 || d == 0 {
             return 0;
         }
         let last = |count: u32, stride: u64| u64::from(count - 1).saturating_mul(stride);
@@ -91,10 +91,42 @@ pub struct HeadTensor<'c> {
     pub rows: HeadRows,
     /// Format of its elements.
     pub format: Format,
-    /// Which operand of a product is read; `None` of what is written.
-    pub operand: Option<usize>,
+    /// What a launch does with it.
+    pub used: HeadUse,
     /// By which parameters a program reaches it.
     pub reached: Reached,
+}
+
+/// What a launch does with a tensor of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadUse {
+    /// It reads it: an operand of a product, A (0) or B (1).
+    Operand(usize),
+    /// It reads it.
+    Read,
+    /// It writes all of it.
+    Written,
+    /// It writes some of it, and keeps the rest.
+    Updated,
+}
+
+impl HeadUse {
+    /// What is in a tensor of this format, and whether it is written.
+    const fn contents(self, format: Format) -> (Contents, bool) {
+        match self {
+            Self::Operand(i) => (Contents::Multiplied(i, format), false),
+            Self::Read => (Contents::Source(format), false),
+            Self::Written => (Contents::Output(format), true),
+            Self::Updated => (Contents::Source(format), true),
+        }
+    }
+}
+
+/// An operand of a product, or what is written.
+impl From<Option<usize>> for HeadUse {
+    fn from(operand: Option<usize>) -> Self {
+        operand.map_or(Self::Written, Self::Operand)
+    }
 }
 
 /// Which rows of a tensor follow each other.
@@ -129,7 +161,20 @@ impl<'c> HeadTensor<'c> {
         operand: Option<usize>,
     ) -> Self {
         let reached = Reached::Map(map, tile, [1; 2]);
-        Self { name, at, shape, rows: HeadRows::Equal, format: tile.format(), operand, reached }
+        Self { name, at, shape, rows: HeadRows::Equal, format: tile.format(), used: operand.into(), reached }
+    }
+
+    /// A tensor (batch, heads, rows, d) that a program reaches by its address and its strides of these names, all of which are multiples of
+    /// 16 bytes.
+    pub fn strided(
+        name: &'static str,
+        parameters: [&'static str; 4],
+        at: &'c mut HeadsRef,
+        shape: [u32; 4],
+        (format, used): (Format, HeadUse),
+    ) -> Self {
+        let reached = Reached::Strides(parameters, 16);
+        Self { name, at, shape, rows: HeadRows::Equal, format, used, reached }
     }
 
     /// Visits tensors, and states the parameters by which a program reaches them. Where one is not accessed, its tensor map begins at one
@@ -156,11 +201,10 @@ impl<'c> HeadTensor<'c> {
 
     /// Visits the memory.
     fn visit(&mut self, visit: &mut dyn Visit) {
-        let Self { name, ref mut at, shape, format, operand, .. } = *self;
+        let Self { name, ref mut at, shape, format, used, .. } = *self;
         let [batch, heads, rows, d] = shape;
         let extents = Extents::line(format.bits(), at.reach(shape));
-        let contents = operand.map_or(Contents::Output(format), |i| Contents::Multiplied(i, format));
-        let writes = operand.is_none();
+        let (contents, writes) = used.contents(format);
         visit.memory(Memory { name, address: &mut at.address, extents, contents, writes });
         visit.lines(d.into(), [(rows, at.row), (heads, at.head), (batch, at.batch)]);
         [&mut at.row, &mut at.head, &mut at.batch].into_iter().for_each(|length| visit.length(length));
@@ -275,6 +319,13 @@ impl<'f> DeviceTensor<'f> {
     /// Finds the parameters that [`Reached::Strides`] states.
     pub fn of(f: &'f Builder, [address, strides @ ..]: [&'static str; 4]) -> Self {
         Self { address: f.parameter(address), strides: strides.map(|name| f.parameter(name)) }
+    }
+
+    /// The address of a row of a head of a sequence.
+    #[track_caller]
+    pub fn row(&self, [row, head, sequence]: [Value<'f, u32>; 3]) -> Value<'f, u64> {
+        let steps = [row, head, sequence].into_iter().zip(self.strides);
+        steps.fold(self.address, |at, (number, stride)| at + number.cast::<u64>() * stride)
     }
 }
 

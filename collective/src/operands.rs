@@ -164,6 +164,15 @@ pub enum Contents {
     Indices(u32),
     /// So many numbers of 32 bits, from 0 on, each once.
     Order(u32),
+    /// Whole numbers of 32 or 64 bits below this one, none twice; one whose bits are all set is none.
+    Slots {
+        /// Bits of a number.
+        bits: u32,
+        /// What all numbers are below.
+        below: u32,
+    },
+    /// Logarithms of sums in `f32`, of which some are minus infinity: sums of nothing.
+    Logarithms,
     /// [`Record`](crate::Record)s.
     Records,
     /// The workspace, zero at first.

@@ -105,9 +105,8 @@ impl Overlaps {
 
     /// Whether an output and another piece whose hulls meet share a byte, and may not.
     fn collide(&self, output: usize, other: usize) -> bool {
-        let in_place = self.pieces[other].in_place;
-        let [output, other] = [output, other].map(|i| self.pieces[i].lines());
-        !(in_place && output == other) && output.meets(&other, &mut { STEPS })
+        let [output, other] = [output, other].map(|i| &self.pieces[i]);
+        !(other.in_place && output.is(other)) && output.lines().meets(&other.lines(), &mut { STEPS })
     }
 }
 
@@ -175,6 +174,14 @@ impl Piece {
             | repeats.iter().fold(false, |none, (count, _)| none | (*count == 0));
         let end = u64::try_from(u128::from(begin) + bytes).unwrap_or(u64::MAX);
         [begin, if none { begin } else { end }]
+    }
+
+    /// Whether each of its elements is in the place of the other's: the same bytes in another order are not.
+    fn is(&self, other: &Self) -> bool {
+        let places =
+            |of: &Self| of.repeats.map(|(count, pitch)| if count == 1 { (1, 0) } else { (count, pitch) });
+        let one = |of: &Self| (of.begin, of.bits, of.length, places(of));
+        one(self) == one(other)
     }
 
     fn bytes(&self, elements: u64) -> u64 {

@@ -17,6 +17,11 @@
 //! *Statistics.* A thread adds up the exponentials of its vectors of 8, one of each 128, and the threads' sums are added in 8 steps. So an
 //! exponential is in that many additions, each of which errs by at most `u` of the sum. Merged, statistics are multiplied by exponentials
 //! and added by `fma`.
+//!
+//! *Merged results.* The larger of two logarithms, `m`, is exact, so the sum of `e^(a - m)` and `e^(b - m)` is at least 1. It is rounded, and
+//! so is the quotient of each; a product and its sum with the other round twice more. A row of one result alone is a copy.
+
+use std::collections::BTreeMap;
 
 use kernel::{Expected, Inputs};
 use reference::{Format, Wanted};
@@ -35,9 +40,12 @@ type Bounded = (f64, f64);
 /// What a kernel of a problem must write.
 pub(crate) fn expected(request: &RowProblem, inputs: &Inputs<'_>) -> Vec<Expected> {
     let (rows, columns) = (request.rows as usize, request.columns as usize);
-    let each = |name, length: usize, expected: &(dyn Fn(usize) -> Vec<Bounded> + Sync)| {
+    let all = |name, (rows, length): (usize, usize), expected: &(dyn Fn(usize) -> Vec<Bounded> + Sync)| {
         let elements = inputs.rows(rows, |row| (row * length, expected(row)));
         Expected::near(name, elements)
+    };
+    let each = |name, length: usize, expected: &(dyn Fn(usize) -> Vec<Bounded> + Sync)| {
+        all(name, (rows, length), expected)
     };
     match request.kind {
         RowKind::Add => vec![each("D", columns, &|row| add(request, inputs, row))],
@@ -51,6 +59,24 @@ pub(crate) fn expected(request: &RowProblem, inputs: &Inputs<'_>) -> Vec<Expecte
             each("the log-sum-exp", 1, &|row| vec![merged(request, inputs, row)[0]]),
         ],
         RowKind::Gradient => vec![each("the gradient", columns, &|row| gradient(request, inputs, row))],
+        RowKind::MergeAttention => {
+            let rows = rows * request.heads as usize;
+            vec![
+                all("O", (rows, columns), &|row| merged_attention(request, inputs, row)),
+                all("the log-sum-exp", (rows, 1), &|row| vec![merged_sum(inputs, row)]),
+            ]
+        }
+        RowKind::AppendPages => {
+            let RowProblem { heads, pages, keys, values, .. } = *request;
+            let (cached, slots) = (pages as usize * heads as usize * keys as usize, slots(request, inputs));
+            let of = |cache, name, columns: u32| {
+                let columns = columns as usize;
+                let cached = if columns == 0 { 0 } else { cached };
+                let expected = |row| cached_row(request, inputs, (&slots, [cache, name]), (row, columns));
+                all(cache, (cached, columns), &expected)
+            };
+            vec![of("the cache of K", "K", request.columns), of("the cache of V", "V", values)]
+        }
     }
 }
 
@@ -138,13 +164,85 @@ fn merged(request: &RowProblem, inputs: &Inputs<'_>, row: usize) -> [Bounded; 2]
         (sum, error) = (sum + of[1] * factor, error + of[1].abs() * own);
     }
     error += (ranks as f64 + 1.0) * U * (sum.abs() + error);
+    let (log_sum_exp, error) = logarithm(most, (sum, error));
+    let loss = log_sum_exp - right;
+    [(log_sum_exp, error), (loss, error + U * (loss.abs() + error))]
+}
+
+/// `most + ln(sum)`.
+fn logarithm(most: f64, (sum, error): Bounded) -> Bounded {
     let logarithm = sum.ln();
     let least = sum - error;
     let own = if least > 0.0 { error / least + U * (4.0 + 8.0 * logarithm.abs()) } else { f64::INFINITY };
-    let log_sum_exp = most + logarithm;
-    let error = own + U * (log_sum_exp.abs() + own);
-    let loss = log_sum_exp - right;
-    [(log_sum_exp, error), (loss, error + U * (loss.abs() + error))]
+    let all = most + logarithm;
+    (all, own + U * (all.abs() + own))
+}
+
+/// The logarithms of a row of two results of attention, and which of them is not minus infinity, if one alone is.
+fn logarithms(inputs: &Inputs<'_>, row: usize) -> ([f64; 2], Option<usize>) {
+    let of = |name| inputs.elements(name, row, 1)[0];
+    let both = ["the log-sum-exp of O_a", "the log-sum-exp of O_b"].map(of);
+    let [a, b] = both.map(|of| of > f64::NEG_INFINITY);
+    (both, (a != b).then_some(usize::from(b)))
+}
+
+/// `e^(a - m)` and `e^(b - m)`, and their sum.
+fn exponentials(both: [f64; 2]) -> ([Bounded; 2], Bounded) {
+    let of = both.map(|sum| exponential(sum - both[0].max(both[1])));
+    let (sum, error) = (of[0].0 + of[1].0, of[0].1 + of[1].1);
+    (of, (sum, error + U * (sum + error)))
+}
+
+fn merged_sum(inputs: &Inputs<'_>, row: usize) -> Bounded {
+    match logarithms(inputs, row) {
+        (both, Some(alone)) => (both[alone], 0.0),
+        ([f64::NEG_INFINITY, _], None) => (f64::NEG_INFINITY, 0.0),
+        (both, None) => logarithm(both[0].max(both[1]), exponentials(both).1),
+    }
+}
+
+fn merged_attention(request: &RowProblem, inputs: &Inputs<'_>, row: usize) -> Vec<Bounded> {
+    let (sums, alone) = logarithms(inputs, row);
+    let both = ["O_a", "O_b"].map(|name| line(request, inputs, name, row));
+    if let Some(alone) = alone {
+        return both[alone].iter().map(|&element| (element, 0.0)).collect();
+    }
+    if sums[0] == f64::NEG_INFINITY {
+        return vec![(0.0, 0.0); both[0].len()];
+    }
+    let (of, (sum, of_sum)) = exponentials(sums);
+    let weights = of.map(|(value, error)| {
+        let weight = value / sum;
+        (weight, (error + weight * of_sum) / (sum - of_sum) + U * weight)
+    });
+    let merged = |(a, b): (&f64, &f64)| {
+        let products = [(*a, weights[0]), (*b, weights[1])]
+            .map(|(x, (weight, error))| (x * weight, x.abs() * (error + 2.0 * U * (weight + error))));
+        let value = products[0].0 + products[1].0;
+        let error = products[0].1 + products[1].1;
+        rounded(request, value, error + U * (value.abs() + error))
+    };
+    both[0].iter().zip(&both[1]).map(merged).collect()
+}
+
+/// The rows that have a slot, by their slots.
+fn slots(request: &RowProblem, inputs: &Inputs<'_>) -> BTreeMap<u64, usize> {
+    let slots = inputs.elements("the slots", 0, request.rows as usize);
+    slots.into_iter().enumerate().map(|(row, slot)| (slot as u64, row)).collect()
+}
+
+/// A key of a head in the cache: a new row, or what was there.
+fn cached_row(
+    request: &RowProblem,
+    inputs: &Inputs<'_>,
+    (slots, [cache, name]): (&BTreeMap<u64, usize>, [&str; 2]),
+    (row, columns): (usize, usize),
+) -> Vec<Bounded> {
+    let [heads, keys] = [request.heads, request.keys].map(|of| of as usize);
+    let (key, head, page) = (row % keys, row / keys % heads, row / keys / heads);
+    let new = slots.get(&((page * keys + key) as u64));
+    let (name, at) = new.map_or((cache, row), |new| (name, head * request.rows as usize + new));
+    inputs.elements(name, at * columns, columns).into_iter().map(|element| (element, 0.0)).collect()
 }
 
 fn gradient(request: &RowProblem, inputs: &Inputs<'_>, row: usize) -> Vec<Bounded> {

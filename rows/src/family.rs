@@ -1,6 +1,7 @@
 //! Kernels over rows as a family: the call of a problem, the kernels for it, and a prediction.
 
 use collective::MatrixRef;
+use collective::heads::HeadsRef;
 use kernel::{Expected, Family, Inputs, Machine, Predicted, alike, cheapest};
 
 use crate::add::Added;
@@ -8,9 +9,11 @@ use crate::common::{PER_SM, THREADS};
 use crate::expected::expected;
 use crate::gather::Gathered;
 use crate::loss::{Differentiated, Logits, Merged, Peaked};
+use crate::pages::AppendedPages;
 use crate::problem::RowProblem;
 use crate::rows::{RowCall, Rows};
 use crate::spec::{RowKind, RowSpec};
+use crate::states::{MergedAttention, RowMergeAttention};
 
 impl RowProblem {
     /// Columns, choices and ranks, and which part the rank has of all ranks' rows or columns.
@@ -19,10 +22,17 @@ impl RowProblem {
         [self.columns.into(), self.choices.into(), self.ranks.into(), part]
     }
 
+    /// Heads, columns of V, and bytes of an element and of a slot.
+    fn of_heads(&self) -> [f64; 4] {
+        let slot = if self.wide { 8.0 } else { 4.0 };
+        [self.heads.into(), self.values.into(), self.format.bytes().into(), slot]
+    }
+
     /// Bytes per row that the kernel reads and writes, each once. Of a table that the rank has a part of, as many rows
     /// are read as there are indices of that part, if all indices are equally likely.
     fn bytes(&self) -> f64 {
         let [columns, choices, ranks, part] = self.counts();
+        let [heads, values, bytes, slot] = self.of_heads();
         let row = 2.0 * columns;
         match self.kind {
             RowKind::Add => 3.0 * row,
@@ -32,6 +42,8 @@ impl RowProblem {
             RowKind::Peak => row + 20.0,
             RowKind::Merge => 16.0 * ranks + 8.0,
             RowKind::Gradient => 2.0 * row + 8.0,
+            RowKind::MergeAttention => heads * (3.0 * columns * bytes + 12.0),
+            RowKind::AppendPages => heads * 2.0 * bytes * (columns + values) + slot,
         }
     }
 
@@ -39,6 +51,7 @@ impl RowProblem {
     /// or logarithm; a multiplication that is added is two.
     fn operations(&self) -> f64 {
         let [columns, choices, ranks, _] = self.counts();
+        let [heads, values, ..] = self.of_heads();
         match self.kind {
             RowKind::Add | RowKind::Gather => columns,
             RowKind::GatherSum => choices * columns,
@@ -48,13 +61,23 @@ impl RowProblem {
             RowKind::Gradient => 3.0 * columns,
             // Two largest; a difference, its exponential, and a product that is added. Then a logarithm and two sums.
             RowKind::Merge => 6.0 * ranks + 3.0,
+            // Two products and their sum; of a row's weights, the same as for two ranks, and two quotients.
+            RowKind::MergeAttention => heads * (3.0 * columns + 17.0),
+            RowKind::AppendPages => heads * (columns + values),
         }
     }
 
     /// Predicted microseconds of a kernel: a launch, and the longer of what DRAM takes for all rows and what the busiest
     /// SM takes for its own. An SM loads as much as its CTAs ask for, up to what it can. Not fitted to measurements.
     fn predict(&self, spec: &RowSpec, machine: &Machine) -> f64 {
-        let rows_of_cta = if self.kind == RowKind::Merge { THREADS } else { 1 };
+        let lanes = RowMergeAttention(self.format).lanes(self.columns);
+        let rows_of_cta = if self.kind == RowKind::Merge {
+            THREADS
+        } else if self.kind == RowKind::MergeAttention {
+            (THREADS / lanes).div_ceil(self.heads.max(1))
+        } else {
+            1
+        };
         let ctas = self.rows.div_ceil(rows_of_cta).div_ceil(machine.multiprocessors.max(1));
         let rows = f64::from(ctas) * f64::from(rows_of_cta.min(self.rows));
         // In pieces of 16 or 4 bytes.
@@ -99,6 +122,33 @@ impl Family for Rows {
                 let factor = 1.0 / rows.max(1) as f32;
                 RowCall::Gradient(Differentiated { of, log_sum_exp: 0, factor, to: matrix })
             }
+            RowKind::MergeAttention => {
+                let heads = request.heads;
+                let o = HeadsRef::heads_first(0, [heads, rows, columns]);
+                let shape = [1, heads, rows, columns];
+                RowCall::MergeAttention(MergedAttention {
+                    shape,
+                    results: [o; 2],
+                    o,
+                    ..MergedAttention::default()
+                })
+            }
+            RowKind::AppendPages => {
+                let RowProblem { heads, pages, keys, values, wide, .. } = *request;
+                let columns = [columns, values];
+                let of = |d| HeadsRef::length_first(0, [heads, rows, d]);
+                let cache = |d| HeadsRef::heads_first(0, [heads, keys, d]);
+                RowCall::AppendPages(AppendedPages {
+                    rows,
+                    heads,
+                    columns,
+                    pages: [pages, keys],
+                    new: columns.map(of),
+                    caches: columns.map(cache),
+                    slots: 0,
+                    wide,
+                })
+            }
         }
     }
 
@@ -122,11 +172,13 @@ impl Family for Rows {
 
     fn numbers(&self) -> Vec<[String; 3]> {
         let RowSpec { kind, words, .. } = Self::spec(self);
-        let (bytes, rows) = (if words { 4 } else { 16 }, if kind == RowKind::Merge { 128 } else { 1 });
-        vec![
-            ["bytes at a time".to_owned(), bytes.to_string(), "that a thread loads".to_owned()],
-            ["rows at a time".to_owned(), rows.to_string(), "of a CTA".to_owned()],
-        ]
+        let bytes = if words { 4 } else { 16 };
+        // How many rows of heads a CTA has depends on their length.
+        let of_heads = matches!(kind, RowKind::MergeAttention | RowKind::AppendPages);
+        let rows = (!of_heads).then_some(if kind == RowKind::Merge { 128 } else { 1 });
+        let bytes = ["bytes at a time".to_owned(), bytes.to_string(), "that a thread loads".to_owned()];
+        let rows = rows.map(|rows| ["rows at a time".to_owned(), rows.to_string(), "of a CTA".to_owned()]);
+        [bytes].into_iter().chain(rows).collect()
     }
 
     fn serves(&self, request: &RowProblem) -> Result<(), String> {
@@ -160,6 +212,8 @@ mod tests {
             ("peak 70x264 f16", &["kernel=peak format=f16"]),
             ("merge 70 ranks=2", &["kernel=merge"]),
             ("gradient 0x264", &["kernel=gradient"]),
+            ("merge-attention 70x264 f32 heads=3", &["kernel=merge-attention format=f32"]),
+            ("append-pages 70x264 values=0", &["kernel=append-pages"]),
         ] {
             let problem = read(text);
             let ranked =
@@ -185,6 +239,8 @@ mod tests {
             ("gather 65536x8192", 65536.0 * (2.0 * 16384.0 + 4.0)),
             ("gather-sum 65536x8192 choices=4 limit=131072", 65536.0 * (3.0 * 16384.0 + 16.0)),
             ("merge 16777216 ranks=8", 16_777_216.0 * 136.0),
+            ("merge-attention 1048576x128 heads=8", 8.0 * 1_048_576.0 * 780.0),
+            ("append-pages 1048576x128 heads=8 wide=on", 1_048_576.0 * (8.0 * 1024.0 + 8.0)),
         ] {
             let ranked = Rows::ranked(&read(text), &machine, 1).unwrap_or_else(|error| panic!("{error}"));
             let (found, want) = (ranked[0].microseconds - machine.launch, bytes / machine.dram);
@@ -223,6 +279,8 @@ mod tests {
             ("peak 9x8", 288.0),
             ("merge 9 ranks=2", 135.0),
             ("gradient 9x8", 216.0),
+            ("merge-attention 9x8 heads=2", 738.0),
+            ("append-pages 9x8 values=16 heads=2", 432.0),
         ] {
             assert_eq!(Rows::operations(&read(text)), want, "{text}");
         }

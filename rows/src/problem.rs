@@ -42,13 +42,25 @@ pub struct RowProblem {
     pub limit: u32,
     /// Ranks whose statistics are merged; 0 for others.
     pub ranks: u32,
+    /// Heads, each of which has the rows and columns; 0 where there are none.
+    pub heads: u32,
+    /// Pages of a cache; 0 for others.
+    pub pages: u32,
+    /// Keys of a page; 0 for others.
+    pub keys: u32,
+    /// Columns of V, where those of K are the problem's; 0 for others.
+    pub values: u32,
+    /// Whether slots of a cache are numbers of 64 bits.
+    pub wide: bool,
 }
 
 impl RowProblem {
-    /// A problem of these rows and columns on one rank, whose table has as many rows as the result, with an index for each.
+    /// A problem of these rows and columns on one rank and of one head, whose table has as many rows as the result, with an index for each; and
+    /// whose cache has pages of 16 keys, as many as hold the rows.
     pub const fn new(kind: RowKind, [rows, columns]: [u32; 2]) -> Self {
         let format = RowSpec::new(kind).format;
         let table = if kind.gathers() { rows } else { 0 };
+        let appends = matches!(kind, RowKind::AppendPages);
         let problem = Self {
             kind,
             format,
@@ -59,6 +71,11 @@ impl RowProblem {
             first: 0,
             limit: 0,
             ranks: matches!(kind, RowKind::Merge) as u32,
+            heads: matches!(kind, RowKind::MergeAttention | RowKind::AppendPages) as u32,
+            pages: if appends { rows.div_ceil(KEYS_OF_A_PAGE) } else { 0 },
+            keys: if appends { KEYS_OF_A_PAGE } else { 0 },
+            values: if appends { columns } else { 0 },
+            wide: false,
         };
         Self { limit: problem.own(), ..problem }
     }
@@ -76,7 +93,7 @@ impl RowProblem {
     /// # Errors
     /// The first field that is illegal, with its value and what was needed.
     pub fn check(&self) -> Result<(), WordError> {
-        let Self { kind, format, rows, columns, table, first, limit, ranks, .. } = *self;
+        let Self { kind, format, rows, columns, table, first, limit, ranks, pages, keys, values, .. } = *self;
         RowSpec { kind, format, words: false }.check()?;
         if kind == RowKind::Merge && columns != 0 {
             return Err(refused("columns", columns, "0, as merge has none,"));
@@ -94,6 +111,12 @@ impl RowProblem {
         let multiple = if kind == RowKind::Gather { 2 } else { 8 };
         if !columns.is_multiple_of(multiple) {
             return Err(refused("columns", columns, format!("a multiple of {multiple}")));
+        }
+        if !values.is_multiple_of(8) {
+            return Err(refused("values", values, "a multiple of 8"));
+        }
+        if let Some(most) = (u32::MAX - 1).checked_div(keys).filter(|&most| pages > most) {
+            return Err(refused("pages", pages, format!("at most {most}, of {keys} keys,")));
         }
         if kind == RowKind::Gather && table == 0 && rows > 0 {
             return Err(refused("table", table, "at least 1, as its rows are copied,"));
@@ -116,7 +139,7 @@ impl RowProblem {
         match self.kind {
             RowKind::Gather | RowKind::GatherSum | RowKind::GatherWeighted => self.table,
             RowKind::Peak | RowKind::Gradient => self.columns,
-            RowKind::Add | RowKind::Merge => 0,
+            RowKind::Add | RowKind::Merge | RowKind::MergeAttention | RowKind::AppendPages => 0,
         }
     }
 
@@ -128,14 +151,18 @@ impl RowProblem {
             RowKind::GatherSum | RowKind::GatherWeighted => 0..4,
             RowKind::Peak | RowKind::Gradient => 2..4,
             RowKind::Merge => 4..5,
+            RowKind::MergeAttention => 5..6,
+            RowKind::AppendPages => 5..10,
         };
         &KEYS[all]
     }
 
     /// The order of problems.
     fn rank(&self) -> impl Ord {
-        let Self { kind, format, rows, columns, table, choices, first, limit, ranks } = *self;
-        (kind, format.name(), [rows, columns, table, choices, first, limit, ranks])
+        let Self { kind, format, rows, columns, table, choices, first, limit, ranks, .. } = *self;
+        let Self { heads, pages, keys, values, wide, .. } = *self;
+        let of_heads = ([heads, pages, keys, values], wide);
+        (kind, format.name(), [rows, columns, table, choices, first, limit, ranks], of_heads)
     }
 
     /// With what follows from the rank's own part.
@@ -144,8 +171,11 @@ impl RowProblem {
     }
 }
 
-/// Every key, in the order in which a problem is printed: those of tables, those of parts, and that of statistics.
-static KEYS: [SpecKey<RowProblem>; 5] = [
+/// Keys of a page, if nothing else is said.
+const KEYS_OF_A_PAGE: u32 = 16;
+
+/// Every key, in the order in which a problem is printed: those of tables, those of parts, that of statistics, and those of heads.
+static KEYS: [SpecKey<RowProblem>; 10] = [
     SpecKey::by(
         "table",
         "a number of rows",
@@ -159,6 +189,11 @@ static KEYS: [SpecKey<RowProblem>; 5] = [
     ),
     SpecKey::at("limit", "a number of rows or columns", &At(|of| &mut of.limit)),
     SpecKey::at("ranks", "a number of ranks", &At(|of| &mut of.ranks)),
+    SpecKey::at("heads", "a number of heads", &At(|of| &mut of.heads)),
+    SpecKey::at("pages", "a number of pages", &At(|of| &mut of.pages)),
+    SpecKey::at("keys", "a number of keys", &At(|of| &mut of.keys)),
+    SpecKey::at("values", "a number of columns", &At(|of| &mut of.values)),
+    SpecKey::at("wide", "on or off", &At(|of| &mut of.wide)),
 ];
 
 impl fmt::Display for RowProblem {
@@ -200,7 +235,8 @@ impl FromStr for RowProblem {
         };
         let (Some(format), []) = format else {
             let last = plain.last().copied().unwrap_or_default();
-            let formats = if kind == RowKind::Merge { "words such as ranks=4" } else { "bf16 or f16" };
+            let formats =
+                if kind == RowKind::Merge { "words such as ranks=4" } else { RowSpec::formats(kind) };
             return Err(refused("format", last, formats));
         };
         let (usual, keys) = (Self { format, ..Self::new(kind, extents) }, Self::keys(kind));
@@ -252,6 +288,13 @@ mod tests {
             ("gradient 9x64 limit=128", "gradient 9x64 bf16 limit=128"),
             ("merge 9", "merge 9"),
             ("merge 9 ranks=4", "merge 9 ranks=4"),
+            ("merge-attention 9x64 f32 heads=3", "merge-attention 9x64 f32 heads=3"),
+            ("merge-attention 9x64 heads=1", "merge-attention 9x64 bf16"),
+            ("append-pages 33x64 pages=3 keys=16 values=64 wide=off", "append-pages 33x64 bf16"),
+            (
+                "wide=on append-pages 9x576 f16 values=0 heads=1 pages=70 keys=64",
+                "append-pages 9x576 f16 pages=70 keys=64 values=0 wide=on",
+            ),
             ("gradient 4294967295x4294967288 bf16", "gradient 4294967295x4294967288 bf16"),
         ] {
             let problem = read(text);
@@ -301,6 +344,15 @@ mod tests {
             ),
             ("peak 9x8 table=3", "`table=3`: one of the keys first, limit was needed"),
             ("merge 9 ranks=0", "`ranks=0`: at least 1 was needed"),
+            ("merge-attention 9x12", "`columns=12`: a multiple of 8 was needed"),
+            ("merge-attention 9x8 e4m3", "`format=e4m3`: bf16, f16 or f32 was needed"),
+            ("merge-attention 9x8 quarter", "`format=quarter`: bf16, f16 or f32 was needed"),
+            ("merge-attention 9x8 keys=3", "`keys=3`: one of the keys heads was needed"),
+            ("append-pages 9x8 values=4", "`values=4`: a multiple of 8 was needed"),
+            (
+                "append-pages 9x8 pages=65538 keys=65535",
+                "`pages=65538`: at most 65536, of 65535 keys, was needed",
+            ),
         ] {
             let error = text.parse::<RowProblem>().expect_err(text).to_string();
             assert!(error.contains(words), "{text}: {error}");

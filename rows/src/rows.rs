@@ -9,7 +9,9 @@ use ptx::VerifyError;
 use crate::add::{Added, RowAdd};
 use crate::gather::{Gathered, Gathering, RowGather};
 use crate::loss::{Differentiated, Merged, Peaked, RowGradient, RowMerge, RowPeak};
+use crate::pages::{AppendedPages, RowAppendPages};
 use crate::spec::{RowKind, RowSpec};
+use crate::states::{MergedAttention, RowMergeAttention};
 
 /// A kernel over rows.
 ///
@@ -35,6 +37,10 @@ pub enum Rows {
     Merge(RowMerge),
     /// [`RowKind::Gradient`].
     Gradient(RowGradient),
+    /// [`RowKind::MergeAttention`].
+    MergeAttention(RowMergeAttention),
+    /// [`RowKind::AppendPages`].
+    AppendPages(RowAppendPages),
 }
 
 /// A call of the kernel with the same name.
@@ -50,6 +56,10 @@ pub enum RowCall {
     Merge(Merged),
     /// Of [`RowGradient`].
     Gradient(Differentiated),
+    /// Of [`RowMergeAttention`].
+    MergeAttention(MergedAttention),
+    /// Of [`RowAppendPages`].
+    AppendPages(AppendedPages),
 }
 
 impl Rows {
@@ -69,6 +79,8 @@ impl Rows {
             RowKind::Peak => Self::Peak(RowPeak(format)),
             RowKind::Merge => Self::Merge(RowMerge),
             RowKind::Gradient => Self::Gradient(RowGradient(format)),
+            RowKind::MergeAttention => Self::MergeAttention(RowMergeAttention(format)),
+            RowKind::AppendPages => Self::AppendPages(RowAppendPages(format)),
         })
     }
 
@@ -84,6 +96,8 @@ impl Rows {
             Self::Peak(RowPeak(format)) => (RowKind::Peak, format),
             Self::Merge(RowMerge) => (RowKind::Merge, Format::F32),
             Self::Gradient(RowGradient(format)) => (RowKind::Gradient, format),
+            Self::MergeAttention(RowMergeAttention(format)) => (RowKind::MergeAttention, format),
+            Self::AppendPages(RowAppendPages(format)) => (RowKind::AppendPages, format),
         };
         let words = matches!(self, Self::Gather(RowGather { how: Gathering::Words, .. }));
         RowSpec { kind, format, words }
@@ -98,6 +112,8 @@ impl Kernel<RowCall> for Rows {
             Self::Peak(of) => of.program(),
             Self::Merge(of) => of.program(),
             Self::Gradient(of) => of.program(),
+            Self::MergeAttention(of) => of.program(),
+            Self::AppendPages(of) => of.program(),
         }
     }
 
@@ -108,6 +124,8 @@ impl Kernel<RowCall> for Rows {
             (Self::Peak(of), RowCall::Peak(call)) => of.launch(call, resident),
             (Self::Merge(of), RowCall::Merge(call)) => of.launch(call, resident),
             (Self::Gradient(of), RowCall::Gradient(call)) => of.launch(call, resident),
+            (Self::MergeAttention(of), RowCall::MergeAttention(call)) => of.launch(call, resident),
+            (Self::AppendPages(of), RowCall::AppendPages(call)) => of.launch(call, resident),
             _ => {
                 let (own, other) = (self.spec().kind.name(), call.name());
                 let reason = format!("the call is one of {other}, one of {own} was needed");
@@ -123,6 +141,8 @@ impl Kernel<RowCall> for Rows {
             (Self::Peak(of), RowCall::Peak(call)) => of.total_work(call),
             (Self::Merge(of), RowCall::Merge(call)) => of.total_work(call),
             (Self::Gradient(of), RowCall::Gradient(call)) => of.total_work(call),
+            (Self::MergeAttention(of), RowCall::MergeAttention(call)) => of.total_work(call),
+            (Self::AppendPages(of), RowCall::AppendPages(call)) => of.total_work(call),
             _ => 0,
         }
     }
@@ -135,6 +155,8 @@ impl Kernel<RowCall> for Rows {
             (Self::Peak(of), RowCall::Peak(call)) => of.visit(call, visit),
             (Self::Merge(of), RowCall::Merge(call)) => of.visit(call, visit),
             (Self::Gradient(of), RowCall::Gradient(call)) => of.visit(call, visit),
+            (Self::MergeAttention(of), RowCall::MergeAttention(call)) => of.visit(call, visit),
+            (Self::AppendPages(of), RowCall::AppendPages(call)) => of.visit(call, visit),
             _ => {}
         }
     }
@@ -149,6 +171,8 @@ impl RowCall {
             Self::Peak(_) => "peak",
             Self::Merge(_) => "merge",
             Self::Gradient(_) => "gradient",
+            Self::MergeAttention(_) => "merge-attention",
+            Self::AppendPages(_) => "append-pages",
         }
     }
 }

@@ -23,6 +23,10 @@ pub enum RowKind {
     Merge,
     /// The gradient of the cross entropy: [`RowGradient`](crate::RowGradient).
     Gradient,
+    /// Two results of attention as one: [`RowMergeAttention`](crate::RowMergeAttention).
+    MergeAttention,
+    /// New keys and values in pages of a cache: [`RowAppendPages`](crate::RowAppendPages).
+    AppendPages,
 }
 
 /// A kernel over rows as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names the kernel, and what differs from
@@ -40,7 +44,7 @@ pub enum RowKind {
 pub struct RowSpec {
     /// What it computes.
     pub kind: RowKind,
-    /// Format of matrices, `bf16` or `f16`; `f32` for [`RowKind::Merge`], which has none.
+    /// Format of matrices, `bf16` or `f16`; `f32` for [`RowKind::Merge`], which has none; any of the three for [`RowKind::MergeAttention`].
     pub format: Format,
     /// Whether rows are copied in words of 4 bytes, for [`RowKind::Gather`]: they may then be as long as any pairs of elements.
     pub words: bool,
@@ -72,11 +76,14 @@ impl OneOf for RowKind {
         ("peak", Self::Peak),
         ("merge", Self::Merge),
         ("gradient", Self::Gradient),
+        ("merge-attention", Self::MergeAttention),
+        ("append-pages", Self::AppendPages),
     ];
 }
 
 /// What a kernel's name must be.
-pub(crate) const NAME: &str = "add, gather, gather-sum, gather-weighted, peak, merge or gradient";
+pub(crate) const NAME: &str =
+    "add, gather, gather-sum, gather-weighted, peak, merge, gradient, merge-attention or append-pages";
 
 impl RowSpec {
     /// The kernel that computes this in `bf16`, with loads of 16 bytes.
@@ -85,19 +92,27 @@ impl RowSpec {
         Self { kind, format, words: false }
     }
 
+    /// The formats of its matrices, in words.
+    pub(crate) const fn formats(kind: RowKind) -> &'static str {
+        if matches!(kind, RowKind::Merge) {
+            "f32, as statistics have,"
+        } else if matches!(kind, RowKind::MergeAttention) {
+            "bf16, f16 or f32"
+        } else {
+            "bf16 or f16"
+        }
+    }
+
     /// Checks that there is such a kernel.
     ///
     /// # Errors
     /// The first field that is illegal.
     pub fn check(&self) -> Result<(), WordError> {
         let Self { kind, format, words } = *self;
-        let (legal, needed) = if kind == RowKind::Merge {
-            (format == Format::F32, "f32, as statistics have,")
-        } else {
-            (matches!(format, Format::Bf16 | Format::F16), "bf16 or f16")
-        };
-        if !legal {
-            return Err(refused("format", format, needed));
+        let half = matches!(format, Format::Bf16 | Format::F16) && kind != RowKind::Merge;
+        let wide = format == Format::F32 && matches!(kind, RowKind::Merge | RowKind::MergeAttention);
+        if !half && !wide {
+            return Err(refused("format", format, Self::formats(kind)));
         }
         if words && kind != RowKind::Gather {
             return Err(refused("words", "on", "off, or kernel=gather,"));
@@ -114,7 +129,7 @@ pub(crate) fn refused(key: &str, value: impl fmt::Display, needed: impl Into<Str
 /// Every key, in the order in which a spec is printed.
 static KEYS: [SpecKey<RowSpec>; 3] = [
     SpecKey::by("kernel", NAME, &As(|of| of.kind, |of, kind| *of = RowSpec::new(kind))),
-    SpecKey::at("format", "bf16 or f16", &At(|of| &mut of.format)),
+    SpecKey::at("format", "bf16, f16 or f32", &At(|of| &mut of.format)),
     SpecKey::at("words", "on or off", &At(|of| &mut of.words)),
 ];
 
@@ -161,6 +176,8 @@ mod tests {
             ("kernel=gather,words=on,format=f16", "kernel=gather format=f16 words=on"),
             ("kernel=merge", "kernel=merge"),
             ("format=f32 kernel=merge", "kernel=merge"),
+            ("kernel=merge-attention format=f32", "kernel=merge-attention format=f32"),
+            ("kernel=append-pages,format=f16", "kernel=append-pages format=f16"),
         ] {
             let spec: RowSpec = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!((spec.to_string().as_str(), spec.check()), (want, Ok(())));
@@ -170,14 +187,19 @@ mod tests {
     #[test]
     fn what_is_no_spec_is_refused() {
         for (text, words) in [
-            ("", "`kernel`: add, gather, gather-sum, gather-weighted, peak, merge or gradient was needed"),
+            (
+                "",
+                "`kernel`: add, gather, gather-sum, gather-weighted, peak, merge, gradient, merge-attention or append-pages was needed",
+            ),
             ("format=f16", "`kernel`: add,"),
             ("kernel=norm", "`kernel=norm`: add,"),
             ("kernel=add kernel=peak", "`kernel=peak`: `kernel` is given already"),
             ("kernel=add tile=64", "`tile=64`: one of the keys kernel, format, words was needed"),
-            ("kernel=add format=quarter", "`format=quarter`: bf16 or f16 was needed"),
+            ("kernel=add format=quarter", "`format=quarter`: bf16, f16 or f32 was needed"),
             ("kernel=add format=f32", "`format=f32`: bf16 or f16 was needed"),
             ("kernel=merge format=bf16", "`format=bf16`: f32, as statistics have, was needed"),
+            ("kernel=append-pages format=f32", "`format=f32`: bf16 or f16 was needed"),
+            ("kernel=merge-attention format=e4m3", "`format=e4m3`: bf16, f16 or f32 was needed"),
             ("kernel=add words=on", "`words=on`: off, or kernel=gather, was needed"),
             ("kernel=gather words=yes", "`words=yes`: on or off was needed"),
         ] {

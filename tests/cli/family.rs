@@ -192,6 +192,16 @@ fn rows_have_them_too() {
         (&["verify", "--problem", SUMS, "--engine", "emulator", "--compare", "5"], 0, "200 of 2800 elements"),
         (&["verify", "--problem", "merge 9 ranks=3", "--engine", "emulator"], 0, "18 of 18 elements"),
         (&["verify", "--problem", "gradient 0x40", "--engine", "emulator"], 0, "0 of 0 elements"),
+        (
+            &["verify", "--problem", "merge-attention 9x40 heads=2", "--engine", "emulator"],
+            0,
+            "738 of 738 elements",
+        ),
+        (
+            &["verify", "--problem", "append-pages 9x40 heads=2 wide=on", "--engine", "emulator"],
+            0,
+            "2560 of 2560 elements",
+        ),
         // A kernel of another problem.
         (
             &["verify", "--problem", "add 9x40", "--kernel", "kernel=peak"],
@@ -199,6 +209,7 @@ fn rows_have_them_too() {
             "the kernel's name is peak, add was needed, as the problem says",
         ),
         (&["trace", "--problem", SUMS], 0, "kernel    gather_bf16_summed"),
+        (&["trace", "--problem", "append-pages 9x40"], 0, "kernel    append_pages_bf16"),
         (&["trace", "--problem", "peak 9x40 f16"], 0, "kernel    cross_entropy_statistics_f16"),
         (&["trace", "--problem", "add 70000x8"], 2, "blocks are multiplied or stored, at most 65536"),
         (

@@ -306,6 +306,46 @@ falchion_status falchion_attention_backward_launch(falchion_attention_backward *
                                                    const falchion_attention_backward_args *args);
 falchion_status falchion_attention_backward_emulate(falchion_attention_backward *backward, const falchion_attention_backward_args *args);
 
+/* Two results of attention over different keys as one: O = (e^lse_a O_a + e^lse_b O_b) / (e^lse_a + e^lse_b), and the logarithm of that sum. */
+typedef struct {
+    size_t size; /* sizeof(falchion_merge_attention_args) */
+    const char *types; /* "bf16", "f16" or "f32": the elements of O_a, O_b and O */
+    uint32_t batch, heads, rows, d; /* d: a multiple of 8, of f32 of 4 */
+    uint32_t reserved; /* 0 */
+    uint64_t row[3], head[3], sequence[3]; /* of O_a, O_b and O, in elements: from one row, head and sequence to the next; 0 if they are packed */
+    const void *o_a;
+    const float *lse_a; /* packed, sequences x heads x rows; minus infinity: the row becomes the other one, whatever its elements are */
+    const void *o_b;
+    const float *lse_b;
+    void *o; /* may be exactly in the place of O_a or of O_b */
+    float *log_sum_exp; /* may be lse_a or lse_b */
+} falchion_merge_attention_args;
+
+/* device is the card's number, and stream a CUstream of its primary context; NULL is the default stream. The first call of a type of elements on a card
+ * loads the kernel, which cannot be captured; later ones can. */
+falchion_status falchion_merge_attention(int device, void *stream, const falchion_merge_attention_args *args);
+falchion_status falchion_merge_attention_emulate(const falchion_merge_attention_args *args);
+
+/* New keys and values, written to pages of a cache: token i becomes key slots[i] % page of page slots[i] / page. A slot of -1 leaves a token out; all other
+ * slots differ. One that is not in the cache is refused in the host's memory, and ends the kernel with a fault on a card. */
+typedef struct {
+    size_t size; /* sizeof(falchion_append_pages_args) */
+    const char *types; /* "bf16" or "f16" */
+    uint32_t tokens, kv_heads, d, dv; /* d and dv: multiples of 8; dv 0 is d, or no V if v and v_cache are NULL: that of latent attention is in K */
+    uint32_t pages, page; /* pages of the cache, and keys of a page */
+    uint32_t slot_bits; /* 32, 64, or 0 for 32 */
+    uint32_t reserved; /* 0 */
+    uint64_t row[4], head[4]; /* of K, V, their cache: from one token, or key of a page, and from one head to the next; 0 if packed:
+                               * (tokens, heads, d) and (pages, heads, keys of a page, d) */
+    uint64_t page_step[2]; /* from one page of the caches of K and V to the next */
+    const void *k, *v;
+    void *k_cache, *v_cache;
+    const void *slots; /* a number with a sign per token */
+} falchion_append_pages_args;
+
+falchion_status falchion_append_pages(int device, void *stream, const falchion_append_pages_args *args);
+falchion_status falchion_append_pages_emulate(const falchion_append_pages_args *args);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@ mod fields;
 mod gemm;
 mod object;
 mod prepare;
+mod rows;
 
 use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
@@ -30,6 +31,10 @@ pub use backward::{
 pub use gemm::Gemm;
 pub use prepare::{
     falchion_sparse_compress, falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
+};
+pub use rows::{
+    falchion_append_pages, falchion_append_pages_emulate, falchion_merge_attention,
+    falchion_merge_attention_emulate,
 };
 
 /// The status that a function returns: `falchion_status`.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use falchion_core::{ATTENTION, GEMM, GRADIENT, INPUT, Structure};
+use falchion_core::{APPEND_PAGES, ATTENTION, GEMM, GRADIENT, INPUT, MERGE_ATTENTION, Structure};
 use structures::{
     Arguments, Description, Gemm, INVALID, NO_KERNEL, OK, falchion_gemm_create, falchion_gemm_destroy,
     falchion_gemm_emulate, falchion_gemm_launch, falchion_gemm_load, falchion_gemm_microseconds,
@@ -68,6 +68,8 @@ fn structures_are_laid_out_as_in_c() {
         lines(ATTENTION.described),
         lines(ATTENTION.given),
         lines(GRADIENT.given),
+        lines(MERGE_ATTENTION.given),
+        lines(APPEND_PAGES.given),
     ];
     let (sources, wanted): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let body = sources.concat();
@@ -113,7 +115,8 @@ fn the_header_declares_what_is_exported() {
         include_str!("../src/lib.rs"),
         include_str!("../src/prepare.rs"),
         include_str!("../src/attention.rs"),
-        include_str!("../src/backward.rs")
+        include_str!("../src/backward.rs"),
+        include_str!("../src/rows.rs")
     );
     let exported = names(sources, "extern \"C\" fn");
     let header = include_str!("../include/falchion.h");
@@ -127,7 +130,7 @@ fn the_header_declares_what_is_exported() {
         })
         .collect();
     assert_eq!(exported, declared);
-    assert_eq!(exported.len(), 35, "{exported:?}");
+    assert_eq!(exported.len(), 39, "{exported:?}");
 }
 
 const NOTHING: Description = Description {

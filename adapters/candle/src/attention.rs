@@ -151,6 +151,31 @@ pub fn attention_paged(
     q?.apply_op3_no_bwd(&k?, &v?, &Of(op))
 }
 
+/// [`attention`], with the log-sum-exp: the logarithms of the sums of exponentials of each query's scores, `(batch, heads, length)` in `f32`, by which
+/// [`merge_attention`](crate::merge_attention) merges results over different keys. `pages` are the table and the lengths of [`attention_paged`]. It has no gradient.
+///
+/// # Errors
+/// As [`attention_paged`].
+pub fn attention_with_sums(
+    q: &Tensor,
+    [k, v]: [&Tensor; 2],
+    pages: Option<(&Tensor, &Tensor)>,
+    what: Attention,
+) -> Result<(Tensor, Tensor)> {
+    let sequences = match pages {
+        None => Sequences::Equal,
+        Some((table, lengths)) => Sequences::Paged {
+            table: self::table("table", table, 2)?,
+            lengths: self::table("lengths", lengths, 1)?,
+        },
+    };
+    let op = Of(Op { what, sequences, sums: Some(Mutex::default()) });
+    let [q, k, v] = [q, k, v].map(readable);
+    let o = q?.apply_op3_no_bwd(&k?, &v?, &op)?;
+    let sums = op.0.sums.and_then(|sums| sums.into_inner().unwrap_or_else(PoisonError::into_inner));
+    sums.map_or_else(|| bail!("attention has no log-sum-exp"), |sums| Ok((o, sums)))
+}
+
 /// A packed table of `u32`.
 fn table(name: &str, table: &Tensor, rank: usize) -> Result<Tensor> {
     if table.dtype() != DType::U32 || table.rank() != rank {
@@ -164,7 +189,7 @@ fn table(name: &str, table: &Tensor, rank: usize) -> Result<Tensor> {
 }
 
 /// The tensor as a kernel reads it: as it lies, or a copy.
-fn readable(tensor: &Tensor) -> Result<Tensor> {
+pub(crate) fn readable(tensor: &Tensor) -> Result<Tensor> {
     let layout = tensor.layout();
     let Some((&step, strides)) = layout.stride().split_last() else { return tensor.contiguous() };
     // Addresses and strides are multiples of 16 bytes.
@@ -244,12 +269,12 @@ struct Asked {
     shape: [usize; 4],
 }
 
-fn number(extent: usize) -> Result<u32> {
+pub(crate) fn number(extent: usize) -> Result<u32> {
     u32::try_from(extent).map_err(Error::wrap)
 }
 
 /// Where the heads of a layout are.
-fn heads_of(layout: &Layout, address: u64) -> HeadsRef {
+pub(crate) fn heads_of(layout: &Layout, address: u64) -> HeadsRef {
     let stride = |i: usize| {
         // After the only one nothing follows: any legal distance.
         let alone = layout.dims()[i] < 2;

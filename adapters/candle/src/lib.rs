@@ -32,15 +32,19 @@ mod operation;
 mod plain;
 mod product;
 mod routing;
+mod rows;
 mod scaled;
 
-pub use attention::{Attention, Lines, attention, attention_paged, attention_varlen, tuned};
+pub use attention::{
+    Attention, Lines, attention, attention_paged, attention_varlen, attention_with_sums, tuned,
+};
 pub use experts::experts;
 pub use falchion_core::{Activation, FewBits};
 pub use fewbit::{FewBitExperts, FewBitLinear};
 pub use linear::Linear;
 pub use product::matmul;
 pub use routing::Routing;
+pub use rows::{append_pages, merge_attention};
 pub use scaled::{ScaledLinear, quantize_rows, quantize_weight, scaled_matmul};
 
 /// Chooses and compiles the kernels of a layer for these numbers of rows of `inputs` elements, by running it on zeros. Call it before a

@@ -5,6 +5,7 @@ pub(crate) mod attention;
 pub(crate) mod gemm;
 pub(crate) mod gemms;
 pub(crate) mod input;
+pub(crate) mod rows;
 
 use core::fmt;
 
@@ -293,6 +294,12 @@ impl<T> Structure<T> {
             let switches = if let Goes::Switches(all) = field.goes { all } else { &[] };
             core::iter::once(field.python).chain(switches.iter().map(|switch| switch.python))
         })
+    }
+
+    /// The name in Python of the argument that is memory of the kernel's interface.
+    pub fn argument(&self, memory: &str) -> Option<&'static str> {
+        let is = |goes: &Goes<T>| matches!(goes, Goes::Memory(names) if names.contains(&memory));
+        self.fields.iter().find(|field| is(&field.goes)).and_then(|field| field.python.name())
     }
 
     /// Where a field is; the size of the structure for a name of none.

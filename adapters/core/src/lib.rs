@@ -5,9 +5,10 @@
 //! A description is a [`Request`](falchion::kernel::Request). Its addresses say only which powers of two
 //! divide the later ones: see [`aligned`].
 //!
-//! * [`GEMM`], [`ATTENTION`], [`GRADIENT`]: the arguments of operations by name, which doors walk; [`Gemms`] and [`Heads`]: what they say;
+//! * [`GEMM`], [`ATTENTION`], [`GRADIENT`], [`MERGE_ATTENTION`], [`APPEND_PAGES`]: the arguments of operations by name, which doors walk;
+//!   [`Gemms`], [`Heads`], [`MergedHeads`] and [`NewKeys`]: what they say;
 //!   [`bind`]: addresses for the memory that a kernel's interface names.
-//! * [`Picked`]: the kernel for a request of any family that is [`Offered`]: GEMM, attention, its gradient. It is loaded, launched and
+//! * [`Picked`]: the kernel for a request of any family that is [`Offered`]: GEMM, attention, its gradient, kernels over rows. It is loaded, launched and
 //!   emulated.
 //! * [`Kept`]: any kernel, loaded at its first launch: what was picked is one.
 //! * [`Choices`]: kernels that were chosen, by what their choices depend on; [`Picks`]: those of a family whose kernels requests share.
@@ -29,6 +30,7 @@ mod kept;
 mod layer;
 mod picked;
 mod refusal;
+mod rows;
 mod slots;
 mod unused;
 mod weights;
@@ -38,6 +40,7 @@ pub use arguments::attention::{ATTENTION, AskedHeads, GRADIENT, Heads};
 pub use arguments::gemm::{GEMM, Gemms, ProductRun};
 pub use arguments::gemms::Asked;
 pub use arguments::input::{INPUT, NamedInput};
+pub use arguments::rows::{APPEND_PAGES, MERGE_ATTENTION, MergedHeads, NewKeys};
 pub use arguments::{
     Argument, Goes, Kind as FieldKind, Operation, Placed, Python, Structure, Switch, Value, bind,
 };

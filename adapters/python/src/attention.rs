@@ -206,7 +206,7 @@ fn prepare<'py>(
             let made = || q.0.alike("log_sum_exp", of_sums, Format::F32, fill(Fill::Least));
             asked.is_truthy()?.then(made).transpose()?
         }
-        Some(given) => Some(sums(given, of_sums, &q.0, Access::Written)?),
+        Some(given) => Some(sums(("log_sum_exp", given), of_sums, ("q", &q.0), Access::Written)?),
     };
     // The first elements of k's heads are v: the same place, and the same strides of what there is more than one of.
     let is_view = |of: &Array<'_>, k: &Array<'_>| {

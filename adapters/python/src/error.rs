@@ -1,7 +1,7 @@
 //! The errors of kernels, as Python's.
 
 use falchion::kernel::{EngineError, LaunchError};
-use falchion_core::Refusal;
+use falchion_core::{APPEND_PAGES, MERGE_ATTENTION, Refusal};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -21,7 +21,10 @@ fn named(error: &LaunchError) -> LaunchError {
             match name.as_str() {
                 "D" | "O" => "out".clone_into(name),
                 "A" | "B" | "C" | "Q" | "K" | "V" => name.make_ascii_lowercase(),
-                _ => {}
+                of => {
+                    let argument = MERGE_ATTENTION.given.argument(of).or(APPEND_PAGES.given.argument(of));
+                    *name = argument.unwrap_or(of).to_owned();
+                }
             }
         }
     }

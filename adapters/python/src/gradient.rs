@@ -114,7 +114,8 @@ fn prepare<'py>(
         Rule::new(elements, Access::Copied).at(place, "q").without_gradient(Some("falchion.torch.attention"));
     let arrays = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o)];
     let [q, k, v, o, d_o] = every(arrays.map(|(name, found)| found.admit(name, &rule)))?;
-    let sums = sums(named.needed("log_sum_exp")?, &of_o[..of_o.len() - 1], &q, Access::Copied)?;
+    let sums = ("log_sum_exp", named.needed("log_sum_exp")?);
+    let sums = self::sums(sums, &of_o[..of_o.len() - 1], ("q", &q), Access::Copied)?;
     say_elements(&q, [d, dv], &mut heads)?;
     // On a card nobody knows whether each row is of a sequence.
     let differ = heads.request.lengths == Lengths::Packed;

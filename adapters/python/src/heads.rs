@@ -15,25 +15,37 @@ pub(crate) fn elements(
     heads: &mut Heads,
     narrow: bool,
 ) -> PyResult<Elements> {
-    let (format, elements) = match (q.format(), named) {
-        (_, Some(named)) => (named, Elements::OrBits(named)),
-        (Some(format @ (Format::Bf16 | Format::F16)), None) => (format, Elements::Of(format)),
-        (Some(Format::E4m3), None) if narrow => (Format::E4m3, Elements::Of(Format::E4m3)),
+    const NARROW: [Format; 3] = [Format::Bf16, Format::F16, Format::E4m3];
+    let known: (&[Format], _) = match narrow {
+        true => (&NARROW, "float16, bfloat16 or float8_e4m3fn"),
+        false => (&HALVES, "float16 or bfloat16"),
+    };
+    let (format, elements) = one_of(("q", q), named, known)?;
+    (heads.request.format, heads.request.output) =
+        (format, if format.bits() == 8 { Format::Bf16 } else { format });
+    Ok(elements)
+}
+
+/// The formats of attention's tensors of 16 bits.
+pub(crate) const HALVES: [Format; 2] = [Format::Bf16, Format::F16];
+
+/// The elements of an array, whose format is one of these; `named` is the one that an argument says.
+pub(crate) fn one_of(
+    (name, array): (&str, &Found<'_>),
+    named: Option<Format>,
+    (formats, words): (&[Format], &str),
+) -> PyResult<(Format, Elements)> {
+    match (array.format(), named) {
+        (_, Some(named)) => Ok((named, Elements::OrBits(named))),
+        (Some(format), None) if formats.contains(&format) => Ok((format, Elements::Of(format))),
         (found, None) => {
             let hint = match found {
                 None => ", or types= for unsigned integers of the same size, for example \"bf16\"",
                 Some(_) => "",
             };
-            return invalid(format!(
-                "q has elements of {}, {} was needed{hint}",
-                q.type_words(),
-                if narrow { "float16, bfloat16 or float8_e4m3fn" } else { "float16 or bfloat16" }
-            ));
+            invalid(format!("{name} has elements of {}, {words} was needed{hint}", array.type_words()))
         }
-    };
-    (heads.request.format, heads.request.output) =
-        (format, if format.bits() == 8 { Format::Bf16 } else { format });
-    Ok(elements)
+    }
 }
 
 /// The elements of K and V, where those of Q are known: they may have 8 bits, and Q 16.
@@ -94,15 +106,14 @@ pub(crate) fn readable<'py>(name: &str, object: &Bound<'py, PyAny>) -> PyResult<
     Ok(found)
 }
 
-/// The log-sum-exp of queries, or a number for each of them: a packed array of this shape, in the place of Q.
+/// The log-sum-exp of queries, or a number for each of them: a packed array of this shape, in the place of another one.
 pub(crate) fn sums<'py>(
-    object: &Bound<'py, PyAny>,
+    (name, object): (&str, &Bound<'py, PyAny>),
     needed: &[i64],
-    q: &Array<'py>,
+    (like, q): (&str, &Array<'py>),
     access: Access,
 ) -> PyResult<Array<'py>> {
-    let name = "log_sum_exp";
-    let rule = Rule::new(Elements::Of(Format::F32), access).at(q.place(), "q");
+    let rule = Rule::new(Elements::Of(Format::F32), access).at(q.place(), like);
     let sums = Found::of(name, object)?.admit(name, &rule)?;
     if sums.shape() != needed || !sums.is_packed() {
         let strided = if sums.is_packed() { "" } else { " with gaps" };

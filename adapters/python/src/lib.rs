@@ -15,6 +15,7 @@ mod operand;
 mod place;
 mod plan;
 mod ptx;
+mod rows;
 mod scales;
 mod sequences;
 mod stored;
@@ -150,6 +151,8 @@ mod _native {
     use super::plan::{Kernel, page, plan, result, tune};
     #[pymodule_export]
     use super::ptx::{checked, compiled};
+    #[pymodule_export]
+    use super::rows::{append_pages, merge_attention};
     #[pymodule_export]
     use super::stored::{Operand, admitted, awq, compress, fp8, gptq, mxfp4, pack};
     #[pymodule_export]

@@ -53,6 +53,8 @@ def test_signatures_are_those_of_the_stubs(name, wanted):
         ("attention() got an unexpected keyword argument 'deterministic'", lambda: falchion.attention(Q, Q, Q, deterministic=True)),
         ("attention_backward() got an unexpected keyword argument 'spec'", lambda: falchion.attention_backward(Q, Q, Q, Q, Q, Q, spec="")),
         ("attention_backward() missing 2 required positional arguments: 'd_o' and 'log_sum_exp'", lambda: falchion.attention_backward(Q, Q, Q, Q)),
+        ("merge_attention() missing 3 required positional arguments: 'lse_a', 'o_b' and 'lse_b'", lambda: falchion.merge_attention(Q)),
+        ("append_pages() takes 5 positional arguments but 6 were given", lambda: falchion.append_pages(Q, Q, Q, Q, Q, Q)),
         ("argument 'scale': must be real number, not str", lambda: falchion.attention(Q, Q, Q, scale="1")),
         ("argument 'causal': ", lambda: falchion.attention(Q, Q, Q, causal=2)),
         ("argument 'alpha': must be real number, not str", lambda: falchion.matmul(A, A, alpha="1")),

@@ -402,7 +402,15 @@ impl AttentionBackward {
         .filter_map(|(name, at, (([batch, heads, lines], rows), d), operand, reached)| {
             let mut reached = reached.into_iter().flatten();
             let (_, reached) = reached.find(|(of, _)| step.is_none_or(|step| step == *of))?;
-            Some(HeadTensor { name, at, shape: [batch, heads, lines, d], rows, format, operand, reached })
+            Some(HeadTensor {
+                name,
+                at,
+                shape: [batch, heads, lines, d],
+                rows,
+                format,
+                used: operand.into(),
+                reached,
+            })
         })
         .collect()
     }

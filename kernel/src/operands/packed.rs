@@ -39,6 +39,8 @@ impl Visit for Packs {
             | Contents::Table
             | Contents::Indices(_)
             | Contents::Order(_)
+            | Contents::Slots { .. }
+            | Contents::Logarithms
             | Contents::Records
             | Contents::Report
             | Contents::Workspace => length,

@@ -41,13 +41,14 @@ impl Piece {
             | Contents::Source(format)
             | Contents::Output(format)
             | Contents::GroupScales(format) => Some(format),
-            Contents::Scales => Some(Format::F32),
+            Contents::Scales | Contents::Logarithms => Some(Format::F32),
             Contents::Indices(_) | Contents::Order(_) => Some(Format::S32),
             Contents::Codes(..)
             | Contents::Exponents
             | Contents::Metadata(_)
             | Contents::Table
             | Contents::Records
+            | Contents::Slots { .. }
             | Contents::Workspace
             | Contents::Elements(_)
             | Contents::Report => None,
@@ -182,6 +183,10 @@ impl Fill {
                 let index = |_| ((self.next() >> 32) as u32 % below.max(1)).to_le_bytes();
                 (0..piece.bytes / 4).flat_map(index).collect()
             }
+            Contents::Slots { bits, below } => self.slots(below, (bits / 8) as usize, piece.bytes),
+            Contents::Logarithms => {
+                (0..piece.bytes / 4).flat_map(|_| self.logarithm().to_le_bytes()).collect()
+            }
             Contents::Order(count) => self.order(count).into_iter().flat_map(u32::to_le_bytes).collect(),
             Contents::Table | Contents::Records => {
                 piece.words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -214,6 +219,38 @@ impl Fill {
             order.swap(last, (self.next() % (last as u64 + 1)) as usize);
         }
         order
+    }
+
+    /// Numbers below this one, none twice, at random distances; one in eight, and those for which none is left, has all its bits set.
+    fn slots(&mut self, below: u32, size: usize, bytes: usize) -> Vec<u8> {
+        let below = u64::from(below);
+        let divisor = |mut a: u64, mut b: u64| {
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            a
+        };
+        // As many steps as there are numbers meet each of them once.
+        let (first, mut step) = (self.next() % below.max(1), self.next() % below.max(1));
+        while divisor(step, below) > 1 {
+            step += 1;
+        }
+        let slot = |i: usize| {
+            let skipped = i as u64 >= below || self.next().is_multiple_of(8);
+            if skipped { u64::MAX } else { (first + i as u64 % below * step) % below }
+        };
+        let all: Vec<u64> = (0..bytes / size).map(slot).collect();
+        all.iter().flat_map(|slot| slot.to_le_bytes().into_iter().take(size)).collect()
+    }
+
+    /// A number from -10 to 10; of eight, one is minus infinity.
+    fn logarithm(&mut self) -> f32 {
+        let bits = self.next() >> 32;
+        if bits.is_multiple_of(8) {
+            f32::NEG_INFINITY
+        } else {
+            (bits as f32 / (1u64 << 31) as f32 - 1.0) * 10.0
+        }
     }
 
     /// Bytes of random elements: floats between -1 and 1, integers of the format's whole range. A large matrix has them from a few

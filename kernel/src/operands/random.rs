@@ -8,8 +8,8 @@ use super::Contents;
 /// numbers. With `zeros`, an operand has a zero for each element that a sparse one does not keep.
 pub fn random_contents(contents: Contents, zeros: bool) -> Vec<u8> {
     use Contents::{
-        Codes, Elements, Exponents, GroupScales, Indices, Metadata, Multiplied, Order, Output, Records,
-        Report, Scales, Source, Table, Workspace,
+        Codes, Elements, Exponents, GroupScales, Indices, Logarithms, Metadata, Multiplied, Order, Output,
+        Records, Report, Scales, Slots, Source, Table, Workspace,
     };
     match contents {
         Multiplied(_, format) if zeros => pruned(format),
@@ -19,15 +19,20 @@ pub fn random_contents(contents: Contents, zeros: bool) -> Vec<u8> {
         // 1/8 to 8, again and again.
         Exponents => (124..=130).collect(),
         Scales => factors(),
+        Logarithms => random(Format::F32),
         Metadata(format) => metadata(format),
-        Indices(below) | Order(below) => indices(below),
+        Indices(below) | Order(below) => indices(below).into_iter().flat_map(u32::to_le_bytes).collect(),
+        Slots { bits, below } => {
+            let narrow = |slot: u32| u64::from(slot).to_le_bytes().into_iter().take((bits / 8) as usize);
+            indices(below).into_iter().flat_map(narrow).collect()
+        }
         Workspace => vec![0; 1 << 16],
         Output(_) | Table | Records | Report => Vec::new(),
     }
 }
 
 /// Random numbers below this one, each once: pages of a cache that are read twice come from L2. Of very many, some.
-fn indices(below: u32) -> Vec<u8> {
+fn indices(below: u32) -> Vec<u32> {
     const MOST: u32 = 1 << 20;
     let mut random = fastrand::Rng::with_seed(4);
     let mut all: Vec<u32> = (0..below.clamp(1, MOST)).collect();
@@ -35,7 +40,7 @@ fn indices(below: u32) -> Vec<u8> {
         all.fill_with(|| random.u32(..below));
     }
     random.shuffle(&mut all);
-    all.into_iter().flat_map(u32::to_le_bytes).collect()
+    all
 }
 
 /// Random normal values of a format, to fill matrices by repetition; integers have a deviation of 32.

@@ -2,6 +2,7 @@
 
 mod attention;
 mod gemm;
+mod heads;
 mod rows;
 
 use collective::Format as Type;

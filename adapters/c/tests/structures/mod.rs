@@ -240,6 +240,80 @@ pub struct BackwardArguments {
     pub slopes: *const c_void,
 }
 
+/// What is merged: `falchion_merge_attention_args`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct MergeArguments {
+    /// Size of the caller's structure in bytes.
+    pub size: usize,
+    /// `bf16`, `f16` or `f32`.
+    pub types: *const c_char,
+    /// Sequences, heads, rows of a head and elements of a row.
+    pub shape: [u32; 4],
+    /// Zero.
+    pub reserved: u32,
+    /// Elements from one row to the next, of O_a, O_b and O; 0 is packed.
+    pub rows: [u64; 3],
+    /// Elements from one head to the next; 0 is packed.
+    pub heads: [u64; 3],
+    /// Elements from one sequence to the next; 0 is packed.
+    pub sequences: [u64; 3],
+    /// Address of O_a.
+    pub o_a: *const c_void,
+    /// Address of its log-sum-exp.
+    pub lse_a: *const c_void,
+    /// Address of O_b.
+    pub o_b: *const c_void,
+    /// Address of its log-sum-exp.
+    pub lse_b: *const c_void,
+    /// Address of O.
+    pub o: *mut c_void,
+    /// Address of its log-sum-exp.
+    pub log_sum_exp: *mut c_void,
+}
+
+/// What is appended: `falchion_append_pages_args`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AppendArguments {
+    /// Size of the caller's structure in bytes.
+    pub size: usize,
+    /// `bf16` or `f16`.
+    pub types: *const c_char,
+    /// New rows.
+    pub tokens: u32,
+    /// Heads of K and V.
+    pub kv_heads: u32,
+    /// Elements of a head of K.
+    pub d: u32,
+    /// Elements of a head of V; 0 means `d`, or none without a V.
+    pub dv: u32,
+    /// Pages of the cache.
+    pub pages: u32,
+    /// Keys of a page.
+    pub page: u32,
+    /// 32 or 64; 0 means 32.
+    pub slot_bits: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Elements from one row to the next, of K, V and their caches; 0 is packed.
+    pub rows: [u64; 4],
+    /// Elements from one head to the next; 0 is packed.
+    pub heads: [u64; 4],
+    /// Elements from one page to the next, of both caches; 0 is packed.
+    pub page_steps: [u64; 2],
+    /// Address of K.
+    pub k: *const c_void,
+    /// Address of V.
+    pub v: *const c_void,
+    /// Address of the cache of K.
+    pub k_cache: *mut c_void,
+    /// Address of the cache of V.
+    pub v_cache: *mut c_void,
+    /// A slot per row.
+    pub slots: *const c_void,
+}
+
 /// `FALCHION_REPRODUCIBLE`.
 pub const REPRODUCIBLE: u32 = 1;
 /// `FALCHION_CAUSAL`.
@@ -375,4 +449,18 @@ pub unsafe fn falchion_attention_backward_emulate(
 ) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe { falchion_c::falchion_attention_backward_emulate(of, arguments.cast()) }
+}
+
+/// # Safety
+/// As the function of the library.
+pub unsafe fn falchion_merge_attention_emulate(arguments: *const MergeArguments) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { falchion_c::falchion_merge_attention_emulate(arguments.cast()) }
+}
+
+/// # Safety
+/// As the function of the library.
+pub unsafe fn falchion_append_pages_emulate(arguments: *const AppendArguments) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { falchion_c::falchion_append_pages_emulate(arguments.cast()) }
 }

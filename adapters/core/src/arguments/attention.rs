@@ -6,6 +6,7 @@ use falchion::attention::{
 };
 use falchion::collective::Format;
 
+use super::rows::{packed, packed_rows};
 use super::{Argument, Goes, Kind, Operation, Python, Structure, Switch};
 use crate::refusal::{Refusal, aligned};
 
@@ -469,16 +470,11 @@ impl Heads {
 
     /// Where a tensor is, by its strides: those that are not said are packed.
     fn placed(&self, i: usize, [heads, length, d]: [u32; 3]) -> HeadsRef {
-        let [row, head, batch] = self.strides[i];
-        let follow = self.rows_follow(i);
         // The rows of packed sequences have all heads: how many there are is not known here.
-        let row = row.unwrap_or(u64::from(d) * if follow { u64::from(heads) } else { 1 });
-        let packed = if follow { d.into() } else { u64::from(length).saturating_mul(row) };
-        let head = head.unwrap_or(packed);
-        let batch = batch.unwrap_or(u64::from(heads).saturating_mul(head));
+        let packed = if self.rows_follow(i) { packed_rows } else { packed };
         let AttentionCall { q, k, v, o, .. } = &self.call;
         let HeadsRef { address, .. } = *[q, k, v, o][i];
-        HeadsRef { address, row, head, batch }
+        HeadsRef { address, ..packed(self.strides[i], [heads, length, d]) }
     }
 }
 

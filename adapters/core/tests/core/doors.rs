@@ -10,8 +10,10 @@ use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::operands::Memory;
 use falchion::kernel::{AnyGemm, Family, GemmProblem, GroupedProblem, Kernel, Machine, Request, Types};
+use falchion::rows::Rows;
 use falchion_core::{
-    ATTENTION, FieldKind, GEMM, GRADIENT, Goes, INPUT, Operation, Python, Structure, Switch,
+    APPEND_PAGES, ATTENTION, FieldKind, GEMM, GRADIENT, Goes, INPUT, MERGE_ATTENTION, MergedHeads, NewKeys,
+    Operation, Placed, Python, Structure, Switch,
 };
 
 fn read(path: &str) -> String {
@@ -128,6 +130,8 @@ fn header(text: &str) -> Vec<String> {
         structure(text, ATTENTION.described),
         structure(text, ATTENTION.given),
         structure(text, GRADIENT.given),
+        structure(text, MERGE_ATTENTION.given),
+        structure(text, APPEND_PAGES.given),
     ];
     let known = [
         GEMM.described.name,
@@ -136,6 +140,8 @@ fn header(text: &str) -> Vec<String> {
         ATTENTION.described.name,
         ATTENTION.given.name,
         GRADIENT.given.name,
+        MERGE_ATTENTION.given.name,
+        APPEND_PAGES.given.name,
     ];
     let bare = without_comments(text);
     let structures = bare.split("typedef struct {").skip(1).filter_map(|part| {
@@ -226,7 +232,14 @@ fn function<D, G>(stubs: &str, operation: &Operation<D, G>) -> Vec<String> {
 
 /// How the stubs differ from the tables. `plan` and `tune` have words of the description.
 fn stubs(text: &str) -> Vec<String> {
-    let mut all = [function(text, &GEMM), function(text, &ATTENTION), function(text, &GRADIENT)].concat();
+    let mut all = [
+        function(text, &GEMM),
+        function(text, &ATTENTION),
+        function(text, &GRADIENT),
+        function(text, &MERGE_ATTENTION),
+        function(text, &APPEND_PAGES),
+    ]
+    .concat();
     let described = GEMM.described.fields.iter().map(|field| field.c);
     let known: Vec<&str> = described
         .chain(GEMM.python().filter_map(Python::name))
@@ -272,6 +285,7 @@ fn an_argument_that_is_missing_is_named() {
         ("double value_f64;", "", "falchion_input has no field value_f64"),
         ("const uint32_t *begins_q, *begins_k;", "const uint32_t *begins_q;", "has no field begins_k"),
         ("const void *d_o;", "const void *d_o, *d_s;", "falchion_attention_backward_args.d_s is in no table"),
+        ("uint32_t slot_bits;", "uint64_t slot_bits;", "slot_bits is of type uint64_t"),
         ("#define FALCHION_CAUSAL 1u", "", "FALCHION_CAUSAL is 1"),
         (
             "#define FALCHION_CAUSAL 1u",
@@ -352,6 +366,13 @@ fn memory_of_kernels_has_arguments() {
     let request = AttentionRequest { lengths: Lengths::Packed, alibi: true, ..plain };
     let kernel = AttentionBackward::first(&request, &machine).expect("a kernel").kernel;
     assert_eq!(reached(&kernel, AttentionBackward::call(&request)), named(GRADIENT.given));
+    let merged = MergedHeads::default();
+    let kernel = Rows::first(&merged.request(), &machine).expect("a kernel").kernel;
+    assert_eq!(reached(&kernel, merged.call()), named(MERGE_ATTENTION.given));
+    let new = NewKeys::default();
+    let kernel = Rows::first(&new.request(), &machine).expect("a kernel").kernel;
+    let values = Placed { field: "v_cache", names: &["the cache of V"], address: 256 };
+    assert_eq!(reached(&kernel, new.call(&[values]).expect("legal")), named(APPEND_PAGES.given));
     let mut gemm = BTreeSet::new();
     let several = [
         GroupedProblem::GroupedContiguous { count: 2, offsets: 256 },

@@ -127,6 +127,25 @@ def attention_backward(
     softcap: float = 0.0,
     alibi_slopes: Any | None = None,
 ) -> tuple[Any, Any, Any]: ...
+def merge_attention(
+    o_a: Any,
+    lse_a: Any,
+    o_b: Any,
+    lse_b: Any,
+    *,
+    out: Any | None = None,
+    log_sum_exp: Any | None = None,
+    types: str | None = None,
+) -> tuple[Any, Any]: ...
+def append_pages(
+    k: Any,
+    v: Any | None,
+    k_cache: Any,
+    v_cache: Any | None,
+    slots: Any,
+    *,
+    types: str | None = None,
+) -> None: ...
 def check(a: Any, b: Any, *, schedules: int = 8, **keywords: Any) -> Kernel: ...
 def plan_matmul(a: Any, b: Any, **keywords: Any) -> Kernel: ...
 def plan_attention(q: Any, k: Any, v: Any | None = None, *, card: str | None = None, most: int = 1, **keywords: Any) -> list[Choice]: ...

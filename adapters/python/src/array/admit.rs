@@ -17,6 +17,8 @@ pub(crate) enum Elements {
     OrBits(Format),
     /// Unsigned integers that hold whatever their owner put there.
     Bits,
+    /// Whole numbers of 32 or of 64 bits.
+    Whole,
 }
 
 /// What a call does with an argument.
@@ -63,6 +65,7 @@ impl Elements {
         match self {
             Self::Of(format) | Self::OrBits(format) => type_name(format),
             Self::Bits => "unsigned integers",
+            Self::Whole => "int32 or int64",
         }
     }
 
@@ -71,6 +74,7 @@ impl Elements {
             Self::Of(format) => element.is_of(format, false),
             Self::OrBits(format) => element.is_of(format, true),
             Self::Bits => element.is_unsigned(),
+            Self::Whole => ["int32", "int64"].contains(&element.name),
         })
     }
 }
@@ -103,6 +107,7 @@ impl<'py> Found<'py> {
         let format = match elements {
             Elements::Of(format) | Elements::OrBits(format) => format,
             Elements::Bits => Format::U8,
+            Elements::Whole => Format::S32,
         };
         let bytes = self.element.map_or(1, |of| of.bytes);
         if access == Access::Written {

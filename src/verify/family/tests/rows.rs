@@ -14,7 +14,7 @@ fn problem(text: &str) -> RowProblem {
 }
 
 /// The results of a problem: how many, and how close to their bound they should come.
-const PROBLEMS: [(&str, usize, Range<f64>); 26] = [
+const PROBLEMS: [(&str, usize, Range<f64>); 40] = [
     ("add 7x40", 280, 0.4..1.0),
     ("add 3x1096", 3288, 0.4..1.0),
     ("add 0x40", 0, 0.0..0.1),
@@ -41,6 +41,21 @@ const PROBLEMS: [(&str, usize, Range<f64>); 26] = [
     ("gradient 0x40", 0, 0.0..0.1),
     ("merge 300 ranks=3", 600, 0.05..1.0),
     ("merge 0 ranks=3", 0, 0.0..0.1),
+    ("merge-attention 70x40 heads=3", 8610, 0.4..1.0),
+    ("merge-attention 37x40 f32 heads=3", 4551, 0.02..1.0),
+    ("merge-attention 300x8", 2700, 0.4..1.0),
+    ("merge-attention 9x256 heads=2", 4626, 0.4..1.0),
+    ("merge-attention 5x520 heads=5", 13025, 0.4..1.0),
+    ("merge-attention 0x40", 0, 0.0..0.1),
+    ("merge-attention 7x40 heads=0", 0, 0.0..0.1),
+    ("append-pages 70x40 heads=3", 19200, 0.0..0.1),
+    ("append-pages 9x264 keys=5 pages=7 heads=2 values=40", 21280, 0.0..0.1),
+    ("append-pages 33x576 heads=1 values=0 keys=64 pages=3 wide=on", 110_592, 0.0..0.1),
+    ("append-pages 33x8 heads=7 values=24 keys=3 pages=19 wide=on", 12768, 0.0..0.1),
+    // More rows than slots; and no rows.
+    ("append-pages 33x8 keys=2 pages=5", 160, 0.0..0.1),
+    ("append-pages 33x8 pages=0", 0, 0.0..0.1),
+    ("append-pages 0x8 pages=2 heads=3", 1536, 0.0..0.1),
 ];
 
 /// Each kernel of a problem computes all of it.
@@ -89,6 +104,12 @@ fn bounds_are_kept() {
         ("merge 300 ranks=3", 2, F32, &[0, 299]),
         ("gradient 7x40", 3, Bf16, &[0, 279]),
         ("gradient 7x40 f16", 3, F16, &[40]),
+        ("merge-attention 7x40 heads=2", 2, Bf16, &[0, 559]),
+        ("merge-attention 7x40 f16 heads=2", 2, F16, &[279, 280]),
+        ("merge-attention 7x40 f32 heads=2", 2, F32, &[1, 559]),
+        ("merge-attention 7x40 heads=2", 5, F32, &[0, 13]),
+        ("append-pages 7x40 heads=2", 2, Bf16, &[0, 1279]),
+        ("append-pages 7x40 f16 heads=2 values=8", 3, F16, &[0, 255]),
     ] {
         let of = problem(text);
         let kernel = Rows::new(&of.specs().next().expect("a kernel")).expect("legal");
@@ -161,6 +182,9 @@ fn synchronisation_is_needed() {
         "peak 40x1032",
         "merge 130 ranks=2",
         "gradient 3x40",
+        "merge-attention 9x40 heads=2",
+        "merge-attention 3x520",
+        "append-pages 9x40 heads=2",
     ] {
         let of = problem(text);
         let kernel = Rows::new(&of.specs().next().expect("a kernel")).expect("legal");
