@@ -123,6 +123,14 @@ impl Case {
         let (packed, page) = (mode == 1, if mode == 2 { random.one(&[16, 32, 64]) } else { 0 });
         let flag = random.one(&[0, CAUSAL, WINDOW, CAUSAL | WINDOW]);
         let window = [random.number(40), random.number(9)];
+        let plain_scores = short.is_some();
+        let cap = if !plain_scores && random.once_in(4) { 0.5 + random.number(8) as f64 / 4.0 } else { 0.0 };
+        let per_sequence = random.once_in(2);
+        let slopes =
+            if !plain_scores && random.once_in(4) { heads * if per_sequence { batch } else { 1 } } else { 0 };
+        let slopes: Vec<f64> = (0..slopes).map(|_| random.number(9) as f64 / 16.0).collect();
+        let sinks = if !plain_scores && random.once_in(4) { heads } else { 0 };
+        let sinks: Vec<f64> = (0..sinks).map(|_| random.number(33) as f64 / 4.0 - 4.0).collect();
         // A query sees a key, if there is a gradient.
         let most = [1 + random.number(70), 1 + random.number(90)];
         let most = if gradient { [most[0].min(most[1]), most[1]] } else { most };
@@ -228,11 +236,17 @@ impl Case {
                 };
                 let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
                 let own_q = &values[0][of_query[0]..][..d];
-                let exps: Vec<f64> = seen
-                    .iter()
-                    .map(|&key| (scale * dot(own_q, &values[1][place(&k, key)..][..d])).exp())
-                    .collect();
-                let sum: f64 = exps.iter().sum();
+                let slope = slopes.get(if slopes.len() > heads { b * heads + head } else { head });
+                // The exponential of a score, and the derivative of the score by the product.
+                let scored = |&key: &usize| {
+                    let x = scale * dot(own_q, &values[1][place(&k, key)..][..d]);
+                    let bent = if cap > 0.0 { (x / cap).tanh() } else { 0.0 };
+                    let capped = if cap > 0.0 { cap * bent } else { x };
+                    let away = slope.map_or(0.0, |slope| slope * (own - key as i64).abs() as f64);
+                    ((capped - away).exp(), 1.0 - bent * bent)
+                };
+                let (exps, bends): (Vec<f64>, Vec<f64>) = seen.iter().map(scored).unzip();
+                let sum = exps.iter().sum::<f64>() + sinks.get(head).map_or(0.0, |sink| sink.exp());
                 let mut result = vec![0.0; d];
                 for (exp, &key) in exps.iter().zip(&seen) {
                     let row = &values[2][place(&v, key)..][..d];
@@ -247,9 +261,9 @@ impl Case {
                 }
                 let own_d = &d_o[of_query[1]..][..d];
                 let mean = dot(own_d, &result);
-                for (exp, &key) in exps.iter().zip(&seen) {
+                for ((exp, bend), &key) in exps.iter().zip(&bends).zip(&seen) {
                     let [of_k, of_v] = [place(&k, key), place(&v, key)];
-                    let ds = exp / sum * (dot(own_d, &values[2][of_v..][..d]) - mean) * scale;
+                    let ds = exp / sum * (dot(own_d, &values[2][of_v..][..d]) - mean) * scale * bend;
                     for x in 0..d {
                         gradients[0][of_query[0] + x] += ds * values[1][of_k + x];
                         gradients[1][of_k + x] += ds * values[0][of_query[0] + x];
@@ -301,6 +315,12 @@ impl Case {
             images.push(("lengths", words(&rows.iter().map(|of| of[1] as u32).collect::<Vec<_>>()), 4));
             images.push(("table", words(&table), 4));
         }
+        for (name, of) in [("slopes", &slopes), ("sinks", &sinks)] {
+            // The log-sum-exp of a gradient has the sinks.
+            if !of.is_empty() && !(gradient && name == "sinks") {
+                images.push((name, image(of, Number::F32), 4));
+            }
+        }
         let array = |(name, image, alignment): (&'static str, Vec<u8>, usize)| match short {
             // Sixteen bytes of those that begin at multiples of them.
             Some((of, side)) if of == name => (name, Guarded::short(&image, side, alignment)),
@@ -321,7 +341,16 @@ impl Case {
             queries: most[0] as u32,
             keys: most[1] as u32,
             d: d as u32,
-            flags: flag | if packed { PACKED } else { 0 } | if lends { WORKSPACE } else { 0 },
+            flags: [
+                (packed, PACKED),
+                (lends, WORKSPACE),
+                (!slopes.is_empty(), ALIBI),
+                (slopes.len() > heads, SLOPES_PER_SEQUENCE),
+                (!sinks.is_empty() && !gradient, SINKS),
+            ]
+            .into_iter()
+            .fold(flag, |flags, (on, bit)| if on { flags | bit } else { flags }),
+            softcap: cap as f32,
             rows: stride(2),
             head_strides: stride(1),
             sequences: if packed { [0; 4] } else { stride(0) },
@@ -349,8 +378,11 @@ impl Case {
             table: find("table"),
             each: if page > 0 { each as u32 } else { 0 },
             pages: if page > 0 { pages as u32 } else { 0 },
+            slopes: find("slopes"),
+            sinks: find("sinks"),
             workspace: null_mut(),
             workspace_bytes: 0,
+            factors: [null(); 3],
         };
         let backward = BackwardArguments {
             q: find("q"),
@@ -366,9 +398,10 @@ impl Case {
             workspace_bytes: 0,
             begins,
             all,
+            slopes: find("slopes"),
         };
         let words = format!(
-            "{types:?}, gradient {gradient}, {batch} sequences {rows:?}, heads {heads}/{shared} of {d}, flags {:#x}, window {:?}, page {page}, {side:?}, \
+            "{types:?}, gradient {gradient}, {batch} sequences {rows:?}, heads {heads}/{shared} of {d}, flags {:#x}, window {:?}, cap {cap}, page {page}, {side:?}, \
              strides {:?}",
             description.flags,
             description.window,
