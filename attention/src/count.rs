@@ -51,19 +51,41 @@ pub trait Count:
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Differentiated<N>(pub(crate) N);
 
-macro_rules! same {
-    ($($operator:ident: $method:ident),+) => {$(
-        impl<N: $operator<Output = N>> $operator for Differentiated<N> {
-            type Output = Self;
-            #[track_caller]
-            fn $method(self, other: Self) -> Self {
-                Self(self.0.$method(other.0))
-            }
-        }
-    )+};
+impl<N: Count> Add for Differentiated<N> {
+    type Output = Self;
+
+    #[track_caller]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
 }
 
-same!(Add: add, Sub: sub, Mul: mul, Div: div);
+impl<N: Count> Sub for Differentiated<N> {
+    type Output = Self;
+
+    #[track_caller]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl<N: Count> Mul for Differentiated<N> {
+    type Output = Self;
+
+    #[track_caller]
+    fn mul(self, other: Self) -> Self {
+        Self(self.0 * other.0)
+    }
+}
+
+impl<N: Count> Div for Differentiated<N> {
+    type Output = Self;
+
+    #[track_caller]
+    fn div(self, other: Self) -> Self {
+        Self(self.0 / other.0)
+    }
+}
 
 impl<N: Count> Count for Differentiated<N> {
     type Truth = N::Truth;
