@@ -337,6 +337,7 @@ fn gradients_of_packed_sequences_are_those_of_each() {
                 workspace_bytes: 0,
                 begins,
                 all,
+                slopes: null(),
             };
             let mut kernel: *mut BackwardKernel = null_mut();
             // SAFETY: the structures are valid, and so is the memory that they name.
@@ -418,6 +419,7 @@ fn packed_sequences_begin_and_end_in_their_tensors() {
             workspace_bytes: 0,
             begins,
             all,
+            slopes: null(),
         };
         let of_backward = AttentionDescription { args_size: size_of::<BackwardArguments>(), ..plain };
         let (mut kernel, mut gradient) = (null_mut(), null_mut());

@@ -52,7 +52,7 @@ impl AttentionBackward {
                 let reals: Vec<_> = reals.iter().copied().chain(numbers).collect();
                 let of = Scope { queries, keys, head, batch, counts: &counts, reals: &reals };
                 let x = Bounded::new(x.value, x.error);
-                let [score, slope] = asked.scores.host_slope(&of, [row, key], x);
+                let [score, slope] = asked.slope(&of, [row, key], x);
                 (Score { value: score.value, error: score.error }, (slope.value, slope.error))
             },
             sees: &|place: [usize; 4]| {

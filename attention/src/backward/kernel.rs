@@ -155,6 +155,11 @@ impl AttentionBackward {
         self.scores.host_score(of, place, x)
     }
 
+    /// The same, and its derivative by `x`.
+    pub fn slope(&self, of: &crate::Scope<'_, i64>, place: [i64; 2], x: Bounded) -> [Bounded; 2] {
+        self.scores.host_slope(of, place, x)
+    }
+
     /// Bytes of workspace that a problem needs; `packed` counts if lengths differ.
     pub fn workspace(&self, problem: &AttentionProblem, packed: &Packed) -> u64 {
         self.passed(problem, packed).bytes

@@ -317,7 +317,7 @@ impl Case {
         }
         for (name, of) in [("slopes", &slopes), ("sinks", &sinks)] {
             // The log-sum-exp of a gradient has the sinks.
-            if !of.is_empty() && !(gradient && name == "sinks") {
+            if !(of.is_empty() || gradient && name == "sinks") {
                 images.push((name, image(of, Number::F32), 4));
             }
         }
