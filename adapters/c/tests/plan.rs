@@ -65,6 +65,7 @@ fn described(drawn: &DrawnHeads, args_size: usize) -> AttentionDescription {
         dv: drawn.d[1],
         flags: on(CAUSAL, drawn.causal) | windowed | on(PACKED, drawn.packed) | fixed,
         window: drawn.window.unwrap_or_default(),
+        softcap: drawn.soft_cap.unwrap_or_default(),
         page: drawn.page.unwrap_or(0),
         args_size,
         ..zeros
@@ -170,6 +171,7 @@ fn attention_that_was_measured_is_found() {
             d: [128, 128],
             causal: true,
             window: None,
+            soft_cap: None,
             packed: false,
             page: None,
             fixed: false,

@@ -20,7 +20,7 @@ impl AttentionRequest {
     /// # Errors
     /// The text is no problem, or has a word that only the forward pass has.
     pub fn of_backward(text: &str) -> Result<Self, String> {
-        let known = ["format", "d", "mask", "left", "right", "chunk", "lengths", "fixed"];
+        let known = ["format", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "lengths", "fixed"];
         Self::read(text, AttentionBackward::NAME, &known)
     }
 }

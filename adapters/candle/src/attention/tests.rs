@@ -34,7 +34,8 @@ fn requested(drawn: &DrawnHeads) -> Result<AttentionRequest> {
         let of = |d| layout(batch, groups, keys, d);
         (Sequences::Equal, [layout(batch, heads, queries, d), of(d), of(dv)])
     };
-    let what = Attention { causal: drawn.causal, window: drawn.window, ..Attention::default() };
+    let (causal, window, soft_cap) = (drawn.causal, drawn.window, drawn.soft_cap);
+    let what = Attention { causal, window, soft_cap, ..Attention::default() };
     let op = Op { what, sequences, sums: None };
     let format = Format::named(drawn.format).expect("a format");
     let storage = CpuStorage::F16(Vec::new());

@@ -48,6 +48,7 @@ pub struct DrawnHeads {
     pub window: Option<[i32; 2]>,
     pub packed: bool,
     pub page: Option<u32>,
+    pub soft_cap: Option<f32>,
     /// Whether the bits of a gradient are the same in every run.
     pub fixed: bool,
 }
@@ -96,11 +97,28 @@ impl DrawnHeads {
         if let Some(page) = page {
             word("pages", &page.to_string());
         }
+        let soft_cap = (random.below(8) == 0).then(|| random.of(&[0.5, 30.0, 50.25]));
+        if let Some(cap) = soft_cap {
+            word("softcap", &cap.to_string());
+        }
         if fixed {
             word("fixed", "on");
         }
         let lengths = [queries, keys];
-        Self { problem: words, format, batch, heads, lengths, d, causal, window, packed, page, fixed }
+        Self {
+            problem: words,
+            format,
+            batch,
+            heads,
+            lengths,
+            d,
+            causal,
+            window,
+            packed,
+            page,
+            soft_cap,
+            fixed,
+        }
     }
 }
 
@@ -153,6 +171,7 @@ impl DrawnHeads {
         [heads.request.problem.queries, heads.request.problem.keys] = self.lengths;
         (heads.request.head, heads.dv, heads.shared) = ([self.d[0]; 2], Some(self.d[1]), Some(self.heads[1]));
         (heads.causal, heads.window, heads.request.pages) = (self.causal, self.window, self.page);
+        heads.request.soft_cap = self.soft_cap;
         (heads.request.workspace, heads.request.fixed) = (true, self.fixed);
         if self.packed {
             heads.request.lengths = Lengths::Packed;
