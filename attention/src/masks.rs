@@ -77,7 +77,7 @@ impl Scores for Chunked {
     }
 }
 
-/// Scores are `cap * tanh(score / cap)`.
+/// Scores are `cap * tanh(score / cap)`. The device's `tanh` errs by up to 1e-7, so that scores err by that times the cap.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftCap;
 

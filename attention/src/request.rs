@@ -45,7 +45,7 @@ pub struct AttentionRequest {
     pub lengths: Lengths,
     /// Keys of a page, if K and V are in pages of a cache.
     pub pages: Option<u32>,
-    /// What scores are capped to: [`SoftCap`](crate::SoftCap).
+    /// What scores are capped to, from 1e-6 to 4096: [`SoftCap`](crate::SoftCap).
     pub soft_cap: Option<f32>,
     /// Whether scores fall with the distance: [`Alibi`](crate::Alibi).
     pub alibi: bool,
@@ -177,8 +177,8 @@ impl AttentionRequest {
     /// The first number that is out of its range, or the heads of queries that are no multiple of those of keys.
     pub fn check(&self) -> Result<(), LaunchError> {
         match self.soft_cap {
-            Some(cap) if !(cap > 0.0 && cap.is_finite()) => {
-                refused(format!("softcap is {cap}, a finite number above zero was needed"))
+            Some(cap) if !Self::SOFT_CAPS.contains(&cap) => {
+                refused(format!("softcap is {cap}, {} was needed", Self::soft_caps()))
             }
             _ => self.problem.check(),
         }
@@ -220,6 +220,14 @@ impl AttentionRequest {
     /// The whole-number arguments of the mask.
     pub fn counts(&self) -> &[i32] {
         &self.numbers[..Self::names(self.mask).len()]
+    }
+
+    /// Caps of scores: of larger ones the kernel's `tanh`, which errs by 1e-7, says little, and smaller ones have no inverse.
+    const SOFT_CAPS: core::ops::RangeInclusive<f32> = 1e-6..=4096.0;
+
+    fn soft_caps() -> String {
+        let (least, most) = (Self::SOFT_CAPS.start(), Self::SOFT_CAPS.end());
+        format!("a number from {least} to {most}")
     }
 
     /// The real arguments of the scores.
@@ -270,15 +278,15 @@ impl AttentionRequest {
                 let known = known.join(", ");
                 return Err(format!("`{word}` is no word of a problem of {family}: these are {known}"));
             }
-            let refused = |needed| format!("`{word}`: {needed} was needed");
+            let refused = |needed: &str| format!("`{word}`: {needed} was needed");
             match name {
                 "left" | "right" | "chunk" => {
                     let number = value.parse::<i32>().ok().filter(|value| (0..=1 << 30).contains(value));
                     own.push((name, number.ok_or_else(|| refused("a number from 0 to 2^30"))?));
                 }
                 "softcap" => {
-                    let cap = value.parse::<f32>().ok().filter(|cap| *cap > 0.0 && cap.is_finite());
-                    soft_cap = Some(cap.ok_or_else(|| refused("a number above zero"))?);
+                    let cap = value.parse::<f32>().ok().filter(|cap| Self::SOFT_CAPS.contains(cap));
+                    soft_cap = Some(cap.ok_or_else(|| refused(&Self::soft_caps()))?);
                 }
                 "fixed" => fixed = Worded::read(value).ok_or_else(|| refused("on or off"))?,
                 "aligned" => aligned = Worded::read(value).ok_or_else(|| refused("on or off"))?,

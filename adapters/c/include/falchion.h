@@ -236,7 +236,7 @@ typedef struct {
     /* Keys of a page, 16 to 256, if K and V are in pages of a cache; 0 if they are not. K and V are then (pages, kv_heads, page, d), and
      * sequence[] is the distance of pages. keys are those of the longest sequence. */
     uint32_t page;
-    float softcap;     /* scores are softcap * tanh(score / softcap); 0 if they are not capped */
+    float softcap;     /* scores are softcap * tanh(score / softcap), 1e-6 to 4096; 0 if they are not capped */
     const char *cache; /* "e4m3" if K and V have 8 bits in memory and Q has 16; otherwise NULL */
 } falchion_attention_desc;
 
@@ -293,8 +293,8 @@ typedef struct {
     const float *slopes; /* with FALCHION_ALIBI, as in falchion_attention_args; read if desc.args_size covers it */
 } falchion_attention_backward_args;
 
-/* desc is that of the forward pass, without spec, pages, cache and FALCHION_SINKS; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0 or
- * sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
+/* desc is that of the forward pass, without spec, pages, cache and FALCHION_SINKS; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0, without
+ * FALCHION_ALIBI, or sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
 falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
 falchion_status falchion_attention_backward_tune(const falchion_attention_desc *desc, uint32_t budget, falchion_attention_backward **backward);
 void falchion_attention_backward_destroy(falchion_attention_backward *backward);

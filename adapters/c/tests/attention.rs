@@ -131,7 +131,7 @@ fn scores_are_changed() {
         for (wrong, words) in [
             (
                 AttentionDescription { softcap: -1.0, ..of },
-                "softcap is -1, a finite number above zero was needed",
+                "softcap is -1, a number from 0.000001 to 4096 was needed",
             ),
             (AttentionDescription { cache: c"e5m2".as_ptr(), ..of }, "cache is \"e5m2\", e4m3 was needed"),
         ] {

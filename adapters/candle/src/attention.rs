@@ -32,8 +32,10 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Refuses numbers that require a gradient, and makes the others contiguous.
+    /// Refuses numbers that require a gradient and a cap that none has, and makes the others contiguous.
     fn ready(self) -> Result<Self> {
+        let asked = AttentionRequest::new(AttentionProblem::new(1, 1, [1; 2], 64), 64);
+        AttentionRequest { soft_cap: self.soft_cap, ..asked }.check().map_err(Error::wrap)?;
         let ready = |name: &str, of: Option<Tensor>| match of {
             Some(of) if of.track_op() => bail!("{name} requires a gradient, which it has none here"),
             of => of.map(|of| of.contiguous()).transpose(),
@@ -162,6 +164,7 @@ pub fn attention_with_sums(
     pages: Option<(&Tensor, &Tensor)>,
     what: Attention,
 ) -> Result<(Tensor, Tensor)> {
+    let what = what.ready()?;
     let sequences = match pages {
         None => Sequences::Equal,
         Some((table, lengths)) => Sequences::Paged {

@@ -1,7 +1,9 @@
 //! Attention compared with candle's operations, and a small decoder that gives the same tokens with both.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
-use falchion_candle::{Attention, Lines, attention, attention_paged, attention_varlen};
+use falchion_candle::{
+    Attention, Lines, attention, attention_paged, attention_varlen, attention_with_sums,
+};
 
 #[path = "../examples/support/decoder.rs"]
 mod decoder;
@@ -155,11 +157,24 @@ fn numbers_of_heads_are_checked() -> Result<()> {
         (Attention { sinks: narrow, ..what.clone() }, "sinks has shape [4] of F16, f32 of (4) was needed"),
         (Attention { alibi_slopes: short, ..what.clone() }, "f32 of (4) or (2, 4) was needed"),
         (Attention { sinks: recorded, ..what.clone() }, "sinks requires a gradient, which it has none here"),
-        (Attention { soft_cap: Some(-1.0), ..what.clone() }, "softcap is -1, a finite number above zero"),
+        (Attention { soft_cap: Some(-1.0), ..what.clone() }, "softcap is -1, a number from"),
     ] {
-        let error = attention(&q, &q, &q, wrong).expect_err(words).to_string();
-        assert!(error.contains(words), "{error}");
+        for error in [
+            attention(&q, &q, &q, wrong.clone()).map(|_| ()),
+            attention_with_sums(&q, [&q; 2], None, wrong).map(|_| ()),
+        ] {
+            let error = error.expect_err(words).to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
+    // One number for all heads, and slopes that lie by columns.
+    let shared = Tensor::new(&[1.5f32], &Device::Cpu)?.broadcast_as(4)?;
+    let turned = Tensor::from_vec((0..8).map(|i| i as f32 / 9.0).collect(), (4, 2), &Device::Cpu)?.t()?;
+    let views = Attention { sinks: Some(shared.clone()), alibi_slopes: Some(turned.clone()), ..what.clone() };
+    let packed = Attention { sinks: Some(shared.copy()?), alibi_slopes: Some(turned.contiguous()?), ..what };
+    let [(_, found), (_, wanted)] =
+        [attention_with_sums(&q, [&q; 2], None, views)?, attention_with_sums(&q, [&q; 2], None, packed)?];
+    assert_eq!(apart(&found, &wanted)?, 0.0);
     Ok(())
 }
 

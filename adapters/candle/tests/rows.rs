@@ -34,16 +34,16 @@ fn attention_of_two_parts_is_attention_of_all() -> Result<()> {
                     &q,
                     [&k.narrow(2, begin, count)?, &v.narrow(2, begin, count)?],
                     None,
-                    what,
+                    what.clone(),
                 )
             };
-            let (whole, sums) = attention_with_sums(&q, [&k, &v], None, what)?;
+            let (whole, sums) = attention_with_sums(&q, [&k, &v], None, what.clone())?;
             // Heads that follow the length are merged as they lie.
             let (first, of_first) = part(0, 50)?;
             let first = first.transpose(1, 2)?.contiguous()?.transpose(1, 2)?;
             let (merged, of_both) = merge_attention((first, of_first), part(50, 30)?)?;
             assert_eq!((merged.dims(), merged.dtype()), (q.dims(), dtype));
-            assert!(apart(&whole, &attention(&q, &k, &v, what)?)? == 0.0);
+            assert!(apart(&whole, &attention(&q, &k, &v, what.clone())?)? == 0.0);
             assert!(apart(&merged, &whole)? < bound && apart(&of_both, &sums)? < 1e-3);
         }
     }
@@ -95,7 +95,7 @@ fn a_cache_grows_as_attention_reads_it() -> Result<()> {
             let table = Tensor::new(&[[3u32, 1]], &device)?;
             let lengths = Tensor::new(&[19u32], &device)?;
             let what = Attention::default();
-            let found = attention_paged(&q, [&k_cache, &v_cache.contiguous()?], (&table, &lengths), what)?;
+            let found = attention_paged(&q, [&k_cache, &v_cache.contiguous()?], (&table, &lengths), what.clone())?;
             let [k, v] = [k, v].map(|x| x.narrow(0, 0, 19)?.transpose(0, 1)?.unsqueeze(0));
             assert!(apart(&found, &attention(&q, &k?, &v?, what)?)? < 2e-3);
             assert_eq!(k_cache.get(0)?.to_dtype(DType::F32)?.abs()?.sum_all()?.to_scalar::<f32>()?, 0.0);

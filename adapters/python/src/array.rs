@@ -116,6 +116,15 @@ impl<'py> Array<'py> {
         flat.call_method0("tolist")?.extract().map(Some)
     }
 
+    /// Its numbers as reals, if the host can read them.
+    pub(crate) fn reals(&self) -> PyResult<Option<Vec<f64>>> {
+        if self.place() != Place::Host {
+            return Ok(None);
+        }
+        let flat = self.object.call_method1("reshape", (-1,))?;
+        flat.call_method0("tolist")?.extract().map(Some)
+    }
+
     /// The object as the array is.
     fn viewed(&self) -> PyResult<Bound<'py, PyAny>> {
         let View { rows, turned } = self.view;

@@ -59,12 +59,12 @@ struct Prepared<'py> {
 /// one sequence.
 /// Tables of int64 are converted to int32 in the host's memory, and refused on a card.
 ///
-/// Scores: `softcap` above 0 makes them `softcap * tanh(score / softcap)`; with `alibi_slopes` (H,) or (B, H) they fall with the distance of query
+/// Scores: `softcap` from 1e-6 to 4096 makes them `softcap * tanh(score / softcap)`; with `alibi_slopes` (H,) or (B, H) they fall with the distance of query
 /// and key, by the slope of the head per key; `sinks` (H,) has a score of each head that takes part in the sum of weights and has no value. A cap comes first. All
 /// are float32.
 ///
 /// 8 bits: `k` and `v` may be float8_e4m3fn, or `q`, `k` and `v`, whose result is bfloat16, or what `out` is. `q_descale`, `k_descale` and `v_descale`
-/// are what their elements are multiplied by: float32, of one number, or of one for each head of k (G,).
+/// are what their elements are multiplied by: float32, of one number, or of one for each head of k (G,). Those of q and k are above zero.
 ///
 /// Latent attention (DeepSeek's absorbed form): heads of q and k have 576 elements, and v is None, or the view `k[..., :512]`. k is read once.
 /// Give the model's `scale`.

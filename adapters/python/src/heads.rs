@@ -113,7 +113,7 @@ pub(crate) fn sums<'py>(
     (like, q): (&str, &Array<'py>),
     access: Access,
 ) -> PyResult<Array<'py>> {
-    let rule = Rule::new(Elements::Of(Format::F32), access).at(q.place(), like);
+    let rule = Rule::new(Elements::Of(Format::F32), access).at(q.place(), like).without_gradient(None);
     let sums = Found::of(name, object)?.admit(name, &rule)?;
     if sums.shape() != needed || !sums.is_packed() {
         let strided = if sums.is_packed() { "" } else { " with gaps" };

@@ -47,6 +47,10 @@ pub(crate) fn merge_attention<'py>(
     let formats = [HALVES[0], HALVES[1], Format::F32];
     let (format, elements) = one_of(("o_a", &a), types, (&formats, "float16, bfloat16 or float32"))?;
     needed("o_b", &b, &a.shape())?;
+    if a.last(0)[0] == 0 {
+        let shape = a.shape_words();
+        return invalid(format!("o_a has shape {shape}, heads of at least one element were needed"));
+    }
     let rule = |access| Rule::new(elements, access).at(a.place(), "o_a").without_gradient(RECORDED);
     let [copied, written] = [rule(Access::Copied), rule(Access::Written)];
     let out = named.get("out").map(|out| {

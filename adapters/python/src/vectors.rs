@@ -18,6 +18,7 @@ fn vector<'py>(
     place: Place,
 ) -> PyResult<(Array<'py>, usize)> {
     let rule = Rule::new(Elements::Of(Format::F32), Access::Copied).at(place, "q");
+    let rule = rule.without_gradient(Some("falchion.torch.attention"));
     let array = Found::of(name, object)?.admit(name, &rule)?;
     let Some(which) = shapes.iter().position(|shape| array.shape() == **shape) else {
         let needed = shapes.iter().map(|shape| shape_words(shape)).collect::<Vec<_>>().join(" or ");
@@ -57,6 +58,10 @@ pub(crate) fn say<'py>(named: &Named<'py>, place: Place, heads: &mut Heads) -> P
         }
         let shapes: [&[i64]; 3] = [&[], &[1], &[shared]];
         let (factor, which) = vector((name, given), &shapes, place)?;
+        let wrong = |reals: Vec<f64>| reals.into_iter().find(|&real| !(real > 0.0 && real.is_finite()));
+        if let Some(real) = factor.reals()?.filter(|_| i < 2).and_then(wrong) {
+            return invalid(format!("{name} has {real}, a finite number above zero was needed"));
+        }
         let per_head = which == 2;
         if let Some((other, is)) = before.filter(|(_, is)| *is != per_head) {
             let needed = shape_words(&[if is { shared } else { 1 }]);

@@ -76,6 +76,11 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
     if request.sinks {
         return Err("sinks is a word of the forward pass, whose log-sum-exp has them".to_owned());
     }
+    if format.bits() != 16 {
+        return Err(format!(
+            "format is {format}, bf16 or f16 was needed: tensors in 8 bits have no gradient"
+        ));
+    }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));
     }

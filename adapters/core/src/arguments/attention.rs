@@ -153,7 +153,7 @@ static DESCRIBED: Structure<Heads> = Structure {
             Ok(())
         }),
         Argument::said("softcap", Kind::Single, |of: &mut Heads, value| {
-            of.request.soft_cap = Some(value.real() as f32).filter(|&cap| cap != 0.0);
+            of.request.soft_cap = (value.real() != 0.0).then_some(value.real() as f32);
             Ok(())
         })
         .python(Python::Keyword("softcap")),
@@ -450,6 +450,22 @@ impl Heads {
             return Err(Refusal::Invalid(format!(
                 "v is a tensor of its own, the first {dv} of the {d} elements of each head of k were needed, a view of them or none: the strides of V are {strides:?}, zeros were needed"
             )));
+        }
+        for (on, used, words) in [
+            (
+                self.call.head_numbers.per_sequence,
+                request.alibi,
+                "FALCHION_SLOPES_PER_SEQUENCE and no FALCHION_ALIBI",
+            ),
+            (
+                self.call.factors.per_head,
+                request.cache.is_some() || request.format.bits() == 8,
+                "FALCHION_FACTORS_PER_HEAD, and no tensor has 8 bits",
+            ),
+        ] {
+            if on && !used {
+                return Err(Refusal::Invalid(format!("flags has {words}: it was needed without the former")));
+            }
         }
         let (counts, reals) = (request.counts().to_vec(), request.reals());
         let call = AttentionCall { problem, q, k, v, o, counts, reals, ..self.call.clone() };

@@ -281,11 +281,17 @@ _SINKS = 8 + _NUMBERS.index("sinks")
 def _keep_attention(ctx, inputs, output):
     q, k, v, causal, window, scale, deterministic, softcap, slopes, sinks, *factors, of_q, of_k, longest_q, longest_k, table, lengths = inputs
     ctx.how, ctx.softcap, ctx.longest = (causal, window, scale, deterministic), softcap, (longest_q, longest_k)
-    if table is not None or lengths is not None:
+    # The gradient of sinks needs the results alone.
+    tensors = any(ctx.needs_input_grad[:3])
+    if tensors and (table is not None or lengths is not None):
         raise ValueError("block_table is given and a tensor requires a gradient, which keys in pages do not have")
+    if tensors and k.shape[-1] == 576:
+        raise ValueError("heads have 576 elements and a tensor requires a gradient, which latent attention does not have")
     if slopes is not None and slopes.requires_grad:
         raise ValueError("alibi_slopes requires a gradient, which slopes do not have")
-    if k.dtype.itemsize == 1 or any(factor is not None for factor in factors):
+    if any(factor is not None and factor.requires_grad for factor in factors):
+        raise ValueError("a factor requires a gradient, which factors do not have")
+    if tensors and k.dtype.itemsize == 1:
         raise ValueError(f"k has elements of {k.dtype} and a tensor requires a gradient, which tensors in 8 bits do not have")
     o, sums = output
     ctx.mark_non_differentiable(sums)
@@ -295,7 +301,9 @@ def _keep_attention(ctx, inputs, output):
 def _gradient_of_attention(ctx, d_o, _):
     q, k, v, o, sums, slopes, sinks, of_q, of_k = ctx.saved_tensors
     own = (tensor.detach() for tensor in (q, k, v, o, d_o, sums))
-    gradients = torch.ops.falchion.attention_backward(*own, *ctx.how, ctx.softcap, slopes, of_q, of_k, *ctx.longest)
+    gradients = (None, None, None)
+    if any(ctx.needs_input_grad[:3]):
+        gradients = torch.ops.falchion.attention_backward(*own, *ctx.how, ctx.softcap, slopes, of_q, of_k, *ctx.longest)
     d_sinks = None
     if sinks is not None and ctx.needs_input_grad[_SINKS]:
         # A sink has a weight in each row, and no value: its scores have the gradient -weight * (o . d_o). Rows of no sequence weigh nothing.
@@ -343,7 +351,7 @@ def attention(
         if k.shape[-1] != 576:
             raise ValueError(f"v is None and heads have {k.shape[-1]} elements, a v was needed, or heads of 576 elements")
         v = k[..., :512]
-    inputs = [x for x in (q, k, v, sinks, alibi_slopes) if x is not None]
+    inputs = [x for x in (q, k, v, *(more.get(name) for name in _NUMBERS)) if x is not None]
     admitted = _admitted("attention", *inputs)
     recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     if admitted and not recorded and _plain(*inputs):
