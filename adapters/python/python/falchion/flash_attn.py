@@ -5,7 +5,7 @@
 Tensors are (batch, rows, heads, elements), sequences of different lengths (all rows, heads, elements), and caches in pages (pages, keys of a
 page, heads, elements). All else is `falchion.torch.attention`: elements are float16 or bfloat16, heads have 64, 96, 128, 192 or 256 elements,
 `causal` puts the last query at the last key, and `window_size` (left, right) has -1 for no limit. What falchion does not have is a `ValueError`
-that names the argument. A query that sees no key has zeros, and minus infinity in the log-sum-exp, which is that of the scores with their caps
+that names the argument, or the one of `falchion.attention` that it became, in whose order of dimensions shapes are then. A query that sees no key has zeros, and minus infinity in the log-sum-exp, which is that of the scores with their caps
 and slopes.
 
 `deterministic` is about gradients; results always have the same bits. `return_attn_probs` returns (result, log-sum-exp, probabilities), of
@@ -198,6 +198,8 @@ def flash_attn_with_kvcache(
     those keys first, and are seen. Nothing waits for the device: there, numbers of tensors are not checked, and a new key that the cache
     has no room for fails in torch's indexing.
 
+    Pages, and with `cache_batch_idx` sequences, have a multiple of 16 keys.
+
     How keys are divided is falchion's choice: `num_splits` is 0 or 1. `rotary_interleaved` says nothing without a `rotary_cos`.
     """
     _without("rotary_cos", rotary_cos, ": rotate q and k before the call")
@@ -258,7 +260,7 @@ def _asked(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes)
     """What all functions have, in falchion's words."""
     if dropout_p != 0:
         raise ValueError(f"dropout_p is {dropout_p}, 0 was needed: falchion has no dropout in attention")
-    if len(window_size) != 2:
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
         raise ValueError(f"window_size is {window_size!r}, (left, right) was needed")
     # Numbers below zero are no limit, and no cap.
     window = None if max(window_size) < 0 else tuple(window_size)
