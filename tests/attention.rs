@@ -409,6 +409,8 @@ fn problems() {
         ("1x2x70x71 lengths=packed", "as many keys as queries"),
         ("1x2x70 pack=2", "`pack=2` is no word of a problem of attention: these are format, cache,"),
         ("1x2x70 fixed=yes", "on or off"),
+        ("1x2x70 softcap=on", "`softcap=on`: a number from 0.000001 to 4096 was needed"),
+        ("1x2x70 softcap=5000", "`softcap=5000`: a number from 0.000001 to 4096 was needed"),
     ] {
         let error = Attention::request(text).expect_err(text);
         assert!(error.contains(words), "{text}: {error}");
@@ -417,11 +419,11 @@ fn problems() {
     let fixed = AttentionBackward::request("1x2x70 d=64 fixed=on").expect("a problem");
     let ranked = AttentionBackward::ranked(&fixed, &Machine::h200(), usize::MAX).expect("kernels");
     assert!(ranked.iter().all(|of| of.kernel.plan().spec.deterministic));
-    for text in ["1x2x70 pages=64", "1x2x70 cache=e4m3"] {
+    for text in ["1x2x70 pages=64", "1x2x70 cache=e4m3", "1x2x70 sinks=on"] {
         let request = Attention::request(text).expect("a problem");
         AttentionBackward::ranked(&request, &Machine::h200(), 1).expect_err("no gradient of it");
         let refused = AttentionBackward::request(text).expect_err("no gradient of it");
-        let own = "attention-backward: these are format, d, mask, left, right, chunk, lengths, fixed";
+        let own = "attention-backward: these are format, d, mask, left, right, chunk, softcap, alibi, lengths, fixed";
         assert!(refused.ends_with(own), "{refused}");
     }
 }
