@@ -101,7 +101,7 @@ pub struct HeadTensor<'c> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadUse {
     /// It reads it: an operand of a product, A (0) or B (1).
-    Operand(usize),
+    Multiplied(usize),
     /// It reads it.
     Read,
     /// It writes all of it.
@@ -114,7 +114,7 @@ impl HeadUse {
     /// What is in a tensor of this format, and whether it is written.
     const fn contents(self, format: Format) -> (Contents, bool) {
         match self {
-            Self::Operand(i) => (Contents::Multiplied(i, format), false),
+            Self::Multiplied(i) => (Contents::Multiplied(i, format), false),
             Self::Read => (Contents::Source(format), false),
             Self::Written => (Contents::Output(format), true),
             Self::Updated => (Contents::Source(format), true),
@@ -125,7 +125,7 @@ impl HeadUse {
 /// An operand of a product, or what is written.
 impl From<Option<usize>> for HeadUse {
     fn from(operand: Option<usize>) -> Self {
-        operand.map_or(Self::Written, Self::Operand)
+        operand.map_or(Self::Written, Self::Multiplied)
     }
 }
 

@@ -148,7 +148,7 @@ impl BackwardPlan {
     /// # Errors
     /// The first field of the spec that is not possible.
     pub fn new(spec: BackwardSpec) -> Result<Self, AttentionError> {
-        Self::of(spec, spec.soft_cap || spec.alibi)
+        Self::of(spec, spec.scores().changes())
     }
 
     /// The same with scores that are changed, whatever the spec says.
