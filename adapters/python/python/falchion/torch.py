@@ -141,15 +141,19 @@ def _heads_follow(q: Tensor) -> bool:
     return q.layout is torch.strided and not q.is_nested and q.dim() > 2 and q.stride(-2) > q.stride(-3)
 
 
+def _result_type(q: Tensor) -> torch.dtype:
+    """That of the result: of tensors in 8 bits it is bfloat16."""
+    return q.dtype if q.dtype.itemsize == 2 else torch.bfloat16
+
+
 def _result_like(q: Tensor, v: Tensor, packed: bool) -> Tensor | None:
     """Room for the result where heads follow rows, so that its view (B, L, H, D) is contiguous, too. Elsewhere `None`: heads are in front."""
     if not _heads_follow(q):
         return None
     *lead, heads, rows, _ = q.shape
-    of = q.dtype if q.dtype.itemsize == 2 else torch.bfloat16
     # On a card nobody knows whether each row is of a sequence.
     make = q.new_zeros if packed and q.is_cuda else q.new_empty
-    return make((*lead, rows, heads, v.shape[-1]), dtype=of).transpose(-2, -3)
+    return make((*lead, rows, heads, v.shape[-1]), dtype=_result_type(q)).transpose(-2, -3)
 
 
 def _attend(q, k, v, **asked):
@@ -164,8 +168,7 @@ def _attention(q, k, v, causal, window, scale, deterministic, *more):
 def _attention_fake(q, k, v, causal, window, scale, deterministic, *more):
     out = _result_like(q, v, False)
     if out is None:
-        of = q.dtype if q.dtype.itemsize == 2 else torch.bfloat16
-        out = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=of)
+        out = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=_result_type(q))
     return out, q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
