@@ -67,7 +67,7 @@ const MANY_GROUPS: [&str; 5] = [
 ];
 
 /// Kernels of attention.
-const ATTENTION: [&str; 10] = [
+const ATTENTION: [&str; 12] = [
     "d=64 tile=192x128 mask=causal",
     "tile=128x128 mask=causal lazy=on overlap=on",
     "d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal",
@@ -78,10 +78,12 @@ const ATTENTION: [&str; 10] = [
     "d=576x512 tile=64x64 pack=64 parts=8 pages=64 mask=causal",
     "d=576x512 tile=64x64 pack=16 lengths=packed mask=causal part=1024 order=drawn",
     "d=576x512 tile=64x64 lazy=on softcap=on alibi=on sinks=on store=direct output=f32",
+    "d=64 tile=128x64 score=softcap(x,30)+bias[b,h,q,k]:bf16 sees=q>=k&document[b,q]:s32==document[b,k]:s32",
+    "d=64 tile=64x64 pack=4 sees=q+keys-queries>=k&k<length[b]:s32",
 ];
 
 /// Kernels of attention's backward pass.
-const BACKWARD: [&str; 13] = [
+const BACKWARD: [&str; 14] = [
     "mask=causal",
     "tile=80x128",
     "d=64 tile=128x128",
@@ -95,6 +97,7 @@ const BACKWARD: [&str; 13] = [
     "d=64 tile=64x64 lengths=packed apart=1 whole=3",
     "mask=causal softcap=on alibi=on",
     "d=256 tile=64x64 softcap=on alibi=on",
+    "tile=64x128 score=x-slope[h]*abs(q-k) sees=q>=k",
 ];
 
 fn attention_programs() -> impl Iterator<Item = (String, Program)> {

@@ -6,6 +6,7 @@ use collective::operands::WORKSPACE;
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{Buffer, LaunchError};
 
+use crate::arrays::{self, ArrayRef};
 use crate::emit;
 use crate::factors::Factors;
 use crate::kernel::Attention;
@@ -45,6 +46,8 @@ pub struct AttentionCall {
     pub sinks: u64,
     /// Where the arrays of [`Scores::HEADS`](crate::Scores::HEADS) are.
     pub head_numbers: HeadNumbers,
+    /// Where the arrays of the spec's formulas are: those of its scores in the order in which they stand there, then those of its mask that have other names.
+    pub arrays: Vec<ArrayRef>,
     /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
     pub counts: Vec<i32>,
     /// The values of [`Scores::REALS`](crate::Scores::REALS).
@@ -74,7 +77,7 @@ impl AttentionCall {
             ));
         }
         if given == needed {
-            return Ok(());
+            return arrays::check(&self.arrays, scores, &self.problem);
         }
         let ([counts, reals], [needed_counts, needed_reals]) = (given, needed);
         refused(format!(
@@ -210,6 +213,7 @@ impl Attention {
             visit.address("sinks", name);
         }
         call.head_numbers.visit(&*self.scores, [batch, heads], launches, visit);
+        arrays::visit(&mut call.arrays, &*self.scores, launches, visit);
         if self.plan.spec.is_scaled() {
             call.factors.visit(shared, launches, visit);
         }

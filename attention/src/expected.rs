@@ -8,11 +8,12 @@ use reference::{Format, Wanted};
 
 use crate::call::AttentionCall;
 use crate::factors::Factors;
+use crate::formula::HostArrays;
 
 use crate::kernel::Attention;
 use crate::problem::AttentionProblem;
 use crate::request::AttentionRequest;
-use crate::scores::Scope;
+use crate::scores::{AnyScores, Scope};
 use crate::spec::{AttentionSpec, Lengths, Mask, Parts};
 
 /// The reference's name of a format.
@@ -44,6 +45,10 @@ impl Attention {
         let AttentionSpec { tile: [rows, columns], pack, parts, turns, head: [d, dv], .. } = self.plan().spec;
         let counts: Vec<i64> = Self::call(request).counts.into_iter().map(i64::from).collect();
         let &[queries, keys] = request.lengths().first()?;
+        // What is in arrays is not known here.
+        if request.sees.is_some_and(|sees| sees.arrays().next().is_some()) {
+            return None;
+        }
         let (counts, reals) = (&counts[..], &[][..]);
         let scope = Scope { queries: queries.into(), keys: keys.into(), head: 0, batch: 0, counts, reals };
         let block = [rows / pack, columns];
@@ -53,7 +58,7 @@ impl Attention {
             let one = |at: u32| {
                 let columns = of(at, columns, keys);
                 Needed::of_block([rows.clone(), columns], |row, key| {
-                    self.sees(&scope, row.into(), key.into())
+                    self.sees(&scope, HostArrays::NONE, row.into(), key.into())
                 })
             };
             (0..keys.div_ceil(columns)).map(one).collect()
@@ -109,6 +114,23 @@ impl Attention {
             row("registers, consumer", consumer, "after setmaxnreg"),
         ])
         .collect()
+    }
+}
+
+/// An element of an array of a call.
+pub(crate) fn read(
+    call: &AttentionCall,
+    scores: &dyn AnyScores,
+    inputs: &Inputs<'_>,
+    name: &'static str,
+    numbers: &[i64],
+) -> f64 {
+    let mut all = scores.arrays().into_iter().zip(&call.arrays);
+    let Some((array, of)) = all.find(|(array, _)| array.name == name) else { return 0.0 };
+    let at = of.index(numbers);
+    match array.format {
+        collective::Format::S32 => f64::from(inputs.numbers(array.memory, at, 1)[0].cast_signed()),
+        _ => inputs.elements(array.memory, at, 1)[0],
     }
 }
 
@@ -190,10 +212,13 @@ impl<'a> Reference<'a> {
         if sinks {
             row.sink(inputs.elements("the sinks", h, 1)[0]);
         }
-        for key in (0..keys).filter(|&key| kernel.sees(&of, r as i64, key)) {
+        let of_arrays =
+            |name: &'static str, numbers: &[i64]| read(call, &*kernel.scores, inputs, name, numbers);
+        let arrays = HostArrays(&of_arrays);
+        for key in (0..keys).filter(|&key| kernel.sees(&of, arrays, r as i64, key)) {
             let at = self.key([b, head, key as usize]);
             let own = score(&query, &inputs.elements("K", at * d, d), call.problem.scale).times([of_q, of_k]);
-            let changed = kernel.score(&of, [r as i64, key], Bounded::new(own.value, own.error));
+            let changed = kernel.score(&of, arrays, [r as i64, key], Bounded::new(own.value, own.error));
             row.key(Score { value: changed.value, error: changed.error });
             seen.push(at);
         }

@@ -6,6 +6,7 @@ use kernel::{
     Blocks, Card, Expected, Family, Inputs, Machine, Predicted, ShippedOf, cheapest, measured_first,
 };
 
+use crate::arrays;
 use crate::call::AttentionCall;
 use crate::factors::Factors;
 use crate::kernel::Attention;
@@ -61,6 +62,7 @@ impl Family for Attention {
         (call.counts, call.reals) = (request.counts().to_vec(), request.reals());
         call.sinks = u64::from(request.sinks) << 8;
         call.head_numbers = HeadNumbers::new(vec![1 << 8; usize::from(request.alibi)]);
+        call.arrays = arrays::of_problem(&*of_spec(&request.spec()), &problem);
         if request.lengths == Lengths::Packed {
             call.packed = Packed { begins: [1 << 8; 2], rows: [of_queries, of_keys] };
         }

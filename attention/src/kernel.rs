@@ -6,6 +6,7 @@ use collective::{Bounded, QueuePlan};
 
 use crate::call::AttentionCall;
 use crate::error::AttentionError;
+use crate::formula::HostArrays;
 use crate::masks::of_spec;
 use crate::plan::AttentionPlan;
 use crate::scores::{AnyScores, Scope, Scores, any};
@@ -87,15 +88,15 @@ impl Attention {
         )
     }
 
-    /// Whether query `row` sees key `key`, on the host.
-    pub fn sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool {
-        self.scores.host_sees(of, row, key)
+    /// Whether query `row` sees key `key`, on the host, where `arrays` has the elements of a formula's arrays.
+    pub fn sees(&self, of: &Scope<'_, i64>, arrays: HostArrays<'_>, row: i64, key: i64) -> bool {
+        self.scores.host_sees(of, arrays, row, key)
     }
 
     /// The score of a query and a key, on the host. `x` is their product times the scale; its error, and the
     /// result's, bound those of the device.
-    pub fn score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded {
-        self.scores.host_score(of, place, x)
+    pub fn score(&self, of: &Scope<'_, i64>, arrays: HostArrays<'_>, place: [i64; 2], x: Bounded) -> Bounded {
+        self.scores.host_score(of, arrays, place, x)
     }
 
     /// Bytes of workspace that a call needs; 0 if keys are not divided and tiles are not drawn.

@@ -27,6 +27,7 @@
 //! in the reverse order.
 #![forbid(unsafe_code)]
 
+mod arrays;
 pub mod backward;
 mod call;
 mod count;
@@ -37,6 +38,7 @@ mod expected;
 mod factors;
 #[cfg(feature = "records")]
 mod family;
+pub mod formula;
 mod kernel;
 mod launch;
 mod masks;
@@ -58,11 +60,13 @@ mod spec;
 mod tiles;
 
 pub use crate::kernel::Attention;
+pub use arrays::ArrayRef;
 pub use call::AttentionCall;
 pub use collective::heads::{HeadsRef, Packed, Pages};
 pub use count::Count;
 pub use error::AttentionError;
 pub use factors::Factors;
+pub use formula::{HostArrays, MaskFormula, ScoreFormula};
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use numbers::HeadNumbers;
 pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};

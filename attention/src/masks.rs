@@ -5,6 +5,7 @@ use std::sync::Arc;
 use collective::{Accuracy, Fast, Real};
 
 use crate::count::Count;
+use crate::formula::FormulaScores;
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Mask};
 
@@ -229,7 +230,7 @@ fn both<N: Count>([begin, end]: [N; 2], [second, second_end]: [N; 2]) -> [N; 2] 
     [begin.max(second), end.min(second_end)]
 }
 
-/// The scores of a spec: those of its mask, then its cap, then its bias.
+/// The scores of a spec: its formulas; or those of its mask, then its cap, then its bias.
 pub(crate) fn of_spec(spec: &AttentionSpec) -> Arc<dyn AnyScores> {
     fn with<M: Scores>(spec: &AttentionSpec) -> Arc<dyn AnyScores> {
         match (spec.soft_cap, spec.alibi) {
@@ -238,6 +239,9 @@ pub(crate) fn of_spec(spec: &AttentionSpec) -> Arc<dyn AnyScores> {
             (false, true) => any::<(M, Alibi)>(),
             (true, true) => any::<((M, SoftCap), Alibi)>(),
         }
+    }
+    if spec.score.is_some() || spec.sees.is_some() {
+        return Arc::new(FormulaScores::new(spec.score, spec.sees));
     }
     match spec.mask {
         Mask::Full => with::<Full>(spec),

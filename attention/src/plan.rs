@@ -12,8 +12,8 @@ use cute_rs::atom::Major;
 use ptx::Target;
 use ptx::abi::Promotion;
 
-pub(crate) use self::legal::head_of_values;
 use self::legal::{checked, registers};
+pub(crate) use self::legal::{formulas, head_of_values};
 pub(crate) use self::rings::CONVERTERS;
 #[cfg(feature = "records")]
 pub(crate) use self::rings::SMALL;

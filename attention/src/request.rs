@@ -3,13 +3,15 @@
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 
-use collective::Format;
+use collective::{Format, FormulaError};
 use kernel::words::Worded;
 use kernel::{Family, LaunchError, Machine, Predicted, ShippedOf};
 
 use crate::error::AttentionError;
+use crate::formula::{MaskFormula, ScoreFormula};
 use crate::kernel::Attention;
-use crate::masks::{Chunked, Window};
+use crate::masks::{Chunked, Window, of_spec};
+use crate::plan::formulas;
 use crate::problem::{AttentionProblem, refused};
 use crate::scores::Scores;
 use crate::spec::{AttentionSpec, Lengths, Mask, OutputStore, words_of};
@@ -49,6 +51,10 @@ pub struct AttentionRequest {
     pub soft_cap: Option<f32>,
     /// Whether scores fall with the distance: [`Alibi`](crate::Alibi).
     pub alibi: bool,
+    /// Scores as text, in place of a cap and of slopes: [`formula`](crate::formula).
+    pub score: Option<ScoreFormula>,
+    /// Which keys a query sees as text, in place of a mask.
+    pub sees: Option<MaskFormula>,
     /// Whether each head has a sink.
     pub sinks: bool,
     /// Whether a sequence must have the same bits in every batch and with every cache; of gradients, the same bits in every run.
@@ -126,9 +132,12 @@ impl AttentionRequest {
     /// What a spec says of it.
     const fn of(spec: &AttentionSpec, problem: AttentionProblem) -> Self {
         let AttentionSpec { format, cache, output, head, mask, lengths, pages, alibi, sinks, .. } = *spec;
+        let AttentionSpec { score, sees, .. } = *spec;
         Self {
             soft_cap: None,
             alibi,
+            score,
+            sees,
             sinks,
             format,
             cache,
@@ -154,10 +163,11 @@ impl AttentionRequest {
 
     /// The request's words of a spec.
     pub(crate) fn spec(&self) -> AttentionSpec {
-        let Self { format, cache, output, head, lengths, pages, alibi, sinks, aligned, .. } = *self;
+        let Self { format, cache, output, head, lengths, pages, alibi, score, sees, sinks, aligned, .. } =
+            *self;
         let (mask, soft_cap) = (self.mask_of_kernel(), self.soft_cap.is_some());
         let store = if output == format && aligned { OutputStore::Tma } else { OutputStore::Direct };
-        let scores = AttentionSpec { mask, soft_cap, alibi, sinks, ..AttentionSpec::DEFAULT };
+        let scores = AttentionSpec { mask, soft_cap, alibi, score, sees, sinks, ..AttentionSpec::DEFAULT };
         AttentionSpec { format, cache, output, head, lengths, pages, store, ..scores }
     }
 
@@ -180,8 +190,9 @@ impl AttentionRequest {
             Some(cap) if !Self::SOFT_CAPS.contains(&cap) => {
                 refused(format!("softcap is {cap}, {} was needed", Self::soft_caps()))
             }
-            _ => self.problem.check(),
-        }
+            _ => formulas(&self.spec()).or_else(|error| refused(error.to_string())),
+        }?;
+        self.problem.check()
     }
 
     /// Queries and keys of each sequence: 8 bytes for each, so a request must be [checked](Self::check) before.
@@ -215,6 +226,12 @@ impl AttentionRequest {
             };
             (lengths, count)
         })
+    }
+
+    /// The names of the arrays of its formulas, with their formats and dimensions, in the order of a call.
+    pub fn arrays(&self) -> Vec<(&'static str, Format, usize)> {
+        let arrays = of_spec(&self.spec()).arrays().into_iter();
+        arrays.map(|array| (array.name, array.format, array.sizes.len())).collect()
     }
 
     /// The whole-number arguments of the mask.
@@ -257,9 +274,9 @@ impl FromStr for AttentionRequest {
 
 impl AttentionRequest {
     /// The words of a problem.
-    const WORDS: [&str; 15] = [
-        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "sinks",
-        "lengths", "pages", "fixed", "aligned",
+    const WORDS: [&str; 17] = [
+        "format", "cache", "output", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "score",
+        "sees", "sinks", "lengths", "pages", "fixed", "aligned",
     ];
 
     /// Reads a problem of a family whose problems have these words.
@@ -271,7 +288,7 @@ impl AttentionRequest {
             )
         })?;
         let (mut own, mut others, mut fixed, mut aligned) = (Vec::new(), String::new(), false, true);
-        let mut soft_cap = None;
+        let (mut soft_cap, mut score, mut sees) = (None, None, None);
         for (name, value) in words_of(words).map_err(|error| error.to_string())? {
             let word = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
             if !known.contains(&name) {
@@ -288,6 +305,8 @@ impl AttentionRequest {
                     let cap = value.parse::<f32>().ok().filter(|cap| Self::SOFT_CAPS.contains(cap));
                     soft_cap = Some(cap.ok_or_else(|| refused(&Self::soft_caps()))?);
                 }
+                "score" => score = Some(value.parse().map_err(|error: FormulaError| error.to_string())?),
+                "sees" => sees = Some(value.parse().map_err(|error: FormulaError| error.to_string())?),
                 "fixed" => fixed = Worded::read(value).ok_or_else(|| refused("on or off"))?,
                 "aligned" => aligned = Worded::read(value).ok_or_else(|| refused("on or off"))?,
                 _ => others += &format!("{word} "),
@@ -328,7 +347,8 @@ impl AttentionRequest {
                 "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"
             ));
         }
-        Ok(Self { numbers, soft_cap, fixed, aligned, workspace: true, ..Self::of(&spec, problem) })
+        let given = Self { numbers, soft_cap, score, sees, fixed, aligned, ..Self::of(&spec, problem) };
+        Ok(Self { workspace: true, ..given })
     }
 
     /// Sequences, heads of Q and of K, queries and keys: those of K are those of Q, if they are not said.

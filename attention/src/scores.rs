@@ -9,6 +9,7 @@ use collective::{Bounded, Dual};
 use ptx::Value;
 
 use crate::count::{Count, Differentiated};
+use crate::formula::{Array, HostArrays};
 
 /// What a mask or a score function may depend on, apart from the query and the key.
 #[derive(Clone, Copy, Debug)]
@@ -201,10 +202,21 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
     fn counts(&self) -> Vec<&'static str>;
     fn reals(&self) -> Vec<&'static str>;
     fn heads(&self) -> Vec<&'static str>;
-    fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool;
-    fn host_score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded;
+    /// Arrays of any number of dimensions.
+    fn arrays(&self) -> Vec<&'static Array>;
+    /// Whether the heads of a sequence see different keys.
+    fn masks_by_head(&self) -> bool;
+    fn host_sees(&self, of: &Scope<'_, i64>, arrays: HostArrays<'_>, row: i64, key: i64) -> bool;
+    fn host_score(&self, of: &Scope<'_, i64>, arrays: HostArrays<'_>, place: [i64; 2], x: Bounded)
+    -> Bounded;
     /// The score, and its derivative by `x`.
-    fn host_slope(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> [Bounded; 2];
+    fn host_slope(
+        &self,
+        of: &Scope<'_, i64>,
+        arrays: HostArrays<'_>,
+        place: [i64; 2],
+        x: Bounded,
+    ) -> [Bounded; 2];
     fn range<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>) -> Option<[Value<'f, i32>; 2]>;
     fn seen<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
     fn seen_by_all<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
@@ -281,11 +293,26 @@ impl<S: Scores> AnyScores for Typed<S> {
         S::heads()
     }
 
-    fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool {
+    fn arrays(&self) -> Vec<&'static Array> {
+        Vec::new()
+    }
+
+    // Tiles ask for one head of those that are packed.
+    fn masks_by_head(&self) -> bool {
+        false
+    }
+
+    fn host_sees(&self, of: &Scope<'_, i64>, _: HostArrays<'_>, row: i64, key: i64) -> bool {
         !S::MASKS || S::sees(of, row, key)
     }
 
-    fn host_score(&self, of: &Scope<'_, i64>, [row, key]: [i64; 2], x: Bounded) -> Bounded {
+    fn host_score(
+        &self,
+        of: &Scope<'_, i64>,
+        _: HostArrays<'_>,
+        [row, key]: [i64; 2],
+        x: Bounded,
+    ) -> Bounded {
         if !S::CHANGES {
             return x;
         }
@@ -293,7 +320,13 @@ impl<S: Scores> AnyScores for Typed<S> {
         S::score(&Scope { reals: &reals, ..*of }, row, key, x)
     }
 
-    fn host_slope(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> [Bounded; 2] {
+    fn host_slope(
+        &self,
+        of: &Scope<'_, i64>,
+        _: HostArrays<'_>,
+        place: [i64; 2],
+        x: Bounded,
+    ) -> [Bounded; 2] {
         if !S::CHANGES {
             return [x, Bounded::exact(1.0)];
         }

@@ -2,6 +2,7 @@
 
 use kernel::{Machine, alike};
 
+use crate::formula::{MaskFormula, ScoreFormula};
 use crate::request::AttentionRequest;
 use crate::spec::{AttentionSpec, Lengths, Mask, Order, Parts};
 
@@ -109,9 +110,21 @@ impl AttentionRequest {
 /// The words of a spec that decide what a call's memory and numbers are, with their values; and whether the text of a spec says them.
 pub(crate) fn memory(spec: &AttentionSpec) -> Vec<(&'static str, String, bool)> {
     let AttentionSpec {
-        format, cache, output, head: [d, dv], lengths, pages, soft_cap, alibi, sinks, ..
+        format,
+        cache,
+        output,
+        head: [d, dv],
+        lengths,
+        pages,
+        soft_cap,
+        alibi,
+        score,
+        sees,
+        sinks,
+        ..
     } = *spec;
     let switch = |name, on| (name, if on { "on" } else { "off" }.to_owned(), on);
+    let text = |name, text: Option<&str>| (name, text.unwrap_or("none").to_owned(), text.is_some());
     let packed = lengths == Lengths::Packed;
     let of_pages = pages.map_or_else(|| "none".to_owned(), |page| page.to_string());
     vec![
@@ -123,6 +136,8 @@ pub(crate) fn memory(spec: &AttentionSpec) -> Vec<(&'static str, String, bool)> 
         ("pages", of_pages, pages.is_some()),
         switch("softcap", soft_cap),
         switch("alibi", alibi),
+        text("score", score.map(ScoreFormula::text)),
+        text("sees", sees.map(MaskFormula::text)),
         switch("sinks", sinks),
     ]
 }

@@ -6,6 +6,7 @@ use core::str::FromStr;
 use collective::Format;
 
 use crate::error::AttentionError;
+use crate::formula::{MaskFormula, ScoreFormula};
 use crate::problem::AttentionProblem;
 use kernel::words::{self, As, At, Auto, Both, OneOf, SpecKey, WordError};
 
@@ -118,6 +119,10 @@ pub struct AttentionSpec {
     pub soft_cap: bool,
     /// Whether scores fall with the distance: [`Alibi`](crate::Alibi). A cap comes first.
     pub alibi: bool,
+    /// Scores as text, in place of a cap and of slopes.
+    pub score: Option<ScoreFormula>,
+    /// Which keys a query sees as text, in place of a mask.
+    pub sees: Option<MaskFormula>,
     /// Whether each head has a sink: a score without a value, which takes part in the sum of weights.
     pub sinks: bool,
     /// How long sequences are.
@@ -159,6 +164,8 @@ impl AttentionSpec {
         mask: Mask::Full,
         soft_cap: false,
         alibi: false,
+        score: None,
+        sees: None,
         sinks: false,
         lengths: Lengths::Equal,
         pages: None,
@@ -244,8 +251,12 @@ const fn output_of(format: Format) -> Format {
 /// What a format must be.
 const FORMAT: &str = "a format, as bf16, f16 or e4m3 (fp8 is e4m3 or e5m2)";
 
+/// What scores and masks as text must be.
+pub(crate) const SCORE: &str = "a formula of x, q, k, h and b, as x-slope[h]*abs(q-k),";
+pub(crate) const SEES: &str = "a condition of q, k, h and b, as q>=k&q-k<128,";
+
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<AttentionSpec>; 22] = [
+static KEYS: [SpecKey<AttentionSpec>; 24] = [
     SpecKey::by(
         "format",
         FORMAT,
@@ -263,6 +274,8 @@ static KEYS: [SpecKey<AttentionSpec>; 22] = [
     SpecKey::at("mask", "full, causal, window or chunked", &At(|of| &mut of.mask)),
     SpecKey::at("softcap", "on or off", &At(|of| &mut of.soft_cap)),
     SpecKey::at("alibi", "on or off", &At(|of| &mut of.alibi)),
+    SpecKey::at("score", SCORE, &At(|of| &mut of.score)),
+    SpecKey::at("sees", SEES, &At(|of| &mut of.sees)),
     SpecKey::at("sinks", "on or off", &At(|of| &mut of.sinks)),
     SpecKey::at("lengths", "equal or packed", &At(|of| &mut of.lengths)),
     SpecKey::at("pages", "a number of keys", &At(|of| &mut of.pages)),

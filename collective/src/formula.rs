@@ -39,12 +39,12 @@
 //! # Ok::<(), collective::FormulaError>(())
 //! ```
 
+mod dialect;
 mod inputs;
 mod kinds;
 mod lower;
 mod own;
 mod spelled;
-mod syntax;
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -53,9 +53,9 @@ use std::collections::BTreeMap;
 
 pub use inputs::{FormulaArguments, Input};
 pub use own::FormulaFunction;
-pub use syntax::FormulaError;
 
 use crate::element::Format;
+use crate::expression::FormulaError;
 use crate::process::{Locked, Once};
 use crate::tree::{Arithmetic, Item, NodeTraits};
 
@@ -238,7 +238,7 @@ impl Formula {
         if let Some(formula) = KNOWN.lock().get(text) {
             return Ok(*formula);
         }
-        let parsed = syntax::parse(text)?;
+        let parsed = dialect::parse(text)?;
         let canonical = parsed.to_string();
         let mut known = KNOWN.lock();
         if let Some(formula) = known.get(canonical.as_str()) {

@@ -50,6 +50,7 @@
 
 mod element;
 mod epilogue;
+pub mod expression;
 mod extent;
 mod fixup;
 mod form;
@@ -82,6 +83,7 @@ pub use epilogue::{
     LinearCombination, Output, SourcedCombination, StagedRows, Store, StorePath, StoreSpec, TmaStore,
     Transposed, TreeEpilogue, Treed,
 };
+pub use expression::FormulaError;
 pub use extent::Extent;
 pub use fixup::{
     ClusterFours, FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, load_fours, store_fours,
@@ -89,7 +91,7 @@ pub use fixup::{
 };
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
-pub use formula::{Formula, FormulaArguments, FormulaError, FormulaFunction, Input};
+pub use formula::{Formula, FormulaArguments, FormulaFunction, Input};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{
     AccumulatorElement, Accumulators, AnyMainloop, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop,

@@ -96,11 +96,11 @@ fn lengths_that_differ() {
     .enumerate()
     {
         let kernel = kernel(spec);
-        // Ten, so that in steps of four the rows have both layouts in turns.
+        // Ten, so that in steps of seven the rows have both layouts in turns.
         let cases = all
             .iter()
             .flat_map(|lengths| [Layout::LengthFirst, Layout::Gaps].map(|layout| (lengths, layout)));
-        for (lengths, layout) in some(cases, row, 4) {
+        for (lengths, layout) in some(cases, row, 7) {
             let case = of_heads(case(0, 0, kernel.plan().spec.head[0]), 0, [4, 2]);
             run(spec, &kernel, &Case { layout, lengths: Some(lengths.clone()), ..case }, DEFAULT);
         }
@@ -137,14 +137,12 @@ fn windows_and_chunks() {
 
 #[test]
 fn heads_and_layouts() {
-    for layout in [Layout::HeadsFirst, Layout::LengthFirst, Layout::Gaps] {
+    for (row, layout) in [Layout::HeadsFirst, Layout::LengthFirst, Layout::Gaps].into_iter().enumerate() {
         // With mixed=0 blocks of keys are mixed with those of no other head.
         let split =
             ["d=64 tile=64x64 mask=causal split=4", "d=64 tile=64x64 split=8 mixed=4 deterministic=on"];
-        for spec in ["d=64 tile=64x64 mask=causal", "d=64 tile=64x64 mixed=0 deterministic=on"]
-            .into_iter()
-            .chain(split)
-        {
+        let whole = ["d=64 tile=64x64 mask=causal", "d=64 tile=64x64 mixed=0 deterministic=on"];
+        for spec in some(whole.into_iter().chain(split), row, 2) {
             run(spec, &kernel(spec), &Case { layout, ..of_heads(case(70, 100, 64), 2, [6, 2]) }, DEFAULT);
         }
     }
@@ -165,11 +163,11 @@ fn zeros_of_later_heads() {
     {
         let kernel = kernel(spec);
         let all = [(150, 210), (70, 400), (400, 70)].into_iter().zip([[6, 2], [4, 4], [5, 1]]);
-        for ((queries, keys), heads) in some(all, row, 2) {
+        for ((queries, keys), heads) in some(all, row, 3) {
             let case = of_heads(case(queries, keys, kernel.plan().spec.head[0]), 0, heads);
             let lengths = kernel.plan().spec.lengths == Lengths::Packed;
             let lengths = lengths.then(|| vec![[queries, keys], [0, 3], [keys, queries]]);
-            for schedule in some(Schedule::sweep(4), row, 3) {
+            for schedule in some(Schedule::sweep(4), row, 7) {
                 run(spec, &kernel, &Case { lengths: lengths.clone(), ..case.clone() }, schedule);
             }
         }
@@ -196,12 +194,12 @@ fn ctas_walk_over_blocks() {
         assert!(kernel.plan().rings.blocks.is_some(), "{spec}: it walks");
         let all =
             [(150, 410), (0, 300), (300, 70), (1, 200)].into_iter().zip([[2, 1], [2, 2], [4, 2], [3, 1]]);
-        for ((queries, keys), heads) in some(all, row, 2) {
+        for ((queries, keys), heads) in some(all, row, 4) {
             let case = of_heads(case(queries, keys, kernel.plan().spec.head[0]), 1, heads);
             let packed = kernel.plan().spec.lengths == Lengths::Packed;
             let lengths = packed.then(|| vec![[queries, keys], [0, 3], [40, 0], [keys, queries]]);
             for (schedule, multiprocessors) in
-                some(Schedule::sweep(4).zip([1, 2, 3].into_iter().cycle()), row, 5)
+                some(Schedule::sweep(4).zip([1, 2, 3].into_iter().cycle()), row, 7)
             {
                 run_on(
                     multiprocessors,
@@ -285,7 +283,7 @@ fn schedules() {
     .enumerate()
     {
         let kernel = kernel(spec);
-        for schedule in some(Schedule::sweep(4), row, 4) {
+        for schedule in some(Schedule::sweep(4), row, 7) {
             let case = of_heads(case(200, 150, kernel.plan().spec.head[0]), 1, [4, 2]);
             run(spec, &kernel, &case, schedule);
         }

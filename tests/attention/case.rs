@@ -2,8 +2,8 @@
 
 use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
 use falchion::attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionRequest, Factors, HeadsRef, Lengths, Mask, Packed,
-    Pages, Scope,
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, Factors, HeadsRef, HostArrays, Lengths,
+    Mask, MaskFormula, Packed, Pages, Scope, ScoreFormula,
 };
 use falchion::collective::Bounded;
 use falchion::kernel::{Engine, Family, Filled, Kernel};
@@ -145,9 +145,9 @@ impl Case {
         kernel: &AttentionBackward,
     ) -> Result<Given<BackwardCall>, FamilyError> {
         let spec = kernel.plan().spec;
-        let BackwardSpec { format, head, mask, lengths, soft_cap, alibi, .. } = spec;
+        let BackwardSpec { format, head, mask, lengths, soft_cap, alibi, score, sees, .. } = spec;
         let scores = (soft_cap, alibi, false);
-        let words = Words { formats: [format; 3], head, mask, lengths, scores };
+        let words = Words { formats: [format; 3], head, mask, lengths, scores, texts: (score, sees) };
         let asked = self.asked(false, &words, None);
         let AttentionCall { q, k, v, o, .. } = asked.call;
         let mut forward = AttentionCall { log_sum_exp: 1 << 8, ..asked.call.clone() };
@@ -155,7 +155,7 @@ impl Case {
         let call = BackwardCall::of(forward, o, [q, k, v]);
         let fill = |_: &mut BackwardCall, all: &mut [Filled]| {
             self.fill(&asked, all);
-            self.forward(kernel, &asked.places, all);
+            self.forward(kernel, &asked, all);
         };
         let sample = (self.seed, usize::MAX);
         let checks = Checks::given(engine, kernel, &asked.request, (call, &fill), sample)?;
@@ -164,8 +164,8 @@ impl Case {
 
     /// What is asked of a kernel with these words in its spec, with pages of so many keys.
     fn asked(&self, forward: bool, words: &Words, page: Option<u32>) -> Asked {
-        let Words { formats: [format, cache, output], head: [d, dv], mask, lengths, scores } = *words;
-        let (capped, alibi, sinks) = scores;
+        let Words { formats: [format, cache, output], head: [d, dv], mask, lengths, scores, texts } = *words;
+        let ((capped, alibi, sinks), (score, sees)) = (scores, texts);
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = self.problem;
         let packed = lengths == Lengths::Packed;
         let mut all = vec![[queries, keys]; batch as usize];
@@ -193,6 +193,8 @@ impl Case {
             pages: page,
             soft_cap: self.reals.first().copied().filter(|_| capped),
             alibi,
+            score,
+            sees,
             sinks,
             log_sum_exp: true,
             ..AttentionRequest::new(problem, d)
@@ -326,8 +328,8 @@ impl Case {
     }
 
     /// O and the log-sum-exp of the reference, for the backward pass.
-    fn forward(&self, kernel: &AttentionBackward, places: &SequenceRows, all: &mut [Filled]) {
-        let spec = kernel.plan().spec;
+    fn forward(&self, kernel: &AttentionBackward, asked: &Asked, all: &mut [Filled]) {
+        let (spec, places) = (kernel.plan().spec, &asked.places);
         let [d, dv] = spec.head.map(|d| d as usize);
         let format = Format::named(spec.format.name()).expect("the reference has every format");
         let counts: Vec<i64> = self.counts.iter().map(|&count| count.into()).collect();
@@ -337,6 +339,17 @@ impl Case {
             found.map_or_else(Vec::new, |of| of.values(&of.bytes, row * width, width))
         };
         let count = places.extents(0).into_iter().map(|extent| extent as usize).product::<usize>();
+        let names = of_arrays(spec.score, spec.sees);
+        let element = |name: &'static str, numbers: &[i64]| {
+            let at = names.iter().position(|of| *of == name).expect("an array");
+            let found = all.iter().find(|of| of.piece.name == format!("the array {name}")).expect("memory");
+            let at = asked.call.arrays[at].index(numbers);
+            match found.piece.format() {
+                Some(_) => found.values(&found.bytes, at, 1)[0],
+                None => i32::from_le_bytes(found.bytes[4 * at..][..4].try_into().expect("bytes")).into(),
+            }
+        };
+        let arrays = HostArrays(&element);
         let row = |index: usize| {
             let [b, h, r] = places.place(0, index);
             let [queries, keys] = places.sequences[b].rows.map(i64::from);
@@ -345,10 +358,10 @@ impl Case {
             let reals: Vec<_> = reals.iter().copied().chain(slope.into_iter().map(Bounded::exact)).collect();
             let of = Scope { queries, keys, head: h as i64, batch: b as i64, counts: &counts, reals: &reals };
             let (query, mut row, mut seen) = (values("Q", index, d), Row::new(format, 64), Vec::new());
-            for key in (0..keys).filter(|&key| kernel.sees(&of, r as i64, key)) {
+            for key in (0..keys).filter(|&key| kernel.sees(&of, arrays, r as i64, key)) {
                 let at = places.index(1, [b, h / (places.heads[0] / places.heads[1]), key as usize]);
                 let Score { value, error } = Score::of(&query, &values("K", at, d), self.problem.scale);
-                let changed = kernel.score(&of, [r as i64, key], Bounded::new(value, error));
+                let changed = kernel.score(&of, arrays, [r as i64, key], Bounded::new(value, error));
                 row.key(Score { value: changed.value, error: changed.error });
                 seen.push(at);
             }
@@ -377,6 +390,8 @@ struct Words {
     lengths: Lengths,
     /// Whether scores are capped, fall with the distance, and have sinks.
     scores: (bool, bool, bool),
+    /// Scores and mask as text.
+    texts: (Option<ScoreFormula>, Option<MaskFormula>),
 }
 
 impl From<falchion::attention::AttentionSpec> for Words {
@@ -387,8 +402,21 @@ impl From<falchion::attention::AttentionSpec> for Words {
             mask: spec.mask,
             lengths: spec.lengths,
             scores: (spec.soft_cap, spec.alibi, spec.sinks),
+            texts: (spec.score, spec.sees),
         }
     }
+}
+
+/// The names of the arrays of formulas, in the order of a call.
+fn of_arrays(score: Option<ScoreFormula>, sees: Option<MaskFormula>) -> Vec<&'static str> {
+    let mut all: Vec<_> = score.into_iter().flat_map(|of| of.arrays().map(|(name, ..)| name)).collect();
+    let of_mask = sees.into_iter().flat_map(|of| of.arrays().map(|(name, ..)| name));
+    of_mask.for_each(|name| {
+        if !all.contains(&name) {
+            all.push(name)
+        }
+    });
+    all
 }
 
 /// Uniform numbers around zero, in a range of this width.

@@ -238,7 +238,20 @@ typedef struct {
     uint32_t page;
     float softcap;     /* scores are softcap * tanh(score / softcap), 1e-6 to 4096; 0 if they are not capped */
     const char *cache; /* "e4m3" if K and V have 8 bits in memory and Q has 16; otherwise NULL */
+    /* Scores and a mask as text, in place of softcap, FALCHION_ALIBI, FALCHION_CAUSAL and FALCHION_WINDOW: "x+bias[h,q,k]:bf16", "q>=k&q-k<128"; or NULL.
+     * x is the score, q and k are the numbers of query and key, h and b those of the head of queries and of the sequence. The manual's attention::formula
+     * has the language. */
+    const char *score, *sees;
 } falchion_attention_desc;
+
+/* An array that a formula reads, by its name there: at most 4 dimensions, and elements from one to the next along each; 0 if all are the same one. What follows the
+ * last dimension is 0. */
+typedef struct {
+    const char *name;
+    const void *address;
+    uint32_t shape[4];
+    uint64_t strides[4];
+} falchion_array;
 
 /* Device addresses for falchion_attention_launch, host pointers for falchion_attention_emulate. */
 typedef struct {
@@ -264,6 +277,9 @@ typedef struct {
     /* What elements of Q, K and V are multiplied by, if they have 8 bits: of one number each, or with FALCHION_FACTORS_PER_HEAD of one for each
      * head of K; NULL is 1. Those of Q and K are above 0. */
     const float *factors[3];
+    /* The arrays of desc's score and sees, and sizeof(falchion_array), or 0, which means that of this header. */
+    const falchion_array *arrays;
+    size_t array_count, array_size;
 } falchion_attention_args;
 
 /* As the functions of falchion_gemm of the same names. */
@@ -290,7 +306,10 @@ typedef struct {
     uint64_t workspace_bytes;
     const void *begins[2]; /* with FALCHION_PACKED, as in falchion_attention_args */
     uint32_t all[2];
-    const float *slopes; /* with FALCHION_ALIBI, as in falchion_attention_args; read if desc.args_size covers it */
+    /* As in falchion_attention_args; read if desc.args_size covers them. */
+    const float *slopes;
+    const falchion_array *arrays;
+    size_t array_count, array_size;
 } falchion_attention_backward_args;
 
 /* desc is that of the forward pass, without spec, pages, cache and FALCHION_SINKS; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0, without

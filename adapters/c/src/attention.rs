@@ -6,7 +6,7 @@ use std::ffi::CString;
 use falchion::attention::{Attention, AttentionCall};
 use falchion::kernel::operands::Memory;
 use falchion::kernel::{Buffer, Kernel};
-use falchion_core::{ATTENTION, Heads, Picked, aligned, bind};
+use falchion_core::{ARRAY, ATTENTION, Heads, NamedArray, Picked, aligned, bind};
 
 use crate::fields::Values;
 use crate::object::{Choice, Object, emulate, failed, launch, load};
@@ -78,9 +78,34 @@ impl Object for AttentionKernel {
         let mut heads = self.heads.clone();
         let memory = ATTENTION.given.say(&mut heads, &values.all, &[])?;
         bind(self.attend.kernel(), &mut heads.call, &memory)?;
+        // SAFETY: the caller guarantees it.
+        unsafe { arrays(&values, &mut heads) }?;
         heads.call.workspace = values.workspace()?;
         Ok(heads.call)
     }
+}
+
+/// The arrays of formulas, which are given by their names.
+///
+/// # Safety
+/// As [`Object::call`].
+pub(crate) unsafe fn arrays(values: &Values<'_, Heads>, heads: &mut Heads) -> Result<(), Failure> {
+    let [address, count, size] =
+        ["arrays", "array_count", "array_size"].map(|name| values.number(name) as usize);
+    if address == 0 && count > 0 {
+        return invalid(format!("arrays is NULL and array_count {count}, arrays were needed"));
+    }
+    let size = if size == 0 { ARRAY.laid_out().1 } else { size };
+    let first = core::ptr::with_exposed_provenance::<c_void>(address);
+    for i in 0..count {
+        // SAFETY: the caller guarantees that number of them, of that size.
+        let values = unsafe { Values::read(ARRAY, first.byte_add(i * size), size) }?;
+        let mut array = NamedArray::new();
+        ARRAY.say(&mut array, &values.all, &[])?;
+        heads.arrays.push(array.given());
+    }
+    heads.call.arrays = heads.ordered(&heads.request)?;
+    Ok(())
 }
 
 /// # Safety

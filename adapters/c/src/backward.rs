@@ -65,6 +65,8 @@ impl Object for BackwardKernel {
         let values = unsafe { Values::given(GRADIENT.given, arguments, self.args_size) }?;
         let mut heads = self.heads.clone();
         let memory = GRADIENT.given.say(&mut heads, &values.all, &[])?;
+        // SAFETY: the caller guarantees it.
+        unsafe { crate::attention::arrays(&values, &mut heads) }?;
         let mut call = heads.backward();
         bind(self.backward.kernel(), &mut call, &memory)?;
         call.workspace = values.workspace()?;

@@ -6,10 +6,10 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
 use structures::{
-    ALIBI, AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, FACTORS_PER_HEAD, OK, PACKED,
-    SINKS, SLOPES_PER_SEQUENCE, falchion_attention_create, falchion_attention_destroy,
-    falchion_attention_emulate, falchion_attention_launch, falchion_attention_name, falchion_attention_ptx,
-    falchion_attention_tune, falchion_last_error,
+    ALIBI, ArrayArgument, AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL,
+    FACTORS_PER_HEAD, OK, PACKED, SINKS, SLOPES_PER_SEQUENCE, falchion_attention_create,
+    falchion_attention_destroy, falchion_attention_emulate, falchion_attention_launch,
+    falchion_attention_name, falchion_attention_ptx, falchion_attention_tune, falchion_last_error,
 };
 
 fn last() -> String {
@@ -220,6 +220,78 @@ fn a_cache_has_factors() {
                 (f64::from(found) - wanted).abs() <= 1e-2 * (1.0 + wanted.abs()),
                 "query {at}: {found}, {wanted}"
             );
+        }
+    }
+}
+
+/// Scores and a mask as text read arrays in the caller's memory.
+#[test]
+fn formulas_read_arrays() {
+    let mut of = described(c"bf16-f32");
+    (of.score, of.sees) = (c"x - slope[b, h] * abs(q - k)".as_ptr(), c"q - k >= least[0]:s32".as_ptr());
+    let tensors = [(2 * 4 * 70 * 64, 7), (2 * 2 * 90 * 64, 5), (2 * 2 * 90 * 64, 3)];
+    let [q, k, v] = tensors.map(|(count, by)| Room::new(count, by));
+    // The sequences have the same slopes.
+    let (slopes, least): ([f32; 4], [i32; 1]) = ([0.02, 0.25, 0.0, -0.125], [-30]);
+    let array = |name: &'static CStr, address: *const c_void, shape: [u32; 2], strides: [u64; 2]| {
+        let ([a, b], [of_a, of_b]) = (shape, strides);
+        ArrayArgument { name: name.as_ptr(), address, shape: [a, b, 0, 0], strides: [of_a, of_b, 0, 0] }
+    };
+    let arrays = [
+        array(c"least", least.as_ptr().cast(), [1, 0], [0, 0]),
+        array(c"slope", slopes.as_ptr().cast(), [2, 4], [0, 1]),
+    ];
+    let mut o = vec![f32::NAN; 2 * 4 * 70 * 64];
+    // SAFETY: the structure may be zero.
+    let zeros: AttentionArguments = unsafe { core::mem::zeroed() };
+    let tensors = AttentionArguments { q: q.at(), k: k.at(), v: v.at(), o: o.as_mut_ptr().cast(), ..zeros };
+    let arguments = AttentionArguments { arrays: arrays.as_ptr(), array_count: 2, ..tensors };
+    of.alignment = 4;
+    let mut kernel: *mut AttentionKernel = null_mut();
+    let wrong = [
+        array(c"least", least.as_ptr().cast(), [1, 1], [0, 0]),
+        array(c"slope", slopes.as_ptr().cast(), [1, 4], [0, 1]),
+        array(c"other", slopes.as_ptr().cast(), [2, 4], [0, 1]),
+    ];
+    // SAFETY: the structures are valid, and so is the memory that they name.
+    unsafe {
+        let unknown = AttentionDescription { score: c"x + y".as_ptr(), ..of };
+        assert_ne!(falchion_attention_create(&unknown, &mut kernel), OK);
+        assert!(last().contains("score: `y` is no name of scores"), "{}", last());
+        let masked = AttentionDescription { flags: CAUSAL, ..of };
+        assert_ne!(falchion_attention_create(&masked, &mut kernel), OK);
+        assert!(last().contains("mask is causal, full with score or sees"), "{}", last());
+        assert_eq!(falchion_attention_create(&of, &mut kernel), OK, "{}", last());
+        for (wrong, words) in [
+            (&wrong[..1], "arrays has no slope, which the formula reads: 2 dimensions of f32 were needed"),
+            (&[wrong[0], arrays[1]], "the array least has 2 dimensions and 2 strides, 1 were needed"),
+            (
+                &[arrays[0], wrong[1]],
+                "the array slope has 1 elements along dimension 0, 2 sequences at least",
+            ),
+            (&[arrays[0], arrays[1], wrong[2]], "arrays has other, which neither score nor sees reads"),
+            (&[], "arrays has no slope"),
+        ] {
+            let arguments =
+                AttentionArguments { arrays: wrong.as_ptr(), array_count: wrong.len(), ..tensors };
+            assert_ne!(falchion_attention_emulate(kernel, &arguments), OK);
+            assert!(last().contains(words), "{words}: {}", last());
+        }
+        let none = AttentionArguments { array_count: 1, ..tensors };
+        assert_ne!(falchion_attention_emulate(kernel, &none), OK);
+        assert!(last().contains("arrays is NULL and array_count 1"), "{}", last());
+        assert_eq!(falchion_attention_emulate(kernel, &arguments), OK, "{}", last());
+        falchion_attention_destroy(kernel);
+    }
+    for (at, found) in o.chunks(64).enumerate() {
+        let [b, h, query] = [at / 280, at / 70 % 4, at % 70];
+        let changed = |score: f64, distance: f64| {
+            let own = distance - 20.0;
+            if own < -30.0 { f64::NEG_INFINITY } else { score - f64::from(slopes[h]) * own.abs() }
+        };
+        let (wanted, _) = expected_of(&of, [&q, &k, &v], [b, h, query], false, (&changed, f64::NEG_INFINITY));
+        for (x, (&found, wanted)) in found.iter().zip(wanted).enumerate() {
+            assert!((f64::from(found) - wanted).abs() <= 1e-2, "row {at}, element {x}: {found}, {wanted}");
         }
     }
 }

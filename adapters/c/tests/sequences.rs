@@ -338,6 +338,9 @@ fn gradients_of_packed_sequences_are_those_of_each() {
                 begins,
                 all,
                 slopes: null(),
+                arrays: null(),
+                array_count: 0,
+                array_size: 0,
             };
             let mut kernel: *mut BackwardKernel = null_mut();
             // SAFETY: the structures are valid, and so is the memory that they name.
@@ -420,6 +423,9 @@ fn packed_sequences_begin_and_end_in_their_tensors() {
             begins,
             all,
             slopes: null(),
+            arrays: null(),
+            array_count: 0,
+            array_size: 0,
         };
         let of_backward = AttentionDescription { args_size: size_of::<BackwardArguments>(), ..plain };
         let (mut kernel, mut gradient) = (null_mut(), null_mut());

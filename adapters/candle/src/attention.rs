@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{D, DType, Error, Layout, Result, Shape, Tensor, bail};
 use falchion::attention::backward::{AttentionBackward, BackwardCall};
 use falchion::attention::{
-    AttentionCall, AttentionProblem, AttentionRequest, HeadNumbers, HeadsRef, Lengths, Pages,
+    ArrayRef, AttentionCall, AttentionProblem, AttentionRequest, HeadNumbers, HeadsRef, Lengths, Pages,
 };
 use falchion::collective::Format;
 use falchion_core::{AskedHeads, Heads, Picks, Shared};
@@ -29,6 +29,12 @@ pub struct Attention {
     pub alibi_slopes: Option<Tensor>,
     /// A score of each head that takes part in the sum of weights and has no value, `f32` of shape `(heads)`. It has no gradient.
     pub sinks: Option<Tensor>,
+    /// What becomes of scores, as text, in place of a cap and slopes: `x-slope[h]*abs(q-k)`. The language is that of `falchion::attention::formula`.
+    pub score: Option<String>,
+    /// Which keys a query sees, as text, in place of `causal` and `window`: `q>=k&q-k<128`.
+    pub sees: Option<String>,
+    /// The arrays of both texts by their names, with any strides, of the types that the texts say; `s32` arrays are tensors of `i32`. They have no gradient.
+    pub arrays: Vec<(String, Tensor)>,
 }
 
 impl Attention {
@@ -40,6 +46,9 @@ impl Attention {
             Some(of) if of.track_op() => bail!("{name} requires a gradient, which it has none here"),
             of => of.map(|of| of.contiguous()).transpose(),
         };
+        if let Some((name, _)) = self.arrays.iter().find(|(_, of)| of.track_op()) {
+            bail!("the array {name} requires a gradient, which it has none here");
+        }
         let (alibi_slopes, sinks) = (ready("alibi_slopes", self.alibi_slopes)?, ready("sinks", self.sinks)?);
         Ok(Self { alibi_slopes, sinks, ..self })
     }
@@ -65,6 +74,37 @@ impl Attention {
         if let Some(of) = &self.sinks {
             heads.request.sinks = true;
             heads.call.sinks = at("sinks", of, of.dims() == [of_queries], format!("({of_queries})"))?;
+        }
+        self.formulas(heads, place)
+    }
+
+    /// Says the formulas and their arrays.
+    fn formulas(&self, heads: &mut Heads, place: Stored<'_>) -> Result<()> {
+        let Self { score, sees, .. } = self;
+        heads.request.score = score.as_ref().map(|text| text.parse().map_err(Error::wrap)).transpose()?;
+        heads.request.sees = sees.as_ref().map(|text| text.parse().map_err(Error::wrap)).transpose()?;
+        let needed = heads.request.arrays();
+        for (name, of) in &self.arrays {
+            let Some((_, format, dimensions)) = needed.iter().find(|(known, ..)| known == name) else {
+                bail!("arrays has {name}, which neither score nor sees reads: arrays of their names were needed");
+            };
+            let dtype = match format {
+                Format::F32 => DType::F32,
+                Format::Bf16 => DType::BF16,
+                Format::F16 => DType::F16,
+                Format::E4m3 => DType::F8E4M3,
+                Format::S32 => DType::I32,
+                Format::U8 => DType::U8,
+                _ => bail!("the array {name} is of {format}, which candle has no tensors of"),
+            };
+            if of.dtype() != dtype || of.rank() != *dimensions {
+                let (dims, found) = (of.dims(), of.dtype());
+                bail!("the array {name} has shape {dims:?} of {found:?}, {dimensions} dimensions of {dtype:?} were needed");
+            }
+            let shape = of.dims().iter().map(|&extent| number(extent)).collect::<Result<Vec<_>>>()?;
+            let strides = of.layout().stride().iter().map(|&stride| stride as u64).collect();
+            let array = ArrayRef { address: address(name, of, place)?, shape, strides };
+            heads.arrays.push((name.clone(), array));
         }
         Ok(())
     }
@@ -207,7 +247,10 @@ pub(crate) fn readable(tensor: &Tensor) -> Result<Tensor> {
 
 /// By candle's operations.
 fn plain(q: &Tensor, k: &Tensor, v: &Tensor, what: &Attention) -> Result<Tensor> {
-    let Attention { causal, window, scale, soft_cap, alibi_slopes, sinks } = what;
+    let Attention { causal, window, scale, soft_cap, alibi_slopes, sinks, score, sees, .. } = what;
+    if score.is_some() || sees.is_some() {
+        bail!("score and sees with tensors of f32 on a CPU, bf16 or f16 were needed");
+    }
     let (_, heads, length, d) = q.dims4()?;
     let (batch, groups, keys, _) = k.dims4()?;
     let shared = |x: &Tensor| -> Result<Tensor> {

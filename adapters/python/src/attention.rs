@@ -63,6 +63,10 @@ struct Prepared<'py> {
 /// and key, by the slope of the head per key; `sinks` (H,) has a score of each head that takes part in the sum of weights and has no value. A cap comes first. All
 /// are float32.
 ///
+/// Formulas: `score` says what becomes of a score `x` of query `q` and key `k` of head `h` and sequence `b`, `sees` whether the query sees the key, in place of a
+/// mask, a cap and slopes: `score="x+bias[h,q,k]"`, `sees="q>=k"`, `arrays={"bias": bias}`. Arrays have any strides, at most 4 dimensions, and the type that
+/// the formula says: `bias[h,q,k]:bf16`, by default float32. The language: `attention::formula` of the library.
+///
 /// 8 bits: `k` and `v` may be float8_e4m3fn, or `q`, `k` and `v`, whose result is bfloat16, or what `out` is. `q_descale`, `k_descale` and `v_descale`
 /// are what their elements are multiplied by: float32, of one number, or of one for each head of k (G,). Those of q and k are above zero.
 ///
@@ -71,7 +75,7 @@ struct Prepared<'py> {
 ///
 /// `attention_backward` computes gradients; `falchion.torch.attention` has them. Raises `ValueError` with the argument, its value and what was needed.
 #[pyfunction]
-#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v=None, *, causal=False, window=None, scale=None, out=None, log_sum_exp=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, block_table=None, cache_seqlens=None, softcap=0.0, alibi_slopes=None, sinks=None, q_descale=None, k_descale=None, v_descale=None, types=None, spec=None)")]
+#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v=None, *, causal=False, window=None, scale=None, out=None, log_sum_exp=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, block_table=None, cache_seqlens=None, softcap=0.0, alibi_slopes=None, score=None, sees=None, arrays=None, sinks=None, q_descale=None, k_descale=None, v_descale=None, types=None, spec=None)")]
 pub(crate) fn attention<'py>(
     py: Python<'py>,
     given: &Bound<'py, PyTuple>,

@@ -38,9 +38,9 @@ struct Prepared<'py> {
 ///
 /// D and E are 64, 96, 128, 192 or 256 and the same, or 192 and 128. Shapes, strides, types, masks and sequences of different lengths are
 /// those of `attention`; `d_o` has the shape of `o`. The gradient of `k` and `v` is the sum over the heads of `q` that share one.
-/// `softcap` and `alibi_slopes` are those of `attention`, whose sinks are in the log-sum-exp. `deterministic`: the gradient of `q` has the same bits in every run.
+/// `softcap`, `alibi_slopes`, `score`, `sees` and `arrays` are those of `attention`, whose sinks are in the log-sum-exp. `deterministic`: the gradient of `q` has the same bits in every run.
 #[pyfunction]
-#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v, o, d_o, log_sum_exp, *, causal=False, window=None, scale=None, deterministic=False, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, softcap=0.0, alibi_slopes=None)")]
+#[pyo3(signature = (*given, **keywords), text_signature = "(q, k, v, o, d_o, log_sum_exp, *, causal=False, window=None, scale=None, deterministic=False, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=None, max_seqlen_k=None, softcap=0.0, alibi_slopes=None, score=None, sees=None, arrays=None)")]
 pub(crate) fn attention_backward<'py>(
     py: Python<'py>,
     given: &Bound<'py, PyTuple>,

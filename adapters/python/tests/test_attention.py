@@ -236,3 +236,70 @@ def test_tables_of_64_bits_are_converted():
             falchion.attention(q[None, :, :4], cache, cache, block_table=np.array(table), cache_seqlens=np.array(lengths))
     unused = falchion.attention(q[None, :, :4], cache, cache, block_table=np.array([[3, -1, -1]]), cache_seqlens=np.array([16]))
     np.testing.assert_array_equal(unused, falchion.attention(q[None, :, :4], cache, cache, block_table=np.array([[3, 0, 0]]), cache_seqlens=np.array([16])))
+
+
+def with_formulas(rng, q, k, v, changed, seen):
+    """The result in double precision, of functions of scores (B, H, L, S) and the numbers of queries and keys."""
+    share = q.shape[1] // k.shape[1]
+    k, v = (np.repeat(np.asarray(x, np.float64), share, 1) for x in (k, v))
+    rows, columns = np.arange(q.shape[2])[:, None], np.arange(k.shape[2])[None]
+    scores = changed(np.asarray(q, np.float64) @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), rows, columns)
+    weights = np.where(seen(rows, columns), np.exp(scores), 0.0)
+    sums = weights.sum(-1, keepdims=True)
+    return np.where(sums == 0, 0.0, weights @ v / np.where(sums == 0, 1.0, sums))
+
+
+def test_formulas_of_scores_and_masks_read_arrays():
+    rng = np.random.default_rng(20)
+    q = tensor(rng, (2, 4, 45, 64), np.float16, 0)
+    k, v = (tensor(rng, (2, 2, 70, 64), np.float16, 1) for _ in range(2))
+    slopes = np.array([0.5, -0.25, 0.0, 0.125], np.float32)
+    # Every other column, from the last one to the first.
+    table = rng.standard_normal((4, 162)).astype(np.float16)[:, ::-2]
+    documents = np.repeat(np.arange(7, dtype=np.int32), 10)[None].repeat(2, 0)
+    kept = (rng.integers(0, 3, (45, 70)) > 0).astype(np.uint8)
+    everything = lambda rows, columns: (rows + columns) >= 0
+    same = lambda scores, rows, columns: scores
+    for keywords, changed, seen in [
+        (
+            {"score": "x - slope[h] * abs(q - k)", "arrays": {"slope": slopes}},
+            lambda x, q, k: x - slopes[:, None, None] * abs(q - k),
+            everything,
+        ),
+        (
+            {"score": "softcap(x, 2) + bias[h, k - q + 45]:f16", "sees": "q >= k - 9", "arrays": {"bias": table}},
+            lambda x, q, k: 2 * np.tanh(x / 2) + table[:, np.clip(k - q + 45, 0, 80)],
+            lambda q, k: q >= k - 9,
+        ),
+        (
+            {"sees": "document[b,q]:s32 == document[b,k]:s32", "arrays": {"document": documents}},
+            same,
+            lambda q, k: documents[0][q] == documents[0][k],
+        ),
+        ({"sees": "keep[q,k]:u8 != 0", "arrays": {"keep": kept}}, same, lambda q, k: kept[q, k] != 0),
+        ({"sees": "k < 0"}, same, lambda q, k: q + k < 0),
+    ]:
+        o = falchion.attention(q, k, v, **keywords)
+        wanted = with_formulas(rng, q, k, v, changed, seen)
+        assert np.abs(np.asarray(o, np.float64) - wanted).max() < 4e-3, keywords
+
+
+def test_formulas_that_are_refused():
+    q = np.ones((1, 2, 9, 64), np.float16)
+    bias = np.zeros((9, 9), np.float32)
+    for words, keywords in [
+        ("score: `y` is no name of scores", {"score": "x+y"}),
+        ("sees: the text is a number, a truth", {"sees": "q-k"}),
+        ("the array bias is a null pointer", {"score": "x+bias[q,k]"}),
+        ('arrays["bias"] is given, and neither score nor sees reads it', {"score": "x", "arrays": {"bias": bias}}),
+        ("arrays has no bias, which the formula reads: 2 dimensions of f32", {"score": "x+a[q,k]+bias[q,k]", "arrays": {"a": bias}}),
+        ('arrays["bias"] has elements of float64, float32 was needed', {"score": "x+bias[q,k]", "arrays": {"bias": bias.astype(float)}}),
+        ('arrays["bias"] has shape (9, 9), 1 dimensions', {"score": "x+bias[q]", "arrays": {"bias": bias}}),
+        ("the array bias has 8 elements along dimension 0, 9 queries", {"score": "x+bias[q,k]", "arrays": {"bias": bias[1:]}}),
+        ("arrays is a list, a dict of arrays", {"score": "x", "arrays": [bias]}),
+        ("mask is causal, full with score or sees", {"sees": "q>=k", "causal": True}),
+        ("softcap is on, off with score or sees", {"score": "x", "softcap": 2.0}),
+    ]:
+        with pytest.raises(ValueError) as refused:
+            falchion.attention(q, q, q, **keywords)
+        assert words in str(refused.value), str(refused.value)

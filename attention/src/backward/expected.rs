@@ -9,7 +9,8 @@ use reference::attention::sequences::{Gradients, SequenceRows};
 use super::call::BackwardCall;
 use super::kernel::AttentionBackward;
 use super::spec::BackwardSpec;
-use crate::expected::named;
+use crate::expected::{named, read};
+use crate::formula::HostArrays;
 use crate::problem::AttentionProblem;
 use crate::scores::Scope;
 use crate::spec::{Lengths, Mask};
@@ -37,6 +38,9 @@ impl AttentionBackward {
             .map(|side| places.extents(side).into_iter().map(|extent| extent as usize).product::<usize>());
         let counts: Vec<i64> = call.forward.counts.iter().map(|&count| count.into()).collect();
         let reals: Vec<_> = call.forward.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+        let of_arrays =
+            |name: &'static str, numbers: &[i64]| read(&call.forward, &*asked.scores, inputs, name, numbers);
+        let arrays = HostArrays(&of_arrays);
         let [d, dv] = head.map(|d| d as usize);
         let width = |name: &str| if matches!(name, "V" | "O" | "dO") { dv } else { d };
         let expected = Gradients {
@@ -52,13 +56,14 @@ impl AttentionBackward {
                 let reals: Vec<_> = reals.iter().copied().chain(numbers).collect();
                 let of = Scope { queries, keys, head, batch, counts: &counts, reals: &reals };
                 let x = Bounded::new(x.value, x.error);
-                let [score, slope] = asked.slope(&of, [row, key], x);
+                let [score, slope] = asked.slope(&of, arrays, [row, key], x);
                 (Score { value: score.value, error: score.error }, (slope.value, slope.error))
             },
             sees: &|place: [usize; 4]| {
                 let [queries, keys] = [0, 1].map(|side| places.rows(place[0], side) as i64);
                 let [batch, head, row, key] = place.map(|number| number as i64);
-                asked.sees(&Scope { queries, keys, head, batch, counts: &counts, reals: &reals }, row, key)
+                let of = Scope { queries, keys, head, batch, counts: &counts, reals: &reals };
+                asked.sees(&of, arrays, row, key)
             },
             row: &|name, row| inputs.elements(name, row * width(name), width(name)),
             log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1)[0],

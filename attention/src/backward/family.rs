@@ -20,7 +20,10 @@ impl AttentionRequest {
     /// # Errors
     /// The text is no problem, or has a word that only the forward pass has.
     pub fn of_backward(text: &str) -> Result<Self, String> {
-        let known = ["format", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "lengths", "fixed"];
+        let known = [
+            "format", "d", "mask", "left", "right", "chunk", "softcap", "alibi", "score", "sees", "lengths",
+            "fixed",
+        ];
         Self::read(text, AttentionBackward::NAME, &known)
     }
 }
@@ -84,16 +87,16 @@ fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));
     }
-    let (soft_cap, alibi) = (request.soft_cap.is_some(), request.alibi);
-    let scores = BackwardSpec { mask, soft_cap, alibi, ..BackwardSpec::DEFAULT };
+    let AttentionRequest { alibi, score, sees, .. } = *request;
+    let soft_cap = request.soft_cap.is_some();
+    let scores = BackwardSpec { mask, soft_cap, alibi, score, sees, ..BackwardSpec::DEFAULT };
     Ok(BackwardSpec { format, head, lengths, deterministic: fixed, ..scores })
 }
 
 /// The words of a spec that decide what a call's memory is, and its bits: as those of the forward pass.
 fn memory(spec: &BackwardSpec) -> Vec<(&'static str, String, bool)> {
-    let BackwardSpec { format, head, soft_cap, alibi, lengths, deterministic, .. } = *spec;
-    let of =
-        AttentionSpec { format, output: format, head, soft_cap, alibi, lengths, ..AttentionSpec::DEFAULT };
+    let BackwardSpec { format, head, lengths, deterministic, .. } = *spec;
+    let of = AttentionSpec { format, output: format, head, lengths, ..spec.of_forward() };
     let mut words = space::memory(&of);
     words.retain(|(key, ..)| !["output", "cache", "pages", "sinks"].contains(key));
     words.push(("deterministic", if deterministic { "on" } else { "off" }.to_owned(), deterministic));

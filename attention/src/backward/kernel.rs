@@ -14,8 +14,10 @@ use super::call::BackwardCall;
 use super::emit;
 use super::plan::{ARRIVED, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
+use crate::arrays;
 use crate::call::AttentionCall;
 use crate::error::AttentionError;
+use crate::formula::HostArrays;
 use crate::order::blocks_seen;
 use crate::plan::AttentionPlan;
 use crate::problem::{AttentionProblem, refused};
@@ -146,18 +148,30 @@ impl AttentionBackward {
     }
 
     /// Whether query `row` sees key `key`, on the host.
-    pub fn sees(&self, of: &crate::Scope<'_, i64>, row: i64, key: i64) -> bool {
-        self.scores.host_sees(of, row, key)
+    pub fn sees(&self, of: &crate::Scope<'_, i64>, arrays: HostArrays<'_>, row: i64, key: i64) -> bool {
+        self.scores.host_sees(of, arrays, row, key)
     }
 
     /// The score of a query and a key, on the host: as [`Attention::score`](crate::Attention::score).
-    pub fn score(&self, of: &crate::Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded {
-        self.scores.host_score(of, place, x)
+    pub fn score(
+        &self,
+        of: &crate::Scope<'_, i64>,
+        arrays: HostArrays<'_>,
+        place: [i64; 2],
+        x: Bounded,
+    ) -> Bounded {
+        self.scores.host_score(of, arrays, place, x)
     }
 
     /// The same, and its derivative by `x`.
-    pub fn slope(&self, of: &crate::Scope<'_, i64>, place: [i64; 2], x: Bounded) -> [Bounded; 2] {
-        self.scores.host_slope(of, place, x)
+    pub fn slope(
+        &self,
+        of: &crate::Scope<'_, i64>,
+        arrays: HostArrays<'_>,
+        place: [i64; 2],
+        x: Bounded,
+    ) -> [Bounded; 2] {
+        self.scores.host_slope(of, arrays, place, x)
     }
 
     /// Bytes of workspace that a problem needs; `packed` counts if lengths differ.
@@ -441,6 +455,7 @@ impl AttentionBackward {
         let of_heads = [problem.batch, problem.heads[0]];
         if reads_keys {
             call.forward.head_numbers.visit(&*self.scores, of_heads, is_read, visit);
+            arrays::visit(&mut call.forward.arrays, &*self.scores, is_read, visit);
         }
     }
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use collective::Format;
 
 use crate::error::AttentionError;
+use crate::formula::{MaskFormula, ScoreFormula};
 use crate::masks::of_spec;
 use crate::problem::AttentionProblem;
 use crate::scores::AnyScores;
-use crate::spec::{AttentionSpec, Lengths, Mask};
+use crate::spec::{AttentionSpec, Lengths, Mask, SCORE, SEES};
 use kernel::words::{self, As, At, Both, SpecKey};
 
 /// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
@@ -38,6 +39,10 @@ pub struct BackwardSpec {
     pub soft_cap: bool,
     /// Whether scores fall with the distance: [`Alibi`](crate::Alibi). A cap comes first.
     pub alibi: bool,
+    /// Scores as text, in place of a cap and of slopes.
+    pub score: Option<ScoreFormula>,
+    /// Which keys a query sees as text, in place of a mask.
+    pub sees: Option<MaskFormula>,
     /// Whether sequences have lengths of their own.
     pub lengths: Lengths,
     /// Whether dQ has the same bits in every run.
@@ -66,6 +71,8 @@ impl BackwardSpec {
         mask: Mask::Full,
         soft_cap: false,
         alibi: false,
+        score: None,
+        sees: None,
         lengths: Lengths::Equal,
         deterministic: false,
         mixed: 132,
@@ -74,10 +81,15 @@ impl BackwardSpec {
         whole: 0,
     };
 
+    /// Its mask and scores, as words of the forward pass.
+    pub(super) fn of_forward(&self) -> AttentionSpec {
+        let Self { mask, soft_cap, alibi, score, sees, .. } = *self;
+        AttentionSpec { mask, soft_cap, alibi, score, sees, ..AttentionSpec::DEFAULT }
+    }
+
     /// The masks and scores.
     pub(super) fn scores(&self) -> Arc<dyn AnyScores> {
-        let Self { mask, soft_cap, alibi, .. } = *self;
-        of_spec(&AttentionSpec { mask, soft_cap, alibi, ..AttentionSpec::DEFAULT })
+        of_spec(&self.of_forward())
     }
 
     /// Floating-point operations that a problem counts as: five products of `2 * queries * keys * d`, three with Q and K's
@@ -95,7 +107,7 @@ impl Default for BackwardSpec {
 }
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<BackwardSpec>; 12] = [
+static KEYS: [SpecKey<BackwardSpec>; 14] = [
     SpecKey::at("format", "bf16 or f16", &At(|of| &mut of.format)),
     SpecKey::by(
         "d",
@@ -106,6 +118,8 @@ static KEYS: [SpecKey<BackwardSpec>; 12] = [
     SpecKey::at("mask", "full, causal, window or chunked", &At(|of| &mut of.mask)),
     SpecKey::at("softcap", "on or off", &At(|of| &mut of.soft_cap)),
     SpecKey::at("alibi", "on or off", &At(|of| &mut of.alibi)),
+    SpecKey::at("score", SCORE, &At(|of| &mut of.score)),
+    SpecKey::at("sees", SEES, &At(|of| &mut of.sees)),
     SpecKey::at("lengths", "equal or packed", &At(|of| &mut of.lengths)),
     SpecKey::at("deterministic", "on or off", &At(|of| &mut of.deterministic)),
     SpecKey::at("mixed", "a number of blocks of keys", &At(|of| &mut of.mixed)),

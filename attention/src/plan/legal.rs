@@ -4,7 +4,8 @@ use collective::{Format, RoleRegisters};
 
 use super::{CLUSTER, LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
 use crate::error::AttentionError;
-use crate::spec::{AttentionSpec, Order, Parts};
+use crate::masks::of_spec;
+use crate::spec::{AttentionSpec, Mask, Order, Parts};
 
 /// Checks a spec. Returns the instruction types of its products.
 pub(super) fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
@@ -12,6 +13,7 @@ pub(super) fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Attention
     extents(spec)?;
     parts(spec)?;
     ctas(spec)?;
+    formulas(spec)?;
     Ok(types)
 }
 
@@ -87,6 +89,34 @@ pub(crate) fn head_of_values([d, dv]: [u32; 2]) -> Result<(), AttentionError> {
         return Ok(());
     }
     Err(refused("d of V and O", dv, "the number of Q and K, or 128 with their 192,"))
+}
+
+/// Checks scores and masks as text.
+pub(crate) fn formulas(spec: &AttentionSpec) -> Result<(), AttentionError> {
+    let AttentionSpec { score, sees, mask, soft_cap, alibi, pack, .. } = *spec;
+    if score.is_none() && sees.is_none() {
+        return Ok(());
+    }
+    if mask != Mask::Full {
+        return Err(refused("mask", mask.name(), "full with score or sees, which say the mask,"));
+    }
+    for (name, on) in [("softcap", soft_cap), ("alibi", alibi)] {
+        if on {
+            return Err(refused(name, "on", "off with score or sees, which say the scores,"));
+        }
+    }
+    let all = |arrays: &mut dyn Iterator<Item = (&'static str, Format, usize)>| arrays.collect::<Vec<_>>();
+    let of_score = score.map_or_else(Vec::new, |of| all(&mut of.arrays()));
+    for (name, format, dimensions) in sees.map_or_else(Vec::new, |of| all(&mut of.arrays())) {
+        let other = of_score.iter().find(|(other, ..)| *other == name);
+        if other.is_some_and(|other| *other != (name, format, dimensions)) {
+            return Err(refused("the array", name, "the same format and dimensions in score and sees"));
+        }
+    }
+    if pack > 1 && of_spec(spec).masks_by_head() {
+        return Err(refused("pack", pack, "1 with sees that depends on the head"));
+    }
+    Ok(())
 }
 
 /// Checks the CTAs of an SM.

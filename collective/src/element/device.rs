@@ -224,9 +224,9 @@ impl Format {
         Packed::Half(word.cast())
     }
 
-    /// An element of this format of integers, as an integer.
+    /// An element of this format of integers, as an integer; `None` for formats of other widths.
     #[track_caller]
-    pub(crate) fn widen_whole(self, element: Narrow<'_>) -> Option<Value<'_, i32>> {
+    pub fn widen_whole(self, element: Narrow<'_>) -> Option<Value<'_, i32>> {
         match element {
             Narrow::S32(value) => Some(value),
             Narrow::Byte(value) if self == Self::U8 => Some(value.cast::<u32>().cast()),

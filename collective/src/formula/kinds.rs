@@ -6,8 +6,9 @@ use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use typenum::{U1, U2, U3, U8, U16, U32, U64, U128, U256};
 
-use super::syntax::Index;
+use super::dialect::Index;
 use crate::element::Format;
+use crate::expression::digest;
 use crate::functions::{
     Absolute, Add, Clamp, Divide, Gelu, GeluTanh, Gradient, HardSwish, Identity, LeakyRelu, Maximum, Minimum,
     Multiply, MultiplyAdd, MultiplyAddGelu, Negate, Pointwise, Relu, Sigmoid, Silu, Snake, Square, Subtract,
@@ -276,10 +277,7 @@ pub(super) fn name(items: &[Item]) -> String {
     if name.len() <= LONGEST {
         return name;
     }
-    // FNV-1a.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = digest(&name);
     let begin: String = name.chars().take(LONGEST - 20).collect();
     format!("{begin}_{hash:016x}")
 }

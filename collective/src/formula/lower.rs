@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::dialect::{Epilogue, Expr, Index, Place};
 use super::kinds::{
     self, ACCUMULATOR, BOUND, CYCLIC, EACH, Function, GATES, LET, LITERAL, REDUCTIONS, SCALAR, STORE, read,
     residual, store, words,
 };
 use super::own;
-use super::syntax::{Expr, FormulaError, Index, Is, Operator, Place, stored};
 use crate::element::Format;
+use crate::expression::{self, FormulaError, Operator, stored};
 use crate::tree::{self, Argument, Arithmetic, Item, NodeTraits, NodeValue, NodeWord, Takes};
+
+type Is = expression::Is<Epilogue>;
 
 /// A tree, with the traits of its root.
 pub(super) struct Root {
@@ -154,6 +157,7 @@ impl Lower<'_> {
             Is::Call { name, given } => self.call(expr, name, given),
             Is::Binary { operator, of } => self.binary(expr, *operator, &of[0], &of[1]),
             Is::Negative(of) => self.function(expr, "neg", &[of]),
+            Is::Not(_) => Err(self.error(expr, "an epilogue has no truths")),
             Is::Let { name, value, body } => {
                 if self.bound.contains(name) || self.used.contains_key(name) {
                     return Err(self.error(
@@ -277,6 +281,7 @@ impl Lower<'_> {
                 let [x, y] = ordered(a, b);
                 self.function(expr, "mul", &[x, y])
             }
+            _ => Err(self.error(expr, format!("an epilogue has no `{}`", operator.sign()))),
         }
     }
 
@@ -499,7 +504,7 @@ fn leads(expr: &Expr) -> bool {
         Is::Name(name) => name == "acc",
         Is::Call { given, .. } => given.iter().any(leads),
         Is::Binary { of, .. } => of.iter().any(leads),
-        Is::Negative(of) => leads(of),
+        Is::Negative(of) | Is::Not(of) => leads(of),
         Is::Let { value, body, .. } => leads(value) || leads(body),
     }
 }

@@ -3,9 +3,10 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 
+use super::dialect::Epilogue;
 use super::kinds::{self, Function, functions};
-use super::syntax::{RESERVED, formats};
 use super::{Formula, FormulaError};
+use crate::expression::{Dialect as _, formats};
 use crate::functions::{Gradient, Pointwise};
 use crate::process::Locked;
 use crate::real::Needs;
@@ -127,7 +128,7 @@ impl Formula {
             if !word {
                 return Err(refused("a function's name is a word of letters, digits and `_`"));
             }
-            let others = RESERVED.into_iter().chain(formats().map(|format| format.name()));
+            let others = Epilogue::RESERVED.iter().copied().chain(formats().map(|format| format.name()));
             let mut others = others.chain(kinds::words());
             let known = own.get(&name).is_some_and(|(known, _)| *known != of);
             if known || functions().contains_key(&name) || others.any(|other| other == name) {

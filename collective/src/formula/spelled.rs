@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Formula;
+use super::dialect::{Index, Place};
 use super::kinds::{
     ACCUMULATOR, BOUND, CYCLIC, EACH, GATES, LET, REDUCTIONS, SCALAR, STORE, functions, item_name, read,
     residual, store,
 };
 use super::own;
-use super::syntax::{Index, Place, formats};
+use crate::expression::formats;
 use crate::process::Once;
 use crate::tree::{self, CHILD, NAME, Node, NodeValue, Spell};
 

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use half::{bf16, f16};
 use typenum::{U8, U128};
 
+use super::dialect::Index;
 use super::kinds::{
     ACCUMULATOR, BOUND, CYCLIC, EACH, GATES, LET, LITERAL, REDUCTIONS, SCALAR, functions, read, residual,
     store, words,
 };
-use super::syntax::Index;
 use super::{Formula, FormulaError, Input};
 use crate::element::Format;
 use crate::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};

@@ -28,6 +28,11 @@ impl<R: Real> Dual<R> {
         Self { value, slope: None }
     }
 
+    /// One of two numbers, which `choose` chooses, and its derivative.
+    pub fn pick(yes: Self, no: Self, choose: impl Fn(R, R) -> R) -> Self {
+        Self { value: choose(yes.value, no.value), slope: Self::select(yes, no, choose) }
+    }
+
     /// The derivative.
     pub fn derivative(self) -> R {
         self.slope.unwrap_or_else(|| self.value.constant(0.0))

@@ -383,6 +383,9 @@ impl Case {
             workspace: null_mut(),
             workspace_bytes: 0,
             factors: [null(); 3],
+            arrays: null(),
+            array_count: 0,
+            array_size: 0,
         };
         let backward = BackwardArguments {
             q: find("q"),
@@ -399,6 +402,9 @@ impl Case {
             begins,
             all,
             slopes: find("slopes"),
+            arrays: null(),
+            array_count: 0,
+            array_size: 0,
         };
         let words = format!(
             "{types:?}, gradient {gradient}, {batch} sequences {rows:?}, heads {heads}/{shared} of {d}, flags {:#x}, window {:?}, cap {cap}, page {page}, {side:?}, \

@@ -166,6 +166,24 @@ pub struct AttentionDescription {
     pub softcap: f32,
     /// Format of K and V in memory, if it is another one.
     pub cache: *const c_char,
+    /// Scores as text.
+    pub score: *const c_char,
+    /// The mask as text.
+    pub sees: *const c_char,
+}
+
+/// An array of a formula: `falchion_array`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayArgument {
+    /// Its name.
+    pub name: *const c_char,
+    /// Its address.
+    pub address: *const c_void,
+    /// Elements along each dimension; 0 after the last one.
+    pub shape: [u32; 4],
+    /// Elements from one to the next along each dimension.
+    pub strides: [u64; 4],
 }
 
 /// The arguments of a run: `falchion_attention_args`.
@@ -204,6 +222,12 @@ pub struct AttentionArguments {
     pub sinks: *const c_void,
     /// The factors of Q, K and V.
     pub factors: [*const c_void; 3],
+    /// The arrays of formulas.
+    pub arrays: *const ArrayArgument,
+    /// How many there are.
+    pub array_count: usize,
+    /// The size of their structure; 0 is that of today.
+    pub array_size: usize,
 }
 
 /// The arguments of a run: `falchion_attention_backward_args`.
@@ -238,6 +262,12 @@ pub struct BackwardArguments {
     pub all: [u32; 2],
     /// The end of the structure's first version. What scores fall by, with `FALCHION_ALIBI`.
     pub slopes: *const c_void,
+    /// The arrays of formulas, as in the arguments of the forward pass.
+    pub arrays: *const ArrayArgument,
+    /// How many there are.
+    pub array_count: usize,
+    /// The size of their structure; 0 is that of today.
+    pub array_size: usize,
 }
 
 /// What is merged: `falchion_merge_attention_args`.

@@ -1,10 +1,13 @@
 //! The arguments of attention and of its gradient, and what they ask for.
 
 use falchion::attention::backward::BackwardCall;
+use falchion::attention::formula::{FormulaKind, TextFormula};
 use falchion::attention::{
-    AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Mask, Packed, Pages,
+    ArrayRef, Attention, AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Lengths, Mask, Packed,
+    Pages,
 };
-use falchion::collective::Format;
+use falchion::collective::{Format, FormulaError};
+use falchion::kernel::Family;
 
 use super::rows::{packed, packed_rows};
 use super::{Argument, Goes, Kind, Operation, Python, Structure, Switch};
@@ -54,6 +57,8 @@ pub struct Heads {
     pub limited: bool,
     /// Elements from one row, head, and sequence to the next, of Q, K, V and O.
     pub strides: [[Option<u64>; 3]; 4],
+    /// The arrays of formulas, by their names.
+    pub arrays: Vec<(String, ArrayRef)>,
     /// Bytes of which O's address is a multiple.
     pub alignment: u32,
     /// The addresses, the tables and the memory of the call.
@@ -161,6 +166,16 @@ static DESCRIBED: Structure<Heads> = Structure {
             of.request.cache = Some(format_of_cache(value.text())?);
             Ok(())
         }),
+        Argument::said("score", Kind::Text, |of: &mut Heads, value| {
+            of.request.score = Some(formula("score", value.text())?);
+            Ok(())
+        })
+        .python(Python::Keyword("score")),
+        Argument::said("sees", Kind::Text, |of: &mut Heads, value| {
+            of.request.sees = Some(formula("sees", value.text())?);
+            Ok(())
+        })
+        .python(Python::Keyword("sees")),
     ],
 };
 
@@ -220,6 +235,11 @@ fn format_of_cache(text: &str) -> Result<Format, Refusal> {
     }
 }
 
+/// Scores or a mask as text.
+fn formula<K: FormulaKind>(name: &str, text: &str) -> Result<TextFormula<K>, Refusal> {
+    text.parse().map_err(|error: FormulaError| Refusal::Invalid(format!("{name}: {error}")))
+}
+
 /// Why a call has no factors of Q (0), or of K and V.
 const fn factors<const OF: usize>(of: &Heads) -> Option<&'static str> {
     let of_16_bits = of.request.format.bits() > 8;
@@ -269,6 +289,81 @@ const SLOPES: Argument<Heads> = Argument::memory("slopes", &["slopes"])
     .python(Python::Keyword("alibi_slopes"))
     .unless(|of: &Heads| if of.request.alibi { None } else { Some("flags has no FALCHION_ALIBI") });
 
+/// The arrays of formulas: where they are, how many, and the version of their structure.
+const ARRAYS: Argument<Heads> = of_formulas("arrays", Kind::Address).python(Python::Keyword("arrays"));
+const ARRAY_COUNT: Argument<Heads> = of_formulas("array_count", Kind::Long);
+const ARRAY_SIZE: Argument<Heads> = of_formulas("array_size", Kind::Long);
+
+const fn of_formulas(c: &'static str, kind: Kind) -> Argument<Heads> {
+    Argument::own(c, kind, "the arrays of formulas").unless(|of: &Heads| {
+        let none = of.request.score.is_none() && of.request.sees.is_none();
+        none.then_some("desc has neither score nor sees")
+    })
+}
+
+/// An array of a formula as it is given.
+#[derive(Clone, Debug, Default)]
+pub struct NamedArray {
+    /// Its name.
+    pub name: String,
+    /// Where it is, and its extents and strides: those after its last dimension are 0.
+    pub array: ArrayRef,
+}
+
+const fn dimension<const I: usize>(c: &'static str) -> Argument<NamedArray> {
+    Argument::said(c, Kind::Whole, |of: &mut NamedArray, value| {
+        of.array.shape[I] = value.whole();
+        Ok(())
+    })
+}
+
+const fn distance<const I: usize>(c: &'static str) -> Argument<NamedArray> {
+    Argument::said(c, Kind::Long, |of: &mut NamedArray, value| {
+        of.array.strides[I] = value.long();
+        Ok(())
+    })
+}
+
+/// An array of a formula.
+pub static ARRAY: &Structure<NamedArray> = &Structure {
+    name: "falchion_array",
+    later: "",
+    fields: &[
+        Argument::said("name", Kind::Text, |of: &mut NamedArray, value| {
+            value.text().clone_into(&mut of.name);
+            Ok(())
+        }),
+        Argument::said("address", Kind::Address, |of: &mut NamedArray, value| {
+            of.array.address = value.address();
+            Ok(())
+        }),
+        dimension::<0>("shape[0]"),
+        dimension::<1>("shape[1]"),
+        dimension::<2>("shape[2]"),
+        dimension::<3>("shape[3]"),
+        distance::<0>("strides[0]"),
+        distance::<1>("strides[1]"),
+        distance::<2>("strides[2]"),
+        distance::<3>("strides[3]"),
+    ],
+};
+
+impl NamedArray {
+    /// An array that says nothing yet.
+    pub fn new() -> Self {
+        let array = ArrayRef { shape: vec![0; 4], strides: vec![0; 4], ..ArrayRef::default() };
+        Self { array, ..Self::default() }
+    }
+
+    /// Its name, and the array with the dimensions that it has.
+    pub fn given(mut self) -> (String, ArrayRef) {
+        let dimensions = self.array.shape.iter().rposition(|&size| size > 0).map_or(0, |last| last + 1);
+        self.array.shape.truncate(dimensions);
+        self.array.strides.truncate(dimensions);
+        (self.name, self.array)
+    }
+}
+
 const LEND: &str = "the memory that a launch is lent";
 
 static GIVEN: Structure<Heads> = Structure {
@@ -310,6 +405,9 @@ static GIVEN: Structure<Heads> = Structure {
         factors_of::<0>("factors[0]", "q_descale"),
         factors_of::<1>("factors[1]", "k_descale"),
         factors_of::<2>("factors[2]", "v_descale"),
+        ARRAYS,
+        ARRAY_COUNT,
+        ARRAY_SIZE,
     ],
 };
 
@@ -333,6 +431,9 @@ static GIVEN_BACK: Structure<Heads> = Structure {
         rows::<0>("all[0]"),
         rows::<1>("all[1]"),
         SLOPES,
+        ARRAYS,
+        ARRAY_COUNT,
+        ARRAY_SIZE,
     ],
 };
 
@@ -363,6 +464,7 @@ impl Heads {
             window: None,
             limited: false,
             strides: [[None; 3]; 4],
+            arrays: Vec::new(),
             alignment: 256,
             call: AttentionCall::default(),
         }
@@ -467,9 +569,40 @@ impl Heads {
                 return Err(Refusal::Invalid(format!("flags has {words}: it was needed without the former")));
             }
         }
+        let arrays = match self.arrays.as_slice() {
+            // They are nowhere yet.
+            [] => {
+                Attention::call(&request).arrays.into_iter().map(|of| ArrayRef { address: 0, ..of }).collect()
+            }
+            _ => self.ordered(&request)?,
+        };
         let (counts, reals) = (request.counts().to_vec(), request.reals());
-        let call = AttentionCall { problem, q, k, v, o, counts, reals, ..self.call.clone() };
+        let call = AttentionCall { problem, q, k, v, o, counts, reals, arrays, ..self.call.clone() };
         Ok(AskedHeads { request, call })
+    }
+
+    /// The arrays of the request's formulas, in their order.
+    ///
+    /// # Errors
+    /// One that is missing, or that no formula reads.
+    pub fn ordered(&self, request: &AttentionRequest) -> Result<Vec<ArrayRef>, Refusal> {
+        let needed = request.arrays();
+        if let Some((name, _)) =
+            self.arrays.iter().find(|(name, _)| !needed.iter().any(|(of, ..)| of == name))
+        {
+            return Err(Refusal::Invalid(format!(
+                "arrays has {name}, which neither score nor sees reads: arrays of their names were needed"
+            )));
+        }
+        let find = |(name, format, dimensions): (&'static str, Format, usize)| {
+            let found = self.arrays.iter().find(|(of, _)| of == name).map(|(_, array)| array.clone());
+            found.ok_or_else(|| {
+                Refusal::Invalid(format!(
+                    "arrays has no {name}, which the formula reads: {dimensions} dimensions of {format} were needed"
+                ))
+            })
+        };
+        needed.into_iter().map(find).collect()
     }
 
     /// The same with the request and the call that it asks for, for the arguments of a run.

@@ -12,8 +12,8 @@ use falchion::kernel::operands::Memory;
 use falchion::kernel::{AnyGemm, Family, GemmProblem, GroupedProblem, Kernel, Machine, Request, Types};
 use falchion::rows::Rows;
 use falchion_core::{
-    APPEND_PAGES, ATTENTION, FieldKind, GEMM, GRADIENT, Goes, INPUT, MERGE_ATTENTION, MergedHeads, NewKeys,
-    Operation, Placed, Python, Structure, Switch,
+    APPEND_PAGES, ARRAY, ATTENTION, FieldKind, GEMM, GRADIENT, Goes, INPUT, MERGE_ATTENTION, MergedHeads,
+    NewKeys, Operation, Placed, Python, Structure, Switch,
 };
 
 fn read(path: &str) -> String {
@@ -39,7 +39,7 @@ fn declared(header: &str, name: &str) -> Vec<(String, String)> {
         let Some(at) = words.iter().position(|word| {
             !["const", "void", "char", "float", "double", "size_t"].contains(word)
                 && !word.ends_with("_t")
-                && *word != "falchion_input"
+                && !["falchion_input", "falchion_array"].contains(word)
         }) else {
             return Vec::new();
         };
@@ -70,7 +70,7 @@ fn types(kind: FieldKind) -> &'static [&'static str] {
         FieldKind::Single => &["float"],
         FieldKind::Double => &["double"],
         FieldKind::Text => &["char *"],
-        FieldKind::Address => &["void *", "float *", "uint32_t *", "falchion_input *"],
+        FieldKind::Address => &["void *", "float *", "uint32_t *", "falchion_input *", "falchion_array *"],
     }
 }
 
@@ -127,6 +127,7 @@ fn header(text: &str) -> Vec<String> {
         structure(text, GEMM.described),
         structure(text, GEMM.given),
         structure(text, INPUT),
+        structure(text, ARRAY),
         structure(text, ATTENTION.described),
         structure(text, ATTENTION.given),
         structure(text, GRADIENT.given),
@@ -137,6 +138,7 @@ fn header(text: &str) -> Vec<String> {
         GEMM.described.name,
         GEMM.given.name,
         INPUT.name,
+        ARRAY.name,
         ATTENTION.described.name,
         ATTENTION.given.name,
         GRADIENT.given.name,

@@ -49,6 +49,8 @@ pub struct DrawnHeads {
     pub packed: bool,
     pub page: Option<u32>,
     pub soft_cap: Option<f32>,
+    /// Scores and mask as text.
+    pub texts: [Option<&'static str>; 2],
     /// Whether the bits of a gradient are the same in every run.
     pub fixed: bool,
 }
@@ -97,7 +99,15 @@ impl DrawnHeads {
         if let Some(page) = page {
             word("pages", &page.to_string());
         }
-        let soft_cap = (random.below(8) == 0).then(|| random.of(&[0.5, 30.0, 50.25]));
+        let plain = !causal && window.is_none() && random.below(2) == 0;
+        let scores = [None, Some("x-slope[h]*abs(q-k)"), Some("x+bias[b,h,q,k]:bf16")];
+        let masks = [None, Some("q>=k&q-k<100"), Some("document[b,q]:s32==document[b,k]:s32")];
+        let texts = if plain { [random.of(&scores), random.of(&masks)] } else { [None; 2] };
+        for (name, text) in ["score", "sees"].into_iter().zip(texts) {
+            text.into_iter().for_each(|text| word(name, text));
+        }
+        let capped = texts == [None; 2] && random.below(8) == 0;
+        let soft_cap = capped.then(|| random.of(&[0.5, 30.0, 50.25]));
         if let Some(cap) = soft_cap {
             word("softcap", &cap.to_string());
         }
@@ -117,6 +127,7 @@ impl DrawnHeads {
             packed,
             page,
             soft_cap,
+            texts,
             fixed,
         }
     }
@@ -172,6 +183,9 @@ impl DrawnHeads {
         (heads.request.head, heads.dv, heads.shared) = ([self.d[0]; 2], Some(self.d[1]), Some(self.heads[1]));
         (heads.causal, heads.window, heads.request.pages) = (self.causal, self.window, self.page);
         heads.request.soft_cap = self.soft_cap;
+        let [score, sees] = self.texts;
+        heads.request.score = score.map(|text| text.parse().expect("scores"));
+        heads.request.sees = sees.map(|text| text.parse().expect("a mask"));
         (heads.request.workspace, heads.request.fixed) = (true, self.fixed);
         if self.packed {
             heads.request.lengths = Lengths::Packed;

@@ -101,6 +101,9 @@ def attention(
     cache_seqlens: Any | None = None,
     softcap: float = 0.0,
     alibi_slopes: Any | None = None,
+    score: str | None = None,
+    sees: str | None = None,
+    arrays: dict[str, Any] | None = None,
     sinks: Any | None = None,
     q_descale: Any | None = None,
     k_descale: Any | None = None,
@@ -126,6 +129,9 @@ def attention_backward(
     max_seqlen_k: int | None = None,
     softcap: float = 0.0,
     alibi_slopes: Any | None = None,
+    score: str | None = None,
+    sees: str | None = None,
+    arrays: dict[str, Any] | None = None,
 ) -> tuple[Any, Any, Any]: ...
 def merge_attention(
     o_a: Any,

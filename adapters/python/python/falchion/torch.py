@@ -25,13 +25,14 @@ _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] nam
 _library.define(
     "attention(Tensor q, Tensor k, Tensor v, bool causal, int[]? window, float? scale, bool deterministic, float softcap, Tensor? alibi_slopes, Tensor? sinks, "
     "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k, "
-    "Tensor? block_table, Tensor? cache_seqlens) -> (Tensor, Tensor)",
+    "Tensor? block_table, Tensor? cache_seqlens, str? score, str? sees, str[] names, Tensor[] arrays) -> (Tensor, Tensor)",
     # The result has its heads where those of q are.
     tags=(torch.Tag.needs_fixed_stride_order,),
 )
 _library.define(
     "attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, int[]? window, float? scale, bool deterministic, "
-    "float softcap, Tensor? alibi_slopes, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k) "
+    "float softcap, Tensor? alibi_slopes, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, int? max_seqlen_q, int? max_seqlen_k, "
+    "str? score, str? sees, str[] names, Tensor[] arrays) "
     "-> (Tensor, Tensor, Tensor)"
 )
 
@@ -161,8 +162,14 @@ def _attend(q, k, v, **asked):
     return _native.attention(q, k, v, out=out, **asked)
 
 
+def _formulas(score, sees, names, arrays):
+    return {"score": score, "sees": sees, "arrays": dict(zip(names, arrays)) or None}
+
+
 def _attention(q, k, v, causal, window, scale, deterministic, *more):
-    return _attend(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=True, **dict(zip(_MORE, more)))
+    *more, score, sees, names, arrays = more
+    how = dict(zip(_MORE, more)) | _formulas(score, sees, names, arrays)
+    return _attend(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=True, **how)
 
 
 def _attention_fake(q, k, v, causal, window, scale, deterministic, *more):
@@ -174,8 +181,9 @@ def _attention_fake(q, k, v, causal, window, scale, deterministic, *more):
 
 def _attention_backward(q, k, v, o, d_o, sums, causal, window, scale, deterministic, *more):
     how = {"causal": causal, "window": window, "scale": scale, "deterministic": deterministic}
-    names = ("softcap", "alibi_slopes", *_SEQUENCES)
-    return _native.attention_backward(q, k, v, o, d_o, sums, **how, **dict(zip(names, more)))
+    *more, score, sees, names, arrays = more
+    how |= _formulas(score, sees, names, [array.detach() for array in arrays])
+    return _native.attention_backward(q, k, v, o, d_o, sums, **how, **dict(zip(("softcap", "alibi_slopes", *_SEQUENCES), more)))
 
 
 def _attention_backward_fake(q, k, v, o, d_o, sums, causal, window, scale, deterministic, *more):
@@ -282,7 +290,8 @@ _SINKS = 8 + _NUMBERS.index("sinks")
 
 
 def _keep_attention(ctx, inputs, output):
-    q, k, v, causal, window, scale, deterministic, softcap, slopes, sinks, *factors, of_q, of_k, longest_q, longest_k, table, lengths = inputs
+    q, k, v, causal, window, scale, deterministic, softcap, slopes, sinks, *factors, of_q, of_k, longest_q, longest_k, table, lengths = inputs[:-4]
+    *ctx.formulas, arrays = inputs[-4:]
     ctx.how, ctx.softcap, ctx.longest = (causal, window, scale, deterministic), softcap, (longest_q, longest_k)
     # The gradient of sinks needs the results alone.
     tensors = any(ctx.needs_input_grad[:3])
@@ -292,21 +301,24 @@ def _keep_attention(ctx, inputs, output):
         raise ValueError("heads have 576 elements and a tensor requires a gradient, which latent attention does not have")
     if slopes is not None and slopes.requires_grad:
         raise ValueError("alibi_slopes requires a gradient, which slopes do not have")
+    if any(array.requires_grad for array in arrays):
+        raise ValueError("an array of score or sees requires a gradient, which arrays do not have")
     if any(factor is not None and factor.requires_grad for factor in factors):
         raise ValueError("a factor requires a gradient, which factors do not have")
     if tensors and k.dtype.itemsize == 1:
         raise ValueError(f"k has elements of {k.dtype} and a tensor requires a gradient, which tensors in 8 bits do not have")
     o, sums = output
     ctx.mark_non_differentiable(sums)
-    ctx.save_for_backward(q, k, v, o, sums, slopes, sinks, of_q, of_k)
+    ctx.save_for_backward(q, k, v, o, sums, slopes, sinks, of_q, of_k, *arrays)
 
 
 def _gradient_of_attention(ctx, d_o, _):
-    q, k, v, o, sums, slopes, sinks, of_q, of_k = ctx.saved_tensors
+    q, k, v, o, sums, slopes, sinks, of_q, of_k, *arrays = ctx.saved_tensors
     own = (tensor.detach() for tensor in (q, k, v, o, d_o, sums))
     gradients = (None, None, None)
     if any(ctx.needs_input_grad[:3]):
-        gradients = torch.ops.falchion.attention_backward(*own, *ctx.how, ctx.softcap, slopes, of_q, of_k, *ctx.longest)
+        more = (slopes, of_q, of_k, *ctx.longest, *ctx.formulas, arrays)
+        gradients = torch.ops.falchion.attention_backward(*own, *ctx.how, ctx.softcap, *more)
     d_sinks = None
     if sinks is not None and ctx.needs_input_grad[_SINKS]:
         # A sink has a weight in each row, and no value: its scores have the gradient -weight * (o . d_o). Rows of no sequence weigh nothing.
@@ -316,7 +328,8 @@ def _gradient_of_attention(ctx, d_o, _):
     *gradients, d_sinks = _once("attention", (*gradients, d_sinks), q, k, v, d_o, sinks)
     rest = [None for _ in _MORE]
     rest[1 + _NUMBERS.index("sinks")] = d_sinks
-    return *gradients, *(None for _ in ctx.how), *rest
+    # Gradients of a list of tensors are a list.
+    return *gradients, *(None for _ in ctx.how), *rest, None, None, None, [None for _ in arrays]
 
 
 torch.library.register_autograd("falchion::attention", _gradient_of_attention, setup_context=_keep_attention, lib=_library)
@@ -335,13 +348,17 @@ def attention(
     alibi_slopes: Tensor | None = None,
     sinks: Tensor | None = None,
     deterministic: bool = False,
+    score: str | None = None,
+    sees: str | None = None,
+    arrays: dict[str, Tensor] | None = None,
     **more: Tensor | int | None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
     head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
     for the heads of `falchion.attention_backward`, also with `cu_seqlens_q`, and of the sinks, but not for keys in pages; with `deterministic` that of
     `q` has the same bits in every run. The result has its heads where those of `q` are: after the rows in a view of (B, L, H, D). `more` are the other arguments
-    of `falchion.attention`: tensors of sequences and pages, and factors of tensors in 8 bits. Without `v`, heads have 576 elements, and the first 512 of `k` are `v`.
+    of `falchion.attention`: tensors of sequences and pages, and factors of tensors in 8 bits. `score`, `sees` and `arrays` are its formulas, through which
+    `q` and `k` have gradients, but arrays have none. Without `v`, heads have 576 elements, and the first 512 of `k` are `v`.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
     at the first key, which is the same where there are as many queries as keys.
@@ -354,12 +371,14 @@ def attention(
         if k.shape[-1] != 576:
             raise ValueError(f"v is None and heads have {k.shape[-1]} elements, a v was needed, or heads of 576 elements")
         v = k[..., :512]
-    inputs = [x for x in (q, k, v, *(more.get(name) for name in _NUMBERS)) if x is not None]
+    arrays = arrays or {}
+    inputs = [x for x in (q, k, v, *(more.get(name) for name in _NUMBERS), *arrays.values()) if x is not None]
     admitted = _admitted("attention", *inputs)
     recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     if admitted and not recorded and _plain(*inputs):
+        more |= _formulas(score, sees, arrays, arrays.values())
         return _attend(q, k, v, causal=causal, window=window, scale=scale, log_sum_exp=log_sum_exp, **more)
-    given = [more.get(name) for name in _MORE]
+    given = [*(more.get(name) for name in _MORE), score, sees, list(arrays), list(arrays.values())]
     o, sums = torch.ops.falchion.attention(q, k, v, causal, window, scale, deterministic, *given)
     return (o, sums) if log_sum_exp else o
 
@@ -368,18 +387,19 @@ def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: None = None,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention` of tensors (B, H, L, D) or (H, L, D), without a mask of its own and without
-    dropout. `is_causal` puts the first query at the first key: keys after the last query are not seen, and queries after the last
-    key see all keys, which takes a second launch."""
-    if attn_mask is not None:
-        raise ValueError(f"attn_mask is {_words(attn_mask)}, None was needed: is_causal, or the window of falchion.torch.attention, is a mask")
+    """`torch.nn.functional.scaled_dot_product_attention` of tensors (B, H, L, D) or (H, L, D), without dropout. `is_causal` puts the first
+    query at the first key: keys after the last query are not seen, and queries after the last key see all keys, which takes a second launch.
+    `attn_mask`, which becomes (B, H, L, keys) by broadcasting, says which keys are seen if its elements are bool, and else is added to the
+    scores; it is read as it lies, and has no gradient. Queries that see no key have zeros."""
+    if attn_mask is not None and is_causal:
+        raise ValueError(f"attn_mask is {_words(attn_mask)} and is_causal is True, one of them was needed")
     if dropout_p != 0:
         raise ValueError(f"dropout_p is {dropout_p}, 0 was needed")
     if query.dim() not in (3, 4):
@@ -391,12 +411,41 @@ def scaled_dot_product_attention(
         if tensor.shape[-3] != query.shape[-3] and not enable_gqa:
             raise ValueError(f"{name} has {tensor.shape[-3]} heads, {query.shape[-3]} were needed as query has, or enable_gqa=True")
     queries, keys = query.shape[-2], key.shape[-2]
+    if attn_mask is not None:
+        return attention(query, key, value, scale=scale, **_mask(attn_mask, query, keys))
     if is_causal and queries > keys:
         parts = query[..., :keys, :], query[..., keys:, :]
         return torch.cat([attention(part, key, value, causal=causal, scale=scale) for part, causal in zip(parts, (True, False))], -2)
     if is_causal and queries < keys:
         key, value = key[..., :queries, :], value[..., :queries, :]
     return attention(query, key, value, causal=is_causal, scale=scale)
+
+
+_MASKS = {torch.float32: "", torch.float16: ":f16", torch.bfloat16: ":bf16"}
+
+
+def _mask(attn_mask: Tensor, query: Tensor, keys: int) -> dict:
+    """A mask of torch's in the words of `attention`."""
+    if not isinstance(attn_mask, Tensor):
+        raise TypeError(f"attn_mask is a {type(attn_mask).__name__}, a tensor of torch was needed")
+    whole, shape = (*query.shape[:-1], keys), attn_mask.shape
+    if len(shape) > len(whole) or any(own not in (1, of) for own, of in zip(reversed(shape), reversed(whole))):
+        raise ValueError(f"attn_mask has shape {tuple(shape)}, one that becomes {tuple(whole)} by broadcasting was needed")
+    if attn_mask.dtype not in {torch.bool, torch.float32, query.dtype} & {torch.bool, *_MASKS}:
+        raise ValueError(f"attn_mask has elements of {attn_mask.dtype}, torch.bool, torch.float32 or {query.dtype} was needed, as query has")
+    if attn_mask.requires_grad and torch.is_grad_enabled():
+        raise ValueError("attn_mask requires a gradient, which it does not have: detach() was needed")
+    if attn_mask.numel() == 0:
+        return {}
+    # Along other dimensions all elements are the same.
+    several = [extent > 1 and stride != 0 for extent, stride in zip(shape, attn_mask.stride())]
+    index = ",".join(name for name, has in zip("bhqk"[4 - len(shape) :], several) if has)
+    array = attn_mask[tuple(slice(None) if has else 0 for has in several)]
+    if not index:
+        array, index = array[None], "0"
+    if attn_mask.dtype == torch.bool:
+        return {"sees": f"mask[{index}]:u8!=0", "arrays": {"mask": array.view(torch.uint8)}}
+    return {"score": f"x+mask[{index}]{_MASKS[attn_mask.dtype]}", "arrays": {"mask": array}}
 
 
 def _words(given: object) -> str:

@@ -4,7 +4,7 @@ use collective::RoleRegisters;
 
 use crate::backward::spec::BackwardSpec;
 use crate::error::AttentionError;
-use crate::plan::{head_of_values, refused, sixteen_bits};
+use crate::plan::{formulas, head_of_values, refused, sixteen_bits};
 
 /// Registers of a consumer apart from accumulators and operands. With 80 queries and a causal mask the assembler moves some 15 more to local memory, where
 /// a tile is masked; with long sequences that is faster than 64 queries are.
@@ -53,6 +53,7 @@ pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionE
         return Err(refused("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
     }
     head_of_values(spec.head)?;
+    formulas(&spec.of_forward())?;
     let is_pair = is_pair(spec);
     let [queries_of_pair, keys_of_pair] = [
         "the number of queries per tile, with heads of more than 128 elements,",
