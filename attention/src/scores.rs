@@ -206,6 +206,8 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
     fn arrays(&self) -> Vec<&'static Array>;
     /// Whether the heads of a sequence see different keys.
     fn masks_by_head(&self) -> bool;
+    /// Whether scores may be so large that their products are rounded by more than 1.
+    fn are_large(&self) -> bool;
     fn host_sees(&self, of: &Scope<'_, i64>, arrays: HostArrays<'_>, row: i64, key: i64) -> bool;
     fn host_score(&self, of: &Scope<'_, i64>, arrays: HostArrays<'_>, place: [i64; 2], x: Bounded)
     -> Bounded;
@@ -299,6 +301,10 @@ impl<S: Scores> AnyScores for Typed<S> {
 
     // Tiles ask for one head of those that are packed.
     fn masks_by_head(&self) -> bool {
+        false
+    }
+
+    fn are_large(&self) -> bool {
         false
     }
 

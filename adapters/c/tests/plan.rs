@@ -11,7 +11,7 @@ mod stand_in;
 mod drawn;
 
 use core::ffi::{CStr, c_char};
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut};
 use std::ffi::CString;
 
 use drawn::{Draw, DrawnGemms, DrawnHeads};
@@ -52,6 +52,11 @@ fn described(drawn: &DrawnHeads, args_size: usize) -> AttentionDescription {
     let zeros: AttentionDescription = unsafe { core::mem::zeroed() };
     let types = if drawn.format == "bf16" { c"bf16" } else { c"f16" };
     let on = |flag, asked: bool| if asked { flag } else { 0 };
+    // They live as long as the descriptions do: until the process ends.
+    let text = |of: Option<&str>| {
+        of.map_or(null(), |of| CString::new(of).expect("no zeros").into_raw().cast_const())
+    };
+    let [score, sees] = drawn.texts.map(text);
     let (windowed, fixed) = (on(WINDOW, drawn.window.is_some()), on(DETERMINISTIC, drawn.fixed));
     AttentionDescription {
         size: size_of::<AttentionDescription>(),
@@ -66,6 +71,8 @@ fn described(drawn: &DrawnHeads, args_size: usize) -> AttentionDescription {
         flags: on(CAUSAL, drawn.causal) | windowed | on(PACKED, drawn.packed) | fixed,
         window: drawn.window.unwrap_or_default(),
         softcap: drawn.soft_cap.unwrap_or_default(),
+        score,
+        sees,
         page: drawn.page.unwrap_or(0),
         args_size,
         ..zeros
@@ -172,6 +179,7 @@ fn attention_that_was_measured_is_found() {
             causal: true,
             window: None,
             soft_cap: None,
+            texts: [None; 2],
             packed: false,
             page: None,
             fixed: false,

@@ -375,7 +375,6 @@ def dropout(call):
         ("k has elements of torch.float32, torch.float16 was needed", lambda: cache(*[Q[:, :1, :2].float()] * 2, cache_seqlens=3)),
         ("block_table has page -1 where a key of k belongs, 0 to 1 was needed", lambda: cache(*[Q[:, :1, :2]] * 2, cache_seqlens=3, block_table=-TABLE)),
         ("q requires a gradient", lambda: fa.flash_attn_with_kvcache(Q.clone().requires_grad_(), K, K)),
-        ("attn_mask is a tensor of shape (5, 5), None was needed", lambda: ft.scaled_dot_product_attention(Q, Q, Q, torch.ones(5, 5))),
         ("query has shape (5, 64), (batch, heads, rows, elements)", lambda: ft.scaled_dot_product_attention(*[Q[0, :, 0]] * 3)),
         ("key has 2 heads, 5 were needed as query has, or enable_gqa=True", lambda: ft.scaled_dot_product_attention(Q, Q[:, :2], Q)),
         ("value has 2 heads, 5 were needed", lambda: ft.scaled_dot_product_attention(Q, Q, Q[:, :2])),
@@ -430,4 +429,4 @@ def test_results_have_heads_where_queries_have_them():
         for of in (heads, heads.clone(memory_format=torch.preserve_format).requires_grad_()):
             o = ft.attention(of, of, of)
             assert (o.transpose(-2, -3) if follow else o).is_contiguous()
-        torch.library.opcheck(torch.ops.falchion.attention, (heads, heads, heads, True, None, None, False, 0.0, *[None] * 11))
+        torch.library.opcheck(torch.ops.falchion.attention, (heads, heads, heads, True, None, None, False, 0.0, *[None] * 13, [], []))

@@ -82,7 +82,7 @@ def test_compile_has_no_break():
 def test_attention_is_an_operation():
     torch.manual_seed(4)
     q, k, v = (torch.randn(2, heads, 70, 64, dtype=torch.float16) for heads in (4, 2, 2))
-    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None, None, False, 0.0, *[None] * 11))
+    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None, None, False, 0.0, *[None] * 13, [], []))
     wide = [x.double() for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
     expected = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=True)
     o, sums = ft.attention(q, k, v, causal=True, log_sum_exp=True)
@@ -286,7 +286,7 @@ def test_attention_has_torchs_gradients(causal):
     ft.attention(*inputs, causal=causal).backward(d_o)
     for found, expected in zip(inputs, wide):
         close(found.grad, expected.grad, 5e-3)
-    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None, None, False, 0.0, *[None] * 11))
+    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None, None, False, 0.0, *[None] * 13, [], []))
     compiled = torch.compile(lambda q, k, v: ft.attention(q, k, v, causal=causal).float().sin().sum(), fullgraph=True, backend="aot_eager")
     compiled(*inputs).backward()
     o, sums = falchion.attention(*(x.detach() for x in inputs), causal=causal, log_sum_exp=True)
@@ -357,3 +357,67 @@ def test_what_has_no_rule_is_refused():
             for x, graph in zip(own, [False, True]):
                 (f(x).float() ** 2).sum().backward(create_graph=graph)
             assert (own[0].grad == own[1].grad).all() and own[0].grad.abs().max() > 0
+
+
+# Shapes of masks of 2 sequences, 4 heads, 33 queries and 47 keys.
+SHAPES = [(2, 4, 33, 47), (1, 4, 33, 47), (2, 1, 33, 47), (33, 47), (4, 33, 47), (2, 1, 1, 47), (2, 4, 33, 1), (1, 1, 1, 1), (33, 1), (47,), ()]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_torchs_masks(dtype, shape):
+    torch.manual_seed(sum(shape))
+    own = torch.bfloat16 if dtype == torch.bfloat16 else torch.float16
+    inputs = [torch.randn(2, heads, n, 64).to(own).requires_grad_() for heads, n in ((4, 33), (2, 47), (2, 47))]
+    mask = torch.rand(shape) < 0.7 if dtype == torch.bool else torch.randn(shape).to(dtype)
+    if len(shape) > 1:
+        # A query that sees no key.
+        mask[..., 0, :] = False if dtype == torch.bool else -torch.inf
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    of_wide = mask if dtype == torch.bool else mask.double()
+    expected = torch.nn.functional.scaled_dot_product_attention(*wide, of_wide.expand(2, 4, 33, 47), scale=0.2, enable_gqa=True)
+    d_o = torch.randn(expected.shape).to(own)
+    expected.backward(d_o.double())
+    tolerance = 8 if own == torch.bfloat16 else 1
+    # Masks are read as they lie.
+    for given in (mask, mask.mT.contiguous().mT if len(shape) > 1 else mask, mask.expand(2, 4, 33, 47)):
+        for x in inputs:
+            x.grad = None
+        o = ft.scaled_dot_product_attention(*inputs, given, scale=0.2, enable_gqa=True)
+        close(o, expected, 3e-3 * tolerance)
+        o.backward(d_o)
+        for found, of in zip(inputs, wide):
+            error = (found.grad.double() - of.grad).abs().max() / of.grad.abs().max().clamp(min=0.05)
+            assert error <= 8e-3 * tolerance, error
+
+
+def test_masks_of_heads_alone():
+    torch.manual_seed(3)
+    q, k = torch.randn(4, 5, 64).half(), torch.randn(4, 9, 64).half()
+    for mask in (torch.rand(4, 5, 9) < 0.5, torch.rand(4, 1, 9) < 0.5, torch.randn(5, 9)):
+        of_wide = mask if mask.dtype == torch.bool else mask.double()
+        expected = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), k.double(), of_wide)
+        close(ft.scaled_dot_product_attention(q, k, k, mask), expected, 3e-3)
+        compiled = torch.compile(ft.scaled_dot_product_attention, fullgraph=True, backend="aot_eager")
+        close(compiled(q, k, k, mask), expected, 3e-3)
+    assert not ft.scaled_dot_product_attention(q, k[:, :0], k[:, :0], torch.ones(5, 0, dtype=torch.bool)).any()
+
+
+def test_masks_that_are_refused():
+    q, k = torch.ones(2, 4, 5, 64).half(), torch.ones(2, 4, 9, 64).half()
+    learned = torch.zeros(5, 9).requires_grad_()
+    for mask, more, words in [
+        (torch.ones(5, 9), {"is_causal": True}, "attn_mask is a tensor of shape (5, 9) and is_causal is True, one of them was needed"),
+        (torch.ones(5, 5), {}, "attn_mask has shape (5, 5), one that becomes (2, 4, 5, 9) by broadcasting was needed"),
+        (torch.ones(1, 2, 4, 5, 9), {}, "attn_mask has shape (1, 2, 4, 5, 9), one that becomes (2, 4, 5, 9)"),
+        (torch.ones(5, 9, dtype=torch.int32), {}, "attn_mask has elements of torch.int32, torch.bool, torch.float32 or torch.float16 was needed"),
+        (torch.ones(5, 9).bfloat16(), {}, "attn_mask has elements of torch.bfloat16, torch.bool, torch.float32 or torch.float16 was needed"),
+        (torch.ones(5, 9).double(), {}, "attn_mask has elements of torch.float64, torch.bool, torch.float32 or torch.float16 was needed"),
+        (learned, {}, "attn_mask requires a gradient, which it does not have: detach() was needed"),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            ft.scaled_dot_product_attention(q, k, k, mask, **more)
+    with pytest.raises(TypeError, match="attn_mask is a list, a tensor of torch was needed"):
+        ft.scaled_dot_product_attention(q, k, k, [True])
+    with torch.no_grad():
+        assert ft.scaled_dot_product_attention(q, k, k, learned).shape == q.shape

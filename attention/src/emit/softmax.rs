@@ -43,6 +43,8 @@ pub(super) struct Softmax<'f> {
     first: [Value<'f, u32>; 2],
     /// The exponent of 2 of the largest weight.
     shift: f32,
+    /// Whether the largest score is subtracted from scores before they are multiplied: scores of a text may be as large as numbers are.
+    subtracts: bool,
     /// With the other consumer that has scores of these queries, if there is one.
     exchange: Option<Exchange<'f>>,
 }
@@ -58,6 +60,8 @@ pub(super) struct Relation<'f> {
     /// What scores are multiplied by to be exponents of 2, and what is then subtracted.
     to_log2: Value<'f, f32>,
     less: Value<'f, f32>,
+    /// The score that they are relative to, if it is subtracted first: products of large scores are rounded.
+    base: Option<Value<'f, f32>>,
     /// The factor of what was summed before.
     kept: Value<'f, f32>,
 }
@@ -112,7 +116,8 @@ impl<'f> Softmax<'f> {
                 sum: f.uninitialised(),
             };
         let shift = if format.bits() == 8 { LAZY } else { 0.0 };
-        Self { f, rows: pairs.map(row).collect(), first: scores.start(), shift, exchange }
+        let subtracts = of.are_large();
+        Self { f, rows: pairs.map(row).collect(), first: scores.start(), shift, subtracts, exchange }
     }
 
     /// An exponent, less that of the largest weight.
@@ -225,7 +230,9 @@ impl<'f> Softmax<'f> {
         let base = self.f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
         // Exactly 1 if the largest score is the same.
         let kept = exp2((before - base) * to_log2);
-        Relation { to_log2, less: self.shifted(base * to_log2, 1.0), kept }
+        let first = self.subtracts.then_some(base);
+        let less = if first.is_some() { self.f.constant(0.0) } else { base * to_log2 };
+        Relation { to_log2, less: self.shifted(less, 1.0), base: first, kept }
     }
 
     /// What the weights of each row are relative to.
@@ -245,11 +252,14 @@ impl<'f> Softmax<'f> {
 
     /// Replaces the scores of these rows by weights.
     pub(super) fn weigh(&self, relations: &[Relation<'f>], rows: Range<usize>) {
-        for (row, &Relation { to_log2, less, kept }) in
+        for (row, &Relation { to_log2, less, base, kept }) in
             self.rows.iter().zip(relations).take(rows.end).skip(rows.start)
         {
-            let weights: Vec<_> =
-                row.scores.iter().map(|(_, score)| exp2(score.get().mul_add(to_log2, -less))).collect();
+            let weight = |(_, score): &(u32, Var<'f, f32>)| match base {
+                Some(base) => exp2((score.get() - base).mul_add(to_log2, -less)),
+                None => exp2(score.get().mul_add(to_log2, -less)),
+            };
+            let weights: Vec<_> = row.scores.iter().map(weight).collect();
             row.scores.iter().zip(&weights).for_each(|((_, score), &weight)| score.set(weight));
             let sum = weights.into_iter().reduce(|a, b| a + b).unwrap_or(self.f.constant(0.0));
             row.sum.set(row.sum.get().mul_add(kept, sum));

@@ -132,6 +132,10 @@ impl AnyScores for FormulaScores {
         self.mask().is_some_and(|(mask, _)| of_truth(mask, &|variable| variable == Variable::Head))
     }
 
+    fn are_large(&self) -> bool {
+        self.score.is_some()
+    }
+
     fn counts(&self) -> Vec<&'static str> {
         Vec::new()
     }

@@ -328,8 +328,8 @@ def _gradient_of_attention(ctx, d_o, _):
     *gradients, d_sinks = _once("attention", (*gradients, d_sinks), q, k, v, d_o, sinks)
     rest = [None for _ in _MORE]
     rest[1 + _NUMBERS.index("sinks")] = d_sinks
-    # Gradients of a list of tensors are a list.
-    return *gradients, *(None for _ in ctx.how), *rest, None, None, None, [None for _ in arrays]
+    # Gradients of a list of tensors are a list; torch takes a list without names for one.
+    return *gradients, *(None for _ in ctx.how), *rest, None, None, None if arrays else [], [None for _ in arrays]
 
 
 torch.library.register_autograd("falchion::attention", _gradient_of_attention, setup_context=_keep_attention, lib=_library)
