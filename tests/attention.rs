@@ -164,7 +164,7 @@ fn schedules() {
 fn specs() {
     for text in [
         "",
-        "format=f16 cache=e4m3 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pages=32 pack=4 parts=6 order=drawn lazy=on store=direct turns=off overlap=on",
+        "format=f16 cache=e4m3 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pages=32 pack=4 parts=6 order=drawn lazy=on store=direct turns=off overlap=on loaders=4",
     ] {
         let spec: AttentionSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);

@@ -12,6 +12,7 @@ use crate::factors::Factors;
 use crate::kernel::Attention;
 use crate::masks::of_spec;
 use crate::numbers::HeadNumbers;
+use crate::plan::LatentPlan;
 use crate::problem::AttentionProblem;
 use crate::request::{AttentionRequest, ChoiceKey};
 use crate::shortlist::Shortlist;
@@ -185,6 +186,11 @@ impl Attention {
             let legal = request.fixed_specs().filter(|spec| Self::new(*spec).is_ok()).take(1);
             return cheapest(legal, most, time);
         }
+        // Side by side, or by one thread, whose prediction is the same: what comes first is ranked first.
+        let loaders = |spec: AttentionSpec| {
+            let all = [1, LatentPlan::MOST_LOADERS].into_iter().take(if spec.is_latent() { 2 } else { 1 });
+            all.map(move |loaders| AttentionSpec { loaders, ..spec })
+        };
         let share = request.share();
         let packs = [1, share].into_iter().take(if share > 1 { 2 } else { 1 });
         let switches = [(false, false), (true, false), (false, true), (true, true)];
@@ -210,6 +216,6 @@ impl Attention {
             let of = move |parts| lazy.clone().map(move |lazy| AttentionSpec { parts, lazy, ..spec });
             request.parts(&spec, machine).into_iter().flat_map(of)
         });
-        cheapest(whole.chain(divided), most, time)
+        cheapest(whole.chain(divided).flat_map(loaders), most, time)
     }
 }

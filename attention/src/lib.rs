@@ -16,7 +16,8 @@
 //! that consumers read. Their factors are multiplied into scores and into O.
 //!
 //! In latent attention V is the first columns of K, and is not loaded. Two consumers have the same 64 queries, and half of O's columns
-//! each. They compute the scores of every second block, and exchange weights through shared memory.
+//! each. They compute the scores of every second block, and exchange weights through shared memory. Blocks are loaded and given back slab
+//! by slab; with `loaders=4` the warps of the producer load slabs side by side.
 //!
 //! Blocks of keys that no query of a tile sees are left out. Producer and consumers compute the range of blocks
 //! by the same function, from [`Scores::seen`]. Only blocks that some query does not see whole are masked; they

@@ -123,9 +123,12 @@ impl LatentPlan {
     const BLOCKS: u32 = 2;
     /// Queries per tile, and keys per block.
     pub(crate) const TILE: [u32; 2] = [64, 64];
-    /// Slabs of a block, which are loaded and given back one by one; and those of a consumer's columns of V. The last one has no values.
+    /// Slabs of a block, which are loaded and given back one by one; and those of a consumer's columns of V. The last one has no values. Q has
+    /// as many.
     pub(crate) const SLABS: u32 = 9;
     pub(crate) const OF_VALUES: u32 = 4;
+    /// Most warps that load slabs: those of the producer warpgroup.
+    pub(crate) const MOST_LOADERS: u32 = 4;
 }
 
 /// Blocks of K and V as they are in memory: in another format, or, of 8-bit V, with elements of a key next to each other, where
@@ -170,7 +173,8 @@ impl AttentionPlan {
         let of_rows = consumers / sharing;
         let latent = if latent { Some(LatentPlan::of((types, [weights, v]), exchange)?) } else { None };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
-        let producer = if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread };
+        let several = narrow.is_some() || spec.loaders > 1;
+        let producer = if several { Producer::Warpgroup } else { Producer::Thread };
         Ok(Self {
             spec,
             cta: CtaPlan {
@@ -225,6 +229,11 @@ impl AttentionPlan {
     /// Stages of K that a block takes: one, or one for each slab of latent attention.
     pub(crate) fn stages_of_block(&self) -> u32 {
         if self.latent.is_some() { LatentPlan::SLABS } else { 1 }
+    }
+
+    /// Warps that load slabs side by side; `None` if one thread loads all.
+    pub(crate) fn loaders(&self) -> Option<u32> {
+        (self.spec.loaders > 1).then_some(self.spec.loaders)
     }
 
     /// Number of pages of a block; 1 if a page has several blocks.

@@ -150,6 +150,8 @@ pub struct AttentionSpec {
     /// Whether the end of a tile overlaps with the first products of the next one, if there is shared memory for two
     /// tiles of queries.
     pub overlap: bool,
+    /// Warps that load slabs of latent attention side by side, 1 to 4: of 4, each has every fourth slab. Others have one thread that loads.
+    pub loaders: u32,
 }
 
 impl AttentionSpec {
@@ -177,6 +179,7 @@ impl AttentionSpec {
         store: OutputStore::Tma,
         turns: true,
         overlap: false,
+        loaders: 1,
     };
 
     /// The heads of latent attention: elements of Q and K, and of V, which is the first columns of K.
@@ -256,7 +259,7 @@ pub(crate) const SCORE: &str = "a formula of x, q, k, h and b, as x-slope[h]*abs
 pub(crate) const SEES: &str = "a condition of q, k, h and b, as q>=k&q-k<128,";
 
 /// Every key, in the order in which a spec is printed.
-static KEYS: [SpecKey<AttentionSpec>; 24] = [
+static KEYS: [SpecKey<AttentionSpec>; 25] = [
     SpecKey::by(
         "format",
         FORMAT,
@@ -322,6 +325,7 @@ static KEYS: [SpecKey<AttentionSpec>; 24] = [
     SpecKey::at("store", "tma or direct", &At(|of| &mut of.store)),
     SpecKey::at("turns", "on or off", &At(|of| &mut of.turns)),
     SpecKey::at("overlap", "on or off", &At(|of| &mut of.overlap)),
+    SpecKey::at("loaders", "1 to 4 warps", &At(|of| &mut of.loaders)),
 ];
 
 impl fmt::Display for AttentionSpec {

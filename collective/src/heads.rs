@@ -9,7 +9,7 @@ use ptx::abi::TensorMap;
 use ptx::{Builder, Value};
 
 pub use lengths::{Beginnings, DeviceLengths, Packed};
-pub use pages::{DevicePages, Page, Pages};
+pub use pages::{BlockPages, DevicePages, Page, Pages};
 
 use crate::element::Format;
 use crate::form::Batch;

@@ -364,6 +364,20 @@ impl<'f> Position<'f> {
         }
     }
 
+    /// The stages of a tile that is loaded in parts, from the current one on, and advances past `count` stages, which divide the ring's. Waits for
+    /// none of them. A thread that has some of the parts begins at its first one ([`skip`](Self::skip)).
+    #[track_caller]
+    pub fn next_run(&self, count: u32) -> StageRun<'f> {
+        let Ring { f, plan, .. } = self.ring;
+        let (stage, parity) = (self.stage.get(), self.parity.get());
+        let run = StageRun { f, first: self.ring.stage(stage), bytes: plan.stage_bytes, parity };
+        let next = stage + count;
+        let wraps = next.at_least(plan.stages);
+        self.parity.set((parity ^ 1).where_or(wraps, parity));
+        self.stage.set((next - plan.stages).where_or(wraps, next));
+        run
+    }
+
     /// The same position for a consumer that asks for its next stage before it needs it, and the current stage,
     /// which may not be full yet.
     pub(crate) fn early(&self) -> (Early<'f>, Stage<'f>) {
@@ -397,6 +411,24 @@ impl<'f> StageRun<'f> {
     pub fn acquire(&self, i: u32) -> Stage<'f> {
         let stage = self.stage(i);
         self.f.mbarrier_wait(stage.full, self.parity);
+        stage
+    }
+
+    /// Asks once whether stage `i` of them is empty. What is emitted between this and [`claim`](Self::claim) takes place while the answer comes.
+    #[track_caller]
+    pub fn is_empty(&self, i: u32) -> Value<'f, bool> {
+        self.f.mbarrier_test_parity(self.stage(i).empty, self.parity)
+    }
+
+    /// Waits until stage `i` of them is empty, unless it was found empty. The caller owns it until it arrives on [`Stage::full`].
+    #[track_caller]
+    pub fn claim(&self, i: u32, empty: Option<Value<'f, bool>>) -> Stage<'f> {
+        let stage = self.stage(i);
+        let wait = || self.f.mbarrier_wait(stage.empty, self.parity);
+        match empty {
+            Some(empty) => self.f.if_(!empty, wait),
+            None => wait(),
+        }
         stage
     }
 }

@@ -70,6 +70,8 @@ pub enum QueueRole {
     /// One of the threads that load: all threads of the CTA's first warpgroup, or all warpgroups, which load
     /// and multiply. The CTA's first thread draws.
     Loaders,
+    /// The one thread of a warp that starts loads, next to those of others of the CTA's first warps. The one of the first warp draws.
+    LoaderOfWarp,
     /// A thread of a whole warp that reads what other threads have drawn.
     Reader,
 }
@@ -233,6 +235,7 @@ impl<'f> Queue<'f> {
             QueueRole::Loader if self.cluster == 1 => body(),
             QueueRole::Loader => f.if_(f.special(Special::ClusterRank).equals(0), body),
             QueueRole::Loaders => f.if_(f.special(Special::ThreadX).equals(0), body),
+            QueueRole::LoaderOfWarp => f.if_(f.special(Special::ThreadX).less_than(32), body),
             QueueRole::Reader => (),
         }
     }
@@ -262,7 +265,7 @@ impl<'f> Queue<'f> {
         f.mbarrier_wait(slot.full, parity);
         let [word] = f.load_shared_vector(slot.word, 0);
         let (number, speaks) = match self.part {
-            QueueRole::Loader => (word, f.constant(true)),
+            QueueRole::Loader | QueueRole::LoaderOfWarp => (word, f.constant(true)),
             QueueRole::Loaders | QueueRole::Reader => {
                 // One lane arrives for all that have read the word.
                 f.warp_sync();

@@ -20,6 +20,36 @@ fn latent() {
         ("d=576x512 tile=64x64 pack=16 pages=16 parts=4 output=f32", Layout::HeadsFirst, [32, 1]),
         ("d=576x512 tile=64x64 pack=16 pages=32 lengths=packed part=128 mask=causal", Layout::Gaps, [16, 1]),
         ("d=576x512 tile=64x64 pack=4 lengths=packed mask=causal order=drawn", Layout::LengthFirst, [4, 1]),
+        ("d=576x512 tile=64x64 loaders=4", Layout::LengthFirst, [2, 1]),
+        ("d=576x512 tile=64x64 pack=64 mask=causal lazy=on loaders=4", Layout::Gaps, [128, 1]),
+        (
+            "d=576x512 tile=64x64 pack=16 parts=3 store=direct output=f32 loaders=4",
+            Layout::HeadsFirst,
+            [16, 1],
+        ),
+        ("d=576x512 tile=64x64 pack=16 part=64 mask=causal order=drawn loaders=4", Layout::Gaps, [32, 2]),
+        ("d=576x512 tile=64x64 pack=64 pages=64 mask=causal loaders=4", Layout::LengthFirst, [64, 1]),
+        ("d=576x512 tile=64x64 pack=16 pages=16 parts=4 loaders=4", Layout::HeadsFirst, [32, 1]),
+        (
+            "d=576x512 tile=64x64 pack=16 pages=256 lengths=packed order=drawn loaders=4",
+            Layout::Gaps,
+            [16, 1],
+        ),
+        (
+            "d=576x512 tile=64x64 pack=4 lengths=packed mask=causal order=drawn loaders=4",
+            Layout::LengthFirst,
+            [4, 1],
+        ),
+        (
+            "d=576x512 tile=64x64 pack=8 mask=window softcap=on sinks=on loaders=3",
+            Layout::HeadsFirst,
+            [14, 2],
+        ),
+        (
+            "d=576x512 tile=64x64 pack=16 pages=32 part=128 mask=causal order=drawn loaders=2",
+            Layout::Gaps,
+            [16, 1],
+        ),
     ] {
         let kernel = kernel(spec);
         assert_eq!(kernel.plan().spec.to_string().parse(), Ok(kernel.plan().spec), "{spec}");
@@ -27,7 +57,7 @@ fn latent() {
             lengths,
             layout,
             counts: if spec.contains("window") { vec![50, 0] } else { Vec::new() },
-            reals: if spec.contains("alibi") { vec![5.0] } else { Vec::new() },
+            reals: if spec.contains("softcap") { vec![5.0] } else { Vec::new() },
             ..of_heads(case(queries, keys, 576), if heads > 32 { 1 } else { 2 }, [heads, shared])
         };
         let packed = spec.contains("packed");
@@ -53,7 +83,12 @@ fn latent() {
 /// Many schedules: an odd and an even number of blocks, and several tiles of a CTA.
 #[test]
 fn latent_schedules() {
-    for spec in ["d=576x512 tile=64x64 pack=16", "d=576x512 tile=64x64 pack=16 parts=2 mask=causal"] {
+    for spec in [
+        "d=576x512 tile=64x64 pack=16",
+        "d=576x512 tile=64x64 pack=16 parts=2 mask=causal",
+        "d=576x512 tile=64x64 pack=16 loaders=4",
+        "d=576x512 tile=64x64 pack=16 mask=causal order=drawn loaders=4",
+    ] {
         let kernel = kernel(spec);
         for (schedule, keys) in some(Schedule::sweep(4).zip([310, 250].into_iter().cycle()), spec.len(), 3) {
             run(spec, &kernel, &of_heads(case(7, keys, 576), 2, [16, 1]), schedule);
@@ -74,6 +109,12 @@ fn latent_refusals() {
         ("d=576x512 tile=64x32", "the number of keys per block is 32, 64 with d=576x512 was needed"),
         ("d=576x512 tile=64x64 stages=4", "stages is 4, 2 or auto with d=576x512 was needed"),
         ("d=576x512 tile=64x64 overlap=on", "overlap is 1, off with d=576x512"),
+        (
+            "d=576x512 tile=64x64 loaders=5",
+            "loaders, the warps that load slabs side by side, is 5, 1 to 4 with d=576x512 was needed",
+        ),
+        ("d=576x512 tile=64x64 loaders=0", "is 0, 1 to 4 with d=576x512 was needed"),
+        ("tile=64x64 loaders=4", "is 4, 1 without d=576x512 was needed"),
         ("d=576x512 tile=64x64 cache=e4m3", "cache is e4m3, Q's format alone with d=576x512 was needed"),
         (
             "d=576x512 tile=64x64 format=e4m3 store=direct",

@@ -139,6 +139,8 @@ fn attention_assembles_without_spills_or_serialization() {
         "d=576x512 tile=64x64 pack=64",
         "d=576x512 tile=64x64 pack=64 lazy=on parts=8 pages=64 mask=causal",
         "d=576x512 tile=64x64 mask=window softcap=on alibi=on sinks=on lengths=packed pages=16 pack=2 part=64 order=drawn output=f32",
+        "d=576x512 tile=64x64 pack=64 lazy=on loaders=4",
+        "d=576x512 tile=64x64 lengths=packed pages=16 pack=64 parts=8 mask=causal order=drawn loaders=4",
     ];
     let backward = [
         "mask=causal deterministic=on",

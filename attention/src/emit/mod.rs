@@ -4,6 +4,7 @@ mod cluster;
 mod consumer;
 mod convert;
 mod latent;
+mod loaders;
 mod merge;
 mod producer;
 pub(crate) mod softmax;
@@ -23,7 +24,7 @@ pub(crate) use self::store::slab;
 use self::walk::Walk;
 use crate::factors::DeviceFactors;
 use crate::parts::{Part, Parts};
-use crate::plan::{AttentionPlan, CONVERTERS, NarrowPlan};
+use crate::plan::{AttentionPlan, CONVERTERS, LatentPlan, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
 use crate::spec;
 
@@ -145,20 +146,29 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
     let cta = Cta::begin(f, plan.cta, || {
         let read = &["q_map", "k_map", "v_map"][..plan.operands()];
         read.iter().for_each(|map| f.prefetch_tensor_map(f.parameter(map)));
-        // The warps of consumers, and those that convert.
-        let readers = plan.cta.consumers * 4 + if plan.narrow.is_some() { CONVERTERS } else { 0 };
+        // The warps of consumers, those that convert, and several that load.
+        let converters = if plan.narrow.is_some() { CONVERTERS } else { 0 };
+        let readers = plan.cta.consumers * 4 + converters + plan.loaders().unwrap_or(0);
         queue::initialise_of(f, &plan.queue, shared, readers);
         for ring in rings.into_iter().chain(narrow.into_iter().flatten()) {
             ring.initialise();
         }
     });
-    let produce = || match plan.narrow {
-        Some(plan) => f.if_else(
+    let produce = || match (plan.narrow, plan.loaders()) {
+        (Some(plan), _) => f.if_else(
             f.warp_index().equals(0),
             || f.if_(f.elect(), || kernel.produce()),
             || f.scope("converters", || kernel.convert(plan.tiles)),
         ),
-        None => kernel.produce(),
+        (None, Some(loaders)) => {
+            let number = f.warp_index();
+            let load = || f.if_(f.elect(), || kernel.load_slabs(number));
+            match loaders {
+                LatentPlan::MOST_LOADERS => load(),
+                _ => f.if_(number.less_than(loaders), load),
+            }
+        }
+        (None, None) => kernel.produce(),
     };
     cta.roles(produce, |warpgroup| match plan.latent {
         Some(latent) => kernel.consume_latent(latent, kernel.consumer(warpgroup)),

@@ -64,19 +64,23 @@ impl<'f> Kernel<'_, 'f> {
             }
         };
         let first = |tile: QueryTile<'f>| {
-            let [row, sequence] = self.place(&tile, 0);
-            let row = row + tile.row;
-            let origin = Origin {
-                matrix: Some(tile.head),
-                batch: Some(sequence),
-                ..Origin::alone(f.parameter("q_map"))
-            };
-            let packs = plan.spec.pack > 1;
-            let (origin, row) =
-                if packs { (Origin { rows: Some(row), ..origin }, zero) } else { (origin, row) };
+            let (origin, row) = self.queries(&tile);
             q.produce(bytes[0], |stage| copies[0].load(f, stage, origin, [row, zero]));
         };
         self.in_order(QueueRole::Loader, &first, [&load_k, &load_v]);
+    }
+
+    /// Where the queries of a tile are: what they are copied from, and the first row.
+    pub(super) fn queries(&self, tile: &QueryTile<'f>) -> (Origin<'f>, Value<'f, u32>) {
+        let Self { f, plan, .. } = self;
+        let [row, sequence] = self.place(tile, 0);
+        let row = row + tile.row;
+        let origin =
+            Origin { matrix: Some(tile.head), batch: Some(sequence), ..Origin::alone(f.parameter("q_map")) };
+        match plan.spec.pack {
+            1 => (origin, row),
+            _ => (Origin { rows: Some(row), ..origin }, f.constant(0)),
+        }
     }
 
     /// Emits what is done for each tile, each block of K and each block of V, in the order in which consumers need them.

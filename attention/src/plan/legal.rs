@@ -14,6 +14,7 @@ pub(super) fn checked(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, Attention
     parts(spec)?;
     ctas(spec)?;
     formulas(spec)?;
+    loaders(spec)?;
     Ok(types)
 }
 
@@ -133,6 +134,17 @@ fn ctas(spec: &AttentionSpec) -> Result<(), AttentionError> {
         }
         2 => Ok(()),
         _ => Err(refused(field, ctas, "1 or 2")),
+    }
+}
+
+/// Checks the warps that load.
+fn loaders(spec: &AttentionSpec) -> Result<(), AttentionError> {
+    let (loaders, field) = (spec.loaders, "loaders, the warps that load slabs side by side,");
+    match loaders {
+        1 => Ok(()),
+        _ if !spec.is_latent() => Err(refused(field, loaders, "1 without d=576x512")),
+        2..=LatentPlan::MOST_LOADERS => Ok(()),
+        _ => Err(refused(field, loaders, "1 to 4 with d=576x512")),
     }
 }
 

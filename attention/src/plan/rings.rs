@@ -177,7 +177,7 @@ impl<'s> Rings<'s> {
         // Of a slab of latent attention, one consumer knows when both have read it.
         let of_keys = if self.spec.is_latent() { Arrivals::Warpgroup.count() } else { arrivals };
         let rings = [
-            self.q.arrivals(1, arrivals),
+            self.q.arrivals(self.spec.loaders, arrivals),
             self.k.arrivals(filling[0], of_keys),
             self.v.arrivals(filling[1], arrivals),
             narrow[0].arrivals(1, CONVERTERS),

@@ -126,12 +126,39 @@ impl<'f> Page<'f> {
         f: &'f Builder,
         copy: &TensorCopy,
         stage: Stage<'f>,
-        (map, head): (Value<'f, u64>, Value<'f, u32>),
+        of_head: (Value<'f, u64>, Value<'f, u32>),
     ) {
-        let (slice, alone) = (f.constant(self.slice), Origin::alone(map));
+        let (origin, row) = self.place(of_head);
+        copy.load_rows(f, stage, origin, row);
+    }
+
+    /// Where it is, by such a tensor map: what its copies come from, and their first row.
+    #[track_caller]
+    pub fn place(&self, (map, head): (Value<'f, u64>, Value<'f, u32>)) -> (Origin<'f>, Value<'f, u32>) {
+        let (slice, alone) = (head.builder().constant(self.slice), Origin::alone(map));
         let origin =
             Origin { rows: Some(self.keys), matrix: Some(head), batch: Some(self.number), slice, ..alone };
-        copy.load_rows(f, stage, origin, self.row);
+        (origin, self.row)
+    }
+}
+
+/// The pages of a block, of which the first ones are looked up.
+#[derive(Clone, Debug)]
+pub struct BlockPages<'f> {
+    of: DevicePages<'f>,
+    sequence: [Value<'f, u32>; 2],
+    block: Value<'f, u32>,
+    first: Vec<Page<'f>>,
+}
+
+impl<'f> BlockPages<'f> {
+    /// Emits something for each page, after looking up those that are not.
+    #[track_caller]
+    pub fn each(&self, of_page: impl Fn(Page<'f>)) {
+        self.first.iter().for_each(|&page| of_page(page));
+        let groups = Pages::per_block(self.of.page, self.of.block).div_ceil(self.of.together);
+        let others = (1..groups).flat_map(|group| self.of.group(self.sequence, self.block, group));
+        others.for_each(of_page);
     }
 }
 
@@ -162,15 +189,16 @@ impl<'f> DevicePages<'f> {
         block: Value<'f, u32>,
         load: impl Fn((Stage<'f>, u32), Page<'f>),
     ) {
-        let groups = Pages::per_block(self.page, self.block).div_ceil(self.together);
-        let first = self.group(sequence, block, 0);
+        let pages = self.of_block(sequence, block);
         for i in 0..stages {
-            ring.produce(bytes, |stage| {
-                first.iter().for_each(|&page| load((stage, i), page));
-                let others = (1..groups).flat_map(|group| self.group(sequence, block, group));
-                others.for_each(|page| load((stage, i), page));
-            });
+            ring.produce(bytes, |stage| pages.each(|page| load((stage, i), page)));
         }
+    }
+
+    /// The pages of a block of a sequence, which has this number of keys. The first ones are looked up here.
+    #[track_caller]
+    pub fn of_block(&self, sequence: [Value<'f, u32>; 2], block: Value<'f, u32>) -> BlockPages<'f> {
+        BlockPages { of: *self, sequence, block, first: self.group(sequence, block, 0) }
     }
 
     /// Pages of a block that are looked up together.
