@@ -37,6 +37,7 @@ mod expected;
 mod factors;
 #[cfg(feature = "records")]
 mod family;
+mod head;
 mod kernel;
 mod launch;
 mod masks;

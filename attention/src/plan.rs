@@ -12,13 +12,14 @@ use cute_rs::atom::Major;
 use ptx::Target;
 use ptx::abi::Promotion;
 
-pub(crate) use self::legal::head_of_values;
 use self::legal::{checked, registers};
-pub(crate) use self::rings::CONVERTERS;
+pub(crate) use self::rings::{CHUNK, CONVERTERS};
 #[cfg(feature = "records")]
 pub(crate) use self::rings::SMALL;
 use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
+pub(crate) use crate::error::refused;
+use crate::head;
 use crate::spec::{AttentionSpec, OutputStore, Parts};
 
 /// Every number of a kernel.
@@ -139,10 +140,6 @@ pub struct NarrowPlan {
     pub rings: [RingPlan; 2],
 }
 
-pub(crate) fn refused(field: &'static str, value: impl ToString, needed: &'static str) -> AttentionError {
-    AttentionError::Field { field, value: value.to_string(), needed }
-}
-
 impl AttentionPlan {
     /// The architecture that kernels are made for.
     pub const TARGET: Target = Target::Sm90a;
@@ -168,6 +165,10 @@ impl AttentionPlan {
         let (cluster, shared_bytes) = ClusterPlan::placed(&spec, [operands, shared_bytes])?;
         let Tiles { q, k, v, weights, output } = tiles;
         let of_rows = consumers / sharing;
+        let (shared, [d, keys]) = (Atom::shared(types), [spec.head[0], spec.tile[1]]);
+        // Steps along K end with the elements of a head, or with zeros.
+        let scores = ProductSpec::new(shared, [q, k], of_rows)?;
+        let values = ProductSpec::new(Atom::registers(types), [weights, v], of_rows)?;
         let latent = if latent { Some(LatentPlan::of((types, [weights, v]), exchange)?) } else { None };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
         let producer = if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread };
@@ -188,8 +189,8 @@ impl AttentionPlan {
             rings: [q_ring, k_ring, v_ring],
             narrow,
             queue,
-            scores: ProductSpec::new(Atom::shared(types), [q, k], of_rows)?,
-            values: ProductSpec::new(Atom::registers(types), [weights, v], of_rows)?,
+            scores: scores.of_first([keys, d.next_multiple_of(shared.k())])?,
+            values: values.of_first([dv, keys])?,
             overlaps: spec.overlap && counts[0] > 1,
             latent,
             cluster,
@@ -243,17 +244,24 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// The tiles of a spec. `dv` are the columns of V and O that a consumer has.
+    /// The tiles of a spec, as wide as heads are in shared memory. `dv` are the columns of V and O that a consumer has.
     fn of(spec: &AttentionSpec, dv: u32) -> Result<Self, AttentionError> {
         let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
-        let v_major = if of_bytes(spec) { Major::K } else { Major::Mn };
+        let d = head::padded(d);
+        // What is transposed has a row for each column, of which a step has two chunks.
+        let (v_major, columns) = match of_bytes(spec) {
+            true => (Major::K, dv.next_multiple_of(2 * CHUNK)),
+            false => (Major::Mn, head::padded(dv)),
+        };
         let tile = |major, extents| OperandTile::new(format, major, extents, TileLayout::Widest);
         let q = tile(Major::K, [rows, d])?;
-        let output = || OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle()));
+        // It is stored through Q's slabs.
+        let of_slabs = dv.next_multiple_of(q.swizzle().elements(format.bits()));
+        let output = || OperandTile::new(format, Major::K, [64, of_slabs], TileLayout::Slabs(q.swizzle()));
         Ok(Self {
             q,
             k: tile(Major::K, [keys, d])?,
-            v: tile(v_major, [dv, keys])?,
+            v: tile(v_major, [columns, keys])?,
             weights: tile(Major::K, [rows, keys])?,
             output: if is_direct(spec) { None } else { Some(output()?) },
         })

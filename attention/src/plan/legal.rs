@@ -4,6 +4,7 @@ use collective::{Format, RoleRegisters};
 
 use super::{CLUSTER, LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
 use crate::error::AttentionError;
+use crate::head;
 use crate::spec::{AttentionSpec, Order, Parts};
 
 /// Checks a spec. Returns the instruction types of its products.
@@ -52,15 +53,12 @@ fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
 fn extents(spec: &AttentionSpec) -> Result<(), AttentionError> {
     let AttentionSpec { head: [d, dv], tile: [rows, keys], .. } = *spec;
     let (bytes, latent) = (of_bytes(spec), spec.is_latent());
-    if !matches!(d, 64 | 96 | 128 | 192 | 256 | 576) {
-        return Err(refused("d, the elements of a head of Q and K,", d, "64, 96, 128, 192, 256 or 576"));
-    }
-    if d == 576 && dv != 512 {
+    if d == AttentionSpec::LATENT[0] && !latent {
         let needed = "512 with 576 of Q and K, of which V is the first ones,";
         return Err(refused("d of V and O", dv, needed));
     }
     if !latent {
-        head_of_values(spec.head)?;
+        head::checked(spec.head, "a multiple of 16 from 32 to 256, or 576")?;
     }
     if latent && let Some((field, value, needed)) = LatentPlan::refused(spec) {
         return Err(refused(field, value, needed));
@@ -79,14 +77,6 @@ fn extents(spec: &AttentionSpec) -> Result<(), AttentionError> {
         return Err(refused("lazy", 1, "off with 8-bit operands"));
     }
     Ok(())
-}
-
-/// Checks the elements of a head of V and O, next to those of Q and K.
-pub(crate) fn head_of_values([d, dv]: [u32; 2]) -> Result<(), AttentionError> {
-    if dv == d || d == 192 && dv == 128 {
-        return Ok(());
-    }
-    Err(refused("d of V and O", dv, "the number of Q and K, or 128 with their 192,"))
 }
 
 /// Checks the CTAs of an SM.

@@ -5,7 +5,11 @@ use cute_rs::atom::Major;
 
 use super::{AttentionPlan, LatentPlan, NarrowPlan, Tiles, of_bytes, refused};
 use crate::error::AttentionError;
+use crate::head;
 use crate::spec::{AttentionSpec, Order, Parts};
+
+/// Elements of 8 bits that a thread converts together: 16 bytes.
+pub(crate) const CHUNK: u32 = 16;
 
 /// Warps that convert.
 pub(crate) const CONVERTERS: u32 = 3;
@@ -29,7 +33,7 @@ impl NarrowPlan {
         if !spec.is_scaled() {
             return Ok(None);
         }
-        let ([d, _], [_, keys], bytes) = (spec.head, spec.tile, of_bytes(spec));
+        let ([d, dv], [_, keys], bytes) = ([spec.head[0], dv].map(head::padded), spec.tile, of_bytes(spec));
         let tile = |d| OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest);
         let (k, v) = (tile(d)?, tile(dv)?);
         let rings =
