@@ -67,7 +67,7 @@ const MANY_GROUPS: [&str; 5] = [
 ];
 
 /// Kernels of attention.
-const ATTENTION: [&str; 10] = [
+const ATTENTION: [&str; 16] = [
     "d=64 tile=192x128 mask=causal",
     "tile=128x128 mask=causal lazy=on overlap=on",
     "d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal",
@@ -78,10 +78,16 @@ const ATTENTION: [&str; 10] = [
     "d=576x512 tile=64x64 pack=64 parts=8 pages=64 mask=causal",
     "d=576x512 tile=64x64 pack=16 lengths=packed mask=causal part=1024 order=drawn",
     "d=576x512 tile=64x64 lazy=on softcap=on alibi=on sinks=on store=direct output=f32",
+    "d=80 tile=128x160 mask=causal lazy=on overlap=on",
+    "d=112x80 tile=64x64 pages=32 pack=4 cluster=2",
+    "d=80 cache=e4m3 tile=64x64 pack=4 parts=3",
+    "format=e4m3 d=112 tile=128x128 store=direct",
+    "d=512 tile=64x32 mask=causal lazy=on",
+    "d=512 tile=64x32 pages=64 pack=4 parts=3",
 ];
 
 /// Kernels of attention's backward pass.
-const BACKWARD: [&str; 13] = [
+const BACKWARD: [&str; 15] = [
     "mask=causal",
     "tile=80x128",
     "d=64 tile=128x128",
@@ -95,6 +101,8 @@ const BACKWARD: [&str; 13] = [
     "d=64 tile=64x64 lengths=packed apart=1 whole=3",
     "mask=causal softcap=on alibi=on",
     "d=256 tile=64x64 softcap=on alibi=on",
+    "d=80 tile=64x128 mask=causal",
+    "d=208x112 tile=64x64 split=2",
 ];
 
 fn attention_programs() -> impl Iterator<Item = (String, Program)> {

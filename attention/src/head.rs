@@ -5,7 +5,10 @@
 
 use crate::error::{AttentionError, refused};
 
-/// What the elements of a head of Q and K must be, apart from latent attention.
+/// Elements of the largest heads, apart from latent attention: registers of two consumers hold half of O each.
+pub(crate) const LARGEST: u32 = 512;
+
+/// What the elements of a head of Q and K must be whose O fits into the registers of one consumer.
 pub(crate) const NEEDED: &str = "a multiple of 16 from 32 to 256";
 
 /// Whether there are heads of so many elements.

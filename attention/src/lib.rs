@@ -66,7 +66,7 @@ pub use error::AttentionError;
 pub use factors::Factors;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use numbers::HeadNumbers;
-pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
+pub use plan::{AttentionPlan, HalvesPlan, NarrowPlan};
 pub use problem::AttentionProblem;
 #[cfg(feature = "records")]
 pub use request::{AttentionRequest, ChoiceKey};

@@ -16,7 +16,12 @@ fn cases(spec: &AttentionSpec, layout: Layout) -> Vec<Case> {
         reals: if spec.soft_cap { vec![2.0] } else { Vec::new() },
         ..of_heads(case(queries, keys, d), 2, [2 * pack, 2])
     };
-    [[150, 210], [70, 130], [1, 333], [3, 0]].map(each).to_vec()
+    let lengths = if d == 512 {
+        [[70, 90], [65, 33], [1, 333], [3, 0]]
+    } else {
+        [[150, 210], [70, 130], [1, 333], [3, 0]]
+    };
+    lengths.map(each).to_vec()
 }
 
 fn check(spec: &str, layout: Layout, schedules: &mut Schedules) {
@@ -66,6 +71,31 @@ fn forward() {
         ("d=256x32 tile=64x64 mask=causal", Layout::LengthFirst),
     ] {
         check(spec, layout, &mut schedules);
+    }
+}
+
+/// Two consumers with half of O's columns each, and blocks of keys in turns: an odd and an even number of them.
+#[test]
+fn of_512_elements() {
+    let mut schedules = Schedules::default();
+    for (spec, layout) in [
+        ("d=512 tile=64x32", Layout::Gaps),
+        ("d=512 tile=64x32 mask=causal lazy=on", Layout::LengthFirst),
+        ("d=512 tile=64x32 mask=window format=f16 sinks=on", Layout::HeadsFirst),
+        ("d=512 tile=64x32 mask=causal lengths=packed order=drawn", Layout::LengthFirst),
+        ("d=512 tile=64x32 pack=2 pages=16 store=direct output=f32", Layout::HeadsFirst),
+        ("d=512 tile=64x32 pack=4 pages=64 parts=3 mask=causal", Layout::LengthFirst),
+        ("d=512 tile=64x32 pack=2 part=64 softcap=on alibi=on", Layout::Gaps),
+        ("d=512 tile=64x32 lengths=packed pages=32 pack=2 parts=20 lazy=on", Layout::HeadsFirst),
+    ] {
+        check(spec, layout, &mut schedules);
+    }
+    for spec in ["d=512 tile=64x32 pack=8", "d=512 tile=64x32 pack=8 parts=2 mask=causal"] {
+        let kernel = kernel(spec);
+        for (schedule, keys) in some(Schedule::sweep(6).zip([31, 64, 95, 129, 160].into_iter().cycle()), 0, 2)
+        {
+            run(spec, &kernel, &of_heads(case(7, keys, 512), 2, [8, 1]), schedule);
+        }
     }
 }
 
@@ -139,9 +169,25 @@ fn backward() {
 #[test]
 fn refusals() {
     for (text, words) in [
+        ("d=512", "the number of queries per tile is 128, 64 with 512 elements of V was needed"),
+        ("d=512 tile=64x64", "the number of keys per block is 64, 32 with d=512 was needed"),
+        ("d=512 tile=64x32 cache=e4m3", "Q's format alone with 512 elements of V"),
+        ("d=512 tile=64x32 cluster=2", "parts, or none, with 512 elements of V"),
+        ("d=512 tile=64x32 ctas=2", "1 with more than 64 queries per tile, or 512 elements of V"),
+        ("d=576x256", "512 with 576 of Q and K"),
+    ] {
+        let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
+        let error = refused.map(|_| ()).expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    let gradient = "d=512 tile=64x64".parse::<BackwardSpec>().and_then(AttentionBackward::new);
+    let error = gradient.map(|_| ()).expect_err("no gradient").to_string();
+    assert!(error.contains("is 512, a multiple of 16 from 32 to 256 was needed"), "{error}");
+    for (text, words) in [
         ("d=72", "d, the elements of a head of Q and K, is 72, a multiple of 16 from 32 to 256"),
         ("d=16", "d, the elements of a head of Q and K, is 16"),
         ("d=272", "d, the elements of a head of Q and K, is 272"),
+        ("d=512x256", "d, the elements of a head of Q and K, is 512"),
         ("d=80x40", "d of V and O is 40, a multiple of 16 from 32 to that of Q and K"),
         ("d=80x96", "d of V and O is 96"),
     ] {

@@ -169,6 +169,10 @@ impl BackwardPlan {
         };
         let placed = (passed.map(|[d_o, _]| d_o), shared_bytes);
         let (exchange, shared_bytes) = ExchangePlan::of(&spec, &tiles, &rings, placed)?;
+        if shared_bytes > AttentionPlan::TARGET.limits().shared_bytes {
+            let needed = "a number whose tiles fit into shared memory";
+            return Err(refused("the number of queries per tile", spec.tile[0], needed));
+        }
         Ok(Self {
             spec,
             wide: wide(&spec),

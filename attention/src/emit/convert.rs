@@ -44,7 +44,12 @@ impl<'f> Kernel<'_, 'f> {
     pub(super) fn convert(&self, tiles: [Option<OperandTile>; 2]) {
         let conversions = [0, 1].map(|i| {
             let tiles = [tiles[i]?, self.plan.tiles[i + 1]];
-            Some((tiles, self.conversion(tiles, self.plan.spec.head[i]), self.narrow[i]?.consumer(), self.rings[i + 1].producer()))
+            Some((
+                tiles,
+                self.conversion(tiles, self.plan.spec.head[i]),
+                self.narrow[i]?.consumer(),
+                self.rings[i + 1].producer(),
+            ))
         });
         let block = |i: usize| {
             if let Some((tiles, conversion, from, to)) = &conversions[i] {
@@ -149,8 +154,7 @@ impl<'f> Kernel<'_, 'f> {
         let [keys, _] = narrow.extents();
         let (format, lane) = (self.plan.spec.format, f.special(Special::ThreadX) % 32);
         // Only the last step of a row may have fewer chunks than lanes.
-        let inside =
-            |first: u32| (first + WIDTH > count).then(|| (lane % WIDTH).less_than(count - first));
+        let inside = |first: u32| (first + WIDTH > count).then(|| (lane % WIDTH).less_than(count - first));
         self.groups(keys / ROWS, |group| {
             let [read, written] = [narrow, wide].map(|tile| group * (ROWS * tile.swizzle().bytes()));
             let (source, target) = (from + read, to + written);

@@ -127,7 +127,7 @@ impl<'f> Kernel<'_, 'f> {
         let (Some(part), Some(parts)) = (unit.part, self.parts()) else { return };
         self.meet(consumer);
         let speaks = consumer.thread.equals(0);
-        let speaks = if self.plan.latent.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
+        let speaks = if self.plan.halves.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
         self.f.if_(speaks, || {
             let order = (AtomicSem::Release, Scope::Gpu);
             self.f.reduce(AtomicOp::Add, parts.counter(part), [self.f.constant(1u32)], order);

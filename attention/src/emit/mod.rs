@@ -3,7 +3,7 @@
 mod cluster;
 mod consumer;
 mod convert;
-mod latent;
+mod halves;
 mod merge;
 mod producer;
 pub(crate) mod softmax;
@@ -160,8 +160,8 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
         ),
         None => kernel.produce(),
     };
-    cta.roles(produce, |warpgroup| match plan.latent {
-        Some(latent) => kernel.consume_latent(latent, kernel.consumer(warpgroup)),
+    cta.roles(produce, |warpgroup| match plan.halves {
+        Some(halves) => kernel.consume_halves(halves, kernel.consumer(warpgroup)),
         None => kernel.consume(kernel.consumer(warpgroup)),
     });
 }
@@ -391,11 +391,11 @@ impl<'f> Kernel<'_, 'f> {
 
     /// The head of K and V of a tile.
     fn head_of_keys(&self, tile: &QueryTile<'f>) -> Value<'f, u32> {
-        match (self.plan.spec.pack, self.plan.latent) {
+        match (self.plan.spec.pack, self.plan.spec.is_latent()) {
             (1, _) => tile.head / self.number("share"),
-            (_, None) => tile.head,
+            (_, false) => tile.head,
             // Heads of tiles per head of K and V.
-            (_, Some(_)) => tile.head / self.number("groups"),
+            (_, true) => tile.head / self.number("groups"),
         }
     }
 
