@@ -180,8 +180,8 @@ mod tests {
                 _ => keys,
             };
             let batch = random.u32(1..40);
-            let heads = [[64, 64], [128, 128], [96, 96], [192, 128], [256, 256], [80, 80], [112, 112]];
-            let head = heads[random.usize(..7)];
+            let sizes = [[64, 64], [128, 128], [96, 96], [192, 128], [256, 256], [80, 80], [112, 112]];
+            let head = sizes[random.usize(..7)];
             let problem = AttentionProblem {
                 heads,
                 ..AttentionProblem::new(batch, heads[0], [queries, keys], head[0])
