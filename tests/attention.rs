@@ -21,6 +21,8 @@ mod case;
 mod extremes;
 #[path = "attention/formulas.rs"]
 mod formulas;
+#[path = "attention/heads.rs"]
+mod heads;
 #[path = "attention/latent.rs"]
 mod latent;
 #[path = "attention/scores.rs"]
@@ -171,8 +173,8 @@ fn specs() {
         assert_eq!(text.replace(' ', ",").parse::<AttentionSpec>().expect("commas do, too"), spec);
     }
     for (text, words) in [
-        ("d=80", "d, the elements of a head of Q and K, is 80"),
-        ("d=192x64", "d of V and O is 64"),
+        ("d=72", "d, the elements of a head of Q and K, is 72"),
+        ("d=64x128", "d of V and O is 128"),
         ("tile=100x64", "the number of queries per tile is 100"),
         ("tile=128x72", "the number of keys per block is 72"),
         ("tile=128x256", "registers"),
@@ -459,7 +461,7 @@ fn choices_are_right() {
     assert_eq!(ranked[0].kernel.plan().spec.pack, 8);
     let wrong = AttentionRequest::new(AttentionProblem::new(1, 1, [1; 2], 65), 65);
     let refused = Attention::ranked(&wrong, &Machine::h200(), 1).expect_err("no such head");
-    assert!(refused.contains("65") && refused.contains("64, 96, 128"), "{refused}");
+    assert!(refused.contains("65") && refused.contains("a multiple of 16"), "{refused}");
 }
 
 /// Texts that no problem or kernel has, and kernels that are for other problems.

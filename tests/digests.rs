@@ -67,7 +67,7 @@ const MANY_GROUPS: [&str; 5] = [
 ];
 
 /// Kernels of attention.
-const ATTENTION: [&str; 15] = [
+const ATTENTION: [&str; 21] = [
     "d=64 tile=192x128 mask=causal",
     "tile=128x128 mask=causal lazy=on overlap=on",
     "d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal",
@@ -83,10 +83,16 @@ const ATTENTION: [&str; 15] = [
     "d=576x512 tile=64x64 pack=64 loaders=4",
     "d=576x512 tile=64x64 pack=64 parts=8 pages=16 mask=causal loaders=4",
     "d=576x512 tile=64x64 pack=16 lengths=packed mask=causal part=1024 order=drawn loaders=4",
+    "d=80 tile=128x160 mask=causal lazy=on overlap=on",
+    "d=112x80 tile=64x64 pages=32 pack=4 cluster=2",
+    "d=80 cache=e4m3 tile=64x64 pack=4 parts=3",
+    "format=e4m3 d=112 tile=128x128 store=direct",
+    "d=512 tile=64x32 mask=causal lazy=on",
+    "d=512 tile=64x32 pages=64 pack=4 parts=3",
 ];
 
 /// Kernels of attention's backward pass.
-const BACKWARD: [&str; 14] = [
+const BACKWARD: [&str; 16] = [
     "mask=causal",
     "tile=80x128",
     "d=64 tile=128x128",
@@ -101,6 +107,8 @@ const BACKWARD: [&str; 14] = [
     "mask=causal softcap=on alibi=on",
     "d=256 tile=64x64 softcap=on alibi=on",
     "tile=64x128 score=x-slope[h]*abs(q-k) sees=q>=k",
+    "d=80 tile=64x128 mask=causal",
+    "d=208x112 tile=64x64 split=2",
 ];
 
 fn attention_programs() -> impl Iterator<Item = (String, Program)> {

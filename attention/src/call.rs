@@ -169,7 +169,7 @@ impl Attention {
             ("O", o, (of_queries, dv), rows(queries), (output, None), o_map),
         ]
         .into_iter()
-        .filter(|(name, ..)| plan.latent.is_none() || *name != "V")
+        .filter(|(name, ..)| !plan.spec.is_latent() || *name != "V")
         .map(|(name, at, ([batch, heads, lines], d), rows, (format, operand), reached)| HeadTensor {
             name,
             at,
@@ -252,7 +252,7 @@ impl Attention {
         visit.number("tiles", filled.map(|of| of.tiles));
         visit.number("across", filled.map(|of| of.across));
         visit.number("section", filled.map(|of| of.section));
-        if self.plan.latent.is_some() && self.plan.spec.pack > 1 {
+        if self.plan.spec.is_latent() && self.plan.spec.pack > 1 {
             visit.number("groups", filled.map(|of| of.sharing));
         }
         // Scores of one's own begin with products times the scale.

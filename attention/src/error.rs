@@ -63,3 +63,8 @@ impl From<LayoutError> for AttentionError {
         Self::Tile(Box::new(error))
     }
 }
+
+/// The error of a field.
+pub(crate) fn refused(field: &'static str, value: impl ToString, needed: &'static str) -> AttentionError {
+    AttentionError::Field { field, value: value.to_string(), needed }
+}

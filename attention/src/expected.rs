@@ -65,7 +65,7 @@ impl Attention {
         });
         let consumers = self.plan().cta.consumers;
         let turns = match (consumers, turns) {
-            _ if self.plan().latent.is_some() => {
+            _ if self.plan().halves.is_some() => {
                 "Two warpgroups have half of the columns of V each, and the scores of every second block."
                     .to_owned()
             }
@@ -95,8 +95,8 @@ impl Attention {
         let [q, k, v] = plan.rings;
         let collective::RoleRegisters { producer, consumer, .. } = plan.cta.registers;
         let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
-        let latent = plan.latent.is_some();
-        let of_consumer = if latent { "of the same 64 queries" } else { "of 64 queries each" };
+        let (latent, halved) = (plan.spec.is_latent(), plan.halves.is_some());
+        let of_consumer = if halved { "of the same 64 queries" } else { "of 64 queries each" };
         let of_values = (!latent).then(|| row("stages of V", v.stages, "blocks of values"));
         [
             row("consumer warpgroups", plan.cta.consumers, of_consumer),
@@ -104,7 +104,11 @@ impl Attention {
             row(
                 "stages of K",
                 k.stages,
-                if latent { "slabs of blocks of keys, and of values" } else { "blocks of keys" },
+                match [latent, halved] {
+                    [true, _] => "slabs of blocks of keys, and of values",
+                    [_, true] => "slabs of blocks of keys",
+                    _ => "blocks of keys",
+                },
             ),
         ]
         .into_iter()
@@ -223,7 +227,7 @@ impl<'a> Reference<'a> {
             seen.push(at);
         }
         row.factor(of_v);
-        let (name, width) = if kernel.plan().latent.is_some() { ("K", d) } else { ("V", dv) };
+        let (name, width) = if kernel.plan().spec.is_latent() { ("K", d) } else { ("V", dv) };
         let within = |wanted: Wanted| (wanted.value, wanted.bound());
         let o = row.outputs(named(output), dv, &|key| inputs.elements(name, seen[key] * width, dv));
         (o.into_iter().map(within).collect(), within(row.log_sum_exp()))

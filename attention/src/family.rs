@@ -12,7 +12,7 @@ use crate::factors::Factors;
 use crate::kernel::Attention;
 use crate::masks::of_spec;
 use crate::numbers::HeadNumbers;
-use crate::plan::LatentPlan;
+use crate::plan::HalvesPlan;
 use crate::problem::AttentionProblem;
 use crate::request::{AttentionRequest, ChoiceKey};
 use crate::shortlist::Shortlist;
@@ -178,6 +178,9 @@ impl Attention {
             let all = [128, 192, 176, 160, 144, 112, 96, 80, 64, 48].into_iter();
             all.filter(move |&keys| keys <= most_keys).map(move |keys| [rows, keys])
         });
+        // Two consumers with the same queries have one tile.
+        let only = spec.is_halved().then(|| HalvesPlan::tile(&spec));
+        let tiles = only.into_iter().chain(tiles.filter(move |_| only.is_none()));
         let time = |kernel: &Self| kernel.predict(request, machine);
         if request.fixed {
             if !request.workspace {
@@ -188,7 +191,7 @@ impl Attention {
         }
         // Side by side, or by one thread, whose prediction is the same: what comes first is ranked first.
         let loaders = |spec: AttentionSpec| {
-            let all = [1, LatentPlan::MOST_LOADERS].into_iter().take(if spec.is_latent() { 2 } else { 1 });
+            let all = [1, HalvesPlan::MOST_LOADERS].into_iter().take(if spec.is_latent() { 2 } else { 1 });
             all.map(move |loaders| AttentionSpec { loaders, ..spec })
         };
         let share = request.share();
@@ -209,7 +212,7 @@ impl Attention {
                 all.copied().flat_map(among)
             })
         });
-        let lazy = [false, true].into_iter().take(if spec.is_latent() { 2 } else { 1 });
+        let lazy = [false, true].into_iter().take(if spec.is_halved() { 2 } else { 1 });
         let divided = tiles.flat_map(|tile| {
             let spec = AttentionSpec { tile, pack: share, ..spec };
             let lazy = lazy.clone();

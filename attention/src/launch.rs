@@ -70,7 +70,7 @@ impl Attention {
     /// Checks that a tile has rows for the heads that share K and V, and that there is no V of its own with latent attention.
     fn check_shares(&self, call: &AttentionCall) -> Result<(), LaunchError> {
         let ([heads, shared], pack) = (call.problem.heads, self.plan.spec.pack);
-        let latent = self.plan.latent.is_some();
+        let latent = self.plan.spec.is_latent();
         let too_many = pack > 1 && u64::from(heads) > u64::from(shared) * u64::from(pack);
         if too_many && (!latent || !(heads / shared).is_multiple_of(pack)) {
             let multiple = if latent { ", or a multiple of that," } else { "" };

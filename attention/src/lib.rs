@@ -40,6 +40,7 @@ mod factors;
 #[cfg(feature = "records")]
 mod family;
 pub mod formula;
+mod head;
 mod kernel;
 mod launch;
 mod masks;
@@ -70,7 +71,7 @@ pub use factors::Factors;
 pub use formula::{HostArrays, MaskFormula, ScoreFormula};
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use numbers::HeadNumbers;
-pub use plan::{AttentionPlan, LatentPlan, NarrowPlan};
+pub use plan::{AttentionPlan, HalvesPlan, NarrowPlan};
 pub use problem::AttentionProblem;
 #[cfg(feature = "records")]
 pub use request::{AttentionRequest, ChoiceKey};

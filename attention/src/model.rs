@@ -2,7 +2,8 @@
 //! anything: what the first choice takes over the best of them counted first, then the differences among kernels of a problem, then the time
 //! of problems of over 100 and of less than 10 us. The first choice is within 3 % of the best at 93 of 100 of those problems; between 13 and
 //! 60 us, where short tiles make two or three rounds, predictions are up to a quarter too low. Numbers of caches and of 8 bits are from 200
-//! kernels on an H100, those of latent attention from five problems on an H200.
+//! kernels on an H100, those of latent attention from five problems on an H200. Heads of 64, 96, 128, 192 and 256 elements were measured; what
+//! depends on a head's elements is proportional to these, so others between them are predicted by the same numbers.
 
 use collective::Format;
 use kernel::Machine;
@@ -27,8 +28,12 @@ const UNCOVERED: f64 = 0.257;
 const WEIGHED: f64 = 0.557;
 /// Cycles of a block of latent attention over those of its products' arithmetic, and more of them if O is rescaled whenever a score is larger than
 /// all before: an H200 takes 233.1 us with `lazy=on` at `128x128/1x1x4096`, and 244.1 without.
-const LATENT: f64 = 1.49;
-const LATENT_EAGER: f64 = 155.0;
+const HALVES: f64 = 1.49;
+const HALVES_EAGER: f64 = 155.0;
+/// Heads of 512 elements, which no card has timed: products of 32 keys take half again as long as their arithmetic, since each reads as much of Q
+/// as one of more keys; and bytes per cycle that all SMs load at the same time, about as much as latent attention does.
+const NARROW: f64 = 1.5;
+const FROM_L2: f64 = 24.0;
 /// Factor of both, if there are three consumers; and if there are two without registers to rescale O last.
 const THREE: f64 = 0.974;
 const RESCALED_FIRST: f64 = 1.031;
@@ -134,7 +139,7 @@ impl Attention {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
         let plan = self.plan();
         let AttentionSpec { head: [d, dv], parts, ctas, .. } = plan.spec;
-        let latent = plan.latent.is_some();
+        let latent = plan.spec.is_latent();
         let Seen { tiles, blocks: seen, read } = self.seen(request);
         let divided = match parts {
             Parts::One => 1.0,
@@ -273,7 +278,10 @@ impl Attention {
         let scores = f64::from(rows) * f64::from(block);
         let rate = RATE * machine.tensor * 16.0 / f64::from(format.bits());
         let products = 2.0 * scores * f64::from(d + dv) / rate;
-        let latent = plan.latent.map(|_| LATENT * products + if lazy { 0.0 } else { LATENT_EAGER });
+        let latent = plan.spec.is_latent();
+        let narrow = 2.0 * scores * (NARROW * f64::from(d) + f64::from(dv)) / rate;
+        let halved = if latent { products } else { narrow };
+        let halves = plan.halves.map(|_| HALVES * halved + if lazy { 0.0 } else { HALVES_EAGER });
         let bytes = format.bits() == 8;
         let tight = plan.narrow.is_none() && plan.rings[1].stages == 2;
         let of_block = match rows {
@@ -294,16 +302,17 @@ impl Attention {
             _ => THREE,
         };
         let both = of_consumers * (products.max(weights) + uncovered * products.min(weights));
-        let of_key = if latent.is_some() { d } else { d + dv };
+        let of_key = if latent { d } else { d + dv };
         let bytes_of_block = bytes_of(cache.unwrap_or(format), f64::from(block), of_key);
         let loading = if bytes {
             TRANSPOSED[0] + f64::from(block * dv) / TRANSPOSED[1]
         } else if plan.narrow.is_some() {
             CONVERTED[0] + bytes_of_block / CONVERTED[1]
         } else {
-            f64::from(ctas) * bytes_of_block / LOADED
+            let most = if halves.is_some() && !latent { FROM_L2 } else { LOADED };
+            f64::from(ctas) * bytes_of_block / most
         };
-        latent.unwrap_or(both + of_block).max(loading)
+        halves.unwrap_or(both + of_block).max(loading)
     }
 
     /// The time of the CTA that is done last over the mean. `of_query` heads are rows of one tile; `cycles` are those of a block and of a tile.

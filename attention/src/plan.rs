@@ -12,13 +12,15 @@ use cute_rs::atom::Major;
 use ptx::Target;
 use ptx::abi::Promotion;
 
+pub(crate) use self::legal::formulas;
 use self::legal::{checked, registers};
-pub(crate) use self::legal::{formulas, head_of_values};
-pub(crate) use self::rings::CONVERTERS;
 #[cfg(feature = "records")]
 pub(crate) use self::rings::SMALL;
+pub(crate) use self::rings::{CHUNK, CONVERTERS};
 use self::rings::{Placed, Rings};
 use crate::error::AttentionError;
+pub(crate) use crate::error::refused;
+use crate::head;
 use crate::spec::{AttentionSpec, OutputStore, Parts};
 
 /// Every number of a kernel.
@@ -26,15 +28,15 @@ use crate::spec::{AttentionSpec, OutputStore, Parts};
 pub struct AttentionPlan {
     /// The spec.
     pub spec: AttentionSpec,
-    /// The CTA. Each consumer warpgroup has 64 queries; those of latent attention have the same ones.
+    /// The CTA. Each consumer warpgroup has 64 queries; two with halves of O's columns have the same ones.
     pub cta: CtaPlan,
     /// Tiles of Q, K and V: in latent attention, a consumer's part of V.
     pub tiles: [OperandTile; 3],
-    /// The tile of weights in registers; in latent attention also in a stage of K, for the other consumer.
+    /// The tile of weights in registers; of two consumers with the same queries also in a stage of K, for the other one.
     pub weights: OperandTile,
     /// A consumer's part of O's tile in shared memory; `None` if O is stored directly.
     pub output: Option<OperandTile>,
-    /// The rings of Q, K and V. In latent attention a stage of K has a slab of a block, and V has no stages.
+    /// The rings of Q, K and V. Of two consumers with the same queries, a stage of K has a slab of a block; in latent attention V has no stages.
     pub rings: [RingPlan; 3],
     /// What is loaded of K and V, if these are converted on the way.
     pub narrow: Option<NarrowPlan>,
@@ -48,8 +50,8 @@ pub struct AttentionPlan {
     pub overlaps: bool,
     /// Whether a block's weights are all computed before O is rescaled. That needs registers.
     pub rescales_last: bool,
-    /// What latent attention has in addition.
-    pub latent: Option<LatentPlan>,
+    /// What two consumers with the same queries have in addition.
+    pub halves: Option<HalvesPlan>,
     /// Where the CTAs of a cluster leave their parts of a tile for each other, if they have such parts.
     pub cluster: Option<ClusterPlan>,
 }
@@ -94,25 +96,39 @@ impl ClusterPlan {
     }
 }
 
-/// The plan of latent attention. Its two consumers have the same queries, and half of O's columns each. They compute the scores of
-/// every second block of keys, and exchange weights.
+/// The plan of two consumers with the same queries, and half of O's columns each: of heads of 512 elements of V, also those of latent
+/// attention. They compute the scores of every second block of keys, and exchange weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatentPlan {
-    /// The product of the other consumer's weights and values: they are in the stage of the columns that V does not have, which they replace
-    /// when the block's scores are computed.
+pub struct HalvesPlan {
+    /// The product of the other consumer's weights and values: they are in the stage of K's last columns, which V does not have and which they
+    /// replace when the block's scores are computed.
     pub given: ProductSpec,
+    /// Slabs of a block of K, which are loaded and given back one by one.
+    pub slabs: u32,
     /// Offset in shared memory of what consumers tell each other: two numbers of each thread, what its weights are relative to, and then as
     /// many sums.
     pub exchange: u32,
 }
 
-impl LatentPlan {
-    /// For these tiles of weights and of V.
+impl HalvesPlan {
+    /// For these tiles of weights and of V, of which a consumer has `dv` columns.
     fn of(
-        (types, given): (ptx::WgmmaTypes, [OperandTile; 2]),
+        spec: &AttentionSpec,
+        (types, given, dv): (ptx::WgmmaTypes, [OperandTile; 2], u32),
         exchange: u32,
     ) -> Result<Self, AttentionError> {
-        Ok(Self { given: ProductSpec::new(Atom::shared(types), given, 1)?, exchange })
+        let given = ProductSpec::new(Atom::shared(types), given, 1)?.of_first([dv, spec.tile[1]])?;
+        Ok(Self { given, slabs: Self::slabs(spec), exchange })
+    }
+
+    /// Slabs of a block of K.
+    const fn slabs(spec: &AttentionSpec) -> u32 {
+        spec.head[0] / 64
+    }
+
+    /// Queries per tile, and keys per block: 32, where shared memory holds V beside K.
+    pub(crate) const fn tile(spec: &AttentionSpec) -> [u32; 2] {
+        [64, if spec.is_latent() { 64 } else { 32 }]
     }
 
     /// Bytes of the numbers of a consumer's threads.
@@ -121,11 +137,7 @@ impl LatentPlan {
     const CONSUMERS: u32 = 2;
     /// Blocks of keys in shared memory: one of each consumer.
     const BLOCKS: u32 = 2;
-    /// Queries per tile, and keys per block.
-    pub(crate) const TILE: [u32; 2] = [64, 64];
-    /// Slabs of a block, which are loaded and given back one by one; and those of a consumer's columns of V. The last one has no values. Q has
-    /// as many.
-    pub(crate) const SLABS: u32 = 9;
+    /// Slabs of a consumer's columns of V.
     pub(crate) const OF_VALUES: u32 = 4;
     /// Most warps that load slabs: those of the producer warpgroup.
     pub(crate) const MOST_LOADERS: u32 = 4;
@@ -142,10 +154,6 @@ pub struct NarrowPlan {
     pub rings: [RingPlan; 2],
 }
 
-pub(crate) fn refused(field: &'static str, value: impl ToString, needed: &'static str) -> AttentionError {
-    AttentionError::Field { field, value: value.to_string(), needed }
-}
-
 impl AttentionPlan {
     /// The architecture that kernels are made for.
     pub const TARGET: Target = Target::Sm90a;
@@ -156,9 +164,9 @@ impl AttentionPlan {
     /// The first field of the spec that is not possible.
     pub fn new(spec: AttentionSpec) -> Result<Self, AttentionError> {
         let types = checked(&spec)?;
-        let latent = spec.is_latent();
-        // Each consumer of latent attention has all rows of a tile, and a part of O's columns.
-        let [consumers, sharing] = if latent { [LatentPlan::CONSUMERS; 2] } else { [spec.tile[0] / 64, 1] };
+        let halved = spec.is_halved();
+        // Each of two consumers with the same queries has all rows of a tile, and a part of O's columns.
+        let [consumers, sharing] = if halved { [HalvesPlan::CONSUMERS; 2] } else { [spec.tile[0] / 64, 1] };
         let dv = spec.head[1] / sharing;
         let tiles = Tiles::of(&spec, dv)?;
         let (registers, rescales_last) = registers(&spec, consumers, dv)?;
@@ -171,7 +179,12 @@ impl AttentionPlan {
         let (cluster, shared_bytes) = ClusterPlan::placed(&spec, [operands, shared_bytes])?;
         let Tiles { q, k, v, weights, output } = tiles;
         let of_rows = consumers / sharing;
-        let latent = if latent { Some(LatentPlan::of((types, [weights, v]), exchange)?) } else { None };
+        let (shared, [d, keys]) = (Atom::shared(types), [spec.head[0], spec.tile[1]]);
+        // Steps along K end with the elements of a head, or with zeros.
+        let scores = ProductSpec::new(shared, [q, k], of_rows)?;
+        let values = ProductSpec::new(Atom::registers(types), [weights, v], of_rows)?;
+        let halves =
+            if halved { Some(HalvesPlan::of(&spec, (types, [weights, v], dv), exchange)?) } else { None };
         let narrow = narrow.map(|of| NarrowPlan { rings: [narrow_k, narrow_v], ..of });
         let several = narrow.is_some() || spec.loaders > 1;
         let producer = if several { Producer::Warpgroup } else { Producer::Thread };
@@ -192,10 +205,10 @@ impl AttentionPlan {
             rings: [q_ring, k_ring, v_ring],
             narrow,
             queue,
-            scores: ProductSpec::new(Atom::shared(types), [q, k], of_rows)?,
-            values: ProductSpec::new(Atom::registers(types), [weights, v], of_rows)?,
+            scores: scores.of_first([keys, d.next_multiple_of(shared.k())])?,
+            values: values.of_first([dv, keys])?,
             overlaps: spec.overlap && counts[0] > 1,
-            latent,
+            halves,
             cluster,
         })
     }
@@ -204,12 +217,12 @@ impl AttentionPlan {
 impl AttentionPlan {
     /// Tensors that are read: Q, K and V, or Q and K.
     pub(crate) fn operands(&self) -> usize {
-        if self.latent.is_some() { 2 } else { 3 }
+        if self.spec.is_latent() { 2 } else { 3 }
     }
 
     /// Whether consumers divide the rows of a tile.
     pub(crate) fn rows_are_divided(&self) -> bool {
-        self.cta.consumers > 1 && self.latent.is_none()
+        self.cta.consumers > 1 && self.halves.is_none()
     }
 
     /// The tiles of K and V as copies load them: in the format of memory, whole, or page by page. One query reads a long cache once: if L2
@@ -217,18 +230,18 @@ impl AttentionPlan {
     pub(crate) fn copied(&self) -> [OperandTile; 2] {
         let [_, k, v] = self.tiles;
         let [of_k, of_v] = self.narrow.map_or([None; 2], |narrow| narrow.tiles);
-        // Tiles of latent attention may share keys.
+        // Tiles of 64 queries of the largest heads may share keys.
         let AttentionSpec { tile: [rows, _], pack, ctas, .. } = self.spec;
         let few = rows == 64 && (pack > 1 || ctas > 1 || is_divided(&self.spec));
-        let once = few && self.latent.is_none();
+        let once = few && self.halves.is_none();
         let kept = if once { CachePolicy::EvictFirst } else { CachePolicy::Normal };
         [of_k.unwrap_or(k), of_v.unwrap_or(v)]
             .map(|tile| tile.in_slices(self.pages_of_block()).fetching(Promotion::ByCard).cached(kept))
     }
 
-    /// Stages of K that a block takes: one, or one for each slab of latent attention.
+    /// Stages of K that a block takes: one, or one for each slab.
     pub(crate) fn stages_of_block(&self) -> u32 {
-        if self.latent.is_some() { LatentPlan::SLABS } else { 1 }
+        self.halves.map_or(1, |halves| halves.slabs)
     }
 
     /// Warps that load slabs side by side; `None` if one thread loads all.
@@ -252,17 +265,26 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// The tiles of a spec. `dv` are the columns of V and O that a consumer has.
+    /// The tiles of a spec, as wide as heads are in shared memory. `dv` are the columns of V and O that a consumer has.
     fn of(spec: &AttentionSpec, dv: u32) -> Result<Self, AttentionError> {
         let AttentionSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
-        let v_major = if of_bytes(spec) { Major::K } else { Major::Mn };
+        let d = head::padded(d);
+        // What is transposed has a row for each column, of which a step has two chunks.
+        let (v_major, columns) = match of_bytes(spec) {
+            true => (Major::K, dv.next_multiple_of(2 * CHUNK)),
+            // Latent attention reads those of each consumer from slabs of K.
+            false if spec.is_latent() => (Major::Mn, dv),
+            false => (Major::Mn, head::padded(spec.head[1])),
+        };
         let tile = |major, extents| OperandTile::new(format, major, extents, TileLayout::Widest);
         let q = tile(Major::K, [rows, d])?;
-        let output = || OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle()));
+        // It is stored through Q's slabs.
+        let of_slabs = dv.next_multiple_of(q.swizzle().elements(format.bits()));
+        let output = || OperandTile::new(format, Major::K, [64, of_slabs], TileLayout::Slabs(q.swizzle()));
         Ok(Self {
             q,
             k: tile(Major::K, [keys, d])?,
-            v: tile(v_major, [dv, keys])?,
+            v: tile(v_major, [columns, keys])?,
             weights: tile(Major::K, [rows, keys])?,
             output: if is_direct(spec) { None } else { Some(output()?) },
         })

@@ -180,7 +180,8 @@ mod tests {
                 _ => keys,
             };
             let batch = random.u32(1..40);
-            let head = [[64, 64], [128, 128], [96, 96], [192, 128], [256, 256]][random.usize(..5)];
+            let sizes = [[64, 64], [128, 128], [96, 96], [192, 128], [256, 256], [80, 80], [112, 112]];
+            let head = sizes[random.usize(..7)];
             let problem = AttentionProblem {
                 heads,
                 ..AttentionProblem::new(batch, heads[0], [queries, keys], head[0])

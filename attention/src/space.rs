@@ -75,11 +75,11 @@ impl AttentionRequest {
         let few = self.workspace && tiles < 4 * machine.multiprocessors;
         let in_memory = all.into_iter().filter(|_| few).map(Parts::Count);
         // The largest cluster of which all are resident at once, and some smaller ones: the same ones for all numbers of keys that have so many blocks.
-        let of_latent = if spec.is_latent() { 0 } else { Parts::MOST_OF_CLUSTER };
+        let most_of_cluster = if spec.is_halved() { 0 } else { Parts::MOST_OF_CLUSTER };
         let fit = |&count: &u32| tiles <= machine.clusters[count as usize - 1];
-        let most = (2..=of_latent).rev().find(fit);
-        let clusters =
-            (2..=of_latent).filter(|count| Some(*count) == most || count.is_power_of_two() && fit(count));
+        let most = (2..=most_of_cluster).rev().find(fit);
+        let clusters = (2..=most_of_cluster)
+            .filter(|count| Some(*count) == most || count.is_power_of_two() && fit(count));
         let clusters = clusters.filter(|&count| count <= blocks);
         in_memory.chain(clusters.map(Parts::Cluster)).collect()
     }

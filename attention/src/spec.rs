@@ -7,6 +7,7 @@ use collective::Format;
 
 use crate::error::AttentionError;
 use crate::formula::{MaskFormula, ScoreFormula};
+use crate::head;
 use crate::problem::AttentionProblem;
 use kernel::words::{self, As, At, Auto, Both, OneOf, SpecKey, WordError};
 
@@ -106,7 +107,7 @@ pub struct AttentionSpec {
     pub cache: Option<Format>,
     /// Format of O.
     pub output: Format,
-    /// Elements of a head of Q and K, and of V and O. 576 and 512 are latent attention: V is the first 512 columns of K, and
+    /// Elements of a head of Q and K, and of V and O: multiples of 16 from 32 to 256, those of V at most those of Q and K; or 512. 576 and 512 are latent attention: V is the first 512 columns of K, and
     /// no tensor of its own.
     pub head: [u32; 2],
     /// Queries per tile (64 per consumer warpgroup), and keys per block.
@@ -188,6 +189,11 @@ impl AttentionSpec {
     /// Whether V is the first columns of K.
     pub const fn is_latent(&self) -> bool {
         self.head[0] == Self::LATENT[0] && self.head[1] == Self::LATENT[1]
+    }
+
+    /// Whether two consumers have the same queries, and half of O's columns each: heads of V of 512 elements.
+    pub(crate) const fn is_halved(&self) -> bool {
+        self.is_latent() || self.head[0] == head::LARGEST && self.head[1] == head::LARGEST
     }
 
     /// Heads of Q that are rows of a tile for the same query, of those that share a head of K.

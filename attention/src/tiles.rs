@@ -78,7 +78,7 @@ impl Attention {
         let (all, parts) = (all / cluster, parts / cluster);
         let AttentionProblem { heads: [_, shared], keys, .. } = call.problem;
         let sharing = heads / shared;
-        let of_key = if self.plan.latent.is_some() { d } else { d + dv };
+        let of_key = if self.plan.spec.is_latent() { d } else { d + dv };
         let key_bytes = of_key * cache.unwrap_or(format).bytes();
         let of_head = u64::from(keys) * u64::from(key_bytes) / u64::from(sharing.max(1));
         let of_parts = [sequences, heads * parts, sharing * parts];

@@ -10,12 +10,12 @@ use falchion::verify::family::Agreed;
 
 use super::{Case, DEFAULT, Layout, Schedules, Values, case, of_heads, some};
 
-fn kernel(spec: &str) -> AttentionBackward {
+pub(crate) fn kernel(spec: &str) -> AttentionBackward {
     let spec = spec.parse().unwrap_or_else(|error| panic!("{spec}: {error}"));
     AttentionBackward::new(spec).unwrap_or_else(|error| panic!("{spec}: {error}"))
 }
 
-fn run(name: &str, kernel: &AttentionBackward, case: &Case, schedule: (Schedule, u64)) -> Agreed {
+pub(crate) fn run(name: &str, kernel: &AttentionBackward, case: &Case, schedule: (Schedule, u64)) -> Agreed {
     run_on(3, name, kernel, case, schedule)
 }
 
@@ -319,8 +319,8 @@ fn specs() {
         assert_eq!(spec.to_string(), text);
     }
     for (text, words) in [
-        ("d=80", "d, the elements of a head of Q and K, is 80, 64, 96, 128, 192 or 256 was needed"),
-        ("d=64x128", "d of V and O is 128, the number of Q and K, or 128 with their 192, was needed"),
+        ("d=72", "d, the elements of a head of Q and K, is 72, a multiple of 16 from 32 to 256 was needed"),
+        ("d=64x128", "d of V and O is 128, a multiple of 16 from 32 to that of Q and K was needed"),
         ("d=many", "`d=many`: elements of a head, for example 128 or 192x128 was needed"),
         (
             "d=256",
@@ -378,7 +378,8 @@ fn specs() {
 #[test]
 fn every_plan_fits_into_shared_memory() {
     let mut count = 0;
-    for (d, dv) in [(64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)] {
+    let heads = (32..=256).step_by(16).flat_map(|d| [(d, 32), (d, d / 32 * 16), (d, d)]);
+    for (d, dv) in heads.filter(|of| of.1 >= 32) {
         for (queries, keys) in (16..=128).step_by(16).flat_map(|queries| [(queries, 64), (queries, 128)]) {
             let text = format!("d={d}x{dv} tile={queries}x{keys}");
             let Ok(kernel) = AttentionBackward::new(text.parse().expect("a spec")) else { continue };

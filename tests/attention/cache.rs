@@ -158,7 +158,7 @@ fn parts_of_keys() {
         ("ctas=2", "is 2, 1 with more than 64 queries per tile"),
         ("tile=64x64 ctas=2 cluster=2", "is 2, 1 with cluster"),
         ("d=256 tile=64x48 ctas=2", "a CTA has 115712 B"),
-        ("d=576x512 tile=64x64 cluster=2", "is 2, parts, or none, with d=576x512"),
+        ("d=576x512 tile=64x64 cluster=2", "is 2, parts, or none, with 512 elements of V"),
     ] {
         let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
         let error = refused.map(|_| ()).expect_err(text).to_string();

@@ -104,21 +104,24 @@ fn latent_refusals() {
             "d=576 tile=64x64",
             "d of V and O is 576, 512 with 576 of Q and K, of which V is the first ones, was needed",
         ),
-        ("d=512x512 tile=64x64", "d, the elements of a head of Q and K, is 512"),
-        ("d=576x512", "the number of queries per tile is 128, 64 with d=576x512 was needed"),
+        ("d=544x512 tile=64x64", "d, the elements of a head of Q and K, is 544"),
+        ("d=576x512", "the number of queries per tile is 128, 64 with 512 elements of V was needed"),
         ("d=576x512 tile=64x32", "the number of keys per block is 32, 64 with d=576x512 was needed"),
-        ("d=576x512 tile=64x64 stages=4", "stages is 4, 2 or auto with d=576x512 was needed"),
-        ("d=576x512 tile=64x64 overlap=on", "overlap is 1, off with d=576x512"),
+        ("d=576x512 tile=64x64 stages=4", "stages is 4, 2 or auto with 512 elements of V was needed"),
+        ("d=576x512 tile=64x64 overlap=on", "overlap is 1, off with 512 elements of V"),
         (
             "d=576x512 tile=64x64 loaders=5",
             "loaders, the warps that load slabs side by side, is 5, 1 to 4 with d=576x512 was needed",
         ),
         ("d=576x512 tile=64x64 loaders=0", "is 0, 1 to 4 with d=576x512 was needed"),
         ("tile=64x64 loaders=4", "is 4, 1 without d=576x512 was needed"),
-        ("d=576x512 tile=64x64 cache=e4m3", "cache is e4m3, Q's format alone with d=576x512 was needed"),
+        (
+            "d=576x512 tile=64x64 cache=e4m3",
+            "cache is e4m3, Q's format alone with 512 elements of V was needed",
+        ),
         (
             "d=576x512 tile=64x64 format=e4m3 store=direct",
-            "format is e4m3, bf16 or f16 with d=576x512 was needed",
+            "format is e4m3, bf16 or f16 with 512 elements of V was needed",
         ),
     ] {
         let refused = text.parse::<AttentionSpec>().and_then(Attention::new);

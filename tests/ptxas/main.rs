@@ -133,6 +133,12 @@ fn attention_assembles_without_spills_or_serialization() {
         "d=192x128 tile=192x80 lazy=on overlap=on",
         "d=256 tile=128x80 lengths=packed order=drawn",
         "format=e4m3 tile=128x192 store=direct",
+        "d=80 tile=128x192 mask=causal lazy=on overlap=on",
+        "d=112 tile=128x176 lazy=on",
+        "d=208 tile=128x64 mask=causal overlap=on",
+        "d=512 tile=64x32 mask=causal lazy=on",
+        "d=512 tile=64x32 pages=64 pack=4 parts=3",
+        "d=512 tile=64x32 mask=window softcap=on alibi=on sinks=on lengths=packed pages=16 pack=2 part=64 order=drawn output=f32",
         "cache=e4m3 tile=64x128 pages=64 pack=8",
         "tile=64x176 pack=8 lazy=on",
         "tile=64x128 pages=16 pack=8 parts=16",
@@ -156,6 +162,9 @@ fn attention_assembles_without_spills_or_serialization() {
         "mask=causal softcap=on alibi=on",
         "d=64 tile=64x64 softcap=on",
         "d=256 tile=64x64 softcap=on alibi=on",
+        "d=80 tile=80x128 mask=causal",
+        "d=112 tile=64x128",
+        "d=240 tile=64x64 mask=causal",
     ];
     let forward = some(forward, 3).map(|words| {
         let kernel = Attention::new(words.parse().expect("a spec")).expect("legal");

@@ -221,7 +221,7 @@ typedef struct {
     const char *types;               /* "bf16" or "f16"; "bf16-f32", "f16-f32": O is float; "e4m3-bf16", "e4m3-f16", "e4m3-f32": Q, K and V have 8 bits */
     uint32_t batch, heads, kv_heads; /* heads is a multiple of kv_heads, whose 0 means heads: consecutive heads of Q share one of K and V */
     uint32_t queries, keys;          /* of a sequence */
-    uint32_t d, dv;                  /* elements of a head of Q and K, and of V and O (0 means d): 64, 96, 128, 192 or 256; 576 with 512 is latent attention: V is the first 512 elements of K, and NULL */
+    uint32_t d, dv;                  /* elements of a head of Q and K, and of V and O (0 means d): multiples of 16 from 32 to 256, dv at most d, or both 512; 576 with 512 is latent attention: V is the first 512 elements of K, and NULL */
     float scale;                     /* 0 means 1 / sqrt(d) */
     uint32_t flags;                  /* FALCHION_CAUSAL and the others, or 0 */
     uint32_t card;                   /* as falchion_gemm_desc */
@@ -312,7 +312,7 @@ typedef struct {
     size_t array_count, array_size;
 } falchion_attention_backward_args;
 
-/* desc is that of the forward pass, without spec, pages, cache and FALCHION_SINKS; its alignment is 0 or a multiple of 16; dv is d, or d is 192 and dv 128. args_size is 0, without
+/* desc is that of the forward pass, without spec, pages, cache and FALCHION_SINKS; its alignment is 0 or a multiple of 16; d is at most 256. args_size is 0, without
  * FALCHION_ALIBI, or sizeof(falchion_attention_backward_args). K's gradient is the sum over the heads of Q that share one of K, and so is V's. */
 falchion_status falchion_attention_backward_create(const falchion_attention_desc *desc, falchion_attention_backward **backward);
 falchion_status falchion_attention_backward_tune(const falchion_attention_desc *desc, uint32_t budget, falchion_attention_backward **backward);

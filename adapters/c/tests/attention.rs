@@ -401,7 +401,7 @@ fn what_is_refused_is_named() {
         ("window is (2147483647, 0)", AttentionDescription { flags: 2, window: [i32::MAX, 0], ..plain }),
         ("keys in a page, is 7", AttentionDescription { page: 7, ..plain }),
         ("alignment is 3", AttentionDescription { alignment: 3, ..plain }),
-        ("is 80, 64, 96, 128", AttentionDescription { d: 80, ..plain }),
+        ("is 72, a multiple of 16", AttentionDescription { d: 72, ..plain }),
         ("spec: `tile=1`", AttentionDescription { spec: c"tile=1".as_ptr(), ..plain }),
         ("4 heads of queries and 3 of keys", AttentionDescription { kv_heads: 3, ..plain }),
         ("K", AttentionDescription { rows: [0, 65, 0, 0], ..plain }),

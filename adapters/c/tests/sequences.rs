@@ -371,10 +371,10 @@ fn what_a_gradient_cannot_have_is_refused() {
     let mut kernel: *mut BackwardKernel = null_mut();
     let plain = AttentionDescription { batch: 1, queries: 8, keys: 8, ..description(0) };
     for (words, of) in [
-        ("128 with their 192", AttentionDescription { dv: 128, ..plain }),
+        ("that of Q and K", AttentionDescription { dv: 128, ..plain }),
         ("page is 16", AttentionDescription { page: 16, ..plain }),
         ("flags is 0x8", AttentionDescription { flags: WORKSPACE, ..plain }),
-        ("attention-backward", AttentionDescription { d: 80, ..plain }),
+        ("attention-backward", AttentionDescription { d: 72, ..plain }),
     ] {
         // SAFETY: the description is valid.
         assert_ne!(unsafe { falchion_attention_backward_create(&of, &mut kernel) }, OK, "{words}");

@@ -113,8 +113,8 @@ impl Attention {
 /// `softmax(scale * q * kᵀ) * v` per head, without the scores in memory. `q` has shape `(batch, heads, length, d)`, `k` and `v`
 /// `(batch, groups, keys, d)`, where `heads` is a multiple of `groups`: consecutive heads of `q` share one of `k` and `v`.
 ///
-/// Tensors are `bf16` or `f16`, with heads of 64, 96, 128, 192 or 256 elements. Views of a cache, and heads that follow the
-/// length, are read as they lie if each head is contiguous. It has gradients where `v` has heads of as many elements, or of 128 and `q` of 192. On a CPU the kernel runs in
+/// Tensors are `bf16` or `f16`, with heads of 32 to 256 elements, a multiple of 16, or without a gradient of 512. Views of a cache, and heads that follow the
+/// length, are read as they lie if each head is contiguous. On a CPU the kernel runs in
 /// falchion's emulator; `f32`, on a CPU alone, is computed by candle's own operations.
 ///
 /// ```

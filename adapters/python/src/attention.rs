@@ -39,7 +39,7 @@ struct Prepared<'py> {
 /// the logarithms of the sums of exponentials of each query's scores.
 ///
 /// `q` is (B, H, L, D), `k` (B, G, S, D) and `v` (B, G, S, E), or all without B. H is a multiple of G: consecutive heads of q
-/// share one of k and v. Elements are float16 or bfloat16, D and E are 64, 96, 128, 192 or 256. Heads may be in front of
+/// share one of k and v. Elements are float16 or bfloat16, D and E are multiples of 16 from 32 to 256, E at most D; or both are 512. Heads may be in front of
 /// the length or, as a transposed view, after it: what has contiguous elements of a head, and strides that are multiples
 /// of 16 bytes, is read as it lies. Arrays of numpy and tensors on the CPU are computed in the emulator, CUDA tensors on
 /// their card.

@@ -36,7 +36,7 @@ struct Prepared<'py> {
 
 /// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
 ///
-/// D and E are 64, 96, 128, 192 or 256 and the same, or 192 and 128. Shapes, strides, types, masks and sequences of different lengths are
+/// D and E are multiples of 16 from 32 to 256, E at most D. Shapes, strides, types, masks and sequences of different lengths are
 /// those of `attention`; `d_o` has the shape of `o`. The gradient of `k` and `v` is the sum over the heads of `q` that share one.
 /// `softcap`, `alibi_slopes`, `score`, `sees` and `arrays` are those of `attention`, whose sinks are in the log-sum-exp. `deterministic`: the gradient of `q` has the same bits in every run.
 #[pyfunction]

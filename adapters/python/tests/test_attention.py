@@ -31,7 +31,7 @@ def one(rng, trace):
     shared = int(rng.integers(1, 3))
     heads = shared * int(rng.integers(1, 3))
     length, keys = (int(rng.integers(1, 150)) for _ in range(2))
-    d, dv = [(64, 64), (64, 64), (128, 128), (96, 96), (192, 128)][rng.integers(5)]
+    d, dv = [(64, 64), (64, 64), (128, 128), (96, 96), (192, 128), (80, 80), (112, 80)][rng.integers(7)]
     lead = [(), (1,), (2,)][rng.integers(3)]
     ways = [int(rng.integers(6)) for _ in range(4)]
     causal, scale = bool(rng.integers(2)), [None, 0.2][rng.integers(2)]

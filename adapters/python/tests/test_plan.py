@@ -19,7 +19,7 @@ def drawn(rng, backward):
     heads, batch = groups * int(rng.choice([1, 2, 3, 4, 8])), int(rng.integers(1, 9))
     keys = int(rng.integers(1, 2 ** rng.integers(2, 13)))
     queries = int(rng.choice([rng.integers(1, 5), rng.integers(1, 200), keys]))
-    d, dv = [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256)][rng.integers(5)]
+    d, dv = [(64, 64), (96, 96), (128, 128), (192, 128), (256, 256), (80, 80), (112, 80)][rng.integers(7)]
     words, types = [f"d={d}" if d == dv else f"d={d}x{dv}"], {}
     kind = "float16"
     if rng.integers(2):

@@ -90,8 +90,9 @@ impl AttentionBackward {
     /// Cycles of a tile of queries of which nothing is read from memory, if the blocks of a section fill the card so many times.
     fn computed(&self, request: &AttentionRequest, machine: &Machine, together: f64) -> f64 {
         let BackwardSpec { tile: [rows, block], deterministic, .. } = self.plan().spec;
-        let [wide, wide_v] = self.plan().wide.map(f64::from);
-        let products = 3.0 * wide + 2.0 * wide_v;
+        let wide = f64::from(self.plan().wide[0]);
+        let [of_k, of_v] = self.plan().multiplied.map(f64::from);
+        let products = wide + 2.0 * (of_k + of_v);
         let scores = f64::from(rows) * f64::from(block);
         let [consumers, in_order] = match self.plan().pair {
             Some(_) => [PAIR, ORDERED[2]],

@@ -6,7 +6,7 @@ mod rings;
 use collective::{Atom, CtaPlan, OperandTile, Peers, Producer, ProductSpec, RingPlan, TileLayout};
 use cute_rs::atom::Major;
 
-use self::legal::{among, checked, consumers, is_dq_transposed, is_pair, registers, wide};
+use self::legal::{among, checked, consumers, is_dq_transposed, is_pair, multiplied, registers, wide};
 pub use self::rings::BackwardRings;
 use super::spec::BackwardSpec;
 use crate::error::AttentionError;
@@ -20,6 +20,8 @@ pub struct BackwardPlan {
     pub spec: BackwardSpec,
     /// Elements of a head of Q and K, and of V and dO, in shared memory: those after the head's are zeros.
     pub wide: [u32; 2],
+    /// The same that dK and dV have in registers.
+    pub multiplied: [u32; 2],
     /// The CTA of the main program. Each consumer warpgroup has 64 keys; or two have the same ones.
     pub cta: CtaPlan,
     /// Two consumers with the same keys, where the registers of one hold dV or dK alone.
@@ -99,7 +101,7 @@ impl ExchangePlan {
         if split == 1 && apart == 0 {
             return Ok((None, shared_bytes));
         }
-        let [of_k, of_v] = wide(spec).map(|wide| keys * wide * 4);
+        let [of_k, of_v] = multiplied(spec).map(|d| keys * d * 4);
         let [slab, _] = tiles.output_slab(spec);
         let staged = |i| tiles.output_slabs(spec, i).div_ceil(split) * keys * slab;
         let [slabs_k, slabs_v] = if apart > 0 { [0; 2] } else { [0, 1].map(staged) };
@@ -167,9 +169,14 @@ impl BackwardPlan {
         };
         let placed = (passed.map(|[d_o, _]| d_o), shared_bytes);
         let (exchange, shared_bytes) = ExchangePlan::of(&spec, &tiles, &rings, placed)?;
+        if shared_bytes > AttentionPlan::TARGET.limits().shared_bytes {
+            let needed = "a number whose tiles fit into shared memory";
+            return Err(refused("the number of queries per tile", spec.tile[0], needed));
+        }
         Ok(Self {
             spec,
             wide: wide(&spec),
+            multiplied: multiplied(&spec),
             cta: CtaPlan {
                 cluster: spec.split,
                 // It begins while the last queries are prepared, if it need not read lengths to find its block.
@@ -215,8 +222,8 @@ impl BackwardPlan {
 
     /// Bytes of the sums of dK and dV of a block of keys.
     pub fn block_sum_bytes(&self) -> u32 {
-        let [wide_k, wide_v] = self.wide;
-        self.spec.tile[1] * (wide_k + wide_v) * 4
+        let [of_k, of_v] = self.multiplied;
+        self.spec.tile[1] * (of_k + of_v) * 4
     }
 
     /// Bytes of the sums of dQ of a tile of queries.
@@ -310,11 +317,15 @@ impl BackwardProducts {
             [tiles.differences, tiles.keys_across]
         };
         let product = |atom, tiles| ProductSpec::new(atom, tiles, among(spec));
+        let ([of_k, of_v], rows) = (multiplied(spec), spec.tile[0]);
         Ok(Self {
-            scores: [product(shared, [k, q])?, product(shared, [v, d_o])?],
+            scores: [
+                product(shared, [k, q])?.of_first([rows, of_k])?,
+                product(shared, [v, d_o])?.of_first([rows, of_v])?,
+            ],
             sums: [
-                product(fragments, [tiles.weights, q_across])?,
-                product(fragments, [tiles.weights, d_o_across])?,
+                product(fragments, [tiles.weights, q_across])?.of_first([of_k, rows])?,
+                product(fragments, [tiles.weights, d_o_across])?.of_first([of_v, rows])?,
             ],
             dq: product(shared, of_dq)?,
         })

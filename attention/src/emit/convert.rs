@@ -7,10 +7,7 @@ use ptx::inst::AluOp;
 use ptx::{ProxySpace, Special, Value};
 
 use super::Kernel;
-use crate::plan::CONVERTERS;
-
-/// Elements that a thread loads together: 16 bytes.
-const CHUNK: u32 = 16;
+use crate::plan::{CHUNK, CONVERTERS};
 
 /// Chunks of a row, and rows, that a warp converts at the same time.
 ///
@@ -28,8 +25,8 @@ fn offset<'f>(tile: &OperandTile, rows: u32, row: Value<'f, u32>, byte: Value<'f
 
 /// How a thread converts a block, with addresses that are computed once.
 enum Conversion<'f> {
-    /// Elements become wider.
-    Widen(Vec<Chunk<'f>>),
+    /// Elements become wider: those of a row of this many chunks.
+    Widen(Vec<Chunk<'f>>, u32),
     /// Rows of keys become rows of columns. Where the lane's row of 16 bytes is loaded from in the first 16 keys, by pair of chunks; and
     /// the column that it stores in the first 32.
     Transpose(Vec<Value<'f, u32>>, Value<'f, u32>),
@@ -47,7 +44,12 @@ impl<'f> Kernel<'_, 'f> {
     pub(super) fn convert(&self, tiles: [Option<OperandTile>; 2]) {
         let conversions = [0, 1].map(|i| {
             let tiles = [tiles[i]?, self.plan.tiles[i + 1]];
-            Some((tiles, self.conversion(tiles), self.narrow[i]?.consumer(), self.rings[i + 1].producer()))
+            Some((
+                tiles,
+                self.conversion(tiles, self.plan.spec.head[i]),
+                self.narrow[i]?.consumer(),
+                self.rings[i + 1].producer(),
+            ))
         });
         let block = |i: usize| {
             if let Some((tiles, conversion, from, to)) = &conversions[i] {
@@ -57,8 +59,9 @@ impl<'f> Kernel<'_, 'f> {
         self.in_order(QueueRole::Reader, &|_| {}, [&|_, _| block(0), &|_, _| block(1)]);
     }
 
-    fn conversion(&self, [narrow, wide]: [OperandTile; 2]) -> Conversion<'f> {
-        let [keys, d] = narrow.extents();
+    /// How rows of `d` elements are converted.
+    fn conversion(&self, [narrow, wide]: [OperandTile; 2], d: u32) -> Conversion<'f> {
+        let [keys, _] = narrow.extents();
         let lane = self.f.special(Special::ThreadX) % 32;
         if wide.bits() == narrow.bits() {
             // Lanes give the addresses of 4 matrices of 8 rows: two of 16 keys, and the same of the next 16 columns.
@@ -67,7 +70,7 @@ impl<'f> Kernel<'_, 'f> {
                 |pair: u32| offset(&narrow, keys, matrix % 2 * 8 + row, (matrix / 2 + pair * 2) * CHUNK);
             // Of each 16 columns, the even ones and the odd ones.
             let column = matrix / 2 * 16 + row * 2 + matrix % 2;
-            return Conversion::Transpose((0..d / (2 * CHUNK)).map(source).collect(), column);
+            return Conversion::Transpose((0..d.div_ceil(2 * CHUNK)).map(source).collect(), column);
         }
         let (group, within) = (lane / WIDTH, lane % WIDTH);
         let row = (group / 2) ^ (group % 2 * 5);
@@ -76,14 +79,17 @@ impl<'f> Kernel<'_, 'f> {
             let stores = [0, CHUNK].map(|half| offset(&wide, keys, row, byte * 2 + half));
             Chunk { first: step * WIDTH, source: offset(&narrow, keys, row, byte), stores }
         };
-        Conversion::Widen((0..(d / CHUNK).div_ceil(WIDTH)).map(chunk).collect())
+        let chunks = d / CHUNK;
+        Conversion::Widen((0..chunks.div_ceil(WIDTH)).map(chunk).collect(), chunks)
     }
 
     /// Converts a block.
     fn convert_block(&self, tiles: &[OperandTile; 2], of: &Conversion<'f>, [from, to]: [Stage<'f>; 2]) {
         let f = self.f;
         match of {
-            Conversion::Widen(chunks) => self.widen(tiles, chunks, [from.address, to.address]),
+            Conversion::Widen(chunks, count) => {
+                self.widen(tiles, (chunks, *count), [from.address, to.address]);
+            }
             Conversion::Transpose(sources, column) => {
                 self.transpose(tiles, (sources, *column), [from.address, to.address]);
             }
@@ -118,7 +124,7 @@ impl<'f> Kernel<'_, 'f> {
         [from, to]: [Value<'f, u32>; 2],
     ) {
         let f = self.f;
-        let [keys, d] = narrow.extents();
+        let ([keys, _], [d, _]) = (narrow.extents(), wide.extents());
         self.groups(keys / CHUNK, |group| {
             let source = from + group * (CHUNK * narrow.swizzle().bytes());
             let target = to + offset(wide, d, column, group * CHUNK);
@@ -141,15 +147,14 @@ impl<'f> Kernel<'_, 'f> {
     fn widen(
         &self,
         [narrow, wide]: &[OperandTile; 2],
-        chunks: &[Chunk<'f>],
+        (chunks, count): (&[Chunk<'f>], u32),
         [from, to]: [Value<'f, u32>; 2],
     ) {
         let f = self.f;
-        let [keys, d] = narrow.extents();
+        let [keys, _] = narrow.extents();
         let (format, lane) = (self.plan.spec.format, f.special(Special::ThreadX) % 32);
         // Only the last step of a row may have fewer chunks than lanes.
-        let inside =
-            |first: u32| (first + WIDTH > d / CHUNK).then(|| (lane % WIDTH).less_than(d / CHUNK - first));
+        let inside = |first: u32| (first + WIDTH > count).then(|| (lane % WIDTH).less_than(count - first));
         self.groups(keys / ROWS, |group| {
             let [read, written] = [narrow, wide].map(|tile| group * (ROWS * tile.swizzle().bytes()));
             let (source, target) = (from + read, to + written);

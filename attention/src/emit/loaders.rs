@@ -10,16 +10,13 @@ use collective::{Origin, TensorCopy};
 use ptx::{Value, Var};
 
 use super::{Kernel, QueryTile};
-use crate::plan::LatentPlan;
-
-/// Slabs of Q, and of a block.
-const SLABS: u32 = LatentPlan::SLABS;
 
 /// A loader.
 struct Loader<'a, 'f> {
     kernel: &'a Kernel<'a, 'f>,
-    /// Number of loaders.
+    /// Number of loaders, and of slabs of Q and of a block.
     all: u32,
+    slabs: u32,
     /// Its own number, which is that of its first slab, and the first column of that.
     number: Value<'f, u32>,
     column: Value<'f, u32>,
@@ -36,11 +33,13 @@ impl<'f> Kernel<'_, 'f> {
         let Self { f, plan, .. } = self;
         let [q, k, _] = self.rings.map(|ring| ring.producer());
         k.skip(number);
+        let slabs = plan.stages_of_block();
         let loader = Loader {
             kernel: self,
             all: plan.spec.loaders,
+            slabs,
             number,
-            column: number * (plan.spec.head[0] / SLABS),
+            column: number * (plan.spec.head[0] / slabs),
             q,
             k,
             keys: [0u32; 3].map(|zero| f.variable(zero)),
@@ -58,9 +57,10 @@ impl<'f> Loader<'_, 'f> {
         let head = self.kernel.head_of_keys(&tile);
         self.keys.iter().zip([row, sequence, head]).for_each(|(variable, number)| variable.set(number));
         let (origin, row) = self.kernel.queries(&tile);
-        let (copy, of_slab) = (TensorCopy::new(plan.tiles[0]), plan.rings[0].transaction_bytes() / SLABS);
-        let fewest = f.constant(SLABS / self.all * of_slab);
-        let own = match SLABS % self.all {
+        let (copy, of_slab) =
+            (TensorCopy::new(plan.tiles[0]), plan.rings[0].transaction_bytes() / self.slabs);
+        let fewest = f.constant(self.slabs / self.all * of_slab);
+        let own = match self.slabs % self.all {
             0 => fewest,
             more => (fewest + of_slab).where_or(self.number.less_than(more), fewest),
         };
@@ -78,7 +78,7 @@ impl<'f> Loader<'_, 'f> {
         let Kernel { f, plan, .. } = *self.kernel;
         let [row, sequence, head] = self.keys.each_ref().map(|number| number.get());
         let [copy, _] = plan.copied().map(TensorCopy::new);
-        let run = self.k.next_run(SLABS);
+        let run = self.k.next_run(self.slabs);
         match self.kernel.pages() {
             Some(pages) => {
                 let pages = pages.of_block([tile.batch, tile.lengths[1]], block);
@@ -115,16 +115,16 @@ impl<'f> Loader<'_, 'f> {
 
     /// Emits something for each of its slabs: how many slabs after its first one.
     fn each(&self, mut of_slab: impl FnMut(u32)) {
-        for slab in (0..SLABS).step_by(self.all as usize) {
+        for slab in (0..self.slabs).step_by(self.all as usize) {
             match self.is_shared(slab) {
                 true => of_slab(slab),
-                false => self.kernel.f.if_(self.number.less_than(SLABS - slab), || of_slab(slab)),
+                false => self.kernel.f.if_(self.number.less_than(self.slabs - slab), || of_slab(slab)),
             }
         }
     }
 
     /// Whether every loader has a slab that is so many after its first one.
     const fn is_shared(&self, slab: u32) -> bool {
-        slab + self.all <= SLABS
+        slab + self.all <= self.slabs
     }
 }

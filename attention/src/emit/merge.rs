@@ -43,7 +43,8 @@ impl Pieces {
             spec::Parts::Count(_) if parts.are_many() => [Self::MANY, 16],
             spec::Parts::One | spec::Parts::Count(_) | spec::Parts::Keys(_) => [Self::SOME, Self::LOADED],
         };
-        let own = [4, 2].into_iter().find(|own| dv.is_multiple_of(own * 32 / groups)).unwrap_or(1);
+        // Where the lanes of the last piece of a row are too many, the others have as much as they can.
+        let own = [4, 2, 1].into_iter().find(|own| dv.is_multiple_of(own * 32 / groups)).unwrap_or(4);
         Self { groups, own, together, at_once: 1 }
     }
 
@@ -55,7 +56,7 @@ impl Pieces {
 
     /// Pieces of a row with `dv` columns.
     pub(crate) const fn of_row(self, dv: u32) -> u32 {
-        dv / (self.own * 32 / self.groups)
+        dv.div_ceil(self.own * 32 / self.groups)
     }
 
     /// Parts that a step loads.
@@ -126,7 +127,7 @@ impl<'f> Kernel<'_, 'f> {
         let (Some(part), Some(parts)) = (unit.part, self.parts()) else { return };
         self.meet(consumer);
         let speaks = consumer.thread.equals(0);
-        let speaks = if self.plan.latent.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
+        let speaks = if self.plan.halves.is_some() { speaks & consumer.warpgroup.equals(0) } else { speaks };
         self.f.if_(speaks, || {
             let order = (AtomicSem::Release, Scope::Gpu);
             self.f.reduce(AtomicOp::Add, parts.counter(part), [self.f.constant(1u32)], order);
@@ -225,12 +226,19 @@ impl<'f> Kernel<'_, 'f> {
         let is_query = at.less_than(unit.lengths[0]);
         // Rows that are none have the place of a query of the same tile: parts of other tiles may not be there yet.
         let at = at.where_or(is_query, unit.row);
-        Place {
+        let place = Place {
             exists: piece.less_than(pieces) & is_query,
             of: [at, head],
             line: self.rows_before(unit, head) + at.cast::<u64>(),
             column: (own % of_row * lanes + lane % lanes) * of.own,
+        };
+        let dv = self.plan.spec.head[1];
+        if dv.is_multiple_of(lanes * of.own) {
+            return place;
         }
+        // Columns that are none have the place of the last ones.
+        let Place { exists, column, .. } = place;
+        Place { exists: exists & column.less_than(dv), column: column.min(dv - of.own), ..place }
     }
 
     /// Emitted for a warp: merges the parts of some pieces of rows.

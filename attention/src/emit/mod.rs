@@ -3,7 +3,7 @@
 mod cluster;
 mod consumer;
 mod convert;
-mod latent;
+mod halves;
 mod loaders;
 mod merge;
 mod producer;
@@ -24,7 +24,7 @@ pub(crate) use self::store::slab;
 use self::walk::Walk;
 use crate::factors::DeviceFactors;
 use crate::parts::{Part, Parts};
-use crate::plan::{AttentionPlan, CONVERTERS, LatentPlan, NarrowPlan};
+use crate::plan::{AttentionPlan, CONVERTERS, HalvesPlan, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
 use crate::spec;
 
@@ -164,14 +164,14 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
             let number = f.warp_index();
             let load = || f.if_(f.elect(), || kernel.load_slabs(number));
             match loaders {
-                LatentPlan::MOST_LOADERS => load(),
+                HalvesPlan::MOST_LOADERS => load(),
                 _ => f.if_(number.less_than(loaders), load),
             }
         }
         (None, None) => kernel.produce(),
     };
-    cta.roles(produce, |warpgroup| match plan.latent {
-        Some(latent) => kernel.consume_latent(latent, kernel.consumer(warpgroup)),
+    cta.roles(produce, |warpgroup| match plan.halves {
+        Some(halves) => kernel.consume_halves(halves, kernel.consumer(warpgroup)),
         None => kernel.consume(kernel.consumer(warpgroup)),
     });
 }
@@ -401,11 +401,11 @@ impl<'f> Kernel<'_, 'f> {
 
     /// The head of K and V of a tile.
     fn head_of_keys(&self, tile: &QueryTile<'f>) -> Value<'f, u32> {
-        match (self.plan.spec.pack, self.plan.latent) {
+        match (self.plan.spec.pack, self.plan.spec.is_latent()) {
             (1, _) => tile.head / self.number("share"),
-            (_, None) => tile.head,
+            (_, false) => tile.head,
             // Heads of tiles per head of K and V.
-            (_, Some(_)) => tile.head / self.number("groups"),
+            (_, true) => tile.head / self.number("groups"),
         }
     }
 

@@ -59,7 +59,7 @@ impl<'f> Kernel<'_, 'f> {
         };
         let load_k = |tile, block| load(1, tile, block);
         let load_v = |tile, block| {
-            if plan.latent.is_none() {
+            if !plan.spec.is_latent() {
                 load(2, tile, block);
             }
         };

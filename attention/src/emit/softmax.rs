@@ -7,7 +7,7 @@ use collective::{Accuracy, Consumer, Fast, Format, Fragment, Real};
 use ptx::inst::{AluOp, ApproxOp, Vote};
 use ptx::{Builder, Value, Var};
 
-use super::latent::Exchange;
+use super::halves::Exchange;
 use super::{Kernel, QueryTile};
 use crate::numbers;
 use crate::scores::{AnyScores, DeviceScope};

@@ -2,8 +2,9 @@
 
 use collective::{Format, RoleRegisters};
 
-use super::{CLUSTER, LatentPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
+use super::{CLUSTER, HalvesPlan, is_direct, multiplied, of_bytes, refused, sixteen_bits};
 use crate::error::AttentionError;
+use crate::head;
 use crate::masks::of_spec;
 use crate::spec::{AttentionSpec, Mask, Order, Parts};
 
@@ -24,18 +25,18 @@ fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
     let Some(types) = multiplied(format) else {
         return Err(refused("format", format, "bf16, f16 or e4m3"));
     };
-    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
+    let (bytes, halved) = (of_bytes(spec), spec.is_halved());
     if let Some(cache) = spec.cache
         && (bytes || cache != Format::E4m3)
     {
         let needed = if bytes { "Q's format alone" } else { "e4m3" };
         return Err(refused("cache", cache, needed));
     }
-    if latent && bytes {
-        return Err(refused("format", format, "bf16 or f16 with d=576x512"));
+    if halved && bytes {
+        return Err(refused("format", format, "bf16 or f16 with 512 elements of V"));
     }
-    if latent && let Some(format) = spec.cache {
-        let needed = "Q's format alone with d=576x512";
+    if halved && let Some(format) = spec.cache {
+        let needed = "Q's format alone with 512 elements of V";
         return Err(refused("cache", format, needed));
     }
     let direct = is_direct(spec);
@@ -54,18 +55,15 @@ fn formats(spec: &AttentionSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
 /// Checks the elements of a head, and the queries and keys of a tile.
 fn extents(spec: &AttentionSpec) -> Result<(), AttentionError> {
     let AttentionSpec { head: [d, dv], tile: [rows, keys], .. } = *spec;
-    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
-    if !matches!(d, 64 | 96 | 128 | 192 | 256 | 576) {
-        return Err(refused("d, the elements of a head of Q and K,", d, "64, 96, 128, 192, 256 or 576"));
-    }
-    if d == 576 && dv != 512 {
+    let (bytes, latent, halved) = (of_bytes(spec), spec.is_latent(), spec.is_halved());
+    if d == AttentionSpec::LATENT[0] && !latent {
         let needed = "512 with 576 of Q and K, of which V is the first ones,";
         return Err(refused("d of V and O", dv, needed));
     }
-    if !latent {
-        head_of_values(spec.head)?;
+    if !halved {
+        head::checked(spec.head, "a multiple of 16 from 32 to 256, 512 with as many of V, or 576")?;
     }
-    if latent && let Some((field, value, needed)) = LatentPlan::refused(spec) {
+    if halved && let Some((field, value, needed)) = HalvesPlan::refused(spec) {
         return Err(refused(field, value, needed));
     }
     if !matches!(rows, 64 | 128 | 192) {
@@ -82,14 +80,6 @@ fn extents(spec: &AttentionSpec) -> Result<(), AttentionError> {
         return Err(refused("lazy", 1, "off with 8-bit operands"));
     }
     Ok(())
-}
-
-/// Checks the elements of a head of V and O, next to those of Q and K.
-pub(crate) fn head_of_values([d, dv]: [u32; 2]) -> Result<(), AttentionError> {
-    if dv == d || d == 192 && dv == 128 {
-        return Ok(());
-    }
-    Err(refused("d of V and O", dv, "the number of Q and K, or 128 with their 192,"))
 }
 
 /// Checks scores and masks as text.
@@ -126,8 +116,8 @@ fn ctas(spec: &AttentionSpec) -> Result<(), AttentionError> {
     let field = "ctas, the CTAs of an SM,";
     match ctas {
         1 => Ok(()),
-        2 if rows > 64 || spec.is_latent() => {
-            Err(refused(field, ctas, "1 with more than 64 queries per tile, or d=576x512"))
+        2 if rows > 64 || spec.is_halved() => {
+            Err(refused(field, ctas, "1 with more than 64 queries per tile, or 512 elements of V"))
         }
         2 if parts.of_cluster() > 1 => {
             Err(refused(field, ctas, "1 with cluster, whose CTAs would share SMs"))
@@ -143,7 +133,7 @@ fn loaders(spec: &AttentionSpec) -> Result<(), AttentionError> {
     match loaders {
         1 => Ok(()),
         _ if !spec.is_latent() => Err(refused(field, loaders, "1 without d=576x512")),
-        2..=LatentPlan::MOST_LOADERS => Ok(()),
+        2..=HalvesPlan::MOST_LOADERS => Ok(()),
         _ => Err(refused(field, loaders, "1 to 4 with d=576x512")),
     }
 }
@@ -165,8 +155,8 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
         Parts::Cluster(count) if !(2..=Parts::MOST_OF_CLUSTER).contains(&count) => {
             return Err(refused(CLUSTER, count, "2 to 8"));
         }
-        Parts::Cluster(count) if spec.is_latent() => {
-            return Err(refused(CLUSTER, count, "parts, or none, with d=576x512"));
+        Parts::Cluster(count) if spec.is_halved() => {
+            return Err(refused(CLUSTER, count, "parts, or none, with 512 elements of V"));
         }
         Parts::Cluster(_) if spec.order == Order::Drawn => {
             return Err(refused(
@@ -202,23 +192,29 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
     Ok(())
 }
 
-impl LatentPlan {
-    /// The first number of which latent attention has another one, and what it has.
+impl HalvesPlan {
+    /// The first number of which two consumers with the same queries have another one, and what they have.
     fn refused(spec: &AttentionSpec) -> Option<(&'static str, u32, &'static str)> {
         let AttentionSpec { tile: [rows, keys], stages, overlap, .. } = *spec;
-        if rows != Self::TILE[0] {
-            return Some(("the number of queries per tile", rows, "64 with d=576x512"));
+        let needed = Self::tile(spec);
+        if rows != needed[0] {
+            return Some(("the number of queries per tile", rows, "64 with 512 elements of V"));
         }
-        if keys != Self::TILE[1] {
-            return Some(("the number of keys per block", keys, "64 with d=576x512"));
+        if keys != needed[1] {
+            let needed = if spec.is_latent() { "64 with d=576x512" } else { "32 with d=512" };
+            return Some(("the number of keys per block", keys, needed));
         }
         if let Some(stages) = stages
             && stages != Self::BLOCKS
         {
-            return Some(("stages", stages, "2 or auto with d=576x512"));
+            return Some(("stages", stages, "2 or auto with 512 elements of V"));
         }
         if overlap {
-            return Some(("overlap", 1, "off with d=576x512, since shared memory has one tile of queries,"));
+            return Some((
+                "overlap",
+                1,
+                "off with 512 elements of V, since shared memory has one tile of queries,",
+            ));
         }
         None
     }
@@ -236,7 +232,7 @@ pub(super) fn registers(
     dv: u32,
 ) -> Result<(RoleRegisters, bool), AttentionError> {
     let AttentionSpec { format, tile: [rows, keys], .. } = *spec;
-    let (bytes, latent) = (of_bytes(spec), spec.is_latent());
+    let (bytes, halved) = (of_bytes(spec), spec.is_halved());
     // The pages of a block are looked up together. One consumer leaves registers for that.
     let producer = match (consumers, spec.pages) {
         // A thread converts 64 elements at the same time, or 32.
@@ -249,9 +245,11 @@ pub(super) fn registers(
         }
         (3, _) => 32,
         (1, Some(_)) => 96,
+        // Blocks are small, so consumers need few.
+        (2, _) if halved && !spec.is_latent() => 72,
         // More would be taken from consumers.
         (2, Some(page)) if page < 64 => 40,
-        (2, _) if latent => 40,
+        (2, _) if halved => 40,
         _ => 24,
     };
     let registers = RoleRegisters::divided_among(spec.ctas, consumers, Some(producer));

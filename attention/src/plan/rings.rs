@@ -3,9 +3,13 @@
 use collective::{Arrivals, Format, OperandTile, QueuePlan, RingPlan, StageSlot, TileLayout};
 use cute_rs::atom::Major;
 
-use super::{AttentionPlan, LatentPlan, NarrowPlan, Tiles, of_bytes, refused};
+use super::{AttentionPlan, HalvesPlan, NarrowPlan, Tiles, of_bytes, refused};
 use crate::error::AttentionError;
+use crate::head;
 use crate::spec::{AttentionSpec, Order, Parts};
+
+/// Elements of 8 bits that a thread converts together: 16 bytes.
+pub(crate) const CHUNK: u32 = 16;
 
 /// Warps that convert.
 pub(crate) const CONVERTERS: u32 = 3;
@@ -29,7 +33,7 @@ impl NarrowPlan {
         if !spec.is_scaled() {
             return Ok(None);
         }
-        let ([d, _], [_, keys], bytes) = (spec.head, spec.tile, of_bytes(spec));
+        let ([d, dv], [_, keys], bytes) = ([spec.head[0], dv].map(head::padded), spec.tile, of_bytes(spec));
         let tile = |d| OperandTile::new(Format::E4m3, Major::K, [keys, d], TileLayout::Widest);
         let (k, v) = (tile(d)?, tile(dv)?);
         let rings =
@@ -49,7 +53,7 @@ pub(super) struct Rings<'s> {
     slabs: u32,
     /// Entries of the queue of tiles.
     entries: u32,
-    /// Bytes of what consumers of latent attention tell each other.
+    /// Bytes of what two consumers with the same queries tell each other.
     exchanged: u32,
     /// Bytes of shared memory for the rings.
     have: u32,
@@ -72,11 +76,11 @@ impl<'s> Rings<'s> {
         narrow: Option<NarrowPlan>,
         consumers: u32,
     ) -> Self {
-        let latent = spec.is_latent();
+        let (latent, halved) = (spec.is_latent(), spec.is_halved());
         let entries = if matches!(spec.order, Order::Drawn) { QueuePlan::ENTRIES } else { 0 };
         let (_, of_queue) = QueuePlan::placed(entries, 0);
-        let exchanged = if latent { 2 * consumers * LatentPlan::NUMBERS } else { 0 };
-        let (slabs, of_block) = (if latent { LatentPlan::SLABS } else { 1 }, tiles.k.room());
+        let exchanged = if halved { 2 * consumers * HalvesPlan::NUMBERS } else { 0 };
+        let (slabs, of_block) = (if halved { HalvesPlan::slabs(spec) } else { 1 }, tiles.k.room());
         Self {
             spec,
             q: RingPlan::of(&[tiles.q.room()]),
@@ -105,7 +109,7 @@ impl<'s> Rings<'s> {
         let AttentionSpec { parts, pages, ctas, tile: [rows, _], .. } = *self.spec;
         let small = rows == 64 && self.block_bytes() <= SMALL;
         let divided = parts != Parts::One || ctas > 1;
-        small && divided && pages.is_none() && self.narrow.is_none() && !self.spec.is_latent()
+        small && divided && pages.is_none() && self.narrow.is_none() && !self.spec.is_halved()
     }
 
     /// Bytes of a block of K and of V before they are converted; 0 if none are.
@@ -120,7 +124,7 @@ impl<'s> Rings<'s> {
             Some(stages) => stages,
             // Converted blocks are multiplied at once; those that are loaded hide the latency.
             None if self.narrow.is_some() => 2,
-            None if self.spec.is_latent() => LatentPlan::BLOCKS,
+            None if self.spec.is_halved() => HalvesPlan::BLOCKS,
             None if self.reads_once() => {
                 (IN_FLIGHT / self.spec.ctas).div_ceil(self.block_bytes()).clamp(2, MOST_STAGES)
             }
@@ -158,10 +162,11 @@ impl<'s> Rings<'s> {
         // One block of K more, if that fits: it is needed before the values of the block before it.
         let need = self.q.need(queries) + stages * each + in_flight * one + self.k.need(1);
         let more = spec.stages.is_none() && spec.cache.is_none() && !self.reads_once() && need <= have;
-        let [k_stages, v_stages] = match (spec.is_latent(), more) {
-            (true, _) => [stages * self.slabs, 0],
-            (false, true) => [stages + 1, stages],
-            (false, false) => [stages; 2],
+        let [k_stages, v_stages] = match more {
+            _ if spec.is_latent() => [stages * self.slabs, 0],
+            _ if spec.is_halved() => [stages * self.slabs, stages],
+            true => [stages + 1, stages],
+            false => [stages; 2],
         };
         [queries, k_stages, v_stages, if bytes { 0 } else { in_flight }, in_flight]
     }
@@ -174,8 +179,8 @@ impl<'s> Rings<'s> {
             if self.spec.cache.is_some() { CONVERTERS } else { 1 },
             if self.narrow.is_some() { CONVERTERS } else { 1 },
         ];
-        // Of a slab of latent attention, one consumer knows when both have read it.
-        let of_keys = if self.spec.is_latent() { Arrivals::Warpgroup.count() } else { arrivals };
+        // Of a slab of K, one of two consumers with the same queries knows when both have read it.
+        let of_keys = if self.spec.is_halved() { Arrivals::Warpgroup.count() } else { arrivals };
         let rings = [
             self.q.arrivals(self.spec.loaders, arrivals),
             self.k.arrivals(filling[0], of_keys),

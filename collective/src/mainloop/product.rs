@@ -43,8 +43,9 @@ pub struct WarpgroupMma<'f, T> {
     tiles: [OperandTile; 2],
     a: Option<SharedA<'f>>,
     b: MatrixDescriptor,
-    /// Start of the operand of each instruction `(_, side, step)` in B's tile, in elements.
+    /// Start of the operand of each instruction `(_, side, step)` in B's tile, in elements: of sides of so many columns.
     b_places: Layout,
+    unit: u32,
     /// Which elements of the output tile each thread holds.
     elements: Partition<CoordLayout>,
     accumulators: Vec<Vec<Var<'f, T>>>,
@@ -110,7 +111,8 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
 
     fn found(f: &'f Builder, product: ProductSpec, part: Value<'f, u32>) -> Result<Self, LayoutError> {
         let (spec, tiles) = (*product.spec(), product.tiles());
-        let (mma, zero) = (spec.tiled()?, f.constant(0));
+        let unit = spec.column_unit_of(&tiles[1]);
+        let (mma, zero) = (spec.tiled_by(spec.atom.layout(unit)?)?, f.constant(0));
         let a = if product.takes_fragments() {
             None
         } else {
@@ -134,6 +136,7 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
             a,
             b,
             b_places,
+            unit,
             elements: spec.elements(),
             accumulators,
         })
@@ -156,8 +159,8 @@ impl<'f, T: AccumulatorElement> WarpgroupMma<'f, T> {
     /// `spec` has.
     pub(super) fn narrowed(&self, spec: ProductShape) -> Self {
         let (elements, accumulators) = (spec.elements(), accumulators(self.f, &spec));
-        let Self { f, types, tiles, a, b, b_places, .. } = *self;
-        Self { f, spec, types, tiles, a, b, b_places, elements, accumulators }
+        let Self { f, types, tiles, a, b, b_places, unit, .. } = *self;
+        Self { f, spec, types, tiles, a, b, b_places, unit, elements, accumulators }
     }
 
     /// The numbers of the product.
@@ -359,7 +362,7 @@ impl<'f, T: AccumulatorElement> MmaOperands<'_, 'f, T> {
     }
 
     fn all(&self, accumulate: bool, a: impl Fn(u32, u32) -> (WgmmaSource<'f>, Option<(Var<'f, u32>, u32)>)) {
-        let WarpgroupMma { f, spec, types, tiles, b_places, accumulators, .. } = self.product;
+        let WarpgroupMma { f, spec, types, tiles, b_places, unit, accumulators, .. } = self.product;
         let held = |columns| spec.atom.accumulators(columns) as usize;
         let transposed = |i: usize| tiles[i].major == Major::Mn;
         let [blocks, sides] = spec.wave(self.wave);
@@ -372,7 +375,7 @@ impl<'f, T: AccumulatorElement> MmaOperands<'_, 'f, T> {
                     let columns = columns.min(self.width);
                     let (a, sparse) = a(block, step);
                     let b_step = step * spec.atom.density();
-                    let b = self.b + self.product.units(b_places, [first / spec.column_unit(), b_step]);
+                    let b = self.b + self.product.units(b_places, [first / unit, b_step]);
                     let transpose_a = matches!(a, WgmmaSource::Shared(_)) && transposed(0);
                     let operands = WgmmaOperands {
                         accumulate,

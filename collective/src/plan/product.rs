@@ -95,13 +95,18 @@ impl ProductShape {
     pub(crate) const fn column_unit(&self) -> u32 {
         let ([_, mut unit], mut i) = (self.columns_of(0), 1);
         while i < self.across() {
-            let [_, mut rest] = self.columns_of(i);
-            while rest > 0 {
-                (unit, rest) = (rest, unit % rest);
-            }
+            unit = gcd(unit, self.columns_of(i)[1]);
             i += 1;
         }
         unit
+    }
+
+    /// The same, which also divides the columns of B's tile and those of its slabs, if the tile has more than are multiplied.
+    pub(crate) const fn column_unit_of(&self, b: &OperandTile) -> u32 {
+        match b.extents()[0] {
+            columns if columns == self.tile[1] => self.column_unit(),
+            columns => gcd(self.column_unit(), gcd(columns, self.step())),
+        }
     }
 
     /// Accumulators of a consumer thread per block. Equal to the number of registers, unless a register holds
@@ -196,6 +201,14 @@ impl ProductShape {
     }
 }
 
+/// The largest number that divides both.
+const fn gcd(mut a: u32, mut b: u32) -> u32 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 /// A product of two tiles that are in shared memory, or of fragments in registers and a tile: checked when it is made, so that no later
 /// step can fail.
 ///
@@ -270,6 +283,38 @@ impl ProductSpec {
     /// The product of a plan, which has checked it.
     pub(super) const fn planned(spec: ProductShape, tiles: [OperandTile; 2]) -> Self {
         Self { spec, tiles, misfit: None }
+    }
+
+    /// The product of the first `columns` columns of B's tile and the first `depth` elements along K of both: what follows is in shared
+    /// memory alone.
+    ///
+    /// ```
+    /// use collective::{Atom, Format, OperandTile, ProductSpec, TileLayout};
+    /// use cute_rs::atom::Major;
+    /// use ptx::WgmmaTypes;
+    ///
+    /// /// 80 elements of each row, in two slabs of 64.
+    /// const A: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 128], TileLayout::Widest);
+    /// const PRODUCT: ProductSpec = ProductSpec::checked(Atom::shared(WgmmaTypes::Bf16F32), [A, A.at(16384)], 1);
+    /// assert_eq!(PRODUCT.of_first([64, 80]).map(|of| of.spec().steps()), Ok(5));
+    /// assert!(PRODUCT.of_first([64, 144]).is_err() && PRODUCT.of_first([72, 80]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// The tiles have fewer, or the instruction does not multiply so many.
+    pub const fn of_first(self, [columns, depth]: [u32; 2]) -> Result<Self, PlanError> {
+        let ([a, b], density) = (self.tiles, self.spec.atom.density());
+        let spec = ProductShape { tile: [self.spec.tile[0], columns, depth], ..self.spec };
+        if columns > b.extents()[0] || depth > b.extents()[1] {
+            return Err(PlanError::Product { a: [a.extents()[0], depth / density], b: [columns, depth] });
+        }
+        if let Err(error) = spec.columns() {
+            return Err(error);
+        }
+        match spec.depth() {
+            Ok(()) => Ok(Self { spec, ..self }),
+            Err(error) => Err(error),
+        }
     }
 
     /// The same product of another B, of the same extents, format and contiguous direction. Any other makes the program illegal in which it

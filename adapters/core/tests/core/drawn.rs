@@ -68,7 +68,7 @@ impl DrawnHeads {
             1 => random.length(8),
             _ => keys,
         };
-        let d = random.of(&[[64, 64], [96, 96], [128, 128], [192, 128], [256, 256]]);
+        let d = random.of(&[[64, 64], [96, 96], [128, 128], [192, 128], [256, 256], [80, 80], [112, 80]]);
         let format = random.of(&["bf16", "f16"]);
         let page = (!backward && random.below(5) == 0).then(|| random.of(&[16, 64, 128]));
         let packed = page.is_none() && queries == keys && random.below(3) == 0;

@@ -3,7 +3,7 @@
     from falchion.flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
 Tensors are (batch, rows, heads, elements), sequences of different lengths (all rows, heads, elements), and caches in pages (pages, keys of a
-page, heads, elements). All else is `falchion.torch.attention`: elements are float16 or bfloat16, heads have 64, 96, 128, 192 or 256 elements,
+page, heads, elements). All else is `falchion.torch.attention`: elements are float16 or bfloat16, heads have 32 to 256 elements, a multiple of 16, or without a gradient 512,
 `causal` puts the last query at the last key, and `window_size` (left, right) has -1 for no limit. What falchion does not have is a `ValueError`
 that names the argument, or the one of `falchion.attention` that it became, in whose order of dimensions shapes are then. A query that sees no key has zeros, and minus infinity in the log-sum-exp, which is that of the scores with their caps
 and slopes.

@@ -297,8 +297,8 @@ def _keep_attention(ctx, inputs, output):
     tensors = any(ctx.needs_input_grad[:3])
     if tensors and (table is not None or lengths is not None):
         raise ValueError("block_table is given and a tensor requires a gradient, which keys in pages do not have")
-    if tensors and k.shape[-1] == 576:
-        raise ValueError("heads have 576 elements and a tensor requires a gradient, which latent attention does not have")
+    if tensors and k.shape[-1] > 256:
+        raise ValueError(f"heads have {k.shape[-1]} elements and a tensor requires a gradient, which heads of more than 256 do not have")
     if slopes is not None and slopes.requires_grad:
         raise ValueError("alibi_slopes requires a gradient, which slopes do not have")
     if any(array.requires_grad for array in arrays):

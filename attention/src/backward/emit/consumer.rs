@@ -268,7 +268,7 @@ impl<'f> Kernel<'_, 'f> {
                 self.meet();
             }
             let factor = (i == 0).then_some(scale);
-            let of = (&fragment(f, product, consumer), 0..plan.wide[i]);
+            let of = (&fragment(f, product, consumer), 0..plan.multiplied[i]);
             let rows = packed_rows(f, plan.spec.format, of, factor);
             self.fill(consumer, &staged, &plan.tiles.outputs[i], to.address, &rows);
             let slabs = (0..plan.tiles.output_slabs(&plan.spec, i)).map(|slab| Slab {

@@ -12,7 +12,7 @@ use crate::emit::slab;
 impl<'f> Kernel<'_, 'f> {
     /// Bytes of a consumer's sums of dK (0) or dV (1).
     pub(super) fn own_bytes(&self, i: usize) -> u32 {
-        64 * self.plan.wide[i] * 4
+        64 * self.plan.multiplied[i] * 4
     }
 
     /// Emitted for a consumer: passes its sums on, and stores those of the cluster. Each CTA adds up some slabs of columns, in the order of the
@@ -52,7 +52,9 @@ impl<'f> Kernel<'_, 'f> {
                 let mine: Vec<_> = mine.iter().map(place).collect();
                 for of in &mine {
                     let sums = ClusterFours::new(f, own(of.gradient), plan.spec.split);
-                    self.stage_sums(consumer, of, &sums.sums(of.slab * columns / 8, columns / 8));
+                    let first = of.slab * columns;
+                    let count = columns.min(plan.multiplied[of.gradient] - first);
+                    self.stage_sums(consumer, of, &sums.sums(first / 8, count / 8));
                 }
                 f.fence_proxy_async(ProxySpace::Shared);
                 f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128);

@@ -4,7 +4,8 @@ use collective::RoleRegisters;
 
 use crate::backward::spec::BackwardSpec;
 use crate::error::AttentionError;
-use crate::plan::{formulas, head_of_values, refused, sixteen_bits};
+use crate::head;
+use crate::plan::{formulas, refused, sixteen_bits};
 
 /// Registers of a consumer apart from accumulators and operands. With 80 queries and a causal mask the assembler moves some 15 more to local memory, where
 /// a tile is masked; with long sequences that is faster than 64 queries are.
@@ -22,6 +23,12 @@ fn padded(d: u32) -> u32 {
 pub(super) fn wide(spec: &BackwardSpec) -> [u32; 2] {
     let [d, dv] = spec.head;
     [padded(d), padded(dv)]
+}
+
+/// Elements of a head of Q and K, and of V and dO, that products multiply, apart from that for dQ. Of 96, those in shared memory: no other kernel
+/// was measured.
+pub(super) fn multiplied(spec: &BackwardSpec) -> [u32; 2] {
+    spec.head.map(|d| if d == 96 { padded(d) } else { d })
 }
 
 /// Whether two consumers have the same keys.
@@ -45,14 +52,11 @@ pub(super) fn is_dq_transposed(spec: &BackwardSpec) -> bool {
 
 /// Checks a spec. Returns the instruction types of its products.
 pub(super) fn checked(spec: &BackwardSpec) -> Result<ptx::WgmmaTypes, AttentionError> {
-    let BackwardSpec { format, head: [d, _], tile: [rows, keys], .. } = *spec;
+    let BackwardSpec { format, tile: [rows, keys], .. } = *spec;
     let Some(types) = sixteen_bits(format) else {
         return Err(refused("format", format, "bf16 or f16"));
     };
-    if !matches!(d, 64 | 96 | 128 | 192 | 256) {
-        return Err(refused("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
-    }
-    head_of_values(spec.head)?;
+    head::checked(spec.head, head::NEEDED)?;
     formulas(&spec.of_forward())?;
     let is_pair = is_pair(spec);
     let [queries_of_pair, keys_of_pair] = [
@@ -105,15 +109,15 @@ const CHANGED: u32 = 8;
 
 /// The registers of the roles, and whether some are left to work ahead.
 pub(super) fn registers(spec: &BackwardSpec, changes: bool) -> Result<(RoleRegisters, bool), AttentionError> {
-    let (wide, [rows, _]) = (wide(spec), spec.tile);
+    let ([wide, _], [of_k, of_v], [rows, _]) = (wide(spec), multiplied(spec), spec.tile);
     let (is_pair, consumers) = (is_pair(spec), consumers(spec));
     let producer = 24;
     let registers = RoleRegisters::divided(consumers, Some(producer));
     let consumer = registers.consumer;
     // dK and dV. With them scores, their gradients, and P or dS in 16 bits; or dQ with P and dS. With more, the assembler serialises the
     // products. A pair has enough for its tile.
-    let kept = (wide[0] + wide[1]) / 2;
-    let of_dq = wide[0] * rows / (consumers * 128) + rows / 2 + 8;
+    let kept = (of_k + of_v) / 2;
+    let of_dq = wide * rows / (consumers * 128) + rows / 2 + 8;
     let need = kept + if of_dq > rows + rows / 4 { of_dq } else { rows + rows / 4 } + WORKING;
     let need = need + if changes { CHANGED } else { 0 };
     let ahead = !is_pair && kept + rows + rows / 2 + WORKING <= consumer;

@@ -1,7 +1,7 @@
-//! Latent attention: two consumers with the same queries, each with half of O's columns.
+//! Heads of V of 512 elements: two consumers with the same queries, each with half of O's columns.
 //!
 //! Blocks of keys come in pairs, of which each consumer has one. It multiplies all queries by its block, computes the weights, and hands them
-//! to the other one in the block's stage of the columns that V does not have. Both multiply the weights of both blocks, one after the other,
+//! to the other one in the stage of K's last columns, which the scores need no more: in latent attention, where V is a part of K, V does not have these. Both multiply the weights of both blocks, one after the other,
 //! by their columns of V: their own weights from registers. The *first* consumer is half a pair ahead of the *second*:
 //!
 //! | the first one | the second one |
@@ -14,7 +14,7 @@
 //!
 //! So one multiplies while the other computes weights, and slabs of block 0 are loaded anew while block 1 is multiplied. A consumer's weights
 //! are relative to what the other one's were relative to before, or to a larger score, which it tells it; the other one then rescales what it has.
-//! If the number of blocks is odd, the tile ends with a block of the first consumer alone.
+//! Where V is a tensor of its own, K's other slabs are given back when the scores are there. If the number of blocks is odd, the tile ends with a block of the first consumer alone.
 
 use core::ops::Range;
 
@@ -27,7 +27,7 @@ use ptx::{Builder, ProxySpace, Value, Var};
 use super::softmax::{BOTH, Relation, Softmax};
 use super::store::{Store, slab};
 use super::{CurrentTile, Kernel, QueryTile};
-use crate::plan::LatentPlan;
+use crate::plan::HalvesPlan;
 
 /// Threads of both consumers.
 const BOTH_CONSUMERS: u32 = 2 * 128;
@@ -45,7 +45,7 @@ pub(super) struct Exchange<'f> {
 impl<'f> Exchange<'f> {
     /// Offset of the sums, which are told after the bases.
     fn sums(&self) -> i32 {
-        (self.cta.consumers * LatentPlan::NUMBERS).cast_signed()
+        (self.cta.consumers * HalvesPlan::NUMBERS).cast_signed()
     }
 
     /// Tells what weights are relative to.
@@ -77,8 +77,11 @@ impl<'f> Exchange<'f> {
 /// What a consumer multiplies with.
 struct Consuming<'a, 'f> {
     kernel: &'a Kernel<'a, 'f>,
+    halves: HalvesPlan,
     consumer: Consumer<'f>,
     keys: Position<'f>,
+    /// The position in the ring of V, unless V is a part of K.
+    columns: Option<Position<'f>>,
     scores: WarpgroupMma<'f, f32>,
     /// The products of the own weights, and of the other consumer's.
     values: WarpgroupMma<'f, f32>,
@@ -96,7 +99,7 @@ struct Consuming<'a, 'f> {
 impl<'f> Kernel<'_, 'f> {
     /// The consumer's first column of O.
     pub(super) fn first_column(&self, consumer: Consumer<'f>) -> Value<'f, u32> {
-        match self.plan.latent {
+        match self.plan.halves {
             Some(_) => consumer.warpgroup * self.plan.values.spec().tile[1],
             None => self.f.constant(0),
         }
@@ -104,25 +107,25 @@ impl<'f> Kernel<'_, 'f> {
 
     /// Waits for all consumers that have the same rows.
     pub(super) fn meet(&self, consumer: Consumer<'f>) {
-        match self.plan.latent {
+        match self.plan.halves {
             Some(_) => skeleton::meet_consumers(self.f, self.plan.cta),
             None => self.f.barrier_sync(CtaPlan::consumer_barrier(consumer.warpgroup), 128),
         }
     }
 
-    /// Emitted for a consumer warpgroup of latent attention: computes each tile.
-    pub(super) fn consume_latent(&self, latent: LatentPlan, consumer: Consumer<'f>) {
+    /// Emitted for a consumer warpgroup with half of O's columns: computes each tile.
+    pub(super) fn consume_halves(&self, halves: HalvesPlan, consumer: Consumer<'f>) {
         let Self { f, plan, shared, .. } = *self;
         // (QUERIES, KEYS) = (QUERIES, D) * (KEYS, D), (QUERIES, DV / 2) += (QUERIES, KEYS) * (DV / 2, KEYS)
         let [scores, values] =
             [plan.scores, plan.values].map(|of| WarpgroupMma::<f32>::new(f, of, consumer.part));
-        let given = values.joined(latent.given, consumer.part);
+        let given = values.joined(halves.given, consumer.part);
         let weights = Fragments::new(f, plan.values, consumer);
         let zero = f.constant(0);
         let out = || values.fragment(consumer, [zero, self.first_column(consumer)]);
         let of_scores = scores.fragment(consumer, [zero; 2]);
-        let numbers = shared + latent.exchange + consumer.thread * 8;
-        let place = |warpgroup: Value<'f, u32>| numbers + warpgroup * LatentPlan::NUMBERS;
+        let numbers = shared + halves.exchange + consumer.thread * 8;
+        let place = |warpgroup: Value<'f, u32>| numbers + warpgroup * HalvesPlan::NUMBERS;
         let exchange = Exchange {
             f,
             cta: plan.cta,
@@ -131,13 +134,15 @@ impl<'f> Kernel<'_, 'f> {
         };
         let softmax = Softmax::new(f, (plan.spec.format, self.scores), [&of_scores, &out()], Some(exchange));
         let store = Store::new(self, consumer, out());
-        let [queries, keys, _] = self.rings.map(|ring| ring.consumer());
+        let [queries, keys, columns] = self.rings.map(|ring| ring.consumer());
         let (places, _) = slab(&plan.weights, consumer.thread);
         let left = f.variable(0u32);
         let of = Consuming {
             kernel: self,
+            halves,
             consumer,
             keys,
+            columns: (!plan.spec.is_latent()).then_some(columns),
             scores,
             values,
             given,
@@ -168,8 +173,19 @@ impl<'f> Kernel<'_, 'f> {
     }
 }
 
-/// The slab of a block that has no values, but weights.
-const LAST: u32 = LatentPlan::SLABS - 1;
+/// The stages of a block of keys: those of K, and that of V, if V is no part of K.
+#[derive(Clone, Copy)]
+struct Block<'f> {
+    keys: StageRun<'f>,
+    values: Option<StageRun<'f>>,
+}
+
+/// Whose block of keys it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Own,
+    Other,
+}
 
 /// A consumer.
 #[derive(Clone, Copy)]
@@ -179,10 +195,10 @@ enum Which {
 }
 
 impl Which {
-    /// The slabs with its columns of V.
+    /// The slabs of a block with its columns of V.
     const fn columns(self) -> Range<u32> {
-        let first = LatentPlan::OF_VALUES * self as u32;
-        first..first + LatentPlan::OF_VALUES
+        let first = HalvesPlan::OF_VALUES * self as u32;
+        first..first + HalvesPlan::OF_VALUES
     }
 }
 
@@ -209,13 +225,13 @@ impl<'f> Consuming<'_, 'f> {
             self.softmax.rescale_kept(&relations);
             self.multiply_own(Which::First, own);
             f.wgmma_wait(0);
-            self.give_back(own, Which::First.columns());
+            self.give_back(own, (Which::First, Whose::Own));
             let relations = self.take_over(Which::First, unit);
             self.softmax.rescale_kept(&relations);
             self.multiply_given(Which::First, other);
         };
         let next = || {
-            self.give_back(self.block(1), Which::First.columns().chain([LAST]));
+            self.give_back(self.block(1), (Which::First, Whose::Other));
             self.pass(2);
         };
         self.multiply_keys(q, self.block(0), || {});
@@ -238,7 +254,7 @@ impl<'f> Consuming<'_, 'f> {
             self.softmax.rescale_kept(&relations);
             self.multiply_own(Which::First, own);
             f.wgmma_wait(0);
-            self.give_back(own, Which::First.columns());
+            self.give_back(own, (Which::First, Whose::Own));
             self.pass(1);
         };
         let last = || {
@@ -252,7 +268,7 @@ impl<'f> Consuming<'_, 'f> {
     /// Emitted for the second consumer.
     fn second(&self, unit: QueryTile<'f>, q: Stage<'f>) {
         let (f, left) = (self.kernel.f, &self.left);
-        let of_other = || Which::Second.columns().chain([LAST]);
+        let of_other = (Which::Second, Whose::Other);
         let pair = || {
             let [other, own] = [0, 1].map(|i| self.block(i));
             let relations = self.take_over(Which::Second, unit);
@@ -273,11 +289,11 @@ impl<'f> Consuming<'_, 'f> {
             let relations = self.weigh(Which::Second, unit, own);
             self.hand_over(Which::First);
             f.wgmma_wait(0);
-            self.give_back(other, of_other());
+            self.give_back(other, of_other);
             self.softmax.rescale_kept(&relations);
             self.multiply_own(Which::Second, own);
             f.wgmma_wait(0);
-            self.give_back(own, Which::Second.columns());
+            self.give_back(own, (Which::Second, Whose::Own));
             self.pass(2);
         };
         f.if_(left.get().more_than(1), || {
@@ -298,26 +314,48 @@ impl<'f> Consuming<'_, 'f> {
             self.softmax.rescale_kept(&relations);
             self.multiply_given(Which::Second, other);
             f.wgmma_wait(0);
-            self.give_back(other, of_other());
+            self.give_back(other, of_other);
             self.pass(1);
         });
     }
 
     /// Block `i` after those that are multiplied.
-    fn block(&self, i: u32) -> StageRun<'f> {
-        self.keys.run(i * LatentPlan::SLABS)
+    fn block(&self, i: u32) -> Block<'f> {
+        let keys = self.keys.run(i * self.halves.slabs);
+        Block { keys, values: self.columns.map(|columns| columns.run(i)) }
+    }
+
+    /// The number of K's last slab of a block, which weights replace.
+    fn last(&self) -> u32 {
+        self.halves.slabs - 1
+    }
+
+    /// The consumer's columns of a block's values.
+    fn columns_of(&self, which: Which, block: Block<'f>) -> Stage<'f> {
+        let first = which.columns().start;
+        match block.values {
+            None => block.keys.stage(first),
+            Some(values) => {
+                let stage = values.acquire(0);
+                let slab = self.kernel.plan.rings[2].stage_bytes / (2 * HalvesPlan::OF_VALUES);
+                Stage { address: stage.address + first * slab, ..stage }
+            }
+        }
     }
 
     /// Goes on to the blocks after these, whose weights are multiplied.
     fn pass(&self, blocks: u32) {
-        self.keys.skip(self.kernel.f.constant(blocks * LatentPlan::SLABS));
+        self.keys.skip(self.kernel.f.constant(blocks * self.halves.slabs));
+        if let Some(columns) = self.columns {
+            columns.skip(self.kernel.f.constant(blocks));
+        }
         self.left.set(self.left.get() - blocks);
     }
 
     /// Starts the scores of a block, slab by slab. What is emitted `between` comes after the first one.
-    fn multiply_keys(&self, q: Stage<'f>, k: StageRun<'f>, between: impl FnOnce()) {
+    fn multiply_keys(&self, q: Stage<'f>, Block { keys: k, .. }: Block<'f>, between: impl FnOnce()) {
         let f = self.kernel.f;
-        let steps = self.scores.spec().steps() / LatentPlan::SLABS;
+        let steps = self.scores.spec().steps() / self.halves.slabs;
         let operands = self.scores.find_in([q, k.stage(0)]);
         let multiply = |slab: u32| {
             k.acquire(slab);
@@ -327,14 +365,17 @@ impl<'f> Consuming<'_, 'f> {
         multiply(0);
         f.wgmma_commit();
         between();
-        (1..LatentPlan::SLABS).for_each(multiply);
+        (1..self.halves.slabs).for_each(multiply);
         f.wgmma_commit();
     }
 
     /// The scores of a consumer's block become weights, which are written to shared memory for the other one. Returns what they are relative to,
     /// to which O is to be rescaled.
-    fn weigh(&self, which: Which, unit: QueryTile<'f>, own: StageRun<'f>) -> Vec<Relation<'f>> {
+    fn weigh(&self, which: Which, unit: QueryTile<'f>, own: Block<'f>) -> Vec<Relation<'f>> {
         let (f, kernel, softmax) = (self.kernel.f, self.kernel, &self.softmax);
+        if own.values.is_some() {
+            self.release((0..self.last()).map(|slab| own.keys.stage(slab)));
+        }
         let block = unit.blocks[0] + self.left.get() - (1 + which as u32);
         softmax.score_any(kernel, unit, block);
         let [to_log2, _] = kernel.to_exponents(&unit);
@@ -347,7 +388,7 @@ impl<'f> Consuming<'_, 'f> {
         };
         // All warps have read the columns that the weights replace.
         f.barrier_sync(self.own_barrier(which), 128);
-        self.places.fill(f, own.stage(LAST).address, [&pairs(0), &pairs(1)]);
+        self.places.fill(f, own.keys.stage(self.last()).address, [&pairs(0), &pairs(1)]);
         self.exchange.tell(&softmax.bases());
         f.fence_proxy_async(ProxySpace::Shared);
         relations
@@ -381,21 +422,33 @@ impl<'f> Consuming<'_, 'f> {
     }
 
     /// Starts the product of the own weights with the consumer's columns of their values.
-    fn multiply_own(&self, which: Which, own: StageRun<'f>) {
-        self.values.multiply_registers(&self.weights, own.stage(which.columns().start), true);
+    fn multiply_own(&self, which: Which, own: Block<'f>) {
+        self.values.multiply_registers(&self.weights, self.columns_of(which, own), true);
     }
 
     /// The same of the weights of the other consumer.
-    fn multiply_given(&self, which: Which, other: StageRun<'f>) {
+    fn multiply_given(&self, which: Which, other: Block<'f>) {
         let f = self.kernel.f;
-        let operands = self.given.find_in([other.stage(LAST), other.stage(which.columns().start)]);
+        let weights = other.keys.stage(self.last());
+        let operands = self.given.find_in([weights, self.columns_of(which, other)]);
         f.wgmma_fence();
         operands.issue(true);
         f.wgmma_commit();
     }
 
-    /// Gives slabs of a block back, which no consumer reads any more.
-    fn give_back(&self, of: StageRun<'f>, slabs: impl Iterator<Item = u32>) {
-        slabs.for_each(|slab| self.consumer.release.arrive(of.stage(slab).empty));
+    /// Gives back what the consumer has read of a block's values, and with them the weights of the other consumer.
+    fn give_back(&self, of: Block<'f>, (which, whose): (Which, Whose)) {
+        match of.values {
+            None => self.release(which.columns().map(|slab| of.keys.stage(slab))),
+            Some(values) => self.release([values.stage(0)]),
+        }
+        if whose == Whose::Other {
+            self.release([of.keys.stage(self.last())]);
+        }
+    }
+
+    /// Gives stages back.
+    fn release(&self, stages: impl IntoIterator<Item = Stage<'f>>) {
+        stages.into_iter().for_each(|stage| self.consumer.release.arrive(stage.empty));
     }
 }
