@@ -104,10 +104,9 @@ pub(crate) fn visit(
         of.strides.resize(dimensions, 0);
         let reach = if is_read { of.reach() } else { 0 };
         let extents = Extents::line(array.format.bits(), reach);
-        let contents = match array.format {
-            Format::S32 => Contents::Indices(Array::KINDS),
-            format => Contents::Source(format),
-        };
+        let is_whole = array.format == Format::S32;
+        let contents =
+            if is_whole { Contents::Indices(Array::KINDS) } else { Contents::Source(array.format) };
         visit.input(array.address, (array.memory, &mut of.address), extents, contents);
         for (size, stride) in of.shape.iter_mut().zip(&mut of.strides) {
             visit.count(size);

@@ -132,10 +132,10 @@ pub(crate) fn read(
     let mut all = scores.arrays().into_iter().zip(&call.arrays);
     let Some((array, of)) = all.find(|(array, _)| array.name == name) else { return 0.0 };
     let at = of.index(numbers);
-    match array.format {
-        collective::Format::S32 => f64::from(inputs.numbers(array.memory, at, 1)[0].cast_signed()),
-        _ => inputs.elements(array.memory, at, 1)[0],
+    if array.format == collective::Format::S32 {
+        return f64::from(inputs.numbers(array.memory, at, 1)[0].cast_signed());
     }
+    inputs.elements(array.memory, at, 1)[0]
 }
 
 /// A call, with what is in its memory.

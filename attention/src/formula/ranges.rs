@@ -120,10 +120,9 @@ impl End {
         match self {
             Self::Linear(query, rest) => {
                 let times = |factor: i32, of: N| if factor == 1 { of } else { of * of.constant(factor) };
-                let constant = rest.iter().filter_map(|(factor, of)| match of {
-                    Whole::Constant(constant) => Some(factor.wrapping_mul(*constant)),
-                    _ => None,
-                });
+                let known =
+                    |of: &Whole| if let Whole::Constant(constant) = of { Some(*constant) } else { None };
+                let constant = rest.iter().filter_map(|(factor, of)| Some(factor.wrapping_mul(known(of)?)));
                 let constant = constant.fold(0, i32::wrapping_add);
                 let others = rest.iter().filter(|(_, of)| !matches!(of, Whole::Constant(_)));
                 let others = others.map(|(factor, of)| times(*factor, at.whole(of)));
@@ -162,7 +161,13 @@ impl Linear {
                 };
                 alone(0, 0).plus(Self::of(of)?, factor)?
             }
-            _ => return Self::fixed(whole),
+            Whole::Constant(_)
+            | Whole::Variable(_)
+            | Whole::Element(_)
+            | Whole::Of(..)
+            | Whole::Where(..) => {
+                return Self::fixed(whole);
+            }
         })
     }
 

@@ -435,24 +435,26 @@ impl Types<'_> {
         let equal = matches!(operator, Operator::Equal | Operator::Differs);
         // `a > b` is `b < a`, `a >= b` of real numbers is `!(a < b)`.
         let swaps = matches!(operator, Operator::More | Operator::AtLeast);
+        let strict = matches!(operator, Operator::Less | Operator::More);
         let truth = match self.pair(a, b)? {
             Pair::Wholes([a, b]) => {
                 let both = Box::new(if swaps { [b, a] } else { [a, b] });
-                match operator {
-                    Operator::Less | Operator::More => Truth::Whole(Comparison::Less, both),
-                    Operator::AtMost | Operator::AtLeast => Truth::Whole(Comparison::AtMost, both),
-                    Operator::Differs => not(Truth::Whole(Comparison::Equal, both)),
-                    _ => Truth::Whole(Comparison::Equal, both),
+                match (equal, strict) {
+                    (false, true) => Truth::Whole(Comparison::Less, both),
+                    (false, false) => Truth::Whole(Comparison::AtMost, both),
+                    (true, _) if operator == Operator::Differs => not(Truth::Whole(Comparison::Equal, both)),
+                    (true, _) => Truth::Whole(Comparison::Equal, both),
                 }
             }
             Pair::Numbers(_) if equal => {
                 return self.error(expr, "real numbers are compared by <, <=, > and >=");
             }
-            Pair::Numbers([a, b]) => match operator {
-                Operator::Less => Truth::Less(Box::new([a, b])),
-                Operator::More => Truth::Less(Box::new([b, a])),
-                Operator::AtMost => not(Truth::Less(Box::new([b, a]))),
-                _ => not(Truth::Less(Box::new([a, b]))),
+            // `a <= b` is `!(b < a)`.
+            Pair::Numbers([a, b]) => match (strict, swaps) {
+                (true, false) => Truth::Less(Box::new([a, b])),
+                (true, true) => Truth::Less(Box::new([b, a])),
+                (false, false) => not(Truth::Less(Box::new([b, a]))),
+                (false, true) => not(Truth::Less(Box::new([a, b]))),
             },
         };
         Ok(Typed::Truth(truth))
@@ -575,10 +577,10 @@ fn number(which: Arithmetic, both: [Number; 2]) -> Typed {
 
 /// A whole number as a real one.
 fn real(whole: Whole) -> Number {
-    match whole {
-        Whole::Constant(constant) => Number::Constant(constant.into()),
-        whole => Number::Real(Box::new(whole)),
+    if let Whole::Constant(constant) = whole {
+        return Number::Constant(constant.into());
     }
+    Number::Real(Box::new(whole))
 }
 
 /// The contrary, where comparisons have one.
@@ -595,6 +597,6 @@ fn not(truth: Truth) -> Truth {
         Truth::All(both) => Truth::Any(Box::new((*both).map(not))),
         Truth::Any(both) => Truth::All(Box::new((*both).map(not))),
         Truth::Not(truth) => *truth,
-        truth => Truth::Not(Box::new(truth)),
+        Truth::Whole(Comparison::Equal, _) | Truth::Less(_) => Truth::Not(Box::new(truth)),
     }
 }

@@ -281,7 +281,17 @@ impl Lower<'_> {
                 let [x, y] = ordered(a, b);
                 self.function(expr, "mul", &[x, y])
             }
-            _ => Err(self.error(expr, format!("an epilogue has no `{}`", operator.sign()))),
+            Operator::Or
+            | Operator::And
+            | Operator::Equal
+            | Operator::Differs
+            | Operator::Less
+            | Operator::AtMost
+            | Operator::More
+            | Operator::AtLeast
+            | Operator::Remainder => {
+                Err(self.error(expr, format!("an epilogue has no `{}`", operator.sign())))
+            }
         }
     }
 
