@@ -177,7 +177,7 @@ fn programs_are_what_they_were() {
         now.iter().filter(|(name, digest)| before.get(*name) != Some(digest)).map(|(name, _)| name).collect();
     let gone: Vec<&String> = before.keys().filter(|name| !now.contains_key(*name)).collect();
     assert!(changed.is_empty() && gone.is_empty(), "changed or new: {changed:?}; gone: {gone:?}");
-    assert_eq!(now.len(), 650);
+    assert_eq!(now.len(), 667);
 }
 
 /// What the self-test of compilers finds wrong concerns no program: no kernel adds to pairs of 16-bit integers, and none takes the larger

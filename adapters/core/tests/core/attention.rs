@@ -185,7 +185,7 @@ fn gradients() {
             assert!(spec.deterministic || !fixed, "{spec}");
         }
     }
-    let request = request(AttentionProblem::new(1, 1, [8, 8], 80), 80);
+    let request = request(AttentionProblem::new(1, 1, [8, 8], 84), 84);
     let none = refused(Picked::<AttentionBackward>::new(&request, None, &machine, None));
-    assert!(none.starts_with("attention-backward 1x1/1x8x8 ") && none.contains("80"), "{none}");
+    assert!(none.starts_with("attention-backward 1x1/1x8x8 ") && none.contains("84"), "{none}");
 }
