@@ -63,7 +63,9 @@ impl Family for Attention {
         (call.counts, call.reals) = (request.counts().to_vec(), request.reals());
         call.sinks = u64::from(request.sinks) << 8;
         call.head_numbers = HeadNumbers::new(vec![1 << 8; usize::from(request.alibi)]);
-        call.arrays = arrays::of_problem(&*of_spec(&request.spec()), &problem);
+        if request.score.is_some() || request.sees.is_some() {
+            call.arrays = arrays::of_problem(&*of_spec(&request.spec()), &problem);
+        }
         if request.lengths == Lengths::Packed {
             call.packed = Packed { begins: [1 << 8; 2], rows: [of_queries, of_keys] };
         }

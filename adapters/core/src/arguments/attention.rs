@@ -570,6 +570,7 @@ impl Heads {
             }
         }
         let arrays = match self.arrays.as_slice() {
+            [] if request.score.is_none() && request.sees.is_none() => Vec::new(),
             // They are nowhere yet.
             [] => {
                 Attention::call(&request).arrays.into_iter().map(|of| ArrayRef { address: 0, ..of }).collect()
