@@ -413,7 +413,7 @@ fn of_arrays(score: Option<ScoreFormula>, sees: Option<MaskFormula>) -> Vec<&'st
     let of_mask = sees.into_iter().flat_map(|of| of.arrays().map(|(name, ..)| name));
     of_mask.for_each(|name| {
         if !all.contains(&name) {
-            all.push(name)
+            all.push(name);
         }
     });
     all
