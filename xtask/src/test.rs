@@ -127,8 +127,8 @@ impl Beside {
         let log = cargo::target_directory()?.join("outside.log");
         let file = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, error) = file.map_err(|source| Error::CannotWrite { path: log.clone(), source })?;
-        let own = env::current_exe()
-            .map_err(|source| Error::CannotStart { command: OUTSIDE.to_owned(), source })?;
+        // By the path that it was started by itself: another command may have replaced the file, with which the system would find nothing there.
+        let own = env::args_os().next().unwrap_or_else(|| "xtask".into());
         let mut command = Command::new(own);
         command
             .arg("outside")
