@@ -44,7 +44,7 @@ fn attention_has_the_commands_of_gemm() {
             2,
             "is no word of a problem of attention: these are format, cache",
         ),
-        (&["plan", "--problem", "4x16x64 d=72"], 2, "--problem 4x16/16x64x64 d=80"),
+        (&["plan", "--problem", "4x16x64 d=72"], 2, "--problem 4x16/16x64x64 d=72"),
         (
             &["verify", "--problem", "1x1x70", "--suite", "quick"],
             2,
@@ -165,7 +165,7 @@ fn attention_backward_has_them_too() {
         (&["trace", "--problem", "1x1x70 d=64"], 0, "kernel    attention_backward_bf16_64_"),
         (&["plan", "--problem", "4x16x64 d=192x128"], 0, "d=192x128 tile="),
         (
-            &["plan", "--problem", "4x16x64 d=80"],
+            &["plan", "--problem", "4x16x64 d=72"],
             2,
             "d, the elements of a head of Q and K, is 72, a multiple of 16 from 32 to 256 was needed",
         ),
