@@ -180,7 +180,7 @@ INTS = np.array([0, 3], np.int32)
         ("v has elements of float32, float16 was needed", lambda: falchion.attention(Q, Q, Q.astype("f4"))),
         ("2 heads of queries and 3 of keys", lambda: falchion.attention(Q, *[np.ones((3, 3, 64), "f2")] * 2)),
         ("d, the elements of a head of Q and K, is 40", lambda: falchion.attention(*[np.ones((2, 3, 40), "f2")] * 3)),
-        ("d, the elements of a head of Q and K, is 4, 64", lambda: falchion.attention(*[np.ones((2, 3, 4), "f2")] * 3)),
+        ("d, the elements of a head of Q and K, is 4, a multiple of 16", lambda: falchion.attention(*[np.ones((2, 3, 4), "f2")] * 3)),
         ("q, k, v: the scale is -1", lambda: falchion.attention(Q, Q, Q, scale=-1)),
         ("out has shape (2, 3, 32), (2, 3, 64) was needed", lambda: falchion.attention(Q, Q, Q, out=np.ones((2, 3, 32), "f2"))),
         ("out has elements of int32", lambda: falchion.attention(Q, Q, Q, out=np.ones((2, 3, 64), "i4"))),

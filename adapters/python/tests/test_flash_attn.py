@@ -340,7 +340,7 @@ def dropout(call):
         ("kv has shape (2, 32, 2, 64), (2, keys, 2, heads, 64)", lambda: fa.flash_attn_kvpacked_func(Q, K)),
         ("qkv has shape (2, 5, 4, 64), (batch, rows, 3, heads, elements)", lambda: fa.flash_attn_qkvpacked_func(Q)),
         ("4 heads of queries and 3 of keys", lambda: fa.flash_attn_func(Q, *[torch.ones(2, 5, 3, 64).half()] * 2)),
-        ("is 40, 64", lambda: fa.flash_attn_func(*[Q[..., :40]] * 3)),
+        ("is 40, a multiple of 16 from 32", lambda: fa.flash_attn_func(*[Q[..., :40]] * 3)),
         ("q has elements of float32", lambda: fa.flash_attn_func(*[Q.float()] * 3)),
         ("window_size is (3,), (left, right) was needed", lambda: fa.flash_attn_func(Q, K, K, window_size=(3,))),
         ("alibi_slopes has shape (2,), (4,) or (2, 4) was needed", lambda: fa.flash_attn_func(Q, K, K, alibi_slopes=torch.ones(2))),

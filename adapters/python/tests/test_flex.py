@@ -550,7 +550,7 @@ NUMBER = "asks for the number of something that depends on a score, a position o
         ("block_mask is on meta, cpu was needed as query is", lambda: call(block_mask=MASK.to("meta"))),
         ("block_mask has kv_num_blocks of shape (3, 1, 1), (2 or 1, 4 or 1, 1) was needed", lambda: call(block_mask=OF_THREE)),
         ("block_mask has kv_num_blocks of shape (1, 1, 1), (2 or 1, 4 or 1, 2) was needed", masked(causal, BLOCK_SIZE=4)),
-        ("is 40, 64, 96, 128", lambda: call(*[Q[..., :40]] * 3)),
+        ("is 40, a multiple of 16 from 32", lambda: call(*[Q[..., :40]] * 3)),
         ("mask_mod `<lambda>` returns a whole number, a truth was needed", masked(lambda b, h, q, k: q - k)),
         ("mask_mod `<lambda>` returns a real number, a truth was needed", masked(lambda b, h, q, k: SLOPES[h])),
         (f"mask_mod `<lambda>` {TRUTH}", masked(lambda b, h, q, k: q > 3 and k > 3)),
