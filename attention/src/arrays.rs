@@ -39,10 +39,10 @@ impl ArrayRef {
     /// Where the element with these numbers is, in elements from the first one. What is beyond the array is its nearest one.
     pub fn index(&self, numbers: &[i64]) -> usize {
         let each = numbers.iter().zip(&self.shape).zip(&self.strides).map(|((number, size), stride)| {
-            let at = (*number).clamp(0, i64::from(*size) - 1);
-            at as usize * *stride as usize
+            let at = (*number).clamp(0, i64::from((*size).max(1)) - 1);
+            (at as usize).saturating_mul(*stride as usize)
         });
-        each.sum()
+        each.fold(0, usize::saturating_add)
     }
 }
 

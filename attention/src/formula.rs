@@ -35,6 +35,7 @@
 //! # Ok::<(), collective::FormulaError>(())
 //! ```
 
+mod array;
 mod evaluate;
 mod ranges;
 mod scores;
@@ -51,9 +52,10 @@ use collective::process::Locked;
 use collective::{Format, FormulaError};
 use kernel::words::Worded;
 
+pub(crate) use self::array::Array;
 pub use self::evaluate::HostArrays;
 pub(crate) use self::scores::FormulaScores;
-pub(crate) use self::typed::{Array, Variable};
+pub(crate) use self::typed::Variable;
 use self::typed::{Typed, of_text};
 
 /// What a text is of: scores, or a mask.

@@ -270,6 +270,7 @@ fn formulas_read_arrays() {
                 "the array slope has 1 elements along dimension 0, 2 sequences at least",
             ),
             (&[arrays[0], arrays[1], wrong[2]], "arrays has other, which neither score nor sees reads"),
+            (&[arrays[0], arrays[1], arrays[0]], "arrays[2] is least once more, each array once was needed"),
             (&[], "arrays has no slope"),
         ] {
             let arguments =

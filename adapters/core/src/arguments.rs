@@ -1,6 +1,7 @@
 //! The arguments of operations by name. A table has a row for each argument: its names at the doors, what it is, when it is used, and where it
 //! goes: into the request, or to memory that the kernel's interface names. Doors walk the rows, so that none lists the arguments again.
 
+pub(crate) mod array;
 pub(crate) mod attention;
 pub(crate) mod gemm;
 pub(crate) mod gemms;

@@ -36,7 +36,8 @@ mod unused;
 mod weights;
 mod words;
 
-pub use arguments::attention::{ARRAY, ATTENTION, AskedHeads, GRADIENT, Heads, NamedArray};
+pub use arguments::array::{ARRAY, NamedArray};
+pub use arguments::attention::{ATTENTION, AskedHeads, GRADIENT, Heads};
 pub use arguments::gemm::{GEMM, Gemms, ProductRun};
 pub use arguments::gemms::Asked;
 pub use arguments::input::{INPUT, NamedInput};

@@ -5,7 +5,8 @@ use core::fmt;
 use collective::{Accuracy, Bounded, Dual, Fast, Real};
 use ptx::{Builder, Value};
 
-use super::typed::{Arithmetic, Array, Comparison, Element, Number, Truth, Variable, Whole, is_whole};
+use super::array::Array;
+use super::typed::{Arithmetic, Comparison, Element, Number, Truth, Variable, Whole, is_whole};
 use crate::count::{Count, Differentiated};
 use crate::scores::Scope;
 

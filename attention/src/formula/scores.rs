@@ -4,9 +4,10 @@ use collective::expression::digest;
 use collective::{Bounded, Dual};
 use ptx::Value;
 
+use super::array::Array;
 use super::evaluate::{At, Computed, HostArrays, Loaded, Read, load};
 use super::ranges::{Range, of_truth};
-use super::typed::{Array, Truth, Typed, Variable};
+use super::typed::{Truth, Typed, Variable};
 use super::{MaskFormula, ScoreFormula};
 use crate::count::{Count, Differentiated};
 use crate::scores::{AnyScores, DeviceScope, Scope};

@@ -120,6 +120,14 @@ fn what_is_no_formula_is_refused_by_its_place() {
     assert!(error.reason.contains("more than 10000 parts"), "{error}");
 }
 
+/// What is beyond an array is its nearest element, also of one that a launch refuses.
+#[test]
+fn elements_beyond_an_array_are_the_nearest() {
+    let array = crate::ArrayRef::packed(0, [3, 5]);
+    assert_eq!([[-2, 1], [1, 7], [9, 9]].map(|numbers| array.index(&numbers)), [1, 9, 14]);
+    assert_eq!(crate::ArrayRef::packed(0, [0, 5]).index(&[2, 2]), 2);
+}
+
 #[test]
 fn equal_texts_are_one_value() {
     let [a, b] =

@@ -301,69 +301,6 @@ const fn of_formulas(c: &'static str, kind: Kind) -> Argument<Heads> {
     })
 }
 
-/// An array of a formula as it is given.
-#[derive(Clone, Debug, Default)]
-pub struct NamedArray {
-    /// Its name.
-    pub name: String,
-    /// Where it is, and its extents and strides: those after its last dimension are 0.
-    pub array: ArrayRef,
-}
-
-const fn dimension<const I: usize>(c: &'static str) -> Argument<NamedArray> {
-    Argument::said(c, Kind::Whole, |of: &mut NamedArray, value| {
-        of.array.shape[I] = value.whole();
-        Ok(())
-    })
-}
-
-const fn distance<const I: usize>(c: &'static str) -> Argument<NamedArray> {
-    Argument::said(c, Kind::Long, |of: &mut NamedArray, value| {
-        of.array.strides[I] = value.long();
-        Ok(())
-    })
-}
-
-/// An array of a formula.
-pub static ARRAY: &Structure<NamedArray> = &Structure {
-    name: "falchion_array",
-    later: "",
-    fields: &[
-        Argument::said("name", Kind::Text, |of: &mut NamedArray, value| {
-            value.text().clone_into(&mut of.name);
-            Ok(())
-        }),
-        Argument::said("address", Kind::Address, |of: &mut NamedArray, value| {
-            of.array.address = value.address();
-            Ok(())
-        }),
-        dimension::<0>("shape[0]"),
-        dimension::<1>("shape[1]"),
-        dimension::<2>("shape[2]"),
-        dimension::<3>("shape[3]"),
-        distance::<0>("strides[0]"),
-        distance::<1>("strides[1]"),
-        distance::<2>("strides[2]"),
-        distance::<3>("strides[3]"),
-    ],
-};
-
-impl NamedArray {
-    /// An array that says nothing yet.
-    pub fn new() -> Self {
-        let array = ArrayRef { shape: vec![0; 4], strides: vec![0; 4], ..ArrayRef::default() };
-        Self { array, ..Self::default() }
-    }
-
-    /// Its name, and the array with the dimensions that it has.
-    pub fn given(mut self) -> (String, ArrayRef) {
-        let dimensions = self.array.shape.iter().rposition(|&size| size > 0).map_or(0, |last| last + 1);
-        self.array.shape.truncate(dimensions);
-        self.array.strides.truncate(dimensions);
-        (self.name, self.array)
-    }
-}
-
 const LEND: &str = "the memory that a launch is lent";
 
 static GIVEN: Structure<Heads> = Structure {
@@ -593,6 +530,16 @@ impl Heads {
         {
             return Err(Refusal::Invalid(format!(
                 "arrays has {name}, which neither score nor sees reads: arrays of their names were needed"
+            )));
+        }
+        if let Some((i, (name, _))) = self
+            .arrays
+            .iter()
+            .enumerate()
+            .find(|(i, (name, _))| self.arrays.iter().take(*i).any(|(before, _)| before == name))
+        {
+            return Err(Refusal::Invalid(format!(
+                "arrays[{i}] is {name} once more, each array once was needed"
             )));
         }
         let find = |(name, format, dimensions): (&'static str, Format, usize)| {
