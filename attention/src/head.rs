@@ -11,7 +11,7 @@ pub(crate) const LARGEST: u32 = 512;
 /// What the elements of a head of Q and K must be whose O fits into the registers of one consumer.
 pub(crate) const NEEDED: &str = "a multiple of 16 from 32 to 256";
 
-/// Whether there are heads of so many elements.
+/// Whether a head may have `d` elements.
 const fn is_possible(d: u32) -> bool {
     matches!(d, 32..=256) && d.is_multiple_of(16)
 }

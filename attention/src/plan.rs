@@ -111,7 +111,7 @@ pub struct HalvesPlan {
 }
 
 impl HalvesPlan {
-    /// For these tiles of weights and of V, of which a consumer has `dv` columns.
+    /// The plan for these tiles of weights and of V. A consumer has `dv` columns of V.
     fn of(
         spec: &AttentionSpec,
         (types, given, dv): (ptx::WgmmaTypes, [OperandTile; 2], u32),

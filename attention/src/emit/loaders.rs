@@ -14,7 +14,7 @@ use super::{Kernel, QueryTile};
 /// A loader.
 struct Loader<'a, 'f> {
     kernel: &'a Kernel<'a, 'f>,
-    /// Number of loaders, and of slabs of Q and of a block.
+    /// Number of loaders; and slabs of Q, which a block of K has too.
     all: u32,
     slabs: u32,
     /// Its own number, which is that of its first slab, and the first column of that.
@@ -28,7 +28,7 @@ struct Loader<'a, 'f> {
 }
 
 impl<'f> Kernel<'_, 'f> {
-    /// Emitted for one thread of each warp that loads, of which this is the number: its slabs of each tile.
+    /// Emitted for one thread of each warp that loads: it loads the slabs of warp `number` of each tile.
     pub(super) fn load_slabs(&self, number: Value<'f, u32>) {
         let Self { f, plan, .. } = self;
         let [q, k, _] = self.rings.map(|ring| ring.producer());
@@ -123,7 +123,7 @@ impl<'f> Loader<'_, 'f> {
         }
     }
 
-    /// Whether every loader has a slab that is so many after its first one.
+    /// Whether every loader has a slab `slab` places after its first one.
     const fn is_shared(&self, slab: u32) -> bool {
         slab + self.all <= self.slabs
     }

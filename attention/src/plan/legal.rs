@@ -193,7 +193,7 @@ fn parts(spec: &AttentionSpec) -> Result<(), AttentionError> {
 }
 
 impl HalvesPlan {
-    /// The first number of which two consumers with the same queries have another one, and what they have.
+    /// The first field that two consumers with the same queries do not allow: its name, its value, and what was needed.
     fn refused(spec: &AttentionSpec) -> Option<(&'static str, u32, &'static str)> {
         let AttentionSpec { tile: [rows, keys], stages, overlap, .. } = *spec;
         let needed = Self::tile(spec);

@@ -142,7 +142,7 @@ impl<'f> Page<'f> {
     }
 }
 
-/// The pages of a block, of which the first ones are looked up.
+/// The pages of a block, whose first ones are looked up already.
 #[derive(Clone, Debug)]
 pub struct BlockPages<'f> {
     of: DevicePages<'f>,

@@ -301,7 +301,7 @@ impl ProductSpec {
     /// ```
     ///
     /// # Errors
-    /// The tiles have fewer, or the instruction does not multiply so many.
+    /// The tiles have fewer columns or less depth, or no instruction multiplies that number.
     pub const fn of_first(self, [columns, depth]: [u32; 2]) -> Result<Self, PlanError> {
         let ([a, b], density) = (self.tiles, self.spec.atom.density());
         let spec = ProductShape { tile: [self.spec.tile[0], columns, depth], ..self.spec };
